@@ -1,0 +1,1 @@
+//! `guerdon._native`: the engine as Python sees it.
