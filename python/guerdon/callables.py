@@ -1,0 +1,51 @@
+"""What kind of callable something is: its name, and whether calling it gives an awaitable.
+
+- K-1  Names are TRL's: the ``__name__`` of what a partial wraps, else the class name, so that metrics keep their names.
+- K-2  Async is recognised through partials, bound methods, ``async __call__`` and functools.wraps. A sync wrapper that drives a
+       loop by itself (``asyncio.run``) is sync.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Final
+
+__all__ = ["innermost", "is_async", "is_reward_model", "name_of"]
+
+_DRIVERS: Final = frozenset({"run", "run_until_complete", "run_coroutine_threadsafe", "run_sync", "async_to_sync"})
+
+
+def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` without the partials around it."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def name_of(target: object) -> str:
+    """What metrics call it (K-1): ``"<lambda>"`` for a lambda, as TRL has it."""
+    function = innermost(target) if callable(target) else target
+    name = getattr(function, "__name__", None)
+    return name if isinstance(name, str) and name else type(function).__name__
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives an awaitable, as far as inspection can tell (K-2)."""
+    function = innermost(function)
+    if inspect.iscoroutinefunction(function):
+        return True
+    wrapped = getattr(function, "__wrapped__", None)
+    if callable(wrapped) and wrapped is not function:
+        code = getattr(function, "__code__", None)
+        return (code is None or _DRIVERS.isdisjoint(code.co_names)) and is_async(wrapped)
+    call = getattr(function, "__call__", None)  # noqa: B004
+    return inspect.ismethod(call) and is_async(call)
+
+
+def is_reward_model(item: object) -> bool:
+    """Whether it is a reward model, which TRL runs itself: a model name or a ``torch.nn.Module``. Doesn't import torch."""
+    if isinstance(item, str):
+        return True
+    return any(base.__name__ == "Module" and base.__module__ == "torch.nn.modules.module" for base in type(item).__mro__)

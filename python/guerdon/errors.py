@@ -1,0 +1,64 @@
+"""The errors of Guerdon: one tree, so that ``except GuerdonError`` catches all of them and nothing else.
+
+- E-1  Every error that the package raises on purpose is a `GuerdonError`; each is also the builtin that a reader would expect.
+- E-2  A message says what happened, to which function and sample, and what to do.
+- E-3  Errors survive pickling with what they carry: they cross process borders under DDP.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from guerdon.result import RewardBatch
+
+__all__ = [
+    "ClosedError",
+    "DataError",
+    "GuerdonError",
+    "NotYetError",
+    "RegistrationError",
+    "RewardFailureError",
+    "ShippingError",
+]
+
+
+class GuerdonError(Exception):
+    """Base of all errors of Guerdon."""
+
+
+class RegistrationError(GuerdonError, ValueError):
+    """A reward function, an option of it or the list of functions can't work; raised before anything runs."""
+
+
+class ShippingError(RegistrationError):
+    """A function of the process lane can't be sent to a worker. The message names the global, closure cell or attribute to blame."""
+
+
+class NotYetError(GuerdonError, NotImplementedError):
+    """Something that the design knows and that this version does not do."""
+
+
+class DataError(GuerdonError, ValueError):
+    """A batch that can't be scored: an unknown or missing column, a wrong length, a group that is not whole. Raised before any call."""
+
+
+class ClosedError(GuerdonError, RuntimeError):
+    """The dispatcher was closed."""
+
+
+class RewardFailureError(GuerdonError):
+    """More of one function's samples failed than its policy allows, or a function with ``on_failure="raise"`` failed.
+
+    Attributes:
+        result: The whole batch, true cells and failures, or None where the batch stays in another process.
+    """
+
+    result: RewardBatch | None
+
+    def __init__(self, message: str, result: RewardBatch | None = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+    def __reduce__(self) -> tuple[type[RewardFailureError], tuple[str, RewardBatch | None]]:
+        return type(self), (str(self), self.result)

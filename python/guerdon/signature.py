@@ -1,0 +1,235 @@
+"""What a reward function's signature says it wants.
+
+- W-1  A parameter is a reserved name of the contract, or a column of the dataset; nothing else travels to the function, unless
+       it takes ``**row``.
+- W-2  Arguments that a partial has fixed are not asked for: no column replaces them.
+- W-3  A signature that no batch can satisfy is refused here, at registration, never at the first call.
+- W-4  Arguments go by position only if that means the same as by keyword.
+
+Reserved names. Per sample: ``prompt``, ``completion``, ``completion_ids``, ``text`` (the last assistant message as plain text),
+``environment``, ``trainer_state``. Per group, as lists of length G: ``prompts``, ``completions``, ``completion_ids``, ``texts``,
+``environments``; and ``trainer_state`` itself. TRL's batch contract: the same lists without ``texts``, over the whole batch.
+``log_extra`` and ``log_metric`` in all of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from inspect import Parameter
+from typing import Any, Final, Literal
+
+from guerdon.errors import RegistrationError
+
+__all__ = ["BATCH_NAMES", "GROUP_NAMES", "RECORDERS", "SAMPLE_NAMES", "Shape", "Wants", "inspect_finish", "inspect_wants"]
+
+Shape = Literal["sample", "group", "batch"]
+
+SAMPLE_NAMES: Final = ("prompt", "completion", "completion_ids", "text", "environment", "trainer_state")
+GROUP_NAMES: Final = ("prompts", "completions", "completion_ids", "texts", "environments", "trainer_state")
+BATCH_NAMES: Final = ("prompts", "completions", "completion_ids", "environments", "trainer_state")
+RECORDERS: Final = ("log_extra", "log_metric")
+
+_RESERVED: Final = {"sample": SAMPLE_NAMES, "group": GROUP_NAMES, "batch": BATCH_NAMES}
+_PLURAL: Final = {"prompt": "prompts", "completion": "completions"}
+_SINGULAR: Final = {"prompts": "prompt", "completions": "completion", "environments": "environment"}
+
+
+@dataclass(frozen=True)
+class Wants:
+    """Which values one call of a function gets, as far as its signature alone can say.
+
+    Attributes:
+        required: Parameters without a default, in order. Without ``log_extra`` and ``log_metric``, as all the others.
+        optional: Parameters with a default, in order; each gets its value if there is one.
+        row: It has a ``**row``: it also gets the dataset columns that no parameter names.
+        positional: ``required + optional`` can go by position.
+        records: Which of ``log_extra`` and ``log_metric`` it gets, by keyword.
+        everything: TRL's batch contract with ``**kwargs``: it gets all that TRL gives, reserved names included.
+        fixed: Names that a partial has set; ``**row`` doesn't carry them.
+        reserved: The names that the contract keeps for values that are not dataset columns.
+    """
+
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    row: bool = False
+    positional: bool = False
+    records: tuple[str, ...] = ()
+    everything: bool = False
+    fixed: tuple[str, ...] = ()
+    reserved: tuple[str, ...] = SAMPLE_NAMES
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """All parameters that take a value, required ones first."""
+        return self.required + self.optional
+
+    def missing(self, available: Collection[str]) -> tuple[str, ...]:
+        """The required names that `available` (columns and reserved values of a batch) lacks."""
+        return tuple(name for name in self.required if name not in available)
+
+    def arrange(self, available: Iterable[str]) -> tuple[tuple[str, ...], bool]:
+        """The names of one batch's calls, in order, and whether the values go by position.
+
+        Args:
+            available: Every name that this batch has a value for: dataset columns, and the contract's reserved values.
+
+        Returns:
+            ``(names, by_position)``. By keyword if any value is left out before a given one, or goes through ``**row``.
+        """
+        order = tuple(available)
+        present = frozenset(order)
+        names = tuple(name for name in self.named if name in present)
+        if self.everything:
+            return names + tuple(name for name in order if name not in names and name not in RECORDERS), False
+        if self.row:
+            closed = frozenset((*self.named, *self.fixed, *self.reserved, *RECORDERS))
+            return names + tuple(name for name in order if name not in closed), False
+        return names, self.positional and names == self.named[: len(names)]
+
+
+def inspect_wants(function: Callable[..., Any], name: str, shape: Shape) -> Wants:
+    """Read the signature of `function` under the contract of `shape`.
+
+    Args:
+        function: Any callable that is not a class; for a stateful reward its bound ``score``.
+        name: What errors call it.
+        shape: ``"sample"``, ``"group"`` or ``"batch"`` (TRL's contract; also that of a rowwise function).
+
+    Raises:
+        RegistrationError: No signature can be read, or no batch can satisfy it.
+    """
+    return _read(_parameters(function, name, shape), _fixed(function), name, shape)
+
+
+def inspect_finish(function: Callable[..., Any], name: str) -> Wants:
+    """Read the signature of a bound ``finish_group(scores, **columns)``, whose first parameter takes the scores."""
+    parameters = _parameters(function, f"{name}.finish_group", "group")
+    if not parameters or parameters[0].kind not in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
+        raise RegistrationError(
+            f"reward function {name!r}: finish_group must take the group's scores as its first argument: "
+            "def finish_group(self, scores, **columns)."
+        )
+    wants = _read(parameters[1:], (), f"{name}.finish_group", "group")
+    if wants.records:
+        raise RegistrationError(
+            f"reward function {name!r}: finish_group can't take {' or '.join(wants.records)}. Record in score() instead, or "
+            "return a dict with extra fields from there."
+        )
+    return wants
+
+
+def _read(parameters: list[Parameter], fixed: tuple[str, ...], name: str, shape: Shape) -> Wants:
+    data = [p for p in parameters if p.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD) and p.name not in RECORDERS]
+    row = any(p.kind is Parameter.VAR_KEYWORD for p in parameters)
+    everything = row and shape == "batch"
+    _refuse(parameters, name, shape)
+    records = tuple(p.name for p in parameters if p.name in RECORDERS and p.name not in fixed)
+    asked = [p for p in data if p.name not in fixed]
+    wants = Wants(
+        required=tuple(p.name for p in asked if p.default is Parameter.empty),
+        optional=tuple(p.name for p in asked if p.default is not Parameter.empty),
+        row=row,
+        positional=shape == "sample" and not row and _by_position(parameters, asked),
+        records=RECORDERS if everything else records,
+        everything=everything,
+        fixed=fixed,
+        reserved=_RESERVED[shape],
+    )
+    only = [p.name for p in parameters if p.kind is Parameter.POSITIONAL_ONLY]
+    if only and not (wants.positional and len(wants.optional) <= 1):
+        raise RegistrationError(
+            f"reward function {name!r}: its parameter{'s' if len(only) > 1 else ''} {', '.join(only)} can only be passed by "
+            "position, the others need names. Remove the '/' from its signature, or wrap it in a def that has none."
+        )
+    return wants
+
+
+def _by_position(parameters: list[Parameter], asked: list[Parameter]) -> bool:
+    """Whether the asked-for parameters are the leading ones, so that positions mean them and nothing else (W-4)."""
+    return parameters[: len(asked)] == asked and all(p.kind is not Parameter.KEYWORD_ONLY for p in asked)
+
+
+def _refuse(parameters: list[Parameter], name: str, shape: Shape) -> None:
+    """Refuse what no batch can satisfy (W-3)."""
+    if shape == "batch":
+        if not parameters:
+            raise RegistrationError(
+                f"reward function {name!r} takes no arguments. An undecorated function is called as TRL calls it, "
+                "f(prompts=…, completions=…, **columns); decorate it with @reward to have it called per sample."
+            )
+    elif any(p.kind is Parameter.VAR_POSITIONAL for p in parameters):
+        raise RegistrationError(
+            f"reward function {name!r} takes *{next(p.name for p in parameters if p.kind is Parameter.VAR_POSITIONAL)}, which "
+            "names no column. Name the columns that it wants, or take **row; if it is a wrapper, use functools.wraps."
+        )
+    for p in parameters:
+        if p.kind is Parameter.POSITIONAL_ONLY and p.name in RECORDERS:
+            raise RegistrationError(f"reward function {name!r}: {p.name} is passed by keyword. Remove the '/' behind it.")
+        if p.default is not Parameter.empty or p.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+            continue
+        if shape == "sample" and p.name in _SINGULAR:
+            raise RegistrationError(
+                f"reward function {name!r} wants {p.name!r}, but is called once per sample: use {_SINGULAR[p.name]!r}. For a "
+                "function of lists: @group_reward (one group at a time), no decorator (TRL's batch contract), or "
+                "reward(fn, rowwise=True) if its rows are independent."
+            )
+        if shape != "sample" and p.name in _PLURAL:
+            called = "an undecorated function is called with lists, as TRL calls it" if shape == "batch" else "is called per group"
+            raise RegistrationError(
+                f"reward function {name!r} wants {p.name!r}, but {called}: use {_PLURAL[p.name]!r}, or decorate it with "
+                "@reward to have it called once per sample."
+            )
+
+
+def _parameters(function: Callable[..., Any], name: str, shape: Shape) -> list[Parameter]:
+    try:
+        signature = _signature(function, shape)
+    except (ValueError, TypeError) as error:
+        raise RegistrationError(
+            f"reward function {name!r}: its signature can't be read ({error}), so Guerdon can't know which columns it wants. "
+            "Wrap it in a def or lambda that names them: reward(lambda completion: fn(completion), name=…)."
+        ) from error
+    return list(signature.parameters.values())
+
+
+def _signature(function: Callable[..., Any], shape: Shape) -> inspect.Signature:
+    """The signature that calls must fit.
+
+    A wrapper that names its parameters means them; one that passes ``*args`` or ``**kwargs`` on (functools.wraps) is described
+    by what it wraps. Under TRL's contract ``**kwargs`` says what it says: the wrapper gets all, as from TRL.
+    """
+    try:
+        own = inspect.signature(function, follow_wrapped=False)
+    except ValueError:  # a C wrapper (functools.lru_cache) has none of its own
+        return inspect.signature(function)
+    kinds = {p.kind for p in own.parameters.values()}
+    if Parameter.VAR_KEYWORD in kinds:
+        if shape == "batch":
+            return own
+    elif Parameter.VAR_POSITIONAL not in kinds:
+        return own
+    if inspect.isfunction(function) and callable(wrapped := getattr(function, "__wrapped__", None)):
+        return _signature(wrapped, shape)
+    return inspect.signature(function)
+
+
+def _fixed(function: Callable[..., Any]) -> tuple[str, ...]:
+    names: list[str] = []
+    while isinstance(function, functools.partial):
+        names.extend(function.keywords)
+        function = function.func
+    return tuple(dict.fromkeys(names))
+
+
+def names_environments(function: Callable[..., Any], wants: Wants, shape: Shape) -> bool:
+    """Whether it asks for live environments, which can't leave the process; what a wrapper wraps counts too."""
+    live = "environment" if shape == "sample" else "environments"
+    if live in wants.named:
+        return True
+    try:
+        return live in inspect.signature(function).parameters and live not in wants.fixed
+    except (ValueError, TypeError):
+        return False

@@ -1,0 +1,324 @@
+"""One reward function as the rest of the package sees it.
+
+- R-1  A `FunctionSpec` is complete: every default is settled here (lane, shape, loop, timeout), nothing downstream guesses.
+- R-2  What can't work is refused here, before anything starts.
+- R-3  Each registration makes its own spec: two dispatchers share no state through a decorated function.
+
+Which lane by default: async functions asyncio; functions that name ``environment`` or ``environments`` thread, because these are
+live objects; all others process. An undecorated sync function of TRL's contract is pinned there: one worker of its own, one call at
+a time, so that its module state behaves as in the trainer.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from guerdon import options
+from guerdon.callables import innermost, is_async, is_reward_model, name_of
+from guerdon.errors import RegistrationError
+from guerdon.limits import Limit
+from guerdon.options import Isolation, Lane, OnFailure
+from guerdon.signature import Shape, Wants, inspect_finish, inspect_wants, names_environments
+from guerdon.stateful import Reward
+
+if TYPE_CHECKING:
+    from guerdon import _native
+
+__all__ = [
+    "UNDECORATED_LOOP",
+    "FunctionSpec",
+    "Lane",
+    "Options",
+    "Policy",
+    "Shape",
+    "Wants",
+    "is_reward_model",
+    "repeated_names",
+    "spec_of",
+]
+
+SAMPLE_TIMEOUT: Final = 30.0
+LISTS_TIMEOUT: Final = 600.0
+UNDECORATED_LOOP: Final = "<undecorated>"
+"""The loop that undecorated async functions share; names in angle brackets are ours, ``loop=`` refuses them."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What ``reward`` and ``group_reward`` were given, unchecked; see `guerdon.reward` for the meaning of each."""
+
+    name: str | None = None
+    lane: str | None = None
+    loop: str | None = None
+    timeout: float | None = None
+    grace: float = 0.5
+    deadline: float | None = None
+    setup_timeout: float = 300.0
+    retries: int = 0
+    limit: Limit | None = None
+    on_failure: str | float = "nan"
+    max_failed_fraction: float | None = None
+    isolation: str = "worker"
+    rowwise: bool = False
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The settled policy of one function: times in seconds, None = none (``max_failed_fraction``: the dispatcher's)."""
+
+    timeout: float
+    grace: float = 0.5
+    deadline: float | None = None
+    setup_timeout: float = 300.0
+    retries: int = 0
+    limit: Limit | None = None
+    on_failure: OnFailure = "nan"
+    max_failed_fraction: float | None = None
+    isolation: Isolation = "worker"
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionSpec:
+    """One reward function of one dispatcher.
+
+    Attributes:
+        name: Its name in metrics, files and messages. Not yet checked to be unique: `repeated_names`.
+        item: What the user put into the list.
+        target: What runs: the plain function, callable object or bound method, or the `Reward` instance if ``stateful``.
+        lane: Where it runs.
+        shape: What one call is: one sample, one group, or the whole batch (TRL's contract).
+        rowwise: Sample shape of a TRL-contract function: called with lists of one.
+        is_async: Calling it gives an awaitable, as inspection says.
+        pinned: One worker of its own, one call at a time.
+        loop: Name of its event loop (asyncio lane), else None. Functions with the same name share the loop.
+        stateful: ``target`` is a `Reward`: ``setup``, ``score``, ``close``.
+        decorated: It went through ``reward`` or ``group_reward``.
+        policy: Timeouts, retries and the like.
+        wants: The values that a call gets.
+        finish: The values that ``finish_group`` gets beside the scores; None without one.
+    """
+
+    name: str
+    item: object
+    target: Callable[..., Any] | Reward
+    lane: Lane
+    shape: Shape
+    policy: Policy
+    wants: Wants
+    rowwise: bool = False
+    is_async: bool = False
+    pinned: bool = False
+    loop: str | None = None
+    stateful: bool = False
+    decorated: bool = False
+    finish: Wants | None = field(default=None)
+
+    def recipe(self) -> dict[str, Any]:
+        """How a lane calls the function: plain values only, the same in every process."""
+        return {
+            "name": self.name,
+            "shape": self.shape,
+            "rowwise": self.rowwise,
+            "records": list(self.wants.records),
+            "stateful": self.stateful,
+        }
+
+    def config(self) -> _native.FunctionConfig:
+        """What the engine must know of the function."""
+        from guerdon._native import FunctionConfig
+
+        policy = self.policy
+        return FunctionConfig(
+            self.name,
+            lane=self.lane,
+            shape=self.shape,
+            timeout=policy.timeout,
+            grace=policy.grace,
+            setup_timeout=policy.setup_timeout,
+            deadline=policy.deadline,
+            retries=policy.retries,
+            concurrency=policy.limit.concurrency if policy.limit is not None else None,
+            isolation=policy.isolation,
+            pinned=self.pinned,
+            finish=self.finish is not None,
+            loop=self.loop,
+            on_failure=policy.on_failure,
+        )
+
+
+def spec_of(item: object) -> FunctionSpec:
+    """The spec of one entry of a dispatcher's list.
+
+    Raises:
+        RegistrationError: It is no reward function, or one that can't work.
+    """
+    decorated = getattr(type(item), "__guerdon_decorated__", False)
+    spec = getattr(item, "spec", None) if decorated else None
+    if isinstance(spec, FunctionSpec):
+        _refuse_unbound(spec)
+        return replace(spec, item=item)
+    if isinstance(item, Reward):
+        return build(item, Options(), "sample", decorated=False)
+    spec = build(item, Options(), "batch", decorated=False)
+    _refuse_unbound(spec)
+    return spec
+
+
+def repeated_names(specs: Iterable[FunctionSpec]) -> None:
+    """Refuse a list in which two functions have one name: metrics and columns could not be told apart.
+
+    Raises:
+        RegistrationError: With the name and the places of both.
+    """
+    places: dict[str, int] = {}
+    for place, spec in enumerate(specs):
+        first = places.setdefault(spec.name, place)
+        if first != place:
+            raise RegistrationError(
+                f"two reward functions are called {spec.name!r} (number {first} and {place} of the list). "
+                "Give one of them another name: reward(fn, name=…)."
+            )
+
+
+def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> FunctionSpec:
+    """Settle one function: check what was given, read what it is, fill in the defaults.
+
+    Raises:
+        RegistrationError: R-2.
+    """
+    target = _callable(target, shape)
+    stateful = isinstance(target, Reward)
+    if stateful and shape == "group":
+        raise RegistrationError(
+            f"{_show(target)} is a Reward: group_reward() takes functions. Put it into the list as it is, or use reward() to give "
+            "it options; what works on a whole group goes into its finish_group(self, scores, **columns)."
+        )
+    name = options.label(name_of(target), "name", given.name) or name_of(target)
+    rowwise = options.flag(name, "rowwise", given.rowwise)
+    if rowwise and stateful:
+        raise RegistrationError(f"reward function {name!r}: rowwise is for functions of lists; a Reward's score() is per sample.")
+    called = _called(target, name)
+    _refuse_generators(called, name, shape if not rowwise else "batch")
+    contract: Shape = "batch" if rowwise else shape
+    wants = inspect_wants(called, name, contract)
+    finish = inspect_finish(target.finish_group, name) if stateful and hasattr(target, "finish_group") else None
+    awaits = is_async(called)
+    lane = _lane(name, given, awaits, names_environments(called, wants, contract))
+    return FunctionSpec(
+        name=name,
+        item=target,
+        target=target,
+        lane=lane,
+        shape=shape,
+        policy=_policy(name, given, shape),
+        wants=wants,
+        rowwise=rowwise,
+        is_async=awaits,
+        pinned=shape == "batch" and lane == "process",
+        loop=_loop(name, given, lane, shared=shape == "batch"),
+        stateful=stateful,
+        decorated=decorated,
+        finish=finish,
+    )
+
+
+def _callable(target: object, shape: Shape) -> Callable[..., Any] | Reward:
+    """`target`, if it is something that can score."""
+    if isinstance(target, type):
+        raise RegistrationError(
+            f"{target.__qualname__} is a class, not a reward function. Did you mean an instance, {target.__qualname__}(…)?"
+        )
+    if is_reward_model(target) and not isinstance(target, Reward):
+        raise RegistrationError(
+            f"{_show(target)} is a reward model: put it into the dispatcher's list as it is, the trainer runs it. "
+            "To score with it here, write a guerdon.Reward that calls it."
+        )
+    if isinstance(target, Reward) or callable(target):
+        return target
+    raise RegistrationError(f"{_show(target)} can't be called, so it is no reward function.")
+
+
+def _called(target: Callable[..., Any] | Reward, name: str) -> Callable[..., Any]:
+    """What is called for a score."""
+    if not isinstance(target, Reward):
+        return target
+    score: Callable[..., Any] | None = getattr(target, "score", None)
+    if score is None or not callable(score):
+        raise RegistrationError(
+            f"reward function {name!r}: {type(target).__qualname__} has no score method. Define score(self, …) with the values that it "
+            "wants as parameters, for example score(self, completion, answer)."
+        )
+    return score
+
+
+def _refuse_generators(called: Callable[..., Any], name: str, contract: Shape) -> None:
+    function = innermost(called)
+    if not inspect.isroutine(function):
+        function = getattr(function, "__call__", function)  # noqa: B004
+    if inspect.isasyncgenfunction(function) or (contract == "sample" and inspect.isgeneratorfunction(function)):
+        returns = "a number, None or a dict with 'score'" if contract == "sample" else "a list of scores"
+        raise RegistrationError(f"reward function {name!r} is a generator (it yields). Return {returns} instead.")
+
+
+def _refuse_unbound(spec: FunctionSpec) -> None:
+    """Refuse ``Class.method``: seen at registration only, because a decorated method is unbound while its class is being made."""
+    target = innermost(spec.target) if callable(spec.target) else spec.target
+    if spec.wants.required[:1] == ("self",) and inspect.isfunction(target) and "." in target.__qualname__:
+        raise RegistrationError(
+            f"reward function {spec.name!r} is a method without its object: {target.__qualname__} wants 'self'. "
+            "Pass the method of an instance, as in [instance.method]."
+        )
+
+
+def _lane(name: str, given: Options, awaits: bool, live: bool) -> Lane:
+    lane = options.lane(name, given.lane)
+    if lane == "process" and live:
+        raise RegistrationError(
+            f"reward function {name!r} asks for live environments, which can't leave this process: lane='process' is not possible. "
+            "Use lane='thread', or lane='asyncio' for an async function."
+        )
+    if lane is None:
+        lane = "asyncio" if awaits else "thread" if live else "process"
+    if lane != "process" and options.isolation(name, given.isolation) == "call":
+        raise RegistrationError(
+            f"reward function {name!r}: isolation='call' forks a worker for each call, but it runs on the {lane} lane. "
+            "Add lane='process', or leave isolation out."
+        )
+    return lane
+
+
+def _loop(name: str, given: Options, lane: Lane, *, shared: bool) -> str | None:
+    asked = options.label(name, "loop", given.loop)
+    if asked is not None and asked.startswith("<"):
+        raise RegistrationError(f"reward function {name!r}: loop={asked!r}: names in angle brackets are taken. Choose another.")
+    if lane != "asyncio":
+        if asked is not None:
+            raise RegistrationError(
+                f"reward function {name!r}: loop={asked!r} names an event loop, but it runs on the {lane} lane. "
+                "Make it async, add lane='asyncio', or leave loop out."
+            )
+        return None
+    return asked or (UNDECORATED_LOOP if shared else f"<loop of {name}>")
+
+
+def _policy(name: str, given: Options, shape: Shape) -> Policy:
+    timeout = SAMPLE_TIMEOUT if shape == "sample" else LISTS_TIMEOUT
+    return Policy(
+        timeout=timeout if given.timeout is None else options.seconds(name, "timeout", given.timeout),
+        grace=options.seconds(name, "grace", given.grace, zero=True),
+        deadline=None if given.deadline is None else options.seconds(name, "deadline", given.deadline),
+        setup_timeout=options.seconds(name, "setup_timeout", given.setup_timeout),
+        retries=options.retries(name, given.retries),
+        limit=options.limit(name, given.limit),
+        on_failure=options.on_failure(name, given.on_failure),
+        max_failed_fraction=options.fraction(name, given.max_failed_fraction),
+        isolation=options.isolation(name, given.isolation),
+    )
+
+
+def _show(item: object) -> str:
+    text = repr(item)
+    return text if len(text) <= 80 else f"{text[:77]}…"

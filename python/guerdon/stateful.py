@@ -1,0 +1,50 @@
+"""The base class of rewards that keep something between calls: a tokenizer, a client, a compiled grammar."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+__all__ = ["Reward"]
+
+
+class Reward:
+    """A reward with state: derive from it, define ``score``, put an *instance* into the dispatcher's list.
+
+    ``score(self, …)`` obeys the per-sample contract of `guerdon.reward`: its parameters say which values it wants, it returns a
+    number, None or a dict with ``"score"``, it may be async. Optionally define ``finish_group(self, scores, **columns)``: it gets
+    one whole group of this reward's own scores, a ``list[float | None]`` of length G in order (None where the sample has no score),
+    and the group's columns as lists of length G by the names of `guerdon.group_reward`; it returns a ``list[float | None]`` of
+    length G. A failed cell stays failed whatever it returns; None makes an ok cell abstained.
+
+    The instance is sent to the workers as it is: create what can't be pickled, or what is large, in ``setup()``.
+    ``reward(MyReward(), timeout=…)`` gives it options.
+
+    Example:
+        >>> class Keyword(Reward):
+        ...     def __init__(self, word: str) -> None:
+        ...         self.word = word
+        ...
+        ...     def setup(self) -> None:
+        ...         self.needle = self.word.lower()
+        ...
+        ...     def score(self, text: str) -> float:
+        ...         return float(self.needle in text.lower())
+        ...
+        ...     def finish_group(self, scores: list[float | None], **columns: object) -> list[float | None]:
+        ...         best = max((score for score in scores if score is not None), default=0.0)
+        ...         return [None if score is None else score - best for score in scores]
+        >>> one = Keyword("Paris")
+        >>> one.setup(); one.score("in paris")
+        1.0
+    """
+
+    def setup(self) -> Awaitable[None] | None:
+        """Called once per worker (process lane), loop (asyncio lane) or thread before the first ``score`` there; may be async.
+
+        If it raises or takes longer than ``setup_timeout``, all cells of this reward are `error` with its traceback.
+        """
+        return None
+
+    def close(self) -> Awaitable[None] | None:
+        """Called once for each ``setup`` when the dispatcher closes, unless the worker was killed; may be async."""
+        return None
