@@ -1,0 +1,92 @@
+"""Guerdon: run the reward functions of RL post-training concurrently, in order, with deadlines that hold.
+
+>>> from guerdon import Dispatcher, reward
+>>> @reward(timeout=2.0)
+... def correct(completion: str, answer: str) -> float:
+...     return float(completion == answer)
+
+This module holds only the map of public names. Each is imported when first used, so that ``import guerdon`` loads neither
+NumPy nor asyncio nor cloudpickle nor torch, and costs a worker that imports a reward function's module next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from guerdon._native import __version__
+    from guerdon.dispatcher import Dispatcher
+    from guerdon.errors import (
+        ClosedError,
+        DataError,
+        GuerdonError,
+        NotYetError,
+        RegistrationError,
+        RewardFailureError,
+        ShippingError,
+    )
+    from guerdon.limits import Limit
+    from guerdon.result import Failure, Group, RewardBatch
+    from guerdon.rewards import RewardFunction, group_reward, reward
+    from guerdon.stateful import Reward
+    from guerdon.status import Status
+    from guerdon.ticket import Ticket
+
+__all__ = [
+    "ClosedError",
+    "DataError",
+    "Dispatcher",
+    "Failure",
+    "Group",
+    "GuerdonError",
+    "Limit",
+    "NotYetError",
+    "RegistrationError",
+    "Reward",
+    "RewardBatch",
+    "RewardFailureError",
+    "RewardFunction",
+    "ShippingError",
+    "Status",
+    "Ticket",
+    "__version__",
+    "group_reward",
+    "reward",
+]
+
+_HOMES: Final = {
+    "ClosedError": "errors",
+    "DataError": "errors",
+    "Dispatcher": "dispatcher",
+    "Failure": "result",
+    "Group": "result",
+    "GuerdonError": "errors",
+    "Limit": "limits",
+    "NotYetError": "errors",
+    "RegistrationError": "errors",
+    "Reward": "stateful",
+    "RewardBatch": "result",
+    "RewardFailureError": "errors",
+    "RewardFunction": "rewards",
+    "ShippingError": "errors",
+    "Status": "status",
+    "Ticket": "ticket",
+    "__version__": "_native",
+    "group_reward": "rewards",
+    "reward": "rewards",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,269 @@
+"""``reward`` and ``group_reward``: giving a function its contract and its policy.
+
+- D-1  A decorated function stays callable as the plain function, with the same result.
+- D-2  Decorating starts nothing and imports nothing heavy; options and signature are checked on the spot.
+- D-3  It pickles by reference where importing finds it again, else with its options.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, overload
+
+from guerdon.errors import RegistrationError
+from guerdon.limits import Limit
+from guerdon.spec import FunctionSpec, Options, Shape, build
+from guerdon.stateful import Reward
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["Reward", "RewardFunction", "group_reward", "reward"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _GroupOptions(TypedDict, total=False):
+    """The keywords of ``group_reward``, for the type checker."""
+
+    name: str | None
+    lane: str | None
+    loop: str | None
+    timeout: float | None
+    grace: float
+    deadline: float | None
+    setup_timeout: float
+    retries: int
+    limit: Limit | None
+    on_failure: str | float
+    max_failed_fraction: float | None
+    isolation: str
+
+
+class _RewardOptions(_GroupOptions, total=False):
+    """The keywords of ``reward``, for the type checker."""
+
+    rowwise: bool
+
+
+class RewardFunction(Generic[P, R]):
+    """A function with its contract and policy: made by `reward` and `group_reward`, called like the function itself.
+
+    Attributes:
+        spec: What was settled of it, for the dispatcher.
+        options: What it was given.
+    """
+
+    __guerdon_decorated__ = True
+    __wrapped__: Callable[P, R]
+
+    def __init__(self, function: Callable[P, R] | Reward, options: Options, shape: Shape) -> None:
+        if isinstance(function, RewardFunction):
+            raise RegistrationError(
+                f"reward function {function.name!r} is decorated already: give all options in one place. To give a "
+                f"library's function other ones, take the plain function: reward({function.name}.__wrapped__, …)."
+            )
+        self.spec: FunctionSpec = build(function, options, shape, decorated=True)
+        self.options = options
+        functools.update_wrapper(self, function, updated=())  # type: ignore[arg-type]
+        if not isinstance(getattr(self, "__name__", None), str):
+            self.__name__ = self.spec.name
+
+    @property
+    def __guerdon_target__(self) -> Callable[..., Any] | Reward:
+        """What a worker runs in place of this object."""
+        return self.spec.target
+
+    @property
+    def name(self) -> str:
+        """Its name in metrics, files and messages."""
+        return self.spec.name
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        target = self.spec.target
+        function: Callable[P, R] = getattr(target, "score") if isinstance(target, Reward) else target  # noqa: B009
+        return function(*args, **kwargs)
+
+    def __get__(self, instance: object, owner: type | None = None) -> RewardFunction[..., R]:
+        """A decorated method of an instance is a reward function bound to it."""
+        if instance is None or isinstance(self.spec.target, Reward):
+            return self
+        return RewardFunction(MethodType(self.spec.target, instance), self.options, self.spec.shape)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """By reference if importing finds this very object (D-3)."""
+        found: object = sys.modules.get(getattr(self, "__module__", ""))
+        qualname: str = getattr(self, "__qualname__", "")
+        for part in qualname.split("."):
+            found = getattr(found, part, None)
+        return qualname if found is self else super().__reduce_ex__(protocol)
+
+    def __repr__(self) -> str:
+        spec = self.spec
+        return f"<reward function {spec.name!r}: {spec.shape}, {spec.lane} lane, timeout {spec.policy.timeout:g} s>"
+
+
+@overload
+def reward(function: Reward, **options: Unpack[_RewardOptions]) -> RewardFunction[..., Any]: ...
+@overload
+def reward(function: Callable[P, R], **options: Unpack[_RewardOptions]) -> RewardFunction[P, R]: ...
+@overload
+def reward(
+    function: None = None, **options: Unpack[_RewardOptions]
+) -> Callable[[Callable[P, R]], RewardFunction[P, R]]: ...
+def reward(
+    function: Callable[..., Any] | Reward | None = None,
+    *,
+    name: str | None = None,
+    lane: str | None = None,
+    loop: str | None = None,
+    timeout: float | None = None,
+    grace: float = 0.5,
+    deadline: float | None = None,
+    setup_timeout: float = 300.0,
+    retries: int = 0,
+    limit: Limit | None = None,
+    on_failure: str | float = "nan",
+    max_failed_fraction: float | None = None,
+    isolation: str = "worker",
+    rowwise: bool = False,
+) -> Any:
+    """Make a per-sample reward function: as a decorator, with or without options, or as a call.
+
+    The function is called once per sample with the values that its parameters name: ``prompt``, ``completion``,
+    ``completion_ids``, ``text`` (the last assistant message as plain text, or the completion itself), ``environment``,
+    ``trainer_state``, any column of the dataset, and ``**row`` for the dataset columns not named otherwise; a parameter with
+    a default gets its column if there is one. ``log_extra(column, values)`` and ``log_metric(name, value)`` record into the
+    trainer's log. It returns a number, None (it abstains: no opinion, not a failure), or a dict with ``"score"`` whose
+    other fields are logged. It may be async, a lambda, closure, partial, bound method, callable object or a
+    `guerdon.Reward` instance.
+
+    Args:
+        function: The function, when not used as ``@reward(…)``.
+        name: Its name in metrics, files and messages, unique in a dispatcher. Default: the function's own.
+        lane: Where it runs. ``"process"`` (default for sync functions): a worker process that can be killed.
+            ``"thread"``: in this process; trusted, waits or is cheap; can't be killed; the default for a sync function
+            that names ``environment``. ``"asyncio"`` (default for async functions): on an event loop of this process.
+        loop: Name of the event loop, shared by all functions that give the same (asyncio lane). Default: one of its own.
+        timeout: Seconds that one attempt may run, from the start of the user's code. Default 30.
+        grace: Seconds between the exception raised in a worker at ``timeout`` and the kill; 0 kills at once.
+        deadline: Seconds that a call may take, queueing and retries included. Default: none.
+        setup_timeout: Seconds that ``setup()`` of a `guerdon.Reward` may take.
+        retries: Attempts after the first, for an error, timeout or crash; not for a returned value that is no reward.
+        limit: ``Limit(concurrency=…)``: calls in flight at once. Default: 256 on the asyncio lane, 8 on the thread lane,
+            the number of workers on the process lane.
+        on_failure: What a failed cell becomes. ``"nan"``: it stays failed and makes its sample unscorable. ``"abstain"``: as
+            if the function had returned None. A number: that value, the status stays failed. ``"raise"``: the batch
+            raises `RewardFailureError` when it is complete. All count as failures in metrics and limits.
+        max_failed_fraction: Failed share of its samples (0 to 1) above which a batch raises `RewardFailureError`.
+            Default: the dispatcher's.
+        isolation: ``"worker"``: workers are used again, state may leak between samples. ``"call"``: a fresh fork for each
+            call (process lane).
+        rowwise: The function obeys TRL's batch contract (lists and keyword columns) and its rows are independent:
+            call it with lists of one row, so that each sample has its own deadline.
+
+    Returns:
+        A `RewardFunction`, callable as the plain function; without ``function``, a decorator that makes one.
+
+    Raises:
+        RegistrationError: An option is wrong, or the signature is one that no batch can satisfy.
+
+    Example:
+        >>> @reward(timeout=2.0)
+        ... def correct(completion: str, answer: str) -> float:
+        ...     return float(completion.strip() == answer)
+        >>> correct("42 ", answer="42")
+        1.0
+        >>> reward(lambda text: float(len(text)), name="length", lane="thread")
+        <reward function 'length': sample, thread lane, timeout 30 s>
+    """
+    options = Options(
+        name=name,
+        lane=lane,
+        loop=loop,
+        timeout=timeout,
+        grace=grace,
+        deadline=deadline,
+        setup_timeout=setup_timeout,
+        retries=retries,
+        limit=limit,
+        on_failure=on_failure,
+        max_failed_fraction=max_failed_fraction,
+        isolation=isolation,
+        rowwise=rowwise,
+    )
+    return _decorate(function, options, "sample")
+
+
+@overload
+def group_reward(function: Callable[P, R], **options: Unpack[_GroupOptions]) -> RewardFunction[P, R]: ...
+@overload
+def group_reward(
+    function: None = None, **options: Unpack[_GroupOptions]
+) -> Callable[[Callable[P, R]], RewardFunction[P, R]]: ...
+def group_reward(
+    function: Callable[..., Any] | None = None,
+    *,
+    name: str | None = None,
+    lane: str | None = None,
+    loop: str | None = None,
+    timeout: float | None = None,
+    grace: float = 0.5,
+    deadline: float | None = None,
+    setup_timeout: float = 300.0,
+    retries: int = 0,
+    limit: Limit | None = None,
+    on_failure: str | float = "nan",
+    max_failed_fraction: float | None = None,
+    isolation: str = "worker",
+) -> Any:
+    """Make a reward function that sees one whole group, the G completions of one prompt, in order.
+
+    It is called by keyword with lists of length G: any of ``prompts``, ``completions``, ``completion_ids``, ``texts``,
+    ``environments`` that it names, dataset columns by their own names, ``**columns`` for the dataset columns not named
+    otherwise; and with ``trainer_state``, ``log_extra`` and ``log_metric`` if it names them. It returns a list of length G,
+    numbers or None (abstained). One call is one group: its failure fails all G cells.
+
+    Args:
+        function: The function, when not used as ``@group_reward(…)``.
+        name: As for `reward`, like all the others; ``timeout`` and ``retries`` are per group.
+        timeout: Seconds that one attempt at one group may run. Default 600.
+
+    Returns:
+        A `RewardFunction`, callable as the plain function; without ``function``, a decorator that makes one.
+
+    Raises:
+        RegistrationError: As for `reward`; also for a `guerdon.Reward`, whose ``finish_group`` is the way.
+
+    Example:
+        >>> @group_reward
+        ... def unlike_others(completions: list[str], **columns: object) -> list[float]:
+        ...     return [1.0 / completions.count(completion) for completion in completions]
+        >>> unlike_others(completions=["a", "b", "b", "c"])
+        [1.0, 0.5, 0.5, 1.0]
+    """
+    options = Options(
+        name=name,
+        lane=lane,
+        loop=loop,
+        timeout=timeout,
+        grace=grace,
+        deadline=deadline,
+        setup_timeout=setup_timeout,
+        retries=retries,
+        limit=limit,
+        on_failure=on_failure,
+        max_failed_fraction=max_failed_fraction,
+        isolation=isolation,
+    )
+    return _decorate(function, options, "group")
+
+
+def _decorate(function: Callable[..., Any] | Reward | None, options: Options, shape: Shape) -> Any:
+    if function is None:
+        return lambda decorated: RewardFunction(decorated, options, shape)
+    return RewardFunction(function, options, shape)
