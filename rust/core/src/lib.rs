@@ -1,2 +1,18 @@
 //! The engine of guerdon: batches, scheduling, deadlines and lanes, without any knowledge of Python.
+//!
+//! A [`scheduler::Scheduler`] takes batches on and hands their calls to [`lane::Lane`]s, in [`frame::Frame`]s; each call's outcome goes
+//! into the batch's [`grid::Grid`], which announces groups as they complete.
 #![forbid(unsafe_code)]
+
+pub mod batch;
+pub mod clock;
+pub mod frame;
+pub mod function;
+pub mod grid;
+pub mod lane;
+pub mod outcome;
+pub mod payload;
+pub mod scheduler;
+mod sync;
+pub mod timings;
+mod wake;

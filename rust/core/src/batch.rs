@@ -1,0 +1,305 @@
+//! A batch: its grid, what is said about its cells, and the news of its groups.
+//!
+//! - B-1  Each completed group is handed out once, in order of completion, whoever asks and from whatever thread.
+//! - B-2  `news` is readable exactly while a completed group waits to be handed out, or all have been; `end` from the last outcome on.
+//! - B-3  Notes and records of a cell are written before the cell is settled: who sees the outcome can read them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::clock::Clock;
+use crate::function::{Function, FunctionId, OnFailure};
+use crate::grid::Grid;
+use crate::outcome::{Note, Outcome, Status};
+use crate::payload::Payload;
+use crate::wake::Wake;
+
+/// What is submitted.
+pub struct BatchSpec {
+    pub samples: usize,
+    /// Samples of one prompt; divides `samples`.
+    pub group_size: usize,
+    pub payload: Box<dyn Payload>,
+    /// Nanoseconds for the whole batch.
+    pub budget_ns: Option<u64>,
+}
+
+/// What one call recorded (`log_extra`, `log_metric`, the fields of a dict), opaque to the core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// First sample of the call.
+    pub first: usize,
+    pub json: Vec<u8>,
+}
+
+/// One cell of a finished group, with the function's `on_failure` not applied.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CellView {
+    pub outcome: Outcome,
+    pub attempts: u16,
+}
+
+/// Groups that are complete and not handed out yet.
+struct Ready {
+    groups: VecDeque<usize>,
+    handed_out: usize,
+}
+
+/// A batch in flight, or finished.
+pub struct Batch {
+    id: u64,
+    clock: Clock,
+    functions: Arc<[Function]>,
+    samples: usize,
+    group_size: usize,
+    payload: Box<dyn Payload>,
+    submitted_ns: u64,
+    budget_ns: Option<u64>,
+    grid: Grid,
+    /// For functions with `finish_group`: the grid of their own scores, one column wide, that the calls fill first.
+    stages: Box<[Option<Grid>]>,
+    /// Of failed cells, by (sample, function). Written by frames and sweeps (B-3).
+    notes: Mutex<BTreeMap<(usize, FunctionId), Note>>,
+    /// Per function. Written by frames (B-3).
+    records: Mutex<Box<[Vec<Record>]>>,
+    /// Attempts beyond the first, per function. Written by the scheduler.
+    retries: Box<[AtomicU32]>,
+    /// Groups not complete yet. Written by `announce`; the one that takes it to zero ends the batch.
+    open_groups: AtomicU64,
+    /// When the last outcome came, 0 before. Written by `announce`.
+    finished_ns: AtomicU64,
+    ready: Mutex<Ready>,
+    news: Wake,
+    end: Wake,
+}
+
+impl Batch {
+    pub(crate) fn new(id: u64, clock: Clock, functions: Arc<[Function]>, spec: BatchSpec) -> io::Result<Self> {
+        let groups = spec.samples / spec.group_size.max(1);
+        let stage = |function: &Function| function.finish.then(|| Grid::new(groups, spec.group_size, 1));
+        let submitted_ns = clock.now_ns();
+        let batch = Self {
+            id,
+            clock,
+            samples: spec.samples,
+            group_size: spec.group_size,
+            payload: spec.payload,
+            submitted_ns,
+            budget_ns: spec.budget_ns,
+            grid: Grid::new(groups, spec.group_size, functions.len()),
+            stages: functions.iter().map(stage).collect(),
+            notes: Mutex::default(),
+            records: Mutex::new(functions.iter().map(|_| Vec::new()).collect()),
+            retries: functions.iter().map(|_| AtomicU32::new(0)).collect(),
+            open_groups: AtomicU64::new(groups as u64),
+            finished_ns: AtomicU64::new(0),
+            ready: Mutex::new(Ready { groups: VecDeque::new(), handed_out: 0 }),
+            news: Wake::new()?,
+            end: Wake::new()?,
+            functions,
+        };
+        if groups == 0 {
+            batch.finish();
+        }
+        Ok(batch)
+    }
+
+    #[must_use]
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
+    #[must_use]
+    pub const fn samples(&self) -> usize {
+        self.samples
+    }
+
+    #[must_use]
+    pub const fn group_size(&self) -> usize {
+        self.group_size
+    }
+
+    #[must_use]
+    pub const fn groups(&self) -> usize {
+        match self.samples.checked_div(self.group_size) {
+            Some(groups) => groups,
+            None => 0,
+        }
+    }
+
+    #[must_use]
+    pub fn functions(&self) -> &[Function] {
+        &self.functions
+    }
+
+    #[must_use]
+    pub fn payload(&self) -> &dyn Payload {
+        &*self.payload
+    }
+
+    /// The clock when the batch was submitted.
+    #[must_use]
+    pub const fn submitted_ns(&self) -> u64 {
+        self.submitted_ns
+    }
+
+    /// The clock after which no call of this function may still run, if there is such a bound.
+    #[must_use]
+    pub fn expires_ns(&self, function: FunctionId) -> Option<u64> {
+        let deadline = self.functions[function].policy.deadline.map(crate::clock::nanos);
+        [deadline, self.budget_ns].into_iter().flatten().min().map(|ns| self.submitted_ns.saturating_add(ns))
+    }
+
+    pub(crate) const fn budget_ns(&self) -> Option<u64> {
+        self.budget_ns
+    }
+
+    /// The grid that the cells of the result stand in.
+    #[must_use]
+    pub const fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    pub(crate) fn stage(&self, function: FunctionId) -> Option<&Grid> {
+        self.stages[function].as_ref()
+    }
+
+    pub(crate) fn note(&self, sample: usize, function: FunctionId, note: Note) {
+        self.notes.lock().insert((sample, function), note);
+    }
+
+    pub(crate) fn record(&self, function: FunctionId, record: Record) {
+        self.records.lock()[function].push(record);
+    }
+
+    pub(crate) fn count_retry(&self, function: FunctionId) {
+        self.retries[function].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Announces a completed group (B-1); true when it was the last.
+    pub(crate) fn announce(&self, group: usize) -> bool {
+        {
+            let mut ready = self.ready.lock();
+            ready.groups.push_back(group);
+            self.news.notify();
+        }
+        let last = self.open_groups.fetch_sub(1, Ordering::AcqRel) == 1;
+        if last {
+            self.finish();
+        }
+        last
+    }
+
+    fn finish(&self) {
+        self.finished_ns.store(self.clock.now_ns(), Ordering::Release);
+        self.end.notify();
+        let ready = self.ready.lock();
+        if ready.handed_out == self.groups() {
+            self.news.notify();
+        }
+    }
+
+    /// Whether every cell has its outcome.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.finished_ns.load(Ordering::Acquire) != 0
+    }
+
+    /// From submission to the last outcome, or to now.
+    #[must_use]
+    pub fn elapsed_ns(&self) -> u64 {
+        let end = match self.finished_ns.load(Ordering::Acquire) {
+            0 => self.clock.now_ns(),
+            finished => finished,
+        };
+        end.saturating_sub(self.submitted_ns)
+    }
+
+    /// A completed group that was not handed out yet (B-1).
+    #[must_use]
+    pub fn take_group(&self) -> Option<usize> {
+        let mut ready = self.ready.lock();
+        let group = ready.groups.pop_front()?;
+        ready.handed_out += 1;
+        // Left readable for ever once all are handed out, so that every consumer learns of it.
+        if ready.groups.is_empty() && ready.handed_out < self.groups() {
+            self.news.drain();
+        }
+        Some(group)
+    }
+
+    /// Whether all groups were handed out.
+    #[must_use]
+    pub fn is_exhausted(&self) -> bool {
+        self.ready.lock().handed_out == self.groups()
+    }
+
+    /// Readable as B-2 says.
+    pub fn news_fd(&self) -> BorrowedFd<'_> {
+        self.news.fd()
+    }
+
+    /// Readable as B-2 says.
+    pub fn end_fd(&self) -> BorrowedFd<'_> {
+        self.end.fd()
+    }
+
+    /// A settled cell as it is, before `on_failure`.
+    #[must_use]
+    pub fn cell(&self, sample: usize, function: FunctionId) -> Option<CellView> {
+        let (outcome, attempts) = self.grid.read(sample, function)?;
+        let attempts = match self.stage(function).and_then(|stage| stage.read(sample, 0)) {
+            Some((_, of_the_score)) => of_the_score,
+            None => attempts,
+        };
+        Some(CellView { outcome, attempts })
+    }
+
+    /// What a settled cell shows in the result: its function's `on_failure` applied. NaN and `Cancelled` where nothing is settled.
+    #[must_use]
+    pub fn shown(&self, sample: usize, function: FunctionId) -> (f32, Status) {
+        let Some((outcome, _)) = self.grid.read(sample, function) else {
+            return (f32::NAN, Status::Cancelled);
+        };
+        if !outcome.status.is_failure() {
+            #[expect(clippy::cast_possible_truncation, reason = "values beyond float32 never get into the grid")]
+            return (outcome.value as f32, outcome.status);
+        }
+        match self.functions[function].policy.on_failure {
+            OnFailure::Nan => (f32::NAN, outcome.status),
+            OnFailure::Abstain => (f32::NAN, Status::Abstained),
+            OnFailure::Value(value) => (value, outcome.status),
+        }
+    }
+
+    /// Why a cell failed.
+    #[must_use]
+    pub fn note_of(&self, sample: usize, function: FunctionId) -> Option<Note> {
+        self.notes.lock().get(&(sample, function)).cloned()
+    }
+
+    /// What a function recorded, in sample order.
+    #[must_use]
+    pub fn records_of(&self, function: FunctionId) -> Vec<Record> {
+        let mut records = self.records.lock()[function].clone();
+        records.sort_by_key(|record| record.first);
+        records
+    }
+
+    /// Attempts of this function beyond the first ones.
+    #[must_use]
+    pub fn retries_of(&self, function: FunctionId) -> u32 {
+        self.retries[function].load(Ordering::Relaxed)
+    }
+
+    /// Outcomes that came too late.
+    #[must_use]
+    pub fn late(&self) -> u64 {
+        self.grid.late() + self.stages.iter().flatten().map(Grid::late).sum::<u64>()
+    }
+}

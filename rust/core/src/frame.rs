@@ -1,0 +1,251 @@
+//! A frame: calls of one function in one batch, on their way through a lane.
+//!
+//! - F-1  Each call of a frame is ended once: settled, failed, given back, or, when the frame is dropped, taken back by the scheduler.
+//! - F-2  Dropping the frame frees its place with the scheduler; so nothing that a lane does, not even a panic, loses a call or a place.
+//! - F-3  What came too late (the call was swept, or another attempt is under way) is dropped in silence; the grid counts it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::batch::Batch;
+use crate::clock::Clock;
+use crate::function::{Function, FunctionId};
+use crate::outcome::{Cell, Failure, Note, Times};
+use crate::scheduler::{Call, CallKind, Cause, Inner, kind_of, place};
+
+/// Calls handed to a lane.
+pub struct Frame {
+    id: u64,
+    scheduler: Arc<Inner>,
+    batch: Arc<Batch>,
+    function: FunctionId,
+    kind: CallKind,
+    alone: bool,
+    calls: Vec<Call>,
+    /// Which calls the lane has not ended (F-1).
+    pending: Vec<bool>,
+    /// Recorded by calls that are not settled yet.
+    records: BTreeMap<usize, Vec<u8>>,
+    run_ns: u64,
+    ran: u64,
+}
+
+impl Frame {
+    pub(crate) fn new(
+        id: u64,
+        scheduler: Arc<Inner>,
+        batch: Arc<Batch>,
+        function: FunctionId,
+        calls: Vec<Call>,
+        alone: bool,
+    ) -> Self {
+        let finish = calls.first().is_some_and(|call| call.finish);
+        let kind = if finish { CallKind::Finish } else { kind_of(&batch.functions()[function]) };
+        let pending = vec![true; calls.len()];
+        Self {
+            id,
+            scheduler,
+            batch,
+            function,
+            kind,
+            alone,
+            calls,
+            pending,
+            records: BTreeMap::new(),
+            run_ns: 0,
+            ran: 0,
+        }
+    }
+
+    /// Unique among the engine's frames.
+    #[must_use]
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
+    #[must_use]
+    pub fn function(&self) -> &Function {
+        self.scheduler.function(self.function)
+    }
+
+    #[must_use]
+    pub const fn function_id(&self) -> FunctionId {
+        self.function
+    }
+
+    #[must_use]
+    pub const fn batch(&self) -> &Arc<Batch> {
+        &self.batch
+    }
+
+    #[must_use]
+    pub const fn kind(&self) -> CallKind {
+        self.kind
+    }
+
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.scheduler.clock()
+    }
+
+    /// Whether the frame must run on a fresh worker with nothing beside or behind it, the worker being retired afterwards.
+    #[must_use]
+    pub const fn alone(&self) -> bool {
+        self.alone
+    }
+
+    /// Number of calls.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// The samples that a call covers.
+    #[must_use]
+    pub fn samples(&self, call: usize) -> Range<usize> {
+        let first = self.calls[call].first;
+        let span = match self.kind {
+            CallKind::Sample => 1,
+            CallKind::Group | CallKind::Finish => self.batch.group_size(),
+            CallKind::Batch => self.batch.samples(),
+        };
+        first..first + span
+    }
+
+    /// The number of this attempt of a call, from 1.
+    #[must_use]
+    pub fn attempt(&self, call: usize) -> u16 {
+        self.calls[call].attempt
+    }
+
+    /// Whether the lane has not ended the call yet.
+    #[must_use]
+    pub fn is_pending(&self, call: usize) -> bool {
+        self.pending[call]
+    }
+
+    /// Whether an outcome of the call would still count; false once the scheduler swept it.
+    #[must_use]
+    pub fn is_open(&self, call: usize) -> bool {
+        let Call { first, attempt, finish, .. } = self.calls[call];
+        let (grid, column) = place(&self.batch, self.function, finish);
+        grid.is_open(first, column, attempt)
+    }
+
+    /// Keyword names of the values, `None` for values by position.
+    #[must_use]
+    pub fn names(&self) -> Option<&[String]> {
+        self.batch.payload().names(self.function, self.kind == CallKind::Finish)
+    }
+
+    /// The values of these calls in wire form.
+    pub fn encode(&self, calls: Range<usize>, out: &mut Vec<u8>) {
+        let samples: Vec<u32> = calls.flat_map(|call| self.samples(call)).map(|sample| sample as u32).collect();
+        self.batch.payload().encode(self.function, self.kind == CallKind::Finish, &samples, out);
+    }
+
+    /// The scores that a `finish_group` call shapes, `None` where there is none.
+    #[must_use]
+    pub fn scores(&self, call: usize) -> Vec<Option<f64>> {
+        let stage = self.batch.stage(self.function);
+        let score = |sample| {
+            let (outcome, _) = stage?.read(sample, 0)?;
+            (outcome.status == crate::outcome::Status::Ok).then_some(outcome.value)
+        };
+        self.samples(call).map(score).collect()
+    }
+
+    /// Ends a call of one sample.
+    pub fn settle(&mut self, call: usize, cell: Cell, times: Times) {
+        self.end(call, [cell], times);
+    }
+
+    /// Ends a call of several samples; one cell each.
+    pub fn settle_many(&mut self, call: usize, cells: Vec<Cell>, times: Times) {
+        let expected = self.samples(call).len();
+        if cells.len() == expected {
+            self.end(call, cells, times);
+        } else {
+            let reason = format!("returned {} values for {expected} samples", cells.len());
+            let kind = crate::outcome::FailureKind::Error;
+            let failure = Failure { kind, reason, traceback: None, retryable: false, retry_after: None };
+            self.fail(call, failure, times);
+        }
+    }
+
+    fn end(&mut self, call: usize, cells: impl IntoIterator<Item = Cell>, times: Times) {
+        if !std::mem::take(&mut self.pending[call]) {
+            return;
+        }
+        self.count(times);
+        let this = self.calls[call];
+        let record = self.records.remove(&call);
+        let (grid, column) = place(&self.batch, self.function, this.finish);
+        if let Some(claim) = grid.claim(this.first, column, this.attempt) {
+            if let Some(json) = record {
+                Inner::keep_record(&self.batch, self.function, this, json);
+            }
+            self.scheduler.settle(&self.batch, self.function, this, claim, cells, times);
+        }
+    }
+
+    /// Ends an attempt that failed; the scheduler says whether there is another.
+    pub fn fail(&mut self, call: usize, failure: Failure, times: Times) {
+        if !std::mem::take(&mut self.pending[call]) {
+            return;
+        }
+        self.count(times);
+        let this = self.calls[call];
+        self.records.remove(&call);
+        let (grid, column) = place(&self.batch, self.function, this.finish);
+        if let Some(claim) = grid.claim(this.first, column, this.attempt) {
+            self.scheduler.attempt_failed(&self.batch, self.function, this, claim, failure, times);
+        }
+    }
+
+    /// The function's `setup()` failed: all its open cells in this batch do.
+    pub fn fail_setup(&mut self, reason: String, traceback: Option<String>) {
+        let cause = Cause::Setup(Note { reason, traceback });
+        self.scheduler.end_open(&self.batch, Some(self.function), &cause);
+    }
+
+    /// Gives calls that were not started back to the scheduler, as they are.
+    pub fn give_back(&mut self, calls: Range<usize>) {
+        let back: Vec<Call> =
+            calls.filter(|call| std::mem::take(&mut self.pending[*call])).map(|call| self.calls[call]).collect();
+        if !back.is_empty() {
+            self.scheduler.given_back(&self.batch, self.function, back);
+        }
+    }
+
+    /// Keeps what a call recorded until it is settled.
+    pub fn record(&mut self, call: usize, json: Vec<u8>) {
+        self.records.insert(call, json);
+    }
+
+    /// Tells how long the call in hand has been running, so that the next frames are sized for it.
+    pub fn observe(&mut self, run_ns: u64) {
+        self.scheduler.observe(self.function, run_ns);
+    }
+
+    fn count(&mut self, times: Times) {
+        if times.started_ns != 0 {
+            self.run_ns = self.run_ns.saturating_add(times.run_ns);
+            self.ran += 1;
+        }
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        let unfinished: Vec<Call> =
+            self.calls.iter().zip(&self.pending).filter(|(_, pending)| **pending).map(|(call, _)| *call).collect();
+        self.scheduler.frame_ended(&self.batch, self.function, unfinished, self.run_ns, self.ran);
+    }
+}

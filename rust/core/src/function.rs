@@ -1,0 +1,75 @@
+//! What the engine knows of one reward function.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The index of a function among the dispatcher's.
+pub type FunctionId = usize;
+
+/// What one call of a function covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// One sample.
+    Sample,
+    /// One whole group, in order.
+    Group,
+    /// One whole batch, in order.
+    Batch,
+}
+
+/// What a failed cell holds in the result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OnFailure {
+    /// NaN, and the status that says why. `raise` is this to the engine; the package raises.
+    Nan,
+    /// NaN, as if the function had abstained.
+    Abstain,
+    /// This number, and the status that says why.
+    Value(f32),
+}
+
+/// The rules for one function's calls.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// Bounds one attempt, from the start of user code. Held by the lane.
+    pub timeout: Duration,
+    /// How long a call that was told to stop may take before its worker is killed.
+    pub grace: Duration,
+    /// Bounds `setup()`.
+    pub setup_timeout: Duration,
+    /// Bounds a call, queueing and retries included. Held by the scheduler.
+    pub deadline: Option<Duration>,
+    /// Attempts after the first.
+    pub retries: u16,
+    /// Calls at a time; `None` leaves it to the lane.
+    pub concurrency: Option<usize>,
+    pub on_failure: OnFailure,
+}
+
+/// One reward function.
+#[derive(Clone, Debug)]
+pub struct Function {
+    pub name: Arc<str>,
+    pub shape: Shape,
+    /// Whether the scores of a group go through the function's `finish_group` once they are all there.
+    pub finish: bool,
+    /// Whether it has one worker of its own, so that module state behaves as in the trainer's process.
+    pub pinned: bool,
+    /// Whether each call gets a fresh worker (`isolation="call"`).
+    pub isolated: bool,
+    /// Which of the engine's lanes runs it.
+    pub lane: usize,
+    pub policy: Policy,
+}
+
+impl Function {
+    /// How many samples one call covers in a batch of `samples` in groups of `group_size`.
+    #[must_use]
+    pub const fn span(&self, samples: usize, group_size: usize) -> usize {
+        match self.shape {
+            Shape::Sample => 1,
+            Shape::Group => group_size,
+            Shape::Batch => samples,
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The grid: one cell per (sample, function), filled exactly once, and one countdown per group.
+//!
+//! - G-1  A cell goes from open to its outcome once; a second write is dropped and counted.
+//! - G-2  A group is announced when its last cell is filled, by the writer that filled it, and never again.
+//! - G-3  Cells are addressed by (sample, function); nothing in this module knows the order of completion.
+//! - G-4  The cells of one call are taken as one, by its first cell: whoever claims that may write or reopen them all.
+//! - G-5  A claim belongs to one attempt. After `reopen` the number of the attempt is one higher, and claims for the former find nothing.
+//! - G-6  Whoever learns of a group's completion sees all that was written to its cells.
+
+use crate::outcome::{Outcome, Status, Times};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// Phase of a cell, in the low bits of its state word; the number of the attempt (1, 2, …) stands above.
+const OPEN: u32 = 0;
+const CLAIMED: u32 = 1;
+const SETTLED: u32 = 2;
+const PHASE: u32 = 0b11;
+
+const fn word(attempt: u16, phase: u32) -> u32 {
+    (attempt as u32) << 2 | phase
+}
+
+const fn attempt_of(word: u32) -> u16 {
+    (word >> 2) as u16
+}
+
+/// One cell. All fields but `state` are written by the holder of the claim on its call alone, and read by others only after G-6.
+struct Slot {
+    /// Attempt and phase. Written by whoever claims, settles or reopens the call.
+    state: AtomicU32,
+    status: AtomicU8,
+    value: AtomicU64,
+    started_ns: AtomicU64,
+    run_ns: AtomicU64,
+}
+
+impl Slot {
+    fn open() -> Self {
+        Self {
+            state: AtomicU32::new(word(1, OPEN)),
+            status: AtomicU8::new(Status::Cancelled as u8),
+            value: AtomicU64::new(f64::NAN.to_bits()),
+            started_ns: AtomicU64::new(0),
+            run_ns: AtomicU64::new(0),
+        }
+    }
+}
+
+/// The cell matrix of one batch.
+pub struct Grid {
+    group_size: usize,
+    functions: usize,
+    slots: Box<[Slot]>,
+    /// Per group, its cells still open. Written by every claim that settles; the one that takes it to zero announces the group (G-2).
+    open: Box<[AtomicU32]>,
+    /// Outcomes that came too late (G-1, G-5). Written by every claim that found nothing.
+    late: AtomicU64,
+}
+
+impl Grid {
+    /// A grid of open cells, each at its first attempt.
+    #[must_use]
+    pub fn new(groups: usize, group_size: usize, functions: usize) -> Self {
+        let cells_of_group = u32::try_from(group_size * functions).unwrap_or(u32::MAX);
+        Self {
+            group_size,
+            functions,
+            slots: (0..groups * group_size * functions).map(|_| Slot::open()).collect(),
+            open: (0..groups).map(|_| AtomicU32::new(cells_of_group)).collect(),
+            late: AtomicU64::new(0),
+        }
+    }
+
+    fn slot(&self, sample: usize, function: usize) -> &Slot {
+        &self.slots[sample * self.functions + function]
+    }
+
+    /// Takes the call that begins at this cell, if its attempt `attempt` is still open (G-4, G-5).
+    pub fn claim(&self, first: usize, function: usize, attempt: u16) -> Option<Claim<'_>> {
+        let state = &self.slot(first, function).state;
+        let taken =
+            state.compare_exchange(word(attempt, OPEN), word(attempt, CLAIMED), Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_err() {
+            self.late.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(Claim { grid: self, first, function, attempt, ended: false })
+    }
+
+    /// Takes the call that begins at this cell, whatever its attempt, if it is open.
+    pub fn claim_open(&self, first: usize, function: usize) -> Option<Claim<'_>> {
+        let state = &self.slot(first, function).state;
+        let mut seen = state.load(Ordering::Relaxed);
+        while seen & PHASE == OPEN {
+            match state.compare_exchange(seen, seen | CLAIMED, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => {
+                    return Some(Claim { grid: self, first, function, attempt: attempt_of(seen), ended: false });
+                }
+                Err(now) => seen = now,
+            }
+        }
+        None
+    }
+
+    /// Whether this attempt of the call that begins at this cell may still settle it.
+    pub fn is_open(&self, first: usize, function: usize, attempt: u16) -> bool {
+        self.slot(first, function).state.load(Ordering::Acquire) == word(attempt, OPEN)
+    }
+
+    /// What a settled cell holds, and its number of attempts; `None` for a cell that is not settled.
+    pub fn read(&self, sample: usize, function: usize) -> Option<(Outcome, u16)> {
+        let slot = self.slot(sample, function);
+        let state = slot.state.load(Ordering::Acquire);
+        if state & PHASE != SETTLED {
+            return None;
+        }
+        let times =
+            Times { started_ns: slot.started_ns.load(Ordering::Relaxed), run_ns: slot.run_ns.load(Ordering::Relaxed) };
+        let status = Status::from_u8(slot.status.load(Ordering::Relaxed))?;
+        let value = f64::from_bits(slot.value.load(Ordering::Relaxed));
+        Some((Outcome { status, value, times }, attempt_of(state)))
+    }
+
+    /// How many outcomes came too late and were dropped.
+    pub fn late(&self) -> u64 {
+        self.late.load(Ordering::Relaxed)
+    }
+}
+
+/// The right to end one attempt of one call. Dropped unused, it leaves the call open as it found it.
+#[must_use = "a claim that is dropped leaves its call open"]
+pub struct Claim<'a> {
+    grid: &'a Grid,
+    first: usize,
+    function: usize,
+    attempt: u16,
+    ended: bool,
+}
+
+impl Claim<'_> {
+    /// The attempt that this claim ends.
+    #[must_use]
+    pub const fn attempt(&self) -> u16 {
+        self.attempt
+    }
+
+    /// Fills the cells of the call, from its first sample on, and announces each group that this completes to `completed` (G-2).
+    pub fn settle(mut self, outcomes: impl IntoIterator<Item = Outcome>, mut completed: impl FnMut(usize)) {
+        self.ended = true;
+        let grid = self.grid;
+        // Cells of one group are counted down together: one atomic operation a group, however long the call.
+        let mut group = self.first / grid.group_size;
+        let mut filled = 0;
+        let mut close = |group: usize, filled: u32| {
+            if filled > 0 && grid.open[group].fetch_sub(filled, Ordering::AcqRel) == filled {
+                completed(group);
+            }
+        };
+        for (sample, outcome) in (self.first..).zip(outcomes) {
+            if sample / grid.group_size != group {
+                close(group, filled);
+                group = sample / grid.group_size;
+                filled = 0;
+            }
+            let slot = grid.slot(sample, self.function);
+            slot.status.store(outcome.status as u8, Ordering::Relaxed);
+            slot.value.store(outcome.value.to_bits(), Ordering::Relaxed);
+            slot.started_ns.store(outcome.times.started_ns, Ordering::Relaxed);
+            slot.run_ns.store(outcome.times.run_ns, Ordering::Relaxed);
+            slot.state.store(word(self.attempt, SETTLED), Ordering::Release);
+            filled += 1;
+        }
+        close(group, filled);
+    }
+
+    /// Gives the call another attempt and returns its number (G-5).
+    pub fn reopen(mut self) -> u16 {
+        self.ended = true;
+        let next = self.attempt.saturating_add(1);
+        self.grid.slot(self.first, self.function).state.store(word(next, OPEN), Ordering::Release);
+        next
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.grid.slot(self.first, self.function).state.store(word(self.attempt, OPEN), Ordering::Release);
+        }
+    }
+}
+
+#[cfg(all(test, not(guerdon_loom)))]
+mod tests {
+    use super::*;
+
+    const RAN: Times = Times { started_ns: 7, run_ns: 3 };
+
+    fn ok(value: f64) -> Outcome {
+        Outcome { status: Status::Ok, value, times: RAN }
+    }
+
+    #[test]
+    fn g1_a_second_write_is_dropped_and_counted() {
+        let grid = Grid::new(1, 1, 1);
+        grid.claim(0, 0, 1).unwrap().settle([ok(1.0)], |_| {});
+        assert!(grid.claim(0, 0, 1).is_none());
+        assert!(grid.claim_open(0, 0).is_none());
+        assert_eq!(grid.read(0, 0), Some((ok(1.0), 1)));
+        assert_eq!(grid.late(), 1);
+    }
+
+    #[test]
+    fn g2_a_call_over_several_groups_announces_each_that_it_completes() {
+        let grid = Grid::new(3, 2, 2);
+        let mut announced = Vec::new();
+        for sample in 0..5 {
+            grid.claim(sample, 0, 1).unwrap().settle([ok(0.5)], |group| announced.push(group));
+        }
+        assert!(announced.is_empty());
+        grid.claim(0, 1, 1).unwrap().settle((0..6).map(|n| ok(f64::from(n))), |group| announced.push(group));
+        assert_eq!(announced, [0, 1]);
+        grid.claim(5, 0, 1).unwrap().settle([ok(0.5)], |group| announced.push(group));
+        assert_eq!(announced, [0, 1, 2]);
+        assert_eq!(grid.read(5, 1).unwrap().0.value.to_bits(), 5.0_f64.to_bits());
+    }
+
+    #[test]
+    fn g5_a_late_outcome_of_an_abandoned_attempt_finds_nothing() {
+        let grid = Grid::new(1, 1, 1);
+        assert_eq!(grid.claim(0, 0, 1).unwrap().reopen(), 2);
+        assert!(grid.claim(0, 0, 1).is_none());
+        assert!(!grid.is_open(0, 0, 1));
+        grid.claim(0, 0, 2).unwrap().settle([ok(2.0)], |_| {});
+        assert_eq!(grid.read(0, 0), Some((ok(2.0), 2)));
+    }
+
+    #[test]
+    fn a_dropped_claim_leaves_its_call_open() {
+        let grid = Grid::new(1, 1, 1);
+        drop(grid.claim(0, 0, 1));
+        assert!(grid.is_open(0, 0, 1));
+    }
+}

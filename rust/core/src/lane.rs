@@ -1,0 +1,60 @@
+//! A lane: where calls run. The scheduler sees all of them through this one trait.
+//!
+//! - L-1  `run` takes the frame over and returns at once. It never waits, never runs user code, and may be called from any thread.
+//! - L-2  A lane ends each call of a frame once, through the frame; what it drops unfinished goes back to the scheduler.
+//! - L-3  A lane holds `timeout`: it counts from the start of user code, and a call past it is stopped. It never decides about another attempt.
+//! - L-4  A call that is no longer open (`Frame::is_open`) was settled by the scheduler: the lane stops its work and reports nothing.
+//! - L-5  An idle lane does nothing: no tick, no poll.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Weak;
+
+use crate::frame::Frame;
+use crate::function::FunctionId;
+use crate::scheduler::Inner;
+
+/// What `Lane::close` returns: done when nothing of the lane is left.
+pub type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Where calls run.
+pub trait Lane: Send + Sync + 'static {
+    /// Called once, before the first frame.
+    fn attach(&self, poke: Poke);
+
+    /// How many frames it would take now for this function.
+    fn room(&self, function: FunctionId) -> usize;
+
+    /// How many frames can make progress at a time, over all functions that share a pool.
+    fn parallelism(&self, function: FunctionId) -> usize;
+
+    /// Functions with the same pool share places: they take turns, and go through a batch's groups together.
+    fn pool(&self, function: FunctionId) -> usize;
+
+    /// The most calls in one frame.
+    fn frame_calls(&self, function: FunctionId) -> usize;
+
+    /// The most bytes in one frame; a frame has at least one call, however large.
+    fn frame_bytes(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Takes a frame over (L-1).
+    fn run(&self, frame: Frame);
+
+    /// Ends all work and everything the lane made.
+    fn close(&self) -> Closing;
+}
+
+/// Tells the scheduler that a lane has room without a frame having ended.
+#[derive(Clone)]
+pub struct Poke(pub(crate) Weak<Inner>);
+
+impl Poke {
+    /// Looks for work for the lane now. Must not be called with a lock of the lane's held.
+    pub fn poke(&self) {
+        if let Some(scheduler) = self.0.upgrade() {
+            scheduler.pump();
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What became of one cell: its status, its value, its times; and what a lane says of one attempt.
+
+use std::time::Duration;
+
+/// The status of a cell. The numbers are part of the Python interface (`guerdon.Status`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Status {
+    /// A number came back.
+    Ok = 0,
+    /// The function returned `None`.
+    Abstained = 1,
+    /// A timeout, a deadline or a budget ran out.
+    Timeout = 2,
+    /// An exception, or a value that is no reward.
+    Error = 3,
+    /// The worker died under the call, twice.
+    Crashed = 4,
+    /// Cancelled by the user, or by the engine's end.
+    Cancelled = 5,
+}
+
+impl Status {
+    /// Whether the cell is one that `failures()` lists and the error budget counts.
+    #[must_use]
+    pub const fn is_failure(self) -> bool {
+        !matches!(self, Self::Ok | Self::Abstained)
+    }
+
+    /// The status with this number.
+    #[must_use]
+    pub const fn from_u8(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => Self::Ok,
+            1 => Self::Abstained,
+            2 => Self::Timeout,
+            3 => Self::Error,
+            4 => Self::Crashed,
+            5 => Self::Cancelled,
+            _ => return None,
+        })
+    }
+}
+
+/// When user code ran; both zero when it never started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// The clock when user code started.
+    pub started_ns: u64,
+    /// How long it ran.
+    pub run_ns: u64,
+}
+
+/// What a function gave for one cell, as a lane reports it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// A number; whether it is one that a float32 holds is checked once, in the core.
+    Value(f64),
+    /// `None`.
+    Abstained,
+    /// Something that is no reward; the reason says what.
+    Invalid(String),
+}
+
+/// The settled content of one cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    pub status: Status,
+    /// The reward where `status` is `Ok`, NaN elsewhere.
+    pub value: f64,
+    pub times: Times,
+}
+
+impl Outcome {
+    /// A cell without a number.
+    #[must_use]
+    pub const fn without_value(status: Status, times: Times) -> Self {
+        Self { status, value: f64::NAN, times }
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    Timeout,
+    Error,
+    /// The worker died with this call in hand.
+    Crashed,
+}
+
+impl FailureKind {
+    /// The status of a cell that ends so.
+    #[must_use]
+    pub const fn status(self) -> Status {
+        match self {
+            Self::Timeout => Status::Timeout,
+            Self::Error => Status::Error,
+            Self::Crashed => Status::Crashed,
+        }
+    }
+}
+
+/// A failed attempt, as a lane reports it. Whether there is another attempt is the scheduler's to say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    pub kind: FailureKind,
+    /// One line for people: what happened, without the function and the sample, which the result adds.
+    pub reason: String,
+    pub traceback: Option<String>,
+    /// False where another attempt cannot help, such as for a value of the wrong type.
+    pub retryable: bool,
+    /// How long the other side asked to wait before the next attempt.
+    pub retry_after: Option<Duration>,
+}
+
+/// The words that go with a failed cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    pub reason: String,
+    pub traceback: Option<String>,
+}
+
+impl From<Failure> for Note {
+    fn from(failure: Failure) -> Self {
+        Self { reason: failure.reason, traceback: failure.traceback }
+    }
+}

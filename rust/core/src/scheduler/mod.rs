@@ -1,0 +1,330 @@
+//! The scheduler: hands the calls of all batches to the lanes, and ends what the lanes must not.
+//!
+//! - S-1  Only the scheduler grants another attempt, and only it ends calls at `deadline`, `budget` and cancellation.
+//! - S-2  Once a line is closed nothing of it is handed out or reopened: closing and reopening both happen under the lock, so that no call
+//!   can slip between the sweep that ends the open ones and the attempt that opens one again.
+//! - S-3  Lanes are called without the lock, by one thread at a time: a lane's answer about its room is true when its frame arrives.
+//! - S-4  An idle scheduler does nothing: its one task sleeps until the next timer.
+
+mod ending;
+mod order;
+mod retry;
+mod timers;
+mod work;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use crate::batch::{Batch, BatchSpec};
+use crate::clock::{Clock, nanos};
+use crate::frame::Frame;
+use crate::function::{Function, FunctionId};
+use crate::lane::{Lane, Poke};
+pub(crate) use ending::place;
+use order::Estimate;
+use timers::{Due, Timers};
+pub(crate) use work::{Call, kind_of};
+pub use work::{CallKind, Cause};
+use work::{Line, Work};
+
+/// The engine of one dispatcher: its functions, its lanes and the order of its work. Dropping it cancels what is open.
+pub struct Scheduler {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    clock: Clock,
+    functions: Arc<[Function]>,
+    lanes: Vec<Arc<dyn Lane>>,
+    state: Mutex<State>,
+    /// Signalled when a timer was set that is sooner than all others, and at the end.
+    timers_changed: Arc<Notify>,
+}
+
+struct State {
+    /// Open batches; a lower id is an older batch.
+    works: BTreeMap<u64, Work>,
+    estimates: Vec<Estimate>,
+    /// Frames with the lanes, per function.
+    in_flight: Vec<usize>,
+    timers: Timers,
+    last_batch: u64,
+    last_frame: u64,
+    /// Outcomes that came too late, of batches that are done.
+    late: u64,
+    /// A thread is handing out frames (S-3); `again` tells it to look once more.
+    pumping: bool,
+    again: bool,
+    closed: bool,
+}
+
+impl Scheduler {
+    /// Starts the engine on a runtime. `Function::lane` is an index into `lanes`.
+    #[must_use]
+    pub fn start(runtime: &Handle, clock: Clock, functions: Vec<Function>, lanes: Vec<Arc<dyn Lane>>) -> Self {
+        let state = State {
+            works: BTreeMap::new(),
+            estimates: vec![Estimate::default(); functions.len()],
+            in_flight: vec![0; functions.len()],
+            timers: Timers::default(),
+            last_batch: 0,
+            last_frame: 0,
+            late: 0,
+            pumping: false,
+            again: false,
+            closed: false,
+        };
+        let inner = Arc::new(Inner {
+            clock,
+            functions: functions.into(),
+            lanes,
+            state: Mutex::new(state),
+            timers_changed: Arc::new(Notify::new()),
+        });
+        for lane in &inner.lanes {
+            lane.attach(Poke(Arc::downgrade(&inner)));
+        }
+        runtime.spawn(keep_time(Arc::downgrade(&inner), inner.timers_changed.clone()));
+        Self { inner }
+    }
+
+    /// Takes a batch on and returns at once. On a closed engine its cells are cancelled.
+    pub fn submit(&self, spec: BatchSpec) -> io::Result<Arc<Batch>> {
+        let inner = &self.inner;
+        let batch;
+        {
+            let mut state = inner.state.lock();
+            state.last_batch += 1;
+            batch = Arc::new(Batch::new(state.last_batch, inner.clock, inner.functions.clone(), spec)?);
+            if batch.is_done() {
+                return Ok(batch);
+            }
+            state.works.insert(batch.id(), Work::new(batch.clone()));
+            let mut soonest = false;
+            let mut expire = |after: u64, function, cause| {
+                let due_ns = batch.submitted_ns().saturating_add(after);
+                soonest |= state.timers.set(due_ns, Due::Expire { batch: batch.id(), function, cause });
+            };
+            if let Some(budget) = batch.budget_ns() {
+                expire(budget, None, Cause::Budget);
+            }
+            for (id, function) in inner.functions.iter().enumerate() {
+                if let Some(deadline) = function.policy.deadline {
+                    expire(nanos(deadline), Some(id), Cause::Deadline);
+                }
+            }
+            if soonest {
+                inner.timers_changed.notify_one();
+            }
+        }
+        if inner.state.lock().closed {
+            inner.end_open(&batch, None, &Cause::Cancelled("the engine is closed".to_owned()));
+        }
+        inner.pump();
+        Ok(batch)
+    }
+
+    /// Ends what is open of a batch as cancelled.
+    pub fn cancel(&self, batch: &Arc<Batch>, reason: &str) {
+        self.inner.end_open(batch, None, &Cause::Cancelled(reason.to_owned()));
+    }
+
+    /// Cancels all batches and ends the lanes. May be called more than once.
+    pub async fn close(&self) {
+        self.inner.cancel_all("the engine was closed");
+        for lane in &self.inner.lanes {
+            lane.close().await;
+        }
+    }
+
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.inner.clock
+    }
+
+    /// Batches that are not done.
+    #[must_use]
+    pub fn open_batches(&self) -> usize {
+        self.inner.state.lock().works.len()
+    }
+
+    /// Outcomes that came too late and were dropped.
+    #[must_use]
+    pub fn late_outcomes(&self) -> u64 {
+        let state = self.inner.state.lock();
+        state.late + state.works.values().map(|work| work.batch.late()).sum::<u64>()
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        self.inner.cancel_all("the engine was dropped");
+    }
+}
+
+/// Does what is due, until the engine is gone (S-4).
+async fn keep_time(inner: Weak<Inner>, changed: Arc<Notify>) {
+    loop {
+        let (clock, next) = {
+            let Some(inner) = inner.upgrade() else { return };
+            let state = inner.state.lock();
+            if state.closed {
+                return;
+            }
+            (inner.clock, state.timers.next_ns())
+        };
+        match next {
+            None => changed.notified().await,
+            Some(ns) => tokio::select! {
+                () = changed.notified() => {}
+                () = clock.sleep_until_ns(ns) => {}
+            },
+        }
+        if let Some(inner) = inner.upgrade() {
+            inner.do_due();
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    pub(crate) fn function(&self, function: FunctionId) -> &Function {
+        &self.functions[function]
+    }
+
+    fn lane(&self, function: FunctionId) -> &Arc<dyn Lane> {
+        &self.lanes[self.functions[function].lane]
+    }
+
+    /// Hands out frames until no lane with room has work waiting (S-3).
+    pub(crate) fn pump(self: &Arc<Self>) {
+        {
+            let mut state = self.state.lock();
+            state.again = true;
+            if state.pumping {
+                return;
+            }
+            state.pumping = true;
+        }
+        loop {
+            let next = {
+                let mut state = self.state.lock();
+                match self.next_frame(&mut state) {
+                    Some(frame) => Some(frame),
+                    None if std::mem::take(&mut state.again) => None,
+                    None => {
+                        state.pumping = false;
+                        return;
+                    }
+                }
+            };
+            if let Some((lane, frame)) = next {
+                lane.run(frame);
+            }
+        }
+    }
+
+    fn next_frame(self: &Arc<Self>, state: &mut State) -> Option<(Arc<dyn Lane>, Frame)> {
+        if state.closed {
+            return None;
+        }
+        let State { works, estimates, in_flight, last_frame, .. } = state;
+        let free = |function: FunctionId| {
+            let most = self.functions[function].policy.concurrency.unwrap_or(usize::MAX);
+            in_flight[function] < most && self.lane(function).room(function) > 0
+        };
+        let (work, function) = works.values_mut().find_map(|work| {
+            let chosen = order::choose(work, estimates, |function| &**self.lane(function), free)?;
+            Some((work, chosen))
+        })?;
+        let lane = self.lane(function).clone();
+        let (calls, alone) = order::take(&mut work.lines[function], &work.batch, function, &*lane, estimates[function]);
+        in_flight[function] += 1;
+        *last_frame += 1;
+        Some((lane, Frame::new(*last_frame, self.clone(), work.batch.clone(), function, calls, alone)))
+    }
+
+    /// Takes back what a frame did not end, and frees its place.
+    pub(crate) fn frame_ended(
+        self: &Arc<Self>,
+        batch: &Batch,
+        function: FunctionId,
+        unfinished: Vec<Call>,
+        run_ns: u64,
+        ran: u64,
+    ) {
+        {
+            let mut state = self.state.lock();
+            state.in_flight[function] -= 1;
+            state.estimates[function].learn(run_ns, ran);
+            state.give_back(batch.id(), function, unfinished);
+        }
+        self.pump();
+    }
+
+    /// Takes back innocent calls of a frame that goes on.
+    pub(crate) fn given_back(self: &Arc<Self>, batch: &Batch, function: FunctionId, calls: Vec<Call>) {
+        self.state.lock().give_back(batch.id(), function, calls);
+        self.pump();
+    }
+
+    /// Learns that a call has been running for `run_ns` and is not done.
+    pub(crate) fn observe(&self, function: FunctionId, run_ns: u64) {
+        self.state.lock().estimates[function].learn(run_ns, 1);
+    }
+
+    fn do_due(self: &Arc<Self>) {
+        let now_ns = self.clock.now_ns();
+        loop {
+            let due = self.state.lock().timers.take(now_ns);
+            match due {
+                None => break,
+                Some(Due::Retry { batch, function, call }) => {
+                    self.state.lock().give_back(batch, function, vec![call]);
+                }
+                Some(Due::Expire { batch, function, cause }) => {
+                    let open = self.state.lock().works.get(&batch).map(|work| work.batch.clone());
+                    if let Some(batch) = open {
+                        self.end_open(&batch, function, &cause);
+                    }
+                }
+            }
+        }
+        self.pump();
+    }
+
+    fn cancel_all(self: &Arc<Self>, reason: &str) {
+        let open: Vec<Arc<Batch>> = {
+            let mut state = self.state.lock();
+            state.closed = true;
+            state.works.values().map(|work| work.batch.clone()).collect()
+        };
+        self.timers_changed.notify_one();
+        for batch in open {
+            self.end_open(&batch, None, &Cause::Cancelled(reason.to_owned()));
+        }
+    }
+}
+
+impl State {
+    fn line(&mut self, batch: u64, function: FunctionId) -> Option<&mut Line> {
+        self.works.get_mut(&batch)?.lines.get_mut(function)
+    }
+
+    /// Puts calls before all others of their line, unless it was closed (S-2).
+    fn give_back(&mut self, batch: u64, function: FunctionId, calls: Vec<Call>) {
+        if let Some(line) = self.line(batch, function).filter(|line| line.closed.is_none()) {
+            for call in calls.into_iter().rev() {
+                line.returned.push_front(call);
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The order of work: which calls go to a lane next.
+//!
+//! - O-1  Oldest batch first.
+//! - O-2  Within a batch, functions of one pool go through the groups together: none is handed out further than a window of a few frames
+//!   a worker ahead of the one that is furthest behind.
+//! - O-3  Inside the window the function with the longest expected call goes first, so that the long ones do not end up last.
+//! - O-4  A function that was passed over as often as there are functions waiting has its turn.
+//! - O-5  A frame is sized by expected cost, so that what a slow call holds up is little and a round trip costs little beside the work.
+
+use std::cmp::Reverse;
+
+use crate::batch::Batch;
+use crate::function::FunctionId;
+use crate::lane::Lane;
+use crate::scheduler::work::{Call, Line, Work};
+
+/// Work that a frame should hold, in nanoseconds (O-5): long beside a round trip to a worker, short beside a group.
+const FRAME_NS: u64 = 4_000_000;
+/// Calls a frame while nothing is known of their cost.
+const FRAME_UNKNOWN: usize = 8;
+/// Frames a worker by which one function may be ahead of another (O-2).
+const WINDOW_FRAMES: usize = 4;
+
+/// Expected run time of one call of a function.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Estimate(Option<u64>);
+
+impl Estimate {
+    /// Learns from a frame's calls: the recent past counts most.
+    pub(crate) fn learn(&mut self, run_ns: u64, calls: u64) {
+        let Some(mean) = run_ns.checked_div(calls) else {
+            return;
+        };
+        self.0 = Some(
+            self.0.map_or(mean, |known| (known.saturating_mul(7) / 10).saturating_add(mean.saturating_mul(3) / 10)),
+        );
+    }
+
+    fn frame_calls(self) -> usize {
+        self.0.map_or(FRAME_UNKNOWN, |ns| usize::try_from(FRAME_NS / ns.max(1)).unwrap_or(usize::MAX).max(1))
+    }
+
+    /// For ordering: a function that never ran comes first, since it may be the longest of all.
+    fn expected_ns(self) -> u64 {
+        self.0.unwrap_or(u64::MAX)
+    }
+}
+
+/// A function that could be given work now.
+struct Candidate {
+    function: FunctionId,
+    pool: usize,
+    position: usize,
+    window: usize,
+    expected_ns: u64,
+}
+
+/// The function whose calls go next in this batch (O-2, O-3, O-4); `free` says whether a function may be given another frame.
+pub(crate) fn choose<'a>(
+    work: &mut Work,
+    estimates: &[Estimate],
+    lane_of: impl Fn(FunctionId) -> &'a dyn Lane,
+    free: impl Fn(FunctionId) -> bool,
+) -> Option<FunctionId> {
+    let samples = work.batch.samples();
+    let mut waiting = Vec::with_capacity(work.lines.len());
+    for (function, line) in work.lines.iter().enumerate() {
+        if line.is_ready(samples) {
+            let lane = lane_of(function);
+            let calls = frame_size(estimates[function], lane.frame_calls(function), usize::MAX, 1);
+            waiting.push(Candidate {
+                function,
+                pool: lane.pool(function),
+                position: line.position(),
+                window: calls.saturating_mul(WINDOW_FRAMES * lane.parallelism(function).max(1)),
+                expected_ns: estimates[function].expected_ns(),
+            });
+        }
+    }
+    let in_window = |candidate: &Candidate| {
+        let behind = waiting.iter().filter(|other| other.pool == candidate.pool).map(|other| other.position).min();
+        candidate.position <= behind.unwrap_or(0).saturating_add(candidate.window)
+    };
+    let mut rivals: Vec<&Candidate> = waiting.iter().filter(|one| free(one.function) && in_window(one)).collect();
+    let pool = rivals.first()?.pool;
+    rivals.retain(|rival| rival.pool == pool);
+    let overdue = rivals.iter().find(|rival| work.lines[rival.function].passed_over >= rivals.len());
+    let longest = || rivals.iter().max_by_key(|rival| (rival.expected_ns, Reverse(rival.position)));
+    let chosen = overdue.or_else(longest)?.function;
+    for rival in &rivals {
+        let line = &mut work.lines[rival.function];
+        line.passed_over = if rival.function == chosen { 0 } else { line.passed_over + 1 };
+    }
+    Some(chosen)
+}
+
+/// Calls in the next frame (O-5), `remaining` of them being left for `parallelism` workers.
+fn frame_size(estimate: Estimate, most: usize, remaining: usize, parallelism: usize) -> usize {
+    if most == usize::MAX {
+        return remaining;
+    }
+    let share = remaining.div_ceil(2 * parallelism.max(1));
+    estimate.frame_calls().min(most).min(share).max(1)
+}
+
+/// Takes the calls of the next frame out of a line that is ready. The flag says that the frame is to run alone.
+pub(crate) fn take(
+    line: &mut Line,
+    batch: &Batch,
+    function: FunctionId,
+    lane: &dyn Lane,
+    estimate: Estimate,
+) -> (Vec<Call>, bool) {
+    let spec = &batch.functions()[function];
+    let span = spec.span(batch.samples(), batch.group_size()).max(1);
+    let parallelism = lane.parallelism(function);
+    let most = if spec.isolated { 1 } else { lane.frame_calls(function) };
+    let mut room = lane.frame_bytes();
+    let mut fits = |call: &Call, taken: usize| {
+        let bytes = if room == usize::MAX { 0 } else { batch.payload().bytes(function, call.first as u32) };
+        let fits = taken == 0 || bytes <= room;
+        room = room.saturating_sub(bytes);
+        fits
+    };
+    let mut calls = Vec::new();
+    if let Some(head) = line.returned.front().copied() {
+        if head.suspect {
+            line.returned.pop_front();
+            return (vec![head], true);
+        }
+        // What was taken back from behind a slow call is spread out: one worker shall not be stuck with all of it again.
+        let size = frame_size(estimate, most, line.returned.len(), parallelism.max(2));
+        while let Some(call) = line.returned.front().copied() {
+            if calls.len() == size || call.suspect || call.finish != head.finish || !fits(&call, calls.len()) {
+                break;
+            }
+            line.returned.pop_front();
+            calls.push(call);
+        }
+        return (calls, spec.isolated);
+    }
+    let remaining = (batch.samples() - line.cursor).div_ceil(span);
+    let size = frame_size(estimate, most, remaining, parallelism);
+    calls.reserve(size.min(remaining));
+    while calls.len() < size && line.cursor < batch.samples() {
+        let call = Call { first: line.cursor, attempt: 1, finish: false, suspect: false };
+        if !fits(&call, calls.len()) {
+            break;
+        }
+        line.cursor += span;
+        calls.push(call);
+    }
+    (calls, spec.isolated)
+}

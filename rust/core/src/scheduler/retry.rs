@@ -1,0 +1,124 @@
+//! Whether a failed attempt gets another, and when.
+//!
+//! - R-1  `retries` counts attempts after the first, for errors, timeouts and crashes that another attempt could mend.
+//! - R-2  A call whose worker died is tried once more, alone, beyond `retries`; from then on it always runs alone.
+//! - R-3  The wait before attempt n + 1 is uniform in [0, min(10 s, 0.2 s × 2ⁿ⁻¹)] ("full jitter", M. Brooker, *Exponential Backoff And
+//!   Jitter*, AWS Architecture Blog, 2015), and at least what the other side asked for.
+//! - R-4  There is no attempt that could only start after the call's deadline or the batch's budget.
+
+use std::time::Duration;
+
+use crate::clock::nanos;
+use crate::function::Policy;
+use crate::outcome::{Failure, FailureKind};
+use crate::scheduler::work::Call;
+
+const BASE_NS: u64 = 200_000_000;
+const CAP_NS: u64 = 10_000_000_000;
+
+/// Another attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Again {
+    pub due_ns: u64,
+    pub suspect: bool,
+}
+
+/// Decides about a failed attempt; `random` is uniform in [0, 1).
+pub(crate) fn decide(
+    policy: &Policy,
+    call: &Call,
+    failure: &Failure,
+    now_ns: u64,
+    expires_ns: Option<u64>,
+    random: f64,
+) -> Option<Again> {
+    let first_crash = failure.kind == FailureKind::Crashed && !call.suspect;
+    let again = if first_crash {
+        Again { due_ns: now_ns, suspect: true }
+    } else {
+        // The attempt that R-2 gave is not counted.
+        let counted = call.attempt.saturating_sub(u16::from(call.suspect));
+        if call.finish || !failure.retryable || counted > policy.retries {
+            return None;
+        }
+        let jitter = backoff_ns(counted, random);
+        let wait = failure.retry_after.map_or(jitter, |asked: Duration| jitter.max(nanos(asked)));
+        Again { due_ns: now_ns.saturating_add(wait), suspect: call.suspect }
+    };
+    (expires_ns.is_none_or(|expires| again.due_ns < expires)).then_some(again)
+}
+
+fn backoff_ns(attempt: u16, random: f64) -> u64 {
+    let ceiling = BASE_NS.saturating_mul(1 << u32::from(attempt.saturating_sub(1)).min(10)).min(CAP_NS);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "0 <= random < 1"
+    )]
+    let wait = (ceiling as f64 * random) as u64;
+    wait
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::function::OnFailure;
+
+    fn policy(retries: u16) -> Policy {
+        let second = Duration::from_secs(1);
+        Policy {
+            timeout: second,
+            grace: second,
+            setup_timeout: second,
+            deadline: None,
+            retries,
+            concurrency: None,
+            on_failure: OnFailure::Nan,
+        }
+    }
+
+    fn failure(kind: FailureKind) -> Failure {
+        Failure { kind, reason: String::new(), traceback: None, retryable: true, retry_after: None }
+    }
+
+    fn call(attempt: u16, suspect: bool) -> Call {
+        Call { first: 0, attempt, finish: false, suspect }
+    }
+
+    #[test]
+    fn r1_retries_are_attempts_after_the_first() {
+        let error = failure(FailureKind::Error);
+        assert!(decide(&policy(0), &call(1, false), &error, 0, None, 0.5).is_none());
+        assert!(decide(&policy(2), &call(2, false), &error, 0, None, 0.5).is_some());
+        assert!(decide(&policy(2), &call(3, false), &error, 0, None, 0.5).is_none());
+        let hopeless = Failure { retryable: false, ..error };
+        assert!(decide(&policy(2), &call(1, false), &hopeless, 0, None, 0.5).is_none());
+    }
+
+    #[test]
+    fn r2_the_first_crash_is_free_and_makes_the_call_suspect() {
+        let crash = failure(FailureKind::Crashed);
+        assert_eq!(decide(&policy(0), &call(1, false), &crash, 9, None, 0.5), Some(Again { due_ns: 9, suspect: true }));
+        assert!(decide(&policy(0), &call(2, true), &crash, 9, None, 0.5).is_none());
+        assert!(decide(&policy(1), &call(2, true), &crash, 9, None, 0.5).is_some());
+        assert!(decide(&policy(1), &call(3, true), &crash, 9, None, 0.5).is_none());
+    }
+
+    #[test]
+    fn r3_waits_grow_to_the_cap_and_are_never_shorter_than_asked() {
+        let top = 1.0 - f64::EPSILON;
+        assert!(backoff_ns(1, top) <= BASE_NS && backoff_ns(1, top) > BASE_NS / 2);
+        assert!(backoff_ns(40, top) <= CAP_NS && backoff_ns(40, top) > CAP_NS / 2);
+        assert_eq!(backoff_ns(5, 0.0), 0);
+        let asked = Failure { retry_after: Some(Duration::from_secs(7)), ..failure(FailureKind::Error) };
+        assert_eq!(decide(&policy(1), &call(1, false), &asked, 0, None, 0.0).unwrap().due_ns, 7_000_000_000);
+    }
+
+    #[test]
+    fn r4_no_attempt_past_the_deadline() {
+        let error = failure(FailureKind::Error);
+        assert!(decide(&policy(1), &call(1, false), &error, 100, Some(100), 0.0).is_none());
+        assert!(decide(&policy(1), &call(1, false), &error, 100, Some(101), 0.0).is_some());
+    }
+}

@@ -1,0 +1,80 @@
+//! What is due when: retries, deadlines, budgets.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::function::FunctionId;
+use crate::scheduler::work::{Call, Cause};
+
+/// What to do when a time comes.
+#[derive(Debug)]
+pub(crate) enum Due {
+    /// Hand out another attempt.
+    Retry { batch: u64, function: FunctionId, call: Call },
+    /// End what is open of one function, or of all.
+    Expire { batch: u64, function: Option<FunctionId>, cause: Cause },
+}
+
+struct Timer {
+    due_ns: u64,
+    /// Keeps timers of the same time in the order in which they were set.
+    order: u64,
+    due: Due,
+}
+
+impl PartialEq for Timer {
+    fn eq(&self, other: &Self) -> bool {
+        (self.due_ns, self.order) == (other.due_ns, other.order)
+    }
+}
+
+impl Eq for Timer {}
+
+impl PartialOrd for Timer {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Timer {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.due_ns, self.order).cmp(&(other.due_ns, other.order))
+    }
+}
+
+/// Timers, soonest first.
+#[derive(Default)]
+pub(crate) struct Timers {
+    heap: BinaryHeap<Reverse<Timer>>,
+    set: u64,
+}
+
+impl Timers {
+    /// Sets a timer; true when it is now the soonest.
+    pub(crate) fn set(&mut self, due_ns: u64, due: Due) -> bool {
+        let soonest = self.next_ns().is_none_or(|next| due_ns < next);
+        self.set += 1;
+        self.heap.push(Reverse(Timer { due_ns, order: self.set, due }));
+        soonest
+    }
+
+    /// When the next one is due.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse(timer)| timer.due_ns)
+    }
+
+    /// The next one that is due at `now_ns`.
+    pub(crate) fn take(&mut self, now_ns: u64) -> Option<Due> {
+        if self.next_ns()? > now_ns {
+            return None;
+        }
+        self.heap.pop().map(|Reverse(timer)| timer.due)
+    }
+
+    /// Forgets the timers of a batch that is done.
+    pub(crate) fn forget(&mut self, done: u64) {
+        self.heap.retain(|Reverse(timer)| match &timer.due {
+            Due::Retry { batch, .. } | Due::Expire { batch, .. } => *batch != done,
+        });
+    }
+}

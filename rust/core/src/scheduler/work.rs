@@ -1,0 +1,114 @@
+//! What is left to do of each batch: one line of calls per function.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::batch::Batch;
+use crate::function::{Function, Shape};
+use crate::outcome::{Note, Status};
+
+/// What a call covers, and for whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallKind {
+    /// One sample.
+    Sample,
+    /// One whole group.
+    Group,
+    /// One whole batch.
+    Batch,
+    /// The scores of one whole group, for its function's `finish_group`.
+    Finish,
+}
+
+/// One attempt of one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Call {
+    pub first: usize,
+    pub attempt: u16,
+    pub finish: bool,
+    /// A worker died with it in hand: it runs alone from now on, and a second death is its end.
+    pub suspect: bool,
+}
+
+/// Why a function's open calls in a batch were ended by the scheduler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The function's `deadline` passed.
+    Deadline,
+    /// The batch's `budget` is spent.
+    Budget,
+    /// Ctrl-C, `cancel()`, `close()`; the reason says which.
+    Cancelled(String),
+    /// The function's `setup()` failed.
+    Setup(Note),
+}
+
+impl Cause {
+    /// How the cells of such a call end.
+    #[must_use]
+    pub fn end(&self) -> (Status, Note) {
+        let note = |reason: &str| Note { reason: reason.to_owned(), traceback: None };
+        match self {
+            Self::Deadline => (Status::Timeout, note("deadline")),
+            Self::Budget => (Status::Timeout, note("budget")),
+            Self::Cancelled(reason) => (Status::Cancelled, note(reason)),
+            Self::Setup(why) => (Status::Error, why.clone()),
+        }
+    }
+}
+
+/// The calls of one function in one batch that are not with a lane.
+#[derive(Default)]
+pub(crate) struct Line {
+    /// First sample that was never handed out.
+    pub cursor: usize,
+    /// Calls that came back (innocent, retried, suspect) and `finish_group` calls; they go first.
+    pub returned: VecDeque<Call>,
+    /// Set once; from then on nothing of the line is handed out or reopened.
+    pub closed: Option<Cause>,
+    /// How often another function of its pool went first since its last turn.
+    pub passed_over: usize,
+}
+
+impl Line {
+    pub(crate) fn is_ready(&self, samples: usize) -> bool {
+        self.closed.is_none() && (!self.returned.is_empty() || self.cursor < samples)
+    }
+
+    /// Sample at which the next call begins.
+    pub(crate) fn position(&self) -> usize {
+        self.returned.front().map_or(self.cursor, |call| call.first)
+    }
+
+    /// Closes the line, unless it is.
+    pub(crate) fn close(&mut self, cause: &Cause) -> bool {
+        let first = self.closed.is_none();
+        if first {
+            self.closed = Some(cause.clone());
+            self.returned.clear();
+        }
+        first
+    }
+}
+
+/// One batch's work.
+pub(crate) struct Work {
+    pub batch: Arc<Batch>,
+    pub lines: Vec<Line>,
+}
+
+impl Work {
+    pub(crate) fn new(batch: Arc<Batch>) -> Self {
+        let lines = batch.functions().iter().map(|_| Line::default()).collect();
+        Self { batch, lines }
+    }
+}
+
+/// What a function's own calls cover.
+pub(crate) const fn kind_of(function: &Function) -> CallKind {
+    match function.shape {
+        Shape::Sample => CallKind::Sample,
+        Shape::Group => CallKind::Group,
+        Shape::Batch => CallKind::Batch,
+    }
+}

@@ -1,0 +1,61 @@
+//! Run and queue times of one function in one batch: nearest-rank percentiles over its calls, each call counted once.
+
+use crate::batch::Batch;
+use crate::function::FunctionId;
+
+/// Times in nanoseconds; all zero when no call started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timings {
+    pub run_p50: u64,
+    pub run_p90: u64,
+    pub run_p99: u64,
+    pub run_max: u64,
+    pub run_total: u64,
+    pub queue_p50: u64,
+    pub queue_p99: u64,
+    pub queue_max: u64,
+}
+
+impl Timings {
+    /// The times of a function's settled calls in `batch`.
+    #[must_use]
+    pub fn of(batch: &Batch, function: FunctionId) -> Self {
+        let span = batch.functions()[function].span(batch.samples(), batch.group_size()).max(1);
+        let cells = (0..batch.samples()).step_by(span).filter_map(|sample| batch.cell(sample, function));
+        let times: Vec<_> = cells.map(|cell| cell.outcome.times).filter(|times| times.started_ns != 0).collect();
+        let mut runs: Vec<u64> = times.iter().map(|times| times.run_ns).collect();
+        let mut queues: Vec<u64> =
+            times.iter().map(|times| times.started_ns.saturating_sub(batch.submitted_ns())).collect();
+        runs.sort_unstable();
+        queues.sort_unstable();
+        Self {
+            run_p50: percentile(&runs, 50),
+            run_p90: percentile(&runs, 90),
+            run_p99: percentile(&runs, 99),
+            run_max: percentile(&runs, 100),
+            run_total: runs.iter().sum(),
+            queue_p50: percentile(&queues, 50),
+            queue_p99: percentile(&queues, 99),
+            queue_max: percentile(&queues, 100),
+        }
+    }
+}
+
+/// The smallest value that at least `percent` of all are not above (nearest rank).
+fn percentile(sorted: &[u64], percent: usize) -> u64 {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percentile;
+
+    #[test]
+    fn percentiles_are_nearest_rank() {
+        let hundred: Vec<u64> = (1..=100).collect();
+        assert_eq!([50, 90, 99, 100].map(|p| percentile(&hundred, p)), [50, 90, 99, 100]);
+        assert_eq!([50, 99].map(|p| percentile(&[4, 9], p)), [4, 9]);
+        assert_eq!(percentile(&[], 50), 0);
+    }
+}

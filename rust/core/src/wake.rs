@@ -1,0 +1,64 @@
+//! A file descriptor that becomes readable when there is news: it can be polled beside signals, and by any event loop.
+//!
+//! - W-1  After `notify` the descriptor is readable until `drain`.
+//! - W-2  Nothing here blocks.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// The two ends of a wake-up; one descriptor where the system has eventfd.
+pub struct Wake {
+    #[cfg(target_os = "linux")]
+    event: OwnedFd,
+    #[cfg(not(target_os = "linux"))]
+    ends: (OwnedFd, OwnedFd),
+}
+
+#[cfg(target_os = "linux")]
+impl Wake {
+    /// A descriptor that is not readable yet.
+    pub fn new() -> io::Result<Self> {
+        use rustix::event::{EventfdFlags, eventfd};
+        Ok(Self { event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
+    }
+
+    fn ends(&self) -> (&OwnedFd, &OwnedFd) {
+        (&self.event, &self.event)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Wake {
+    /// A descriptor that is not readable yet.
+    pub fn new() -> io::Result<Self> {
+        let ends = rustix::pipe::pipe()?;
+        for end in [&ends.0, &ends.1] {
+            rustix::io::ioctl_fionbio(end, true)?;
+            rustix::io::fcntl_setfd(end, rustix::io::FdFlags::CLOEXEC)?;
+        }
+        Ok(Self { ends })
+    }
+
+    fn ends(&self) -> (&OwnedFd, &OwnedFd) {
+        (&self.ends.0, &self.ends.1)
+    }
+}
+
+impl Wake {
+    /// Makes the descriptor readable.
+    pub fn notify(&self) {
+        // It can only fail when the descriptor is full of wake-ups, and then it is readable.
+        let _ = rustix::io::write(self.ends().1, &1_u64.to_ne_bytes());
+    }
+
+    /// Takes all wake-ups so far.
+    pub fn drain(&self) {
+        let mut bytes = [0; 512];
+        while rustix::io::read(self.ends().0, &mut bytes).is_ok_and(|n| n == bytes.len()) {}
+    }
+
+    /// The descriptor to poll for reading.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.ends().0.as_fd()
+    }
+}
