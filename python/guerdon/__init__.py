@@ -5,8 +5,9 @@
 ... def correct(completion: str, answer: str) -> float:
 ...     return float(completion == answer)
 
-This module holds only the map of public names. Each is imported when first used, so that ``import guerdon`` loads neither
-NumPy nor asyncio nor cloudpickle nor torch, and costs a worker that imports a reward function's module next to nothing.
+This module holds only the map of public names. Each is imported when first used, so that ``import guerdon`` loads
+neither NumPy nor asyncio nor cloudpickle nor torch, and costs a worker that imports a reward function's module next to
+nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         ClosedError,
         DataError,
         GuerdonError,
+        GuerdonWarning,
         NotYetError,
         RegistrationError,
         RewardFailureError,
@@ -39,6 +41,7 @@ __all__ = [
     "Failure",
     "Group",
     "GuerdonError",
+    "GuerdonWarning",
     "Limit",
     "NotYetError",
     "RegistrationError",
@@ -61,6 +64,7 @@ _HOMES: Final = {
     "Failure": "result",
     "Group": "result",
     "GuerdonError": "errors",
+    "GuerdonWarning": "errors",
     "Limit": "limits",
     "NotYetError": "errors",
     "RegistrationError": "errors",

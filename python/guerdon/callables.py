@@ -1,8 +1,8 @@
 """What kind of callable something is: its name, and whether calling it gives an awaitable.
 
 - K-1  Names are TRL's: the ``__name__`` of what a partial wraps, else the class name, so that metrics keep their names.
-- K-2  Async is recognised through partials, bound methods, ``async __call__`` and functools.wraps. A sync wrapper that drives a
-       loop by itself (``asyncio.run``) is sync.
+- K-2  Async is recognised through partials, bound methods, ``async __call__`` and functools.wraps. A sync wrapper that
+       drives a loop by itself (``asyncio.run``) is sync.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def is_reward_model(item: object) -> bool:
-    """Whether it is a reward model, which TRL runs itself: a model name or a ``torch.nn.Module``. Doesn't import torch."""
+    """Whether TRL itself runs it, a reward model: a model name or a ``torch.nn.Module``. Doesn't import torch."""
     if isinstance(item, str):
         return True
-    return any(base.__name__ == "Module" and base.__module__ == "torch.nn.modules.module" for base in type(item).__mro__)
+    return any(
+        base.__name__ == "Module" and base.__module__ == "torch.nn.modules.module" for base in type(item).__mro__
+    )

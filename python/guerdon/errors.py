@@ -1,6 +1,7 @@
 """The errors of Guerdon: one tree, so that ``except GuerdonError`` catches all of them and nothing else.
 
-- E-1  Every error that the package raises on purpose is a `GuerdonError`; each is also the builtin that a reader would expect.
+- E-1  Every error that the package raises on purpose is a `GuerdonError`; each is also the builtin that a reader would
+       expect.
 - E-2  A message says what happened, to which function and sample, and what to do.
 - E-3  Errors survive pickling with what they carry: they cross process borders under DDP.
 """
@@ -16,6 +17,7 @@ __all__ = [
     "ClosedError",
     "DataError",
     "GuerdonError",
+    "GuerdonWarning",
     "NotYetError",
     "RegistrationError",
     "RewardFailureError",
@@ -32,7 +34,7 @@ class RegistrationError(GuerdonError, ValueError):
 
 
 class ShippingError(RegistrationError):
-    """A function of the process lane can't be sent to a worker. The message names the global, closure cell or attribute to blame."""
+    """A function of the process lane can't be sent to a worker: the message names the global or closure cell to blame."""
 
 
 class NotYetError(GuerdonError, NotImplementedError):
@@ -40,11 +42,15 @@ class NotYetError(GuerdonError, NotImplementedError):
 
 
 class DataError(GuerdonError, ValueError):
-    """A batch that can't be scored: an unknown or missing column, a wrong length, a group that is not whole. Raised before any call."""
+    """A batch that can't be scored: a missing column, a wrong length, a group that isn't whole. Raised before any call."""
 
 
 class ClosedError(GuerdonError, RuntimeError):
     """The dispatcher was closed."""
+
+
+class GuerdonWarning(RuntimeWarning):
+    """Something works, but not as well as it could, or not as one may think. Filter on it to silence Guerdon."""
 
 
 class RewardFailureError(GuerdonError):

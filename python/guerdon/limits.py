@@ -14,8 +14,8 @@ class Limit:
     """A limit on the calls of one reward function.
 
     Args:
-        concurrency: Calls in flight at once, at least 1. Without a limit: 256 on the asyncio lane, 8 on the thread lane,
-            the number of workers on the process lane.
+        concurrency: Calls in flight at once, at least 1. Without a limit: 256 on the asyncio lane, 8 on the thread
+            lane, the number of workers on the process lane.
         rpm: Requests per minute. Not yet.
         tpm: Tokens per minute. Not yet.
         key: The endpoint whose limit this is, shared by all functions that name it. Not yet.
@@ -38,13 +38,15 @@ class Limit:
         for option in ("rpm", "tpm", "key"):
             if getattr(self, option) is not None:
                 raise NotYetError(
-                    f"Limit({option}=…) is not supported yet. Use Limit(concurrency=…), which bounds the calls in flight."
+                    f"Limit({option}=…) is not supported yet. Use Limit(concurrency=…), which bounds the calls in "
+                    "flight."
                 )
         if self.concurrency is None:
             raise RegistrationError("Limit() limits nothing. Give concurrency=, the number of calls in flight at once.")
         if isinstance(self.concurrency, bool) or not isinstance(self.concurrency, int):
             raise RegistrationError(
-                f"Limit(concurrency={self.concurrency!r}): expected a whole number, got {type(self.concurrency).__name__}."
+                f"Limit(concurrency={self.concurrency!r}): expected a whole number, got "
+                f"{type(self.concurrency).__name__}."
             )
         if not 1 <= self.concurrency <= 65536:
             raise RegistrationError(f"Limit(concurrency={self.concurrency}): expected 1 to 65536 calls in flight.")

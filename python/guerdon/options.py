@@ -55,11 +55,15 @@ def lane(function: str, value: object) -> Lane | None:
     if value is None:
         return None
     if isinstance(value, str) and value in _LATER_LANES:
-        raise NotYetError(f"reward function {function!r}: lane={value!r} is not supported yet. Use one of {', '.join(LANES)}.")
+        raise NotYetError(
+            f"reward function {function!r}: lane={value!r} is not supported yet. Use one of {', '.join(LANES)}."
+        )
     for known in LANES:
         if value == known:
             return known
-    raise _wrong(function, "lane", value, f"one of {', '.join(map(repr, LANES))}, or None to let the function's kind decide")
+    raise _wrong(
+        function, "lane", value, f"one of {', '.join(map(repr, LANES))}, or None to let the function's kind decide"
+    )
 
 
 def isolation(function: str, value: object) -> Isolation:

@@ -14,6 +14,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, overload
 
 from guerdon.errors import RegistrationError
+from guerdon.importable import find_attribute
 from guerdon.limits import Limit
 from guerdon.spec import FunctionSpec, Options, Shape, build
 from guerdon.stateful import Reward
@@ -96,10 +97,8 @@ class RewardFunction(Generic[P, R]):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """By reference if importing finds this very object (D-3)."""
-        found: object = sys.modules.get(getattr(self, "__module__", ""))
-        qualname: str = getattr(self, "__qualname__", "")
-        for part in qualname.split("."):
-            found = getattr(found, part, None)
+        qualname = getattr(self, "__qualname__", "")
+        found = find_attribute(sys.modules.get(getattr(self, "__module__", "")), qualname)
         return qualname if found is self else super().__reduce_ex__(protocol)
 
     def __repr__(self) -> str:
@@ -136,11 +135,11 @@ def reward(
 
     The function is called once per sample with the values that its parameters name: ``prompt``, ``completion``,
     ``completion_ids``, ``text`` (the last assistant message as plain text, or the completion itself), ``environment``,
-    ``trainer_state``, any column of the dataset, and ``**row`` for the dataset columns not named otherwise; a parameter with
-    a default gets its column if there is one. ``log_extra(column, values)`` and ``log_metric(name, value)`` record into the
-    trainer's log. It returns a number, None (it abstains: no opinion, not a failure), or a dict with ``"score"`` whose
-    other fields are logged. It may be async, a lambda, closure, partial, bound method, callable object or a
-    `guerdon.Reward` instance.
+    ``trainer_state``, any column of the dataset, and ``**row`` for the dataset columns not named otherwise; a parameter
+    with a default gets its column if there is one. ``log_extra(column, values)`` and ``log_metric(name, value)`` record
+    into the trainer's log. It returns a number, None (it abstains: no opinion, not a failure), or a dict with
+    ``"score"`` whose other fields are logged. It may be async, a lambda, closure, partial, bound method, callable
+    object or a `guerdon.Reward` instance.
 
     Args:
         function: The function, when not used as ``@reward(…)``.
@@ -148,21 +147,23 @@ def reward(
         lane: Where it runs. ``"process"`` (default for sync functions): a worker process that can be killed.
             ``"thread"``: in this process; trusted, waits or is cheap; can't be killed; the default for a sync function
             that names ``environment``. ``"asyncio"`` (default for async functions): on an event loop of this process.
-        loop: Name of the event loop, shared by all functions that give the same (asyncio lane). Default: one of its own.
+        loop: Name of the event loop, shared by all functions that give the same (asyncio lane). Default: one of its
+            own.
         timeout: Seconds that one attempt may run, from the start of the user's code. Default 30.
         grace: Seconds between the exception raised in a worker at ``timeout`` and the kill; 0 kills at once.
         deadline: Seconds that a call may take, queueing and retries included. Default: none.
         setup_timeout: Seconds that ``setup()`` of a `guerdon.Reward` may take.
         retries: Attempts after the first, for an error, timeout or crash; not for a returned value that is no reward.
-        limit: ``Limit(concurrency=…)``: calls in flight at once. Default: 256 on the asyncio lane, 8 on the thread lane,
-            the number of workers on the process lane.
-        on_failure: What a failed cell becomes. ``"nan"``: it stays failed and makes its sample unscorable. ``"abstain"``: as
-            if the function had returned None. A number: that value, the status stays failed. ``"raise"``: the batch
-            raises `RewardFailureError` when it is complete. All count as failures in metrics and limits.
+        limit: ``Limit(concurrency=…)``: calls in flight at once. Default: 256 on the asyncio lane, 8 on the thread
+            lane, the number of workers on the process lane.
+        on_failure: What a failed cell becomes. ``"nan"``: it stays failed and makes its sample unscorable.
+            ``"abstain"``: as if the function had returned None. A number: that value, the status stays failed.
+            ``"raise"``: the batch raises `RewardFailureError` when it is complete. All count as failures in metrics and
+            limits.
         max_failed_fraction: Failed share of its samples (0 to 1) above which a batch raises `RewardFailureError`.
             Default: the dispatcher's.
-        isolation: ``"worker"``: workers are used again, state may leak between samples. ``"call"``: a fresh fork for each
-            call (process lane).
+        isolation: ``"worker"``: workers are used again, state may leak between samples. ``"call"``: a fresh fork for
+            each call (process lane).
         rowwise: The function obeys TRL's batch contract (lists and keyword columns) and its rows are independent:
             call it with lists of one row, so that each sample has its own deadline.
 
@@ -225,8 +226,8 @@ def group_reward(
 
     It is called by keyword with lists of length G: any of ``prompts``, ``completions``, ``completion_ids``, ``texts``,
     ``environments`` that it names, dataset columns by their own names, ``**columns`` for the dataset columns not named
-    otherwise; and with ``trainer_state``, ``log_extra`` and ``log_metric`` if it names them. It returns a list of length G,
-    numbers or None (abstained). One call is one group: its failure fails all G cells.
+    otherwise; and with ``trainer_state``, ``log_extra`` and ``log_metric`` if it names them. It returns a list of
+    length G, numbers or None (abstained). One call is one group: its failure fails all G cells.
 
     Args:
         function: The function, when not used as ``@group_reward(…)``.

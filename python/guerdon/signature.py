@@ -1,15 +1,15 @@
 """What a reward function's signature says it wants.
 
-- W-1  A parameter is a reserved name of the contract, or a column of the dataset; nothing else travels to the function, unless
-       it takes ``**row``.
+- W-1  A parameter is a reserved name of the contract, or a column of the dataset; nothing else travels to the function,
+       unless it takes ``**row``.
 - W-2  Arguments that a partial has fixed are not asked for: no column replaces them.
 - W-3  A signature that no batch can satisfy is refused here, at registration, never at the first call.
 - W-4  Arguments go by position only if that means the same as by keyword.
 
-Reserved names. Per sample: ``prompt``, ``completion``, ``completion_ids``, ``text`` (the last assistant message as plain text),
-``environment``, ``trainer_state``. Per group, as lists of length G: ``prompts``, ``completions``, ``completion_ids``, ``texts``,
-``environments``; and ``trainer_state`` itself. TRL's batch contract: the same lists without ``texts``, over the whole batch.
-``log_extra`` and ``log_metric`` in all of them.
+Reserved names. Per sample: ``prompt``, ``completion``, ``completion_ids``, ``text`` (the last assistant message as
+plain text), ``environment``, ``trainer_state``. Per group, as lists of length G: ``prompts``, ``completions``,
+``completion_ids``, ``texts``, ``environments``; and ``trainer_state`` itself. TRL's batch contract: the same lists
+without ``texts``, over the whole batch. ``log_extra`` and ``log_metric`` in all of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,16 @@ from typing import Any, Final, Literal
 
 from guerdon.errors import RegistrationError
 
-__all__ = ["BATCH_NAMES", "GROUP_NAMES", "RECORDERS", "SAMPLE_NAMES", "Shape", "Wants", "inspect_finish", "inspect_wants"]
+__all__ = [
+    "BATCH_NAMES",
+    "GROUP_NAMES",
+    "RECORDERS",
+    "SAMPLE_NAMES",
+    "Shape",
+    "Wants",
+    "inspect_finish",
+    "inspect_wants",
+]
 
 Shape = Literal["sample", "group", "batch"]
 
@@ -115,14 +124,18 @@ def inspect_finish(function: Callable[..., Any], name: str) -> Wants:
     wants = _read(parameters[1:], (), f"{name}.finish_group", "group")
     if wants.records:
         raise RegistrationError(
-            f"reward function {name!r}: finish_group can't take {' or '.join(wants.records)}. Record in score() instead, or "
-            "return a dict with extra fields from there."
+            f"reward function {name!r}: finish_group can't take {' or '.join(wants.records)}. Record in score() "
+            "instead, or return a dict with extra fields from there."
         )
     return wants
 
 
 def _read(parameters: list[Parameter], fixed: tuple[str, ...], name: str, shape: Shape) -> Wants:
-    data = [p for p in parameters if p.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD) and p.name not in RECORDERS]
+    data = [
+        p
+        for p in parameters
+        if p.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD) and p.name not in RECORDERS
+    ]
     row = any(p.kind is Parameter.VAR_KEYWORD for p in parameters)
     everything = row and shape == "batch"
     _refuse(parameters, name, shape)
@@ -141,8 +154,8 @@ def _read(parameters: list[Parameter], fixed: tuple[str, ...], name: str, shape:
     only = [p.name for p in parameters if p.kind is Parameter.POSITIONAL_ONLY]
     if only and not (wants.positional and len(wants.optional) <= 1):
         raise RegistrationError(
-            f"reward function {name!r}: its parameter{'s' if len(only) > 1 else ''} {', '.join(only)} can only be passed by "
-            "position, the others need names. Remove the '/' from its signature, or wrap it in a def that has none."
+            f"reward function {name!r}: {', '.join(only)} can only be passed by position, but other parameters need names. "
+            "Remove the '/' from its signature, or wrap it in a def that has none."
         )
     return wants
 
@@ -160,27 +173,30 @@ def _refuse(parameters: list[Parameter], name: str, shape: Shape) -> None:
                 f"reward function {name!r} takes no arguments. An undecorated function is called as TRL calls it, "
                 "f(prompts=…, completions=…, **columns); decorate it with @reward to have it called per sample."
             )
-    elif any(p.kind is Parameter.VAR_POSITIONAL for p in parameters):
+    elif rest := [p.name for p in parameters if p.kind is Parameter.VAR_POSITIONAL]:
         raise RegistrationError(
-            f"reward function {name!r} takes *{next(p.name for p in parameters if p.kind is Parameter.VAR_POSITIONAL)}, which "
-            "names no column. Name the columns that it wants, or take **row; if it is a wrapper, use functools.wraps."
+            f"reward function {name!r} takes *{rest[0]}, which names no column. Name the columns that it wants, or take **row; if it is a wrapper, use functools.wraps."
         )
     for p in parameters:
         if p.kind is Parameter.POSITIONAL_ONLY and p.name in RECORDERS:
-            raise RegistrationError(f"reward function {name!r}: {p.name} is passed by keyword. Remove the '/' behind it.")
+            raise RegistrationError(
+                f"reward function {name!r}: {p.name} is passed by keyword. Remove the '/' behind it."
+            )
         if p.default is not Parameter.empty or p.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
             continue
         if shape == "sample" and p.name in _SINGULAR:
             raise RegistrationError(
-                f"reward function {name!r} wants {p.name!r}, but is called once per sample: use {_SINGULAR[p.name]!r}. For a "
-                "function of lists: @group_reward (one group at a time), no decorator (TRL's batch contract), or "
+                f"reward function {name!r} wants {p.name!r}, but is called once per sample: use {_SINGULAR[p.name]!r}. "
+                "For a function of lists: @group_reward (one group at a time), no decorator (TRL's batch contract), or "
                 "reward(fn, rowwise=True) if its rows are independent."
             )
         if shape != "sample" and p.name in _PLURAL:
-            called = "an undecorated function is called with lists, as TRL calls it" if shape == "batch" else "is called per group"
+            called = (
+                "an undecorated function gets lists, as from TRL" if shape == "batch" else "is called once per group"
+            )
             raise RegistrationError(
-                f"reward function {name!r} wants {p.name!r}, but {called}: use {_PLURAL[p.name]!r}, or decorate it with "
-                "@reward to have it called once per sample."
+                f"reward function {name!r} wants {p.name!r}, but {called}: use {_PLURAL[p.name]!r}, or decorate it "
+                "with @reward to have it called once per sample."
             )
 
 
@@ -189,8 +205,8 @@ def _parameters(function: Callable[..., Any], name: str, shape: Shape) -> list[P
         signature = _signature(function, shape)
     except (ValueError, TypeError) as error:
         raise RegistrationError(
-            f"reward function {name!r}: its signature can't be read ({error}), so Guerdon can't know which columns it wants. "
-            "Wrap it in a def or lambda that names them: reward(lambda completion: fn(completion), name=…)."
+            f"reward function {name!r}: its signature can't be read ({error}), so Guerdon can't know which columns it "
+            "wants. Wrap it in a def or lambda that names them: reward(lambda completion: fn(completion), name=…)."
         ) from error
     return list(signature.parameters.values())
 
@@ -198,8 +214,8 @@ def _parameters(function: Callable[..., Any], name: str, shape: Shape) -> list[P
 def _signature(function: Callable[..., Any], shape: Shape) -> inspect.Signature:
     """The signature that calls must fit.
 
-    A wrapper that names its parameters means them; one that passes ``*args`` or ``**kwargs`` on (functools.wraps) is described
-    by what it wraps. Under TRL's contract ``**kwargs`` says what it says: the wrapper gets all, as from TRL.
+    A wrapper that names its parameters means them; one that passes ``*args`` or ``**kwargs`` on (functools.wraps) is
+    described by what it wraps. Under TRL's contract ``**kwargs`` says what it says: the wrapper gets all, as from TRL.
     """
     try:
         own = inspect.signature(function, follow_wrapped=False)

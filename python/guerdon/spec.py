@@ -1,12 +1,13 @@
 """One reward function as the rest of the package sees it.
 
-- R-1  A `FunctionSpec` is complete: every default is settled here (lane, shape, loop, timeout), nothing downstream guesses.
+- R-1  A `FunctionSpec` is complete: every default is settled here (lane, shape, loop, timeout), nothing downstream
+       guesses.
 - R-2  What can't work is refused here, before anything starts.
 - R-3  Each registration makes its own spec: two dispatchers share no state through a decorated function.
 
-Which lane by default: async functions asyncio; functions that name ``environment`` or ``environments`` thread, because these are
-live objects; all others process. An undecorated sync function of TRL's contract is pinned there: one worker of its own, one call at
-a time, so that its module state behaves as in the trainer.
+Which lane by default: async functions asyncio; functions that name ``environment`` or ``environments`` thread, because
+these are live objects; all others process. An undecorated sync function of TRL's contract is pinned there: one worker
+of its own, one call at a time, so that its module state behaves as in the trainer.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ class FunctionSpec:
     Attributes:
         name: Its name in metrics, files and messages. Not yet checked to be unique: `repeated_names`.
         item: What the user put into the list.
-        target: What runs: the plain function, callable object or bound method, or the `Reward` instance if ``stateful``.
+        target: What runs: the plain function, callable object or bound method, or the `Reward` instance if
+            ``stateful``.
         lane: Where it runs.
         shape: What one call is: one sample, one group, or the whole batch (TRL's contract).
         rowwise: Sample shape of a TRL-contract function: called with lists of one.
@@ -193,13 +195,15 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
     stateful = isinstance(target, Reward)
     if stateful and shape == "group":
         raise RegistrationError(
-            f"{_show(target)} is a Reward: group_reward() takes functions. Put it into the list as it is, or use reward() to give "
-            "it options; what works on a whole group goes into its finish_group(self, scores, **columns)."
+            f"{_show(target)} is a Reward: group_reward() takes functions. Put it into the list as it is, or use "
+            "reward() to give it options; what works on a whole group goes into its finish_group(self, scores, **columns)."
         )
     name = options.label(name_of(target), "name", given.name) or name_of(target)
     rowwise = options.flag(name, "rowwise", given.rowwise)
     if rowwise and stateful:
-        raise RegistrationError(f"reward function {name!r}: rowwise is for functions of lists; a Reward's score() is per sample.")
+        raise RegistrationError(
+            f"reward function {name!r}: rowwise is for functions of lists; a Reward's score() is per sample."
+        )
     called = _called(target, name)
     _refuse_generators(called, name, shape if not rowwise else "batch")
     contract: Shape = "batch" if rowwise else shape
@@ -229,7 +233,8 @@ def _callable(target: object, shape: Shape) -> Callable[..., Any] | Reward:
     """`target`, if it is something that can score."""
     if isinstance(target, type):
         raise RegistrationError(
-            f"{target.__qualname__} is a class, not a reward function. Did you mean an instance, {target.__qualname__}(…)?"
+            f"{target.__qualname__} is a class, not a reward function. Did you mean an instance, "
+            f"{target.__qualname__}(…)?"
         )
     if is_reward_model(target) and not isinstance(target, Reward):
         raise RegistrationError(
@@ -248,8 +253,8 @@ def _called(target: Callable[..., Any] | Reward, name: str) -> Callable[..., Any
     score: Callable[..., Any] | None = getattr(target, "score", None)
     if score is None or not callable(score):
         raise RegistrationError(
-            f"reward function {name!r}: {type(target).__qualname__} has no score method. Define score(self, …) with the values that it "
-            "wants as parameters, for example score(self, completion, answer)."
+            f"reward function {name!r}: {type(target).__qualname__} has no score method. Define score(self, …) with "
+            "the values that it wants as parameters, for example score(self, completion, answer)."
         )
     return score
 
@@ -264,7 +269,7 @@ def _refuse_generators(called: Callable[..., Any], name: str, contract: Shape) -
 
 
 def _refuse_unbound(spec: FunctionSpec) -> None:
-    """Refuse ``Class.method``: seen at registration only, because a decorated method is unbound while its class is being made."""
+    """Refuse ``Class.method``; not when it is decorated, because its class is still being made then."""
     target = innermost(spec.target) if callable(spec.target) else spec.target
     if spec.wants.required[:1] == ("self",) and inspect.isfunction(target) and "." in target.__qualname__:
         raise RegistrationError(
@@ -277,8 +282,8 @@ def _lane(name: str, given: Options, awaits: bool, live: bool) -> Lane:
     lane = options.lane(name, given.lane)
     if lane == "process" and live:
         raise RegistrationError(
-            f"reward function {name!r} asks for live environments, which can't leave this process: lane='process' is not possible. "
-            "Use lane='thread', or lane='asyncio' for an async function."
+            f"reward function {name!r} asks for live environments, which can't leave this process: lane='process' is "
+            "not possible. Use lane='thread', or lane='asyncio' for an async function."
         )
     if lane is None:
         lane = "asyncio" if awaits else "thread" if live else "process"
@@ -293,7 +298,9 @@ def _lane(name: str, given: Options, awaits: bool, live: bool) -> Lane:
 def _loop(name: str, given: Options, lane: Lane, *, shared: bool) -> str | None:
     asked = options.label(name, "loop", given.loop)
     if asked is not None and asked.startswith("<"):
-        raise RegistrationError(f"reward function {name!r}: loop={asked!r}: names in angle brackets are taken. Choose another.")
+        raise RegistrationError(
+            f"reward function {name!r}: loop={asked!r}: names in angle brackets are taken. Choose another."
+        )
     if lane != "asyncio":
         if asked is not None:
             raise RegistrationError(

@@ -10,11 +10,12 @@ __all__ = ["Reward"]
 class Reward:
     """A reward with state: derive from it, define ``score``, put an *instance* into the dispatcher's list.
 
-    ``score(self, …)`` obeys the per-sample contract of `guerdon.reward`: its parameters say which values it wants, it returns a
-    number, None or a dict with ``"score"``, it may be async. Optionally define ``finish_group(self, scores, **columns)``: it gets
-    one whole group of this reward's own scores, a ``list[float | None]`` of length G in order (None where the sample has no score),
-    and the group's columns as lists of length G by the names of `guerdon.group_reward`; it returns a ``list[float | None]`` of
-    length G. A failed cell stays failed whatever it returns; None makes an ok cell abstained.
+    ``score(self, …)`` obeys the per-sample contract of `guerdon.reward`: its parameters say which values it wants, it
+    returns a number, None or a dict with ``"score"``, it may be async. Optionally define ``finish_group(self, scores,
+    **columns)``: it gets one whole group of this reward's own scores, a ``list[float | None]`` of length G in order
+    (None where the sample has no score), and the group's columns as lists of length G by the names of
+    `guerdon.group_reward`; it returns a ``list[float | None]`` of length G. A failed cell stays failed whatever it
+    returns; None makes an ok cell abstained.
 
     The instance is sent to the workers as it is: create what can't be pickled, or what is large, in ``setup()``.
     ``reward(MyReward(), timeout=…)`` gives it options.
@@ -39,7 +40,7 @@ class Reward:
     """
 
     def setup(self) -> Awaitable[None] | None:
-        """Called once per worker (process lane), loop (asyncio lane) or thread before the first ``score`` there; may be async.
+        """Called once per worker, loop or thread (by lane) before the first ``score`` there; may be async.
 
         If it raises or takes longer than ``setup_timeout``, all cells of this reward are `error` with its traceback.
         """

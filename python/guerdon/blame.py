@@ -1,0 +1,141 @@
+"""Finding what in a function can't be pickled, or weighs so much.
+
+- B-1  The path names things as the user wrote them: global, closure variable, default, attribute, argument of a
+       partial.
+- B-2  The end of the path is what fails by itself: none of its parts does.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, Final
+
+from guerdon.importable import importable
+from guerdon.rewards import RewardFunction
+
+__all__ = ["find_culprit", "find_heaviest"]
+
+_DEEPEST: Final = 12
+_MOST_ITEMS: Final = 1000
+
+
+def find_culprit(value: object, dumps: Callable[[object], bytes]) -> str | None:
+    """The path to the innermost part of `value` that `dumps` fails on, with its type; None if it is `value` itself."""
+    path = _descend(value, dumps, {id(value)}, 0)
+    if not path:
+        return None
+    return f"{', there '.join(label for label, _ in path)} ({_type_name(path[-1][1])})"
+
+
+def find_heaviest(value: object, dumps: Callable[[object], bytes]) -> str | None:
+    """The direct part of `value` with the longest pickle, with type and size in MB."""
+    sizes = [(len(dumps(part)), label, part) for label, part in _parts(value)]
+    if not sizes:
+        return None
+    size, label, part = max(sizes, key=lambda entry: entry[0])
+    return f"{label} ({_type_name(part)}, {size / 1e6:.0f} MB)"
+
+
+def _descend(
+    value: object, dumps: Callable[[object], bytes], seen: set[int], depth: int
+) -> list[tuple[str, object]] | None:
+    """Labels and values on the way from `value` to the culprit: empty if that is `value`, None if it lies on the way here."""
+    if depth == _DEEPEST:
+        return []
+    innermost = True
+    for label, part in _parts(value):
+        if _can_pickle(part, dumps):
+            continue
+        innermost = False
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        path = _descend(part, dumps, seen, depth + 1)
+        if path is not None:
+            return [(label, part), *path]
+    return [] if innermost else None
+
+
+def _can_pickle(value: object, dumps: Callable[[object], bytes]) -> bool:
+    try:
+        dumps(value)
+    except Exception:
+        return False
+    return True
+
+
+def _parts(value: Any) -> Iterator[tuple[str, object]]:
+    """What is pickled with `value`, each with the words for it (B-1)."""
+    if isinstance(value, FunctionType):
+        yield from _function_parts(value)
+    elif isinstance(value, MethodType):
+        yield f"its object, the {type(value.__self__).__qualname__}", value.__self__
+    elif isinstance(value, functools.partial):
+        yield "the partial's function", value.func
+        yield from ((f"argument {place} of the partial", part) for place, part in enumerate(value.args))
+        yield from ((f"argument {name!r} of the partial", part) for name, part in value.keywords.items())
+    elif isinstance(value, Mapping):
+        for key, part in list(value.items())[:_MOST_ITEMS]:
+            yield f"the value of {_short(key)}", part
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for place, part in enumerate(list(value)[:_MOST_ITEMS]):
+            yield f"item {place}", part
+    elif isinstance(value, type):
+        if not importable(value.__module__):
+            for name, part in vars(value).items():
+                yield f"attribute {name!r} of class {value.__qualname__!r}", getattr(part, "__func__", part)
+    elif not isinstance(value, ModuleType):
+        yield from _object_parts(value)
+
+
+def _function_parts(function: FunctionType) -> Iterator[tuple[str, object]]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield f"the closure variable {name!r}", cell.cell_contents
+        except ValueError:  # not filled yet
+            continue
+    for name in dict.fromkeys(_global_names(function.__code__)):
+        if name in function.__globals__:
+            yield f"the global {name!r}", function.__globals__[name]
+    for place, part in enumerate(function.__defaults__ or ()):
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        yield f"the default of {names[place - len(function.__defaults__ or ())]!r}", part
+    yield from ((f"the default of {name!r}", part) for name, part in (function.__kwdefaults__ or {}).items())
+    yield from ((f"its attribute {name!r}", part) for name, part in vars(function).items())
+
+
+def _object_parts(value: object) -> Iterator[tuple[str, object]]:
+    kind = type(value)
+    if isinstance(value, RewardFunction):
+        yield "its function", value.__guerdon_target__
+        return
+    named = getattr(value, "__dict__", None)
+    state = dict(named) if isinstance(named, dict) else {}
+    for base in kind.__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(value, name):
+                state.setdefault(name, getattr(value, name))
+    yield from ((f"the attribute {name!r} of the {kind.__qualname__}", part) for name, part in state.items())
+    if kind.__module__ and not importable(kind.__module__):
+        yield f"the class {kind.__qualname__!r}", kind
+
+
+def _global_names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _global_names(constant)
+
+
+def _type_name(value: object) -> str:
+    kind = type(value)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return f"a {name}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"
