@@ -1,0 +1,88 @@
+"""Exceptions as text: what a failed cell says of itself.
+
+- R-1  Nothing here raises, whatever the exception does when it is asked for its text.
+- R-2  The text is valid UTF-8 (odd characters are escaped) and bounded: `REASON_LIMIT` bytes for a reason,
+       `TRACEBACK_LIMIT` for a traceback.
+- R-3  A traceback shows user frames only: the frames of the lanes and of the worker are left out.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+
+REASON_LIMIT = 2048
+TRACEBACK_LIMIT = 16384
+
+_CUT = "… (shortened)"
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_OURS = (_HERE + os.sep, os.path.join(os.path.dirname(_HERE), "_lanes") + os.sep)
+
+
+def safe_text(text: str, limit: int) -> str:
+    """`text` as valid UTF-8 of at most about `limit` bytes; the end is cut."""
+    data = text[: limit + 1].encode("utf-8", "backslashreplace")
+    if len(data) <= limit:
+        return data.decode("utf-8")
+    return data[:limit].decode("utf-8", "ignore") + _CUT
+
+
+def reason_of(error: BaseException) -> str:
+    """``Type: message`` of an exception, as it stands in an outcome."""
+    name = type(error).__name__
+    try:
+        message = str(error)
+    except BaseException as problem:  # R-1: __str__ is user code too
+        message = f"(no message: its __str__ raised {type(problem).__name__})"
+    return safe_text(f"{name}: {message}" if message else name, REASON_LIMIT)
+
+
+def traceback_of(error: BaseException) -> str | None:
+    """The traceback of an exception and of its causes, user frames only; None when it can't be had."""
+    try:
+        import traceback
+
+        report = traceback.TracebackException(type(error), error, error.__traceback__, lookup_lines=False, compact=True)
+        _keep_user_frames(report)
+        text = "".join(report.format())
+    except BaseException:  # R-1: the exception's own methods run while it is formatted
+        return None
+    if len(text) <= TRACEBACK_LIMIT:
+        return safe_text(text, TRACEBACK_LIMIT)
+    # Both ends matter: where it began, and what was raised.
+    head, tail = TRACEBACK_LIMIT // 4, TRACEBACK_LIMIT // 4 * 3
+    return safe_text(text[:head], head) + f"\n  {_CUT}\n" + safe_text(text[-tail:], tail)
+
+
+def retry_after_of(error: BaseException) -> float | None:
+    """Seconds that the other side asked to wait.
+
+    From ``error.retry_after``, or a Retry-After header, in seconds, of ``error.response``.
+    """
+    try:
+        wanted = getattr(error, "retry_after", None)
+        if wanted is None:
+            headers = getattr(getattr(error, "response", None), "headers", None)
+            wanted = None if headers is None else headers.get("retry-after")
+        if wanted is None:
+            return None
+        seconds = float(wanted)
+    except Exception:  # R-1: attributes of a foreign exception may do anything
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def _keep_user_frames(report: object) -> None:
+    """Drops our frames from a TracebackException and from all it refers to."""
+    waiting, seen = [report], set()
+    while waiting:
+        part = waiting.pop()
+        if part is None or id(part) in seen:
+            continue
+        seen.add(id(part))
+        stack = getattr(part, "stack", None)
+        if stack is not None:
+            stack[:] = [frame for frame in stack if not frame.filename.startswith(_OURS)]
+        waiting.append(getattr(part, "__cause__", None))
+        waiting.append(getattr(part, "__context__", None))
+        waiting.extend(getattr(part, "exceptions", None) or ())
