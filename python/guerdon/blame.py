@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -31,7 +32,7 @@ def find_culprit(value: object, dumps: Callable[[object], bytes]) -> str | None:
 
 def find_heaviest(value: object, dumps: Callable[[object], bytes]) -> str | None:
     """The direct part of `value` with the longest pickle, with type and size in MB."""
-    sizes = [(len(dumps(part)), label, part) for label, part in _parts(value)]
+    sizes = [(len(dumps(part)), label, part) for label, part in _parts(value) if _can_pickle(part, dumps)]
     if not sizes:
         return None
     size, label, part = max(sizes, key=lambda entry: entry[0])
@@ -41,7 +42,7 @@ def find_heaviest(value: object, dumps: Callable[[object], bytes]) -> str | None
 def _descend(
     value: object, dumps: Callable[[object], bytes], seen: set[int], depth: int
 ) -> list[tuple[str, object]] | None:
-    """Labels and values on the way from `value` to the culprit: empty if that is `value`, None if it lies on the way here."""
+    """Labels and values on the way from `value` to the culprit; empty if that is `value`, None if it was met before."""
     if depth == _DEEPEST:
         return []
     innermost = True
@@ -124,7 +125,7 @@ def _object_parts(value: object) -> Iterator[tuple[str, object]]:
 
 
 def _global_names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
+    yield from (step.argval for step in dis.get_instructions(code) if step.opname.endswith("_GLOBAL"))
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _global_names(constant)

@@ -34,7 +34,7 @@ class RegistrationError(GuerdonError, ValueError):
 
 
 class ShippingError(RegistrationError):
-    """A function of the process lane can't be sent to a worker: the message names the global or closure cell to blame."""
+    """A function of the process lane can't be sent to a worker; the message says which part of it is to blame."""
 
 
 class NotYetError(GuerdonError, NotImplementedError):
@@ -42,7 +42,7 @@ class NotYetError(GuerdonError, NotImplementedError):
 
 
 class DataError(GuerdonError, ValueError):
-    """A batch that can't be scored: a missing column, a wrong length, a group that isn't whole. Raised before any call."""
+    """A batch that can't be scored: a missing column, a wrong length, a group that isn't whole. No call was made."""
 
 
 class ClosedError(GuerdonError, RuntimeError):

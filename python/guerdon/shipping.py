@@ -37,8 +37,7 @@ _WAYS_OUT: Final = (
     'lane="thread" to run the function in this process.'
 )
 
-# One parcel per spec, written by `_parcel` at registration (S-3). A spec belongs to one dispatcher and one thread makes
-# it.
+# One parcel per spec, written by `_parcel` (S-3), on the thread that makes the dispatcher whose spec it is.
 _parcels: WeakKeyDictionary[FunctionSpec, Parcel] = WeakKeyDictionary()
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "Wants",
     "inspect_finish",
     "inspect_wants",
+    "names_environments",
 ]
 
 Shape = Literal["sample", "group", "batch"]
@@ -154,8 +155,8 @@ def _read(parameters: list[Parameter], fixed: tuple[str, ...], name: str, shape:
     only = [p.name for p in parameters if p.kind is Parameter.POSITIONAL_ONLY]
     if only and not (wants.positional and len(wants.optional) <= 1):
         raise RegistrationError(
-            f"reward function {name!r}: {', '.join(only)} can only be passed by position, but other parameters need names. "
-            "Remove the '/' from its signature, or wrap it in a def that has none."
+            f"reward function {name!r}: {', '.join(only)} can only be passed by position, but other parameters need "
+            "names. Remove the '/' from its signature, or wrap it in a def that has none."
         )
     return wants
 
@@ -175,7 +176,8 @@ def _refuse(parameters: list[Parameter], name: str, shape: Shape) -> None:
             )
     elif rest := [p.name for p in parameters if p.kind is Parameter.VAR_POSITIONAL]:
         raise RegistrationError(
-            f"reward function {name!r} takes *{rest[0]}, which names no column. Name the columns that it wants, or take **row; if it is a wrapper, use functools.wraps."
+            f"reward function {name!r} takes *{rest[0]}, which names no column. Name the columns that it wants, or take "
+            "**row; if it is a wrapper, use functools.wraps."
         )
     for p in parameters:
         if p.kind is Parameter.POSITIONAL_ONLY and p.name in RECORDERS:
@@ -233,19 +235,15 @@ def _signature(function: Callable[..., Any], shape: Shape) -> inspect.Signature:
 
 
 def _fixed(function: Callable[..., Any]) -> tuple[str, ...]:
-    names: list[str] = []
-    while isinstance(function, functools.partial):
-        names.extend(function.keywords)
-        function = function.func
-    return tuple(dict.fromkeys(names))
+    if not isinstance(function, functools.partial):
+        return ()
+    inner = inspect.signature(function.func).parameters.values()
+    named = [p.name for p in inner if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    by_position = named[: max(0, len(function.args) - sum(p.kind is Parameter.POSITIONAL_ONLY for p in inner))]
+    return tuple(dict.fromkeys((*_fixed(function.func), *by_position, *function.keywords)))
 
 
 def names_environments(function: Callable[..., Any], wants: Wants, shape: Shape) -> bool:
     """Whether it asks for live environments, which can't leave the process; what a wrapper wraps counts too."""
     live = "environment" if shape == "sample" else "environments"
-    if live in wants.named:
-        return True
-    try:
-        return live in inspect.signature(function).parameters and live not in wants.fixed
-    except (ValueError, TypeError):
-        return False
+    return live not in wants.fixed and (live in wants.named or live in inspect.signature(function).parameters)

@@ -196,7 +196,7 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
     if stateful and shape == "group":
         raise RegistrationError(
             f"{_show(target)} is a Reward: group_reward() takes functions. Put it into the list as it is, or use "
-            "reward() to give it options; what works on a whole group goes into its finish_group(self, scores, **columns)."
+            "reward() to give it options; what works on a whole group goes into finish_group(self, scores, **columns)."
         )
     name = options.label(name_of(target), "name", given.name) or name_of(target)
     rowwise = options.flag(name, "rowwise", given.rowwise)
