@@ -1,20 +1,19 @@
 """What kind of callable something is: its name, and whether calling it gives an awaitable.
 
 - K-1  Names are TRL's: the ``__name__`` of what a partial wraps, else the class name, so that metrics keep their names.
-- K-2  Async is recognised through partials, bound methods, ``async __call__`` and functools.wraps. A sync wrapper that
-       drives a loop by itself (``asyncio.run``) is sync.
+- K-2  Async is recognised as the lanes do: through partials, bound methods, ``async __call__`` and functools.wraps. A
+       sync wrapper that drives a loop by itself (``asyncio.run``) is sync.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
+
+from guerdon._worker.calls import is_async
 
 __all__ = ["innermost", "is_async", "is_reward_model", "name_of"]
-
-_DRIVERS: Final = frozenset({"run", "run_until_complete", "run_coroutine_threadsafe", "run_sync", "async_to_sync"})
 
 
 def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -29,19 +28,6 @@ def name_of(target: object) -> str:
     function = innermost(target) if callable(target) else target
     name = getattr(function, "__name__", None)
     return name if isinstance(name, str) and name else type(function).__name__
-
-
-def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives an awaitable, as far as inspection can tell (K-2)."""
-    function = innermost(function)
-    if inspect.iscoroutinefunction(function):
-        return True
-    wrapped = getattr(function, "__wrapped__", None)
-    if callable(wrapped) and wrapped is not function:
-        code = getattr(function, "__code__", None)
-        return (code is None or _DRIVERS.isdisjoint(code.co_names)) and is_async(wrapped)
-    call = getattr(function, "__call__", None)  # noqa: B004
-    return inspect.ismethod(call) and is_async(call)
 
 
 def is_reward_model(item: object) -> bool:

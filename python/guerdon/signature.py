@@ -176,8 +176,8 @@ def _refuse(parameters: list[Parameter], name: str, shape: Shape) -> None:
             )
     elif rest := [p.name for p in parameters if p.kind is Parameter.VAR_POSITIONAL]:
         raise RegistrationError(
-            f"reward function {name!r} takes *{rest[0]}, which names no column. Name the columns that it wants, or take "
-            "**row; if it is a wrapper, use functools.wraps."
+            f"reward function {name!r} takes *{rest[0]}, which names no column. Name the columns that it wants, or "
+            "take **row; if it is a wrapper, use functools.wraps."
         )
     for p in parameters:
         if p.kind is Parameter.POSITIONAL_ONLY and p.name in RECORDERS:
@@ -194,7 +194,7 @@ def _refuse(parameters: list[Parameter], name: str, shape: Shape) -> None:
             )
         if shape != "sample" and p.name in _PLURAL:
             called = (
-                "an undecorated function gets lists, as from TRL" if shape == "batch" else "is called once per group"
+                "undecorated functions get lists, as from TRL" if shape == "batch" else "is called once per group"
             )
             raise RegistrationError(
                 f"reward function {name!r} wants {p.name!r}, but {called}: use {_PLURAL[p.name]!r}, or decorate it "

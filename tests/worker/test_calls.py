@@ -164,6 +164,25 @@ def test_odd_records_never_fail() -> None:
     assert recorded(call) == [["fields", {"fine": 1}]]
 
 
+def test_a_wrapper_that_runs_the_coroutine_itself_is_sync() -> None:
+    async def plain() -> float:
+        return 1.0
+
+    @functools.wraps(plain)
+    def driver() -> float:
+        return asyncio.run(plain())
+
+    assert not is_async(driver)
+
+
+def test_rowwise_leaves_the_trainer_state_as_it_is() -> None:
+    def score(completions: list[str], trainer_state: dict[str, int]) -> list[float]:
+        return [float(trainer_state["global_step"])]
+
+    bound = Call(score, recipe(rowwise=True)).bind(("completions", "trainer_state"))
+    assert bound("x", {"global_step": 3}) == 3.0
+
+
 def test_async_is_recognised() -> None:
     async def plain() -> float:
         return 1.0

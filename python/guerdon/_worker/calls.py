@@ -19,6 +19,9 @@ from .values import to_single
 
 Names = tuple[str, ...]
 
+# What a function names that runs coroutines to their end instead of returning them.
+_DRIVERS = frozenset({"async_to_sync", "run", "run_coroutine_threadsafe", "run_sync", "run_until_complete"})
+
 
 class Call:
     """A target (function, callable object or `guerdon.Reward` instance) and the recipe of how to call it.
@@ -103,8 +106,8 @@ class Call:
             return lambda *values: score(**dict(zip(names, values, strict=True)))
 
         def call(*values: object) -> Any:
-            if rowwise:
-                values = tuple([value] for value in values)
+            if rowwise:  # rows become lists of one; the trainer's state is one object, not a row
+                values = tuple(v if n == "trainer_state" else [v] for n, v in zip(names or (), values, strict=True))
             keywords: dict[str, Any] = {} if names is None else dict(zip(names, values, strict=True))
             if wanted:
                 keywords.update(self._recorders(wanted))
@@ -190,6 +193,8 @@ def is_async(target: Any) -> bool:
         elif isinstance(target, types.MethodType):
             target = target.__func__
         elif callable(getattr(target, "__wrapped__", None)):
+            if not _DRIVERS.isdisjoint(getattr(getattr(target, "__code__", None), "co_names", ())):
+                return False  # a sync wrapper that runs the coroutine itself
             target = target.__wrapped__
         elif isinstance(target, (types.FunctionType, types.BuiltinFunctionType, type)):
             return False
