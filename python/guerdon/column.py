@@ -1,0 +1,229 @@
+"""Reward columns: what a dispatcher puts into a trainer's list of reward functions.
+
+A trainer calls its functions one after another, each with the same lists. The first column that is called with a batch
+starts all functions of the dispatcher on it; the others only collect.
+
+- C-1  A batch is known by the identity of the lists that it was called with, which are held alive while it is open.
+- C-2  It ends when every column was collected, or when a column is called again with the same lists: lists refilled in
+       place are a new batch.
+- C-3  Columns may be called in any order, from any thread, for several batches at once. At most 64 batches stay open.
+- C-4  A sample that can't be scored is None in every column.
+- C-5  What there is to raise or to log is raised or logged by the column that was called first, on its caller's thread.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import threading
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from guerdon.errors import ClosedError, GuerdonError, GuerdonWarning, RewardFailureError
+
+if TYPE_CHECKING:
+    from guerdon.dispatcher import Dispatcher
+    from guerdon.integrations.trl import Host, Memory
+    from guerdon.result import RewardBatch
+    from guerdon.ticket import Ticket
+
+MOST_OPEN = 64
+
+Key = tuple[tuple[str, int], ...]
+
+
+class RewardColumn:
+    """One reward function of a dispatcher, in the shape that TRL's trainers call (its batch contract).
+
+    Attributes:
+        dispatcher: Whose column it is.
+        index: Its place in the dispatcher's list.
+    """
+
+    __name__: str
+
+    def __init__(self, dispatcher: Dispatcher, index: int, function: int, name: str) -> None:
+        self.dispatcher = dispatcher
+        self.index = index
+        self._function = function
+        self.__name__ = self.__qualname__ = name
+
+    def __call__(
+        self, prompts: Any = None, completions: Any = None, completion_ids: Any = None, **columns: Any
+    ) -> list[float | None]:
+        """One reward per sample, None where there is none.
+
+        Raises:
+            DataError: The batch can't be scored as it is.
+            RewardFailureError: A function failed on more samples than allowed; from the first column called with a
+                batch.
+        """
+        given = {"prompts": prompts, "completions": completions, "completion_ids": completion_ids, **columns}
+        return self.dispatcher.batches.collect(self._function, {k: v for k, v in given.items() if v is not None})
+
+    def __reduce__(self) -> tuple[Callable[[Any, Any], Any], tuple[Dispatcher, int]]:
+        return operator.getitem, (self.dispatcher, self.index)
+
+    def __repr__(self) -> str:
+        return f"<reward column {self.__name__!r}>"
+
+
+@dataclass
+class _Open:
+    """A batch that not every column has collected."""
+
+    held: list[Any]  # the lists, kept alive so that their identity stays theirs (C-1)
+    ticket: Ticket
+    collected: set[int] = field(default_factory=set)  # under the lock of `ColumnBatches`
+    interrupted: bool = False  # written by the thread of the first column, before the batch is cancelled
+
+
+class ColumnBatches:
+    """The open batches of one dispatcher's columns."""
+
+    def __init__(self, dispatcher: Dispatcher, count: int) -> None:
+        self._dispatcher = weakref.ref(dispatcher)
+        self._count = count
+        self._lock = threading.Lock()
+        self._open: OrderedDict[Key, _Open] = OrderedDict()  # oldest first; under the lock
+        # By trainer; under the lock.
+        self._memories: weakref.WeakKeyDictionary[Any, Memory] = weakref.WeakKeyDictionary()
+        self._told_of_models = False
+        _alive.add(self)
+
+    def collect(self, function: int, given: Mapping[str, Any]) -> list[float | None]:
+        """The column of `function` for the batch with these lists; starts the batch if it isn't open (C-2)."""
+        host = self._host(given)
+        key = _key(given)
+        try:
+            with self._lock:
+                batch = self._open.get(key)
+                first = batch is None or function in batch.collected
+                if batch is None or first:
+                    self._open.pop(key, None)
+                    batch = self._open[key] = self._start(host, given)
+                batch.collected.add(function)
+                if len(batch.collected) == self._count:
+                    del self._open[key]
+                released = self._release()
+        except Exception as error:
+            raise host.agree(error, None) or error from None
+        if released:
+            _warn(
+                f"more than {MOST_OPEN} batches have columns that were never collected; the oldest was released. Call "
+                "every column "
+                "of list(dispatcher) for each batch, or use dispatcher.score()."
+            )
+        return _column(self._lead(host, key, batch, given) if first else self._follow(batch), function)
+
+    def forget(self) -> None:
+        """In a forked child: the open batches are the parent's."""
+        self._lock = threading.Lock()
+        self._open = OrderedDict()
+
+    def _host(self, given: Mapping[str, Any]) -> Host:
+        # The one place where the package looks for an integration: a stock trainer calls a column, and nobody imported
+        # anything.
+        from guerdon.integrations.trl import host_of
+
+        with self._lock:
+            return host_of(given, self._memories)
+
+    def _start(self, host: Host, given: Mapping[str, Any]) -> _Open:
+        dispatcher = self._owner()
+        host.check(dispatcher)
+        return _Open(list(_lists(given).values()), dispatcher.submit_columns(given, host))
+
+    def _release(self) -> bool:
+        if len(self._open) <= MOST_OPEN:
+            return False
+        self._open.popitem(last=False)
+        return True
+
+    def _lead(self, host: Host, key: Key, batch: _Open, given: Mapping[str, Any]) -> RewardBatch:
+        """Waits, raises or logs what there is (C-5)."""
+        result: RewardBatch | None = None
+        error: Exception | None = None
+        try:
+            batch.ticket.wait()
+            result, message = batch.ticket.settled()
+            if message is not None:
+                error = RewardFailureError(message, result)
+            self._refuse_closed()
+        except Exception as unforeseen:
+            error = unforeseen
+        except BaseException:  # Ctrl-C: the batch is cancelled, there will be no columns to collect
+            batch.interrupted = True
+            with self._lock:
+                if self._open.get(key) is batch:
+                    del self._open[key]
+            raise
+        error = host.agree(error, result)
+        if error is not None or result is None:
+            raise error or GuerdonError("a batch ended without a result")
+        self._tell_of_models(result)
+        host.report(result, given)
+        return result
+
+    def _follow(self, batch: _Open) -> RewardBatch:
+        batch.ticket.wait()
+        self._refuse_closed()
+        if batch.interrupted:
+            raise GuerdonError("this batch was interrupted while another column waited for it.")
+        return batch.ticket.settled()[0]
+
+    def _refuse_closed(self) -> None:
+        if self._owner().closed:
+            raise ClosedError("the dispatcher was closed while this batch was scored.")
+
+    def _tell_of_models(self, result: RewardBatch) -> None:
+        models = self._owner().reward_models
+        if models and not self._told_of_models and result.partial == "drop" and bool(result.failed_samples.any()):
+            self._told_of_models = True
+            _warn(
+                "samples with a failed reward function are left out of every column of this dispatcher, but the "
+                "trainer itself runs "
+                f"{', '.join(models)} and still counts it for them."
+            )
+
+    def _owner(self) -> Dispatcher:
+        dispatcher = self._dispatcher()
+        assert dispatcher is not None  # its columns hold it, and only they come here
+        return dispatcher
+
+
+# Every `ColumnBatches` there is, for `forget`.
+_alive: weakref.WeakSet[ColumnBatches] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for batches in list(_alive):
+        batches.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _key(given: Mapping[str, Any]) -> Key:
+    """The identity of every list in `given` (C-1)."""
+    return tuple(sorted((name, id(values)) for name, values in _lists(given).items()))
+
+
+def _lists(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: v for name, v in given.items() if hasattr(type(v), "__len__") and not isinstance(v, str)}
+
+
+def _column(result: RewardBatch, function: int) -> list[float | None]:
+    """One function's rewards, None where there is none or the sample can't be scored (C-4)."""
+    values = result.rewards[:, :, function].ravel()
+    empty = (result.unscorable.ravel() | (values != values)).tolist()
+    return [None if nothing else value for value, nothing in zip(values.tolist(), empty, strict=True)]
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, GuerdonWarning, stacklevel=5)

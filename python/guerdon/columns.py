@@ -1,0 +1,177 @@
+"""What one batch brings: prompts, completions and dataset columns, as lists of one value per sample.
+
+- D-1  Every list is ours: the caller may change his own as soon as the call is back.
+- D-2  Every list has as many values as there are samples; nothing is broadcast, cut or padded.
+- D-3  `text` is the last assistant message as plain text, whether the data is conversational or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import DataError
+
+PROMPTS = "prompts"
+COMPLETIONS = "completions"
+COMPLETION_IDS = "completion_ids"
+ENVIRONMENTS = "environments"
+TEXT = "text"
+TRAINER_STATE = "trainer_state"
+RECORDERS = ("log_extra", "log_metric")
+
+
+@dataclass(frozen=True)
+class Single:
+    """A value that is the same for every sample."""
+
+    value: object
+
+
+@dataclass
+class Data:
+    """The columns of one batch.
+
+    ``own`` holds what every trainer has (prompts, completions, completion_ids, environments), ``dataset`` the columns
+    of its dataset.
+    """
+
+    samples: int
+    own: dict[str, list[object]]
+    dataset: dict[str, list[object] | Single]
+    trainer_state: object = None
+    _texts: list[object] | None = field(default=None, repr=False)  # written by `texts` alone, on first use
+
+    @property
+    def texts(self) -> list[object]:
+        """The last assistant message of each sample as plain text (D-3)."""
+        if self._texts is None:
+            self._texts = [plain_text(completion, sample) for sample, completion in enumerate(self.own[COMPLETIONS])]
+        return self._texts
+
+    def names(self) -> list[str]:
+        """Names of all columns that this batch brings, for messages."""
+        given = [*self.own, *self.dataset]
+        return given if self.trainer_state is None else [*given, TRAINER_STATE]
+
+
+def collect(
+    prompts: object,
+    completions: object,
+    completion_ids: object,
+    columns: Mapping[str, object],
+    *,
+    singles: bool = False,
+) -> Data:
+    """The batch as lists.
+
+    Args:
+        columns: Dataset columns by name, and what a trainer adds to them: ``environments``, ``trainer_state``.
+            Recorders are left out.
+        singles: Whether a value that is no list may stand for every sample, as some trainers pass; else it is refused.
+
+    Raises:
+        DataError: Not one value per sample, or no samples.
+    """
+    if completions is None:
+        raise DataError("there are no completions: give completions=[...], one per sample")
+    listed = as_values(COMPLETIONS, completions)
+    samples = len(listed)
+    if samples == 0:
+        raise DataError("the batch has no samples: completions is empty")
+    own = {COMPLETIONS: listed}
+    others = {PROMPTS: prompts, COMPLETION_IDS: completion_ids, ENVIRONMENTS: columns.get(ENVIRONMENTS)}
+    for name, values in others.items():
+        if values is not None:
+            own[name] = as_values(name, values, samples)
+    dataset: dict[str, list[object] | Single] = {}
+    for name, values in columns.items():
+        if name in (ENVIRONMENTS, TRAINER_STATE) or name in RECORDERS:
+            continue
+        if singles and not _is_list_like(values):
+            dataset[name] = Single(values)
+        else:
+            dataset[name] = as_values(name, values, samples)
+    return Data(samples, own, dataset, columns.get(TRAINER_STATE))
+
+
+def as_values(name: str, values: Any, samples: int | None = None) -> list[object]:
+    """A list of one value per sample, whatever kind of list it came as (D-1, D-2).
+
+    Args:
+        values: A list, tuple, NumPy array, torch tensor, pandas Series, Arrow array, datasets Column or other sequence.
+            Rows of an array with several dimensions stay arrays.
+
+    Raises:
+        DataError: It isn't a list of any kind, or not of `samples` values.
+    """
+    if not _is_list_like(values):
+        raise DataError(
+            f"column {name!r} is a {type(values).__name__}, not a list: give a list with one value per sample"
+            + ("" if isinstance(values, Mapping) else f" ([value] * {samples or 'samples'} if it is the same for all)")
+        )
+    if isinstance(values, (list, tuple)):
+        listed = list(values)
+    elif hasattr(values, "detach"):  # torch; a row is a copy, because a view is pickled with all of its storage
+        tensor = values.detach().cpu()
+        listed = tensor.tolist() if tensor.ndim == 1 else [row.clone() for row in tensor]
+    elif getattr(values, "ndim", 1) == 1 and hasattr(values, "tolist"):
+        listed = values.tolist()
+    elif hasattr(values, "to_pylist"):
+        listed = values.to_pylist()
+    else:
+        listed = list(values)
+    if samples is not None and len(listed) != samples:
+        raise DataError(
+            f"column {name!r} has {len(listed)} values, but there are {samples} completions: give one value per sample"
+        )
+    return listed
+
+
+def plain_text(completion: object, sample: int) -> str:
+    """The last assistant message, text parts joined without a separator; "" if there is none (D-3).
+
+    Raises:
+        DataError: Neither a text nor a list of messages.
+    """
+    if isinstance(completion, str):
+        return completion
+    if not isinstance(completion, (list, tuple)):
+        raise DataError(
+            f"completion of sample {sample} is a {type(completion).__name__}; `text` needs a str or a list of messages"
+        )
+    for message in reversed(completion):
+        if not isinstance(message, Mapping):
+            raise DataError(
+                f"completion of sample {sample} holds a {type(message).__name__} where a message belongs; "
+                "`text` needs a str or a list of messages like {'role': 'assistant', 'content': '...'}"
+            )
+        if message.get("role") == "assistant":
+            return _content(message.get("content"))
+    return ""
+
+
+def _content(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, (list, tuple)):  # None where the message is only a tool call
+        return ""
+    texts = []
+    for part in content:
+        if isinstance(part, str):
+            texts.append(part)
+        elif isinstance(part, Mapping) and isinstance(part.get("text"), str):
+            texts.append(part["text"])
+    return "".join(texts)
+
+
+def _is_list_like(values: object) -> bool:
+    if isinstance(values, (list, tuple)):
+        return True
+    if isinstance(values, (str, bytes, bytearray, memoryview, Mapping, set, frozenset, type)):
+        return False
+    if getattr(values, "ndim", None) == 0:
+        return False
+    kind = type(values)
+    return hasattr(kind, "__len__") and hasattr(kind, "__getitem__")

@@ -1,0 +1,340 @@
+"""The dispatcher: a list of reward functions, and the engine that runs them.
+
+- D-1  What can't work is refused when the dispatcher is made; what a batch lacks is refused before any call.
+- D-2  Nothing starts before the first use; everything ends with `close`, with the dispatcher itself, or at exit.
+- D-3  It pickles as its configuration: the copy starts an engine of its own.
+- D-4  It is a sequence of what a trainer takes as reward functions: a column for each function, reward models as they
+       are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
+
+from guerdon import settings
+from guerdon.column import ColumnBatches, RewardColumn
+from guerdon.columns import COMPLETION_IDS, COMPLETIONS, PROMPTS, Data, collect
+from guerdon.cores import default_workers
+from guerdon.errors import DataError, RegistrationError
+from guerdon.lifetime import Lifetime, end_with
+from guerdon.shipping import check_shippable
+from guerdon.spec import is_reward_model, repeated_names, spec_of
+from guerdon.ticket import Ticket
+from guerdon.uses import Uses, check_group_size
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from guerdon.integrations.trl import Host
+    from guerdon.result import RewardBatch
+
+_BARE = "this is a Dispatcher, not one reward function: pass list(dispatcher) as reward_funcs"
+
+
+class Dispatcher(Sequence[Any]):
+    """Runs reward functions concurrently, in order, with deadlines that hold.
+
+    Args:
+        functions: Reward functions: decorated ones, `Reward` instances, undecorated functions of TRL's batch contract,
+            and reward models (an ``nn.Module`` or a model name), which are left to the trainer.
+        weights: One per entry of `functions`, for `RewardBatch.total` and for the trainer's ``reward_weights``; all 1
+            by default.
+        workers: Processes of the process lane; by default the cores that this process may use, divided by the ranks on
+            this host.
+        num_generations: Completions per prompt, where neither the call nor the trainer says it.
+        max_failed_fraction: More failures than this in a function, in a batch of at least 8 samples, raise
+            `RewardFailureError`. 0 to 1; a function's own value goes first.
+        budget: Seconds that a whole batch may take; what isn't finished then is `timeout`.
+        partial: ``"drop"``: a sample on which a function failed has no reward at all. ``"keep"``: it has the sum of
+            what is left.
+
+    Raises:
+        RegistrationError: The list, one of its functions or an option can't work.
+
+    Example:
+        >>> from guerdon import Dispatcher, reward
+        >>> with Dispatcher([reward(lambda text: float(len(text)), name="length")]) as dispatcher:
+        ...     dispatcher.score(completions=["a", "bcd"], num_generations=2).rewards.tolist()
+        [[[1.0], [3.0]]]
+    """
+
+    def __init__(
+        self,
+        functions: Iterable[object],
+        *,
+        weights: Sequence[float] | None = None,
+        workers: int | None = None,
+        num_generations: int | None = None,
+        max_failed_fraction: float = 0.5,
+        budget: float | None = None,
+        partial: Literal["drop", "keep"] = "drop",
+    ) -> None:
+        items = _items(functions)
+        self._options: dict[str, Any] = {
+            "weights": settings.weights(weights, len(items)),
+            "workers": settings.whole("workers", workers),
+            "num_generations": settings.whole("num_generations", num_generations),
+            "max_failed_fraction": settings.fraction("max_failed_fraction", max_failed_fraction),
+            "budget": settings.seconds("budget", budget),
+            "partial": settings.partial(partial),
+        }
+        self._items = items
+        self._specs = tuple(spec_of(item) for item in items if not is_reward_model(item))
+        if not self._specs:
+            raise RegistrationError("only reward models are in this list, and those a trainer runs: give it the list.")
+        repeated_names(self._specs)
+        for spec in self._specs:
+            if spec.lane == "process":
+                check_shippable(spec)
+        grouped = (spec.name for spec in self._specs if spec.shape == "group" or spec.finish is not None)
+        self._grouped = next(grouped, None)  # a function that needs the group size
+        self._uses = Uses(self._specs)
+        workers_now = self._options["workers"] or default_workers()
+        self.workers: int = workers_now
+        self._lifetime = Lifetime(self._specs, workers_now)
+        self.batches = ColumnBatches(self, len(self._specs))
+        self._columns = tuple(self._make_columns())
+        end_with(self, self._lifetime)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the reward functions, in order, without reward models."""
+        return tuple(spec.name for spec in self._specs)
+
+    @property
+    def weights(self) -> list[float]:
+        """One weight per entry of the list, for the trainer's ``reward_weights``."""
+        given: list[float] | None = self._options["weights"]
+        return [1.0] * len(self._items) if given is None else list(given)
+
+    @property
+    def given_weights(self) -> list[float] | None:
+        """The weights, None if the dispatcher was given none."""
+        return None if self._options["weights"] is None else self.weights
+
+    @property
+    def reward_models(self) -> tuple[str, ...]:
+        """What the trainer runs itself: names of the reward models in the list."""
+        return tuple(_model_name(item) for item in self._items if is_reward_model(item))
+
+    @property
+    def closed(self) -> bool:
+        return self._lifetime.closed
+
+    def score(
+        self,
+        *,
+        completions: object,
+        prompts: object = None,
+        num_generations: int | None = None,
+        completion_ids: object = None,
+        **columns: object,
+    ) -> RewardBatch:
+        """Score a batch and wait for it.
+
+        Args:
+            completions: One per sample, length ``P * G``, texts or lists of messages; the samples of a group are
+                contiguous.
+            prompts: One per sample, repeated for each completion, as trainers do.
+            num_generations: ``G``, completions per prompt; 1 if neither this nor the dispatcher says it and no function
+                needs it.
+            completion_ids: One list of token ids per sample.
+            **columns: Dataset columns, one value per sample; also ``environments`` and ``trainer_state``.
+
+        Returns:
+            Rewards ``[P, G, F]``, float32, NaN where there is no reward.
+
+        Raises:
+            DataError: The batch can't be scored: a column is missing, a length is wrong, groups aren't whole.
+            RewardFailureError: A function failed on more samples than allowed.
+            ClosedError: The dispatcher was closed.
+        """
+        return self.submit(
+            completions=completions,
+            prompts=prompts,
+            num_generations=num_generations,
+            completion_ids=completion_ids,
+            **columns,
+        ).result()
+
+    def submit(
+        self,
+        *,
+        completions: object,
+        prompts: object = None,
+        num_generations: int | None = None,
+        completion_ids: object = None,
+        **columns: object,
+    ) -> Ticket:
+        """Start scoring a batch and return at once; arguments and errors as for `score`."""
+        if self.reward_models:
+            raise DataError(
+                f"only a trainer can run the reward model {', '.join(self.reward_models)}. Take it out of the "
+                "dispatcher's list to score here."
+            )
+        for name, meant in (("prompt", PROMPTS), ("completion", COMPLETIONS)):
+            if name in columns:
+                raise DataError(f"there is no argument {name}=: the texts go into {meant}=[...], one per sample.")
+        data = collect(prompts, completions, completion_ids, columns)
+        size = self._options["num_generations"] if num_generations is None else num_generations
+        if size is None and self._grouped is not None:
+            raise DataError(
+                f"{self._grouped!r} works on whole groups: give num_generations=, the completions per prompt."
+            )
+        return self._submit(data, check_group_size(1 if size is None else size, data.samples))
+
+    async def ascore(
+        self,
+        *,
+        completions: object,
+        prompts: object = None,
+        num_generations: int | None = None,
+        completion_ids: object = None,
+        **columns: object,
+    ) -> RewardBatch:
+        """`score` for coroutines: the running loop goes on meanwhile. Cancelling it cancels the batch."""
+        if self._lifetime.started is None:
+            import asyncio
+
+            await asyncio.get_running_loop().run_in_executor(None, self._lifetime.engine)
+        ticket = self.submit(
+            completions=completions,
+            prompts=prompts,
+            num_generations=num_generations,
+            completion_ids=completion_ids,
+            **columns,
+        )
+        try:
+            return await ticket.aresult()
+        finally:
+            if not ticket.done:
+                ticket.cancel()
+
+    def submit_columns(self, given: Mapping[str, Any], host: Host) -> Ticket:
+        """Start scoring a batch for the columns that a trainer calls.
+
+        Raises:
+            DataError: As `score`; also a group that isn't whole on this rank.
+        """
+        own = {PROMPTS, COMPLETIONS, COMPLETION_IDS}
+        columns = {name: values for name, values in given.items() if name not in own}
+        data = collect(given.get(PROMPTS), given.get(COMPLETIONS), given.get(COMPLETION_IDS), columns, singles=True)
+        size = self._options["num_generations"] or host.group_size()
+        if size is not None:
+            check_group_size(size, data.samples, ranks=host.ranks)
+        if self._grouped is not None:
+            if size is None:
+                raise DataError(
+                    f"{self._grouped!r} works on whole groups, and no trainer says how many completions a prompt has: "
+                    "give it, "
+                    "Dispatcher(..., num_generations=8)."
+                )
+            if data.samples % size:
+                raise DataError(
+                    f"{self._grouped!r} works on whole groups, but the {data.samples} samples of this rank hold part "
+                    "of one "
+                    f"(num_generations={size}). Make the samples of a rank, per_device_train_batch_size * "
+                    "steps_per_generation (in "
+                    "evaluation per_device_eval_batch_size), a multiple of it."
+                )
+        return self._submit(data, 1 if size is None or data.samples % size else size)
+
+    def close(self) -> None:
+        """End the engine, its workers and threads; batches under way become cancelled."""
+        self._lifetime.close()
+
+    def stats(self) -> dict[str, int]:
+        """Counters of the engine since its start (worker restarts, kills, abandoned threads, …); empty before the first
+        use."""
+        engine = self._lifetime.started
+        return {} if engine is None else engine.stats()
+
+    def worker_pids(self) -> list[int]:
+        """Process ids of the workers alive."""
+        engine = self._lifetime.started
+        return [] if engine is None else engine.worker_pids()
+
+    def _submit(self, data: Data, num_generations: int) -> Ticket:
+        columns, uses = self._uses.of(data)
+        batch = self._lifetime.engine().submit(
+            columns, uses, samples=data.samples, num_generations=num_generations, budget=self._options["budget"]
+        )
+        weights = [weight for weight, item in zip(self.weights, self._items, strict=True) if not is_reward_model(item)]
+        return Ticket(
+            self,
+            batch,
+            self._specs,
+            weights=weights,
+            partial=self._options["partial"],
+            max_failed_fraction=self._options["max_failed_fraction"],
+        )
+
+    def _make_columns(self) -> Iterable[object]:
+        function = 0
+        for index, item in enumerate(self._items):
+            if is_reward_model(item):
+                yield item
+            else:
+                yield RewardColumn(self, index, function, self._specs[function].name)
+                function += 1
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        return self._columns[index]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Callable[..., Dispatcher], tuple[Any, ...]]:
+        return _restore, (self._items, self._options)
+
+    # A stock trainer that was given the dispatcher itself asks for its name, or calls it: both must say what to do, the
+    # first before anything is trained.
+    @property
+    def __name__(self) -> str:
+        raise TypeError(_BARE)
+
+    def __call__(self, *args: object, **columns: object) -> NoReturn:
+        raise TypeError(_BARE)
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "running" if self._lifetime.started is not None else "not started"
+        functions = ", ".join(f"{spec.name} ({spec.lane})" for spec in self._specs)
+        return f"<Dispatcher of {functions}; {self.workers} workers, {state}>"
+
+
+def _restore(items: tuple[object, ...], options: dict[str, Any]) -> Dispatcher:
+    return Dispatcher(items, **options)
+
+
+def _items(functions: object) -> tuple[object, ...]:
+    if isinstance(functions, Dispatcher):
+        raise RegistrationError("this is a Dispatcher already: give a new one the functions themselves.")
+    if isinstance(functions, (str, bytes, Mapping)) or not isinstance(functions, Iterable):
+        raise RegistrationError(
+            f"give a list of reward functions, as in Dispatcher([function]), not a {type(functions).__name__}."
+        )
+    items = tuple(functions)
+    if not items:
+        raise RegistrationError("the list of reward functions is empty.")
+    for item in items:
+        if isinstance(item, (Dispatcher, RewardColumn)):
+            raise RegistrationError(f"{item!r} belongs to a dispatcher already: give this one the function itself.")
+    return items
+
+
+def _model_name(item: object) -> str:
+    if isinstance(item, str):
+        return item
+    config = getattr(item, "config", None)
+    return str(getattr(config, "_name_or_path", None) or type(item).__name__)

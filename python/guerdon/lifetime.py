@@ -1,0 +1,125 @@
+"""The engine of one dispatcher: started on first use, ended once, never shared with a forked child.
+
+- L-1  At most one engine at a time; the first use starts it, whatever thread that is.
+- L-2  After `close` there is no engine any more, and asking for one is a `ClosedError`.
+- L-3  A forked child starts an engine of its own on first use. The inherited one has lost its threads there: it is
+       neither used nor ended.
+- L-4  The engine ends with its dispatcher, and at the exit of the interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from guerdon.errors import ClosedError
+from guerdon.spec import FunctionSpec
+
+if TYPE_CHECKING:
+    from guerdon._native import Engine
+
+CLOSE_TIMEOUT_S = 5.0
+
+
+class Lifetime:
+    """Starts and ends the engine for a list of functions."""
+
+    def __init__(self, specs: Sequence[FunctionSpec], workers: int) -> None:
+        self._specs = tuple(specs)
+        self._workers = workers
+        self._closed = False
+        self._engine: Engine | None = None  # written under the lock, and after a fork by the child's only thread
+        self._lock = threading.Lock()
+        _alive.add(self)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def started(self) -> Engine | None:
+        """The running engine, if there is one."""
+        return self._engine
+
+    def engine(self) -> Engine:
+        """The engine, started if need be (L-1).
+
+        Raises:
+            ClosedError: L-2.
+        """
+        engine = self._engine
+        if engine is not None and not self._closed:
+            return engine
+        with self._lock:
+            if self._closed:
+                raise ClosedError("this dispatcher is closed. Make a new one, or close it later.")
+            if self._engine is None:
+                self._engine = _start(self._specs, self._workers)
+            return self._engine
+
+    def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+        """Ends the engine; open batches become cancelled. Does nothing the second time."""
+        with self._lock:
+            self._closed = True
+            engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close(timeout)
+
+    def forget(self) -> None:
+        """In a forked child: leaves the parent's engine alone (L-3)."""
+        self._lock = threading.Lock()
+        if self._engine is not None:
+            _inherited.append(self._engine)
+            self._engine = None
+
+
+# Every `Lifetime` there is; each adds itself, and leaves when its dispatcher is gone.
+_alive: weakref.WeakSet[Lifetime] = weakref.WeakSet()
+# Engines of a parent process: kept, because dropping one would wait for threads that this process doesn't have (L-3).
+_inherited: list[Engine] = []
+
+
+def end_with(owner: object, lifetime: Lifetime) -> None:
+    """Has `lifetime` closed when `owner` is collected, or at exit (L-4)."""
+    weakref.finalize(owner, _end, lifetime, os.getpid())
+
+
+def _end(lifetime: Lifetime, pid: int) -> None:
+    # A child that was forked later runs the same finalizers at its own exit: what it started itself it ends, the rest
+    # is its parent's.
+    if os.getpid() == pid or lifetime.started is not None:
+        lifetime.close()
+
+
+def _start(specs: Sequence[FunctionSpec], workers: int) -> Engine:
+    from guerdon import _native
+    from guerdon._lanes import start_lanes
+    from guerdon.shipping import shipment
+
+    engine = _native.Engine(
+        [spec.config() for spec in specs],
+        workers=workers,
+        python=sys.executable,
+        worker_dir=str(Path(__file__).parent / "_worker"),
+        shipment=shipment(specs),
+    )
+    try:
+        start_lanes(engine, specs)
+    except BaseException:
+        engine.close(CLOSE_TIMEOUT_S)
+        raise
+    return engine
+
+
+def _after_fork() -> None:
+    for lifetime in list(_alive):
+        lifetime.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,62 @@
+"""What reward functions recorded while they ran: extra columns, metrics, the extra fields of dict results.
+
+- K-1  A function that sees the whole batch recorded whole columns: they stay as they are, call by call, as its trainer
+       would have got them.
+- K-2  What was recorded call by call becomes one column of one value per sample, in sample order, None where a call
+       recorded nothing.
+- K-3  Metrics are numbers, in sample order; what is none is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Recorded:
+    """The records of one function in one batch."""
+
+    extra: list[tuple[str, list[Any]]] = field(default_factory=list)
+    metrics: list[tuple[str, float]] = field(default_factory=list)
+
+
+def decode(name: str, shape: str, samples: int, num_generations: int, blobs: Iterable[tuple[int, bytes]]) -> Recorded:
+    """The records of the function `name` of this `shape`, from (first sample of the call, JSON) in sample order.
+
+    Extra fields of dict results become columns named ``<function>/<field>``.
+    """
+    recorded = Recorded()
+    columns: dict[str, list[Any]] = {}
+    width = {"sample": 1, "group": num_generations}.get(shape, samples)
+    for first, blob in blobs:
+        for kind, *item in json.loads(blob):
+            if kind == "metric":
+                if isinstance(item[1], (bool, int, float)):
+                    recorded.metrics.append((str(item[0]), float(item[1])))
+            elif kind == "fields":
+                for key, value in item[0].items():
+                    _column(columns, f"{name}/{key}", samples)[first] = value
+            elif shape == "batch":
+                recorded.extra.append((str(item[0]), item[1] if isinstance(item[1], list) else [item[1]]))
+            else:
+                _place(_column(columns, str(item[0]), samples), first, width, item[1])
+    recorded.extra.extend(columns.items())
+    return recorded
+
+
+def _column(columns: dict[str, list[Any]], name: str, samples: int) -> list[Any]:
+    column = columns.get(name)
+    if column is None:
+        column = columns[name] = [None] * samples
+    return column
+
+
+def _place(column: list[Any], first: int, width: int, values: Any) -> None:
+    """Puts one call's values where its samples are; what isn't one value per sample is the value of each of them."""
+    if isinstance(values, list) and len(values) == width:
+        column[first : first + width] = values
+    else:
+        column[first : first + width] = [values] * width

@@ -1,0 +1,277 @@
+"""The result of a batch: arrays first, an object per cell only where one is asked for.
+
+- R-1  Cell ``[p, g, f]`` is function ``f`` on sample ``p * G + g``, in every array.
+- R-2  `rewards` keeps the true cells; what the policy of unscorable samples makes of them shows in `total` and
+       `advantages` alone.
+- R-3  A failed cell without a number makes its sample unscorable; with ``partial="keep"`` a sample is unscorable only
+       without any number.
+- R-4  A result can be pickled, whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from guerdon.records import Recorded, decode
+from guerdon.status import Status
+
+if TYPE_CHECKING:
+    import torch
+    from numpy.typing import NDArray
+
+    from guerdon._native import Batch
+
+Scale = Literal["group", "batch", "none"]
+
+# What TRL adds to the standard deviation that it divides by: trl/trainer/grpo_trainer.py, `advantages / (std_rewards +
+# 1e-4)`.
+EPSILON = 1e-4
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One failed cell.
+
+    Attributes:
+        function: Name of the reward function.
+        sample: Index of the sample in the batch, ``p * G + g``.
+        status: `Status.TIMEOUT`, `ERROR`, `CRASHED` or `CANCELLED`.
+        reason: What happened, in a line.
+        traceback: Where in the user's code, if known.
+        attempts: How many tries it had.
+        queue_s: Seconds that it waited.
+        run_s: Seconds that its last attempt ran.
+    """
+
+    function: str
+    sample: int
+    status: Status
+    reason: str
+    traceback: str | None
+    attempts: int
+    queue_s: float
+    run_s: float
+
+    def __str__(self) -> str:
+        tries = "" if self.attempts == 1 else f" after {self.attempts} attempts"
+        return f"{self.function!r} on sample {self.sample}: {self.status.label}{tries}: {self.reason}"
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """One complete group: the ``G`` completions of prompt ``index``.
+
+    Attributes:
+        index: Which prompt of the batch.
+        rewards: ``[G, F]`` float32, NaN where there is no reward.
+        status: ``[G, F]`` uint8, see `Status`.
+    """
+
+    index: int
+    rewards: NDArray[np.float32]
+    status: NDArray[np.uint8]
+
+
+class RewardBatch:
+    """Rewards of one batch of ``P`` prompts with ``G`` completions each, by ``F`` functions.
+
+    Attributes:
+        rewards: ``[P, G, F]`` float32, NaN where there is no reward.
+        status: ``[P, G, F]`` uint8, see `Status`.
+        functions: The ``F`` names.
+        weights: ``[F]`` float32.
+        partial: ``"drop"`` or ``"keep"``, what becomes of a sample on which one function failed.
+        elapsed_s: Seconds from submission to the last outcome.
+
+    Example:
+        >>> length = reward(lambda text: float(len(text)), name="length")
+        >>> batch = Dispatcher([length]).score(completions=["a", "bcd"], num_generations=2)
+        >>> batch.total.tolist(), [round(x, 3) for x in batch.advantages()[0].tolist()]
+        ([[1.0, 3.0]], [-0.707, 0.707])
+    """
+
+    def __init__(
+        self, batch: Batch, functions: Sequence[str], shapes: Sequence[str], weights: Sequence[float], partial: str
+    ) -> None:
+        self._batch: Batch | None = batch
+        self._shapes = tuple(shapes)
+        self.partial = partial
+        self.functions = tuple(functions)
+        self.weights: NDArray[np.float32] = np.asarray(weights, dtype=np.float32)
+        self.rewards: NDArray[np.float32] = batch.rewards()
+        self.status: NDArray[np.uint8] = batch.status()
+        self.elapsed_s: float = batch.elapsed_s
+
+    @property
+    def _source(self) -> Batch:
+        assert self._batch is not None  # pickling reads everything that comes from here first (R-4)
+        return self._batch
+
+    @cached_property
+    def attempts(self) -> NDArray[np.uint16]:
+        """``[P, G, F]``: tries of each cell's call."""
+        return self._source.attempts()
+
+    @cached_property
+    def queue_s(self) -> NDArray[np.float64]:
+        """``[P, G, F]``: seconds that each cell's call waited."""
+        return self._source.queue_s()
+
+    @cached_property
+    def run_s(self) -> NDArray[np.float64]:
+        """``[P, G, F]``: seconds that the last attempt of each cell's call ran."""
+        return self._source.run_s()
+
+    @cached_property
+    def timings(self) -> dict[str, dict[str, float]]:
+        """By function: ``run_p50_s``, ``run_p90_s``, ``run_p99_s``, ``run_max_s``, ``run_total_s``, ``queue_p50_s``,
+        ``queue_p99_s``, ``queue_max_s`` and the number of ``retries``."""
+        return {name: self._source.timings(index) for index, name in enumerate(self.functions)}
+
+    @cached_property
+    def failed_samples(self) -> NDArray[np.bool_]:
+        """``[P, G]``: samples on which a function failed without leaving a number."""
+        return np.asarray(((self.status >= Status.TIMEOUT) & np.isnan(self.rewards)).any(axis=2))
+
+    @cached_property
+    def unscorable(self) -> NDArray[np.bool_]:
+        """``[P, G]``: samples without a total, because a function failed on them (R-3)."""
+        empty = np.asarray(np.isnan(self.rewards).all(axis=2))
+        return empty if self.partial == "keep" else empty | self.failed_samples
+
+    @cached_property
+    def total(self) -> NDArray[np.float32]:
+        """``[P, G]`` float32: weighted sum of the cells that hold a number; NaN for an unscorable sample."""
+        total = np.asarray(np.nansum(self.rewards * self.weights, axis=2, dtype=np.float32))
+        total[self.unscorable] = np.nan
+        return total
+
+    def advantages(self, scale: Scale = "group") -> NDArray[np.float32]:
+        """``[P, G]`` float32: what TRL's ``GRPOTrainer`` makes of these rewards
+        (``multi_objective_aggregation="sum_then_normalize"``).
+
+        The total minus the mean of its group's scorable samples; 0 for an unscorable sample.
+
+        Args:
+            scale: ``"group"`` divides by the group's standard deviation + 1e-4, ``"batch"`` by the whole batch's,
+                ``"none"`` not at all.
+        """
+        if scale not in ("group", "batch", "none"):
+            raise ValueError(f"scale={scale!r}: expected 'group', 'batch' or 'none'.")
+        total = self.total.astype(np.float64)
+        advantages = total - _mean(total)
+        if scale == "group":
+            advantages /= (_std(total) if total.shape[1] > 1 else 0.0) + EPSILON
+        elif scale == "batch":
+            advantages /= (_std(total.reshape(1, -1)) if total.size > 1 else 0.0) + EPSILON
+        return np.nan_to_num(advantages, nan=0.0).astype(np.float32)
+
+    def torch(self) -> torch.Tensor:
+        """`rewards` as a tensor that shares its memory."""
+        import torch
+
+        return torch.from_numpy(self.rewards)
+
+    def failures(self) -> list[Failure]:
+        """Every failed cell, in the order of samples; also those that ``on_failure`` gave a number or made
+        abstained."""
+        return [
+            Failure(self.functions[function], sample, Status(status), reason, traceback, attempts, queue_s, run_s)
+            for sample, function, status, reason, traceback, attempts, queue_s, run_s in self._failed_cells
+        ]
+
+    @cached_property
+    def extra(self) -> dict[str, list[Any]]:
+        """Columns recorded by ``log_extra`` and by the extra fields of dict results (``<function>/<field>``), as a
+        trainer would get them."""
+        extra: dict[str, list[Any]] = {}
+        for recorded in self.recorded:
+            for column, values in recorded.extra:
+                extra.setdefault(column, []).extend(values)
+        return extra
+
+    @cached_property
+    def metrics(self) -> dict[str, list[float]]:
+        """Values recorded by ``log_metric``, by name."""
+        metrics: dict[str, list[float]] = {}
+        for recorded in self.recorded:
+            for name, value in recorded.metrics:
+                metrics.setdefault(name, []).append(value)
+        return metrics
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One plain dict per sample: ``{"index", "rewards": {name: value or None}, "status": {name: "ok"}}``."""
+        count = len(self.functions)
+        labels = [status.label for status in Status]
+        rewards = self.rewards.reshape(-1, count).tolist()
+        states = self.status.reshape(-1, count).tolist()
+        return [
+            {
+                "index": index,
+                "rewards": {name: v if v == v else None for name, v in zip(self.functions, values, strict=True)},
+                "status": {name: labels[s] for name, s in zip(self.functions, row, strict=True)},
+            }
+            for index, (values, row) in enumerate(zip(rewards, states, strict=True))
+        ]
+
+    @cached_property
+    def _failed_cells(self) -> list[tuple[int, int, int, str, str | None, int, float, float]]:
+        return self._source.failures()
+
+    @cached_property
+    def recorded(self) -> list[Recorded]:
+        """What each function recorded, in the order of the functions."""
+        prompts, generations, _ = self.rewards.shape
+        return [
+            decode(name, shape, prompts * generations, generations, self._source.records(index))
+            for index, (name, shape) in enumerate(zip(self.functions, self._shapes, strict=True))
+        ]
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        prompts, generations, _ = self.rewards.shape
+        return int(prompts * generations)
+
+    def __getstate__(self) -> dict[str, Any]:
+        for name in ("attempts", "queue_s", "run_s", "timings", "_failed_cells", "recorded"):
+            getattr(self, name)
+        return {**self.__dict__, "_batch": None}
+
+    def __repr__(self) -> str:
+        prompts, generations, count = self.rewards.shape
+        width = max(8, *(len(name) for name in self.functions))
+        shape = f"{prompts} prompts x {generations} completions x {count} functions"
+        lines = [
+            f"RewardBatch: {shape} in {self.elapsed_s:.3g} s, {int(self.unscorable.sum())} samples unscorable",
+            f"  {'function':<{width}} {'mean':>9} {'std':>9}  outcomes",
+        ]
+        for index, name in enumerate(self.functions):
+            values = self.rewards[:, :, index]
+            values = values[~np.isnan(values)].astype(np.float64)
+            mean = f"{values.mean():.4g}" if values.size else "-"
+            std = f"{values.std(ddof=1):.4g}" if values.size > 1 else "-"
+            counts = np.bincount(self.status[:, :, index].ravel(), minlength=len(Status))
+            outcomes = ", ".join(f"{counts[status]} {status.label}" for status in Status if counts[status])
+            lines.append(f"  {name:<{width}} {mean:>9} {std:>9}  {outcomes}")
+        return "\n".join(lines)
+
+
+def _mean(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean of each row's numbers, ``[rows, 1]``; NaN where there is none."""
+    counts = (~np.isnan(rows)).sum(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.nansum(rows, axis=1, keepdims=True) / counts)
+
+
+def _std(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Standard deviation of each row's numbers with Bessel's correction; NaN with fewer than two (trl/trainer/utils.py,
+    `nanstd`)."""
+    counts = (~np.isnan(rows)).sum(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        variance = np.nansum((rows - _mean(rows)) ** 2, axis=1, keepdims=True) / (counts - 1)
+    return np.asarray(np.sqrt(np.where(counts > 1, variance, np.nan)))

@@ -1,0 +1,65 @@
+"""Checking the options of a dispatcher; those of a function are checked in `guerdon.options`.
+
+- O-1  Every value is checked where it is given, and refused with the option, the value and what would do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from numbers import Real
+
+from guerdon.errors import RegistrationError
+
+
+def weights(value: object, count: int) -> list[float] | None:
+    """One finite number per entry of the list; None = all 1."""
+    if value is None:
+        return None
+    try:
+        if not isinstance(value, Iterable):
+            raise TypeError
+        numbers = [float(weight) for weight in value]
+    except (TypeError, ValueError):
+        raise _wrong("weights", value, "a list of numbers, one per entry of the list of functions") from None
+    if len(numbers) != count:
+        raise RegistrationError(f"there are {len(numbers)} weights for a list of {count}: give one for each entry.")
+    if not all(map(math.isfinite, numbers)):
+        raise _wrong("weights", numbers, "finite numbers")
+    return numbers
+
+
+def whole(option: str, value: object) -> int | None:
+    """A count of at least 1; None = the default."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise _wrong(option, value, "a whole number of at least 1")
+    return value
+
+
+def seconds(option: str, value: object) -> float | None:
+    """A time; None = no limit."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+        raise _wrong(option, value, "seconds, finite and above 0, or None for no limit")
+    return float(value)
+
+
+def fraction(option: str, value: object) -> float:
+    """A part of the samples."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= 1:
+        raise _wrong(option, value, "a number from 0 to 1")
+    return float(value)
+
+
+def partial(value: object) -> str:
+    """What becomes of a sample on which a function failed."""
+    if value == "drop" or value == "keep":
+        return str(value)
+    raise _wrong("partial", value, "'drop' (the sample has no reward) or 'keep' (it has the sum of what is left)")
+
+
+def _wrong(option: str, value: object, expected: str) -> RegistrationError:
+    return RegistrationError(f"{option}={value!r}: expected {expected}.")

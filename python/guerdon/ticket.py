@@ -1,0 +1,262 @@
+"""A batch under way: wait for it, or take its groups as they complete.
+
+- T-1  Waiting never holds the GIL, and in a running event loop never blocks the loop.
+- T-2  Every iteration over the groups sees every group exactly once, in order of completion; several may go on at once,
+       from any thread.
+- T-3  Ctrl-C while waiting cancels the batch and raises KeyboardInterrupt; the dispatcher stays usable.
+- T-4  An error is raised when the batch is complete, never before, and carries all of it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from guerdon.errors import RewardFailureError
+from guerdon.spec import FunctionSpec
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from guerdon._native import Batch
+    from guerdon.result import Group, RewardBatch
+
+# The longest wait for a group in one piece: another thread or loop may have taken the news that this one waits for.
+_SLICE_S = 0.25
+
+
+class Ticket:
+    """What `Dispatcher.submit` gives back.
+
+    Example:
+        >>> ticket = Dispatcher([reward(lambda text: 1.0, name="one")]).submit(completions=["a", "b"])
+        >>> sorted(group.index for group in ticket.groups()), ticket.result().rewards.ravel().tolist()
+        ([0, 1], [1.0, 1.0])
+    """
+
+    def __init__(
+        self,
+        owner: object,
+        batch: Batch,
+        specs: Sequence[FunctionSpec],
+        *,
+        weights: Sequence[float],
+        partial: str,
+        max_failed_fraction: float,
+    ) -> None:
+        self._owner = owner  # kept alive: a dispatcher that is collected ends its engine and this batch with it
+        self._batch = batch
+        self._specs = specs
+        self._weights = weights
+        self._partial = partial
+        self._max_failed_fraction = max_failed_fraction
+        self._cancelled = False
+        self._news = threading.Condition()
+        self._order: list[int] = []  # completed groups; appended under `_news`, by whoever took them from the batch
+        self._sleepers: list[_Sleeper] = []  # under `_news`: coroutines that wait for news, each on its own loop
+        self._settled: tuple[RewardBatch, str | None] | None = None  # written under `_news`, once
+
+    @property
+    def done(self) -> bool:
+        """Whether the batch is complete."""
+        return self._batch.done
+
+    @property
+    def num_groups(self) -> int:
+        """``P``."""
+        return self._batch.samples // self._batch.num_generations
+
+    def cancel(self) -> None:
+        """Gives the batch up: what isn't finished becomes `cancelled`, and `result` returns what there is."""
+        self._cancelled = True
+        self._batch.cancel("cancelled by the caller")
+
+    def result(self, timeout: float | None = None) -> RewardBatch:
+        """Wait for the whole batch.
+
+        Args:
+            timeout: Seconds to wait; None waits as long as it takes. The batch goes on whether it is waited for or not.
+
+        Raises:
+            TimeoutError: The batch isn't complete yet.
+            RewardFailureError: A function failed on more samples than its policy allows.
+        """
+        self.wait(timeout)
+        return self._result()
+
+    def groups(self, timeout: float | None = None) -> Iterator[Group]:
+        """Every group, as it completes.
+
+        Args:
+            timeout: Seconds to wait for each group.
+
+        Raises:
+            TimeoutError: No group completed in time.
+            RewardFailureError: As `result`, after the last group.
+        """
+        for seen in range(self.num_groups):
+            deadline = _deadline(timeout)
+            while len(self._order) <= seen:
+                if deadline is not None and time.monotonic() >= deadline and not self._take():
+                    raise TimeoutError(f"no group completed in {timeout:g} s; the batch goes on")
+                self._wait_for_news(seen, deadline)
+            yield self._group(self._order[seen])
+        self.result()
+
+    async def aresult(self, timeout: float | None = None) -> RewardBatch:
+        """`result` for coroutines. Cancelling the wait doesn't cancel the batch."""
+        deadline = _deadline(timeout)
+        while not self._batch.done:
+            if not await self._news_from(self._batch.fileno(), deadline, lambda: self._batch.done):
+                raise TimeoutError(f"the batch isn't complete after {timeout:g} s; it goes on")
+        return self._result()
+
+    async def agroups(self, timeout: float | None = None) -> AsyncIterator[Group]:
+        """`groups` for coroutines."""
+        for seen in range(self.num_groups):
+            deadline = _deadline(timeout)
+            self._take()
+            while len(self._order) <= seen:
+                if not await self._news_from(self._batch.groups_fileno(), deadline, partial(self._knows, seen)):
+                    raise TimeoutError(f"no group completed in {timeout:g} s; the batch goes on")
+                self._take()
+            yield self._group(self._order[seen])
+        await self.aresult()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until the batch is complete, without looking at what came of it.
+
+        Raises:
+            TimeoutError: It isn't, after `timeout` seconds.
+        """
+        try:
+            done = self._batch.wait(timeout)
+        except (KeyboardInterrupt, SystemExit):
+            self.interrupt()
+            raise
+        if not done:
+            raise TimeoutError(f"the batch isn't complete after {timeout:g} s; it goes on")
+
+    def interrupt(self) -> None:
+        """Ends the batch for a caller that can't wait for it any longer (T-3)."""
+        self._batch.cancel("interrupted")
+
+    def settled(self) -> tuple[RewardBatch, str | None]:
+        """The complete batch, and what to tell the user if failures were too many (T-4)."""
+        with self._news:
+            if self._settled is None:
+                from guerdon.failures import breach
+                from guerdon.result import RewardBatch
+
+                specs = self._specs
+                names, shapes = [spec.name for spec in specs], [spec.shape for spec in specs]
+                result = RewardBatch(self._batch, names, shapes, self._weights, self._partial)
+                self._settled = result, None if self._cancelled else breach(result, specs, self._max_failed_fraction)
+            return self._settled
+
+    def _result(self) -> RewardBatch:
+        result, message = self.settled()
+        if message is not None:
+            raise RewardFailureError(message, result)
+        return result
+
+    def _knows(self, seen: int) -> bool:
+        return len(self._order) > seen
+
+    def _group(self, index: int) -> Group:
+        from guerdon.result import Group
+
+        return Group(index, *self._batch.group(index))
+
+    def _wait_for_news(self, seen: int, deadline: float | None) -> None:
+        """Waits a while for a group behind the first `seen`."""
+        wait = _SLICE_S if deadline is None else max(0.0, min(_SLICE_S, deadline - time.monotonic()))
+        try:
+            index = self._batch.next_group(wait)
+            with self._news:
+                if index is not None:
+                    self._tell(index)
+                else:  # all were handed out: what is missing here is in the hands of another thread
+                    self._news.wait_for(lambda: len(self._order) > seen, wait)
+        except TimeoutError:
+            return
+        except (KeyboardInterrupt, SystemExit):
+            self.interrupt()
+            raise
+
+    def _take(self) -> bool:
+        """Takes the groups that are complete, without waiting; whether there were any."""
+        taken = False
+        with self._news:
+            while True:
+                try:
+                    index = self._batch.next_group(0)
+                except TimeoutError:
+                    break
+                if index is None:
+                    break
+                self._tell(index)
+                taken = True
+        return taken
+
+    def _tell(self, index: int) -> None:
+        """Makes a completed group known to all who wait; the caller holds `_news`."""
+        self._order.append(index)
+        self._news.notify_all()
+        for sleeper in self._sleepers:
+            sleeper.wake()
+
+    async def _news_from(self, descriptor: int, deadline: float | None, known: Callable[[], bool]) -> bool:
+        """Waits until the batch's descriptor is readable or somebody else took its news; False when there is no time
+        left (T-1)."""
+        import asyncio
+
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            return False
+        loop = asyncio.get_running_loop()
+        sleeper = _Sleeper(loop)
+        with self._news:
+            self._sleepers.append(sleeper)
+        own = os.dup(descriptor)  # a loop keeps one reader a descriptor, and two coroutines may wait on it
+        loop.add_reader(own, sleeper.set)
+        timer = None if left is None else loop.call_later(left, sleeper.set)
+        try:
+            if not known():
+                await sleeper.future
+        finally:
+            if timer is not None:
+                timer.cancel()
+            loop.remove_reader(own)
+            os.close(own)
+            with self._news:
+                self._sleepers.remove(sleeper)
+        return True
+
+
+class _Sleeper:
+    """A coroutine that waits for news."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.future: asyncio.Future[None] = loop.create_future()
+
+    def set(self) -> None:
+        """Wakes it, on its own loop."""
+        if not self.future.done():
+            self.future.set_result(None)
+
+    def wake(self) -> None:
+        """Wakes it, from any thread."""
+        try:
+            self._loop.call_soon_threadsafe(self.set)
+        except RuntimeError:  # its loop was closed under it
+            return
+
+
+def _deadline(timeout: float | None) -> float | None:
+    return None if timeout is None else time.monotonic() + timeout

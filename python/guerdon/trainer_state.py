@@ -1,0 +1,43 @@
+"""The trainer's state as reward functions see it.
+
+On the thread and asyncio lanes that is the trainer's own object. A worker gets a snapshot of its fields in a plain
+namespace, so that no worker has to import the trainer's library (seconds, and hundreds of megabytes) to read
+``trainer_state.global_step``.
+
+- T-1  The snapshot leaves out ``log_history``, which grows with every step, unless the function's own code names it. A
+       function that reaches for it in another way gets an AttributeError, never an empty history.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from guerdon.callables import innermost
+
+HISTORY = "log_history"
+
+
+def snapshot(state: object, *, history: bool) -> object:
+    """What is shipped of `state`; what doesn't look like a trainer's state is shipped as it is."""
+    fields = getattr(state, "__dict__", None)
+    if not isinstance(fields, dict) or not isinstance(fields.get(HISTORY), list):
+        return state
+    return types.SimpleNamespace(**{name: value for name, value in fields.items() if history or name != HISTORY})
+
+
+def names_history(target: Any) -> bool:
+    """Whether the code of `target` (function, partial, method, callable object, `Reward`) names ``log_history``."""
+    target = innermost(target)
+    functions = [target, getattr(target, "__wrapped__", None)]
+    if not isinstance(target, (types.FunctionType, types.MethodType)):
+        functions += [getattr(type(target), name, None) for name in ("__call__", "score", "finish_group")]
+    return any(_in_code(getattr(function, "__code__", None)) for function in functions)
+
+
+def _in_code(code: types.CodeType | None) -> bool:
+    if code is None:
+        return False
+    if HISTORY in code.co_names or HISTORY in code.co_consts:
+        return True
+    return any(_in_code(inner) for inner in code.co_consts if isinstance(inner, types.CodeType))

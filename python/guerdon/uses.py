@@ -1,0 +1,168 @@
+"""Which columns each reward function gets of a batch: the engine's columns and one `Use` per function.
+
+- U-1  Only columns that some function declared travel to the engine; each travels once, however many functions want it.
+- U-2  A batch that lacks what a function requires is refused before any call, with the names that there are.
+- U-3  A reserved name means the reserved value. A function that asks for one while the dataset has a column of that
+       name is refused.
+- U-4  Live environments never travel to a worker.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from guerdon.columns import COMPLETION_IDS, COMPLETIONS, ENVIRONMENTS, PROMPTS, TEXT, Data, Single
+from guerdon.errors import DataError
+from guerdon.spec import FunctionSpec, Wants
+from guerdon.trainer_state import names_history, snapshot
+
+if TYPE_CHECKING:
+    from guerdon._native import Const, Use
+
+# Where a value comes from: ("own", "prompts"), ("dataset", "answer"), ("state", "live").
+Source = tuple[str, str]
+
+_RESERVED: dict[str, Source] = {
+    "prompt": ("own", PROMPTS),
+    "prompts": ("own", PROMPTS),
+    "completion": ("own", COMPLETIONS),
+    "completions": ("own", COMPLETIONS),
+    "completion_ids": ("own", COMPLETION_IDS),
+    "text": ("own", TEXT),
+    "texts": ("own", TEXT),
+    "environment": ("own", ENVIRONMENTS),
+    "environments": ("own", ENVIRONMENTS),
+    "trainer_state": ("state", "live"),
+}
+
+_HINTS = {
+    PROMPTS: "give prompts=[...]",
+    COMPLETION_IDS: "give completion_ids=[...]",
+    ENVIRONMENTS: "it needs a trainer with environments, or environments=[...]",
+    "live": "it comes from a trainer; elsewhere give trainer_state=...",
+}
+
+
+class Uses:
+    """Works out columns and uses for a fixed list of functions, batch by batch."""
+
+    def __init__(self, specs: Sequence[FunctionSpec]) -> None:
+        self._specs = tuple(specs)
+        self._history = tuple(spec.lane == "process" and names_history(spec.target) for spec in self._specs)
+
+    def of(self, data: Data) -> tuple[list[list[object] | Const], list[Use]]:
+        """The engine's columns and, for each function, which of them its calls get.
+
+        Raises:
+            DataError: U-2, U-3.
+        """
+        from guerdon._native import Use
+
+        columns = _Columns(data)
+        uses = []
+        for spec, history in zip(self._specs, self._history, strict=True):
+            available = _available(spec, spec.wants, data, spec.name)
+            names, by_position = spec.wants.arrange(available)
+            indexes = [columns.index(self._source(spec, available[name], history)) for name in names]
+            finish_names: tuple[str, ...] = ()
+            finish_indexes: list[int] = []
+            if spec.finish is not None:
+                there = _available(spec, spec.finish, data, f"{spec.name}.finish_group")
+                finish_names, _ = spec.finish.arrange(there)
+                finish_indexes = [columns.index(self._source(spec, there[name], history)) for name in finish_names]
+            uses.append(Use(None if by_position else names, indexes, finish_names, finish_indexes))
+        return columns.values, uses
+
+    @staticmethod
+    def _source(spec: FunctionSpec, source: Source, history: bool) -> Source:
+        if source[0] != "state" or spec.lane != "process":
+            return source
+        return ("state", "whole" if history else "shipped")
+
+
+class _Columns:
+    """The engine's columns of one batch, made as they are asked for (U-1)."""
+
+    def __init__(self, data: Data) -> None:
+        self.values: list[list[object] | Const] = []
+        self._data = data
+        self._indexes: dict[Source, int] = {}
+
+    def index(self, source: Source) -> int:
+        index = self._indexes.get(source)
+        if index is None:
+            self.values.append(self._value(*source))
+            index = self._indexes[source] = len(self.values) - 1
+        return index
+
+    def _value(self, kind: str, name: str) -> list[object] | Const:
+        from guerdon._native import Const
+
+        if kind == "own":
+            return self._data.texts if name == TEXT else self._data.own[name]
+        if kind == "dataset":
+            values = self._data.dataset[name]
+            return Const(values.value) if isinstance(values, Single) else values
+        state = self._data.trainer_state
+        return Const(state if name == "live" else snapshot(state, history=name == "whole"))
+
+
+def _available(spec: FunctionSpec, wants: Wants, data: Data, called: str) -> dict[str, Source]:
+    """Every name under which this batch has a value for the function, in the order in which a trainer gives them.
+
+    Raises:
+        DataError: U-2, U-3.
+    """
+    available: dict[str, Source] = {}
+    for name in wants.reserved:
+        kind, key = _RESERVED[name]
+        if key == ENVIRONMENTS and spec.lane == "process":  # U-4; one that names them is on another lane
+            continue
+        there = data.trainer_state is not None if kind == "state" else key == TEXT or key in data.own
+        if there:
+            available[name] = (kind, key)
+        if name in data.dataset and name in wants.named:
+            raise DataError(
+                f"reward function {called!r} asks for {name!r}, and the dataset has a column {name!r} too: ambiguous, "
+                f"because {name!r} "
+                f"is a reserved name. Rename the column, or the parameter if another column is meant."
+            )
+    available.update((name, ("dataset", name)) for name in data.dataset if name not in available)
+    missing = wants.missing(available)
+    if missing:
+        raise DataError(_missing(called, missing, wants, data, available))
+    return available
+
+
+def _missing(called: str, missing: Sequence[str], wants: Wants, data: Data, available: dict[str, Source]) -> str:
+    name = missing[0]
+    if name in wants.reserved:
+        hint = _HINTS[_RESERVED[name][1]]
+        return f"reward function {called!r} asks for {name!r}, which this batch doesn't have: {hint}."
+    close = difflib.get_close_matches(name, list(available), n=1)
+    there = ", ".join(data.dataset) or "none"
+    return (
+        f"reward function {called!r} asks for the column{'s' if len(missing) > 1 else ''} "
+        f"{', '.join(map(repr, missing))}, which this batch doesn't have. Its columns: {there}."
+        + (f" Did you mean {close[0]!r}?" if close else " Add it to the dataset, or give the parameter a default.")
+    )
+
+
+def check_group_size(num_generations: object, samples: int, *, ranks: int = 1) -> int:
+    """`num_generations`, if the samples of all ranks make whole groups of it.
+
+    Raises:
+        DataError: It isn't a whole number of at least 1, or doesn't divide the number of samples.
+    """
+    if isinstance(num_generations, bool) or not isinstance(num_generations, int) or num_generations < 1:
+        raise DataError(f"num_generations={num_generations!r}: expected a whole number of at least 1.")
+    if samples * ranks % num_generations:
+        where = f"{samples} samples" if ranks == 1 else f"{samples} samples on each of {ranks} ranks"
+        raise DataError(
+            f"{where} don't make whole groups of num_generations={num_generations}. Give num_generations completions "
+            "per prompt, one "
+            "prompt's behind the other."
+        )
+    return num_generations
