@@ -107,7 +107,10 @@ class Batch:
     @property
     def done(self) -> bool: ...
     def fileno(self) -> int:
-        """A descriptor that is readable while there is news: a completed group not yet taken, or the end of the batch."""
+        """A descriptor that is readable from the end of the batch on."""
+
+    def groups_fileno(self) -> int:
+        """A descriptor that is readable while a completed group was not handed out yet, and once all were."""
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the batch is done, the GIL released; signals are handled. False when `timeout` seconds passed first."""

@@ -1,1 +1,35 @@
-//! `guerdon._native`: the engine as Python sees it.
+//! `guerdon._native`: the engine as a Python extension module. Conversions and the discipline of the GIL; no logic.
+
+mod batch;
+mod capture;
+mod config;
+mod engine;
+mod gil;
+mod lanes;
+mod runtime;
+mod text;
+mod wire;
+
+/// The compiled engine of guerdon.
+#[pyo3::pymodule(gil_used = true)]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::batch::PyBatch;
+    #[pymodule_export]
+    use crate::capture::{PyConst, PyUse};
+    #[pymodule_export]
+    use crate::config::FunctionConfig;
+    #[pymodule_export]
+    use crate::engine::Engine;
+    #[pymodule_export]
+    use crate::lanes::aio::LoopQueue;
+    #[pymodule_export]
+    use crate::lanes::thread::{Chunk, ThreadQueue};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,225 @@
+//! `Batch`: a batch in flight or finished, as Python sees it. Arrays are made in one go; words only for the cells that failed.
+
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Weak};
+
+use guerdon_core::batch::{Batch, CellView};
+use guerdon_core::outcome::Times;
+use guerdon_core::scheduler::Scheduler;
+use guerdon_core::timings::Timings;
+use numpy::{Element, PyArray1, PyArray2, PyArray3, PyArrayMethods};
+use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTimeoutError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::gil;
+
+/// (sample, function, status, reason, traceback, attempts, `queue_s`, `run_s`)
+type FailureRow = (usize, usize, u8, String, Option<String>, u16, f64, f64);
+
+#[pyclass(frozen, module = "guerdon._native", name = "Batch")]
+pub struct PyBatch {
+    batch: Arc<Batch>,
+    /// Weak: a result that someone keeps must not keep the engine.
+    scheduler: Weak<Scheduler>,
+}
+
+impl PyBatch {
+    pub fn new(batch: Arc<Batch>, scheduler: &Arc<Scheduler>) -> Self {
+        Self { batch, scheduler: Arc::downgrade(scheduler) }
+    }
+
+    /// One value a cell, shaped `[P, G, F]`.
+    fn array<'py, T: Element>(
+        &self,
+        py: Python<'py>,
+        value: impl Fn(&Batch, usize, usize) -> T + Send + Sync,
+    ) -> PyResult<Bound<'py, PyArray3<T>>> {
+        let batch = &*self.batch;
+        if !batch.is_done() {
+            return Err(PyRuntimeError::new_err("the batch is not done; wait for it first"));
+        }
+        let functions = batch.functions().len();
+        let values: Vec<T> = gil::detached(py, || {
+            (0..batch.samples())
+                .flat_map(|sample| (0..functions).map(move |function| (sample, function)))
+                .map(|(sample, function)| value(batch, sample, function))
+                .collect()
+        });
+        PyArray1::from_vec(py, values).reshape([batch.groups(), batch.group_size(), functions])
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a float has nanoseconds enough for a hundred days")]
+    let ns = ns as f64;
+    ns / 1e9
+}
+
+/// Time in the queue: from submission to the start of the attempt that settled; a call that never started waited until its end.
+fn queue_s(batch: &Batch, times: Times) -> f64 {
+    seconds(times.started_ns.saturating_sub(batch.submitted_ns()))
+}
+
+#[pymethods]
+impl PyBatch {
+    #[getter]
+    fn samples(&self) -> usize {
+        self.batch.samples()
+    }
+
+    #[getter]
+    fn num_generations(&self) -> usize {
+        self.batch.group_size()
+    }
+
+    #[getter]
+    fn done(&self) -> bool {
+        self.batch.is_done()
+    }
+
+    #[getter]
+    fn elapsed_s(&self) -> f64 {
+        seconds(self.batch.elapsed_ns())
+    }
+
+    fn fileno(&self) -> i32 {
+        self.batch.end_fd().as_raw_fd()
+    }
+
+    fn groups_fileno(&self) -> i32 {
+        self.batch.news_fd().as_raw_fd()
+    }
+
+    #[pyo3(signature = (timeout = None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        if self.batch.is_done() {
+            return Ok(true);
+        }
+        gil::readable(py, self.batch.end_fd(), gil::end_of(timeout))?;
+        Ok(self.batch.is_done())
+    }
+
+    #[pyo3(signature = (timeout = None))]
+    fn next_group(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<usize>> {
+        let end = gil::end_of(timeout);
+        loop {
+            if let Some(group) = self.batch.take_group() {
+                return Ok(Some(group));
+            }
+            if self.batch.is_exhausted() {
+                return Ok(None);
+            }
+            if !gil::readable(py, self.batch.news_fd(), end)? {
+                return Err(PyTimeoutError::new_err("no group was completed in time"));
+            }
+        }
+    }
+
+    fn cancel(&self, py: Python<'_>, reason: &str) {
+        if let Some(scheduler) = self.scheduler.upgrade() {
+            gil::detached(py, || scheduler.cancel(&self.batch, reason));
+        }
+    }
+
+    fn rewards<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<f32>>> {
+        self.array(py, |batch, sample, function| batch.shown(sample, function).0)
+    }
+
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<u8>>> {
+        self.array(py, |batch, sample, function| batch.shown(sample, function).1 as u8)
+    }
+
+    fn attempts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<u16>>> {
+        self.array(py, |batch, sample, function| batch.cell(sample, function).map_or(0, |cell| cell.attempts))
+    }
+
+    fn queue_s<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<f64>>> {
+        self.array(py, |batch, sample, function| {
+            batch.cell(sample, function).map_or(0.0, |cell| queue_s(batch, cell.outcome.times))
+        })
+    }
+
+    fn run_s<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<f64>>> {
+        self.array(py, |batch, sample, function| {
+            batch.cell(sample, function).map_or(0.0, |cell| seconds(cell.outcome.times.run_ns))
+        })
+    }
+
+    #[expect(clippy::type_complexity, reason = "a pair of arrays")]
+    fn group<'py>(
+        &self,
+        py: Python<'py>,
+        index: usize,
+    ) -> PyResult<(Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<u8>>)> {
+        let batch = &self.batch;
+        if index >= batch.groups() {
+            return Err(PyIndexError::new_err(format!("group {index} of {}", batch.groups())));
+        }
+        let (size, functions) = (batch.group_size(), batch.functions().len());
+        let cells = (index * size..(index + 1) * size).flat_map(|sample| (0..functions).map(move |f| (sample, f)));
+        let (rewards, status): (Vec<f32>, Vec<u8>) =
+            cells.map(|(sample, function)| batch.shown(sample, function)).map(|(r, s)| (r, s as u8)).unzip();
+        Ok((
+            PyArray1::from_vec(py, rewards).reshape([size, functions])?,
+            PyArray1::from_vec(py, status).reshape([size, functions])?,
+        ))
+    }
+
+    fn failures(&self, py: Python<'_>) -> Vec<FailureRow> {
+        let batch = &*self.batch;
+        gil::detached(py, || {
+            let cells = (0..batch.samples()).flat_map(|sample| (0..batch.functions().len()).map(move |f| (sample, f)));
+            let failed = |(sample, function): (usize, usize)| {
+                let CellView { outcome, attempts } = batch.cell(sample, function)?;
+                if !outcome.status.is_failure() {
+                    return None;
+                }
+                let (reason, traceback) =
+                    batch.note_of(sample, function).map_or((String::new(), None), |note| (note.reason, note.traceback));
+                let times = outcome.times;
+                let run_s = seconds(times.run_ns);
+                let status = outcome.status as u8;
+                Some((sample, function, status, reason, traceback, attempts, queue_s(batch, times), run_s))
+            };
+            cells.filter_map(failed).collect()
+        })
+    }
+
+    fn records<'py>(&self, py: Python<'py>, function: usize) -> PyResult<Vec<(usize, Bound<'py, PyBytes>)>> {
+        self.check_function(function)?;
+        let records = self.batch.records_of(function);
+        Ok(records.into_iter().map(|record| (record.first, PyBytes::new(py, &record.json))).collect())
+    }
+
+    fn timings<'py>(&self, py: Python<'py>, function: usize) -> PyResult<Bound<'py, PyDict>> {
+        self.check_function(function)?;
+        let timings = gil::detached(py, || Timings::of(&self.batch, function));
+        let result = PyDict::new(py);
+        for (name, ns) in [
+            ("run_p50_s", timings.run_p50),
+            ("run_p90_s", timings.run_p90),
+            ("run_p99_s", timings.run_p99),
+            ("run_max_s", timings.run_max),
+            ("run_total_s", timings.run_total),
+            ("queue_p50_s", timings.queue_p50),
+            ("queue_p99_s", timings.queue_p99),
+            ("queue_max_s", timings.queue_max),
+        ] {
+            result.set_item(name, seconds(ns))?;
+        }
+        result.set_item("retries", f64::from(self.batch.retries_of(function)))?;
+        Ok(result)
+    }
+}
+
+impl PyBatch {
+    fn check_function(&self, function: usize) -> PyResult<()> {
+        let functions = self.batch.functions().len();
+        if function < functions {
+            Ok(())
+        } else {
+            Err(PyIndexError::new_err(format!("function {function} of {functions}")))
+        }
+    }
+}

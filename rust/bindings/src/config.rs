@@ -1,0 +1,112 @@
+//! `FunctionConfig`: what Python says of a reward function, turned into the core's `Function`.
+
+use std::time::Duration;
+
+use guerdon_core::function::{Function, OnFailure, Policy, Shape};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// Which lane runs a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneKind {
+    Process,
+    Thread,
+    Asyncio,
+}
+
+impl LaneKind {
+    /// All lanes, in the order of `Function::lane`.
+    pub const ALL: [Self; 3] = [Self::Process, Self::Thread, Self::Asyncio];
+
+    /// The index of the lane in the engine.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// One reward function, as the engine must know it. The package has checked the values; here they are only turned into types.
+#[pyclass(frozen, module = "guerdon._native", name = "FunctionConfig")]
+pub struct FunctionConfig {
+    pub lane: LaneKind,
+    pub function: Function,
+    /// Which event loop runs it; functions with the same name share one.
+    pub event_loop: Option<String>,
+}
+
+#[pymethods]
+impl FunctionConfig {
+    #[new]
+    #[pyo3(signature = (
+        name, *, lane, shape, timeout, grace = 0.5, setup_timeout = 300.0, deadline = None, retries = 0, concurrency = None,
+        isolation = "worker", pinned = false, finish = false, r#loop = None, on_failure = OnFailureArg::Word("nan".to_owned())
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
+    fn new(
+        name: &str,
+        lane: &str,
+        shape: &str,
+        timeout: f64,
+        grace: f64,
+        setup_timeout: f64,
+        deadline: Option<f64>,
+        retries: u16,
+        concurrency: Option<usize>,
+        isolation: &str,
+        pinned: bool,
+        finish: bool,
+        r#loop: Option<String>,
+        on_failure: OnFailureArg,
+    ) -> PyResult<Self> {
+        let unknown = |what: &str, value: &str| {
+            PyValueError::new_err(format!("reward function '{name}': unknown {what} '{value}'"))
+        };
+        let time = |what: &str, seconds: f64| {
+            Duration::try_from_secs_f64(seconds).map_err(|_| {
+                PyValueError::new_err(format!("reward function '{name}': {what}={seconds} is no time in seconds"))
+            })
+        };
+        let lane = match lane {
+            "process" => LaneKind::Process,
+            "thread" => LaneKind::Thread,
+            "asyncio" => LaneKind::Asyncio,
+            other => return Err(unknown("lane", other)),
+        };
+        let shape = match shape {
+            "sample" => Shape::Sample,
+            "group" => Shape::Group,
+            "batch" => Shape::Batch,
+            other => return Err(unknown("shape", other)),
+        };
+        let isolated = match isolation {
+            "worker" => false,
+            "call" => true,
+            other => return Err(unknown("isolation", other)),
+        };
+        let on_failure = match on_failure {
+            OnFailureArg::Number(number) => OnFailure::Value(number),
+            OnFailureArg::Word(word) => match word.as_str() {
+                "nan" | "raise" => OnFailure::Nan,
+                "abstain" => OnFailure::Abstain,
+                other => return Err(unknown("on_failure", other)),
+            },
+        };
+        let policy = Policy {
+            timeout: time("timeout", timeout)?,
+            grace: time("grace", grace)?,
+            setup_timeout: time("setup_timeout", setup_timeout)?,
+            deadline: deadline.map(|seconds| time("deadline", seconds)).transpose()?,
+            retries,
+            concurrency: concurrency.map(|calls| calls.max(1)),
+            on_failure,
+        };
+        let function = Function { name: name.into(), shape, finish, pinned, isolated, lane: lane.index(), policy };
+        Ok(Self { lane, function, event_loop: r#loop })
+    }
+}
+
+/// `on_failure`: a word or a number.
+#[derive(FromPyObject)]
+enum OnFailureArg {
+    Number(f32),
+    Word(String),
+}

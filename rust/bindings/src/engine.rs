@@ -1,0 +1,177 @@
+//! `Engine`: the scheduler, the lanes and the workers of one dispatcher.
+//!
+//! - E-1  An engine belongs to the process that made it. In a forked child every use raises, and dropping it touches nothing: its locks
+//!   may be held by threads that the child does not have.
+//! - E-2  `close` may be called any number of times, from any thread; open batches end as cancelled.
+
+use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use guerdon_core::batch::BatchSpec;
+use guerdon_core::clock::{Clock, nanos};
+use guerdon_core::function::Function;
+use guerdon_core::lane::Lane;
+use guerdon_core::process::{ProcessConfig, ProcessLane};
+use guerdon_core::scheduler::Scheduler;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use tokio::runtime::Handle;
+
+use crate::batch::PyBatch;
+use crate::capture::{Arrived, PyUse};
+use crate::config::{FunctionConfig, LaneKind};
+use crate::gil;
+use crate::lanes::aio::{AioLane, LoopQueue};
+use crate::lanes::thread::{ThreadLane, ThreadQueue};
+use crate::runtime;
+
+#[pyclass(frozen, module = "guerdon._native", name = "Engine")]
+pub struct Engine {
+    pid: u32,
+    runtime: Handle,
+    lanes: Vec<LaneKind>,
+    /// Not dropped in a forked child (E-1).
+    parts: ManuallyDrop<Parts>,
+    closed: AtomicBool,
+}
+
+struct Parts {
+    scheduler: Arc<Scheduler>,
+    process: Arc<ProcessLane>,
+    threads: Arc<ThreadLane>,
+    loops: Arc<AioLane>,
+}
+
+impl Engine {
+    /// The parts, in the process that they belong to.
+    fn parts(&self) -> PyResult<&Parts> {
+        if self.pid == std::process::id() {
+            Ok(&self.parts)
+        } else {
+            Err(PyRuntimeError::new_err("the engine was started in another process; a forked child needs its own"))
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if self.pid == std::process::id() {
+            #[expect(unsafe_code, reason = "the one place where the parts are dropped")]
+            // SAFETY: `parts` is not used after this: `self` is being dropped.
+            let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
+            // What is still running ends in the background: dropping must not wait.
+            let scheduler = parts.scheduler;
+            self.runtime.spawn(async move { scheduler.close().await });
+        }
+    }
+}
+
+#[pymethods]
+impl Engine {
+    #[new]
+    #[pyo3(signature = (functions, *, workers, python, worker_dir, shipment))]
+    fn new(
+        functions: Vec<PyRef<'_, FunctionConfig>>,
+        workers: usize,
+        python: String,
+        worker_dir: String,
+        shipment: Option<Vec<u8>>,
+    ) -> PyResult<Self> {
+        let runtime = runtime::handle()?;
+        let clock = Clock::start();
+        let lanes = functions.iter().map(|config| config.lane).collect();
+        let core: Vec<Function> = functions.iter().map(|config| config.function.clone()).collect();
+        let config = ProcessConfig::new(python.into(), worker_dir.into(), shipment.unwrap_or_default(), workers);
+        let process = Arc::new(ProcessLane::new(&runtime, clock, config, &core));
+        let threads = Arc::new(ThreadLane::new(&runtime, clock, &core));
+        let loops: Vec<Option<String>> = functions.iter().map(|config| config.event_loop.clone()).collect();
+        let loops = Arc::new(AioLane::new(&runtime, clock, &core, &loops)?);
+        let all: Vec<Arc<dyn Lane>> = LaneKind::ALL
+            .iter()
+            .map(|kind| match kind {
+                LaneKind::Process => process.clone() as Arc<dyn Lane>,
+                LaneKind::Thread => threads.clone(),
+                LaneKind::Asyncio => loops.clone(),
+            })
+            .collect();
+        let scheduler = Arc::new(Scheduler::start(&runtime, clock, core, all));
+        Ok(Self {
+            pid: std::process::id(),
+            runtime,
+            lanes,
+            parts: ManuallyDrop::new(Parts { scheduler, process, threads, loops }),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    #[getter]
+    fn thread_queue(&self) -> PyResult<Option<ThreadQueue>> {
+        let parts = self.parts()?;
+        let used = self.lanes.contains(&LaneKind::Thread);
+        Ok(used.then(|| ThreadQueue::new(parts.threads.clone())))
+    }
+
+    fn loop_queues(&self) -> PyResult<Vec<(String, LoopQueue)>> {
+        Ok(self.parts()?.loops.queues())
+    }
+
+    #[pyo3(signature = (columns, uses, *, samples, num_generations, budget = None))]
+    fn submit(
+        &self,
+        py: Python<'_>,
+        columns: Vec<Bound<'_, PyAny>>,
+        uses: Vec<PyRef<'_, PyUse>>,
+        samples: usize,
+        num_generations: usize,
+        budget: Option<f64>,
+    ) -> PyResult<PyBatch> {
+        let parts = self.parts()?;
+        if num_generations == 0 || !samples.is_multiple_of(num_generations) {
+            let problem = format!("num_generations={num_generations} does not divide {samples} samples");
+            return Err(PyValueError::new_err(problem));
+        }
+        let payload = Box::new(Arrived::capture(py, &columns, &uses, &self.lanes, samples)?);
+        let budget_ns = budget.map(|seconds| nanos(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)));
+        let spec = BatchSpec { samples, group_size: num_generations, payload, budget_ns };
+        let scheduler = &parts.scheduler;
+        let batch = gil::detached(py, || scheduler.submit(spec))?;
+        Ok(PyBatch::new(batch, scheduler))
+    }
+
+    #[pyo3(signature = (timeout = 5.0))]
+    fn close(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
+        let parts = self.parts()?;
+        self.closed.store(true, Ordering::Release);
+        let scheduler = parts.scheduler.clone();
+        let timeout = Duration::try_from_secs_f64(timeout.max(0.0)).unwrap_or(Duration::MAX);
+        let runtime = self.runtime.clone();
+        Ok(gil::detached(py, move || {
+            runtime.block_on(async move { tokio::time::timeout(timeout, scheduler.close()).await.is_ok() })
+        }))
+    }
+
+    #[getter]
+    fn closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    fn stats(&self) -> PyResult<BTreeMap<&'static str, u64>> {
+        let parts = self.parts()?;
+        let workers = parts.process.stats();
+        Ok(BTreeMap::from([
+            ("workers", workers.workers),
+            ("worker_restarts", workers.restarts),
+            ("kills", workers.kills),
+            ("abandoned_threads", parts.threads.abandoned()),
+            ("late_outcomes", parts.scheduler.late_outcomes()),
+            ("open_batches", parts.scheduler.open_batches() as u64),
+        ]))
+    }
+
+    fn worker_pids(&self) -> PyResult<Vec<u32>> {
+        Ok(self.parts()?.process.pids())
+    }
+}

@@ -1,0 +1,49 @@
+//! Every wait of the bindings, and so every place where the GIL is let go and taken again.
+//!
+//! - I-1  Nothing waits with the GIL held: what may take longer than a lock's hand-over runs in `detached`.
+//! - I-2  No thread of the runtime ever attaches to Python; only threads that Python made come through here.
+//! - I-3  A waiting main thread answers signals at once: it waits in `poll`, which a signal interrupts.
+
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+/// The longest sleep between two looks at pending signals. A net only: a signal that another thread caught does not interrupt `poll`.
+const SIGNAL_NET: Duration = Duration::from_secs(1);
+
+/// Runs `work` without the GIL.
+pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
+    py.detach(work)
+}
+
+/// Waits until `fd` is readable, the GIL released; false when `end` came first. Raises what a signal handler raises (I-3).
+pub fn readable(py: Python<'_>, fd: BorrowedFd<'_>, end: Option<Instant>) -> PyResult<bool> {
+    loop {
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let nap = left.unwrap_or(SIGNAL_NET).min(SIGNAL_NET);
+        let ready = detached(py, || {
+            let nap = Timespec {
+                tv_sec: i64::try_from(nap.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: nap.subsec_nanos().into(),
+            };
+            poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&nap))
+        });
+        match ready {
+            Ok(0) | Err(Errno::INTR) => py.check_signals()?,
+            Ok(_) => return Ok(true),
+            Err(error) => return Err(std::io::Error::from(error).into()),
+        }
+        if left.is_some_and(|left| left.is_zero()) {
+            return Ok(false);
+        }
+    }
+}
+
+/// When a wait that Python gave `seconds` ends; negative means at once, and no end is one beyond all time.
+pub fn end_of(seconds: Option<f64>) -> Option<Instant> {
+    let wait = Duration::try_from_secs_f64(seconds?.max(0.0)).ok()?;
+    Instant::now().checked_add(wait)
+}

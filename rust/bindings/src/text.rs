@@ -1,0 +1,86 @@
+//! Where the characters of Python strings lie, for reading without the GIL.
+//!
+//! - T-1  A string that was noted lives, unchanged and in its place, as long as the note: strings are immutable, and the only operation
+//!   that resizes one in place needs to hold the sole reference, while the note holds another.
+
+use std::borrow::Cow;
+
+use guerdon_core::process::columns::{RawText, TextKind};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString, PyStringData};
+
+/// Where one string's characters lie. `Utf16` means two bytes a character here, surrogates or not.
+struct Note {
+    start: *const u8,
+    bytes: usize,
+    kind: TextKind,
+}
+
+/// A column of strings.
+pub struct Texts {
+    notes: Box<[Note]>,
+    /// Keeps the strings alive (T-1). A copy that nobody else knows.
+    _list: Py<PyList>,
+}
+
+#[expect(unsafe_code, reason = "a raw pointer is not Send by itself")]
+// SAFETY: the pointers are only read, and what they point to does not change as long as `_list` lives (T-1).
+unsafe impl Send for Texts {}
+#[expect(unsafe_code, reason = "a raw pointer is not Sync by itself")]
+// SAFETY: as above.
+unsafe impl Sync for Texts {}
+
+impl Texts {
+    /// Notes the strings of a list that nobody else changes; `None` if a value is no string.
+    pub fn of(list: &Bound<'_, PyList>) -> PyResult<Option<Self>> {
+        let mut notes = Vec::with_capacity(list.len());
+        for value in list.iter() {
+            // A subclass may have state that its text does not show: it goes the way of other objects.
+            let Ok(text) = value.cast_exact::<PyString>() else { return Ok(None) };
+            #[expect(unsafe_code, reason = "looks at the string's own layout")]
+            // SAFETY: where the data lie is noted, and read only while `_list` holds the string (T-1).
+            let data = unsafe { text.data()? };
+            let (start, bytes, kind) = match data {
+                PyStringData::Ucs1(units) => {
+                    #[expect(unsafe_code, reason = "asks the string whether it is ASCII, which it knows")]
+                    // SAFETY: `text` is an exact str, made ready by `data` above.
+                    let ascii = unsafe { pyo3::ffi::PyUnicode_IS_ASCII(text.as_ptr()) } != 0;
+                    (units.as_ptr(), units.len(), if ascii { TextKind::Ascii } else { TextKind::Latin1 })
+                }
+                PyStringData::Ucs2(units) => (units.as_ptr().cast(), units.len() * 2, TextKind::Utf16),
+                PyStringData::Ucs4(units) => (units.as_ptr().cast(), units.len() * 4, TextKind::Utf32),
+            };
+            notes.push(Note { start, bytes, kind });
+        }
+        Ok(Some(Self { notes: notes.into(), _list: list.clone().unbind() }))
+    }
+
+    /// Bytes of one text.
+    pub fn bytes(&self, sample: usize) -> usize {
+        self.notes[sample].bytes
+    }
+
+    /// One text as it lies.
+    pub fn raw(&self, sample: usize) -> RawText<'_> {
+        let note = &self.notes[sample];
+        #[expect(unsafe_code, reason = "reads a string's characters without the GIL")]
+        // SAFETY: the pointer and the length are those of a live string, which does not change (T-1).
+        let bytes = unsafe { std::slice::from_raw_parts(note.start, note.bytes) };
+        RawText { kind: note.kind, bytes }
+    }
+
+    /// One text, widened where a decoder of UTF-16 would take surrogates of its for pairs.
+    pub fn on_the_wire(&self, sample: usize) -> (TextKind, Cow<'_, [u8]>) {
+        let RawText { kind, bytes } = self.raw(sample);
+        if kind == TextKind::Utf16 && bytes.as_chunks::<2>().0.iter().any(|unit| is_surrogate(*unit)) {
+            let wide =
+                bytes.as_chunks::<2>().0.iter().flat_map(|unit| u32::from(u16::from_ne_bytes(*unit)).to_le_bytes());
+            return (TextKind::Utf32, Cow::Owned(wide.collect()));
+        }
+        (kind, Cow::Borrowed(bytes))
+    }
+}
+
+const fn is_surrogate(unit: [u8; 2]) -> bool {
+    matches!(u16::from_ne_bytes(unit), 0xD800..=0xDFFF)
+}

@@ -1,0 +1,180 @@
+//! The columns of a function that runs in workers: text by reference, all else pickled at submission.
+//!
+//! - X-1  What is pickled is pickled in blocks of samples, once, on the caller's thread: a frame carries the blocks that it needs.
+//! - X-2  Encoding a frame takes no lock and needs no GIL.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use guerdon_core::process::columns::{ColumnsWriter, RawText, TextKind};
+use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use crate::capture::Source;
+use crate::text::Texts;
+
+/// The most samples pickled together: enough to share the pickler's start, few enough that a frame of one call carries little else.
+const BLOCK_SAMPLES: usize = 16;
+/// The size that a block aims not to exceed, in bytes.
+const BLOCK_BYTES: usize = 64 * 1024;
+const PROTOCOL: u8 = 5;
+
+/// The values of one function's calls.
+pub struct Wire {
+    width: usize,
+    texts: Vec<(usize, Arc<Texts>)>,
+    pickled: Option<Pickled>,
+    constants: Option<(Vec<usize>, Vec<u8>)>,
+}
+
+struct Pickled {
+    positions: Vec<usize>,
+    /// First sample of each block.
+    starts: Vec<usize>,
+    blobs: Vec<Vec<u8>>,
+    samples: usize,
+}
+
+impl Pickled {
+    fn place(&self, sample: usize) -> (usize, usize) {
+        let block = self.starts.partition_point(|start| *start <= sample).saturating_sub(1);
+        (block, sample - self.starts[block])
+    }
+
+    fn bytes(&self, sample: usize) -> usize {
+        let (block, _) = self.place(sample);
+        let end = self.starts.get(block + 1).copied().unwrap_or(self.samples);
+        self.blobs[block].len() / (end - self.starts[block]).max(1)
+    }
+}
+
+impl Wire {
+    /// Writes the values of these samples.
+    pub fn encode(&self, samples: &[u32], out: &mut Vec<u8>) {
+        let sample = |row: usize| samples[row] as usize;
+        let mut writer = ColumnsWriter::new(out, samples.len(), self.width);
+        for (position, texts) in &self.texts {
+            if (0..samples.len()).any(|row| texts.raw(sample(row)).kind == TextKind::Utf16) {
+                let wide: Vec<(TextKind, Cow<'_, [u8]>)> =
+                    (0..samples.len()).map(|row| texts.on_the_wire(sample(row))).collect();
+                writer.text(*position, |row| RawText { kind: wide[row].0, bytes: &wide[row].1 });
+            } else {
+                writer.text(*position, |row| texts.raw(sample(row)));
+            }
+        }
+        if let Some(pickled) = &self.pickled {
+            writer.pickled(&pickled.positions, |row| pickled.place(sample(row)), |block| &pickled.blobs[block]);
+        }
+        if let Some((positions, pickle)) = &self.constants {
+            writer.constant(positions, pickle);
+        }
+    }
+
+    /// About how many bytes one sample takes.
+    pub fn bytes(&self, sample: u32) -> usize {
+        let sample = sample as usize;
+        let texts: usize = self.texts.iter().map(|(_, texts)| texts.bytes(sample)).sum();
+        texts + self.pickled.as_ref().map_or(0, |pickled| pickled.bytes(sample))
+    }
+}
+
+/// Captures the columns of several functions; a text column that many use is noted once.
+pub struct WireCapture<'a, 'py> {
+    py: Python<'py>,
+    sources: &'a [Source],
+    samples: usize,
+    texts: Vec<Option<Option<Arc<Texts>>>>,
+}
+
+impl<'a, 'py> WireCapture<'a, 'py> {
+    pub fn new(py: Python<'py>, sources: &'a [Source], samples: usize) -> Self {
+        Self { py, sources, samples, texts: sources.iter().map(|_| None).collect() }
+    }
+
+    /// The columns that stand at these indexes, one per value of a call.
+    pub fn columns(&mut self, columns: &[usize]) -> PyResult<Wire> {
+        let (mut texts, mut lists, mut constants) = (Vec::new(), Vec::new(), Vec::new());
+        for (position, column) in columns.iter().copied().enumerate() {
+            match &self.sources[column] {
+                Source::Const(value) => constants.push((position, column, value.bind(self.py))),
+                Source::List(list) => match self.text(column, list.bind(self.py))? {
+                    Some(text) => texts.push((position, text)),
+                    None => lists.push((position, column, list.bind(self.py))),
+                },
+            }
+        }
+        let pickled = if lists.is_empty() { None } else { Some(self.pickle(&lists)?) };
+        let constants = if constants.is_empty() {
+            None
+        } else {
+            let values = PyList::new(self.py, constants.iter().map(|(_, _, value)| value))?;
+            let (_, column, value) = constants[0];
+            let blame = |error| unpicklable(value, column, None, error);
+            Some((constants.iter().map(|(position, ..)| *position).collect(), dumps(values.as_any()).map_err(blame)?))
+        };
+        Ok(Wire { width: columns.len(), texts, pickled, constants })
+    }
+
+    fn text(&mut self, column: usize, list: &Bound<'py, PyList>) -> PyResult<Option<Arc<Texts>>> {
+        if self.texts[column].is_none() {
+            self.texts[column] = Some(Texts::of(list)?.map(Arc::new));
+        }
+        Ok(self.texts[column].clone().flatten())
+    }
+
+    /// Pickles columns together, in blocks; a block that came out too large makes the next ones smaller.
+    fn pickle(&self, lists: &[(usize, usize, &Bound<'py, PyList>)]) -> PyResult<Pickled> {
+        let (mut starts, mut blobs) = (Vec::new(), Vec::new());
+        let (mut at, mut size) = (0, BLOCK_SAMPLES);
+        while at < self.samples {
+            let end = (at + size).min(self.samples);
+            let block = PyList::new(self.py, lists.iter().map(|(_, _, list)| list.get_slice(at, end)))?;
+            let blob = dumps(block.as_any()).map_err(|error| self.blame(lists, at..end, error))?;
+            if blob.len() > BLOCK_BYTES {
+                size = (size / 2).max(1);
+            }
+            starts.push(at);
+            blobs.push(blob);
+            at = end;
+        }
+        let positions = lists.iter().map(|(position, ..)| *position).collect();
+        Ok(Pickled { positions, starts, blobs, samples: self.samples })
+    }
+
+    /// The error of a block, with the value that can't be pickled.
+    fn blame(
+        &self,
+        lists: &[(usize, usize, &Bound<'py, PyList>)],
+        samples: std::ops::Range<usize>,
+        error: PyErr,
+    ) -> PyErr {
+        for (_, column, list) in lists {
+            for sample in samples.clone() {
+                if let Ok(value) = list.get_item(sample)
+                    && let Err(error) = dumps(&value)
+                {
+                    return unpicklable(&value, *column, Some(sample), error);
+                }
+            }
+        }
+        error
+    }
+}
+
+/// `TypeError(message, column, sample)`: the package, which knows the columns by name, makes a sentence of it.
+fn unpicklable(value: &Bound<'_, PyAny>, column: usize, sample: Option<usize>, error: PyErr) -> PyErr {
+    let py = value.py();
+    let kind = value.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string());
+    let raised = PyTypeError::new_err((format!("a {kind} can't be pickled: {}", error.value(py)), column, sample));
+    raised.set_cause(py, Some(error));
+    raised
+}
+
+fn dumps(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let py = value.py();
+    let dumps = py.import(intern!(py, "pickle"))?.getattr(intern!(py, "dumps"))?;
+    let pickle = dumps.call1((value, PROTOCOL))?;
+    Ok(pickle.cast::<PyBytes>()?.as_bytes().to_vec())
+}
