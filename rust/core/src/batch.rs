@@ -8,15 +8,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-use parking_lot::Mutex;
 
 use crate::clock::Clock;
 use crate::function::{Function, FunctionId, OnFailure};
 use crate::grid::Grid;
 use crate::outcome::{Note, Outcome, Status};
 use crate::payload::Payload;
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::wake::Wake;
 
 /// What is submitted.
@@ -80,6 +78,10 @@ pub struct Batch {
 
 impl Batch {
     pub(crate) fn new(id: u64, clock: Clock, functions: Arc<[Function]>, spec: BatchSpec) -> io::Result<Self> {
+        if spec.samples > 0 && (!spec.samples.is_multiple_of(spec.group_size) || functions.is_empty()) {
+            let what = format!("{} samples in groups of {}", spec.samples, spec.group_size);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{what}, {} functions", functions.len())));
+        }
         let groups = spec.samples / spec.group_size.max(1);
         let stage = |function: &Function| function.finish.then(|| Grid::new(groups, spec.group_size, 1));
         let submitted_ns = clock.now_ns();
@@ -171,6 +173,11 @@ impl Batch {
 
     pub(crate) fn note(&self, sample: usize, function: FunctionId, note: Note) {
         self.notes.lock().insert((sample, function), note);
+    }
+
+    /// Says why a score failed that its group's `finish_group` call is still to settle, unless a sweep has settled the cell meanwhile.
+    pub(crate) fn note_score(&self, sample: usize, function: FunctionId, note: Note) {
+        self.notes.lock().entry((sample, function)).or_insert(note);
     }
 
     pub(crate) fn record(&self, function: FunctionId, record: Record) {
@@ -295,11 +302,5 @@ impl Batch {
     #[must_use]
     pub fn retries_of(&self, function: FunctionId) -> u32 {
         self.retries[function].load(Ordering::Relaxed)
-    }
-
-    /// Outcomes that came too late.
-    #[must_use]
-    pub fn late(&self) -> u64 {
-        self.grid.late() + self.stages.iter().flatten().map(Grid::late).sum::<u64>()
     }
 }

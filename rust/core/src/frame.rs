@@ -2,7 +2,7 @@
 //!
 //! - F-1  Each call of a frame is ended once: settled, failed, given back, or, when the frame is dropped, taken back by the scheduler.
 //! - F-2  Dropping the frame frees its place with the scheduler; so nothing that a lane does, not even a panic, loses a call or a place.
-//! - F-3  What came too late (the call was swept, or another attempt is under way) is dropped in silence; the grid counts it.
+//! - F-3  What came too late (the call was swept, or another attempt is under way) is dropped in silence and counted.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -163,7 +163,11 @@ impl Frame {
 
     /// Ends a call of one sample.
     pub fn settle(&mut self, call: usize, cell: Cell, times: Times) {
-        self.end(call, [cell], times);
+        if self.kind == CallKind::Sample {
+            self.end(call, [cell], times);
+        } else {
+            self.settle_many(call, vec![cell], times);
+        }
     }
 
     /// Ends a call of several samples; one cell each.
@@ -192,6 +196,8 @@ impl Frame {
                 Inner::keep_record(&self.batch, self.function, this, json);
             }
             self.scheduler.settle(&self.batch, self.function, this, claim, cells, times);
+        } else {
+            self.scheduler.count_late();
         }
     }
 
@@ -206,12 +212,14 @@ impl Frame {
         let (grid, column) = place(&self.batch, self.function, this.finish);
         if let Some(claim) = grid.claim(this.first, column, this.attempt) {
             self.scheduler.attempt_failed(&self.batch, self.function, this, claim, failure, times);
+        } else {
+            self.scheduler.count_late();
         }
     }
 
     /// The function's `setup()` failed: all its open cells in this batch do.
     pub fn fail_setup(&mut self, reason: String, traceback: Option<String>) {
-        let cause = Cause::Setup(Note { reason, traceback });
+        let cause = Cause::Broken(Note { reason, traceback });
         self.scheduler.end_open(&self.batch, Some(self.function), &cause);
     }
 

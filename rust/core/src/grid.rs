@@ -1,6 +1,6 @@
 //! The grid: one cell per (sample, function), filled exactly once, and one countdown per group.
 //!
-//! - G-1  A cell goes from open to its outcome once; a second write is dropped and counted.
+//! - G-1  A cell goes from open to its outcome once; who comes second finds no claim to write with.
 //! - G-2  A group is announced when its last cell is filled, by the writer that filled it, and never again.
 //! - G-3  Cells are addressed by (sample, function); nothing in this module knows the order of completion.
 //! - G-4  The cells of one call are taken as one, by its first cell: whoever claims that may write or reopen them all.
@@ -53,8 +53,6 @@ pub struct Grid {
     slots: Box<[Slot]>,
     /// Per group, its cells still open. Written by every claim that settles; the one that takes it to zero announces the group (G-2).
     open: Box<[AtomicU32]>,
-    /// Outcomes that came too late (G-1, G-5). Written by every claim that found nothing.
-    late: AtomicU64,
 }
 
 impl Grid {
@@ -67,7 +65,6 @@ impl Grid {
             functions,
             slots: (0..groups * group_size * functions).map(|_| Slot::open()).collect(),
             open: (0..groups).map(|_| AtomicU32::new(cells_of_group)).collect(),
-            late: AtomicU64::new(0),
         }
     }
 
@@ -80,11 +77,7 @@ impl Grid {
         let state = &self.slot(first, function).state;
         let taken =
             state.compare_exchange(word(attempt, OPEN), word(attempt, CLAIMED), Ordering::Acquire, Ordering::Relaxed);
-        if taken.is_err() {
-            self.late.fetch_add(1, Ordering::Relaxed);
-            return None;
-        }
-        Some(Claim { grid: self, first, function, attempt, ended: false })
+        taken.ok().map(|_| Claim { grid: self, first, function, attempt, ended: false })
     }
 
     /// Takes the call that begins at this cell, whatever its attempt, if it is open.
@@ -119,11 +112,6 @@ impl Grid {
         let status = Status::from_u8(slot.status.load(Ordering::Relaxed))?;
         let value = f64::from_bits(slot.value.load(Ordering::Relaxed));
         Some((Outcome { status, value, times }, attempt_of(state)))
-    }
-
-    /// How many outcomes came too late and were dropped.
-    pub fn late(&self) -> u64 {
-        self.late.load(Ordering::Relaxed)
     }
 }
 
@@ -201,13 +189,12 @@ mod tests {
     }
 
     #[test]
-    fn g1_a_second_write_is_dropped_and_counted() {
+    fn g1_a_second_write_finds_no_claim() {
         let grid = Grid::new(1, 1, 1);
         grid.claim(0, 0, 1).unwrap().settle([ok(1.0)], |_| {});
         assert!(grid.claim(0, 0, 1).is_none());
         assert!(grid.claim_open(0, 0).is_none());
         assert_eq!(grid.read(0, 0), Some((ok(1.0), 1)));
-        assert_eq!(grid.late(), 1);
     }
 
     #[test]

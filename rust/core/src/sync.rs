@@ -1,7 +1,34 @@
-//! The atomics of the concurrent core: the standard library's, or loom's when the model checker runs (`make model-check`).
+//! The atomics and locks of the concurrent core: the real ones, or loom's when the model checker runs (`make model-check`).
 
 #[cfg(not(guerdon_loom))]
 pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+#[cfg(not(guerdon_loom))]
+pub(crate) use parking_lot::Mutex;
+
+#[cfg(guerdon_loom)]
+pub(crate) use checked::Mutex;
+
 #[cfg(guerdon_loom)]
 pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+#[cfg(guerdon_loom)]
+mod checked {
+    use std::sync::PoisonError;
+
+    use loom::sync::MutexGuard;
+
+    /// loom's lock with the interface of parking_lot's.
+    #[derive(Default)]
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(loom::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+}

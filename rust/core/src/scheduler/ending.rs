@@ -37,6 +37,15 @@ fn judge(cell: Cell, times: Times) -> (Outcome, Option<Note>) {
     (Outcome::without_value(Status::Error, times), Some(Note { reason: why, traceback: None }))
 }
 
+/// Keeps why a cell failed (B-3).
+fn keep_note(batch: &Batch, function: FunctionId, finish: bool, sample: usize, note: Note) {
+    if finish || batch.stage(function).is_none() {
+        batch.note(sample, function, note);
+    } else {
+        batch.note_score(sample, function, note);
+    }
+}
+
 impl Inner {
     /// Settles the cells of a call that came back.
     pub(crate) fn settle(
@@ -57,7 +66,7 @@ impl Inner {
                 _ => {
                     let (outcome, note) = judge(cell, scored.map_or(times, |(score, _)| score.times));
                     if let Some(note) = note {
-                        batch.note(sample, function, note);
+                        keep_note(batch, function, call.finish, sample, note);
                     }
                     outcome
                 }
@@ -89,14 +98,17 @@ impl Inner {
                 batch.count_retry(function);
                 call.suspect = again.suspect;
                 call.attempt = claim.reopen();
-                if again.due_ns <= now_ns {
-                    state.give_back(batch.id(), function, vec![call]);
-                } else {
+                if again.due_ns > now_ns {
                     let retry = Due::Retry { batch: batch.id(), function, call };
                     if state.timers.set(again.due_ns, retry) {
                         self.timers_changed.notify_one();
                     }
+                    return;
                 }
+                state.give_back(batch.id(), function, vec![call]);
+                drop(state);
+                // The frame may go on for long yet: a lane with room beside it shall not wait for its end.
+                self.pump();
                 return;
             }
         }
@@ -158,7 +170,7 @@ impl Inner {
             {
                 return score;
             }
-            batch.note(sample, function, note.clone());
+            keep_note(batch, function, finish, sample, note.clone());
             Outcome::without_value(status, score.map_or(times, |(score, _)| score.times))
         });
         self.fill(batch, function, finish, claim, outcomes);
@@ -183,7 +195,6 @@ impl Inner {
                 let mut state = self.state.lock();
                 state.works.remove(&batch.id());
                 state.timers.forget(batch.id());
-                state.late += batch.late();
             }
         }
     }

@@ -3,7 +3,8 @@
 //! - S-1  Only the scheduler grants another attempt, and only it ends calls at `deadline`, `budget` and cancellation.
 //! - S-2  Once a line is closed nothing of it is handed out or reopened: closing and reopening both happen under the lock, so that no call
 //!   can slip between the sweep that ends the open ones and the attempt that opens one again.
-//! - S-3  Lanes are called without the lock, by one thread at a time: a lane's answer about its room is true when its frame arrives.
+//! - S-3  Lanes are handed frames without the lock, by one thread at a time: a lane's answer about its room is true when its frame arrives.
+//!   A lane that panics then breaks the function for the batch, and nothing else.
 //! - S-4  An idle scheduler does nothing: its one task sleeps until the next timer.
 
 mod ending;
@@ -14,9 +15,9 @@ mod work;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -25,6 +26,8 @@ use crate::clock::{Clock, nanos};
 use crate::frame::Frame;
 use crate::function::{Function, FunctionId};
 use crate::lane::{Lane, Poke};
+use crate::outcome::Note;
+use crate::sync::{AtomicU64, Mutex, Ordering};
 pub(crate) use ending::place;
 use order::Estimate;
 use timers::{Due, Timers};
@@ -44,6 +47,8 @@ pub(crate) struct Inner {
     state: Mutex<State>,
     /// Signalled when a timer was set that is sooner than all others, and at the end.
     timers_changed: Arc<Notify>,
+    /// Outcomes that came too late (F-3). Written by frames.
+    late: AtomicU64,
 }
 
 struct State {
@@ -55,8 +60,6 @@ struct State {
     timers: Timers,
     last_batch: u64,
     last_frame: u64,
-    /// Outcomes that came too late, of batches that are done.
-    late: u64,
     /// A thread is handing out frames (S-3); `again` tells it to look once more.
     pumping: bool,
     again: bool,
@@ -74,7 +77,6 @@ impl Scheduler {
             timers: Timers::default(),
             last_batch: 0,
             last_frame: 0,
-            late: 0,
             pumping: false,
             again: false,
             closed: false,
@@ -85,6 +87,7 @@ impl Scheduler {
             lanes,
             state: Mutex::new(state),
             timers_changed: Arc::new(Notify::new()),
+            late: AtomicU64::new(0),
         });
         for lane in &inner.lanes {
             lane.attach(Poke(Arc::downgrade(&inner)));
@@ -156,8 +159,7 @@ impl Scheduler {
     /// Outcomes that came too late and were dropped.
     #[must_use]
     pub fn late_outcomes(&self) -> u64 {
-        let state = self.inner.state.lock();
-        state.late + state.works.values().map(|work| work.batch.late()).sum::<u64>()
+        self.inner.late.load(Ordering::Relaxed)
     }
 }
 
@@ -227,7 +229,12 @@ impl Inner {
                 }
             };
             if let Some((lane, frame)) = next {
-                lane.run(frame);
+                let (batch, function) = (frame.batch().clone(), frame.function_id());
+                // The calls of a frame that a panic dropped are back in their line: handing them out again could go on for ever.
+                if catch_unwind(AssertUnwindSafe(|| lane.run(frame))).is_err() {
+                    let why = Note { reason: "its lane panicked".to_owned(), traceback: None };
+                    self.end_open(&batch, Some(function), &Cause::Broken(why));
+                }
             }
         }
     }
@@ -279,6 +286,11 @@ impl Inner {
     /// Learns that a call has been running for `run_ns` and is not done.
     pub(crate) fn observe(&self, function: FunctionId, run_ns: u64) {
         self.state.lock().estimates[function].learn(run_ns, 1);
+    }
+
+    /// Counts an outcome that found its call swept, or another attempt of it under way.
+    pub(crate) fn count_late(&self) {
+        self.late.fetch_add(1, Ordering::Relaxed);
     }
 
     fn do_due(self: &Arc<Self>) {

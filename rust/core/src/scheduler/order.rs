@@ -2,7 +2,7 @@
 //!
 //! - O-1  Oldest batch first.
 //! - O-2  Within a batch, functions of one pool go through the groups together: none is handed out further than a window of a few frames
-//!   a worker ahead of the one that is furthest behind.
+//!   a worker ahead of the furthest behind of those that could be given work. (One that waits for its own limit holds nobody back.)
 //! - O-3  Inside the window the function with the longest expected call goes first, so that the long ones do not end up last.
 //! - O-4  A function that was passed over as often as there are functions waiting has its turn.
 //! - O-5  A frame is sized by expected cost, so that what a slow call holds up is little and a round trip costs little beside the work.
@@ -10,7 +10,7 @@
 use std::cmp::Reverse;
 
 use crate::batch::Batch;
-use crate::function::FunctionId;
+use crate::function::{FunctionId, Shape};
 use crate::lane::Lane;
 use crate::scheduler::work::{Call, Line, Work};
 
@@ -46,7 +46,7 @@ impl Estimate {
     }
 }
 
-/// A function that could be given work now.
+/// A function that has work waiting and may be given another frame.
 struct Candidate {
     function: FunctionId,
     pool: usize,
@@ -65,7 +65,7 @@ pub(crate) fn choose<'a>(
     let samples = work.batch.samples();
     let mut waiting = Vec::with_capacity(work.lines.len());
     for (function, line) in work.lines.iter().enumerate() {
-        if line.is_ready(samples) {
+        if line.is_ready(samples) && free(function) {
             let lane = lane_of(function);
             let calls = frame_size(estimates[function], lane.frame_calls(function), usize::MAX, 1);
             waiting.push(Candidate {
@@ -81,7 +81,7 @@ pub(crate) fn choose<'a>(
         let behind = waiting.iter().filter(|other| other.pool == candidate.pool).map(|other| other.position).min();
         candidate.position <= behind.unwrap_or(0).saturating_add(candidate.window)
     };
-    let mut rivals: Vec<&Candidate> = waiting.iter().filter(|one| free(one.function) && in_window(one)).collect();
+    let mut rivals: Vec<&Candidate> = waiting.iter().filter(|one| in_window(one)).collect();
     let pool = rivals.first()?.pool;
     rivals.retain(|rival| rival.pool == pool);
     let overdue = rivals.iter().find(|rival| work.lines[rival.function].passed_over >= rivals.len());
@@ -117,7 +117,16 @@ pub(crate) fn take(
     let most = if spec.isolated { 1 } else { lane.frame_calls(function) };
     let mut room = lane.frame_bytes();
     let mut fits = |call: &Call, taken: usize| {
-        let bytes = if room == usize::MAX { 0 } else { batch.payload().bytes(function, call.first as u32) };
+        // A batch call is alone in its frame, whatever its size.
+        let covered = if room == usize::MAX || spec.shape == Shape::Batch {
+            0
+        } else if call.finish {
+            batch.group_size()
+        } else {
+            span
+        };
+        let samples = call.first..call.first + covered;
+        let bytes = samples.map(|sample| batch.payload().bytes(function, sample as u32)).sum();
         let fits = taken == 0 || bytes <= room;
         room = room.saturating_sub(bytes);
         fits

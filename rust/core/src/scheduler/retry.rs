@@ -38,7 +38,7 @@ pub(crate) fn decide(
     } else {
         // The attempt that R-2 gave is not counted.
         let counted = call.attempt.saturating_sub(u16::from(call.suspect));
-        if call.finish || !failure.retryable || counted > policy.retries {
+        if call.finish || !failure.retryable || counted > policy.retries || call.attempt == u16::MAX {
             return None;
         }
         let jitter = backoff_ns(counted, random);

@@ -39,8 +39,8 @@ pub enum Cause {
     Budget,
     /// Ctrl-C, `cancel()`, `close()`; the reason says which.
     Cancelled(String),
-    /// The function's `setup()` failed.
-    Setup(Note),
+    /// The function cannot run: its `setup()` failed, or its lane did.
+    Broken(Note),
 }
 
 impl Cause {
@@ -52,7 +52,7 @@ impl Cause {
             Self::Deadline => (Status::Timeout, note("deadline")),
             Self::Budget => (Status::Timeout, note("budget")),
             Self::Cancelled(reason) => (Status::Cancelled, note(reason)),
-            Self::Setup(why) => (Status::Error, why.clone()),
+            Self::Broken(why) => (Status::Error, why.clone()),
         }
     }
 }
