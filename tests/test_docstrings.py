@@ -1,0 +1,18 @@
+"""The examples in docstrings run."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    "module", ["guerdon", "guerdon.limits", "guerdon.rewards", "guerdon.stateful", "guerdon.status"]
+)
+def test_examples_run(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = importlib.import_module(module)
+    results = doctest.testmod(loaded, extraglobs={"__name__": "__main__"}, raise_on_error=False)
+    assert results.attempted > 0
+    assert results.failed == 0

@@ -1,0 +1,355 @@
+"""What registration settles: lanes, loops, timeouts, names (R-1 to R-3, K-1, K-2, O-1, O-2)."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import math
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from guerdon import Limit, Reward, group_reward, reward
+from guerdon.callables import is_reward_model, name_of
+from guerdon.errors import NotYetError, RegistrationError
+from guerdon.spec import UNDECORATED_LOOP, FunctionSpec, repeated_names, spec_of
+
+
+def trl_style(prompts: list[str], completions: list[str], **kwargs: Any) -> list[float]:
+    return [1.0] * len(completions)
+
+
+async def trl_async(completions: list[str], **kwargs: Any) -> list[float]:
+    return [1.0] * len(completions)
+
+
+def length(completion: str) -> float:
+    return float(len(completion))
+
+
+async def judge(prompt: str, completion: str) -> float:
+    return 1.0
+
+
+class Scorer:
+    def __call__(self, completion: str) -> float:
+        return 1.0
+
+    def method(self, completion: str) -> float:
+        return 1.0
+
+    def lists(self, completions: list[str], **kwargs: Any) -> list[float]:
+        return [1.0]
+
+
+class AsyncScorer:
+    async def __call__(self, completion: str) -> float:
+        return 1.0
+
+
+class Plain(Reward):
+    def score(self, completion: str) -> float:
+        return 1.0
+
+
+class Finishing(Reward):
+    async def score(self, completion: str) -> float:
+        return 1.0
+
+    def finish_group(self, scores: list[float | None], **columns: object) -> list[float | None]:
+        return scores
+
+
+def test_a_sync_per_sample_function_runs_in_a_worker() -> None:
+    spec = spec_of(reward(length))
+    assert (spec.name, spec.lane, spec.shape) == ("length", "process", "sample")
+    assert spec.target is length
+    assert (spec.pinned, spec.is_async, spec.stateful, spec.decorated) == (False, False, False, True)
+    assert spec.loop is None
+
+
+def test_an_async_function_runs_on_a_loop_of_its_own() -> None:
+    one, other = spec_of(reward(judge)), spec_of(reward(judge, name="other"))
+    assert one.lane == other.lane == "asyncio"
+    assert one.loop is not None
+    assert one.loop != other.loop
+    assert UNDECORATED_LOOP not in (one.loop, other.loop)
+    shared = [spec_of(reward(judge, name=name, loop="judges")).loop for name in "ab"]
+    assert shared == ["judges", "judges"]
+
+
+def test_an_undecorated_function_obeys_trls_contract() -> None:
+    sync, awaits = spec_of(trl_style), spec_of(trl_async)
+    assert (sync.lane, sync.shape, sync.pinned, sync.decorated) == ("process", "batch", True, False)
+    assert sync.wants.everything
+    assert (awaits.lane, awaits.shape, awaits.pinned) == ("asyncio", "batch", False)
+    assert awaits.loop == spec_of(trl_async).loop == UNDECORATED_LOOP
+
+
+def test_live_environments_keep_a_function_in_this_process() -> None:
+    def batch(completions: list[str], environments: list[object], **kwargs: Any) -> list[float]:
+        return [1.0]
+
+    def one(completion: str, environment: object) -> float:
+        return 1.0
+
+    assert spec_of(batch).lane == "thread"
+    assert not spec_of(batch).pinned
+    assert spec_of(reward(one)).lane == "thread"
+    assert spec_of(reward(batch, rowwise=True)).lane == "thread"
+    assert spec_of(group_reward(lambda environments: [1.0])).lane == "thread"
+    with pytest.raises(RegistrationError, match=r"'one' asks for live environments.*lane='thread'"):
+        reward(one, lane="process")
+
+
+def test_a_group_function_and_a_rowwise_one() -> None:
+    group = spec_of(group_reward(lambda completions, **columns: [1.0], name="g"))
+    assert (group.shape, group.lane, group.policy.timeout) == ("group", "process", 600.0)
+    row = spec_of(reward(trl_style, rowwise=True, timeout=5))
+    assert (row.shape, row.rowwise, row.pinned, row.policy.timeout) == ("sample", True, False, 5.0)
+    assert row.wants.everything
+
+
+@pytest.mark.parametrize(
+    ("item", "timeout"),
+    [(reward(length), 30.0), (reward(trl_style, rowwise=True), 30.0), (Plain(), 30.0), (trl_style, 600.0)],
+)
+def test_default_timeouts(item: object, timeout: float) -> None:
+    """R-1"""
+    assert spec_of(item).policy.timeout == timeout
+
+
+def test_a_stateful_reward() -> None:
+    plain, finishing = Plain(), Finishing()
+    spec = spec_of(plain)
+    assert (spec.name, spec.lane, spec.shape, spec.stateful, spec.finish) == ("Plain", "process", "sample", True, None)
+    assert spec.target is plain
+    spec = spec_of(reward(finishing, name="judge", timeout=3))
+    assert (spec.name, spec.lane, spec.policy.timeout, spec.stateful) == ("judge", "asyncio", 3.0, True)
+    assert spec.finish is not None
+    assert spec.finish.row
+    assert reward(plain)("x") == 1.0
+
+
+def test_a_reward_without_score_is_refused() -> None:
+    class Empty(Reward):
+        pass
+
+    with pytest.raises(RegistrationError, match=r"'Empty': .*Empty has no score method"):
+        spec_of(Empty())
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (length, "length"),
+        (functools.partial(functools.partial(length)), "length"),
+        (Scorer(), "Scorer"),
+        (functools.partial(Scorer()), "Scorer"),
+        (Scorer().method, "method"),
+        (lambda completion: 1.0, "<lambda>"),
+        (Plain(), "Plain"),
+        (len, "len"),
+    ],
+)
+def test_names_are_those_that_trl_logs(function: Callable[..., Any], name: str) -> None:
+    """K-1"""
+    assert name_of(function) == name
+
+
+def test_names_agree_with_the_installed_trl() -> None:
+    """K-1"""
+    utils = pytest.importorskip("trl.trainer.utils")
+    for function in (length, functools.partial(length), Scorer(), Scorer().method, lambda completion: 1.0):
+        assert name_of(function) == utils.get_callable_name(function)
+
+
+@pytest.mark.parametrize("function", [judge, functools.partial(judge, "p"), AsyncScorer(), AsyncScorer().__call__])
+def test_async_is_recognised(function: Callable[..., Any]) -> None:
+    """K-2"""
+    assert spec_of(reward(function)).is_async
+
+
+def test_async_is_recognised_behind_wrappers() -> None:
+    """K-2"""
+
+    @functools.wraps(judge)
+    def passes_on(*args: Any, **kwargs: Any) -> Any:
+        return judge(*args, **kwargs)
+
+    @functools.wraps(judge)
+    def runs(*args: Any, **kwargs: Any) -> float:
+        return asyncio.run(judge(*args, **kwargs))
+
+    assert spec_of(reward(passes_on)).lane == "asyncio"
+    assert spec_of(reward(runs)).lane == "process"
+
+
+def test_lane_overrides_the_kind() -> None:
+    assert spec_of(reward(length, lane="thread")).lane == "thread"
+    assert spec_of(reward(judge, lane="process")).lane == "process"
+    assert spec_of(reward(lambda completion: judge("", completion), lane="asyncio")).loop is not None
+
+
+def test_each_registration_has_its_own_spec() -> None:
+    """R-3"""
+    decorated = reward(length)
+    assert spec_of(decorated) is not spec_of(decorated)
+    assert spec_of(decorated).item is decorated
+
+
+def test_a_recipe_is_plain_data() -> None:
+    def noisy(completion: str, log_metric: Any) -> float:
+        return 1.0
+
+    recipe = spec_of(reward(noisy)).recipe()
+    assert json.loads(json.dumps(recipe)) == recipe
+    assert recipe == {
+        "name": "noisy",
+        "shape": "sample",
+        "rowwise": False,
+        "records": ["log_metric"],
+        "stateful": False,
+    }
+
+
+def test_a_config_says_all_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-1"""
+    seen: dict[str, Any] = {}
+
+    class FunctionConfig:
+        def __init__(self, name: str, **given: Any) -> None:
+            seen.update(given, name=name)
+
+    native = type("native", (), {"FunctionConfig": FunctionConfig})
+    monkeypatch.setitem(__import__("sys").modules, "guerdon._native", native)
+    spec_of(
+        reward(judge, loop="judges", limit=Limit(concurrency=4), retries=2, deadline=9, grace=0, on_failure=-1)
+    ).config()
+    assert seen == {
+        "name": "judge",
+        "lane": "asyncio",
+        "shape": "sample",
+        "timeout": 30.0,
+        "grace": 0.0,
+        "setup_timeout": 300.0,
+        "deadline": 9.0,
+        "retries": 2,
+        "concurrency": 4,
+        "isolation": "worker",
+        "pinned": False,
+        "finish": False,
+        "loop": "judges",
+        "on_failure": -1.0,
+    }
+
+
+WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
+    *(
+        ({option: value}, f"{option}=")
+        for option in ("timeout", "deadline", "setup_timeout", "grace")
+        for value in (-1, math.nan, math.inf, True, "5", 1e12)
+    ),
+    *(
+        ({option: 0}, f"{option}=0: expected a number of seconds")
+        for option in ("timeout", "deadline", "setup_timeout")
+    ),
+    *(({"retries": value}, "retries=") for value in (-1, 1.5, True, "3", 10**6)),
+    *(({"lane": value}, "one of 'process', 'thread', 'asyncio'") for value in ("proccess", "", 3)),
+    *(({"isolation": value}, "'worker' .* or 'call'") for value in ("fork", None)),
+    *(
+        ({"on_failure": value}, "'nan', 'abstain', 'raise' or a finite number")
+        for value in ("zero", None, True, math.nan, math.inf, 1e39)
+    ),
+    *(({"max_failed_fraction": value}, "a number from 0 to 1") for value in (-0.1, 1.5, math.nan, "half", True)),
+    *(({"limit": value}, "a Limit") for value in (64, "64")),
+    *(({"name": value}, "printable text") for value in ("", " judge", "a\nb", 3)),
+    *(({"rowwise": value}, "True or False") for value in (1, None)),
+    ({"loop": "judges"}, r"loop='judges' names an event loop, but it runs on the process lane"),
+    ({"loop": "<undecorated>", "lane": "asyncio"}, "angle brackets"),
+    ({"isolation": "call", "lane": "thread"}, "isolation='call' forks a worker"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG_OPTIONS, ids=lambda value: str(value)[:40])
+def test_a_wrong_option_is_refused_with_the_function_and_the_value(options: dict[str, Any], message: str) -> None:
+    """O-1, O-2"""
+    with pytest.raises(RegistrationError, match=message) as caught:
+        reward(length, **options)
+    assert "reward function 'length'" in str(caught.value)
+
+
+def test_lanes_of_later_versions_say_so() -> None:
+    with pytest.raises(NotYetError, match="lane='http' is not supported yet"):
+        reward(length, lane="http")
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    """O-2"""
+    policy = spec_of(reward(length, timeout=np.float32(2), on_failure=np.float64(-1), max_failed_fraction=np.int64(1)))
+    assert (policy.policy.timeout, policy.policy.on_failure) == (2.0, -1.0)
+    assert policy.policy.max_failed_fraction == 1.0
+    assert spec_of(reward(length, grace=0)).policy.grace == 0.0
+
+
+def generator(completion: str) -> Iterator[float]:
+    yield 1.0
+
+
+async def async_generator(completion: str) -> AsyncIterator[float]:
+    yield 1.0
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        (Scorer, r"Scorer is a class.*an instance, Scorer\(…\)\?"),
+        (Plain, "Plain is a class"),
+        (3.0, "3.0 can't be called"),
+        (None, "None can't be called"),
+        ([length], "can't be called"),
+        ("Qwen/reward-model", "is a reward model"),
+        (Scorer.lists, "'lists' is a method without its object: Scorer.lists wants 'self'"),
+        (max, "signature can't be read"),
+    ],
+)
+def test_what_is_no_reward_function_is_refused(item: object, message: str) -> None:
+    """R-2"""
+    with pytest.raises(RegistrationError, match=message):
+        spec_of(item)
+
+
+@pytest.mark.parametrize("function", [generator, async_generator, functools.partial(async_generator)])
+def test_generators_are_refused(function: Any) -> None:
+    """R-2"""
+    with pytest.raises(RegistrationError, match=r"is a generator \(it yields\)"):
+        reward(function)
+
+
+def test_a_reward_model_is_known_without_torch() -> None:
+    torch_like = type("Module", (), {"__module__": "torch.nn.modules.module"})
+    assert is_reward_model("Qwen/reward-model")
+    assert is_reward_model(type("Model", (torch_like,), {})())
+    assert not is_reward_model(length)
+    with pytest.raises(RegistrationError, match="is a reward model: put it into the dispatcher's list as it is"):
+        reward(type("Model", (torch_like,), {"__call__": lambda self, completion: 1.0})())
+
+
+def test_a_reward_that_is_also_a_module_is_a_reward() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Both(Reward, torch.nn.Module):  # type: ignore[misc, name-defined]
+        def score(self, completion: str) -> float:
+            return 1.0
+
+    assert spec_of(Both()).stateful
+
+
+def test_repeated_names_are_refused() -> None:
+    specs: list[FunctionSpec] = [spec_of(item) for item in (reward(length), Plain(), reward(length))]
+    with pytest.raises(RegistrationError, match=r"two reward functions are called 'length' \(number 0 and 2"):
+        repeated_names(specs)
+    repeated_names([spec_of(reward(length)), spec_of(reward(length, name="again"))])
