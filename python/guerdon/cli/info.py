@@ -1,0 +1,86 @@
+"""``guerdon info``: what a dispatcher made here would use."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from typing import Any, Final
+
+from guerdon.cli.problem import FINE
+
+__all__ = ["add_to", "facts", "run"]
+
+_PACKAGES: Final = ("numpy", "cloudpickle", "torch", "trl", "transformers", "verl", "pyarrow")
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser's subcommands."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "info", help="show effective settings and versions", description="Show the effective settings and versions."
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the facts; always fine."""
+    known = facts()
+    print(json.dumps(known, indent=2) if options.json else _text(known))
+    return FINE
+
+
+def facts() -> dict[str, Any]:
+    """Effective settings and versions, plain values. Nothing is imported to learn a version."""
+    import os
+
+    from guerdon import __version__
+    from guerdon.cores import default_workers, ranks_on_host, usable_cores
+    from guerdon.spec import LISTS_TIMEOUT, SAMPLE_TIMEOUT
+
+    return {
+        "guerdon": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cores": {"usable": usable_cores(), "machine": os.cpu_count() or 1},
+        "ranks": ranks_on_host(),
+        "workers": default_workers(),
+        "lanes": {
+            "process": {"available": sys.platform == "linux", "concurrency": default_workers()},
+            "thread": {"available": True, "concurrency": 8},
+            "asyncio": {"available": True, "concurrency": 256},
+        },
+        "timeouts_s": {"sample": SAMPLE_TIMEOUT, "group": LISTS_TIMEOUT, "batch": LISTS_TIMEOUT},
+        "packages": {package: _version(package) for package in _PACKAGES},
+    }
+
+
+def _version(package: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _text(known: dict[str, Any]) -> str:
+    cores, lanes, timeouts = known["cores"], known["lanes"], known["timeouts_s"]
+    shares = f" / {known['ranks']} ranks on this host" if known["ranks"] > 1 else ""
+    packages = ", ".join(f"{name} {version}" for name, version in known["packages"].items() if version)
+    missing = ", ".join(name for name, version in known["packages"].items() if not version)
+    lines = [
+        ("guerdon", f"{known['guerdon']} on Python {known['python']}, {known['platform']}"),
+        ("cores", f"{cores['usable']} usable of {cores['machine']}"),
+        ("workers", f"{known['workers']} (usable cores{shares})"),
+    ]
+    for name, lane in lanes.items():
+        usable = f"{lane['concurrency']} calls at once a function" if lane["available"] else "needs Linux"
+        lines.append((f"{name} lane", usable))
+    lines.append(("timeouts", f"{timeouts['sample']:g} s a sample, {timeouts['batch']:g} s a group or batch"))
+    lines.append(("packages", packages))
+    if missing:
+        lines.append(("not installed", missing))
+    width = max(len(name) for name, _ in lines)
+    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in lines)

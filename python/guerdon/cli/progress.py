@@ -1,0 +1,68 @@
+"""The progress bar: one line on stderr, drawn over itself, at most ten times a second."""
+
+from __future__ import annotations
+
+import time
+from typing import TextIO
+
+__all__ = ["Progress"]
+
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+_WIDTH = 28
+_INTERVAL_S = 0.1
+
+
+class Progress:
+    """Counts samples.
+
+    Args:
+        stream: Where to draw; None draws nothing.
+        total: How many samples there are.
+    """
+
+    def __init__(self, stream: TextIO | None, total: int) -> None:
+        self._stream = stream
+        self._total = total
+        self._done = 0
+        self._start = time.monotonic()
+        self._drawn = 0.0
+        self._plain = stream is not None and not (stream.encoding or "").lower().startswith("utf")
+
+    @property
+    def shown(self) -> bool:
+        return self._stream is not None
+
+    def add(self, samples: int) -> None:
+        """`samples` more are done."""
+        self._done += samples
+        now = time.monotonic()
+        if self._stream is not None and (now - self._drawn >= _INTERVAL_S or self._done == self._total):
+            self._drawn = now
+            self._stream.write("\r" + self._line(now - self._start) + "\x1b[K")
+            self._stream.flush()
+
+    def clear(self) -> None:
+        """Take the line away again."""
+        if self._stream is not None and self._drawn:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+    def _line(self, elapsed: float) -> str:
+        share = self._done / self._total
+        rate = self._done / elapsed if elapsed > 0 else 0.0
+        left = _clock((self._total - self._done) / rate) if rate else "--:--"
+        return f"{self._bar(share)} {self._done}/{self._total} samples  {rate:,.0f}/s  {left} left"
+
+    def _bar(self, share: float) -> str:
+        if self._plain:
+            full = int(share * _WIDTH)
+            return "[" + "#" * full + "." * (_WIDTH - full) + "]"
+        eighths = int(share * _WIDTH * 8)
+        full, rest = divmod(eighths, 8)
+        return ("█" * full + (_BLOCKS[rest] if full < _WIDTH else "")).ljust(_WIDTH) + "▏"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
