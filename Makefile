@@ -1,0 +1,118 @@
+# Every target sets up what it needs: a virtual environment in .venv with the versions of constraints.txt, and the wheel, built and installed into it.
+# PYTHON=<interpreter> chooses another Python (3.11 or later: TRL needs it); CARGO_TARGET_DIR moves what cargo builds.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+# maturin builds without libpython, cargo test with it; in one folder each would rebuild what the other built.
+EXTENSION_TARGET := $(TARGET)/extension
+LOOM_TARGET := $(TARGET)/loom
+WHEELS := $(TARGET)/wheels
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
+
+export PYO3_PYTHON := $(abspath $(BIN)/python)
+export CARGO_TARGET_DIR := $(TARGET)
+# What the shell has activated is not what the targets use.
+unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
+
+RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml)
+PYTHON_SOURCES := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed)
+WHEEL_SOURCES := Cargo.toml Cargo.lock pyproject.toml README.md LICENSE $(RUST_SOURCES) $(PYTHON_SOURCES)
+
+.PHONY: help
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 16
+
+## ---- setting up ----
+
+$(VENV)/.dependencies: constraints.txt pyproject.toml
+	python="$${PYTHON:-$$(scripts/find-python 3.11 3.12 3.13 || true)}"
+	if [ -z "$$python" ]; then echo 'No Python 3.11, 3.12 or 3.13 found that can make virtual environments (is python3-venv installed?).' >&2; exit 1; fi
+	[ -x $(BIN)/python ] || "$$python" -m venv $(VENV)
+	echo "== dependencies into $(VENV) ($$($(BIN)/python --version))"
+	$(PIP) install -c constraints.txt pip
+	$(PIP) install -c constraints.txt --group dev
+	touch $@
+
+# Changes when a source file comes or goes, which the time stamps of the remaining ones don't tell.
+$(VENV)/.sources: FORCE
+	@mkdir -p $(VENV)
+	@echo '$(sort $(WHEEL_SOURCES))' | cmp -s - $@ || echo '$(sort $(WHEEL_SOURCES))' >$@
+.PHONY: FORCE
+FORCE:
+
+$(VENV)/.wheel: $(VENV)/.dependencies $(VENV)/.sources $(WHEEL_SOURCES)
+	echo '== wheel'
+	rm -rf $(WHEELS)
+	CARGO_TARGET_DIR=$(EXTENSION_TARGET) $(BIN)/maturin build --release --quiet --interpreter $(BIN)/python --out $(WHEELS)
+	$(PIP) install --no-deps --no-index --force-reinstall $(WHEELS)/*.whl
+	touch $@
+
+.PHONY: setup
+setup: $(VENV)/.wheel ## the virtual environment with guerdon in it
+
+## ---- running ----
+
+.PHONY: demo
+demo: setup ## train a small model with TRL, rewards through guerdon (ARGS=--serial: without)
+	$(BIN)/python examples/demo.py $(ARGS)
+
+## ---- checking ----
+
+.PHONY: test
+test: lint test-rust model-check test-python ## everything that CI runs on the Python of .venv
+
+.PHONY: lint
+lint: lint-rust lint-python ## formats, clippy, ruff, mypy, stubs, direction of dependencies
+
+.PHONY: lint-rust
+lint-rust: $(VENV)/.dependencies
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+	if ! tree=$$(cargo tree --locked --quiet --package guerdon-core --edges all --target all --prefix none); then exit 1; fi
+	if grep -E '^pyo3' <<<"$$tree"; then echo 'guerdon-core must know nothing of Python.' >&2; exit 1; fi
+
+.PHONY: lint-python
+lint-python: setup
+	$(BIN)/ruff check --quiet
+	$(BIN)/ruff format --quiet --check
+	$(BIN)/mypy
+	cd $(VENV) && bin/python -m mypy.stubtest guerdon._native
+
+.PHONY: test-rust
+test-rust: $(VENV)/.dependencies ## unit and property tests of the crates
+	cargo test --workspace --locked
+
+.PHONY: model-check
+model-check: ## every interleaving of the grid and the group countdown, with loom
+	RUSTFLAGS='--cfg guerdon_loom' CARGO_TARGET_DIR=$(LOOM_TARGET) cargo test --locked --release --package guerdon-core --test loom
+
+.PHONY: test-python
+test-python: setup ## the tests of the package (ARGS="-k name" for some)
+	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: test-pythons
+test-pythons: setup ## the wheel on each Python from 3.10 to 3.13, and the source distribution
+	BASE=$(BIN) TARGET=$(TARGET)/pythons scripts/test-pythons
+
+.PHONY: stress
+stress: setup ## the soak tests too, more cases and deeper model checking
+	RUSTFLAGS='--cfg guerdon_loom' LOOM_MAX_PREEMPTIONS=4 CARGO_TARGET_DIR=$(LOOM_TARGET) cargo test --locked --release --package guerdon-core --test loom
+	PROPTEST_CASES=5000 cargo test --workspace --locked
+	$(BIN)/python -m pytest -m '' tests/stress $(ARGS)
+
+.PHONY: bench
+bench: setup ## speed of the core (criterion) and of the lanes beside their peers (pytest-benchmark)
+	cargo bench --workspace --locked
+	$(BIN)/python -m pytest benches/python --benchmark-only $(ARGS)
+
+.PHONY: clean
+clean: ## remove what the targets made
+	rm -rf $(VENV) $(TARGET) dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .benchmarks
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
