@@ -64,13 +64,13 @@ class Uses:
         uses = []
         for spec, history in zip(self._specs, self._history, strict=True):
             available = _available(spec, spec.wants, data, spec.name)
-            names, by_position = spec.wants.arrange(available)
+            names, by_position = _arrange(spec.wants, available)
             indexes = [columns.index(self._source(spec, available[name], history)) for name in names]
             finish_names: tuple[str, ...] = ()
             finish_indexes: list[int] = []
             if spec.finish is not None:
                 there = _available(spec, spec.finish, data, f"{spec.name}.finish_group")
-                finish_names, _ = spec.finish.arrange(there)
+                finish_names, _ = _arrange(spec.finish, there)
                 finish_indexes = [columns.index(self._source(spec, there[name], history)) for name in finish_names]
             uses.append(Use(None if by_position else names, indexes, finish_names, finish_indexes))
         return columns.values, uses
@@ -109,6 +109,15 @@ class _Columns:
         return Const(state if name == "live" else snapshot(state, history=name == "whole"))
 
 
+def _arrange(wants: Wants, available: dict[str, Source]) -> tuple[tuple[str, ...], bool]:
+    """The names of the calls, in order, and whether their values go by position."""
+    names, by_position = wants.arrange(available)
+    if wants.row and not wants.everything:  # a reserved name that is not asked for is a column like any other
+        taken = (*names, *wants.fixed)
+        names += tuple(name for name, (kind, _) in available.items() if kind == "dataset" and name not in taken)
+    return names, by_position
+
+
 def _available(spec: FunctionSpec, wants: Wants, data: Data, called: str) -> dict[str, Source]:
     """Every name under which this batch has a value for the function, in the order in which a trainer gives them.
 
@@ -118,18 +127,17 @@ def _available(spec: FunctionSpec, wants: Wants, data: Data, called: str) -> dic
     available: dict[str, Source] = {}
     for name in wants.reserved:
         kind, key = _RESERVED[name]
-        if key == ENVIRONMENTS and spec.lane == "process":  # U-4; one that names them is on another lane
-            continue
-        there = data.trainer_state is not None if kind == "state" else key == TEXT or key in data.own
-        if there:
-            available[name] = (kind, key)
-        if name in data.dataset and name in wants.named:
-            raise DataError(
-                f"reward function {called!r} asks for {name!r}, and the dataset has a column {name!r} too: ambiguous, "
-                f"because {name!r} "
-                f"is a reserved name. Rename the column, or the parameter if another column is meant."
-            )
-    available.update((name, ("dataset", name)) for name in data.dataset if name not in available)
+        if name in data.dataset:
+            if name in wants.named:
+                raise DataError(
+                    f"reward function {called!r} asks for {name!r}, a reserved name, and the dataset has a column "
+                    f"{name!r} too: ambiguous. Rename the column, or the parameter if another column is meant."
+                )
+        elif key != ENVIRONMENTS or spec.lane != "process":  # U-4; one that names them is on another lane
+            there = data.trainer_state is not None if kind == "state" else key == TEXT or key in data.own
+            if there:
+                available[name] = (kind, key)
+    available.update((name, ("dataset", name)) for name in data.dataset)
     missing = wants.missing(available)
     if missing:
         raise DataError(_missing(called, missing, wants, data, available))

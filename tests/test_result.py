@@ -1,0 +1,261 @@
+"""Results: arrays, totals, advantages, unscorable samples, failures (R-1 to R-4, F-1, F-2)."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from guerdon import Failure, RewardBatch, RewardFailureError, Status, reward
+from guerdon.failures import breach
+from guerdon.spec import FunctionSpec, spec_of
+
+NAN = math.nan
+
+
+class FakeBatch:
+    """A finished batch with the cells that a test asks for."""
+
+    def __init__(self, rewards: Any, status: Any = None, failures: Any = None, records: Any = None) -> None:
+        self._rewards = np.asarray(rewards, np.float32)
+        default = np.where(np.isnan(self._rewards), Status.ERROR, Status.OK)
+        self._status = np.asarray(default if status is None else status, np.uint8)
+        self._failures = failures
+        self._records = records or {}
+        self.elapsed_s = 0.5
+
+    def rewards(self) -> Any:
+        return self._rewards
+
+    def status(self) -> Any:
+        return self._status
+
+    def attempts(self) -> Any:
+        return np.ones(self._rewards.shape, np.uint16)
+
+    def queue_s(self) -> Any:
+        return np.zeros(self._rewards.shape)
+
+    run_s = queue_s
+
+    def timings(self, function: int) -> dict[str, float]:
+        return {"run_p50_s": 0.1 * function}
+
+    def records(self, function: int) -> list[tuple[int, bytes]]:
+        return self._records.get(function, [])  # type: ignore[no-any-return]
+
+    def failures(self) -> list[Any]:
+        if self._failures is not None:
+            return self._failures  # type: ignore[no-any-return]
+        _, generations, _ = self._status.shape
+        return [
+            (int(p * generations + g), int(f), int(self._status[p, g, f]), "ValueError: bad", "Traceback", 1, 0.1, 0.2)
+            for p, g, f in zip(*np.nonzero(self._status >= Status.TIMEOUT), strict=True)
+        ]
+
+
+def make(rewards: Any, status: Any = None, *, weights: Any = None, partial: str = "drop", **kwargs: Any) -> RewardBatch:
+    batch = FakeBatch(rewards, status, **kwargs)
+    count = batch.rewards().shape[2]
+    names = [f"f{index}" for index in range(count)]
+    return RewardBatch(batch, names, ["sample"] * count, weights or [1.0] * count, partial)  # type: ignore[arg-type]
+
+
+def specs(count: int = 1, **options: Any) -> list[FunctionSpec]:
+    return [spec_of(reward(lambda completion: 1.0, name=f"f{index}", **options)) for index in range(count)]
+
+
+# --- arrays, total
+
+
+def test_r1_arrays_have_a_cell_per_prompt_completion_and_function() -> None:
+    result = make(np.arange(12).reshape(2, 3, 2))
+    for array in (result.rewards, result.status, result.attempts, result.queue_s, result.run_s):
+        assert array.shape == (2, 3, 2)
+    assert result.rewards.dtype == np.float32
+    assert result.status.dtype == np.uint8
+    assert len(result) == 6
+
+
+def test_r2_total_leaves_out_the_samples_of_failed_cells_and_rewards_keep_them() -> None:
+    result = make([[[1, 2], [NAN, 2], [3, 4]]], weights=[1.0, 0.5])
+    np.testing.assert_array_equal(result.total, np.float32([[2, NAN, 5]]))
+    np.testing.assert_array_equal(result.rewards, np.float32([[[1, 2], [NAN, 2], [3, 4]]]))
+    np.testing.assert_array_equal(result.unscorable, [[False, True, False]])
+
+
+def test_r3_an_abstained_cell_leaves_its_sample_scorable() -> None:
+    result = make([[[1, 2], [NAN, 2], [NAN, NAN]]], [[[0, 0], [1, 0], [1, 1]]])
+    np.testing.assert_array_equal(result.total, np.float32([[3, 2, NAN]]))
+
+
+def test_r3_a_failed_cell_with_a_number_leaves_its_sample_scorable() -> None:
+    result = make([[[1, 2], [-1, 2]]], [[[0, 0], [2, 0]]])
+    np.testing.assert_array_equal(result.total, np.float32([[3, 1]]))
+
+
+def test_r3_partial_keep_sums_what_is_left_as_trl_does() -> None:
+    result = make([[[1, 2], [NAN, 2], [NAN, NAN]]], partial="keep")
+    np.testing.assert_array_equal(result.total, np.float32([[3, 2, NAN]]))
+
+
+def test_r4_a_result_can_be_pickled_whole() -> None:
+    result = make([[[1.0], [NAN]]], records={0: [(0, b'[["metric", "m", 1.0], ["fields", {"a": "b"}]]')]})
+    copy = pickle.loads(pickle.dumps(result))
+    np.testing.assert_array_equal(copy.rewards, result.rewards)
+    assert copy.failures() == result.failures()
+    assert copy.extra == result.extra == {"f0/a": ["b", None]}
+    assert copy.metrics == {"m": [1.0]}
+    assert copy.timings == {"f0": {"run_p50_s": 0.0}}
+    assert copy.attempts.shape == (1, 2, 1)
+
+
+def test_torch_shares_the_memory() -> None:
+    pytest.importorskip("torch")
+    result = make([[[1.0], [2.0]]])
+    tensor = result.torch()
+    tensor[0, 0, 0] = 7
+    assert result.rewards[0, 0, 0] == 7
+
+
+# --- advantages
+
+
+def trl_advantages(rewards: Any, weights: list[float], scale: str) -> Any:
+    """The lines of TRL 1.16's GRPOTrainer, on the columns that it would have got."""
+    torch = pytest.importorskip("torch")
+    from trl.trainer.utils import nanstd
+
+    count, generations, functions = rewards.shape
+    per_function = torch.tensor(rewards, dtype=torch.float32).view(count * generations, functions)
+    unscorable = torch.isnan(per_function).all(dim=1)
+    total = (per_function * torch.tensor(weights, dtype=torch.float32)).nansum(dim=1)
+    total[unscorable] = torch.nan
+    mean = torch.nanmean(total.view(-1, generations), dim=1).repeat_interleave(generations, dim=0)
+    if scale in ("group", "none"):
+        std = nanstd(total.view(-1, generations), dim=1).repeat_interleave(generations, dim=0)
+        if generations == 1:
+            std = torch.zeros_like(total)
+    else:
+        std = nanstd(total).expand_as(total) if total.numel() > 1 else torch.zeros_like(total)
+    advantages = total - mean
+    if scale != "none":
+        advantages = advantages / (std + 1e-4)
+    return torch.nan_to_num(advantages, nan=0.0).view(count, generations).numpy()
+
+
+# Multiples of 1/8: the float32 mean of equal numbers is exact, so that 0 / 1e-4 is 0 here and there.
+numbers = st.one_of(st.integers(-64, 64).map(lambda n: n / 8), st.just(NAN))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rewards=hnp.arrays(
+        np.float32, st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 3)), elements=numbers
+    ),
+    scale=st.sampled_from(["group", "batch", "none"]),
+)
+def test_advantages_are_trls(rewards: Any, scale: Any) -> None:
+    weights = [1.0, 0.5, 0.25][: rewards.shape[2]]
+    result = make(rewards, np.where(np.isnan(rewards), Status.ABSTAINED, Status.OK), weights=weights)
+    np.testing.assert_allclose(result.advantages(scale), trl_advantages(rewards, weights, scale), rtol=1e-4, atol=1e-4)
+
+
+def test_row_10_advantages_leave_failed_samples_out_of_the_baseline() -> None:
+    """Acceptance 10: the group's mean and standard deviation are the survivors', the failed sample's advantage is 0."""
+    result = make([[[1.0, 1.0], [0.0, 5.0], [0.5, NAN], [1.0, 0.0]]])
+    survivors = np.array([2.0, 5.0, 1.0])
+    expected = (survivors - survivors.mean()) / (survivors.std(ddof=1) + 1e-4)
+    np.testing.assert_allclose(result.advantages()[0], [expected[0], expected[1], 0.0, expected[2]], atol=1e-6)
+
+
+def test_an_unknown_scale_is_refused() -> None:
+    with pytest.raises(ValueError, match="'group', 'batch' or 'none'"):
+        make([[[1.0]]]).advantages("global")  # type: ignore[arg-type]
+
+
+# --- what a person reads
+
+
+def test_failures_name_function_and_sample() -> None:
+    (failure,) = make([[[1.0, 1.0], [1.0, NAN]]]).failures()
+    assert failure == Failure("f1", 1, Status.ERROR, "ValueError: bad", "Traceback", 1, 0.1, 0.2)
+    assert str(failure) == "'f1' on sample 1: error: ValueError: bad"
+
+
+def test_to_dicts_has_a_row_per_sample() -> None:
+    assert make([[[1.0, 2.0], [NAN, 3.0]]]).to_dicts() == [
+        {"index": 0, "rewards": {"f0": 1.0, "f1": 2.0}, "status": {"f0": "ok", "f1": "ok"}},
+        {"index": 1, "rewards": {"f0": None, "f1": 3.0}, "status": {"f0": "error", "f1": "ok"}},
+    ]
+
+
+def test_repr_tells_what_happened() -> None:
+    text = repr(make([[[1.0], [NAN]], [[3.0], [2.0]]]))
+    assert "2 prompts x 2 completions x 1 functions in 0.5 s, 1 samples unscorable" in text
+    assert "3 ok, 1 error" in text
+    assert "f0" in text
+
+
+def test_repr_of_a_batch_without_numbers() -> None:
+    assert "2 error" in repr(make([[[NAN], [NAN]]]))
+
+
+# --- too many failures
+
+
+def cells(failed: int, samples: int, status: Status = Status.ERROR) -> RewardBatch:
+    rewards = np.ones((samples, 1, 1), np.float32)
+    rewards[:failed] = NAN
+    return make(rewards, np.where(np.isnan(rewards), status, Status.OK))
+
+
+def test_f1_more_than_the_fraction_is_too_many() -> None:
+    assert breach(cells(4, 8), specs(), 0.5) is None
+    message = breach(cells(5, 8), specs(), 0.5)
+    assert message is not None
+    assert "reward function 'f0' failed on 5 of 8 samples (limit 50 %): 5 error." in message
+    assert "First: sample 0: ValueError: bad (after 1 attempt)." in message
+
+
+def test_f1_a_small_batch_is_never_too_many() -> None:
+    assert breach(cells(7, 7), specs(), 0.5) is None
+
+
+def test_f1_the_functions_own_fraction_goes_first() -> None:
+    assert breach(cells(8, 8), specs(max_failed_fraction=1.0), 0.5) is None
+    assert breach(cells(1, 8), specs(max_failed_fraction=0.0), 0.5) is not None
+
+
+def test_f1_raise_is_the_first_failure_of_any_batch() -> None:
+    message = breach(cells(1, 2), specs(on_failure="raise"), 0.5)
+    assert message is not None
+    assert 'on_failure="raise"' in message
+
+
+def test_f2_failures_count_whatever_became_of_their_cells() -> None:
+    failed = [(sample, 0, int(Status.TIMEOUT), "timeout", None, 3, 0.0, 30.0) for sample in range(5)]
+    result = make(np.ones((8, 1, 1)), np.zeros((8, 1, 1)), failures=failed)
+    message = breach(result, specs(timeout=30), 0.5)
+    assert message is not None
+    assert "5 timeout (30 s)" in message
+    assert "(after 3 attempts). Raise `timeout`" in message
+
+
+def test_every_function_that_failed_is_named() -> None:
+    message = breach(make(np.full((8, 1, 2), NAN)), specs(2), 0.5)
+    assert message is not None
+    assert "'f0'" in message
+    assert "'f1'" in message
+
+
+def test_the_error_carries_the_batch_across_processes() -> None:
+    error = pickle.loads(pickle.dumps(RewardFailureError("message", cells(5, 8))))
+    assert str(error) == "message"
+    assert error.result.rewards.shape == (8, 1, 1)
