@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import shutil
 import stat
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,8 @@ class Source(Protocol):
 
     def where(self, place: int) -> str:
         """What messages call the row at `place`."""
+
+    def close(self) -> None: ...
 
 
 def open_source(data: str) -> Source:
@@ -114,15 +116,16 @@ class JsonLines:
     def where(self, place: int) -> str:
         return f"{self.name}, line {place}"
 
+    def close(self) -> None:
+        self._stream.close()
+
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         self._stream.seek(0)
-        # A descriptor of its own, or closing the reader would close the stream for the second reading.
-        copy = os.fdopen(os.dup(self._stream.fileno()), "rb")
-        with gzip.open(copy) if self._packed else copy as lines:
-            try:
-                yield from enumerate(lines, 1)
-            except (EOFError, gzip.BadGzipFile) as error:
-                raise UsageError(f"{self.name} can't be unpacked: {error}.") from None
+        lines = gzip.GzipFile(fileobj=self._stream) if self._packed else self._stream
+        try:
+            yield from enumerate(lines, 1)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise UsageError(f"{self.name} can't be unpacked: {error}.") from None
 
 
 class Parquet:
@@ -133,18 +136,24 @@ class Parquet:
         self.name = str(path)
         try:
             self._file = arrow.ParquetFile(path)
-        except (OSError, ValueError) as error:  # pyarrow's own errors are both
+        except (OSError, ValueError) as error:
             raise UsageError(f"DATA {str(path)!r} is no Parquet file that can be read: {error}.") from None
 
     def rows(self, *, strict: bool = False) -> Iterator[Row]:
         place = 0
-        for batch in self._file.iter_batches(batch_size=1024):
-            for fields in batch.to_pylist():
-                yield Row(place, fields)
-                place += 1
+        try:
+            for batch in self._file.iter_batches(batch_size=1024):
+                for fields in batch.to_pylist():
+                    yield Row(place, fields)
+                    place += 1
+        except (OSError, ValueError) as error:  # pyarrow's own errors are both
+            raise UsageError(f"{self.where(place)} or a later one can't be read: {error}.") from None
 
     def where(self, place: int) -> str:
         return f"{self.name}, row {place}"
+
+    def close(self) -> None:
+        self._file.close()
 
     @property
     def schema(self) -> Any:

@@ -161,8 +161,8 @@ def _wanted(wants: Sequence[tuple[str, Wants]], columns: dict[str, str], layouts
             elif name in each.required and name not in each.reserved:
                 raise UsageError(
                     f"reward function {function!r} wants the column {name!r}, and no row of {layouts.source.name} "
-                    f"has such a field. The rows have: {_listed(layouts.names)}.{_close(name, layouts.names)} Say which "
-                    f"field it is: --map {name}=FIELD."
+                    f"has such a field. The rows have: {_listed(layouts.names)}.{_close(name, layouts.names)} Say "
+                    f"which field it is: --map {name}=FIELD."
                 )
     if any(each.row or each.everything for _, each in wants):
         wanted = {**columns, **wanted}

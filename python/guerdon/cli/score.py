@@ -109,6 +109,7 @@ def run(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         stack.callback(dispatcher.close)
         source = open_source(options.data)
+        stack.callback(source.close)
         planned = plan(source, dispatcher._specs, _fields(options))
         size = _group_size(dispatcher, options.num_generations, planned, source)
         output = open_output(options.output, dispatcher.names, source, keep=options.keep)
