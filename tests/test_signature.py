@@ -142,6 +142,24 @@ def test_a_wrapper_is_what_it_says_or_what_it_wraps() -> None:
     assert sample(functools.partial(passes_on, answer="x")).required == ("completion",)
 
 
+def test_odd_wrappers_are_refused_or_taken_as_they_are() -> None:
+    """W-3"""
+
+    @functools.wraps(max)
+    def batch(completions: list[str], **kwargs: Any) -> list[float]:
+        return [1.0]
+
+    def circle(*args: Any) -> float:
+        return 1.0
+
+    circle.__wrapped__ = circle  # type: ignore[attr-defined]
+    wants = inspect_wants(batch, "f", "batch")
+    assert wants.everything
+    assert not names_environments(batch, wants, "batch")
+    with pytest.raises(RegistrationError, match="wrapper loop"):
+        sample(circle)
+
+
 def test_methods_and_callable_objects() -> None:
     class Scorer:
         def __call__(self, completion: str) -> float:

@@ -193,9 +193,7 @@ def _refuse(parameters: list[Parameter], name: str, shape: Shape) -> None:
                 "reward(fn, rowwise=True) if its rows are independent."
             )
         if shape != "sample" and p.name in _PLURAL:
-            called = (
-                "undecorated functions get lists, as from TRL" if shape == "batch" else "is called once per group"
-            )
+            called = "undecorated functions get lists, as from TRL" if shape == "batch" else "is called once per group"
             raise RegistrationError(
                 f"reward function {name!r} wants {p.name!r}, but {called}: use {_PLURAL[p.name]!r}, or decorate it "
                 "with @reward to have it called once per sample."
@@ -229,6 +227,7 @@ def _signature(function: Callable[..., Any], shape: Shape) -> inspect.Signature:
             return own
     elif Parameter.VAR_POSITIONAL not in kinds:
         return own
+    inspect.unwrap(function)  # raises where wrappers lead back to themselves
     if inspect.isfunction(function) and callable(wrapped := getattr(function, "__wrapped__", None)):
         return _signature(wrapped, shape)
     return inspect.signature(function)
@@ -246,4 +245,9 @@ def _fixed(function: Callable[..., Any]) -> tuple[str, ...]:
 def names_environments(function: Callable[..., Any], wants: Wants, shape: Shape) -> bool:
     """Whether it asks for live environments, which can't leave the process; what a wrapper wraps counts too."""
     live = "environment" if shape == "sample" else "environments"
-    return live not in wants.fixed and (live in wants.named or live in inspect.signature(function).parameters)
+    if live in wants.named or live in wants.fixed:
+        return live in wants.named
+    try:
+        return live in inspect.signature(function).parameters
+    except ValueError:  # it wraps something of C
+        return False
