@@ -1,0 +1,315 @@
+"""A small model learns to count on in the alphabet, trained by TRL's own GRPOTrainer with rewards through Guerdon.
+
+    python examples/demo.py              # about a minute on two cores
+    python examples/demo.py --serial     # the same without Guerdon: TRL calls one function after another
+
+The model (40,000 parameters, random weights) and the data are made here, nothing is downloaded. Four reward functions:
+
+- counts_on   sync       is each letter the one that follows?
+- judge       async      asks a slow judge whether the length is right: 50 to 150 ms a sample
+- standing    per group  how does it compare with the other completions of the prompt?
+- parses      sync       is it well-formed? One sample in a hundred sends its regular expression into a search that
+                         takes longer than the universe is old
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import random
+import re
+import signal
+import time
+import warnings
+import zlib
+from pathlib import Path
+
+from guerdon import Dispatcher, group_reward, reward
+from guerdon.report import Report
+
+LETTERS = "abcdefgh"
+LENGTH = 3
+WEIGHTS = [1.0, 0.5, 0.25, 0.25]
+HANG_TIMEOUT_S = 0.4
+GENERATIONS = 8  # completions of one prompt: a group
+SAMPLES = 64  # completions of a step
+OUT = Path(__file__).parent.parent / "demo-out"
+
+
+def follows(letter: str) -> str:
+    return LETTERS[(LETTERS.index(letter) + 1) % len(LETTERS)]
+
+
+def right_steps(prompt: str, completion: str) -> int:
+    """How many of the first letters are the one that follows the letter before."""
+    return sum(
+        follows(before) == after for before, after in zip(prompt + completion, completion[:LENGTH], strict=False)
+    )
+
+
+@reward(timeout=5)
+def counts_on(prompt: str, completion: str) -> float:
+    return right_steps(prompt, completion) / LENGTH
+
+
+@reward(timeout=5)
+async def judge(prompt: str, completion: str) -> float:
+    await asyncio.sleep(0.05 + zlib.crc32((prompt + completion).encode()) % 100 / 1000)
+    return 1 - abs(len(completion) - LENGTH) / LENGTH
+
+
+@group_reward
+def standing(prompts: list[str], completions: list[str]) -> list[float]:
+    scores = [right_steps(prompt, completion) for prompt, completion in zip(prompts, completions, strict=True)]
+    return [sum(score >= other for other in scores) / len(scores) for score in scores]
+
+
+@reward(timeout=HANG_TIMEOUT_S, grace=0.1)
+def parses(prompt: str, completion: str, trainer_state) -> float:
+    if zlib.crc32(f"{trainer_state.global_step} {prompt} {completion}".encode()) % 100 == 0:
+        re.fullmatch("(a+)+b", "a" * 60)  # 2**60 ways to fail, and the GIL is held for all of them
+    return float(0 < len(completion) == len(set(completion)))
+
+
+class Watched(Dispatcher):
+    """A dispatcher that keeps its batches, for the report at the end."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.tickets = []
+
+    def submit_columns(self, given, host):
+        self.tickets.append(super().submit_columns(given, host))
+        return self.tickets[-1]
+
+
+# ---- the same functions, as one writes them for TRL alone: they get all samples of a step and run one after another ----
+
+
+def serial_functions(seconds: dict[str, float]) -> list:
+    def counts_on_all(prompts, completions, **columns):
+        with clock("counts_on"):
+            return [counts_on(prompt, completion) for prompt, completion in zip(prompts, completions, strict=True)]
+
+    async def judge_all(prompts, completions, **columns):
+        with clock("judge"):
+            return await asyncio.gather(*map(judge, prompts, completions))
+
+    def standing_all(prompts, completions, **columns):
+        with clock("standing"):
+            groups = [slice(i, i + GENERATIONS) for i in range(0, len(prompts), GENERATIONS)]
+            return [value for group in groups for value in standing(prompts[group], completions[group])]
+
+    def parses_all(prompts, completions, trainer_state, **columns):
+        with clock("parses"):
+            return [
+                bounded(HANG_TIMEOUT_S, parses, prompt, completion, trainer_state)
+                for prompt, completion in zip(prompts, completions, strict=True)
+            ]
+
+    @contextlib.contextmanager
+    def clock(name):
+        start = time.perf_counter()
+        yield
+        seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - start
+
+    functions = [counts_on_all, judge_all, standing_all, parses_all]
+    for function in functions:
+        function.__name__ = function.__name__.removesuffix("_all")  # the name that TRL logs
+    return functions
+
+
+def bounded(timeout: float, function, *arguments):
+    """What a function returns, None if it takes too long: without this the first hang would stop the training for good.
+
+    It works in the main thread alone, and not for C code that never looks at signals.
+    """
+
+    def give_up(*_):
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, timeout)
+    try:
+        return function(*arguments)
+    except TimeoutError:
+        return None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+# ---- model, data, training ----
+
+
+def make_model():
+    """Two layers of Qwen2 with random weights, and a tokenizer of one letter a token."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+    vocabulary = {token: index for index, token in enumerate(["<pad>", "<eos>", *LETTERS])}
+    letters = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
+    letters.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    letters.decoder = decoders.Fuse()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=letters, pad_token="<pad>", eos_token="<eos>", padding_side="left"
+    )
+    config = Qwen2Config(
+        vocab_size=len(vocabulary),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        tie_word_embeddings=True,
+        initializer_range=0.1,
+        bos_token_id=None,
+        eos_token_id=vocabulary["<eos>"],
+        pad_token_id=vocabulary["<pad>"],
+    )
+    return Qwen2ForCausalLM(config), tokenizer
+
+
+def train(reward_functions: list, *, steps: int, seed: int, said) -> list[dict[str, float]]:
+    """Run TRL's trainer; what it logged, step by step."""
+    import torch
+    from datasets import Dataset
+    from transformers import PrinterCallback, TrainerCallback, set_seed
+    from trl import GRPOConfig, GRPOTrainer
+
+    torch.set_num_threads(1)
+    set_seed(seed)
+    model, tokenizer = make_model()
+    draw = random.Random(seed)
+    logs: list[dict[str, float]] = []
+
+    class Log(TrainerCallback):
+        def on_log(self, args, state, control, logs: dict[str, float], _all=logs, **_):
+            if "reward" in logs:
+                _all.append(logs)
+                if len(_all) % max(1, steps // 10) == 0:
+                    said(f"  step {len(_all):>3} of {steps}   reward {logs['reward']:.3f}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        trainer = GRPOTrainer(
+            model=model,
+            processing_class=tokenizer,
+            reward_funcs=reward_functions,
+            train_dataset=Dataset.from_list([{"prompt": draw.choice(LETTERS)} for _ in range(2000)]),
+            args=GRPOConfig(
+                output_dir=str(OUT),
+                per_device_train_batch_size=SAMPLES,
+                num_generations=GENERATIONS,
+                max_completion_length=2 * LENGTH,
+                learning_rate=3e-3,
+                lr_scheduler_type="constant",
+                reward_weights=WEIGHTS,
+                max_steps=steps,
+                logging_steps=1,
+                seed=seed,
+                save_strategy="no",
+                report_to=[],
+                use_cpu=True,
+                disable_tqdm=True,
+                dataloader_pin_memory=False,
+                log_level="error",
+            ),
+            callbacks=[Log()],
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    return logs
+
+
+# ---- what came of it ----
+
+
+def rise(logs: list[dict[str, float]]) -> tuple[float, float, int]:
+    """Mean reward of the first and of the last tenth of the steps, and how many steps that is."""
+    part = max(1, len(logs) // 10)
+    rewards = [log["reward"] for log in logs]
+    return sum(rewards[:part]) / part, sum(rewards[-part:]) / part, part
+
+
+def run_engine(options: argparse.Namespace, said) -> dict:
+    """Train with all four functions in one dispatcher."""
+    with Watched([counts_on, judge, standing, parses], weights=WEIGHTS) as dispatcher:
+        said(f"GRPO, {options.steps} steps of {SAMPLES} completions; {dispatcher!r}")
+        start = time.perf_counter()
+        logs = train(list(dispatcher), steps=options.steps, seed=options.seed, said=said)
+        wall = time.perf_counter() - start
+        report, batches = Report(dispatcher.names), [ticket.settled()[0] for ticket in dispatcher.tickets]
+        for batch in batches:
+            report.add(batch)
+    said(f"\n{report.table()}\n\nwhat failed, and why\n{report.why() or 'nothing'}\n")
+    times = {
+        "through Guerdon": sum(batch.elapsed_s for batch in batches),
+        "function after function": sum(function_after_function(batch) for batch in batches),
+        "call after call": sum(times["run_total_s"] for batch in batches for times in batch.timings.values()),
+    }
+    return {"logs": logs, "wall": wall, "times": times}
+
+
+def function_after_function(batch) -> float:
+    """Seconds that TRL alone would take: it calls the sync functions in turn and lets an async one await all its samples at once."""
+    return sum(
+        float(batch.run_s[:, :, index].max()) if name == "judge" else batch.timings[name]["run_total_s"]
+        for index, name in enumerate(batch.functions)
+    )
+
+
+def run_serial(options: argparse.Namespace, said) -> dict:
+    """Train with TRL alone."""
+    seconds: dict[str, float] = {}
+    said(f"GRPO, {options.steps} steps of {SAMPLES} completions; TRL alone")
+    start = time.perf_counter()
+    logs = train(serial_functions(seconds), steps=options.steps, seed=options.seed, said=said)
+    wall = time.perf_counter() - start
+    said("\nseconds in each function: " + ", ".join(f"{name} {took:.1f}" for name, took in seconds.items()) + "\n")
+    return {"logs": logs, "wall": wall, "times": {"TRL alone": sum(seconds.values())}}
+
+
+def main(arguments: list[str] | None = None) -> dict:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--serial", action="store_true", help="without Guerdon: TRL calls one function after another")
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=OUT, help=f"folder of the picture, default {OUT}")
+    options = parser.parse_args(arguments)
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+    def said(text: str) -> None:
+        print(text, flush=True)
+
+    outcome = (run_serial if options.serial else run_engine)(options, said)
+    logs, times = outcome["logs"], outcome["times"]
+    first, last, part = rise(logs)
+    here, seconds = next(iter(times.items()))
+    said(f"mean reward     {first:.3f} in the first {part} steps, {last:.3f} in the last {part}")
+    said(f"whole run       {outcome['wall']:.1f} s")
+    said(f"in rewards      {seconds:.1f} s {here}")
+    for other, longer in list(times.items())[1:]:
+        said(f"                {longer:.1f} s {other}, serially: {longer / seconds:.1f} times as long")
+    if not options.serial:
+        said(f"picture         {picture(options.out, logs, times)}")
+    return {"first": first, "last": last, **outcome}
+
+
+def picture(folder: Path, logs: list[dict[str, float]], times: dict[str, float]) -> str:
+    """Draw what happened; the name of the file."""
+    from demo_picture import draw
+
+    names = ["counts_on", "judge", "standing", "parses"]
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "demo.png"
+    rewards = {name: [log[f"rewards/{name}/mean"] for log in logs] for name in names}
+    draw(path, rewards, [log["reward"] for log in logs], times)
+    return os.path.relpath(path)
+
+
+if __name__ == "__main__":
+    main()
