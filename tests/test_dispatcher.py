@@ -1,0 +1,430 @@
+"""The dispatcher: registration, scoring, lifetime (D-1 to D-4, L-1 to L-4)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from guerdon import (
+    ClosedError,
+    DataError,
+    Dispatcher,
+    RegistrationError,
+    Reward,
+    RewardFailureError,
+    ShippingError,
+    Status,
+    group_reward,
+    reward,
+)
+from guerdon import cores as cores_module
+from guerdon.cores import default_workers, usable_cores
+
+
+@reward
+def length(text: str) -> float:
+    return float(len(text))
+
+
+@reward(lane="thread")
+def answer_is(completion: str, answer: str) -> float | None:
+    if answer == "bad":
+        raise ValueError("bad answer")
+    return None if answer == "none" else float(completion == answer)
+
+
+@reward
+async def judge(prompt: str, completion: str) -> float:
+    await asyncio.sleep(0.05)
+    return float(len(prompt + completion))
+
+
+@group_reward
+def rank(completions: list[str], **columns: Any) -> list[float]:
+    return [float(i) for i in range(len(completions))]
+
+
+def trl_style(prompts: list[str], completions: list[str], **kwargs: Any) -> list[float]:
+    return [float(len(completions))] * len(completions)
+
+
+@pytest.fixture(scope="module")
+def dispatcher() -> Iterator[Dispatcher]:
+    with Dispatcher([length, answer_is, judge, rank, trl_style], weights=[1, 0.5, 0.1, 0.1, 0], workers=2) as made:
+        yield made
+
+
+# --- registration (D-1)
+
+
+@pytest.mark.parametrize(
+    ("functions", "words"),
+    [
+        ([], "empty"),
+        ("model", "a list of reward functions"),
+        (length, "a list of reward functions"),
+        ([3], "3"),
+        ([length, length], "two reward functions are called 'length'"),
+        (
+            [lambda prompts, completions: 1, lambda prompts, completions: 2],
+            "two reward functions are called '<lambda>'",
+        ),
+        (["org/model"], "only reward models"),
+    ],
+)
+def test_d1_lists_that_cannot_work_are_refused(functions: Any, words: str) -> None:
+    with pytest.raises(RegistrationError, match=words):
+        Dispatcher(functions)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"weights": [1, 2]}, "2 weights for a list of 1"),
+        ({"weights": [float("nan")]}, "finite"),
+        ({"weights": 1}, "a list of numbers"),
+        ({"weights": ["a"]}, "a list of numbers"),
+        ({"workers": 0}, "workers=0"),
+        ({"workers": 1.5}, "workers=1.5"),
+        ({"workers": True}, "workers=True"),
+        ({"num_generations": 0}, "num_generations=0"),
+        ({"max_failed_fraction": 1.5}, "max_failed_fraction=1.5"),
+        ({"max_failed_fraction": float("nan")}, "max_failed_fraction=nan"),
+        ({"budget": 0}, "budget=0"),
+        ({"budget": float("inf")}, "budget=inf"),
+        ({"partial": "half"}, "partial='half'"),
+    ],
+)
+def test_d1_options_that_cannot_work_are_refused(options: Any, words: str) -> None:
+    with pytest.raises(RegistrationError, match=words):
+        Dispatcher([length], **options)
+
+
+def test_d1_what_cannot_be_shipped_is_refused_at_registration() -> None:
+    lock = threading.Lock()
+
+    def locked(completion: str) -> float:
+        with lock:
+            return 1.0
+
+    with pytest.raises(ShippingError, match="lock"):
+        Dispatcher([reward(locked)])
+    Dispatcher([reward(locked, lane="thread")])
+
+
+def test_a_dispatcher_or_its_columns_are_no_reward_functions() -> None:
+    made = Dispatcher([length])
+    for functions in ([made], list(made)):
+        with pytest.raises(RegistrationError, match="belongs to a dispatcher already"):
+            Dispatcher(functions)
+
+
+def test_numpy_weights_are_weights() -> None:
+    assert Dispatcher([length], weights=np.array([0.5])).weights == [0.5]  # type: ignore[arg-type]
+    assert Dispatcher([length]).weights == [1.0]
+
+
+# --- scoring
+
+
+def test_every_lane_and_shape_in_one_batch(dispatcher: Dispatcher) -> None:
+    result = dispatcher.score(
+        prompts=["p"] * 4,
+        completions=["a", "bb", [{"role": "assistant", "content": "ccc"}], "d"],
+        answer=["a", "x", "y", "none"],
+        num_generations=2,
+    )
+    np.testing.assert_array_equal(result.rewards[:, :, 0], [[1, 2], [3, 1]])
+    np.testing.assert_array_equal(result.rewards[:, :, 1], [[1, 0], [0, np.nan]])
+    np.testing.assert_array_equal(result.rewards[:, :, 3], [[0, 1], [0, 1]])
+    np.testing.assert_array_equal(result.rewards[:, :, 4], [[4, 4], [4, 4]])
+    assert result.status[1, 1, 1] == Status.ABSTAINED
+    assert result.failures()[0].function == "judge"  # a prompt plus a list of messages
+
+
+def test_prompts_are_needed_only_by_who_wants_them() -> None:
+    with Dispatcher([length]) as made:
+        np.testing.assert_array_equal(made.score(completions=["a", "bb"]).rewards, [[[1]], [[2]]])
+
+
+def test_wrong_names_for_the_texts_are_refused(dispatcher: Dispatcher) -> None:
+    with pytest.raises(DataError, match=r"no argument completion=.*completions="):
+        dispatcher.submit(completions=["a"], completion=["a"])
+
+
+def test_a_group_function_needs_the_group_size() -> None:
+    with Dispatcher([rank]) as made:
+        with pytest.raises(DataError, match=r"'rank'.*num_generations="):
+            made.submit(completions=["a", "b"])
+        with pytest.raises(DataError, match="3 samples don't make whole groups"):
+            made.submit(completions=["a", "b", "c"], num_generations=2)
+    with Dispatcher([rank], num_generations=2) as made:
+        assert made.score(completions=["a", "b"]).rewards.ravel().tolist() == [0.0, 1.0]
+
+
+def test_reward_models_are_left_to_the_trainer() -> None:
+    made = Dispatcher(["org/model", length], weights=[2, 1])
+    assert made[0] == "org/model"
+    assert made.names == ("length",)
+    assert made.weights == [2.0, 1.0]
+    with pytest.raises(DataError, match="org/model"):
+        made.submit(completions=["a"])
+
+
+def test_too_many_failures_raise_with_the_whole_batch(dispatcher: Dispatcher) -> None:
+    batch: dict[str, Any] = {"prompts": ["p"] * 8, "completions": ["a"] * 8, "num_generations": 2}
+    with pytest.raises(RewardFailureError, match="'answer_is' failed on 5 of 8 samples") as caught:
+        dispatcher.score(**batch, answer=["bad"] * 5 + ["a"] * 3)
+    assert caught.value.result is not None
+    assert caught.value.result.rewards.shape == (4, 2, 5)
+    result = dispatcher.score(**batch, answer=["bad"] * 4 + ["a"] * 4)
+    assert int(result.unscorable.sum()) == 4
+
+
+def test_several_batches_at_once(dispatcher: Dispatcher) -> None:
+    def batch(index: int) -> dict[str, Any]:
+        return {"prompts": ["p"] * 4, "completions": ["x" * index] * 4, "answer": ["a"] * 4, "num_generations": 4}
+
+    tickets = [dispatcher.submit(**batch(index)) for index in range(5)]
+    for index, ticket in reversed(list(enumerate(tickets))):
+        assert ticket.result().rewards[0, 0, 0] == index
+
+
+def test_ascore_leaves_the_loop_running(dispatcher: Dispatcher) -> None:
+    async def main() -> tuple[Any, int]:
+        beats = 0
+
+        async def beat() -> None:
+            nonlocal beats
+            while True:
+                beats += 1
+                await asyncio.sleep(0.001)
+
+        task = asyncio.create_task(beat())
+        result = await dispatcher.ascore(
+            prompts=["p"] * 2, completions=["a", "b"], answer=["a", "b"], num_generations=2
+        )
+        task.cancel()
+        return result, beats
+
+    result, beats = asyncio.run(main())
+    assert result.rewards[0, :, 1].tolist() == [1.0, 1.0]
+    assert beats >= 1
+
+
+# --- a sequence of columns (D-4)
+
+
+def test_d4_a_dispatcher_is_a_sequence_of_columns(dispatcher: Dispatcher) -> None:
+    columns = list(dispatcher)
+    assert len(dispatcher) == len(columns) == 5
+    assert [column.__name__ for column in columns] == ["length", "answer_is", "judge", "rank", "trl_style"]
+    assert dispatcher[-1] is columns[-1]
+    assert list(dispatcher[:2]) == columns[:2]
+    assert all(callable(column) for column in columns)
+
+
+def test_given_bare_it_says_what_to_do(dispatcher: Dispatcher) -> None:
+    with pytest.raises(TypeError, match=r"pass list\(dispatcher\)"):
+        getattr(dispatcher, "__name__", "its class")  # how TRL asks for a function's name, when it is made
+    with pytest.raises(TypeError, match=r"pass list\(dispatcher\)"):
+        dispatcher(prompts=["p"], completions=["a"])
+
+
+# --- lifetime (D-2, D-3, L-1 to L-4)
+
+
+def test_d2_nothing_starts_before_the_first_use() -> None:
+    made = Dispatcher([length])
+    assert made.stats() == {}
+    assert made.worker_pids() == []
+    assert "not started" in repr(made)
+
+
+def test_l2_a_closed_dispatcher_refuses() -> None:
+    made = Dispatcher([length])
+    with made:
+        made.score(completions=["a"])
+        assert "running" in repr(made)
+    made.close()
+    assert made.closed
+    with pytest.raises(ClosedError, match="closed"):
+        made.score(completions=["a"])
+
+
+def test_l1_the_first_use_from_many_threads_starts_one_engine() -> None:
+    with Dispatcher([length], workers=1) as made:
+        engines: list[Any] = []
+        threads = [threading.Thread(target=lambda: engines.append(made._lifetime.engine())) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(engines) == 8
+        assert len(set(map(id, engines))) == 1
+
+
+def test_l4_the_engine_ends_with_its_dispatcher() -> None:
+    made = Dispatcher([length])
+    made.score(completions=["a"])
+    engine, gone = made._lifetime.engine(), weakref.ref(made)
+    del made
+    gc.collect()
+    assert gone() is None
+    assert engine.closed
+
+
+def test_l4_a_ticket_keeps_its_dispatcher() -> None:
+    ticket = Dispatcher([length]).submit(completions=["a"])
+    gc.collect()
+    assert ticket.result().rewards.tolist() == [[[1.0]]]
+
+
+def test_d3_it_pickles_as_its_configuration() -> None:
+    with Dispatcher([length, judge], weights=[1, 2], workers=1, num_generations=2, partial="keep") as made:
+        made.score(prompts=["p"] * 2, completions=["a", "b"])
+        copy, first, second = pickle.loads(pickle.dumps((made, made[0], made[1])))
+    with copy:
+        assert copy.weights == [1.0, 2.0]
+        assert copy.workers == 1
+        assert first is copy[0]
+        assert second is copy[1]
+        assert copy.stats() == {}
+        assert copy.score(prompts=["p"] * 2, completions=["a", "bb"]).rewards[0, :, 0].tolist() == [1.0, 2.0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Python 3.12 on: a process with threads was forked
+def test_l3_a_forked_child_starts_an_engine_of_its_own() -> None:
+    with Dispatcher([length, answer_is], workers=1) as made:
+        made.score(completions=["a"], answer=["a"])
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                code = (
+                    0 if made.score(completions=["abc"], answer=["abc"]).rewards.ravel().tolist() == [3.0, 1.0] else 2
+                )
+                made.close()
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(pid, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert made.score(completions=["ab"], answer=["a"]).rewards.ravel().tolist() == [2.0, 0.0]
+
+
+EXIT = """
+from guerdon import Dispatcher, reward
+def length(completion): return float(len(completion))
+async def judge(prompts, completions, **kwargs): return [1.0] * len(completions)
+dispatcher = Dispatcher([reward(length), reward(length, name="other", lane="thread"), judge], workers=2)
+print(dispatcher.score(prompts=["p"], completions=["a"]).rewards.tolist(), flush=True)
+ticket = dispatcher.submit(prompts=["p"] * 64, completions=["a"] * 64)
+"""
+
+
+def test_l4_the_interpreter_exits_cleanly(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(EXIT)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[[[1.0, 1.0, 1.0]]]"
+    assert done.stderr == ""
+
+
+# --- workers
+
+
+def test_workers_are_this_process_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores_module, "_quota", lambda: None)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    assert default_workers() == 16
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    assert default_workers() == 5
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "32")
+    assert default_workers() == 1
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "what")
+    assert default_workers() == 16
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "250000 100000"}, 2),
+        ({"cpu.max": "50000 100000"}, 1),
+        ({"cpu.max": "max 100000"}, 16),
+        ({"cpu.max": "3200000 100000"}, 16),
+        ({"cpu/cpu.cfs_quota_us": "400000", "cpu/cpu.cfs_period_us": "100000"}, 4),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 16),
+        ({}, 16),
+    ],
+)
+def test_a_containers_quota_counts(
+    files: dict[str, str], cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    monkeypatch.setattr(cores_module, "_CGROUP", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
+    assert usable_cores() == cores
+
+
+# --- stateful rewards
+
+
+class Counting(Reward):
+    """Writes down its setups, its closes and the scores that its groups get."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def setup(self) -> None:
+        self._note(f"setup {os.getpid()}")
+
+    def score(self, completion: str) -> float | None:
+        if completion == "fail":
+            raise ValueError(completion)
+        return None if completion == "none" else float(len(completion))
+
+    def finish_group(self, scores: list[float | None], completions: list[str], **columns: Any) -> list[float | None]:
+        self._note(f"group {completions} {scores}")
+        best = max(score for score in scores if score is not None)
+        return [None if score is None else score - best for score in scores]
+
+    def close(self) -> None:
+        self._note(f"close {os.getpid()}")
+
+    def _note(self, text: str) -> None:
+        with (self.folder / "notes").open("a") as file:
+            file.write(text + "\n")
+
+
+@pytest.mark.parametrize("lane", ["process", "thread"])
+def test_row_28_a_stateful_reward_is_set_up_and_closed_once(lane: str, tmp_path: Path) -> None:
+    """Acceptance 28: once per worker, closed once; groups see their own scores in order, None where there is none."""
+    with Dispatcher([reward(Counting(tmp_path), lane=lane)], workers=1) as made:
+        for _ in range(3):
+            result = made.score(completions=["a", "fail", "ccc", "none"], num_generations=2)
+    np.testing.assert_array_equal(result.rewards[:, :, 0], [[0, np.nan], [0, np.nan]])
+    np.testing.assert_array_equal(result.status[:, :, 0], [[0, Status.ERROR], [0, Status.ABSTAINED]])
+    notes = (tmp_path / "notes").read_text().splitlines()
+    setups = [note for note in notes if note.startswith("setup")]
+    closes = [note for note in notes if note.startswith("close")]
+    assert len(setups) == len(set(setups)) or lane == "thread"
+    assert sorted(note.split()[1] for note in setups) == sorted(note.split()[1] for note in closes)
+    assert sorted(note for note in notes if note.startswith("group")) == sorted(
+        3 * ["group ['a', 'fail'] [1.0, None]", "group ['ccc', 'none'] [3.0, None]"]
+    )

@@ -1,0 +1,220 @@
+"""Tickets: waiting, groups as they complete, coroutines, Ctrl-C (T-1 to T-4)."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from guerdon import Dispatcher, RewardFailureError, Status, Ticket, reward
+
+
+@reward(lane="thread")
+def slow(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+@reward(lane="asyncio")
+async def sleepy(seconds: float) -> float:
+    await asyncio.sleep(seconds)
+    return seconds
+
+
+@pytest.fixture(scope="module")
+def dispatcher() -> Iterator[Dispatcher]:
+    with Dispatcher([slow, sleepy], max_failed_fraction=1.0) as made:
+        yield made
+
+
+def batch(*seconds: float, size: int = 1) -> dict[str, Any]:
+    return {"completions": ["c"] * len(seconds), "seconds": list(seconds), "num_generations": size}
+
+
+def test_a_ticket_is_there_at_once(dispatcher: Dispatcher) -> None:
+    started = time.monotonic()
+    ticket = dispatcher.submit(**batch(0.3))
+    assert time.monotonic() - started < 0.2
+    assert not ticket.done
+    assert ticket.result().rewards.ravel() == pytest.approx([0.3, 0.3])
+    assert ticket.done
+    assert ticket.result() is ticket.result()
+
+
+def test_waiting_may_end_before_the_batch(dispatcher: Dispatcher) -> None:
+    ticket = dispatcher.submit(**batch(0.4))
+    with pytest.raises(TimeoutError, match="goes on"):
+        ticket.result(timeout=0.05)
+    with pytest.raises(TimeoutError, match="goes on"):
+        ticket.result(timeout=0)
+    with pytest.raises(TimeoutError, match="goes on"):
+        next(ticket.groups(timeout=0.05))
+    assert ticket.result(timeout=30).status.max() == Status.OK
+
+
+def test_t2_groups_come_as_they_complete(dispatcher: Dispatcher) -> None:
+    ticket = dispatcher.submit(**batch(0.6, 0.6, 0.05, 0.1, 0.3, 0.3, size=2))
+    groups = list(ticket.groups())
+    assert [group.index for group in groups] == [1, 2, 0]
+    assert all(group.rewards.shape == group.status.shape == (2, 2) for group in groups)
+    np.testing.assert_allclose(groups[0].rewards, [[0.05, 0.05], [0.1, 0.1]], rtol=1e-6)
+
+
+def test_t2_every_iteration_sees_every_group(dispatcher: Dispatcher) -> None:
+    ticket = dispatcher.submit(**batch(0.2, 0.1, 0.0))
+    first = ticket.groups()
+    next(first)
+    assert [group.index for group in ticket.groups()] == [2, 1, 0]
+    assert [group.index for group in first] == [1, 0]
+    ticket.result()
+    assert [group.index for group in ticket.groups()] == [2, 1, 0]
+
+
+def test_t2_iterations_in_several_threads_and_loops_at_once(dispatcher: Dispatcher) -> None:
+    ticket = dispatcher.submit(**batch(*[index / 50 for index in range(20)]))
+    seen: dict[str, list[int]] = {}
+
+    def iterate(name: str) -> None:
+        seen[name] = [group.index for group in ticket.groups()]
+
+    async def aiterate(name: str) -> None:
+        seen[name] = [group.index async for group in ticket.agroups()]
+
+    async def both(name: str) -> None:
+        await asyncio.gather(aiterate(name + "1"), aiterate(name + "2"), ticket.aresult())
+
+    threads = [threading.Thread(target=iterate, args=(f"t{index}",)) for index in range(3)]
+    threads += [
+        threading.Thread(target=lambda name: asyncio.run(both(name)), args=(f"a{index}",)) for index in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(seen) == 7
+    assert all(sorted(order) == list(range(20)) for order in seen.values())
+    assert all(order == seen["t0"] for order in seen.values())
+
+
+def test_t1_waiting_does_not_block_the_loop(dispatcher: Dispatcher) -> None:
+    async def main() -> float:
+        gaps = [time.monotonic()]
+
+        async def beat() -> None:
+            while True:
+                await asyncio.sleep(0.005)
+                gaps.append(time.monotonic())
+
+        task = asyncio.create_task(beat())
+        ticket = dispatcher.submit(**batch(0.3, 0.1, 0.2))
+        assert [group.index async for group in ticket.agroups()] == [1, 2, 0]
+        await ticket.aresult()
+        task.cancel()
+        return max(after - before for before, after in itertools.pairwise(gaps))
+
+    assert asyncio.run(main()) < 0.15
+
+
+def test_t1_a_coroutine_may_stop_waiting(dispatcher: Dispatcher) -> None:
+    async def main() -> None:
+        ticket = dispatcher.submit(**batch(0.4))
+        with pytest.raises(TimeoutError, match="goes on"):
+            await ticket.aresult(timeout=0.05)
+        with pytest.raises(TimeoutError, match="goes on"):
+            await ticket.agroups(timeout=0.05).__anext__()
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(ticket.aresult(), 0.05)
+        assert (await ticket.aresult()).status.max() == Status.OK  # whoever waits for a ticket doesn't own its batch
+
+    asyncio.run(main())
+
+
+def test_t1_no_descriptor_stays_behind(dispatcher: Dispatcher) -> None:
+    async def main() -> None:
+        for _ in range(5):
+            ticket = dispatcher.submit(**batch(0.01, 0.02))
+            _ = [group async for group in ticket.agroups()]
+            await ticket.aresult()
+
+    asyncio.run(main())
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        asyncio.run(main())
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_cancelled_ascore_cancels_its_batch(dispatcher: Dispatcher) -> None:
+    async def main() -> None:
+        started = time.monotonic()
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(dispatcher.ascore(**batch(*[5.0] * 300)), 0.1)
+        assert time.monotonic() - started < 2
+
+    asyncio.run(main())
+    assert dispatcher.score(**batch(0.0)).status.max() == Status.OK
+
+
+def test_a_cancelled_ticket_gives_what_there_is() -> None:
+    with Dispatcher([sleepy]) as made:
+        ticket = made.submit(**batch(0.0, *[30.0] * 7))
+        next(ticket.groups())
+        ticket.cancel()
+        result = ticket.result(timeout=5)
+        assert result.status.ravel().tolist() == [Status.OK] + [Status.CANCELLED] * 7
+        assert result.failures()[0].status is Status.CANCELLED
+
+
+def test_t4_too_many_failures_raise_behind_the_last_group() -> None:
+    @reward(lane="thread", name="failing")
+    def failing(seconds: float) -> float:
+        raise ValueError("no")
+
+    with Dispatcher([failing]) as made:
+        ticket = made.submit(**batch(*[0.0] * 8))
+        groups = ticket.groups()
+        assert len({next(groups).index for _ in range(8)}) == 8
+        with pytest.raises(RewardFailureError, match="8 of 8"):
+            next(groups)
+
+        async def collect() -> None:
+            agroups = ticket.agroups()
+            assert len({(await agroups.__anext__()).index for _ in range(8)}) == 8
+            with pytest.raises(RewardFailureError, match="8 of 8"):
+                await agroups.__anext__()
+            with pytest.raises(RewardFailureError, match="8 of 8"):
+                await ticket.aresult()
+
+        asyncio.run(collect())
+
+
+@pytest.mark.parametrize("how", ["result", "groups", "score"])
+def test_t3_ctrl_c_cancels_the_batch_and_leaves_the_dispatcher_usable(how: str) -> None:
+    with Dispatcher([sleepy]) as made:
+        made.score(**batch(0.0))
+        tickets: list[Ticket] = []
+
+        def wait() -> None:
+            if how == "score":
+                made.score(**batch(30.0, 30.0))
+            tickets.append(made.submit(**batch(30.0, 30.0)))
+            _ = tickets[0].result() if how == "result" else list(tickets[0].groups())
+
+        timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        started = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            wait()
+        assert time.monotonic() - started < 5
+        timer.join()
+        for ticket in tickets:
+            ticket.wait(timeout=5)
+            assert (ticket.settled()[0].status == Status.CANCELLED).all()
+        assert made.score(**batch(0.0)).status.max() == Status.OK
