@@ -95,9 +95,9 @@ test-rust: $(VENV)/.dependencies ## unit and property tests of the crates
 	cargo test --workspace --locked --quiet
 
 .PHONY: model-check
-model-check: ## every interleaving of the grid and the group countdown, with loom
+model-check: ## every interleaving of the grid, the groups and the sweeps, with loom
 	echo '== loom'
-	RUSTFLAGS='--cfg guerdon_loom' CARGO_TARGET_DIR=$(LOOM_TARGET) cargo test --locked --release --package guerdon-core --test loom
+	RUSTFLAGS='--cfg guerdon_loom' CARGO_TARGET_DIR=$(LOOM_TARGET) cargo test --locked --package guerdon-core --lib models::
 
 .PHONY: test-python
 test-python: setup ## the tests of the package (ARGS="-k name" for some)
@@ -110,7 +110,7 @@ test-pythons: setup ## the wheel on each Python from 3.10 to 3.13, and the sourc
 
 .PHONY: stress
 stress: setup ## the soak tests too, more cases and deeper model checking
-	RUSTFLAGS='--cfg guerdon_loom' LOOM_MAX_PREEMPTIONS=4 CARGO_TARGET_DIR=$(LOOM_TARGET) cargo test --locked --release --package guerdon-core --test loom
+	RUSTFLAGS='--cfg guerdon_loom' LOOM_MAX_PREEMPTIONS=4 CARGO_TARGET_DIR=$(LOOM_TARGET) cargo test --locked --package guerdon-core --lib models::
 	PROPTEST_CASES=5000 cargo test --workspace --locked
 	$(BIN)/python -m pytest -m '' tests/stress $(ARGS)
 

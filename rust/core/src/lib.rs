@@ -10,6 +10,8 @@ pub mod frame;
 pub mod function;
 pub mod grid;
 pub mod lane;
+#[cfg(all(test, guerdon_loom))]
+mod models;
 pub mod outcome;
 pub mod payload;
 pub mod scheduler;

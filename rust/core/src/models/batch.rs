@@ -1,0 +1,136 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use loom::sync::atomic::{AtomicU64, Ordering};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::{beside, explore};
+use crate::batch::{Batch, BatchSpec};
+use crate::clock::Clock;
+use crate::function::{Function, FunctionId, OnFailure, Policy, Shape};
+use crate::payload::Payload;
+
+/// A payload without values.
+pub(super) struct Nothing;
+
+impl Payload for Nothing {
+    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
+        None
+    }
+
+    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut Vec<u8>) {}
+
+    fn bytes(&self, _: FunctionId, _: u32) -> usize {
+        0
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+pub(super) fn function(retries: u16, finish: bool) -> Function {
+    let policy = Policy {
+        timeout: Duration::from_secs(1),
+        grace: Duration::ZERO,
+        setup_timeout: Duration::from_secs(1),
+        deadline: None,
+        retries,
+        concurrency: None,
+        on_failure: OnFailure::Nan,
+    };
+    Function { name: "f".into(), shape: Shape::Sample, finish, pinned: false, isolated: false, lane: 0, policy }
+}
+
+pub(super) fn spec(samples: usize, group_size: usize) -> BatchSpec {
+    BatchSpec { samples, group_size, payload: Box::new(Nothing), budget_ns: None }
+}
+
+fn readable(fd: std::os::fd::BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+    poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+}
+
+/// A batch of groups of one, and how often each was handed out.
+struct World {
+    batch: Batch,
+    handed_out: Vec<AtomicU64>,
+    /// How many announcements were told that they were the last.
+    last: AtomicU64,
+}
+
+impl World {
+    fn new(groups: usize) -> Arc<Self> {
+        let batch = Batch::new(1, Clock::start(), [function(0, false)].into(), spec(groups, 1)).unwrap();
+        let handed_out = (0..groups).map(|_| AtomicU64::new(0)).collect();
+        Arc::new(Self { batch, handed_out, last: AtomicU64::new(0) })
+    }
+
+    fn announce(&self, group: usize) {
+        if self.batch.announce(group) {
+            self.last.fetch_add(1, Ordering::Relaxed);
+            assert!(self.batch.is_done());
+        }
+    }
+
+    fn take(&self) -> bool {
+        let group = self.batch.take_group();
+        if let Some(group) = group {
+            self.handed_out[group].fetch_add(1, Ordering::Relaxed);
+        }
+        group.is_some()
+    }
+
+    /// B-2, while nobody is at work.
+    fn news_is_true(&self, announced: u64) {
+        let taken: u64 = self.handed_out.iter().map(|times| times.load(Ordering::Relaxed)).sum();
+        let all = taken == self.handed_out.len() as u64;
+        assert_eq!(readable(self.batch.news_fd()), taken < announced || all, "{taken} of {announced} were taken");
+        assert_eq!(readable(self.batch.end_fd()), announced == self.handed_out.len() as u64);
+        assert_eq!(self.batch.is_exhausted(), all);
+    }
+}
+
+#[test]
+fn b1_b2_several_announce_and_several_take() {
+    explore(|| {
+        let world = World::new(2);
+        let announce = |group: usize| {
+            let world = world.clone();
+            Box::new(move || world.announce(group)) as Box<dyn FnOnce() + Send>
+        };
+        let take = || {
+            let world = world.clone();
+            Box::new(move || {
+                world.take();
+            }) as Box<dyn FnOnce() + Send>
+        };
+        beside(vec![announce(0), announce(1), take(), take()]);
+        world.news_is_true(2);
+        while world.take() {}
+        world.news_is_true(2);
+        assert_eq!(world.last.load(Ordering::Relaxed), 1);
+        assert!(world.handed_out.iter().all(|times| times.load(Ordering::Relaxed) == 1));
+    });
+}
+
+#[test]
+fn b2_news_of_a_group_outlives_the_taking_of_another() {
+    explore(|| {
+        let world = World::new(3);
+        world.announce(0);
+        let other = world.clone();
+        let consumer = world.clone();
+        beside(vec![
+            Box::new(move || other.announce(1)),
+            Box::new(move || {
+                consumer.take();
+            }),
+        ]);
+        world.news_is_true(2);
+        while world.take() {}
+        world.news_is_true(2);
+        world.announce(2);
+        world.news_is_true(3);
+    });
+}

@@ -1,0 +1,242 @@
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
+
+use super::batch::{function, spec};
+use super::{beside, explore};
+use crate::batch::Batch;
+use crate::clock::Clock;
+use crate::frame::Frame;
+use crate::function::{Function, FunctionId};
+use crate::lane::{Closing, Lane, Poke};
+use crate::outcome::{Cell, Failure, FailureKind, Status, Times};
+use crate::scheduler::Scheduler;
+use crate::sync::Mutex;
+
+const RAN: Times = Times { started_ns: 1, run_ns: 1 };
+
+/// A lane that holds the frames it is given, up to its places, until the model takes them out.
+struct Holding {
+    places: usize,
+    held: Mutex<Vec<Frame>>,
+    /// Someone is in `run` (S-3).
+    running: AtomicBool,
+}
+
+impl Holding {
+    fn take(&self) -> Option<Frame> {
+        self.held.lock().pop()
+    }
+}
+
+impl Lane for Holding {
+    fn attach(&self, _: Poke) {}
+
+    fn room(&self, _: FunctionId) -> usize {
+        self.places - self.held.lock().len()
+    }
+
+    fn parallelism(&self, _: FunctionId) -> usize {
+        self.places
+    }
+
+    fn pool(&self, _: FunctionId) -> usize {
+        0
+    }
+
+    fn frame_calls(&self, _: FunctionId) -> usize {
+        1
+    }
+
+    fn run(&self, frame: Frame) {
+        assert!(!self.running.swap(true, Ordering::Relaxed), "two threads hand out at once");
+        {
+            let mut held = self.held.lock();
+            assert!(held.len() < self.places, "a frame came without room for it");
+            held.push(frame);
+        }
+        self.running.store(false, Ordering::Relaxed);
+    }
+
+    fn close(&self) -> Closing {
+        self.held.lock().clear();
+        Box::pin(std::future::ready(()))
+    }
+}
+
+struct World {
+    lane: Arc<Holding>,
+    scheduler: Scheduler,
+    // Only for its handle: the model has no timers that come due.
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl World {
+    fn new(places: usize, function: Function) -> Arc<Self> {
+        let lane = Arc::new(Holding { places, held: Mutex::new(Vec::new()), running: AtomicBool::new(false) });
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone()];
+        let scheduler = Scheduler::start(runtime.handle(), Clock::start(), vec![function], lanes);
+        Arc::new(Self { lane, scheduler, _runtime: runtime })
+    }
+
+    fn close(&self) {
+        let closing = pin!(self.scheduler.close());
+        assert!(closing.poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    }
+}
+
+fn failure(kind: FailureKind) -> Failure {
+    Failure { kind, reason: "failed".to_owned(), traceback: None, retryable: true, retry_after: None }
+}
+
+/// The status of a settled cell, which goes with its note (B-3).
+fn status(batch: &Batch, sample: usize) -> Status {
+    let status = batch.cell(sample, 0).expect("the cell is settled").outcome.status;
+    let note = batch.note_of(sample, 0).map(|note| note.reason);
+    match status {
+        Status::Ok => assert_eq!(note, None),
+        Status::Cancelled => assert_eq!(note.as_deref(), Some("stop")),
+        Status::Error => assert!(note.is_some_and(|note| note.starts_with("returned"))),
+        other => panic!("{other:?}"),
+    }
+    status
+}
+
+/// A frame in hand fails while its batch is cancelled: whoever comes first, the call ends, once, as cancelled.
+fn a_failing_attempt_beside_a_cancel(kind: FailureKind, retries: u16) {
+    explore(move || {
+        let world = World::new(1, function(retries, false));
+        let batch = world.scheduler.submit(spec(1, 1)).unwrap();
+        let lane = world.clone();
+        let fail = Box::new(move || {
+            if let Some(mut frame) = lane.lane.take() {
+                frame.fail(0, failure(kind), RAN);
+            }
+        });
+        let (other, cancelled) = (world.clone(), batch.clone());
+        beside(vec![fail, Box::new(move || other.scheduler.cancel(&cancelled, "stop"))]);
+        assert!(batch.is_done(), "the call was lost");
+        assert_eq!(batch.take_group(), Some(0));
+        assert_eq!(batch.take_group(), None);
+        assert_eq!(status(&batch, 0), Status::Cancelled);
+        assert_eq!(world.scheduler.open_batches(), 0);
+        world.close();
+    });
+}
+
+#[test]
+fn s2_a_retry_beside_a_cancel() {
+    a_failing_attempt_beside_a_cancel(FailureKind::Error, 1);
+}
+
+#[test]
+fn s2_a_crash_beside_a_cancel() {
+    a_failing_attempt_beside_a_cancel(FailureKind::Crashed, 0);
+}
+
+#[test]
+fn f1_a_dropped_frame_beside_a_cancel() {
+    explore(|| {
+        let world = World::new(1, function(0, false));
+        let batch = world.scheduler.submit(spec(1, 1)).unwrap();
+        let lane = world.clone();
+        let (other, cancelled) = (world.clone(), batch.clone());
+        let drop_it = Box::new(move || drop(lane.lane.take()));
+        beside(vec![drop_it, Box::new(move || other.scheduler.cancel(&cancelled, "stop"))]);
+        assert!(batch.is_done());
+        assert_eq!(status(&batch, 0), Status::Cancelled);
+        world.close();
+    });
+}
+
+#[test]
+fn b3_f3_an_outcome_beside_a_cancel() {
+    explore(|| {
+        let world = World::new(2, function(0, false));
+        let batch = world.scheduler.submit(spec(2, 2)).unwrap();
+        let settle = |value: f64| {
+            let world = world.clone();
+            Box::new(move || {
+                if let Some(mut frame) = world.lane.take() {
+                    frame.settle(0, Cell::Value(value), RAN);
+                }
+            }) as Box<dyn FnOnce() + Send>
+        };
+        let (other, cancelled) = (world.clone(), batch.clone());
+        let cancel = Box::new(move || other.scheduler.cancel(&cancelled, "stop"));
+        beside(vec![settle(1.0), settle(f64::NAN), cancel]);
+        assert!(batch.is_done());
+        let swept = (0..2).filter(|sample| status(&batch, *sample) == Status::Cancelled).count();
+        assert_eq!(world.scheduler.late_outcomes(), swept as u64);
+        world.close();
+    });
+}
+
+/// The scores of a group come in while its batch is cancelled: its `finish_group` call is made or swept, never both, never neither.
+#[test]
+fn s2_scores_that_complete_beside_a_cancel() {
+    explore(|| {
+        let world = World::new(2, function(0, true));
+        let batch = world.scheduler.submit(spec(2, 2)).unwrap();
+        let mut first = world.lane.take().expect("both were handed out");
+        first.settle(0, Cell::Value(f64::NAN), RAN);
+        drop(first);
+        let lane = world.clone();
+        let settle = Box::new(move || {
+            if let Some(mut frame) = lane.lane.take() {
+                frame.settle(0, Cell::Value(1.0), RAN);
+            }
+        });
+        let (other, cancelled) = (world.clone(), batch.clone());
+        beside(vec![settle, Box::new(move || other.scheduler.cancel(&cancelled, "stop"))]);
+        assert!(batch.is_done());
+        let both = [0, 1].map(|sample| status(&batch, sample));
+        assert_eq!(both.iter().filter(|status| **status == Status::Error).count(), 1, "a failed score stays failed");
+        world.close();
+    });
+}
+
+#[test]
+fn s3_no_work_waits_while_a_lane_has_room() {
+    explore(|| {
+        let world = World::new(1, function(0, false));
+        let batch = world.scheduler.submit(spec(3, 1)).unwrap();
+        let settle = || {
+            let world = world.clone();
+            Box::new(move || {
+                if let Some(mut frame) = world.lane.take() {
+                    frame.settle(0, Cell::Value(1.0), RAN);
+                }
+            }) as Box<dyn FnOnce() + Send>
+        };
+        beside(vec![settle(), settle()]);
+        let mut settled = (0..3).filter(|sample| batch.cell(*sample, 0).is_some()).count();
+        while settled < 3 {
+            let mut frame = world.lane.take().expect("work waits, and the lane has room");
+            frame.settle(0, Cell::Value(1.0), RAN);
+            settled += 1;
+        }
+        assert!(batch.is_done());
+        world.close();
+    });
+}
+
+#[test]
+fn s2_a_batch_submitted_beside_the_end_is_cancelled() {
+    explore(|| {
+        let world = World::new(1, function(0, false));
+        let (submitter, closer) = (world.clone(), world.clone());
+        let submit = Box::new(move || {
+            let batch = submitter.scheduler.submit(spec(1, 1)).unwrap();
+            // What `close` finds it cancels; what comes later is cancelled by `submit`.
+            loom::thread::yield_now();
+            drop(batch);
+        });
+        beside(vec![submit, Box::new(move || closer.close())]);
+        world.close();
+        assert_eq!(world.scheduler.open_batches(), 0);
+    });
+}
