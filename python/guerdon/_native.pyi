@@ -43,11 +43,8 @@ class Engine:
         cls, functions: Sequence[FunctionConfig], *, workers: int, python: str, worker_dir: str, shipment: bytes | None
     ) -> Engine: ...
     @property
-    def thread_queue(self) -> ThreadQueue | None:
-        """Where the thread lane's Python threads find their work; None without thread-lane functions."""
-
-    def loop_queues(self) -> list[tuple[str, LoopQueue]]:
-        """One (loop name, queue) per event loop of the asyncio lane."""
+    def lanes(self) -> Lanes:
+        """What the Python threads of the thread and asyncio lanes hold on to (`guerdon._lanes`)."""
 
     def submit(
         self,
@@ -66,6 +63,9 @@ class Engine:
             samples: Number of samples, ``P * G``.
             num_generations: ``G``.
             budget: Seconds that the whole batch may take.
+
+        Raises:
+            TypeError: A value for a worker can't be pickled; ``args`` are (message, column, sample or None).
         """
 
     def close(self, timeout: float = 5.0) -> bool:

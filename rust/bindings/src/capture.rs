@@ -137,8 +137,8 @@ impl Arrived {
                         finish: wire.columns(&one.finish.columns)?,
                     },
                     LaneKind::Thread | LaneKind::Asyncio => Captured::Values {
-                        call: Rows::new(py, &sources, &one.call.columns, samples),
-                        finish: Rows::new(py, &sources, &one.finish.columns, samples),
+                        call: Rows::new(py, &sources, &one.call.columns, one.call.names.as_deref())?,
+                        finish: Rows::new(py, &sources, &one.finish.columns, one.finish.names.as_deref())?,
                     },
                 };
                 let call_names = one.call.names.clone();

@@ -9,15 +9,13 @@ use pyo3::prelude::*;
 /// Which lane runs a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneKind {
-    Process,
     Thread,
     Asyncio,
+    /// Last: an engine without such functions has no process lane.
+    Process,
 }
 
 impl LaneKind {
-    /// All lanes, in the order of `Function::lane`.
-    pub const ALL: [Self; 3] = [Self::Process, Self::Thread, Self::Asyncio];
-
     /// The index of the lane in the engine.
     pub const fn index(self) -> usize {
         self as usize

@@ -24,8 +24,10 @@ use crate::batch::PyBatch;
 use crate::capture::{Arrived, PyUse};
 use crate::config::{FunctionConfig, LaneKind};
 use crate::gil;
-use crate::lanes::aio::{AioLane, LoopQueue};
-use crate::lanes::thread::{ThreadLane, ThreadQueue};
+use crate::lanes::Lanes;
+use crate::lanes::aio::AioLane;
+use crate::lanes::orders::Orders;
+use crate::lanes::thread::ThreadLane;
 use crate::runtime;
 
 #[pyclass(frozen, module = "guerdon._native", name = "Engine")]
@@ -40,7 +42,9 @@ pub struct Engine {
 
 struct Parts {
     scheduler: Arc<Scheduler>,
-    process: Arc<ProcessLane>,
+    /// Only where a function runs in workers: without one there is no zygote either.
+    process: Option<Arc<ProcessLane>>,
+    orders: Arc<Orders>,
     threads: Arc<ThreadLane>,
     loops: Arc<AioLane>,
 }
@@ -82,40 +86,33 @@ impl Engine {
     ) -> PyResult<Self> {
         let runtime = runtime::handle()?;
         let clock = Clock::start();
-        let lanes = functions.iter().map(|config| config.lane).collect();
+        let lanes: Vec<LaneKind> = functions.iter().map(|config| config.lane).collect();
         let core: Vec<Function> = functions.iter().map(|config| config.function.clone()).collect();
-        let config = ProcessConfig::new(python.into(), worker_dir.into(), shipment.unwrap_or_default(), workers);
-        let process = Arc::new(ProcessLane::new(&runtime, clock, config, &core));
-        let threads = Arc::new(ThreadLane::new(&runtime, clock, &core));
-        let loops: Vec<Option<String>> = functions.iter().map(|config| config.event_loop.clone()).collect();
-        let loops = Arc::new(AioLane::new(&runtime, clock, &core, &loops)?);
-        let all: Vec<Arc<dyn Lane>> = LaneKind::ALL
-            .iter()
-            .map(|kind| match kind {
-                LaneKind::Process => process.clone() as Arc<dyn Lane>,
-                LaneKind::Thread => threads.clone(),
-                LaneKind::Asyncio => loops.clone(),
-            })
-            .collect();
+        let orders = Arc::new(Orders::default());
+        let threads = Arc::new(ThreadLane::new(&runtime, clock, &core, &orders));
+        let names: Vec<Option<String>> = functions.iter().map(|config| config.event_loop.clone()).collect();
+        let loops = Arc::new(AioLane::new(&runtime, clock, &core, &names, &orders));
+        let mut all: Vec<Arc<dyn Lane>> = vec![threads.clone(), loops.clone()];
+        let process = lanes.contains(&LaneKind::Process).then(|| {
+            let config = ProcessConfig::new(python.into(), worker_dir.into(), shipment.unwrap_or_default(), workers);
+            ProcessLane::new(runtime.clone(), clock, &core, LaneKind::Process.index(), config)
+        });
+        all.extend(process.iter().map(|lane| lane.clone() as Arc<dyn Lane>));
         let scheduler = Arc::new(Scheduler::start(&runtime, clock, core, all));
         Ok(Self {
             pid: std::process::id(),
             runtime,
             lanes,
-            parts: ManuallyDrop::new(Parts { scheduler, process, threads, loops }),
+            parts: ManuallyDrop::new(Parts { scheduler, process, orders, threads, loops }),
             closed: AtomicBool::new(false),
         })
     }
 
+    /// What the lanes' Python threads hold on to.
     #[getter]
-    fn thread_queue(&self) -> PyResult<Option<ThreadQueue>> {
+    fn lanes(&self) -> PyResult<Lanes> {
         let parts = self.parts()?;
-        let used = self.lanes.contains(&LaneKind::Thread);
-        Ok(used.then(|| ThreadQueue::new(parts.threads.clone())))
-    }
-
-    fn loop_queues(&self) -> PyResult<Vec<(String, LoopQueue)>> {
-        Ok(self.parts()?.loops.queues())
+        Ok(Lanes::new(parts.orders.clone(), parts.threads.clone(), parts.loops.clone()))
     }
 
     #[pyo3(signature = (columns, uses, *, samples, num_generations, budget = None))]
@@ -160,7 +157,7 @@ impl Engine {
 
     fn stats(&self) -> PyResult<BTreeMap<&'static str, u64>> {
         let parts = self.parts()?;
-        let workers = parts.process.stats();
+        let workers = parts.process.as_ref().map(|lane| lane.stats()).unwrap_or_default();
         Ok(BTreeMap::from([
             ("workers", workers.workers),
             ("worker_restarts", workers.restarts),
@@ -171,7 +168,7 @@ impl Engine {
         ]))
     }
 
-    fn worker_pids(&self) -> PyResult<Vec<u32>> {
-        Ok(self.parts()?.process.pids())
+    fn worker_pids(&self) -> PyResult<Vec<i32>> {
+        Ok(self.parts()?.process.as_ref().map(|lane| lane.worker_pids()).unwrap_or_default())
     }
 }

@@ -24,9 +24,11 @@ mod _native {
     #[pymodule_export]
     use crate::engine::Engine;
     #[pymodule_export]
+    use crate::lanes::Lanes;
+    #[pymodule_export]
     use crate::lanes::aio::LoopQueue;
     #[pymodule_export]
-    use crate::lanes::thread::{Chunk, ThreadQueue};
+    use crate::lanes::chunk::Chunk;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
