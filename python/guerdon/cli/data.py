@@ -23,7 +23,7 @@ from typing import IO, Any, Protocol
 
 from guerdon.cli.problem import UsageError
 
-__all__ = ["Row", "Source", "open_source"]
+__all__ = ["JsonLines", "Parquet", "Row", "Source", "import_parquet", "kind_of", "open_source"]
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class JsonLines:
                 raise UsageError(f"{self.where(place)} can't be read: {error}.") from None
             if not isinstance(fields, dict):
                 hint = " Write each of its elements on a line of its own." if isinstance(fields, list) else ""
-                raise UsageError(f"{self.where(place)} is a {type(fields).__name__}, not an object.{hint}")
+                raise UsageError(f"{self.where(place)} is {kind_of(fields)}, not an object.{hint}")
             yield Row(place, fields, line)
 
     def where(self, place: int) -> str:
@@ -172,6 +172,12 @@ def import_parquet() -> Any:
     except ImportError:
         raise UsageError("Parquet needs pyarrow: pip install 'guerdon[parquet]'.") from None
     return pyarrow.parquet
+
+
+def kind_of(value: object) -> str:
+    """What a value is, in the words of JSON."""
+    kinds = {type(None): "null", bool: "true or false", str: "a text", list: "a list", dict: "an object"}
+    return kinds.get(type(value), "a number" if isinstance(value, (int, float)) else f"a {type(value).__name__}")
 
 
 def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from guerdon.cli.data import Row, Source
+from guerdon.cli.data import Row, Source, kind_of
 from guerdon.cli.problem import UsageError
 from guerdon.columns import RECORDERS, TEXT
 from guerdon.spec import FunctionSpec, Wants
@@ -193,8 +193,7 @@ def _is_text(value: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    kinds = {dict: "an object", list: "a list that holds other things than messages", bool: "true or false"}
-    return "null" if value is None else kinds.get(type(value), "a number")
+    return "a list that holds other things than messages" if isinstance(value, list) else kind_of(value)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,0 +1,95 @@
+"""What the tests of the command line share: files of rewards and rows, and the command itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guerdon.cli import main
+
+REWARDS = '''
+import guerdon
+
+@guerdon.reward(timeout=5)
+def correct(completion: str, answer: str) -> float:
+    """1 if right."""
+    return float(completion == answer)
+
+@guerdon.reward(timeout=5, lane="thread")
+def length(text: str) -> float:
+    return len(text) / 10
+
+def plain(prompts, completions, **columns):
+    return [float(len(completions))] * len(completions)
+'''
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    def rewards(self, name: str) -> list[float | None]:
+        return [row["rewards"][name] for row in self.rows]
+
+
+Command = Callable[..., Ended]
+
+
+@pytest.fixture
+def guerdon(capsysbinary: pytest.CaptureFixture[bytes]) -> Iterator[Command]:
+    """Runs the command line in this process; what it imports and puts on the path is forgotten afterwards."""
+    path, modules = list(sys.path), set(sys.modules)
+
+    def run(*arguments: object) -> Ended:
+        code = main([str(argument) for argument in arguments])
+        captured = capsysbinary.readouterr()
+        return Ended(code, captured.out.decode(), captured.err.decode())
+
+    yield run
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith("/tmp") or name.startswith("rewards_"):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def rewards(tmp_path: Path) -> Path:
+    """A file of rewards whose name no other test has."""
+    return write_rewards(tmp_path, REWARDS)
+
+
+def write_rewards(folder: Path, text: str) -> Path:
+    path = folder / f"rewards_{abs(hash(str(folder))):x}.py"
+    path.write_text(text)
+    return path
+
+
+def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Four rows, three of them right."""
+    completions = ["4", "5", "22", "four"]
+    answers = ["4", "5", "23", "four"]
+    rows = [
+        {"prompt": f"p{i}", "completion": completion, "answer": answer}
+        for i, (completion, answer) in enumerate(zip(completions, answers, strict=True))
+    ]
+    return write_rows(tmp_path / "data.jsonl", rows)

@@ -1,0 +1,163 @@
+"""What can't be used is refused with a message that names file, line and field, and with exit code 2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Command, write_rewards
+
+GOOD = '{"completion": "4", "answer": "4"}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", ["data.jsonl has no rows"]),
+        ("\n \n", ["data.jsonl has no rows"]),
+        (GOOD + "{oops\n", ["data.jsonl, line 2 is not JSON", "column 2"]),
+        (GOOD + "\n[1, 2]\n", ["data.jsonl, line 3 is a list", "a line of its own"]),
+        (GOOD + "17\n", ["line 2 is a number, not an object"]),
+        (GOOD + '{"answer": "4"}\n', ["line 2 has no field 'completion'", "'answer'", "--completion-field"]),
+        (
+            GOOD + '{"completion": null, "answer": "4"}\n',
+            ["line 2: 'completion' is null", "a text or a list of messages"],
+        ),
+        (GOOD + '{"completion": ["a"], "answer": "4"}\n', ["line 2: 'completion' is a list that holds other things"]),
+        (GOOD + '{"completion": "4"}\n', ["line 2 has no field 'answer'", "the column 'answer' of 'correct'"]),
+        ('{"completion": "4"}\n', ["no row of", "'correct' wants the column 'answer'", "--map answer=FIELD"]),
+        ('{"completion": "4", "anwser": ""}\n', ["Did you mean 'anwser'?"]),
+        (
+            '{"completion": "4", "answer": "4", "answer": "5"}\n',
+            ["line 1 can't be read: it gives the field 'answer' twice"],
+        ),
+        ('{"completion": ' + "[" * 100_000 + "\n", ["line 1 can't be read"]),
+        ('{"completion": "4", "answer": ' + "9" * 5000 + "}\n", ["line 1 can't be read"]),
+    ],
+)
+def test_data_that_cannot_be_used(guerdon: Command, rewards: Path, tmp_path: Path, text: str, parts: list[str]) -> None:
+    data, out = tmp_path / "data.jsonl", tmp_path / "out.jsonl"
+    data.write_text(text)
+    ended = guerdon("score", f"{rewards}:correct", data, "-o", out)
+    assert ended.code == 2
+    for part in parts:
+        assert part in ended.err
+    assert not out.exists()  # D-1: nothing was scored
+
+
+def test_bytes_that_are_no_text(guerdon: Command, rewards: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data.jsonl"
+    data.write_bytes(GOOD.encode() + b'{"completion": "\xff"}\n')
+    ended = guerdon("score", rewards, data)
+    assert ended.code == 2
+    assert "data.jsonl, line 2 is not UTF-8: byte 0xff at 17" in ended.err
+
+
+def test_a_byte_order_mark_is_no_mistake(guerdon: Command, rewards: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data.jsonl"
+    data.write_bytes(b"\xef\xbb\xbf" + GOOD.encode())
+    assert guerdon("score", rewards, data).code == 0
+
+
+def test_a_field_that_functions_know_by_another_meaning(guerdon: Command, rewards: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data.jsonl"
+    data.write_text('{"completion": "4", "answer": "4", "text": "page"}\n')
+    ended = guerdon("score", f"{rewards}:length", data)
+    assert ended.code == 2
+    assert "ambiguous. Rename the field: --map OTHER=text" in ended.err
+    assert guerdon("score", f"{rewards}:correct", data).code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nowhere.py", "there is no file"),
+        ("nowhere", "there is no module 'nowhere'"),
+        ("no such", "neither a file that ends in .py nor the name of a module"),
+        ("{rewards}:nothing", "has no 'nothing'. It has: "),
+        ("{rewards}:correct,", "expected file.py, module, or one of them with names"),
+        ("{rewards}:guerdon.Reward", "is a class, not a reward function"),
+    ],
+)
+def test_rewards_that_cannot_be_found(guerdon: Command, rewards: Path, data: Path, name: str, said: str) -> None:
+    ended = guerdon("score", name.format(rewards=rewards), data)
+    assert ended.code == 2
+    assert said in ended.err
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("def plain(prompts, completions, **columns): ...\n", ["has no rewards", "@guerdon.reward", ":plain"]),
+        (
+            "import nothing_like_that\n",
+            ["can't be loaded", "line 1", "ModuleNotFoundError: No module named 'nothing_like_that'"],
+        ),
+        ("def f(:\n", ["can't be loaded", "SyntaxError"]),
+        ("raise SystemExit(0)\n", ["can't be loaded", "SystemExit"]),
+        ("import guerdon\n@guerdon.reward(timeout=-1)\ndef f(completion): ...\n", ["timeout"]),
+        ("import guerdon\n@guerdon.reward\ndef f(completions): ...\n", ["use 'completion'"]),
+        (
+            "from guerdon import *\na = reward(lambda text: 1.0, name='a')\nx = Dispatcher([a])\ny = Dispatcher([a])\n",
+            ["has 2 dispatchers", ":x"],
+        ),
+    ],
+)
+def test_files_that_cannot_be_loaded(guerdon: Command, data: Path, tmp_path: Path, text: str, parts: list[str]) -> None:
+    ended = guerdon("score", write_rewards(tmp_path, text), data)
+    assert ended.code == 2
+    for part in parts:
+        assert part in ended.err
+    assert "guerdon/cli" not in ended.err  # C-3: no frames of ours
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--map", "answer"], "expected COLUMN=FIELD"),
+        (["--map", "answer=nothing"], "has the field 'nothing'"),
+        (["--map", "other=prompt"], "no reward function takes a column 'other'"),
+        (["--map", "answer=answer", "--map", "answer=prompt"], "gives the column 'answer' twice"),
+        (["--workers", "0"], "expected a whole number of at least 1"),
+        (["--num-generations", "x"], "expected a whole number of at least 1"),
+        (["--max-failed-fraction", "2"], "expected a number from 0 to 1"),
+        (["-o", "/nowhere/out.jsonl"], "can't be written: No such file or directory"),
+        (["--failures", "/nowhere/out.jsonl"], "can't be written: No such file or directory"),
+        (["--unknown"], "unrecognized arguments"),
+    ],
+)
+def test_options_that_cannot_be_used(
+    guerdon: Command, rewards: Path, data: Path, options: list[str], said: str
+) -> None:
+    ended = guerdon("score", f"{rewards}:correct", data, *options)
+    assert ended.code == 2
+    assert said in ended.err
+
+
+def test_the_input_is_never_overwritten(guerdon: Command, rewards: Path, data: Path) -> None:
+    before = data.read_bytes()
+    ended = guerdon("score", rewards, data, "-o", data)
+    assert ended.code == 2
+    assert "is the input itself" in ended.err
+    assert data.read_bytes() == before
+
+
+def test_data_that_is_no_file(guerdon: Command, rewards: Path, tmp_path: Path) -> None:
+    assert "is a folder" in guerdon("score", rewards, tmp_path).err
+    assert "No such file" in guerdon("score", rewards, tmp_path / "nothing.jsonl").err
+
+
+def test_parquet_that_is_none(guerdon: Command, rewards: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    data = tmp_path / "data.parquet"
+    data.write_text(GOOD)
+    ended = guerdon("score", rewards, data)
+    assert ended.code == 2
+    assert "is no Parquet file" in ended.err
+
+
+def test_no_command(guerdon: Command) -> None:
+    ended = guerdon()
+    assert ended.code == 2
+    assert "score a file of completions" in ended.err

@@ -1,0 +1,270 @@
+"""``guerdon score``: rows in, rows out, and what becomes of failures."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from guerdon.cli import main
+from tests.cli.conftest import Command, write_rewards, write_rows
+
+FAILING = """
+import guerdon
+
+@guerdon.reward(timeout=0.3, grace=0.1, lane="thread")
+def fails(completion: str) -> float | None:
+    if completion == "raise":
+        raise ValueError("no such thing")
+    if completion == "abstain":
+        return None
+    return float(completion)
+"""
+
+
+def test_writes_a_row_for_each_sample(guerdon: Command, rewards: Path, data: Path) -> None:
+    ended = guerdon("score", rewards, data)
+    assert ended.code == 0
+    assert ended.rows == [
+        {
+            "index": index,
+            "rewards": {"correct": correct, "length": length},
+            "status": {"correct": "ok", "length": "ok"},
+        }
+        for index, (correct, length) in enumerate([(1.0, 0.1), (1.0, 0.1), (0.0, 0.2), (1.0, 0.4)])
+    ]
+
+
+def test_the_summary_goes_to_stderr(guerdon: Command, rewards: Path, data: Path) -> None:
+    ended = guerdon("score", rewards, data)
+    header, correct, length, _, total = ended.err.splitlines()
+    assert header.split() == ["function", "mean", "std", "ok", "p50", "p90", "p99", "samples/s"]
+    assert correct.split()[:4] == ["correct", "0.75", "0.5", "4"]
+    assert length.split()[:2] == ["length", "0.2"]
+    assert total.startswith("4 samples in ")
+    assert guerdon("score", rewards, data, "--quiet").err == ""
+
+
+def test_names_choose_functions_decorated_or_not(guerdon: Command, rewards: Path, data: Path) -> None:
+    ended = guerdon("score", f"{rewards}:plain,correct", data)
+    assert list(ended.rows[0]["rewards"]) == ["plain", "correct"]
+    assert ended.rewards("plain") == [4.0] * 4
+
+
+def test_a_module_is_found_from_the_working_folder(
+    guerdon: Command, rewards: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(rewards.parent)
+    assert guerdon("score", f"{rewards.stem}:correct", data).rewards("correct") == [1.0, 1.0, 0.0, 1.0]
+
+
+def test_keep_writes_the_input_line_unchanged(guerdon: Command, rewards: Path, tmp_path: Path) -> None:
+    lines = [
+        r'{"completion": "é\ud800", "answer": "", "number": 1.10, "big": 123456789012345678901234567890}',
+        '{ "answer":"x" ,"completion":"é" }',
+    ]
+    data = tmp_path / "data.jsonl"
+    data.write_text("\n".join(lines) + "\n")
+    ended = guerdon("score", f"{rewards}:correct", data, "--keep")
+    assert [line.partition('"row": ')[2] for line in ended.out.splitlines()] == [line + "}" for line in lines]
+
+
+def test_fields_and_maps(guerdon: Command, rewards: Path, tmp_path: Path) -> None:
+    rows = [{"generation": "7", "meta": {"truth": "7"}, "answer": "8"}, {"generation": "8", "meta": {"truth": "7"}}]
+    rows[1]["answer"] = "8"
+    data = write_rows(tmp_path / "data.jsonl", rows)
+    command = ("score", f"{rewards}:correct", data, "--completion-field", "generation")
+    assert guerdon(*command).rewards("correct") == [0.0, 1.0]
+    assert guerdon(*command, "--map", "answer=meta.truth").rewards("correct") == [1.0, 0.0]
+
+
+def test_prompts_may_have_any_name(guerdon: Command, tmp_path: Path) -> None:
+    rewards = write_rewards(
+        tmp_path,
+        "import guerdon\n@guerdon.reward(lane='thread')\ndef echo(prompt, completion):\n    return float(prompt == completion)\n",
+    )
+    data = write_rows(
+        tmp_path / "data.jsonl", [{"question": "a", "completion": "a"}, {"question": "b", "completion": "a"}]
+    )
+    assert guerdon("score", rewards, data, "--prompt-field", "question").rewards("echo") == [1.0, 0.0]
+    ended = guerdon("score", rewards, data)
+    assert ended.code == 2
+    assert "the field 'prompt'" in ended.err
+    assert "--prompt-field" in ended.err
+
+
+def test_conversations(guerdon: Command, rewards: Path, tmp_path: Path) -> None:
+    completion = [{"role": "assistant", "content": "0123456789"}]
+    data = write_rows(tmp_path / "data.jsonl", [{"completion": completion}])
+    assert guerdon("score", f"{rewards}:length", data).rewards("length") == [1.0]
+
+
+def test_a_group_function_needs_the_group_size(guerdon: Command, tmp_path: Path) -> None:
+    rewards = write_rewards(
+        tmp_path,
+        "import guerdon\n@guerdon.group_reward\ndef best(completions, **columns):\n"
+        "    return [float(each == max(completions)) for each in completions]\n",
+    )
+    data = write_rows(tmp_path / "data.jsonl", [{"completion": text} for text in ("1", "2", "4", "3")])
+    assert guerdon("score", rewards, data, "-n", 2).rewards("best") == [0.0, 1.0, 1.0, 0.0]
+    ended = guerdon("score", rewards, data)
+    assert ended.code == 2
+    assert "'best' works on whole groups" in ended.err
+    ended = guerdon("score", rewards, data, "-n", 3)
+    assert ended.code == 2
+    assert "4 rows" in ended.err
+
+
+def test_one_dispatcher_brings_its_options(guerdon: Command, tmp_path: Path) -> None:
+    rewards = write_rewards(
+        tmp_path,
+        "import guerdon\n@guerdon.group_reward(lane='thread')\ndef size(completions):\n"
+        "    return [len(completions)] * len(completions)\n"
+        "@guerdon.reward\ndef unused(completion):\n    return 0\n"
+        "all = guerdon.Dispatcher([size], num_generations=2, workers=1)\n",
+    )
+    data = write_rows(tmp_path / "data.jsonl", [{"completion": "x"}] * 4)
+    ended = guerdon("score", rewards, data)
+    assert [row["rewards"] for row in ended.rows] == [{"size": 2.0}] * 4
+    assert guerdon("score", f"{rewards}:all", data, "--workers", 2).rows == ended.rows
+
+
+def test_a_batch_function_sees_all_rows_unless_told(guerdon: Command, rewards: Path, tmp_path: Path) -> None:
+    data = write_rows(tmp_path / "data.jsonl", [{"completion": "x", "prompt": ""}] * 5000)
+    assert set(guerdon("score", f"{rewards}:plain", data).rewards("plain")) == {5000.0}
+    assert set(guerdon("score", f"{rewards}:plain", data, "--chunk", 2500).rewards("plain")) == {2500.0}
+
+
+def test_chunks_change_nothing(guerdon: Command, rewards: Path, tmp_path: Path) -> None:
+    rows = [{"completion": str(i % 7), "answer": str(i % 3)} for i in range(100)]
+    data = write_rows(tmp_path / "data.jsonl", rows)
+    whole = guerdon("score", rewards, data)
+    assert whole.rewards("correct") == [float(i % 7 == i % 3) for i in range(100)]
+    for chunk in (1, 7, 99, 100, 1000):
+        assert guerdon("score", rewards, data, "--chunk", chunk).rows == whole.rows
+
+
+def test_failures_are_null_with_a_status(guerdon: Command, tmp_path: Path) -> None:
+    rewards = write_rewards(tmp_path, FAILING)
+    data = write_rows(tmp_path / "data.jsonl", [{"completion": each} for each in ("1", "raise", "abstain", "2.5")])
+    log = tmp_path / "failures.jsonl"
+    ended = guerdon("score", rewards, data, "--failures", log)
+    assert ended.code == 0  # 1 of 4: fewer than 8 samples are never too many
+    assert ended.rewards("fails") == [1.0, None, None, 2.5]
+    assert [row["status"]["fails"] for row in ended.rows] == ["ok", "error", "abstained", "ok"]
+    assert "fails: 1 of 4 failed\n  1 error, first sample 1: ValueError: no such thing" in ended.err
+    [failure] = [json.loads(line) for line in log.read_text().splitlines()]
+    assert failure["index"] == 1
+    assert failure["function"] == "fails"
+    assert failure["reason"] == "ValueError: no such thing"
+    assert rewards.name in failure["traceback"]
+
+
+def test_too_many_failures_still_write_every_row(guerdon: Command, tmp_path: Path) -> None:
+    """S-1, S-3."""
+    rewards = write_rewards(tmp_path, FAILING)
+    data = write_rows(tmp_path / "data.jsonl", [{"completion": "raise" if i % 4 else "1"} for i in range(40)])
+    ended = guerdon("score", rewards, data, "--chunk", 10)
+    assert ended.code == 1
+    assert ended.rewards("fails") == [None if i % 4 else 1.0 for i in range(40)]
+    assert "'fails' failed on 30 of 40 samples, more than the 50 % allowed" in ended.err
+    assert guerdon("score", rewards, data, "--max-failed-fraction", 0.75).code == 0
+
+
+def test_failures_are_judged_over_the_file_not_the_chunk(guerdon: Command, tmp_path: Path) -> None:
+    """S-3."""
+    rewards = write_rewards(tmp_path, FAILING)
+    data = write_rows(tmp_path / "data.jsonl", [{"completion": "raise" if i < 10 else "1"} for i in range(100)])
+    assert guerdon("score", rewards, data, "--chunk", 10).code == 0
+
+
+def test_on_failure_raise_means_exit_code_1(guerdon: Command, tmp_path: Path) -> None:
+    """S-3."""
+    rewards = write_rewards(tmp_path, FAILING.replace("timeout=0.3", "on_failure='raise'"))
+    data = write_rows(tmp_path / "data.jsonl", [{"completion": "1"}, {"completion": "raise"}, {"completion": "2"}])
+    ended = guerdon("score", rewards, data, "--chunk", 1)
+    assert ended.code == 1
+    assert ended.rewards("fails") == [1.0, None, 2.0]
+
+
+def test_stdin(guerdon: Command, rewards: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = guerdon("score", rewards, data).rows
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data.read_bytes())))
+    assert guerdon("score", rewards, "-").rows == expected
+
+
+def test_gzip(guerdon: Command, rewards: Path, data: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "data.jsonl.gz"
+    packed.write_bytes(gzip.compress(data.read_bytes()))
+    assert guerdon("score", rewards, packed).rows == guerdon("score", rewards, data).rows
+    packed.write_bytes(packed.read_bytes()[:-9])
+    ended = guerdon("score", rewards, packed)
+    assert ended.code == 2
+    assert "can't be unpacked" in ended.err
+
+
+def test_output_file(guerdon: Command, rewards: Path, data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    ended = guerdon("score", rewards, data, "-o", out)
+    assert ended.out == ""
+    assert out.read_text() == guerdon("score", rewards, data).out
+
+
+def test_parquet_in_and_out(guerdon: Command, rewards: Path, data: Path, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    rows = [json.loads(line) for line in data.read_text().splitlines()]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "data.parquet")
+    out = tmp_path / "out.parquet"
+    assert guerdon("score", rewards, tmp_path / "data.parquet", "-o", out, "--keep", "--chunk", 3).code == 0
+    written = parquet.read_table(out).to_pylist()
+    assert [row["row"] for row in written] == rows
+    assert [row["rewards"]["correct"] for row in written] == [1.0, 1.0, 0.0, 1.0]
+    assert [row["status"] for row in written] == [{"correct": "ok", "length": "ok"}] * 4
+    assert guerdon("score", rewards, data, "-o", out, "--keep", "--chunk", 3).code == 0
+    assert [json.loads(row["row"]) for row in parquet.read_table(out).to_pylist()] == rows
+    assert guerdon("score", rewards, tmp_path / "data.parquet").rows == guerdon("score", rewards, data).rows
+
+
+_keys = st.text(max_size=5).filter(lambda key: key not in ("completion", "answer"))
+_rows = st.lists(
+    st.fixed_dictionaries(
+        {"completion": st.text(st.characters(), max_size=20), "answer": st.text(st.characters(), max_size=20)},
+    ).flatmap(
+        lambda row: st.dictionaries(_keys, st.none() | st.booleans() | st.integers() | st.text(), max_size=3).map(
+            lambda more: {**more, **row}
+        )
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=_rows, chunk=st.integers(1, 12), escaped=st.booleans())
+def test_any_text_in_any_chunks(rows: list[dict[str, object]], chunk: int, escaped: bool, tmp_path: Path) -> None:
+    """Odd text (surrogates, NUL, line separators) goes through, in order, and ``--keep`` gives it back."""
+    rewards = write_rewards(
+        tmp_path,
+        "import guerdon\n@guerdon.reward(lane='thread')\ndef same(completion, answer):\n"
+        "    return float(completion == answer) + len(completion)\n",
+    )
+    data, out = tmp_path / "data.jsonl", tmp_path / "out.jsonl"
+    lines = [json.dumps(row, ensure_ascii=escaped) for row in rows]
+    try:
+        data.write_bytes("\n".join(lines).encode())
+    except UnicodeEncodeError:
+        data.write_bytes("\n".join(json.dumps(row) for row in rows).encode())
+    assert main(["score", str(rewards), str(data), "-o", str(out), "--keep", "-q", "--chunk", str(chunk)]) == 0
+    written = [json.loads(line) for line in out.read_bytes().split(b"\n")[:-1]]
+    assert [row["row"] for row in written] == rows
+    assert [row["rewards"]["same"] for row in written] == [
+        float(row["completion"] == row["answer"]) + len(str(row["completion"])) for row in rows
+    ]
