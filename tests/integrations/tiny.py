@@ -1,0 +1,137 @@
+"""A model and a tokenizer made on the spot, and a run of TRL's trainers with them, unmodified."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is looked up or reported; read when the libraries are imported
+
+import tqdm
+import trl
+from datasets import Dataset
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, set_seed
+from trl.trainer.utils import shutdown_event_loop_in_daemon
+
+tqdm.tqdm.monitor_interval = 0  # else a thread that stays
+
+SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+
+
+def make_tokenizer() -> PreTrainedTokenizerFast:
+    """Bytes, and a chat template that TRL knows."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train_from_iterator([], trainers.BpeTrainer(special_tokens=SPECIAL, initial_alphabet=alphabet))
+    made = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>", padding_side="left"
+    )
+    made.chat_template = (Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja").read_text()
+    return made
+
+
+def make_config(tokenizer: PreTrainedTokenizerFast) -> Qwen2Config:
+    return Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=512,
+        initializer_range=0.1,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+
+
+def make_data(rows: int, *, conversational: bool = False) -> Dataset:
+    """Prompts, the same for each seed, with a column ``answer``."""
+    texts = [f"say {index}" for index in range(rows)]
+    prompts = [[{"role": "user", "content": text}] for text in texts] if conversational else texts
+    answers = ["?" if index % 3 == 2 else "aeiou"[index % 5] for index in range(rows)]
+    return Dataset.from_dict({"prompt": prompts, "answer": answers})
+
+
+def make_trainer(
+    functions: list[Any],
+    folder: Path,
+    *,
+    kind: str = "GRPO",
+    conversational: bool = False,
+    seed: int = 7,
+    prompts: int = 8,
+    evaluate: bool = False,
+    environment_factory: Any = None,
+    **options: Any,
+) -> Any:
+    """A stock trainer on the CPU with a fresh model; the same seed and functions give the same run."""
+    set_seed(seed)
+    tokenizer = make_tokenizer()
+    settings: dict[str, Any] = {
+        "output_dir": str(folder),
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "seed": seed,
+        "report_to": "none",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "logging_steps": 1,
+        "max_steps": 2,
+        "learning_rate": 1e-3,
+        "beta": 0.0,
+        "num_generations": 4,
+        "per_device_train_batch_size": 8,
+        "max_completion_length": 8,
+    }
+    if evaluate:
+        settings.update(eval_strategy="steps", eval_steps=1, num_generations_eval=2, per_device_eval_batch_size=4)
+    settings.update(options)
+    more = {} if environment_factory is None else {"environment_factory": environment_factory}
+    trainer = getattr(trl, f"{kind}Trainer")(
+        model=Qwen2ForCausalLM(make_config(tokenizer)),
+        processing_class=tokenizer,
+        reward_funcs=functions,
+        args=getattr(trl, f"{kind}Config")(**settings),
+        train_dataset=make_data(prompts, conversational=conversational),
+        eval_dataset=make_data(2, conversational=conversational) if evaluate else None,
+        **more,
+    )
+    _made.append(trainer)
+    return trainer
+
+
+_made: list[Any] = []  # trainers whose loops still run; written by `make_trainer` and `end_loops`
+
+
+def end_loops() -> None:
+    """Ends the event loops that trainers with async functions of their own leave to the exit of the process."""
+    atexit.unregister(shutdown_event_loop_in_daemon)
+    while _made:
+        trainer = _made.pop()
+        for name in ("async_loop", "async_reward_loop"):
+            loop = getattr(trainer, name, None)
+            if loop is not None:
+                shutdown_event_loop_in_daemon(getattr(trainer, f"{name}_thread"), loop)
+                loop.close()
+
+
+def rewards_of(trainer: Any) -> dict[str, list[float]]:
+    """The reward columns of the last batch, as TRL got them."""
+    return {name: list(values) for name, values in trainer._logs["rewards"].items()}
+
+
+def without_times(history: list[dict[str, Any]], *, ours: bool = False) -> list[dict[str, Any]]:
+    """A trainer's log less what no two runs have alike, and less our own metrics."""
+    timed = ("runtime", "per_second", "step_time")
+    return [
+        {k: v for k, v in entry.items() if not any(word in k for word in timed) and (ours or "guerdon/" not in k)}
+        for entry in history
+    ]

@@ -1,0 +1,47 @@
+"""One rank of a distributed run; started by torchrun from the tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from guerdon import Dispatcher
+from guerdon.cores import usable_cores
+from tests.integrations import functions
+
+
+def rank_one_fails(completions: list[Any], **kwargs: Any) -> list[float]:
+    if os.environ["RANK"] == "1":
+        raise ValueError("on this rank")
+    return [1.0] * len(completions)
+
+
+def main(folder: Path, what: str) -> None:
+    from tests.integrations.tiny import make_trainer, rewards_of
+
+    rank = os.environ["RANK"]
+    rewards: list[Any] = [functions.vowels, functions.group_size, functions.lengths]
+    if what == "fail":
+        rewards.append(rank_one_fails)
+    report: dict[str, Any] = {"cores": usable_cores()}
+    with Dispatcher(rewards) as dispatcher:
+        trainer = make_trainer(list(dispatcher), folder / "out", prompts=16)
+        started = time.monotonic()
+        try:
+            trainer.train()
+            report["rewards"] = rewards_of(trainer)
+            report["completions"] = list(trainer._logs["completion"])
+        except Exception as error:
+            report["error"] = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            report.update(seconds=time.monotonic() - started, workers=dispatcher.workers)
+            (folder / f"rank{rank}.json").write_text(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
