@@ -22,15 +22,12 @@ from guerdon import (
     DataError,
     Dispatcher,
     RegistrationError,
-    Reward,
     RewardFailureError,
     ShippingError,
     Status,
     group_reward,
     reward,
 )
-from guerdon import cores as cores_module
-from guerdon.cores import default_workers, usable_cores
 
 
 @reward
@@ -341,90 +338,3 @@ def test_l4_the_interpreter_exits_cleanly(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[[[1.0, 1.0, 1.0]]]"
     assert done.stderr == ""
-
-
-# --- workers
-
-
-def test_workers_are_this_process_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cores_module, "_quota", lambda: None)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
-    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
-    assert default_workers() == 16
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
-    assert default_workers() == 5
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "32")
-    assert default_workers() == 1
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "what")
-    assert default_workers() == 16
-
-
-@pytest.mark.parametrize(
-    ("files", "cores"),
-    [
-        ({"cpu.max": "250000 100000"}, 2),
-        ({"cpu.max": "50000 100000"}, 1),
-        ({"cpu.max": "max 100000"}, 16),
-        ({"cpu.max": "3200000 100000"}, 16),
-        ({"cpu/cpu.cfs_quota_us": "400000", "cpu/cpu.cfs_period_us": "100000"}, 4),
-        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 16),
-        ({}, 16),
-    ],
-)
-def test_a_containers_quota_counts(
-    files: dict[str, str], cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text + "\n")
-    monkeypatch.setattr(cores_module, "_CGROUP", tmp_path)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
-    assert usable_cores() == cores
-
-
-# --- stateful rewards
-
-
-class Counting(Reward):
-    """Writes down its setups, its closes and the scores that its groups get."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def setup(self) -> None:
-        self._note(f"setup {os.getpid()}")
-
-    def score(self, completion: str) -> float | None:
-        if completion == "fail":
-            raise ValueError(completion)
-        return None if completion == "none" else float(len(completion))
-
-    def finish_group(self, scores: list[float | None], completions: list[str], **columns: Any) -> list[float | None]:
-        self._note(f"group {completions} {scores}")
-        best = max(score for score in scores if score is not None)
-        return [None if score is None else score - best for score in scores]
-
-    def close(self) -> None:
-        self._note(f"close {os.getpid()}")
-
-    def _note(self, text: str) -> None:
-        with (self.folder / "notes").open("a") as file:
-            file.write(text + "\n")
-
-
-@pytest.mark.parametrize("lane", ["process", "thread"])
-def test_row_28_a_stateful_reward_is_set_up_and_closed_once(lane: str, tmp_path: Path) -> None:
-    """Acceptance 28: once per worker, closed once; groups see their own scores in order, None where there is none."""
-    with Dispatcher([reward(Counting(tmp_path), lane=lane)], workers=1) as made:
-        for _ in range(3):
-            result = made.score(completions=["a", "fail", "ccc", "none"], num_generations=2)
-    np.testing.assert_array_equal(result.rewards[:, :, 0], [[0, np.nan], [0, np.nan]])
-    np.testing.assert_array_equal(result.status[:, :, 0], [[0, Status.ERROR], [0, Status.ABSTAINED]])
-    notes = (tmp_path / "notes").read_text().splitlines()
-    setups = [note for note in notes if note.startswith("setup")]
-    closes = [note for note in notes if note.startswith("close")]
-    assert len(setups) == len(set(setups)) or lane == "thread"
-    assert sorted(note.split()[1] for note in setups) == sorted(note.split()[1] for note in closes)
-    assert sorted(note for note in notes if note.startswith("group")) == sorted(
-        3 * ["group ['a', 'fail'] [1.0, None]", "group ['ccc', 'none'] [3.0, None]"]
-    )

@@ -1,0 +1,252 @@
+"""Which columns each function gets (U-1 to U-4), and what of the trainer's state (T-1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from guerdon import DataError, Dispatcher, Reward, group_reward, reward
+from guerdon.columns import collect
+from guerdon.spec import spec_of
+from guerdon.trainer_state import names_history, snapshot
+from guerdon.uses import Uses, check_group_size
+
+
+@dataclass
+class State:
+    """Looks like transformers' TrainerState."""
+
+    global_step: int = 7
+    log_history: list[dict[str, float]] = field(default_factory=lambda: [{"loss": 1.0}])
+
+
+def passed(item: object, **columns: object) -> dict[str, object]:
+    """What the calls of `item` would be given: name -> column, as its Use says, and no column besides."""
+    given = {"completions": ["a", "b"], **columns}
+    data = collect(given.pop("prompts", None), given.pop("completions"), given.pop("completion_ids", None), given)
+    seen = _Recorded()
+    values, uses = seen.of([item], data)
+    names, indexes, finish_names, finish_indexes = uses[0]
+    assert sorted({*indexes, *finish_indexes}) == list(range(len(values)))  # U-1
+    wants = names if names is not None else spec_of(item).wants.named[: len(indexes)]
+    got = dict(zip(wants, (values[index] for index in indexes), strict=True))
+    got.update({f"finish:{n}": values[index] for n, index in zip(finish_names, finish_indexes, strict=True)})
+    return {name: value.value if isinstance(value, _Const) else value for name, value in got.items()}
+
+
+class _Const:
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
+class _Recorded:
+    """Runs `Uses` with a `Use` and a `Const` that can be read back."""
+
+    def of(self, items: list[object], data: Any) -> tuple[list[Any], list[tuple[Any, ...]]]:
+        import guerdon._native as native
+
+        class Use:
+            def __new__(cls, names: Any, columns: Any, finish_names: Any = (), finish_columns: Any = ()) -> Any:
+                return (names, columns, finish_names, finish_columns)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(native, "Use", Use)
+            patch.setattr(native, "Const", _Const)
+            return Uses([spec_of(item) for item in items]).of(data)
+
+
+def test_d3_text_is_made_only_if_somebody_asks() -> None:
+    assert passed(reward(lambda completion: 1.0, name="f"), completions=[3, 4]) == {"completion": [3, 4]}
+
+
+# --- what each contract gets
+
+
+def test_u1_only_declared_columns_travel() -> None:
+    got = passed(reward(lambda completion, answer: 1.0, name="f"), prompts=["p", "q"], answer=[1, 2], level=[3, 4])
+    assert got == {"completion": ["a", "b"], "answer": [1, 2]}
+
+
+def test_u1_a_column_travels_once_for_all() -> None:
+    data = collect(None, ["a", "b"], None, {"answer": [1, 2]})
+    functions = [
+        reward(lambda completion, answer: 1.0, name="f"),
+        group_reward(lambda completions, answer: [], name="g"),
+    ]
+    values, uses = _Recorded().of(functions, data)
+    assert len(values) == 2
+    assert uses[0][1] == uses[1][1]
+
+
+def test_per_sample_names() -> None:
+    def f(prompt: Any, completion: Any, completion_ids: Any, text: Any, environment: Any, trainer_state: Any) -> float:
+        return 1.0
+
+    state, environments = State(), [object(), object()]
+    got = passed(
+        reward(f), prompts=["p", "q"], completion_ids=[[1], [2]], environments=environments, trainer_state=state
+    )
+    assert got == {
+        "prompt": ["p", "q"],
+        "completion": ["a", "b"],
+        "completion_ids": [[1], [2]],
+        "text": ["a", "b"],
+        "environment": environments,
+        "trainer_state": state,
+    }
+
+
+def test_a_default_gets_its_column_if_there_is_one() -> None:
+    function = reward(lambda completion, level=0, answer=None: 1.0, name="f")
+    assert passed(function) == {"completion": ["a", "b"]}
+    assert passed(function, answer=[1, 2]) == {"completion": ["a", "b"], "answer": [1, 2]}
+
+
+def test_row_gets_the_dataset_columns_not_named_otherwise() -> None:
+    got = passed(
+        reward(lambda completion, answer, **row: 1.0, name="f"), prompts=["p", "q"], answer=[1, 2], text=[3, 4]
+    )
+    assert got == {"completion": ["a", "b"], "answer": [1, 2], "text": [3, 4]}
+
+
+def test_group_names_are_lists() -> None:
+    got = passed(group_reward(lambda completions, texts, answer: [], name="f"), answer=[1, 2])
+    assert got == {"completions": ["a", "b"], "texts": ["a", "b"], "answer": [1, 2]}
+
+
+def test_finish_group_gets_its_columns() -> None:
+    class Ranked(Reward):
+        def score(self, completion: str) -> float:
+            return 1.0
+
+        def finish_group(self, scores: list[float | None], prompts: Any, **columns: Any) -> list[float | None]:
+            return scores
+
+    got = passed(Ranked(), prompts=["p", "q"], answer=[1, 2])
+    assert got == {"completion": ["a", "b"], "finish:prompts": ["p", "q"], "finish:answer": [1, 2]}
+
+
+def trl_all(prompts: Any, completions: Any, **kwargs: Any) -> list[float]:
+    return [1.0] * len(prompts)
+
+
+async def trl_async(prompts: Any, completions: Any, **kwargs: Any) -> list[float]:
+    return [1.0] * len(prompts)
+
+
+def test_an_undecorated_function_gets_all_that_trl_gives() -> None:
+    got = passed(trl_all, prompts=["p", "q"], completion_ids=[[1], [2]], answer=[1, 2], trainer_state=State())
+    assert set(got) == {"prompts", "completions", "completion_ids", "answer", "trainer_state"}
+    assert vars(got["trainer_state"]) == {"global_step": 7}  # type: ignore[arg-type]
+
+
+def test_u4_environments_stay_in_this_process() -> None:
+    environments = [object(), object()]
+    assert "environments" not in passed(trl_all, prompts=["p", "q"], environments=environments)
+    got = passed(trl_async, prompts=["p", "q"], environments=environments)
+    assert got["environments"] == environments
+
+    def named(prompts: Any, completions: Any, environments: Any, **kwargs: Any) -> list[float]:
+        return []
+
+    assert spec_of(named).lane == "thread"
+    assert passed(named, prompts=["p", "q"], environments=environments)["environments"] == environments
+
+
+def test_u2_a_missing_column_is_refused_with_the_columns_there_are() -> None:
+    function = reward(lambda completion, anwser: 1.0, name="correct")
+    with pytest.raises(DataError, match=r"'correct' asks for the column 'anwser'.*answer, level.*mean 'answer'\?"):
+        passed(function, answer=[1, 2], level=[1, 2])
+    with pytest.raises(DataError, match=r"Its columns: none\. Add it"):
+        passed(function)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("prompt", "prompts="),
+        ("completion_ids", "completion_ids="),
+        ("environment", "envir"),
+        ("trainer_state", "trainer"),
+    ],
+)
+def test_u2_a_missing_reserved_value_is_refused_with_where_it_comes_from(name: str, hint: str) -> None:
+    function = reward(eval(f"lambda {name}: 1.0"), name="f")
+    with pytest.raises(DataError, match=rf"'f' asks for '{name}'.*{hint}"):
+        passed(function)
+
+
+@pytest.mark.parametrize("name", ["text", "environment", "prompt"])
+def test_u3_a_reserved_name_that_is_also_a_column_is_ambiguous(name: str) -> None:
+    function = reward(eval(f"lambda {name}: 1.0"), name="f")
+    with pytest.raises(DataError, match=rf"'{name}'.*ambiguous"):
+        passed(function, **{name: ["x", "y"]})
+
+
+def test_u3_a_column_called_text_is_just_a_column_for_trl_functions() -> None:
+    def plain(completions: Any, text: Any, **kwargs: Any) -> list[float]:
+        return []
+
+    assert passed(plain, text=["x", "y"])["text"] == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("size", "samples", "ranks"), [(4, 6, 1), (4, 3, 2), (0, 4, 1), (-1, 4, 1), (True, 4, 1), ("4", 4, 1)]
+)
+def test_groups_that_are_not_whole_are_refused(size: Any, samples: int, ranks: int) -> None:
+    with pytest.raises(DataError):
+        check_group_size(size, samples, ranks=ranks)
+
+
+def test_groups_may_straddle_ranks() -> None:
+    assert check_group_size(4, 6, ranks=2) == 4
+
+
+# --- the trainer's state
+
+
+def test_t1_a_worker_gets_the_state_without_its_history() -> None:
+    got = passed(reward(lambda completion, trainer_state: trainer_state.global_step, name="f"), trainer_state=State())
+    assert vars(got["trainer_state"]) == {"global_step": 7}  # type: ignore[arg-type]
+
+
+def reads_history(completion: str, trainer_state: Any) -> float:
+    return float(max(entry["loss"] for entry in trainer_state.log_history))
+
+
+def test_t1_a_function_that_names_the_history_gets_it() -> None:
+    got = passed(reward(reads_history), trainer_state=State())
+    assert vars(got["trainer_state"]) == {"global_step": 7, "log_history": [{"loss": 1.0}]}  # type: ignore[arg-type]
+
+
+def test_t1_a_function_in_this_process_gets_the_state_itself() -> None:
+    state = State()
+    got = passed(reward(lambda completion, trainer_state: 1.0, name="f", lane="thread"), trainer_state=state)
+    assert got["trainer_state"] is state
+
+
+def test_t1_who_names_the_history() -> None:
+    class Method(Reward):
+        def score(self, trainer_state: Any) -> float:
+            return float(sum(len(s.log_history) for s in [trainer_state]))
+
+    assert names_history(reads_history)
+    assert names_history(Method())
+    assert names_history(lambda state: getattr(state, "log_history"))  # noqa: B009
+    assert not names_history(trl_all)
+    assert not names_history(len)
+
+
+def test_t1_what_is_no_trainers_state_is_shipped_as_it_is() -> None:
+    assert snapshot({"step": 1}, history=False) == {"step": 1}
+    assert snapshot(None, history=False) is None
+
+
+def test_bad_columns_are_refused_before_any_call() -> None:
+    """Acceptance 12: nothing starts for a batch that can't be scored."""
+    with Dispatcher([reward(lambda completion, answer: 1.0, name="f")]) as dispatcher:
+        with pytest.raises(DataError, match="'answer'"):
+            dispatcher.submit(completions=["a"])
+        assert dispatcher.stats() == {}
