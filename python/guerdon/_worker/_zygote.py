@@ -1,0 +1,29 @@
+"""Entry of the zygote: ``python <this folder>/_zygote.py <pid of the engine>``, its control socket as stdin.
+
+- Z-1  The folder of this script never stays on ``sys.path``: user imports must not find our modules by their bare names.
+- Z-2  The modules beside this one are loaded as a package of their own, so that no user process imports guerdon unless its functions do.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if not getattr(sys.flags, "safe_path", False):  # with -P or PYTHONSAFEPATH the folder is not there
+    del sys.path[0]  # Z-1
+
+PACKAGE = "_guerdon_worker"
+
+
+def _load_package(folder: str) -> None:
+    import types
+
+    package = types.ModuleType(PACKAGE, "The worker's side of guerdon's process lane.")
+    package.__path__ = [folder]
+    sys.modules[PACKAGE] = package
+
+
+if __name__ == "__main__":
+    _load_package(__file__.rpartition("/")[0])
+    from importlib import import_module
+
+    import_module(f"{PACKAGE}.stem").main(int(sys.argv[1]))

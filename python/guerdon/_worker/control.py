@@ -1,0 +1,69 @@
+"""Requests of the engine to the processes that fork (`process/control.rs` is the other side)."""
+
+from __future__ import annotations
+
+import array
+import os
+import socket
+import struct
+from typing import NamedTuple
+
+# op, flags, value; descriptors beside it.
+_REQUEST = struct.Struct("<IIQ")
+# op, extra, value.
+_REPLY = struct.Struct("<Iiq")
+
+SHIPMENT = 1  # [shipment]: keep it for the children; no reply
+LOADER = 2  # [control socket]: fork a child that loads the functions; reply: pid, or -errno
+WORKER = 3  # [socket, page, output]: fork a worker, value is its memory limit (0 = none); reply: pid, or -errno
+REAP = 4  # value is a pid that has ended; reply: its wait status, or -1 if it is not a child
+BECOME = 5  # like WORKER, but the process becomes the worker itself; reply: its pid
+END = 6  # kill all descendants and end; no reply
+LOADED = 7  # sent by a loader once: extra is its number of threads
+
+# Flag of WORKER.
+LOAD_FIRST = 1  # load all functions before saying ready; without it they are loaded already, or each when it is first called
+
+
+class Request(NamedTuple):
+    """A request, with the descriptors that came along."""
+
+    op: int
+    flags: int
+    value: int
+    fds: list[int]
+
+
+class Control:
+    """This process's end of its control socket."""
+
+    def __init__(self, fd: int) -> None:
+        self.socket = socket.socket(fileno=fd)
+        self.socket.settimeout(None)  # whatever the default that user code set at import
+
+    def next(self) -> Request | None:
+        """Waits for a request; None when the engine is gone."""
+        data, fds = b"", array.array("i")
+        while len(data) < _REQUEST.size:
+            part, ancillary, _, _ = self.socket.recvmsg(
+                _REQUEST.size - len(data), socket.CMSG_SPACE(4 * fds.itemsize), socket.MSG_CMSG_CLOEXEC
+            )
+            if not part:
+                return None
+            for level, kind, content in ancillary:
+                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                    fds.frombytes(content[: len(content) // fds.itemsize * fds.itemsize])
+            data += part
+        op, flags, value = _REQUEST.unpack(data)
+        return Request(op, flags, value, list(fds))
+
+    def reply(self, op: int, value: int, extra: int = 0) -> None:
+        self.socket.sendall(_REPLY.pack(op, extra, value))
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def close_all(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)

@@ -1,0 +1,100 @@
+"""Forking workers, in the stem and in the loader.
+
+- F-1  A child leads a process group of its own before its pid is told, so that a kill of the group can't miss it.
+- F-2  A child holds none of its parent's descriptors but those it was given.
+- F-3  A child never returns into its parent's loop, whatever it raises.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+from . import system
+from .control import LOAD_FIRST, Control, Request, close_all
+from .loading import Functions
+from .page import Page
+from .wire import Link
+from .worker import Worker
+
+
+def fork(control: Control, request: Request, child: Callable[[], None]) -> int | None:
+    """Forks for a request and answers it with the child's pid, which is returned, or with the error."""
+    parent = os.getpid()
+    _flush()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        close_all(request.fds)
+        control.reply(request.op, -(error.errno or 1))
+        return None
+    if pid == 0:
+        status = 1
+        try:
+            os.setpgid(0, 0)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            system.die_with(parent)
+            control.close()
+            child()
+            status = 0
+        finally:  # F-3
+            end(status)
+    try:
+        os.setpgid(pid, pid)  # F-1
+    except OSError:  # it has ended, or has done it
+        pass
+    close_all(request.fds)
+    control.reply(request.op, pid)
+    return pid
+
+
+def run_worker(request: Request, functions: Functions) -> None:
+    """Makes this process a worker and serves until its end."""
+    socket_fd, page_fd, output_fd = request.fds
+    os.dup2(output_fd, 1)
+    os.dup2(output_fd, 2)
+    os.close(output_fd)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if request.value:
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (request.value, hard))
+    if request.flags & LOAD_FIRST:
+        functions.load_all()
+    page = Page(page_fd)
+    os.close(page_fd)
+    Worker(Link(socket_fd), page, functions).serve()
+
+
+def prepare_output() -> None:
+    """Lines leave when they end, and no text is refused for its characters: printing must not fail a call."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(line_buffering=True, errors="backslashreplace")
+
+
+def freeze() -> None:
+    """Keeps the collector from touching, and so copying, what all children share."""
+    gc.collect()
+    gc.freeze()
+
+
+def end(status: int) -> None:
+    """Ends this process at once: no exit handler of a library runs in a fork."""
+    if status and sys.exc_info()[1] is not None:
+        sys.excepthook(*sys.exc_info())
+    _flush()
+    os._exit(status)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):  # closed or replaced by user code
+            continue

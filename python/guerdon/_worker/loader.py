@@ -1,0 +1,32 @@
+"""The loader: the loaded half of the zygote. It loads the functions once and then forks workers that have them.
+
+- L-1  It forks only if it is single-threaded after loading; else the engine makes it a worker and lets the stem fork.
+"""
+
+from __future__ import annotations
+
+import os
+
+from . import control, forking, system
+from .control import Control
+from .loading import Buffer, Functions
+
+
+def run(control_fd: int, shipment: Buffer) -> None:
+    """Loads the shipment, says so, and forks as asked until the engine is gone."""
+    link = Control(control_fd)
+    functions = Functions(shipment)
+    functions.load_all()
+    forking.prepare_output()  # user code may have replaced the streams
+    forking.freeze()
+    link.reply(control.LOADED, 0, system.threads())
+    while (request := link.next()) is not None:
+        if request.op == control.WORKER:
+            forking.fork(link, request, lambda: forking.run_worker(request, functions))
+        elif request.op == control.BECOME:
+            link.reply(request.op, os.getpid())
+            link.close()
+            forking.run_worker(request, functions)
+            return
+        elif request.op == control.REAP:
+            link.reply(request.op, system.reap(request.value))

@@ -1,0 +1,107 @@
+"""The reward functions of a shipment, loaded in the zygote or in the worker itself.
+
+- L-1  A function that can't be loaded fails alone: what it raised is kept, and each of its calls is told.
+- L-2  Loading imports and unpickles, nothing else; ``setup()`` runs in workers only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import mmap
+import pickle
+import sys
+import types
+from typing import Any
+
+from .calls import Call
+from .expiry import Expired
+from .reasons import reason_of, traceback_of
+
+Buffer = bytes | mmap.mmap
+
+
+class Unloadable:
+    """A function that could not be loaded, and why."""
+
+    __slots__ = ("reason", "traceback")
+
+    def __init__(self, reason: str, traceback: str | None) -> None:
+        self.reason = reason
+        self.traceback = traceback
+
+
+class Functions:
+    """The functions by their index; each is loaded once, when first asked for.
+
+    Args:
+        shipment: Pickle of the search path, the main module's path and the functions, as `guerdon.shipping` makes it.
+    """
+
+    def __init__(self, shipment: Buffer) -> None:
+        content: dict[str, Any] = pickle.loads(shipment)
+        sys.path[:] = content["sys_path"]
+        self._main = _new_main(content["main_path"])
+        self._entries: list[dict[str, Any] | None] = content["functions"]
+        self._loaded: dict[int, Call | Unloadable] = {}
+
+    def load_all(self) -> None:
+        """Loads what is not loaded yet."""
+        for index, entry in enumerate(self._entries):
+            if entry is not None:
+                self.get(index)
+
+    def is_loaded(self, index: int) -> bool:
+        return index in self._loaded
+
+    def get(self, index: int) -> Call | Unloadable:
+        """The function, or why there is none (L-1)."""
+        found = self._loaded.get(index)
+        if found is None:
+            found = self._loaded[index] = self._load(index)
+        return found
+
+    def recipe(self, index: int) -> dict[str, Any]:
+        entry = self._entries[index]
+        assert entry is not None, "the engine sends only functions of the process lane"
+        recipe: dict[str, Any] = entry["recipe"]
+        return recipe
+
+    def _load(self, index: int) -> Call | Unloadable:
+        entry = self._entries[index]
+        if entry is None:
+            return Unloadable("not a function of the process lane", None)
+        try:
+            return Call(self._target(entry["target"]), entry["recipe"])
+        except Expired:
+            raise
+        except BaseException as error:  # L-1: SystemExit at import too
+            return Unloadable(f"could not be loaded in a worker: {reason_of(error)}", traceback_of(error))
+
+    def _target(self, target: tuple[Any, ...]) -> Any:
+        if target[0] == "value":
+            found = pickle.loads(target[1])
+            self._share_globals(found)
+            return found
+        _, module, qualname = target
+        found = importlib.import_module(module)
+        for part in qualname.split("."):
+            found = getattr(found, part)
+        return getattr(found, "__guerdon_target__", found)
+
+    def _share_globals(self, found: Any) -> None:
+        """Lets processes that the function starts itself find the helpers it brought along from ``__main__``."""
+        function = getattr(found, "__func__", found)
+        if isinstance(function, types.FunctionType) and function.__module__ == "__main__":
+            for name, value in function.__globals__.items():
+                self._main.__dict__.setdefault(name, value)
+            self._main.__dict__.setdefault(function.__name__, function)
+
+
+def _new_main(path: str | None) -> types.ModuleType:
+    """A ``__main__`` that is the user's by name, not the zygote's script."""
+    main = types.ModuleType("__main__")
+    if path is not None:
+        main.__file__ = path
+    sys.modules["__main__"] = main
+    sys.argv[:] = [path or ""]
+    return main

@@ -1,0 +1,69 @@
+"""The page that a worker shares with its supervisor (`process/page.rs` is the other side).
+
+- P-1  The worker writes `PROGRESS`, `DONE` and the halves; the supervisor writes `TAKEN` and `FIRE`. No word has two writers.
+- P-2  A call is claimed by its start stamp first and its progress word second: who sees the claim sees the start.
+- P-3  Frame ids count up by one, and a frame uses the half of its parity: the half of a frame is written again only after the supervisor collected it.
+- P-4  A forked child of the worker can't touch the page: its views are released (`release`).
+"""
+
+from __future__ import annotations
+
+import mmap
+
+# Words, by index. A claim is ``frame << 8 | call + 1``; the values from `DECODING` up name a phase instead of a call, 0 that no call is in hand.
+PROGRESS = 0
+DONE = 1  # ``frame << 8 | calls done`` of the last frame that ended
+TAKEN = 2  # the worker starts no call of a frame with this id or a lower one
+FIRE = 3  # the claim that the timeout signal is meant for
+
+DECODING = 0xFD
+LOADING = 0xFE
+SETUP = 0xFF
+
+CALLS = 64  # most calls in a frame
+SIZE = 4096
+_HEAD = 64
+_STAMPS = 8 * (CALLS + 1)
+_VALUES = 8 * CALLS
+_HALF = 1152  # stamps, values, states, rounded up to whole cache lines
+
+
+class Half:
+    """Where the calls of one frame leave what they gave.
+
+    Attributes:
+        stamps: CLOCK_MONOTONIC ns; ``stamps[i]`` is the start of call i and the end of call i - 1.
+        values: The reward of call i.
+        states: The status of call i.
+    """
+
+    __slots__ = ("stamps", "states", "values")
+
+    def __init__(self, view: memoryview, at: int) -> None:
+        self.stamps = view[at : at + _STAMPS].cast("Q")
+        at += _STAMPS
+        self.values = view[at : at + _VALUES].cast("d")
+        at += _VALUES
+        self.states = view[at : at + CALLS]
+
+
+class Page:
+    """The mapped page."""
+
+    def __init__(self, fd: int) -> None:
+        # The views keep the mapping alive.
+        view = memoryview(mmap.mmap(fd, SIZE))
+        self.words = view[:_HEAD].cast("Q")
+        self.halves = (Half(view, _HEAD), Half(view, _HEAD + _HALF))
+
+    def half(self, frame: int) -> Half:
+        """The half of a frame (P-3)."""
+        return self.halves[frame & 1]
+
+    def release(self) -> None:
+        """Makes every later access raise ValueError (P-4)."""
+        self.words.release()
+        for half in self.halves:
+            half.stamps.release()
+            half.values.release()
+            half.states.release()

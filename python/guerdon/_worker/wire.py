@@ -1,0 +1,232 @@
+"""Messages between the supervisor and a worker; `process/wire.rs` and `process/columns.rs` are the other side and document the format.
+
+- W-1  Every message is one header and one body; a message leaves in one piece, before the progress word moves on.
+- W-2  Decoding makes the values once for the whole frame; nothing refers to the receive buffer afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+from typing import Any
+
+# Kinds of calls.
+SAMPLE, GROUP, BATCH, FINISH = range(4)
+
+# To the worker: length of the body, frame, function, kind, message, calls.
+_TO_WORKER = struct.Struct("<QQHBBI")
+RUN, CLOSE = 1, 2
+
+# To the supervisor: length of the body, message, flags, call (or count), frame.
+_TO_SUPERVISOR = struct.Struct("<IBBHQ")
+READY, DONE, FAIL, CELLS, RECORD, SETUP_FAILED = range(1, 7)
+RETIRE = 1  # flag of DONE: the worker ends itself after this frame
+RETRYABLE = 1  # flag of FAIL
+EXPIRED = 2  # flag of FAIL and SETUP_FAILED: by the timeout signal
+_LARGEST_RECORD = 16 << 20
+
+_ASCII, _LATIN1, _MIXED, _PICKLED, _CONSTANT = range(1, 6)
+_CODECS = {0: ("ascii", "strict"), 1: ("latin-1", "strict"), 2: ("utf-16-le", "strict"), 4: ("utf-32-le", "surrogatepass")}
+_NO_NAMES = 0xFFFFFFFF
+_BUFFER = 512 << 10
+
+
+class Constant:
+    """A column with one value for every sample."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
+
+
+class Frame:
+    """One received message; `RUN` messages carry calls, and `decode` makes their values."""
+
+    __slots__ = ("_at", "_body", "calls", "counts", "function", "id", "kind", "message", "names", "scores")
+
+    def __init__(self, header: tuple[int, ...], body: memoryview) -> None:
+        _, self.id, self.function, self.kind, self.message, self.calls = header
+        self._body = body
+        self.names: bytes | None = None
+        self.counts: tuple[int, ...] = ()
+        self.scores: list[float | None] = []
+        if self.message != RUN:
+            return
+        (length,) = struct.unpack_from("<I", body, 0)
+        at = 4
+        if length != _NO_NAMES:
+            self.names = bytes(body[at : at + length])
+            at += length
+        if self.kind != SAMPLE:
+            self.counts = struct.unpack_from(f"<{self.calls}I", body, at)
+            at += 4 * self.calls
+        if self.kind == FINISH:
+            total = sum(self.counts)
+            found = struct.unpack_from(f"<{total}d", body, at)
+            self.scores = [score if score == score else None for score in found]
+            at += 8 * total
+        self._at = at
+
+    def decode(self) -> tuple[int, list[Any]]:
+        """Number of samples, and per value a list with one element a sample or a `Constant`."""
+        return decode_columns(self._body[self._at :])
+
+    def release(self) -> None:
+        """Lets the buffer go (W-2)."""
+        self._body.release()
+
+
+def names_of(blob: bytes | None) -> tuple[str, ...] | None:
+    """Keyword names as they stand in a frame: each ended by a NUL."""
+    return None if blob is None else tuple(name.decode("utf-8", "surrogatepass") for name in blob.split(b"\0")[:-1])
+
+
+def decode_columns(view: memoryview) -> tuple[int, list[Any]]:
+    """Number of samples, and per value a list with one element a sample or a `Constant`."""
+    rows, width, parts = struct.unpack_from("<IHH", view, 0)
+    columns: list[Any] = [None] * width
+    at = 8
+    for _ in range(parts):
+        tag, count, length = struct.unpack_from("<BxHxxxxQ", view, at)
+        at += 16
+        positions = struct.unpack_from(f"<{count}H", view, at)
+        at += 2 * count
+        body = view[at : at + length]
+        at += length
+        if tag == _ASCII or tag == _LATIN1:
+            columns[positions[0]] = _plain_texts(body, rows, "ascii" if tag == _ASCII else "latin-1")
+        elif tag == _MIXED:
+            columns[positions[0]] = _mixed_texts(body, rows)
+        elif tag == _PICKLED:
+            for position, column in zip(positions, _pickled(body, count)):
+                columns[position] = column
+        elif tag == _CONSTANT:
+            for position, value in zip(positions, pickle.loads(body)):
+                columns[position] = Constant(value)
+        else:
+            raise ValueError(f"unknown part {tag} in a frame")
+    return rows, columns
+
+
+def _plain_texts(body: memoryview, rows: int, codec: str) -> list[str]:
+    ends = struct.unpack_from(f"<{rows}Q", body, 0)
+    whole = str(body[8 * rows :], codec)  # once for the frame; slices of it are cheap
+    texts, start = [], 0
+    for end in ends:
+        texts.append(whole[start:end])
+        start = end
+    return texts
+
+
+def _mixed_texts(body: memoryview, rows: int) -> list[str]:
+    ends = struct.unpack_from(f"<{rows}Q", body, rows)
+    data = body[9 * rows :]
+    texts, start = [], 0
+    for kind, end in zip(body[:rows], ends):
+        codec, errors = _CODECS[kind]
+        texts.append(str(data[start:end], codec, errors))
+        start = end
+    return texts
+
+
+def _pickled(body: memoryview, width: int) -> list[list[Any]]:
+    columns: list[list[Any]] = [[] for _ in range(width)]
+    (blocks,) = struct.unpack_from("<I", body, 0)
+    at = 4
+    for _ in range(blocks):
+        length, count = struct.unpack_from("<QI", body, at)
+        at += 12
+        chosen = struct.unpack_from(f"<{count}I", body, at)
+        at += 4 * count
+        block = pickle.loads(body[at : at + length])
+        at += length
+        for column, values in zip(columns, block):
+            column.extend([values[index] for index in chosen])
+    return columns
+
+
+class Link:
+    """The worker's end of its socket."""
+
+    def __init__(self, fd: int) -> None:
+        # Set to -1 in a forked child of the worker, which must neither read nor write here.
+        self.fd = fd
+        self._buffer = bytearray(_BUFFER)
+        self._have = 0  # bytes in the buffer
+        self._used = 0  # of these, handed out
+
+    def next(self) -> Frame | None:
+        """Waits for a message; None when the supervisor is gone. The frame before it must have been released."""
+        while True:
+            rest = self._have - self._used
+            if rest >= _TO_WORKER.size:
+                header = _TO_WORKER.unpack_from(self._buffer, self._used)
+                whole = _TO_WORKER.size + header[0]
+                if rest >= whole:
+                    start = self._used
+                    self._used += whole
+                    with memoryview(self._buffer) as view:
+                        return Frame(header, view[start + _TO_WORKER.size : start + whole])
+                self._make_room(whole)
+            elif len(self._buffer) - self._have < _TO_WORKER.size:
+                self._make_room(_TO_WORKER.size)
+            with memoryview(self._buffer) as view, view[self._have :] as free:
+                got = os.readv(self.fd, [free])
+            if got == 0:
+                return None
+            self._have += got
+
+    def _make_room(self, whole: int) -> None:
+        """Moves what is left to the front of a buffer that holds `whole`; one that grew for a large message shrinks again."""
+        rest = self._buffer[self._used : self._have]
+        size = max(whole, _BUFFER)
+        if len(self._buffer) == size:
+            self._buffer[: len(rest)] = rest
+        else:
+            self._buffer = rest + bytes(size - len(rest))
+        self._used, self._have = 0, len(rest)
+
+    def ready(self) -> None:
+        self._send(READY, 0, 0, 0, b"")
+
+    def done(self, frame: int, ran: int, retire: bool) -> None:
+        self._send(DONE, RETIRE if retire else 0, ran, frame, b"")
+
+    def fail(
+        self, frame: int, call: int, reason: str, traceback: str | None, *, flags: int, retry_after: float | None = None
+    ) -> None:
+        body = struct.pack("<d", float("nan") if retry_after is None else retry_after) + _texts(reason, traceback)
+        self._send(FAIL, flags, call, frame, body)
+
+    def setup_failed(self, frame: int, reason: str, traceback: str | None, *, flags: int = 0) -> None:
+        self._send(SETUP_FAILED, flags, 0, frame, _texts(reason, traceback))
+
+    def cells(self, frame: int, call: int, cells: list[tuple[int, float, str | None]]) -> None:
+        head = struct.pack("<I", len(cells)) + b"".join([struct.pack("<Bd", status, value) for status, value, _ in cells])
+        errors = [
+            struct.pack("<II", index, len(text)) + text
+            for index, text in ((index, error.encode("utf-8")) for index, (_, _, error) in enumerate(cells) if error is not None)
+        ]
+        self._send(CELLS, 0, call, frame, head + b"".join(errors))
+
+    def record(self, frame: int, call: int, json: bytes) -> bool:
+        """False when it is too large to be sent."""
+        if len(json) > _LARGEST_RECORD:
+            return False
+        self._send(RECORD, 0, call, frame, json)
+        return True
+
+    def _send(self, message: int, flags: int, call: int, frame: int, body: bytes) -> None:
+        data = memoryview(_TO_SUPERVISOR.pack(len(body), message, flags, call, frame) + body)
+        while data:
+            data = data[os.write(self.fd, data) :]
+
+
+def _texts(reason: str, traceback: str | None) -> bytes:
+    first = reason.encode("utf-8", "backslashreplace")
+    second = b"" if traceback is None else traceback.encode("utf-8", "backslashreplace")
+    return struct.pack("<II", len(first), _NO_NAMES if traceback is None else len(second)) + first + second

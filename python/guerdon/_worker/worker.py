@@ -1,0 +1,263 @@
+"""The worker: runs the calls that its supervisor sends, on its main thread.
+
+- W-1  A call is claimed in the shared page before it starts; what it gave stands in the page, or has left as a message, before the next claim.
+  So whatever ends this process, the supervisor knows which call was in hand, and nothing done before it is lost.
+- W-2  After a claim the worker looks whether the frame was taken back, in this order; then it un-claims, stops and says how many calls it ran.
+- W-3  Nothing that a function raises ends the worker: not SystemExit, not KeyboardInterrupt.
+- W-4  After a timeout exception the worker retires: imports, locks and caches that it passed through may be half done.
+- W-5  A process that user code forks from here never runs a call, writes the page or sends a message.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+from itertools import repeat
+from typing import Any
+
+from . import wire
+from .calls import Awaiter, Call
+from .expiry import Expired, Expiry
+from .loading import Functions, Unloadable
+from .page import DECODING, DONE, LOADING, PROGRESS, SETUP, TAKEN, Page
+from .reasons import reason_of, retry_after_of, traceback_of
+from .values import ERROR, FLOAT32_LIMIT, InvalidValue, to_cell, to_cells
+from .wire import Constant, Frame, Link
+
+
+class Worker:
+    """Serves one supervisor.
+
+    Args:
+        link: The socket to it.
+        page: The page shared with it.
+        functions: The functions, loaded or not.
+    """
+
+    def __init__(self, link: Link, page: Page, functions: Functions) -> None:
+        self._link = link
+        self._page = page
+        self._words = page.words
+        self._functions = functions
+        self._expiry = Expiry(page.words)
+        self._awaiter = Awaiter(_warn)
+        # Functions whose setup ran, in that order.
+        self._ready: dict[int, Call] = {}
+        self._bound: dict[tuple[int, bool, bytes | None], Callable[..., Any]] = {}
+
+    def serve(self) -> None:
+        """Runs frames until told to close, retired or left alone."""
+        self._expiry.install()
+        os.register_at_fork(after_in_child=self._leave_child)  # W-5
+        self._link.ready()
+        while True:
+            frame = self._link.next()
+            if frame is None or frame.message == wire.CLOSE:
+                break
+            retired = self._run(frame)
+            frame.release()
+            if retired:
+                break
+        self._close()
+
+    def _leave_child(self) -> None:
+        self._link.fd = -1
+        self._page.release()
+
+    def _run(self, frame: Frame) -> bool:
+        """Runs one frame and reports its end; True when the worker must retire."""
+        words, expiry, base = self._words, self._expiry, frame.id << 8
+        ran = 0
+        try:
+            if words[TAKEN] < frame.id:
+                call = self._prepare(frame)
+                if call is not None:
+                    ran = self._calls(frame, call)
+            expiry.shielded = True
+        except Expired as error:
+            expiry.shielded = True
+            ran = self._expired(frame, words[PROGRESS] & 0xFF, error)
+        words[DONE] = base + ran
+        words[PROGRESS] = base
+        # It may also have been raised and swallowed by the function.
+        retire = expiry.fired >> 8 == frame.id
+        self._link.done(frame.id, ran, retire)
+        expiry.shielded = False
+        return retire
+
+    def _prepare(self, frame: Frame) -> Call | None:
+        """The function, loaded and set up; None when that failed, which is then reported."""
+        index = frame.function
+        call = self._ready.get(index)
+        if call is not None:
+            return call
+        if not self._functions.is_loaded(index):
+            self._claim(frame, LOADING)
+        found = self._functions.get(index)
+        if isinstance(found, Unloadable):
+            self._expiry.shielded = True
+            self._link.setup_failed(frame.id, found.reason, found.traceback)
+            return None
+        if self._functions.recipe(index)["stateful"]:
+            self._claim(frame, SETUP)
+            try:
+                self._settle(found.setup())
+            except Expired:
+                raise
+            except BaseException as error:  # W-3
+                self._expiry.shielded = True
+                self._link.setup_failed(frame.id, f"setup() failed: {reason_of(error)}", traceback_of(error))
+                return None
+        self._ready[index] = found
+        return found
+
+    def _claim(self, frame: Frame, phase: int) -> None:
+        self._page.half(frame.id).stamps[0] = time.monotonic_ns()
+        self._words[PROGRESS] = frame.id << 8 | phase
+
+    def _settle(self, raw: Any) -> None:
+        if hasattr(type(raw), "__await__"):
+            self._awaiter.run(raw)
+
+    def _calls(self, frame: Frame, call: Call) -> int:
+        """Decodes the values and runs the calls; the number that ran."""
+        self._claim(frame, DECODING)
+        finish = frame.kind == wire.FINISH
+        try:
+            rows, columns = frame.decode()
+            key = (frame.function, finish, frame.names)
+            bound = self._bound.get(key)
+            if bound is None:
+                names = wire.names_of(frame.names)
+                bound = self._bound[key] = call.bind_finish(names or ()) if finish else call.bind(names)
+        except Expired:
+            raise
+        except BaseException as error:  # unpickling runs user code
+            for index in range(frame.calls):
+                self._failed(frame, call, index, error, "the arguments could not be unpickled in the worker: ")
+            return frame.calls
+        if frame.kind == wire.SAMPLE:
+            return self._samples(frame, call, bound, _rows_of(rows, columns))
+        return self._lists(frame, call, bound, columns)
+
+    def _samples(self, frame: Frame, call: Call, bound: Callable[..., Any], rows: Iterable[tuple[Any, ...]]) -> int:
+        """The loop that everything per-sample goes through: no system call, no message but for what is not a plain number."""
+        words, clock, fid, base = self._words, time.monotonic_ns, frame.id, frame.id << 8
+        half = self._page.half(fid)
+        stamps, values, states = half.stamps, half.values, half.states
+        states[: frame.calls] = bytes(frame.calls)
+        records = bool(self._functions.recipe(frame.function)["records"])
+        limit = FLOAT32_LIMIT
+        index = 0
+        for row in rows:
+            stamps[index] = clock()
+            words[PROGRESS] = base + index + 1
+            if words[TAKEN] >= fid:  # W-2
+                words[PROGRESS] = base
+                return index
+            try:
+                value = bound(*row)
+                if type(value) is float and -limit < value < limit and not records:
+                    values[index] = value
+                else:
+                    states[index], values[index] = self._odd(frame, call, index, value)
+            except Expired:
+                raise
+            except BaseException as error:  # W-3
+                states[index] = ERROR
+                self._failed(frame, call, index, error)
+            index += 1
+        stamps[index] = clock()
+        return index
+
+    def _odd(self, frame: Frame, call: Call, index: int, raw: Any) -> tuple[int, float]:
+        """Status and value of a result that is no plain float, or of a function that records."""
+        status, value, fields = to_cell(self._awaiter.result(call.name, raw))
+        if fields is not None:
+            call.add_fields(fields)
+        self._record(frame, call, index)
+        return status, value
+
+    def _lists(self, frame: Frame, call: Call, bound: Callable[..., Any], columns: list[Any]) -> int:
+        """Group, batch and finish calls: lists in, cells out as a message."""
+        words, fid, base = self._words, frame.id, frame.id << 8
+        stamps = self._page.half(fid).stamps
+        start = 0
+        for index, count in enumerate(frame.counts):
+            end = start + count
+            arguments = [column.value if isinstance(column, Constant) else column[start:end] for column in columns]
+            if frame.kind == wire.FINISH:
+                arguments.insert(0, frame.scores[start:end])
+            stamps[index] = time.monotonic_ns()
+            words[PROGRESS] = base + index + 1
+            if words[TAKEN] >= fid:  # W-2
+                words[PROGRESS] = base
+                return index
+            try:
+                cells = to_cells(self._awaiter.result(call.name, bound(*arguments)), count)
+                self._record(frame, call, index)
+                stamps[index + 1] = time.monotonic_ns()
+                self._expiry.shielded = True
+                self._link.cells(fid, index, cells)
+                self._expiry.shielded = False
+            except Expired:
+                raise
+            except BaseException as error:  # W-3
+                self._failed(frame, call, index, error)
+            start = end
+        stamps[len(frame.counts)] = time.monotonic_ns()
+        return len(frame.counts)
+
+    def _record(self, frame: Frame, call: Call, index: int) -> None:
+        json = call.records()
+        if json is None:
+            return
+        self._expiry.shielded = True
+        if not self._link.record(frame.id, index, json):
+            _warn(f"reward function {call.name!r} recorded {len(json) >> 20} MB in one call; that was dropped (16 MB are carried)")
+        self._expiry.shielded = False
+
+    def _failed(self, frame: Frame, call: Call, index: int, error: BaseException, prefix: str = "") -> None:
+        """Reports a call that raised."""
+        self._expiry.shielded = True
+        call.drop_records()
+        flags = 0 if isinstance(error, InvalidValue) or prefix else wire.RETRYABLE
+        retry_after = retry_after_of(error)
+        self._link.fail(
+            frame.id, index, prefix + reason_of(error), traceback_of(error), flags=flags, retry_after=retry_after
+        )
+        self._expiry.shielded = False
+
+    def _expired(self, frame: Frame, claimed: int, error: Expired) -> int:
+        """Reports the call or phase that the timeout ended; the number of calls that ran. The supervisor knows the reason."""
+        stack = traceback_of(error)
+        if claimed in (LOADING, SETUP):
+            self._link.setup_failed(frame.id, "", stack, flags=wire.EXPIRED)
+            return 0
+        index = 0 if claimed == DECODING else claimed - 1
+        half = self._page.half(frame.id)
+        half.states[index] = ERROR
+        half.stamps[index + 1] = time.monotonic_ns()
+        self._link.fail(frame.id, index, "", stack, flags=wire.EXPIRED | wire.RETRYABLE)
+        return index + 1
+
+    def _close(self) -> None:
+        for call in reversed(self._ready.values()):
+            try:
+                self._settle(call.close())
+            except BaseException as error:  # the others are closed all the same
+                print(f"close() of reward function {call.name!r} failed: {reason_of(error)}", file=sys.stderr)
+        self._awaiter.close()
+
+
+def _rows_of(rows: int, columns: list[Any]) -> Iterable[tuple[Any, ...]]:
+    """The argument tuples of per-sample calls."""
+    if not columns:
+        return repeat((), rows)
+    return zip(*[repeat(column.value, rows) if isinstance(column, Constant) else column for column in columns])
+
+
+def _warn(message: str) -> None:
+    print(f"warning: {message}", file=sys.stderr)

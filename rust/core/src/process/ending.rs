@@ -1,0 +1,70 @@
+//! How a process ended, in words.
+
+use std::fmt;
+
+/// What the kernel says of a process that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Exited(i32),
+    Killed(i32),
+    /// Whoever could have asked is gone.
+    Unknown,
+}
+
+impl Ending {
+    /// From a wait status; negative when there was none.
+    pub(super) const fn from_wait(status: i64) -> Self {
+        match status {
+            0..=0xFFFF if status & 0x7F == 0 => Self::Exited((status >> 8) as i32 & 0xFF),
+            0..=0xFFFF => Self::Killed(status as i32 & 0x7F),
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Exited(status) => write!(out, "exited with status {status}"),
+            Self::Killed(9) => out.write_str("was killed by SIGKILL (the system does that when memory runs out)"),
+            Self::Killed(number) => match name(number) {
+                Some(name) => write!(out, "was killed by {name}"),
+                None => write!(out, "was killed by signal {number}"),
+            },
+            Self::Unknown => out.write_str("ended"),
+        }
+    }
+}
+
+const fn name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        25 => "SIGXFSZ",
+        31 => "SIGSYS",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wait_statuses_read_as_the_shell_shows_them() {
+        assert_eq!(Ending::from_wait(0x0100).to_string(), "exited with status 1");
+        assert_eq!(Ending::from_wait(11).to_string(), "was killed by SIGSEGV");
+        assert_eq!(Ending::from_wait(0x80 | 6).to_string(), "was killed by SIGABRT");
+        assert_eq!(Ending::from_wait(-1).to_string(), "ended");
+    }
+}

@@ -1,0 +1,349 @@
+//! The frames that one worker holds, and what became of their calls.
+//!
+//! - F-1  What the worker gave before it ended is settled, from its messages first and the page second; the call in hand fails; all else is given
+//!   back as it was. Each call once.
+//! - F-2  An answer that took longer than the timeout is a timeout, whether or not the worker was told.
+//! - F-3  A worker that names a frame or a call it does not hold is not believed any further (`Violation`).
+//! - F-4  A call's messages are taken in before its value is read from the page: they may carry its records.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::Duration;
+
+use super::page::{CALLS, DECODING, LOADING, SETUP, Snapshot};
+use super::places::Place;
+use super::watch::InHand;
+use super::wire::{self, Message, Text};
+use crate::clock::nanos;
+use crate::frame::Frame;
+use crate::function::FunctionId;
+use crate::outcome::{Cell, Failure, FailureKind, Times};
+use crate::scheduler::CallKind;
+
+/// A message that no worker of ours sends.
+#[derive(Debug)]
+pub(super) struct Violation;
+
+/// How the call in hand ended with its worker.
+#[derive(Clone, Debug)]
+pub(super) enum Loss {
+    /// Out of time: told, and killed a grace later.
+    Expired,
+    /// The worker ended; why.
+    Crashed(String),
+}
+
+/// What a message changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct News {
+    pub ready: bool,
+    /// Calls of a frame that ended.
+    pub ended: Option<usize>,
+    pub retire: bool,
+}
+
+/// A frame with the worker. Dropping it tells the scheduler that the frame ended.
+pub(super) struct Sent {
+    id: u64,
+    sent_ns: u64,
+    /// Before the frame, so that the place is free when the scheduler learns that the frame ended.
+    #[expect(dead_code, reason = "held until the frame ends")]
+    place: Place,
+    frame: Frame,
+}
+
+/// What is at the front of a worker.
+#[derive(Clone, Copy)]
+enum Hand {
+    Nothing,
+    Phase(u8),
+    Call(usize),
+}
+
+/// The frames of one worker, oldest first.
+#[derive(Default)]
+pub(super) struct Flight {
+    sent: VecDeque<Sent>,
+    last_id: u64,
+}
+
+impl Flight {
+    pub(super) fn len(&self) -> usize {
+        self.sent.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sent.is_empty()
+    }
+
+    /// The id of the frame sent last.
+    pub(super) const fn last_id(&self) -> u64 {
+        self.last_id
+    }
+
+    /// The function at work.
+    pub(super) fn function(&self) -> Option<FunctionId> {
+        self.sent.front().map(|sent| sent.frame.function_id())
+    }
+
+    /// Takes a frame on and writes the message that sends it.
+    pub(super) fn send(&mut self, frame: Frame, place: Place, now_ns: u64, out: &mut Vec<u8>) {
+        self.last_id += 1;
+        wire::run(self.last_id, &frame, out);
+        self.sent.push_back(Sent { id: self.last_id, sent_ns: now_ns, place, frame });
+    }
+
+    /// What the page says is in hand.
+    pub(super) fn in_hand(&self, page: &Snapshot) -> Option<InHand> {
+        let sent = self.sent.front().filter(|sent| sent.id == page.progress() >> 8)?;
+        let policy = &sent.frame.function().policy;
+        let (call, limit, open) = match sent.hand(page) {
+            Hand::Nothing => return None,
+            Hand::Phase(DECODING) => (0, policy.timeout, sent.any_open(0)),
+            Hand::Phase(_) => (0, policy.setup_timeout, sent.any_open(0)),
+            Hand::Call(call) => (call, policy.timeout, sent.frame.is_open(call)),
+        };
+        Some(InHand {
+            claim: page.progress(),
+            started_ns: page.stamp(sent.id, call),
+            sent_ns: sent.sent_ns,
+            limit_ns: nanos(limit),
+            grace_ns: nanos(policy.grace),
+            open,
+        })
+    }
+
+    /// Whether something waits behind the claim that has run too long, or that nobody waits for any more.
+    pub(super) fn is_held_up(&self, claim: u64, slow: bool) -> bool {
+        let Some(sent) = self.sent.front().filter(|sent| sent.id == claim >> 8) else { return false };
+        let behind = sent.after(claim);
+        let mut waiting = behind.clone().filter(|call| sent.frame.is_pending(*call)).map(|call| sent.frame.is_open(call));
+        let mut later = self.sent.iter().skip(1).map(|sent| sent.any_open(0));
+        if slow { waiting.next().is_some() || later.next().is_some() } else { waiting.any(|open| !open) || later.any(|open| !open) }
+    }
+
+    /// Gives back what stands behind a claim; with nothing claimed, everything that has not begun.
+    pub(super) fn take_back(&mut self, page: &Snapshot, age_ns: u64) {
+        for (index, sent) in self.sent.iter_mut().enumerate() {
+            let claimed = index == 0 && sent.id == page.progress() >> 8;
+            match (claimed, sent.hand(page)) {
+                (true, Hand::Call(call)) => {
+                    if age_ns > 0 {
+                        sent.frame.observe(age_ns);
+                    }
+                    sent.frame.give_back(call + 1..sent.frame.len());
+                }
+                // It may be about to claim its first call, or to say how many it ran: its answer tells.
+                _ if index == 0 => {}
+                _ => sent.frame.give_back(0..sent.frame.len()),
+            }
+        }
+    }
+
+    /// Settles the calls before `claim` that gave plain values. The claim must be from an earlier look than what was read from the socket (F-4).
+    pub(super) fn settle_before(&mut self, claim: u64, page: &Snapshot, now_ns: u64) {
+        if let Some(sent) = self.sent.front_mut().filter(|sent| sent.id == claim >> 8) {
+            if let Hand::Call(call) = sent.hand_of((claim & 0xFF) as u8) {
+                sent.settle(0..call, page, now_ns, false);
+            }
+        }
+    }
+
+    /// Takes a message in.
+    pub(super) fn take(&mut self, message: Message, page: impl FnOnce() -> Option<Snapshot>, now_ns: u64) -> Result<News, Violation> {
+        match message {
+            Message::Ready => return Ok(News { ready: true, ..News::default() }),
+            Message::Done { frame, ran, retire } => {
+                let sent = self.front(frame)?;
+                if ran > sent.frame.len() {
+                    return Err(Violation);
+                }
+                if let Some(page) = page() {
+                    sent.settle(0..ran, &page, now_ns, true);
+                }
+                let calls = sent.frame.len();
+                sent.frame.give_back(ran..calls);
+                return Ok(News { ended: Some(ran), retire, ready: false });
+            }
+            Message::Record { frame, call, json } => {
+                let sent = self.front(frame)?;
+                sent.held(call)?;
+                sent.frame.record(call, json);
+            }
+            Message::Fail { frame, call, text, retry_after, retryable, expired } => {
+                let sent = self.front(frame)?;
+                sent.held(call)?;
+                let times = page().map_or_else(Times::default, |page| sent.times(&page, call, Some(now_ns)));
+                let timeout = sent.frame.function().policy.timeout;
+                let failure = if expired {
+                    failure(FailureKind::Timeout, timed_out(timeout), text.traceback, true, None)
+                } else if times.run_ns > nanos(timeout) {
+                    let reason = format!("{}; then it failed: {}", timed_out(timeout), text.reason);
+                    failure(FailureKind::Timeout, reason, text.traceback, true, None)
+                } else {
+                    failure(FailureKind::Error, text.reason, text.traceback, retryable, retry_after)
+                };
+                sent.frame.fail(call, failure, times);
+            }
+            Message::Cells { frame, call, cells } => {
+                let sent = self.front(frame)?;
+                sent.held(call)?;
+                if sent.frame.kind() == CallKind::Sample || cells.len() != sent.frame.samples(call).len() {
+                    return Err(Violation);
+                }
+                let times = page().map_or_else(Times::default, |page| sent.times(&page, call, None));
+                sent.end(call, times, |frame| frame.settle_many(call, cells, times));
+            }
+            Message::SetupFailed { frame, text, expired } => {
+                let sent = self.front(frame)?;
+                let Text { reason, traceback } = text;
+                let reason = if expired { sent.setup_timed_out() } else { reason };
+                sent.frame.fail_setup(reason, traceback);
+            }
+        }
+        Ok(News::default())
+    }
+
+    /// Lets the frame go that ended, once the worker's room is set right.
+    pub(super) fn pop(&mut self) -> Option<Sent> {
+        self.sent.pop_front()
+    }
+
+    /// Settles everything when the worker has ended and its socket is drained (F-1).
+    pub(super) fn lose(&mut self, page: &Snapshot, loss: &Loss, now_ns: u64) -> Vec<Sent> {
+        for sent in &mut self.sent {
+            sent.lose(page, loss, now_ns);
+        }
+        self.sent.drain(..).collect()
+    }
+
+    fn front(&mut self, frame: u64) -> Result<&mut Sent, Violation> {
+        self.sent.front_mut().filter(|sent| sent.id == frame).ok_or(Violation)
+    }
+}
+
+impl Sent {
+    fn hand(&self, page: &Snapshot) -> Hand {
+        if page.progress() >> 8 == self.id { self.hand_of((page.progress() & 0xFF) as u8) } else { Hand::Nothing }
+    }
+
+    fn hand_of(&self, low: u8) -> Hand {
+        match low {
+            DECODING | LOADING | SETUP => Hand::Phase(low),
+            0 => Hand::Nothing,
+            number if usize::from(number) <= self.frame.len().min(CALLS) => Hand::Call(usize::from(number) - 1),
+            _ => Hand::Nothing,
+        }
+    }
+
+    /// The calls behind a claim.
+    fn after(&self, claim: u64) -> Range<usize> {
+        match self.hand_of((claim & 0xFF) as u8) {
+            Hand::Call(call) => call + 1..self.frame.len(),
+            Hand::Phase(_) | Hand::Nothing => 0..self.frame.len(),
+        }
+    }
+
+    fn any_open(&self, from: usize) -> bool {
+        (from..self.frame.len()).any(|call| self.frame.is_open(call))
+    }
+
+    fn held(&self, call: usize) -> Result<(), Violation> {
+        if call < self.frame.len() { Ok(()) } else { Err(Violation) }
+    }
+
+    /// When a call ran; `end_ns` where the page does not hold its end yet.
+    fn times(&self, page: &Snapshot, call: usize, end_ns: Option<u64>) -> Times {
+        let started_ns = page.stamp(self.id, call).max(self.sent_ns);
+        let end_ns = end_ns.unwrap_or_else(|| page.stamp(self.id, call + 1));
+        Times { started_ns, run_ns: end_ns.saturating_sub(started_ns) }
+    }
+
+    /// Settles calls that ran from the page; `done` when no message of theirs can come any more.
+    fn settle(&mut self, calls: Range<usize>, page: &Snapshot, now_ns: u64, done: bool) {
+        for call in calls {
+            if !self.frame.is_pending(call) {
+                continue;
+            }
+            let mut times = self.times(page, call, None);
+            times.started_ns = times.started_ns.min(now_ns);
+            let cell = match (self.frame.kind(), page.state(self.id, call)) {
+                (CallKind::Sample, 0) => Cell::Value(page.value(self.id, call)),
+                (CallKind::Sample, 1) => Cell::Abstained,
+                _ if done => {
+                    let reason = "the worker lost what the function returned".to_owned();
+                    self.frame.fail(call, failure(FailureKind::Error, reason, None, true, None), times);
+                    continue;
+                }
+                _ => continue,
+            };
+            self.end(call, times, |frame| frame.settle(call, cell, times));
+        }
+    }
+
+    /// Ends a call that answered: in time as `settle` does, else as a timeout (F-2).
+    fn end(&mut self, call: usize, times: Times, settle: impl FnOnce(&mut Frame)) {
+        let timeout = self.frame.function().policy.timeout;
+        if times.run_ns <= nanos(timeout) {
+            settle(&mut self.frame);
+        } else {
+            let ran = Duration::from_nanos(times.run_ns);
+            let reason = format!("{}; it answered after {:.3} s", timed_out(timeout), ran.as_secs_f64());
+            self.frame.fail(call, failure(FailureKind::Timeout, reason, None, true, None), times);
+        }
+    }
+
+    fn lose(&mut self, page: &Snapshot, loss: &Loss, now_ns: u64) {
+        let calls = self.frame.len();
+        if let Some(ran) = page.done(self.id).filter(|ran| *ran <= calls) {
+            self.settle(0..ran, page, now_ns, true);
+        } else {
+            match self.hand(page) {
+                Hand::Nothing => {}
+                Hand::Phase(DECODING) => self.fail_in_hand(0, Times::default(), loss),
+                Hand::Phase(phase) => {
+                    let reason = match loss {
+                        Loss::Expired => self.setup_timed_out(),
+                        Loss::Crashed(why) if phase == LOADING => format!("the worker process {why} while it loaded the function"),
+                        Loss::Crashed(why) => format!("the worker process {why} in setup()"),
+                    };
+                    self.frame.fail_setup(reason, None);
+                }
+                Hand::Call(call) => {
+                    self.settle(0..call, page, now_ns, true);
+                    let times = self.times(page, call, Some(now_ns));
+                    self.fail_in_hand(call, times, loss);
+                }
+            }
+        }
+        self.frame.give_back(0..calls);
+    }
+
+    fn fail_in_hand(&mut self, call: usize, times: Times, loss: &Loss) {
+        // Settled by the scheduler meanwhile: the worker was stopped because of it (lane.rs L-4).
+        let timeout = self.frame.function().policy.timeout;
+        let failure = match loss {
+            Loss::Expired => failure(FailureKind::Timeout, timed_out(timeout), None, true, None),
+            Loss::Crashed(why) => failure(FailureKind::Crashed, format!("the worker process {why}"), None, true, None),
+        };
+        self.frame.fail(call, failure, times);
+    }
+
+    fn setup_timed_out(&self) -> String {
+        format!("setup() did not end within its timeout of {} s", self.frame.function().policy.setup_timeout.as_secs_f64())
+    }
+}
+
+fn timed_out(timeout: Duration) -> String {
+    format!("no answer within the timeout of {} s", timeout.as_secs_f64())
+}
+
+fn failure(
+    kind: FailureKind,
+    reason: String,
+    traceback: Option<String>,
+    retryable: bool,
+    retry_after: Option<Duration>,
+) -> Failure {
+    Failure { kind, reason, traceback, retryable, retry_after }
+}

@@ -1,0 +1,71 @@
+//! The process lane: calls in worker processes that can be killed.
+//!
+//! ```text
+//! lane     the trait's side: room, where a frame goes, close
+//! places   the slots and how much each can take          slot     gets a slot its workers, one after another
+//! session  one worker from fork to end                   flight   the frames it holds and what became of their calls
+//! watch    when a call is slow, out of time, to be killed (pure)
+//! zygote   the processes that fork, kept by one task     control  requests to them
+//! child    pidfds, kills                                 ending   how a process ended, in words
+//! wire     messages to and from a worker                 columns  the values of calls in wire form
+//! page     the memory shared with a worker               output   what workers print
+//! ```
+//!
+//! The worker's side is `python/guerdon/_worker`.
+//!
+//! - P-1  No message and no system call per sample: what is in hand, since when, and what came of it stand in the shared page.
+//! - P-2  A call that hangs is told by a signal at its `timeout` and its worker's process group killed at `timeout + grace`; one call is lost.
+//! - P-3  However a worker ends, each call it held is ended once: what it gave counts, the one in hand fails, the rest goes back as it was.
+//! - P-4  A worker is not believed: whatever it sends or writes, nothing here panics, waits for ever, or ends a call twice.
+//! - P-5  An idle lane does nothing; after `close`, or the end of this process, nothing of it is left.
+
+mod child;
+pub mod columns;
+mod control;
+mod ending;
+mod flight;
+mod lane;
+mod output;
+mod page;
+mod places;
+mod session;
+mod shared;
+mod slot;
+mod watch;
+mod wire;
+mod zygote;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use lane::{ProcessLane, ProcessStats};
+pub use output::{Sink, standard_error};
+
+/// How the lane runs its processes.
+pub struct ProcessConfig {
+    /// The interpreter.
+    pub python: PathBuf,
+    /// The folder of `_zygote.py`.
+    pub worker_dir: PathBuf,
+    /// The functions, as `guerdon.shipping` pickles them.
+    pub shipment: Vec<u8>,
+    /// Workers that share the work.
+    pub workers: usize,
+    /// Calls after which a worker is replaced.
+    pub max_calls: Option<u64>,
+    /// Age at which a worker is replaced, between two frames.
+    pub max_age: Option<Duration>,
+    /// Bytes of address space that a worker may use.
+    pub memory_limit: Option<u64>,
+    /// Where the lines go that workers print.
+    pub sink: Sink,
+}
+
+impl ProcessConfig {
+    /// Workers are never replaced for their age, use what memory they like, and print to standard error.
+    #[must_use]
+    pub fn new(python: PathBuf, worker_dir: PathBuf, shipment: Vec<u8>, workers: usize) -> Self {
+        let sink = standard_error();
+        Self { python, worker_dir, shipment, workers, max_calls: None, max_age: None, memory_limit: None, sink }
+    }
+}

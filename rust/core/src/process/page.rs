@@ -1,0 +1,143 @@
+//! The page that a worker shares with its supervisor; `python/guerdon/_worker/page.py` is the other side and says who writes what.
+//!
+//! The worker maps it; the supervisor reads and writes it by `pread` and `pwrite`: one system call a look, and no unsafe code.
+//!
+//! - P-1  The supervisor writes `TAKEN` and `FIRE`, nothing else.
+//! - P-2  A snapshot is not atomic as a whole; each word in it is. What depends on two words is acted on only when two snapshots agree (`watch`).
+//! - P-3  Whatever stands in the page, reading it is safe: indices are checked, numbers are judged by the reader.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, SealFlags};
+
+/// Most calls in one frame.
+pub(super) const CALLS: usize = 64;
+
+/// Phases that stand in the low byte of a claim where else a call stands.
+pub(super) const DECODING: u8 = 0xFD;
+pub(super) const LOADING: u8 = 0xFE;
+pub(super) const SETUP: u8 = 0xFF;
+
+const SIZE: u64 = 4096;
+const PROGRESS: usize = 0;
+const DONE: usize = 8;
+const TAKEN: u64 = 16;
+const FIRE: u64 = 24;
+const HEAD: usize = 64;
+const VALUES: usize = 8 * (CALLS + 1);
+const STATES: usize = VALUES + 8 * CALLS;
+const HALF: usize = 1152;
+const USED: usize = HEAD + 2 * HALF;
+
+/// The supervisor's end of the page.
+pub(super) struct Page {
+    fd: OwnedFd,
+}
+
+impl Page {
+    pub(super) fn new() -> io::Result<Self> {
+        let fd = rustix::fs::memfd_create("guerdon-page", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&fd, SIZE)?;
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok(Self { fd })
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// What stands in the page now.
+    pub(super) fn read(&self) -> io::Result<Snapshot> {
+        let mut bytes = [0; USED];
+        rustix::io::pread(&self.fd, &mut bytes, 0)?;
+        Ok(Snapshot { bytes })
+    }
+
+    /// The worker shall start no call of this frame or an earlier one.
+    pub(super) fn take_back(&self, frame: u64) -> io::Result<()> {
+        self.write(TAKEN, frame)
+    }
+
+    /// The timeout signal that is sent next is meant for this claim.
+    pub(super) fn aim(&self, claim: u64) -> io::Result<()> {
+        self.write(FIRE, claim)
+    }
+
+    fn write(&self, at: u64, word: u64) -> io::Result<()> {
+        rustix::io::pwrite(&self.fd, &word.to_ne_bytes(), at)?;
+        Ok(())
+    }
+}
+
+/// A look at the page.
+pub(super) struct Snapshot {
+    bytes: [u8; USED],
+}
+
+impl Snapshot {
+    /// What is known of a page that can't be read.
+    pub(super) const fn empty() -> Self {
+        Self { bytes: [0; USED] }
+    }
+
+    /// `frame << 8 | call + 1`, or a phase in the low byte; 0 there when no call is in hand.
+    pub(super) fn progress(&self) -> u64 {
+        self.word(PROGRESS)
+    }
+
+    /// The number of calls that the frame had run when it ended, if it did.
+    pub(super) fn done(&self, frame: u64) -> Option<usize> {
+        let word = self.word(DONE);
+        (word >> 8 == frame).then_some((word & 0xFF) as usize)
+    }
+
+    /// When a call of the frame started, which is when the one before it ended.
+    pub(super) fn stamp(&self, frame: u64, call: usize) -> u64 {
+        if call > CALLS { 0 } else { self.word(half(frame) + 8 * call) }
+    }
+
+    /// What a call of the frame gave.
+    pub(super) fn value(&self, frame: u64, call: usize) -> f64 {
+        if call >= CALLS { f64::NAN } else { f64::from_bits(self.word(half(frame) + VALUES + 8 * call)) }
+    }
+
+    /// The status of a call of the frame.
+    pub(super) fn state(&self, frame: u64, call: usize) -> u8 {
+        if call >= CALLS { u8::MAX } else { self.bytes[half(frame) + STATES + call] }
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        self.bytes[at..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+    }
+}
+
+/// Where the half of a frame begins.
+const fn half(frame: u64) -> usize {
+    HEAD + (frame as usize & 1) * HALF
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_the_two_halves_do_not_meet() {
+        let page = Page::new().unwrap();
+        page.write((half(2) + VALUES + 8 * 63) as u64, 1.5f64.to_bits()).unwrap();
+        page.write((half(3)) as u64, 77).unwrap();
+        page.write((half(2) + 8 * CALLS) as u64, 99).unwrap();
+        page.take_back(5).unwrap();
+        let seen = page.read().unwrap();
+        assert_eq!((seen.value(2, 63), seen.state(2, 0)), (1.5, 0));
+        assert_eq!((seen.stamp(3, 0), seen.stamp(2, 64), seen.stamp(3, 64)), (77, 99, 0));
+    }
+
+    #[test]
+    fn p3_indices_beyond_the_page_are_harmless() {
+        let seen = Page::new().unwrap().read().unwrap();
+        assert_eq!((seen.stamp(u64::MAX, 65), seen.state(1, 64)), (0, u8::MAX));
+        assert!(seen.value(0, usize::MAX).is_nan());
+        assert_eq!(seen.done(3), None);
+    }
+}

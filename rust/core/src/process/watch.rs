@@ -1,0 +1,191 @@
+//! When the call in hand is slow, out of time, or out of grace: decisions over what the page shows, without any clock or process.
+//!
+//! - D-1  Nothing is done to a call on one look: its claim and start must stand the same on two (`page` P-2).
+//! - D-2  The start that a worker states is believed only between the moment its frame was sent and the moment its claim was first seen.
+//! - D-3  A claim is signalled once. A kill comes a grace after it was due, whether or not the signal was seen to work.
+//! - D-4  A worker that holds frames and shows no claim for `SILENT` is ended: whatever stands in the page, a frame comes back.
+
+use std::time::Duration;
+
+use crate::clock::nanos;
+
+/// Time between two looks at a busy worker.
+pub(super) const TICK: Duration = Duration::from_millis(10);
+/// Age of a call from which on what lies behind it is given to others.
+pub(super) const SLOW: Duration = Duration::from_millis(20);
+/// How long a busy worker may show no claim.
+pub(super) const SILENT: Duration = Duration::from_secs(30);
+/// Time until a look that may confirm what the last one saw (D-1).
+const CONFIRM: Duration = Duration::from_millis(2);
+
+/// The call or phase that a worker claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct InHand {
+    pub claim: u64,
+    /// As the worker states it.
+    pub started_ns: u64,
+    /// When its frame was sent.
+    pub sent_ns: u64,
+    /// Bounds what is in hand, from its start.
+    pub limit_ns: u64,
+    pub grace_ns: u64,
+    /// False once nobody waits for it.
+    pub open: bool,
+}
+
+/// What to do with the worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Send the timeout signal for the claim.
+    Fire,
+    /// Kill the process group.
+    Kill,
+}
+
+/// What one look gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Look {
+    pub order: Option<Order>,
+    /// The call in hand runs longer than `SLOW`.
+    pub slow: bool,
+    /// How long it runs; 0 when nothing is in hand for certain.
+    pub age_ns: u64,
+    /// When to look again.
+    pub wake_ns: u64,
+}
+
+/// What earlier looks saw.
+#[derive(Default)]
+pub(super) struct Watch {
+    /// Claim and stated start at the last look, and when that claim was seen first.
+    seen: Option<(u64, u64, u64)>,
+    /// The last claim that was signalled.
+    fired: Option<u64>,
+    /// The claim in hand when it was found closed, and when.
+    closed: Option<(u64, u64)>,
+    /// Since when nothing has been claimed.
+    silent_ns: Option<u64>,
+}
+
+impl Watch {
+    /// One look at a busy worker.
+    pub(super) fn look(&mut self, now_ns: u64, in_hand: Option<InHand>) -> Look {
+        let tick = now_ns.saturating_add(nanos(TICK));
+        let Some(hand) = in_hand else {
+            self.seen = None;
+            let since = *self.silent_ns.get_or_insert(now_ns);
+            let order = (now_ns.saturating_sub(since) >= nanos(SILENT)).then_some(Order::Kill);
+            return Look { order, slow: false, age_ns: 0, wake_ns: tick };
+        };
+        self.silent_ns = None;
+        let (confirmed, first_ns) = match self.seen {
+            Some((claim, stated, first)) if claim == hand.claim => (stated == hand.started_ns, first),
+            _ => (false, now_ns),
+        };
+        self.seen = Some((hand.claim, hand.started_ns, first_ns));
+        let started_ns = hand.started_ns.clamp(hand.sent_ns.min(first_ns), first_ns); // D-2
+        let age_ns = now_ns.saturating_sub(started_ns);
+        let mut due_ns = started_ns.saturating_add(hand.limit_ns);
+        if !hand.open {
+            let closed = self.closed.filter(|(claim, _)| *claim == hand.claim).unwrap_or((hand.claim, now_ns));
+            self.closed = Some(closed);
+            due_ns = due_ns.min(closed.1);
+        }
+        let kill_ns = due_ns.saturating_add(hand.grace_ns);
+        if !confirmed {
+            let soon = now_ns.saturating_add(nanos(CONFIRM));
+            let wake_ns = tick.min(due_ns.max(soon));
+            return Look { order: None, slow: false, age_ns: 0, wake_ns };
+        }
+        let order = if now_ns >= kill_ns {
+            Some(Order::Kill)
+        } else if now_ns >= due_ns && self.fired != Some(hand.claim) {
+            self.fired = Some(hand.claim); // D-3
+            Some(Order::Fire)
+        } else {
+            None
+        };
+        let next_ns = if now_ns < due_ns { due_ns } else { kill_ns };
+        Look { order, slow: age_ns >= nanos(SLOW), age_ns, wake_ns: tick.min(next_ns.max(now_ns + 1)) }
+    }
+
+    /// The worker answered: the time without a claim counts anew.
+    pub(super) fn heard(&mut self) {
+        self.silent_ns = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn hand(claim: u64, started_ms: u64) -> InHand {
+        InHand { claim, started_ns: started_ms * MS, sent_ns: 0, limit_ns: 100 * MS, grace_ns: 50 * MS, open: true }
+    }
+
+    #[test]
+    fn d1_d3_signal_once_then_kill_each_after_two_looks() {
+        let mut watch = Watch::default();
+        let mut orders = vec![];
+        let mut now = 1_000 * MS;
+        while now < 1_200 * MS {
+            let look = watch.look(now, Some(hand(257, 1_000)));
+            if let Some(order) = look.order {
+                orders.push((now / MS, order));
+                if order == Order::Kill {
+                    break;
+                }
+            }
+            assert!(look.wake_ns > now);
+            now = look.wake_ns;
+        }
+        assert_eq!(orders, [(1_100, Order::Fire), (1_150, Order::Kill)]);
+    }
+
+    #[test]
+    fn d1_a_new_start_is_looked_at_twice() {
+        let mut watch = Watch::default();
+        for call in 1..50 {
+            assert_eq!(watch.look(1_000 * call * MS, Some(hand(256 + call, 0))).order, None);
+        }
+    }
+
+    #[test]
+    fn d2_a_stated_start_in_the_past_or_the_future_changes_little() {
+        for stated_ms in [0, 5_000_000] {
+            let mut watch = Watch::default();
+            let hand = InHand { sent_ns: 990 * MS, ..hand(257, stated_ms) };
+            watch.look(1_000 * MS, Some(hand));
+            assert_eq!(watch.look(1_050 * MS, Some(hand)).order, None);
+            assert_eq!(watch.look(1_100 * MS, Some(hand)).order, Some(Order::Fire));
+        }
+    }
+
+    #[test]
+    fn a_closed_call_is_stopped_at_once() {
+        let mut watch = Watch::default();
+        let closed = InHand { open: false, limit_ns: u64::MAX, ..hand(257, 1_000) };
+        watch.look(1_001 * MS, Some(closed));
+        assert_eq!(watch.look(1_003 * MS, Some(closed)).order, Some(Order::Fire));
+        assert_eq!(watch.look(1_051 * MS, Some(closed)).order, Some(Order::Kill));
+    }
+
+    #[test]
+    fn d4_silence_ends_the_worker() {
+        let mut watch = Watch::default();
+        assert_eq!(watch.look(0, None).order, None);
+        assert_eq!(watch.look(29_000 * MS, None).order, None);
+        watch.heard();
+        assert_eq!(watch.look(31_000 * MS, None).order, None);
+        assert_eq!(watch.look(61_000 * MS, None).order, Some(Order::Kill));
+    }
+
+    #[test]
+    fn slow_is_said_after_two_looks() {
+        let mut watch = Watch::default();
+        assert!(!watch.look(1_030 * MS, Some(hand(257, 1_000))).slow);
+        assert!(watch.look(1_040 * MS, Some(hand(257, 1_000))).slow);
+    }
+}

@@ -1,0 +1,375 @@
+//! The zygote: the stem, which never runs user code, and the loader, which has loaded the functions and forks workers that have them.
+//!
+//! - Z-1  The trainer is never forked: the stem is a fresh interpreter, with its control socket as standard input, in a process group of its own.
+//! - Z-2  Workers are forked by the loader if it is single-threaded once it has loaded. Else the loader becomes a worker itself, the stem forks
+//!   workers that load for themselves, and one loaded spare is kept.
+//! - Z-3  A loader that dies or hangs while loading costs no function but the one to blame: workers then load each function when it is first called,
+//!   in its own `setup_timeout`.
+//! - Z-4  A stem that ends is replaced at the next fork; its workers have ended with it.
+//! - Z-5  One task keeps all of this: requests are served one at a time, in order.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::process::Pid;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+use super::ProcessConfig;
+use super::child::{Child, Pidfd, told_pid};
+use super::control::{self, Control};
+use super::ending::Ending;
+use super::output::{self, Printer, Source};
+use super::page::Page;
+
+/// How long the zygote may take to answer what it does at once.
+const ANSWER: Duration = Duration::from_secs(20);
+/// How long the stem may take to end everything, before it is killed.
+const END: Duration = Duration::from_secs(2);
+/// Variables that keep numeric libraries from starting threads, which a process that forks must not have, nor one of several workers needs.
+const ONE_THREAD: [&str; 2] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"];
+
+/// Asks the zygote's keeper.
+#[derive(Clone)]
+pub(super) struct Zygote {
+    requests: mpsc::UnboundedSender<Request>,
+}
+
+enum Request {
+    Fork(oneshot::Sender<io::Result<Child>>),
+    Reap(Pid, oneshot::Sender<Ending>),
+}
+
+impl Zygote {
+    /// Starts the keeper, which starts the zygote. The second value is the keeper's end, once `closing` is true.
+    pub(super) fn start(
+        config: Arc<ProcessConfig>,
+        load_timeout: Duration,
+        printer: Arc<Printer>,
+        closing: watch::Receiver<bool>,
+    ) -> (Self, tokio::task::JoinHandle<()>) {
+        let (requests, received) = mpsc::unbounded_channel();
+        let keeper = Keeper { config, load_timeout, printer, stem: None, forks: 0, load_late: false, spare: None };
+        (Self { requests }, tokio::spawn(keeper.run(received, closing)))
+    }
+
+    /// Asks for a worker; it comes on the returned channel.
+    pub(super) fn fork(&self) -> oneshot::Receiver<io::Result<Child>> {
+        let (reply, worker) = oneshot::channel();
+        // A keeper that is gone drops the reply, which says so.
+        let _ = self.requests.send(Request::Fork(reply));
+        worker
+    }
+
+    /// Takes leave of a process that has ended; how it did.
+    pub(super) fn reap(&self, pid: Pid) -> oneshot::Receiver<Ending> {
+        let (reply, ending) = oneshot::channel();
+        let _ = self.requests.send(Request::Reap(pid, reply));
+        ending
+    }
+}
+
+struct Keeper {
+    config: Arc<ProcessConfig>,
+    load_timeout: Duration,
+    printer: Arc<Printer>,
+    stem: Option<Stem>,
+    /// Workers forked so far.
+    forks: usize,
+    /// The loader failed while loading (Z-3).
+    load_late: bool,
+    spare: Option<Child>,
+}
+
+struct Stem {
+    process: std::process::Child,
+    pidfd: Pidfd,
+    control: Control,
+    /// Read by everyone who holds a worker that it forked.
+    alive: Arc<AtomicBool>,
+    loader: Loader,
+    output_ended: Arc<Notify>,
+}
+
+enum Loader {
+    /// Not started yet, or lost: the next fork starts one.
+    None,
+    /// Forks workers; the flag is read by everyone who holds one of them.
+    Forks(Control, Pidfd, Arc<AtomicBool>),
+    /// Loaded, with several threads: becomes the next worker.
+    Becomes(Control, Pid),
+    /// Workers load for themselves.
+    Absent,
+}
+
+impl Stem {
+    /// From now on its children may be reaped by anyone.
+    fn lost(&self) {
+        self.alive.store(false, Ordering::Release);
+        if let Loader::Forks(_, _, alive) = &self.loader {
+            alive.store(false, Ordering::Release);
+        }
+        self.output_ended.notify_one();
+    }
+}
+
+impl Keeper {
+    async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Request>, mut closing: watch::Receiver<bool>) {
+        // Before the first request: by then the functions may be loaded.
+        let mut next = None;
+        let mut ready = false;
+        loop {
+            let request = next.take();
+            tokio::select! {
+                _ = closing.wait_for(|closing| *closing) => break,
+                () = self.serve(request, &mut ready) => {}
+            }
+            tokio::select! {
+                _ = closing.wait_for(|closing| *closing) => break,
+                request = requests.recv() => match request {
+                    Some(request) => next = Some(request),
+                    None => break,
+                },
+                () = gone(&self.stem) => self.lose_stem(),
+            }
+        }
+        self.end().await;
+        // Workers that are given up now are still reaped by the stem's end.
+        requests.close();
+    }
+
+    async fn serve(&mut self, request: Option<Request>, ready: &mut bool) {
+        match request {
+            None if !*ready => {
+                *ready = true;
+                // A failure shows again, and is told, at the first fork.
+                let _ = self.prepared().await;
+            }
+            None => {}
+            Some(Request::Fork(reply)) => {
+                let child = self.fork().await;
+                // Whoever asked has gone: the child ends as its socket does.
+                let _ = reply.send(child);
+            }
+            Some(Request::Reap(pid, reply)) => {
+                let ending = timeout(ANSWER, self.reap(pid)).await;
+                let _ = reply.send(ending.unwrap_or(Ending::Unknown));
+            }
+        }
+    }
+
+    async fn fork(&mut self) -> io::Result<Child> {
+        let given = match self.spare.take() {
+            Some(spare) if spare.zygote_alive.load(Ordering::Acquire) => spare,
+            _ => self.fork_now().await?,
+        };
+        self.forks += 1;
+        let loads_itself = self.stem.as_ref().is_some_and(|stem| matches!(stem.loader, Loader::Absent));
+        if loads_itself && !self.load_late && self.forks >= self.config.workers {
+            // Without a spare the next replacement loads by itself: slower, not wrong.
+            self.spare = self.fork_now().await.ok();
+        }
+        Ok(given)
+    }
+
+    async fn fork_now(&mut self) -> io::Result<Child> {
+        let mut result = Err(io::ErrorKind::NotConnected.into());
+        for _ in 0..2 {
+            if let Err(error) = self.prepared().await {
+                self.lose_stem();
+                result = Err(error);
+                continue;
+            }
+            result = match timeout(ANSWER, self.ask_for_worker()).await {
+                Ok(result) => result,
+                Err(_) => Err(io::ErrorKind::TimedOut.into()),
+            };
+            match &result {
+                Ok(_) => break,
+                // What fork() itself said: the zygote is well.
+                Err(error) if error.raw_os_error().is_some_and(|errno| errno != rustix::io::Errno::PIPE.raw_os_error()) => break,
+                // The zygote is lost or out of step (Z-4).
+                Err(_) => self.lose_stem(),
+            }
+        }
+        result
+    }
+
+    async fn ask_for_worker(&mut self) -> io::Result<Child> {
+        let memory = self.config.memory_limit.unwrap_or(0);
+        let load_late = self.load_late;
+        let Some(stem) = &mut self.stem else { return Err(io::ErrorKind::NotConnected.into()) };
+        let (socket, their_socket) = control::pair()?;
+        let page = Page::new()?;
+        let (output, their_output) = output::pipe()?;
+        let fds = [their_socket.as_fd(), page.fd(), their_output.as_fd()];
+        let mut zygote_alive = stem.alive.clone();
+        let pid = match &stem.loader {
+            Loader::Forks(control, _, alive) => {
+                zygote_alive = alive.clone();
+                control.send(control::WORKER, 0, memory, &fds).await?;
+                told_pid(control.reply_to(control::WORKER).await?.value)?
+            }
+            Loader::Becomes(control, pid) => {
+                control.send(control::BECOME, 0, memory, &fds).await?;
+                control.reply_to(control::BECOME).await?;
+                let pid = *pid;
+                stem.loader = Loader::Absent;
+                pid
+            }
+            Loader::None | Loader::Absent => {
+                let flags = if load_late { 0 } else { control::LOAD_FIRST };
+                stem.control.send(control::WORKER, flags, memory, &fds).await?;
+                told_pid(stem.control.reply_to(control::WORKER).await?.value)?
+            }
+        };
+        Ok(Child { pid, pidfd: Pidfd::open(pid)?, socket, page, output, zygote_alive })
+    }
+
+    async fn reap(&mut self, pid: Pid) -> Ending {
+        let Some(stem) = &self.stem else { return Ending::Unknown };
+        let number = u64::from(pid.as_raw_nonzero().get().unsigned_abs());
+        let ask = async |control: &Control| {
+            control.send(control::REAP, 0, number, &[]).await?;
+            Ok::<_, io::Error>(Ending::from_wait(control.reply_to(control::REAP).await?.value))
+        };
+        if let Loader::Forks(control, ..) = &stem.loader {
+            if let Ok(ending @ (Ending::Exited(_) | Ending::Killed(_))) = ask(control).await {
+                return ending;
+            }
+        }
+        // A worker that the stem forked, or of a loader that has ended: the stem inherited it.
+        ask(&stem.control).await.unwrap_or(Ending::Unknown)
+    }
+
+    /// Makes sure of a stem and of what forks workers.
+    async fn prepared(&mut self) -> io::Result<()> {
+        if self.stem.as_ref().is_some_and(|stem| !stem.alive.load(Ordering::Acquire)) {
+            self.lose_stem();
+        }
+        let stem = match &mut self.stem {
+            Some(stem) => stem,
+            None => {
+                let stem = start_stem(&self.config, &self.printer).await?;
+                self.stem.insert(stem)
+            }
+        };
+        if let Loader::Forks(_, pidfd, alive) = &stem.loader {
+            let lost = timeout(Duration::ZERO, pidfd.ended()).await.is_ok();
+            if lost {
+                alive.store(false, Ordering::Release);
+                stem.loader = Loader::None;
+            }
+        }
+        if matches!(stem.loader, Loader::None) {
+            if self.load_late {
+                stem.loader = Loader::Absent;
+            } else {
+                match start_loader(stem, self.load_timeout).await? {
+                    Some(loader) => stem.loader = loader,
+                    None => {
+                        self.load_late = true; // Z-3
+                        stem.loader = Loader::Absent;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lose_stem(&mut self) {
+        self.spare = None;
+        if let Some(mut stem) = self.stem.take() {
+            stem.lost();
+            // It has ended, or is out of step: either way it has to go, and be waited for.
+            let _ = stem.process.kill();
+            tokio::task::spawn_blocking(move || stem.process.wait());
+        }
+    }
+
+    /// Ends the stem, which ends all others.
+    async fn end(&mut self) {
+        self.spare = None;
+        let Some(mut stem) = self.stem.take() else { return };
+        let asked = stem.control.send(control::END, 0, 0, &[]).await;
+        if asked.is_err() || timeout(END, stem.pidfd.ended()).await.is_err() {
+            let _ = stem.process.kill();
+            stem.pidfd.ended().await;
+        }
+        stem.lost();
+        let _ = stem.process.wait(); // it has ended: this does not wait
+    }
+}
+
+/// Waits for the end of the stem; for ever without one.
+async fn gone(stem: &Option<Stem>) {
+    match stem {
+        Some(stem) => stem.pidfd.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn start_stem(config: &ProcessConfig, printer: &Arc<Printer>) -> io::Result<Stem> {
+    let (control, theirs) = Control::new()?;
+    let (output, their_output) = output::pipe()?;
+    let errors = output::duplicate(their_output.as_fd())?;
+    let mut command = Command::new(&config.python);
+    command
+        .arg(config.worker_dir.join("_zygote.py"))
+        .arg(std::process::id().to_string())
+        .stdin(Stdio::from(theirs))
+        .stdout(Stdio::from(their_output))
+        .stderr(Stdio::from(errors))
+        .process_group(0);
+    for variable in ONE_THREAD {
+        if std::env::var_os(variable).is_none() {
+            command.env(variable, "1");
+        }
+    }
+    let process = command.spawn().map_err(|error| {
+        io::Error::new(error.kind(), format!("could not start {}: {error}", config.python.display()))
+    })?;
+    drop(command); // and with it our copies of the descriptors
+    let pid = told_pid(i64::from(process.id()))?;
+    let pidfd = Pidfd::open(pid)?;
+    let output_ended = Arc::new(Notify::new());
+    let source = Source::of("zygote", pid);
+    tokio::spawn(output::read(output, source, printer.clone(), output_ended.clone()));
+    let shipment = rustix::fs::memfd_create("guerdon-shipment", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let mut written = 0;
+    while written < config.shipment.len() {
+        written += rustix::io::pwrite(&shipment, &config.shipment[written..], written as u64)?;
+    }
+    control.send(control::SHIPMENT, 0, 0, &[shipment.as_fd()]).await?;
+    Ok(Stem { process, pidfd, control, alive: Arc::new(AtomicBool::new(true)), loader: Loader::None, output_ended })
+}
+
+/// Forks a loader and waits until it has loaded; `None` if it ended or hung before (Z-3).
+async fn start_loader(stem: &Stem, load_timeout: Duration) -> io::Result<Option<Loader>> {
+    let (control, theirs) = Control::new()?;
+    let forked = async {
+        stem.control.send(control::LOADER, 0, 0, &[theirs.as_fd()]).await?;
+        stem.control.reply_to(control::LOADER).await
+    };
+    let pid = told_pid(timeout(ANSWER, forked).await.map_err(io::Error::from)??.value)?;
+    drop(theirs);
+    let pidfd = Pidfd::open(pid)?;
+    let loaded = tokio::select! {
+        loaded = timeout(load_timeout, control.reply_to(control::LOADED)) => loaded,
+        () = stem.pidfd.ended() => return Err(io::ErrorKind::BrokenPipe.into()),
+        () = pidfd.ended() => return Ok(None),
+    };
+    Ok(match loaded {
+        Ok(Ok(reply)) if reply.extra == 1 => Some(Loader::Forks(control, pidfd, Arc::new(AtomicBool::new(true)))),
+        Ok(Ok(_)) => Some(Loader::Becomes(control, pid)),
+        Ok(Err(_)) | Err(_) => {
+            let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
+            None
+        }
+    })
+}
