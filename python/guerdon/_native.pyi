@@ -5,7 +5,7 @@ Times are seconds unless a name ends in ``_ns``; ``_ns`` stamps are CLOCK_MONOTO
 """
 
 from collections.abc import Sequence
-from typing import final
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,47 +152,138 @@ class Batch:
         """From submission to the last outcome (so far, while running)."""
 
 @final
-class ThreadQueue:
-    """Work for the thread lane's Python threads; every method that waits does so without the GIL."""
+class Lanes:
+    """Where the Python threads of the thread and asyncio lanes get their work. Methods that wait do so without the GIL."""
 
-    def next_thread(self) -> int | None:
-        """Wait until a thread is wanted and return the function it is for; None when the engine closes. Called by one keeper thread."""
+    def next_order(self) -> str | None:
+        """Wait for something to do for the lanes, None when they are closed. For one keeper thread.
 
-    def next_chunk(self, function: int) -> Chunk | None:
+        ``thread FUNCTION NUMBER``: start a thread. ``loop INDEX GENERATION``: start an event loop. ``left-behind FUNCTION COUNT`` and
+        ``stalled INDEX GENERATION``: warn.
+        """
+
+    def next_chunk(self, function: int, thread: int) -> Chunk | None:
         """Wait for calls of `function`; None when this thread must end."""
+
+    def leave(self, function: int, thread: int) -> bool:
+        """A thread is about to end; True if it must call the function's ``close()`` first."""
+
+    def gone(self) -> None:
+        """The last word of a thread."""
+
+    def not_started(self, function: int, reason: str) -> None:
+        """A thread that was ordered could not be started."""
+
+    def open_loop(self, index: int, generation: int) -> LoopQueue | None: ...
+    def loop_functions(self, index: int) -> list[int]: ...
+    def loop_name(self, index: int) -> str: ...
 
 @final
 class Chunk:
-    """Calls handed to one thread. Iterating claims one call at a time and stamps its start; the loop must settle each before the next."""
+    """Calls in the hands of one thread. `start` and all that end a call return the next one, as its first sample; -1: there is none."""
 
     @property
-    def finish(self) -> bool:
-        """These are finish_group calls."""
+    def setup(self) -> bool:
+        """Run the function's ``setup()`` first, and say how that went."""
+
+    def setup_done(self) -> None: ...
+    def setup_failed(self, reason: str, traceback: str | None) -> None: ...
+    @property
+    def kind(self) -> Literal["sample", "group", "batch", "finish"]: ...
+    @property
+    def samples(self) -> int:
+        """Samples of the batch."""
+
+    @property
+    def size(self) -> int:
+        """Samples of one call."""
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Keyword names of the values (of finish_group's, if `finish`); None = positional."""
+        """Keyword names of the values; None = by position."""
 
     @property
-    def rows(self) -> list[tuple[object, ...]]:
-        """Argument tuples of the batch's samples for this function, indexed by sample (sample shape)."""
+    def columns(self) -> list[tuple[bool, Any]]:
+        """(is constant, value or list) of each argument."""
 
-    def __iter__(self) -> Chunk: ...
-    def __next__(self) -> int:
-        """The next sample (or first sample of the next call); StopIteration when the chunk is done or was taken back."""
+    @property
+    def rows(self) -> list[tuple[object, ...]] | None:
+        """Argument tuples, one a sample, if `keep_rows` was called for this batch and function."""
 
-    def arguments(self, first: int) -> tuple[list[object], ...]:
-        """The lists for a group or batch call that starts at sample `first`."""
+    def keep_rows(self, rows: list[tuple[object, ...]]) -> None: ...
+    def scores(self) -> bytes:
+        """Scores of the group in hand as doubles, NaN where there is none."""
 
-    def scores(self, first: int) -> list[float | None]: ...
-    def ok(self, value: float) -> bool:
-        """Settle the claimed call; False when its thread was abandoned meanwhile and must end."""
+    def start(self) -> int: ...
+    def ok(self, value: float) -> int: ...
+    def cell(self, status: int, value: float, records: bytes | None) -> int: ...
+    def cells(self, statuses: bytes, values: bytes, wrong: list[str], records: bytes | None) -> int:
+        """A status and a double for each sample of the call, and a text for each that is no reward, in order."""
 
-    def cell(self, status: int, value: float, records: bytes | None) -> bool: ...
-    def cells(self, cells: Sequence[tuple[int, float, str | None]], records: bytes | None) -> bool: ...
-    def fail(self, reason: str, traceback: str | None, retryable: bool, retry_after: float | None) -> bool: ...
-    def setup_failed(self, reason: str, traceback: str | None) -> None: ...
+    def fail(self, reason: str, traceback: str | None, retryable: bool, retry_after: float | None) -> int: ...
 
 @final
 class LoopQueue:
-    """Work for one event loop; the details stand beside the loop in `guerdon._lanes.aio`."""
+    """Work for one event loop; for the loop's own thread."""
+
+    def fileno(self) -> int:
+        """Readable while there is news."""
+
+    def drain(self) -> None:
+        """Take the wake-up; to be called first."""
+
+    def take(self) -> Jobs | None:
+        """The next frame that arrived."""
+
+    @property
+    def ended(self) -> bool:
+        """The loop must end: the engine closes, or another loop took over."""
+
+    def beat(self) -> float:
+        """Show that the loop turns. Seconds until it must do so again; negative: see `overdue`; 0: nothing is in hand."""
+
+    def overdue(self) -> bytes:
+        """Function, frame, call and whether its cell was ended already, 8 bytes each, for each call to cancel; each told once."""
+
+    def setup_begins(self, function: int) -> None: ...
+    def setup_ends(self, function: int) -> None: ...
+    def not_started(self, reason: str) -> None:
+        """The loop could not be started."""
+
+    def gone(self) -> None:
+        """The last word of a loop."""
+
+@final
+class Jobs:
+    """Calls in the hands of an event loop. `next` and all that end a call return the index of the next; -1: none; -2: turn the loop first."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def function(self) -> int: ...
+    @property
+    def kind(self) -> Literal["sample", "group", "batch", "finish"]: ...
+    @property
+    def firsts(self) -> bytes:
+        """First sample of each call, 8 bytes each."""
+
+    @property
+    def samples(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def names(self) -> tuple[str, ...] | None: ...
+    @property
+    def columns(self) -> list[tuple[bool, Any]]: ...
+    @property
+    def rows(self) -> list[tuple[object, ...]] | None: ...
+    def keep_rows(self, rows: list[tuple[object, ...]]) -> None: ...
+    def scores(self, call: int) -> bytes: ...
+    def setup_failed(self, reason: str, traceback: str | None) -> None: ...
+    def next(self) -> int: ...
+    def ok(self, call: int, value: float) -> int: ...
+    def cell(self, call: int, status: int, value: float, records: bytes | None) -> int: ...
+    def cells(self, call: int, statuses: bytes, values: bytes, wrong: list[str], records: bytes | None) -> int: ...
+    def fail(
+        self, call: int, reason: str, traceback: str | None, retryable: bool, retry_after: float | None
+    ) -> int: ...

@@ -29,6 +29,8 @@ mod _native {
     use crate::lanes::aio::LoopQueue;
     #[pymodule_export]
     use crate::lanes::chunk::Chunk;
+    #[pymodule_export]
+    use crate::lanes::jobs::Jobs;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

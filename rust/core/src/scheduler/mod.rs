@@ -140,8 +140,10 @@ impl Scheduler {
     /// Cancels all batches and ends the lanes. May be called more than once.
     pub async fn close(&self) {
         self.inner.cancel_all("the engine was closed");
-        for lane in &self.inner.lanes {
-            lane.close().await;
+        // All are told before any is waited for: one that cannot end must not keep the others.
+        let closing: Vec<_> = self.inner.lanes.iter().map(|lane| lane.close()).collect();
+        for lane in closing {
+            lane.await;
         }
     }
 

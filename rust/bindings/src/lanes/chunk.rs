@@ -1,0 +1,308 @@
+//! A frame in the hands of a Python thread: it starts one call at a time and ends it before the next.
+//!
+//! - H-1  A call is ended by its thread or by the watch, whoever is first; the other finds the chunk empty.
+//! - H-2  The frame is dropped with its last call, before the thread asks for more, so that more is there when it asks.
+//! - H-3  A call that came back after its timeout timed out, even if the watch had not looked yet.
+
+use std::sync::Arc;
+
+use guerdon_core::frame::Frame;
+use guerdon_core::function::FunctionId;
+use guerdon_core::outcome::{Failure, Times};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::lanes::report;
+use crate::lanes::rows::Arguments;
+use crate::lanes::thread::{SLOW_NS, Shared};
+
+/// Age of a call at which what lies behind it is taken back.
+const TAKE_BACK_NS: u64 = 20_000_000;
+
+/// What a chunk's calls took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spent {
+    pub calls: u64,
+    pub run_ns: u64,
+    /// Of the thread, over the whole chunk.
+    pub cpu_ns: u64,
+}
+
+/// What the watch found.
+pub enum Watched {
+    Fine,
+    /// The call in hand takes long.
+    Slow,
+    /// The thread was left behind; the frame is to be dropped without a lock held.
+    Over(Frame),
+}
+
+struct Inner {
+    /// Taken by whoever ends the chunk: its thread, or the watch (H-1).
+    frame: Option<Frame>,
+    /// The next call to start, and the end of those that were not taken back.
+    cursor: usize,
+    end: usize,
+    current: Option<usize>,
+    /// `setup()` runs, since `started_ns`.
+    in_setup: bool,
+    started_ns: u64,
+    spent: Spent,
+    cpu_from_ns: u64,
+}
+
+/// The part of a chunk that the watch sees.
+pub struct Held {
+    shared: Arc<Shared>,
+    function: FunctionId,
+    thread: u64,
+    timeout_ns: u64,
+    /// Written by the chunk's thread and by the watch.
+    inner: Mutex<Inner>,
+}
+
+#[pyclass(frozen, module = "guerdon._native")]
+pub struct Chunk {
+    held: Arc<Held>,
+    arguments: Arguments,
+    in_setup: bool,
+}
+
+fn thread_cpu_ns() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+impl Held {
+    pub const fn function(&self) -> FunctionId {
+        self.function
+    }
+
+    /// Looks at the call in hand (T-1, T-4).
+    pub fn look(&self, now_ns: u64) -> Watched {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        let Some(frame) = inner.frame.as_mut() else { return Watched::Fine };
+        let age_ns = now_ns.saturating_sub(inner.started_ns);
+        let policy = &self.shared.function(self.function).policy;
+        if inner.in_setup {
+            if age_ns < report::limit_ns(policy.setup_timeout) {
+                return Watched::Fine;
+            }
+            let limit = policy.setup_timeout.as_secs_f64();
+            frame.fail_setup(format!("TimeoutError: setup() ran longer than its timeout of {limit} s"), None);
+            self.shared.leave_behind(self.function, self.thread, true, true);
+            return inner.frame.take().map_or(Watched::Fine, Watched::Over);
+        }
+        let Some(call) = inner.current else { return Watched::Fine };
+        let swept = !frame.is_open(call);
+        if swept || age_ns >= self.timeout_ns {
+            if !swept {
+                let times = Times { started_ns: inner.started_ns, run_ns: age_ns };
+                frame.fail(call, report::timed_out(policy.timeout, None), times);
+            }
+            self.shared.leave_behind(self.function, self.thread, !swept, false);
+            return inner.frame.take().map_or(Watched::Fine, Watched::Over);
+        }
+        if age_ns >= TAKE_BACK_NS && inner.cursor < inner.end {
+            let behind = inner.cursor..inner.end;
+            inner.end = inner.cursor;
+            frame.observe(age_ns);
+            frame.give_back(behind);
+        }
+        if age_ns >= SLOW_NS { Watched::Slow } else { Watched::Fine }
+    }
+
+    /// Starts the next call; -1 when there is none, and then the chunk is over.
+    fn advance(&self, mut guard: parking_lot::MutexGuard<'_, Inner>, now_ns: u64) -> isize {
+        let inner = &mut *guard;
+        let Some(frame) = inner.frame.as_ref() else { return -1 };
+        while inner.cursor < inner.end {
+            let call = inner.cursor;
+            inner.cursor += 1;
+            if frame.is_pending(call) && frame.is_open(call) {
+                inner.current = Some(call);
+                inner.started_ns = now_ns;
+                return report::index_or_none(Some(frame.samples(call).start));
+            }
+        }
+        inner.spent.cpu_ns = thread_cpu_ns().saturating_sub(inner.cpu_from_ns);
+        let spent = inner.spent;
+        let frame = inner.frame.take();
+        drop(guard);
+        self.shared.chunk_over(self.function, self.thread, spent);
+        drop(frame);
+        -1
+    }
+
+    /// Ends the call in hand and starts the next.
+    fn end(&self, end: impl FnOnce(&mut Frame, usize, Times)) -> isize {
+        let now_ns = self.shared.clock.now_ns();
+        let mut inner = self.inner.lock();
+        let started_ns = inner.started_ns;
+        let Some(call) = inner.current.take() else { return -1 };
+        let Some(frame) = inner.frame.as_mut() else { return -1 };
+        let times = Times { started_ns, run_ns: now_ns.saturating_sub(started_ns) };
+        if times.run_ns > self.timeout_ns {
+            let policy = &self.shared.function(self.function).policy;
+            frame.fail(call, report::timed_out(policy.timeout, None), times);
+        } else {
+            end(frame, call, times);
+        }
+        inner.spent.calls += 1;
+        inner.spent.run_ns += times.run_ns;
+        self.advance(inner, now_ns)
+    }
+
+    fn fail(&self, failure: Failure) -> isize {
+        self.end(|frame, call, times| frame.fail(call, failure, times))
+    }
+}
+
+impl Chunk {
+    pub fn new(shared: Arc<Shared>, thread: u64, frame: Frame, in_setup: bool) -> Self {
+        let arguments = Arguments::of(&frame);
+        let function = frame.function_id();
+        let timeout_ns = report::limit_ns(shared.function(function).policy.timeout);
+        let inner = Inner {
+            cursor: 0,
+            end: frame.len(),
+            current: None,
+            in_setup,
+            started_ns: shared.clock.now_ns(),
+            spent: Spent::default(),
+            cpu_from_ns: thread_cpu_ns(),
+            frame: Some(frame),
+        };
+        let held = Held { shared, function, thread, timeout_ns, inner: Mutex::new(inner) };
+        Self { held: Arc::new(held), arguments, in_setup }
+    }
+
+    pub const fn held(&self) -> &Arc<Held> {
+        &self.held
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        // A thread that lets go of its chunk early gives the rest back.
+        let mut inner = self.held.inner.lock();
+        inner.cursor = inner.end;
+        self.held.advance(inner, 0);
+    }
+}
+
+#[pymethods]
+impl Chunk {
+    /// Whether this thread must run the function's `setup()` first, and say how that went.
+    #[getter]
+    const fn setup(&self) -> bool {
+        self.in_setup
+    }
+
+    fn setup_done(&self) {
+        let mut inner = self.held.inner.lock();
+        if inner.frame.is_some() {
+            inner.in_setup = false;
+            drop(inner);
+            self.held.shared.setup_over(self.held.function, None);
+        }
+    }
+
+    fn setup_failed(&self, reason: &str, traceback: Option<&str>) {
+        let mut inner = self.held.inner.lock();
+        inner.in_setup = false;
+        let Some(frame) = inner.frame.as_mut() else { return };
+        frame.fail_setup(reason.to_owned(), traceback.map(str::to_owned));
+        inner.cursor = inner.end;
+        drop(inner);
+        self.held.shared.setup_over(self.held.function, Some((reason, traceback)));
+        self.held.advance(self.held.inner.lock(), 0);
+    }
+
+    #[getter]
+    const fn kind(&self) -> &'static str {
+        self.arguments.kind()
+    }
+
+    #[getter]
+    fn samples(&self) -> usize {
+        self.arguments.samples()
+    }
+
+    #[getter]
+    fn size(&self) -> usize {
+        self.arguments.size()
+    }
+
+    #[getter]
+    fn names(&self, py: Python<'_>) -> PyResult<Option<Py<PyTuple>>> {
+        self.arguments.names(py)
+    }
+
+    #[getter]
+    fn columns(&self, py: Python<'_>) -> PyResult<Py<PyList>> {
+        self.arguments.columns(py)
+    }
+
+    #[getter]
+    fn rows(&self, py: Python<'_>) -> PyResult<Option<Py<PyList>>> {
+        self.arguments.tuples(py)
+    }
+
+    fn keep_rows(&self, rows: Py<PyList>) -> PyResult<()> {
+        self.arguments.keep_tuples(rows)
+    }
+
+    /// Of the call in hand.
+    fn scores<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let inner = self.held.inner.lock();
+        let scores = match (&inner.frame, inner.current) {
+            (Some(frame), Some(call)) => frame.scores(call),
+            _ => Vec::new(),
+        };
+        drop(inner);
+        report::scores(py, scores)
+    }
+
+    fn start(&self) -> isize {
+        self.held.advance(self.held.inner.lock(), self.held.shared.clock.now_ns())
+    }
+
+    fn ok(&self, value: f64) -> isize {
+        self.held.end(|frame, call, times| frame.settle(call, report::cell(0, value), times))
+    }
+
+    fn cell(&self, status: u8, value: f64, records: Option<&Bound<'_, PyBytes>>) -> isize {
+        let json = report::json(records);
+        self.held.end(|frame, call, times| {
+            if let Some(json) = json {
+                frame.record(call, json);
+            }
+            frame.settle(call, report::cell(status, value), times);
+        })
+    }
+
+    fn cells(
+        &self,
+        statuses: &[u8],
+        values: &[u8],
+        wrong: &Bound<'_, PyList>,
+        records: Option<&Bound<'_, PyBytes>>,
+    ) -> PyResult<isize> {
+        let cells = report::cells(statuses, values, wrong)?;
+        let json = report::json(records);
+        Ok(self.held.end(|frame, call, times| {
+            if let Some(json) = json {
+                frame.record(call, json);
+            }
+            frame.settle_many(call, cells, times);
+        }))
+    }
+
+    fn fail(&self, reason: String, traceback: Option<String>, retryable: bool, retry_after: Option<f64>) -> isize {
+        self.held.fail(report::failure(reason, traceback, retryable, retry_after))
+    }
+}

@@ -1,0 +1,69 @@
+//! What Python says of a call, in the core's words.
+
+use std::time::Duration;
+
+use guerdon_core::clock::nanos;
+use guerdon_core::outcome::{Cell, Failure, FailureKind};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+/// The cell of one call that gave a number (0) or abstained (1).
+pub const fn cell(status: u8, value: f64) -> Cell {
+    if status == 0 { Cell::Value(value) } else { Cell::Abstained }
+}
+
+/// The cells of a group or batch call: a status and a double each, and a text for each that is no reward, in order.
+pub fn cells(statuses: &[u8], values: &[u8], wrong: &Bound<'_, PyList>) -> PyResult<Vec<Cell>> {
+    let (values, rest) = values.as_chunks::<8>();
+    if values.len() != statuses.len() || !rest.is_empty() {
+        return Err(PyValueError::new_err("there must be one value a status"));
+    }
+    let mut texts = 0;
+    let of = |(status, value): (&u8, &[u8; 8])| match status {
+        0 | 1 => Ok(cell(*status, f64::from_ne_bytes(*value))),
+        _ => {
+            texts += 1;
+            wrong.get_item(texts - 1)?.extract().map(Cell::Invalid)
+        }
+    };
+    statuses.iter().zip(values).map(of).collect()
+}
+
+/// Numbers for Python: not a list, since making one could run the collector (A-3 of `rows`).
+pub fn packed<'py, const N: usize>(py: Python<'py>, numbers: impl Iterator<Item = [u8; N]>) -> Bound<'py, PyBytes> {
+    let bytes: Vec<u8> = numbers.flatten().collect();
+    PyBytes::new(py, &bytes)
+}
+
+/// Scores as doubles, NaN where there is none.
+pub fn scores<'py>(py: Python<'py>, scores: Vec<Option<f64>>) -> Bound<'py, PyBytes> {
+    packed(py, scores.into_iter().map(|score| score.unwrap_or(f64::NAN).to_ne_bytes()))
+}
+
+/// A call that ended with an exception, or with a value that is no reward.
+pub fn failure(reason: String, traceback: Option<String>, retryable: bool, retry_after: Option<f64>) -> Failure {
+    let retry_after = retry_after.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    Failure { kind: FailureKind::Error, reason, traceback, retryable, retry_after }
+}
+
+/// A call that ran for longer than its function's timeout.
+pub fn timed_out(timeout: Duration, traceback: Option<String>) -> Failure {
+    let reason = format!("TimeoutError: ran longer than its timeout of {} s", timeout.as_secs_f64());
+    Failure { kind: FailureKind::Timeout, reason, traceback, retryable: true, retry_after: None }
+}
+
+/// How long a call may run, in the clock's unit.
+pub fn limit_ns(timeout: Duration) -> u64 {
+    nanos(timeout)
+}
+
+/// What a frame's next call is to Python: its index, or that there is none.
+pub fn index_or_none(index: Option<usize>) -> isize {
+    index.and_then(|index| isize::try_from(index).ok()).unwrap_or(-1)
+}
+
+/// JSON of a call's records.
+pub fn json(records: Option<&Bound<'_, PyBytes>>) -> Option<Vec<u8>> {
+    records.map(|bytes| bytes.as_bytes().to_vec())
+}

@@ -1,0 +1,104 @@
+//! The arguments of calls that run in this process: the batch's own Python values.
+//!
+//! - A-1  Values are passed as they are, never copied; lists are copied when a call gets a list, so that a function may change it.
+//! - A-2  Argument tuples are made once per batch and function, by the Python thread that needs them first.
+//! - A-3  What is handed out here was made on the caller's thread: making Python containers can run the collector and with it user code,
+//!   which must not happen on top of a Rust frame of a lane's thread (N-1).
+
+use std::sync::{Arc, OnceLock};
+
+use guerdon_core::batch::Batch;
+use guerdon_core::frame::Frame;
+use guerdon_core::function::FunctionId;
+use guerdon_core::scheduler::CallKind;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use crate::capture::{Arrived, Source};
+
+/// The values of one kind of call of one function, for all samples of a batch.
+pub struct Rows {
+    /// (is constant, the value or the list) of each argument.
+    columns: Py<PyList>,
+    names: Option<Py<PyTuple>>,
+    /// One argument tuple per sample. Written once, by the first lane thread that needs it.
+    tuples: OnceLock<Py<PyList>>,
+}
+
+impl Rows {
+    /// The columns with these indices, called by `names` or by position.
+    pub fn new(py: Python<'_>, sources: &[Source], columns: &[usize], names: Option<&[String]>) -> PyResult<Self> {
+        let pair = |index: &usize| match &sources[*index] {
+            Source::List(list) => (false, list.clone_ref(py).into_any()),
+            Source::Const(value) => (true, value.clone_ref(py)),
+        };
+        let columns = PyList::new(py, columns.iter().map(pair))?.unbind();
+        let names = names.map(|names| PyTuple::new(py, names)).transpose()?.map(Bound::unbind);
+        Ok(Self { columns, names, tuples: OnceLock::new() })
+    }
+}
+
+/// The arguments of the calls of one frame; outlives it.
+pub struct Arguments {
+    batch: Arc<Batch>,
+    function: FunctionId,
+    kind: CallKind,
+}
+
+impl Arguments {
+    pub fn of(frame: &Frame) -> Self {
+        Self { batch: frame.batch().clone(), function: frame.function_id(), kind: frame.kind() }
+    }
+
+    fn rows(&self) -> PyResult<&Rows> {
+        let arrived = self.batch.payload().as_any().downcast_ref::<Arrived>();
+        arrived
+            .and_then(|arrived| arrived.rows(self.function, self.kind == CallKind::Finish))
+            .ok_or_else(|| PyRuntimeError::new_err("these calls were not captured for a lane of this process"))
+    }
+
+    pub const fn function(&self) -> FunctionId {
+        self.function
+    }
+
+    pub const fn kind(&self) -> &'static str {
+        match self.kind {
+            CallKind::Sample => "sample",
+            CallKind::Group => "group",
+            CallKind::Batch => "batch",
+            CallKind::Finish => "finish",
+        }
+    }
+
+    pub fn samples(&self) -> usize {
+        self.batch.samples()
+    }
+
+    /// Samples of one call.
+    pub fn size(&self) -> usize {
+        match self.kind {
+            CallKind::Sample => 1,
+            CallKind::Group | CallKind::Finish => self.batch.group_size(),
+            CallKind::Batch => self.batch.samples(),
+        }
+    }
+
+    pub fn names(&self, py: Python<'_>) -> PyResult<Option<Py<PyTuple>>> {
+        Ok(self.rows()?.names.as_ref().map(|names| names.clone_ref(py)))
+    }
+
+    pub fn columns(&self, py: Python<'_>) -> PyResult<Py<PyList>> {
+        Ok(self.rows()?.columns.clone_ref(py))
+    }
+
+    pub fn tuples(&self, py: Python<'_>) -> PyResult<Option<Py<PyList>>> {
+        Ok(self.rows()?.tuples.get().map(|tuples| tuples.clone_ref(py)))
+    }
+
+    /// Keeps the tuples for other frames of the batch; of two threads that made them at the same time, the first counts.
+    pub fn keep_tuples(&self, tuples: Py<PyList>) -> PyResult<()> {
+        let _ = self.rows()?.tuples.set(tuples);
+        Ok(())
+    }
+}
