@@ -1,0 +1,104 @@
+"""Every example in README.md and docs/ runs, and prints what it says.
+
+In a page, the ``python`` blocks run one after another as one script, the ``console`` blocks after them, all in a folder
+of their own. ``print(…)  # text`` must print that text, a ``text`` block what the block before it prints, and a command
+what stands below it; … stands for anything. ``<!-- test-file NAME -->`` makes a block a file, ``<!-- test … -->`` is
+code that readers need not see.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NEEDS = {"trl.md": ("trl", "datasets")}
+
+_PIECE = re.compile(
+    r"^<!-- test\n(?P<hidden>.*?)^-->$|^(?:<!-- test-file (?P<file>\S+) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
+_PRINTED = re.compile(r"^\s*print\(.*\)\s+# (?P<text>.+)$", re.MULTILINE)
+
+
+@dataclass
+class Page:
+    """What a page asks to be run."""
+
+    script: str = ""
+    expected: list[str] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+    commands: list[tuple[str, list[str]]] = field(default_factory=list)
+
+
+def read(path: Path) -> Page:
+    page = Page()
+    before = None
+    for piece in _PIECE.finditer(path.read_text(encoding="utf-8")):
+        kind, text = piece["kind"], piece["text"]
+        if piece["hidden"]:
+            page.script += piece["hidden"]
+        elif piece["file"]:
+            page.files[piece["file"]] = text
+        elif kind == "python":
+            page.script += text
+            page.expected += [match["text"].strip() for match in _PRINTED.finditer(text)]
+        elif kind == "text" and before == "python":
+            page.expected += text.splitlines()
+        elif kind == "console":
+            for line in text.splitlines():
+                if line.startswith("$ "):
+                    page.commands.append((line[2:], []))
+                else:
+                    page.commands[-1][1].append(line)
+        before = kind
+    return page
+
+
+def fits(line: str, expected: str) -> bool:
+    pieces = (re.escape(" ".join(piece.split())) for piece in expected.split("…"))
+    return re.fullmatch(r".*".join(pieces).replace(r"\ ", r"\s*"), " ".join(line.split())) is not None
+
+
+def check(output: str, expected: list[str]) -> None:
+    """Every expected line is there, in order."""
+    lines = iter(output.splitlines())
+    for each in expected:
+        assert any(fits(line, each) for line in lines), f"{each!r} is missing, or not in its place, in:\n{output}"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_page(path: Path, tmp_path: Path) -> None:
+    for module in NEEDS.get(path.name, ()):
+        pytest.importorskip(module)
+    page = read(path)
+    for name, text in page.files.items():
+        (tmp_path / name).write_text(text)
+    if page.script:
+        (tmp_path / "page.py").write_text(f"REPOSITORY = {str(ROOT)!r}\n{page.script}")
+        check(_run([sys.executable, "page.py"], tmp_path), page.expected)
+    for command, expected in page.commands:
+        program, _, arguments = command.partition(" ")
+        assert program == "guerdon"
+        check(_run([sys.executable, "-m", "guerdon", *arguments.split()], tmp_path, codes=(0, 2)), expected)
+
+
+def _run(command: list[str], folder: Path, codes: tuple[int, ...] = (0,)) -> str:
+    ended = subprocess.run(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    assert ended.returncode in codes, ended.stdout
+    return ended.stdout
+
+
+def test_links_lead_somewhere() -> None:
+    for path in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
