@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,7 +55,8 @@ class _Recorded:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(native, "Use", Use)
             patch.setattr(native, "Const", _Const)
-            return Uses([spec_of(item) for item in items]).of(data)
+            plan = Uses([spec_of(item) for item in items]).of(data)
+            return plan.columns, plan.uses  # type: ignore[return-value]
 
 
 def test_d3_text_is_made_only_if_somebody_asks() -> None:
@@ -242,6 +244,16 @@ def test_t1_who_names_the_history() -> None:
 def test_t1_what_is_no_trainers_state_is_shipped_as_it_is() -> None:
     assert snapshot({"step": 1}, history=False) == {"step": 1}
     assert snapshot(None, history=False) is None
+
+
+def test_what_cannot_be_sent_to_a_worker_is_refused_with_its_place() -> None:
+    values = [1, threading.Lock(), 3]
+    with Dispatcher([reward(lambda completion, tool: 1.0, name="f")], workers=1) as dispatcher:
+        with pytest.raises(DataError, match=r"column 'tool' of sample 1 can't be sent to a worker.*lane='thread'"):
+            dispatcher.submit(completions=["a", "b", "c"], tool=values)
+        assert dispatcher.score(completions=["a"], tool=[1]).rewards.item() == 1.0
+    with Dispatcher([reward(lambda completion, tool: 1.0, name="f", lane="thread")]) as dispatcher:
+        assert dispatcher.score(completions=["a", "b", "c"], tool=values).rewards.sum() == 3.0
 
 
 def test_bad_columns_are_refused_before_any_call() -> None:

@@ -21,7 +21,7 @@ from guerdon.lifetime import Lifetime, end_with
 from guerdon.shipping import check_shippable
 from guerdon.spec import is_reward_model, repeated_names, spec_of
 from guerdon.ticket import Ticket
-from guerdon.uses import Uses, check_group_size
+from guerdon.uses import Uses, check_group_size, unshippable
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -256,10 +256,18 @@ class Dispatcher(Sequence[Any]):
         return [] if engine is None else engine.worker_pids()
 
     def _submit(self, data: Data, num_generations: int) -> Ticket:
-        columns, uses = self._uses.of(data)
-        batch = self._lifetime.engine().submit(
-            columns, uses, samples=data.samples, num_generations=num_generations, budget=self._options["budget"]
-        )
+        plan = self._uses.of(data)
+        engine = self._lifetime.engine()
+        try:
+            batch = engine.submit(
+                plan.columns,
+                plan.uses,
+                samples=data.samples,
+                num_generations=num_generations,
+                budget=self._options["budget"],
+            )
+        except TypeError as error:
+            raise unshippable(error, plan) from error
         weights = [weight for weight, item in zip(self.weights, self._items, strict=True) if not is_reward_model(item)]
         return Ticket(
             self,

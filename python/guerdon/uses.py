@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from guerdon.columns import COMPLETION_IDS, COMPLETIONS, ENVIRONMENTS, PROMPTS, TEXT, Data, Single
+from guerdon.columns import COMPLETION_IDS, COMPLETIONS, ENVIRONMENTS, PROMPTS, TEXT, TRAINER_STATE, Data, Single
 from guerdon.errors import DataError
 from guerdon.spec import FunctionSpec, Wants
 from guerdon.trainer_state import names_history, snapshot
@@ -45,6 +46,15 @@ _HINTS = {
 }
 
 
+@dataclass(frozen=True)
+class Plan:
+    """How a batch goes to the engine: its columns, what they are called, and one `Use` per function."""
+
+    columns: list[list[object] | Const]
+    names: list[str]
+    uses: list[Use]
+
+
 class Uses:
     """Works out columns and uses for a fixed list of functions, batch by batch."""
 
@@ -52,7 +62,7 @@ class Uses:
         self._specs = tuple(specs)
         self._history = tuple(spec.lane == "process" and names_history(spec.target) for spec in self._specs)
 
-    def of(self, data: Data) -> tuple[list[list[object] | Const], list[Use]]:
+    def of(self, data: Data) -> Plan:
         """The engine's columns and, for each function, which of them its calls get.
 
         Raises:
@@ -73,7 +83,7 @@ class Uses:
                 finish_names, _ = _arrange(spec.finish, there)
                 finish_indexes = [columns.index(self._source(spec, there[name], history)) for name in finish_names]
             uses.append(Use(None if by_position else names, indexes, finish_names, finish_indexes))
-        return columns.values, uses
+        return Plan(columns.values, columns.names, uses)
 
     @staticmethod
     def _source(spec: FunctionSpec, source: Source, history: bool) -> Source:
@@ -87,6 +97,7 @@ class _Columns:
 
     def __init__(self, data: Data) -> None:
         self.values: list[list[object] | Const] = []
+        self.names: list[str] = []
         self._data = data
         self._indexes: dict[Source, int] = {}
 
@@ -94,6 +105,7 @@ class _Columns:
         index = self._indexes.get(source)
         if index is None:
             self.values.append(self._value(*source))
+            self.names.append(TRAINER_STATE if source[0] == "state" else source[1])
             index = self._indexes[source] = len(self.values) - 1
         return index
 
@@ -174,3 +186,16 @@ def check_group_size(num_generations: object, samples: int, *, ranks: int = 1) -
             "prompt's behind the other."
         )
     return num_generations
+
+
+def unshippable(error: TypeError, plan: Plan) -> Exception:
+    """The engine's refusal of a value that no worker can get, in the words of whoever gave it."""
+    if len(error.args) != 3:
+        return error
+    message, column, sample = error.args
+    where = "" if sample is None else f" of sample {sample}"
+    return DataError(
+        f"column {plan.names[column]!r}{where} can't be sent to a worker process: {message}. Give it as plain values, "
+        "or have "
+        "the functions that want it run in this process: reward(fn, lane='thread')."
+    )
