@@ -1,7 +1,8 @@
 """Entry of the zygote: ``python <this folder>/_zygote.py <pid of the engine>``, its control socket as stdin.
 
-- Z-1  The folder of this script never stays on ``sys.path``: user imports must not find our modules by their bare names.
-- Z-2  The modules beside this one are loaded as a package of their own, so that no user process imports guerdon unless its functions do.
+- Z-1  The folder of this script never stays on ``sys.path``: user imports must not find our modules by bare names.
+- Z-2  The modules beside this one are loaded as a package of their own: no process of the lane imports guerdon unless a
+       function does.
 """
 
 from __future__ import annotations

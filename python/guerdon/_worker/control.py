@@ -21,8 +21,8 @@ BECOME = 5  # like WORKER, but the process becomes the worker itself; reply: its
 END = 6  # kill all descendants and end; no reply
 LOADED = 7  # sent by a loader once: extra is its number of threads
 
-# Flag of WORKER.
-LOAD_FIRST = 1  # load all functions before saying ready; without it they are loaded already, or each when it is first called
+# Flag of WORKER: load all functions before saying ready. Without it they are loaded already, or each when first called.
+LOAD_FIRST = 1
 
 
 class Request(NamedTuple):

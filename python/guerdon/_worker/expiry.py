@@ -1,8 +1,10 @@
 """The timeout exception: raised in user code by a signal of ours, and only there.
 
-- E-1  The exception is raised at most once for a claim, and only while that claim is in hand: a late signal does nothing.
+- E-1  The exception is raised at most once for a claim, and only while that claim is in hand: a late signal does
+       nothing.
 - E-2  It is not raised while the worker reports (`shielded`): a message leaves whole.
-- E-3  SIGURG: ignored by default, so a late one kills nothing, and left alone by libraries; SIGALRM and the rest stay the user's.
+- E-3  SIGURG: ignored by default, so a late one kills nothing, and left alone by libraries; SIGALRM and the rest stay
+       the user's.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from .page import FIRE, PROGRESS
 
 
 class Expired(BaseException):
-    """The call in hand has used up its timeout. A BaseException, so that ``except Exception`` in user code doesn't swallow it."""
+    """The call in hand has used up its timeout. A BaseException: ``except Exception`` in user code doesn't swallow it."""
 
 
 class Expiry:

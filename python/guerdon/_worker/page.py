@@ -1,8 +1,10 @@
 """The page that a worker shares with its supervisor (`process/page.rs` is the other side).
 
-- P-1  The worker writes `PROGRESS`, `DONE` and the halves; the supervisor writes `TAKEN` and `FIRE`. No word has two writers.
+- P-1  The worker writes `PROGRESS`, `DONE` and the halves; the supervisor writes `TAKEN` and `FIRE`. No word has two
+       writers.
 - P-2  A call is claimed by its start stamp first and its progress word second: who sees the claim sees the start.
-- P-3  Frame ids count up by one, and a frame uses the half of its parity: the half of a frame is written again only after the supervisor collected it.
+- P-3  Frame ids count up by one, and a frame uses the half of its parity: a half is written again only after the
+       supervisor collected what stood in it.
 - P-4  A forked child of the worker can't touch the page: its views are released (`release`).
 """
 
@@ -10,7 +12,8 @@ from __future__ import annotations
 
 import mmap
 
-# Words, by index. A claim is ``frame << 8 | call + 1``; the values from `DECODING` up name a phase instead of a call, 0 that no call is in hand.
+# Words, by index. A claim is ``frame << 8 | call + 1``; low bytes from `DECODING` up name a phase instead of a call, 0
+# says that no call is in hand.
 PROGRESS = 0
 DONE = 1  # ``frame << 8 | calls done`` of the last frame that ended
 TAKEN = 2  # the worker starts no call of a frame with this id or a lower one

@@ -1,10 +1,10 @@
-"""The stem: the light half of the zygote. It never runs user code, so it can always fork, and it ends all when the engine is gone.
+"""The stem: the light half of the zygote. It never runs user code, so it can always fork, and it ends all others.
 
-- S-1  It ends, with every descendant, when the engine closes its socket or its process is gone: a fork of the user's program may
-  hold the socket open, so both are watched.
+- S-1  It ends, with every descendant, when the engine closes its socket or its process is gone: a fork of the user's
+       program may hold the socket open, so both are watched.
 - S-2  It is the subreaper: what a worker leaves behind, daemonised too, becomes its child and is killed at the end.
-- S-3  Workers and loaders are reaped only when the engine says so: until then their pids can't be reused under a kill. Orphans are
-  reaped when they end.
+- S-3  Workers and loaders are reaped only when the engine says so: until then their pids can't be reused under a kill.
+       Orphans are reaped when they end.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Stem:
 
     @staticmethod
     def end() -> None:
-        """Kills every descendant and waits for it (S-2): a killed child's own children become ours, so this goes on until there is none."""
+        """Kills every descendant and waits for it (S-2): the children of a killed child become ours, until there is none."""
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         while True:
             for pid in system.children():

@@ -1,4 +1,6 @@
-"""Messages between the supervisor and a worker; `process/wire.rs` and `process/columns.rs` are the other side and document the format.
+"""Messages between the supervisor and a worker.
+
+`process/wire.rs` and `process/columns.rs` are the other side and document the format.
 
 - W-1  Every message is one header and one body; a message leaves in one piece, before the progress word moves on.
 - W-2  Decoding makes the values once for the whole frame; nothing refers to the receive buffer afterwards.
@@ -27,7 +29,12 @@ EXPIRED = 2  # flag of FAIL and SETUP_FAILED: by the timeout signal
 _LARGEST_RECORD = 16 << 20
 
 _ASCII, _LATIN1, _MIXED, _PICKLED, _CONSTANT = range(1, 6)
-_CODECS = {0: ("ascii", "strict"), 1: ("latin-1", "strict"), 2: ("utf-16-le", "strict"), 4: ("utf-32-le", "surrogatepass")}
+_CODECS = {
+    0: ("ascii", "strict"),
+    1: ("latin-1", "strict"),
+    2: ("utf-16-le", "strict"),
+    4: ("utf-32-le", "surrogatepass"),
+}
 _NO_NAMES = 0xFFFFFFFF
 _BUFFER = 512 << 10
 
@@ -39,8 +46,6 @@ class Constant:
 
     def __init__(self, value: object) -> None:
         self.value = value
-
-
 
 
 class Frame:
@@ -97,15 +102,15 @@ def decode_columns(view: memoryview) -> tuple[int, list[Any]]:
         at += 2 * count
         body = view[at : at + length]
         at += length
-        if tag == _ASCII or tag == _LATIN1:
+        if tag in (_ASCII, _LATIN1):
             columns[positions[0]] = _plain_texts(body, rows, "ascii" if tag == _ASCII else "latin-1")
         elif tag == _MIXED:
             columns[positions[0]] = _mixed_texts(body, rows)
         elif tag == _PICKLED:
-            for position, column in zip(positions, _pickled(body, count)):
+            for position, column in zip(positions, _pickled(body, count), strict=True):
                 columns[position] = column
         elif tag == _CONSTANT:
-            for position, value in zip(positions, pickle.loads(body)):
+            for position, value in zip(positions, pickle.loads(body), strict=True):
                 columns[position] = Constant(value)
         else:
             raise ValueError(f"unknown part {tag} in a frame")
@@ -126,7 +131,7 @@ def _mixed_texts(body: memoryview, rows: int) -> list[str]:
     ends = struct.unpack_from(f"<{rows}Q", body, rows)
     data = body[9 * rows :]
     texts, start = [], 0
-    for kind, end in zip(body[:rows], ends):
+    for kind, end in zip(body[:rows], ends, strict=True):
         codec, errors = _CODECS[kind]
         texts.append(str(data[start:end], codec, errors))
         start = end
@@ -144,7 +149,7 @@ def _pickled(body: memoryview, width: int) -> list[list[Any]]:
         at += 4 * count
         block = pickle.loads(body[at : at + length])
         at += length
-        for column, values in zip(columns, block):
+        for column, values in zip(columns, block, strict=True):
             column.extend([values[index] for index in chosen])
     return columns
 
@@ -181,7 +186,7 @@ class Link:
             self._have += got
 
     def _make_room(self, whole: int) -> None:
-        """Moves what is left to the front of a buffer that holds `whole`; one that grew for a large message shrinks again."""
+        """Moves what is left to the front of a buffer that holds `whole`; one that grew shrinks again."""
         rest = self._buffer[self._used : self._have]
         size = max(whole, _BUFFER)
         if len(self._buffer) == size:
@@ -206,12 +211,13 @@ class Link:
         self._send(SETUP_FAILED, flags, 0, frame, _texts(reason, traceback))
 
     def cells(self, frame: int, call: int, cells: list[tuple[int, float, str | None]]) -> None:
-        head = struct.pack("<I", len(cells)) + b"".join([struct.pack("<Bd", status, value) for status, value, _ in cells])
-        errors = [
-            struct.pack("<II", index, len(text)) + text
-            for index, text in ((index, error.encode("utf-8")) for index, (_, _, error) in enumerate(cells) if error is not None)
-        ]
-        self._send(CELLS, 0, call, frame, head + b"".join(errors))
+        parts = [struct.pack("<I", len(cells))]
+        parts += [struct.pack("<Bd", status, value) for status, value, _ in cells]
+        for index, (_, _, error) in enumerate(cells):
+            if error is not None:
+                text = error.encode("utf-8", "backslashreplace")
+                parts.append(struct.pack("<II", index, len(text)) + text)
+        self._send(CELLS, 0, call, frame, b"".join(parts))
 
     def record(self, frame: int, call: int, json: bytes) -> bool:
         """False when it is too large to be sent."""

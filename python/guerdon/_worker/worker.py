@@ -1,8 +1,10 @@
 """The worker: runs the calls that its supervisor sends, on its main thread.
 
-- W-1  A call is claimed in the shared page before it starts; what it gave stands in the page, or has left as a message, before the next claim.
-  So whatever ends this process, the supervisor knows which call was in hand, and nothing done before it is lost.
-- W-2  After a claim the worker looks whether the frame was taken back, in this order; then it un-claims, stops and says how many calls it ran.
+- W-1  A call is claimed in the shared page before it starts; what it gave stands in the page, or has left as a message,
+       before the next claim. So whatever ends this process, the supervisor knows which call was in hand, and nothing
+       done before it is lost.
+- W-2  After a claim the worker looks whether the frame was taken back, in this order; then it un-claims, stops and says
+       how many calls it ran.
 - W-3  Nothing that a function raises ends the worker: not SystemExit, not KeyboardInterrupt.
 - W-4  After a timeout exception the worker retires: imports, locks and caches that it passed through may be half done.
 - W-5  A process that user code forks from here never runs a call, writes the page or sends a message.
@@ -23,7 +25,7 @@ from .expiry import Expired, Expiry
 from .loading import Functions, Unloadable
 from .page import DECODING, DONE, LOADING, PROGRESS, SETUP, TAKEN, Page
 from .reasons import reason_of, retry_after_of, traceback_of
-from .values import ERROR, FLOAT32_LIMIT, InvalidValue, to_cell, to_cells
+from .values import ERROR, FLOAT32_MAX, InvalidValue, to_cell, to_cells
 from .wire import Constant, Frame, Link
 
 
@@ -143,13 +145,13 @@ class Worker:
         return self._lists(frame, call, bound, columns)
 
     def _samples(self, frame: Frame, call: Call, bound: Callable[..., Any], rows: Iterable[tuple[Any, ...]]) -> int:
-        """The loop that everything per-sample goes through: no system call, no message but for what is not a plain number."""
+        """The loop of per-sample calls: no system call, and a message only for what is not a plain number."""
         words, clock, fid, base = self._words, time.monotonic_ns, frame.id, frame.id << 8
         half = self._page.half(fid)
         stamps, values, states = half.stamps, half.values, half.states
         states[: frame.calls] = bytes(frame.calls)
         records = bool(self._functions.recipe(frame.function)["records"])
-        limit = FLOAT32_LIMIT
+        limit = FLOAT32_MAX
         index = 0
         for row in rows:
             stamps[index] = clock()
@@ -159,7 +161,7 @@ class Worker:
                 return index
             try:
                 value = bound(*row)
-                if type(value) is float and -limit < value < limit and not records:
+                if type(value) is float and -limit <= value <= limit and not records:
                     values[index] = value
                 else:
                     states[index], values[index] = self._odd(frame, call, index, value)
@@ -216,7 +218,9 @@ class Worker:
             return
         self._expiry.shielded = True
         if not self._link.record(frame.id, index, json):
-            _warn(f"reward function {call.name!r} recorded {len(json) >> 20} MB in one call; that was dropped (16 MB are carried)")
+            _warn(
+                f"reward function {call.name!r} recorded {len(json) >> 20} MB in one call: dropped, 16 MB are carried"
+            )
         self._expiry.shielded = False
 
     def _failed(self, frame: Frame, call: Call, index: int, error: BaseException, prefix: str = "") -> None:
@@ -231,7 +235,7 @@ class Worker:
         self._expiry.shielded = False
 
     def _expired(self, frame: Frame, claimed: int, error: Expired) -> int:
-        """Reports the call or phase that the timeout ended; the number of calls that ran. The supervisor knows the reason."""
+        """Reports what the timeout ended; the number of calls that ran. The supervisor knows the reason."""
         stack = traceback_of(error)
         if claimed in (LOADING, SETUP):
             self._link.setup_failed(frame.id, "", stack, flags=wire.EXPIRED)
@@ -248,7 +252,7 @@ class Worker:
             try:
                 self._settle(call.close())
             except BaseException as error:  # the others are closed all the same
-                print(f"close() of reward function {call.name!r} failed: {reason_of(error)}", file=sys.stderr)
+                _warn(f"close() of reward function {call.name!r} failed: {reason_of(error)}")
         self._awaiter.close()
 
 
@@ -256,8 +260,14 @@ def _rows_of(rows: int, columns: list[Any]) -> Iterable[tuple[Any, ...]]:
     """The argument tuples of per-sample calls."""
     if not columns:
         return repeat((), rows)
-    return zip(*[repeat(column.value, rows) if isinstance(column, Constant) else column for column in columns])
+    return zip(
+        *[repeat(column.value, rows) if isinstance(column, Constant) else column for column in columns], strict=True
+    )
 
 
 def _warn(message: str) -> None:
-    print(f"warning: {message}", file=sys.stderr)
+    """Says it through the worker's output, which shows up beside the trainer's."""
+    try:
+        sys.stderr.write(f"warning: {message}\n")
+    except Exception:  # user code may have replaced or closed it
+        return

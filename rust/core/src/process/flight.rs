@@ -117,9 +117,14 @@ impl Flight {
     pub(super) fn is_held_up(&self, claim: u64, slow: bool) -> bool {
         let Some(sent) = self.sent.front().filter(|sent| sent.id == claim >> 8) else { return false };
         let behind = sent.after(claim);
-        let mut waiting = behind.clone().filter(|call| sent.frame.is_pending(*call)).map(|call| sent.frame.is_open(call));
+        let mut waiting =
+            behind.clone().filter(|call| sent.frame.is_pending(*call)).map(|call| sent.frame.is_open(call));
         let mut later = self.sent.iter().skip(1).map(|sent| sent.any_open(0));
-        if slow { waiting.next().is_some() || later.next().is_some() } else { waiting.any(|open| !open) || later.any(|open| !open) }
+        if slow {
+            waiting.next().is_some() || later.next().is_some()
+        } else {
+            waiting.any(|open| !open) || later.any(|open| !open)
+        }
     }
 
     /// Gives back what stands behind a claim; with nothing claimed, everything that has not begun.
@@ -142,15 +147,20 @@ impl Flight {
 
     /// Settles the calls before `claim` that gave plain values. The claim must be from an earlier look than what was read from the socket (F-4).
     pub(super) fn settle_before(&mut self, claim: u64, page: &Snapshot, now_ns: u64) {
-        if let Some(sent) = self.sent.front_mut().filter(|sent| sent.id == claim >> 8) {
-            if let Hand::Call(call) = sent.hand_of((claim & 0xFF) as u8) {
-                sent.settle(0..call, page, now_ns, false);
-            }
+        if let Some(sent) = self.sent.front_mut().filter(|sent| sent.id == claim >> 8)
+            && let Hand::Call(call) = sent.hand_of((claim & 0xFF) as u8)
+        {
+            sent.settle(0..call, page, now_ns, false);
         }
     }
 
     /// Takes a message in.
-    pub(super) fn take(&mut self, message: Message, page: impl FnOnce() -> Option<Snapshot>, now_ns: u64) -> Result<News, Violation> {
+    pub(super) fn take(
+        &mut self,
+        message: Message,
+        page: impl FnOnce() -> Option<Snapshot>,
+        now_ns: u64,
+    ) -> Result<News, Violation> {
         match message {
             Message::Ready => return Ok(News { ready: true, ..News::default() }),
             Message::Done { frame, ran, retire } => {
@@ -304,7 +314,9 @@ impl Sent {
                 Hand::Phase(phase) => {
                     let reason = match loss {
                         Loss::Expired => self.setup_timed_out(),
-                        Loss::Crashed(why) if phase == LOADING => format!("the worker process {why} while it loaded the function"),
+                        Loss::Crashed(why) if phase == LOADING => {
+                            format!("the worker process {why} while it loaded the function")
+                        }
                         Loss::Crashed(why) => format!("the worker process {why} in setup()"),
                     };
                     self.frame.fail_setup(reason, None);
@@ -330,7 +342,10 @@ impl Sent {
     }
 
     fn setup_timed_out(&self) -> String {
-        format!("setup() did not end within its timeout of {} s", self.frame.function().policy.setup_timeout.as_secs_f64())
+        format!(
+            "setup() did not end within its timeout of {} s",
+            self.frame.function().policy.setup_timeout.as_secs_f64()
+        )
     }
 }
 

@@ -1,7 +1,7 @@
 //! The process lane, as the scheduler sees it.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -26,6 +26,8 @@ use crate::lane::{Closing, Lane, Poke};
 const FRAME_BYTES: usize = 256 << 10;
 /// How long the workers may take to go, before the zygote ends them.
 const WORKERS_END: Duration = Duration::from_millis(1500);
+/// How long the terminal may take for what is left to print.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Runs calls in worker processes that can be killed.
 pub struct ProcessLane {
@@ -60,7 +62,13 @@ pub struct ProcessStats {
 impl ProcessLane {
     /// A lane for those of the engine's functions whose `lane` is `index`. Its processes start when the scheduler attaches it.
     #[must_use]
-    pub fn new(runtime: Handle, clock: Clock, functions: &[Function], index: usize, config: ProcessConfig) -> Arc<Self> {
+    pub fn new(
+        runtime: Handle,
+        clock: Clock,
+        functions: &[Function],
+        index: usize,
+        config: ProcessConfig,
+    ) -> Arc<Self> {
         Arc::new(Self {
             runtime,
             clock,
@@ -163,6 +171,7 @@ impl Lane for ProcessLane {
             if let Some(shared) = &shared {
                 // The zygote ends what is left then.
                 let _ = timeout(WORKERS_END, shared.all_ended()).await;
+                let _ = timeout(LAST_WORDS, shared.printer.flush()).await;
             }
             for task in tasks {
                 // A supervisor that panicked has nothing left to end: its processes are the zygote's.

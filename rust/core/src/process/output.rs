@@ -13,7 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::process::Pid;
 use tokio::net::unix::pipe::Receiver;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
 const LINES_A_SECOND: u32 = 1000;
@@ -37,10 +37,16 @@ pub fn standard_error() -> Sink {
 
 /// Takes the lines of all workers of a lane.
 pub(super) struct Printer {
-    lines: mpsc::Sender<String>,
+    lines: mpsc::Sender<Item>,
     second: Mutex<Second>,
     /// All lines dropped. Written by every worker's reader.
     dropped: AtomicU64,
+}
+
+enum Item {
+    Line(String),
+    /// Answered when all lines before it are written.
+    Flush(oneshot::Sender<()>),
 }
 
 struct Second {
@@ -52,14 +58,23 @@ struct Second {
 impl Printer {
     /// Starts the task that writes; it ends with the printer.
     pub(super) fn start(sink: Sink) -> Arc<Self> {
-        let (lines, mut waiting) = mpsc::channel::<String>(WAITING);
+        let (lines, mut waiting) = mpsc::channel(WAITING);
         tokio::spawn(async move {
             let mut batch = Vec::new();
             while waiting.recv_many(&mut batch, WAITING).await > 0 {
-                let text = batch.drain(..).collect::<String>();
+                let (mut text, mut flushed) = (String::new(), Vec::new());
+                for item in batch.drain(..) {
+                    match item {
+                        Item::Line(line) => text.push_str(&line),
+                        Item::Flush(answer) => flushed.push(answer),
+                    }
+                }
                 let sink = sink.clone();
                 // A terminal may block: not on a thread that others need. A sink that panicked has nothing more to say.
                 let _ = tokio::task::spawn_blocking(move || sink(text.as_bytes())).await;
+                for answer in flushed {
+                    let _ = answer.send(()); // whoever waited may have given up
+                }
             }
         });
         Arc::new(Self {
@@ -72,6 +87,19 @@ impl Printer {
     /// Lines that were dropped since the start.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+
+    fn send(&self, line: String) -> bool {
+        self.lines.try_send(Item::Line(line)).is_ok()
+    }
+
+    /// Waits until what was printed so far is written.
+    pub(super) async fn flush(&self) {
+        let (answer, flushed) = oneshot::channel();
+        if self.lines.send(Item::Flush(answer)).await.is_ok() {
+            // An error: the task is gone, and so is what waited.
+            let _ = flushed.await;
+        }
     }
 
     fn line(&self, source: &str, line: &[u8]) {
@@ -95,10 +123,10 @@ impl Printer {
         };
         if told > 0 {
             // As droppable as any line.
-            let _ = self.lines.try_send(format!("[guerdon] {told} lines of output were dropped (1000 a second are shown)\n"));
+            self.send(format!("[guerdon] {told} lines of output were dropped (1000 a second are shown)\n"));
         }
         let text = String::from_utf8_lossy(line);
-        if self.lines.try_send(format!("[guerdon {source}] {text}\n")).is_err() {
+        if !self.send(format!("[guerdon {source}] {text}\n")) {
             self.second.lock().dropped += 1;
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -239,6 +267,10 @@ mod tests {
             all.push_str(&lines);
         }
         assert!(all.starts_with("[guerdon f 1] 0\n"));
-        assert!(all.ends_with("[guerdon] 500 lines of output were dropped (1000 a second are shown)\n[guerdon f 1] after\n"));
+        assert!(
+            all.ends_with(
+                "[guerdon] 500 lines of output were dropped (1000 a second are shown)\n[guerdon f 1] after\n"
+            )
+        );
     }
 }

@@ -56,8 +56,13 @@ impl Slot {
     /// A slot, and what its supervisor takes frames from.
     fn new(kind: Kind) -> (Arc<Self>, mpsc::UnboundedReceiver<Held>) {
         let (inbox, frames) = mpsc::unbounded_channel();
-        let slot =
-            Self { kind, ready: AtomicBool::new(false), stalled: AtomicBool::new(false), load: AtomicUsize::new(0), inbox };
+        let slot = Self {
+            kind,
+            ready: AtomicBool::new(false),
+            stalled: AtomicBool::new(false),
+            load: AtomicUsize::new(0),
+            inbox,
+        };
         (Arc::new(slot), frames)
     }
 
@@ -111,7 +116,8 @@ impl Places {
             slot
         };
         let pooled = |id: usize, function: &Function| ours(id) && !function.pinned && !function.isolated;
-        let pool_size = if functions.iter().enumerate().any(|(id, function)| pooled(id, function)) { workers } else { 0 };
+        let pool_size =
+            if functions.iter().enumerate().any(|(id, function)| pooled(id, function)) { workers } else { 0 };
         let places = Self {
             pool: (0..pool_size).map(|_| seat(Kind::Pool)).collect(),
             alone: (0..workers).map(|_| seat(Kind::Alone)).collect(),

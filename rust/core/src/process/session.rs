@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::child::Child;
@@ -51,7 +52,9 @@ enum Turn {
     Dead,
     Kill(Loss),
     /// It goes by itself, or shall when it has read `CLOSE`.
-    Leave { ask: bool },
+    Leave {
+        ask: bool,
+    },
     Closing,
 }
 
@@ -63,6 +66,8 @@ pub(super) struct Session {
     live: Live,
     source: Arc<Source>,
     output_ended: Arc<Notify>,
+    /// Reads the worker's output.
+    reader: JoinHandle<()>,
     parser: Parser,
     flight: Flight,
     watch: Watch,
@@ -77,6 +82,7 @@ pub(super) struct Session {
     last_claim: u64,
     calls: u64,
     born: Instant,
+    reaped: bool,
 }
 
 /// Frames are being taken back.
@@ -89,9 +95,10 @@ impl Session {
     pub(super) fn new(shared: Arc<Shared>, slot: Arc<Slot>, mut child: Child) -> io::Result<Self> {
         let (spare, _) = output::pipe()?;
         let pipe = std::mem::replace(&mut child.output, spare);
-        let source = Arc::new(Source { names: shared.names.clone(), current: AtomicUsize::new(usize::MAX), pid: child.pid });
+        let source =
+            Arc::new(Source { names: shared.names.clone(), current: AtomicUsize::new(usize::MAX), pid: child.pid });
         let output_ended = Arc::new(Notify::new());
-        tokio::spawn(output::read(pipe, source.clone(), shared.printer.clone(), output_ended.clone()));
+        let reader = tokio::spawn(output::read(pipe, source.clone(), shared.printer.clone(), output_ended.clone()));
         let live = shared.account(child.pid);
         Ok(Self {
             shared,
@@ -100,6 +107,7 @@ impl Session {
             live,
             source,
             output_ended,
+            reader,
             parser: Parser::default(),
             flight: Flight::default(),
             watch: Watch::default(),
@@ -111,11 +119,16 @@ impl Session {
             last_claim: 0,
             calls: 0,
             born: Instant::now(),
+            reaped: false,
         })
     }
 
     /// Serves the slot's frames until the worker's end.
-    pub(super) async fn serve(mut self, inbox: &mut mpsc::UnboundedReceiver<Held>, waiting: &mut VecDeque<Held>) -> End {
+    pub(super) async fn serve(
+        mut self,
+        inbox: &mut mpsc::UnboundedReceiver<Held>,
+        waiting: &mut VecDeque<Held>,
+    ) -> End {
         let turn = self.turns(inbox, waiting).await;
         self.slot.ready.store(false, Ordering::Release);
         self.end(turn).await
@@ -281,7 +294,9 @@ impl Session {
                 let page = || self.child.page.read().ok();
                 let now_ns = self.shared.clock.now_ns();
                 let Ok(news) = self.flight.take(message, page, now_ns) else {
-                    return Err(Turn::Kill(Loss::Crashed("was ended: it sent a message about a call that it does not have".to_owned())));
+                    return Err(Turn::Kill(Loss::Crashed(
+                        "was ended: it sent a message about a call that it does not have".to_owned(),
+                    )));
                 };
                 if self.act_on(news) {
                     return Ok(true);
@@ -332,14 +347,14 @@ impl Session {
         let in_hand = self.flight.in_hand(&page);
         let look = self.watch.look(now_ns, in_hand);
         match (look.order, in_hand) {
-            (Some(Order::Fire), Some(hand)) => {
-                // If either fails the process is ending; the kill is due in any case.
-                if self.child.page.aim(hand.claim).is_ok() {
-                    let _ = self.child.pidfd.signal(Signal::URG);
-                }
+            // If either fails the process is ending; the kill is due in any case.
+            (Some(Order::Fire), Some(hand)) if self.child.page.aim(hand.claim).is_ok() => {
+                let _ = self.child.pidfd.signal(Signal::URG);
             }
             (Some(Order::Kill), Some(_)) => return Err(Turn::Kill(Loss::Expired)),
-            (Some(Order::Kill), None) => return Err(Turn::Kill(Loss::Crashed("was ended: it did not start its calls".to_owned()))),
+            (Some(Order::Kill), None) => {
+                return Err(Turn::Kill(Loss::Crashed("was ended: it did not start its calls".to_owned())));
+            }
             _ => {}
         }
         self.take_back(&page, in_hand.map(|hand| hand.claim), look.slow, look.age_ns, now_ns);
@@ -374,8 +389,9 @@ impl Session {
                 self.drain();
                 let ending = timeout(ASK, self.shared.zygote.reap(self.child.pid)).await;
                 let ending = ending.ok().and_then(Result::ok).unwrap_or(Ending::Unknown).to_string();
+                self.reaped = true;
                 self.lose(&Loss::Crashed(ending.clone()));
-                self.output_ended.notify_one();
+                self.leave(Duration::ZERO);
                 if was_ready { End::Over } else { End::NeverReady(format!("a worker {ending} before it was ready")) }
             }
             Turn::Kill(loss) => {
@@ -428,16 +444,21 @@ impl Session {
 
     /// Sees the process to its end, off the slot: the next worker need not wait for it (N-4). What it held is given back.
     fn leave(self, patience: Duration) {
-        let Self { shared, child, live, output_ended, flight, .. } = self;
+        let Self { shared, child, live, output_ended, reader, flight, reaped, .. } = self;
         drop(flight);
         tokio::spawn(async move {
             let _ = timeout(patience, child.pidfd.ended()).await;
-            child.kill();
+            if !reaped {
+                child.kill(); // not after: its number may be another's
+            }
             child.pidfd.ended().await;
-            let _ = timeout(ASK, shared.zygote.reap(child.pid)).await;
+            if !reaped {
+                let _ = timeout(ASK, shared.zygote.reap(child.pid)).await;
+            }
             output_ended.notify_one();
+            // A reader that panicked has nothing more to read.
+            let _ = reader.await;
             drop(live);
         });
     }
 }
-

@@ -192,7 +192,11 @@ impl Keeper {
             match &result {
                 Ok(_) => break,
                 // What fork() itself said: the zygote is well.
-                Err(error) if error.raw_os_error().is_some_and(|errno| errno != rustix::io::Errno::PIPE.raw_os_error()) => break,
+                Err(error)
+                    if error.raw_os_error().is_some_and(|errno| errno != rustix::io::Errno::PIPE.raw_os_error()) =>
+                {
+                    break;
+                }
                 // The zygote is lost or out of step (Z-4).
                 Err(_) => self.lose_stem(),
             }
@@ -238,10 +242,10 @@ impl Keeper {
             control.send(control::REAP, 0, number, &[]).await?;
             Ok::<_, io::Error>(Ending::from_wait(control.reply_to(control::REAP).await?.value))
         };
-        if let Loader::Forks(control, ..) = &stem.loader {
-            if let Ok(ending @ (Ending::Exited(_) | Ending::Killed(_))) = ask(control).await {
-                return ending;
-            }
+        if let Loader::Forks(control, ..) = &stem.loader
+            && let Ok(ending @ (Ending::Exited(_) | Ending::Killed(_))) = ask(control).await
+        {
+            return ending;
         }
         // A worker that the stem forked, or of a loader that has ended: the stem inherited it.
         ask(&stem.control).await.unwrap_or(Ending::Unknown)

@@ -55,7 +55,12 @@ fn p3_what_a_function_does_ends_its_own_cell_only() {
         assert!(reason(&batch, sample, 0).starts_with(why), "{text}: {}", reason(&batch, sample, 0));
     }
     for sample in (0..64).filter(|sample| odd.iter().all(|(at, ..)| at != sample)) {
-        assert_eq!(batch.shown(sample, 0), (sample as f32, Status::Ok), "sample {sample}: {}", reason(&batch, sample, 0));
+        assert_eq!(
+            batch.shown(sample, 0),
+            (sample as f32, Status::Ok),
+            "sample {sample}: {}",
+            reason(&batch, sample, 0)
+        );
     }
     rig.close();
 }
@@ -268,7 +273,9 @@ fn texts_of_every_kind_arrive_as_they_are() {
 #[test]
 fn a_fork_that_returns_into_the_worker_reports_nothing() {
     let rig = Rig::new(vec![spec("work")]);
-    let texts: Vec<String> = (0..40).map(|number| if number % 10 == 3 { format!("fork {number}") } else { format!("give {number}") }).collect();
+    let texts: Vec<String> = (0..40)
+        .map(|number| if number % 10 == 3 { format!("fork {number}") } else { format!("give {number}") })
+        .collect();
     let batch = rig.score(&texts);
     assert_eq!(values(&batch, 0), (0..40).map(|number| number as f32).collect::<Vec<_>>());
     rig.close();
