@@ -1,0 +1,132 @@
+"""Overhead per sample of each lane beside its peers: a trivial function, 4096 samples of 2 KB, all in one run.
+
+    python -m pytest benches/python/bench_lanes.py --benchmark-only
+
+A round of Guerdon's is `Dispatcher.score` with everything in it: capturing the data, running it, waiting, arrays,
+looking for failures. A peer's round is handing over 4096 texts and collecting a list of results. Engines, pools and
+loops are up and warm. Aims: acceptance 17, in microseconds a sample, over the bare call for the thread lane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from typing import Any
+
+import pytest
+
+from guerdon import Dispatcher, reward
+
+SAMPLES = 4096
+TEXTS = [f"{index:08d}" + "x" * 2040 for index in range(SAMPLES)]
+ROUNDS = 40
+WORKERS = 2
+TITLE = f"{SAMPLES} samples of 2 KB, trivial function: µs a sample"
+ONE = "one sample through an idle lane: µs"
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def trivial(completion: str) -> float:
+    return 1.0
+
+
+async def trivial_async(completion: str) -> float:
+    return 1.0
+
+
+async def suspending(completion: str) -> float:
+    await asyncio.sleep(0)
+    return 1.0
+
+
+@contextmanager
+def bare() -> Iterator[Callable[[], Any]]:
+    yield lambda: [trivial(text) for text in TEXTS]
+
+
+@contextmanager
+def gathered(function: Any) -> Iterator[Callable[[], Any]]:
+    async def gather() -> list[float]:
+        return await asyncio.gather(*[function(text) for text in TEXTS])
+
+    with asyncio.Runner() as runner:
+        yield lambda: runner.run(gather())
+
+
+@contextmanager
+def pooled(pool: Executor, chunk: int = 1) -> Iterator[Callable[[], Any]]:
+    with pool:
+        yield lambda: list(pool.map(trivial, TEXTS, chunksize=chunk))
+
+
+@contextmanager
+def dispatched(function: Any, **options: Any) -> Iterator[Callable[[], Any]]:
+    with Dispatcher([reward(function, name="trivial", **options)], workers=WORKERS) as dispatcher:
+        yield lambda: dispatcher.score(completions=TEXTS)
+
+
+def processes() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(WORKERS, mp_context=get_context("forkserver"))
+
+
+# Name, what runs it, rounds, aim.
+CONTENDERS: list[tuple[str, Callable[[], Any], int, str]] = [
+    ("bare call", bare, ROUNDS, ""),
+    ("ThreadPoolExecutor, 8 threads", lambda: pooled(ThreadPoolExecutor(8)), 10, ""),
+    ("guerdon, thread lane", lambda: dispatched(trivial, lane="thread"), ROUNDS, "≤ 0.15 over the bare call"),
+    ("asyncio.gather", lambda: gathered(trivial_async), ROUNDS, ""),
+    ("guerdon, asyncio lane", lambda: dispatched(trivial_async), ROUNDS, "≤ 0.5"),
+    ("asyncio.gather, one suspension", lambda: gathered(suspending), ROUNDS, ""),
+    ("guerdon, asyncio lane, one suspension", lambda: dispatched(suspending), ROUNDS, "≤ 1.5"),
+    ("ProcessPoolExecutor, chunks of 1", lambda: pooled(processes()), 5, ""),
+    ("ProcessPoolExecutor, chunks of 64", lambda: pooled(processes(), 64), ROUNDS, ""),
+    ("guerdon, process lane", lambda: dispatched(trivial), ROUNDS, "≤ 1.0 best, ≤ 1.2 median"),
+]
+
+
+@pytest.mark.parametrize("contender", CONTENDERS, ids=[name for name, *_ in CONTENDERS])
+def test_trivial_function(benchmark: Any, tables: Any, contender: Any) -> None:
+    name, start, rounds, aim = contender
+    benchmark.group = TITLE
+    with start() as run:
+        for _ in range(1 if benchmark.disabled else 5):
+            run()
+        result = benchmark.pedantic(run, rounds=rounds)
+    assert len(result) == SAMPLES
+    if benchmark.disabled:
+        return
+    times = {"best": benchmark.stats.stats.min, "median": benchmark.stats.stats.median}
+    cells = {which: seconds * 1e6 / SAMPLES for which, seconds in times.items()}
+    known = tables.rows.get(TITLE)
+    cells["best over the bare call"] = cells["best"] - (known[0].cells["best"] if known else cells["best"])
+    tables.add(TITLE, name, cells, aim)
+    benchmark.extra_info.update(cells)
+
+
+@pytest.mark.parametrize("lane", ["process", "thread", "asyncio"])
+def test_one_sample(benchmark: Any, tables: Any, lane: str) -> None:
+    """Submitted to an idle lane; from before the call of `score` to its result."""
+    benchmark.group = ONE
+    function = trivial_async if lane == "asyncio" else trivial
+    with Dispatcher([reward(function, name="trivial", lane=lane)], workers=WORKERS) as dispatcher:
+        for _ in range(3 if benchmark.disabled else 300):
+            dispatcher.score(completions=TEXTS[:1])
+
+        def idle() -> None:
+            time.sleep(0.001)
+
+        benchmark.pedantic(
+            lambda: dispatcher.score(completions=TEXTS[:1]), setup=idle, rounds=3 if benchmark.disabled else 1000
+        )
+    if not benchmark.disabled:
+        times = sorted(benchmark.stats.stats.data)
+        cells = {"best": times[0], "p50": statistics.median(times), "p99": times[len(times) * 99 // 100]}
+        tables.add(
+            ONE, f"guerdon, {lane} lane", {k: v * 1e6 for k, v in cells.items()}, "≤ 80 p50" * (lane == "process")
+        )

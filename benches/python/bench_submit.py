@@ -1,0 +1,80 @@
+"""How long the trainer's thread is busy submitting 2048 samples of 64 KB, beside pickling the same (acceptance 18).
+
+    python -m pytest benches/python/bench_submit.py --benchmark-only
+
+Timed is `Dispatcher.submit` alone; the batch is waited for between the rounds. Aim: below 10 ms.
+"""
+
+from __future__ import annotations
+
+import pickle
+import statistics
+import time
+from typing import Any
+
+import pytest
+
+from guerdon import Dispatcher, Status, reward
+
+SAMPLES = 2048
+SIZE = 64 * 1024
+ROUNDS = 15
+TITLE = f"{SAMPLES} samples of 64 KB: ms on the caller's thread"
+TEXTS = {
+    "ASCII": [f"{index:08d}" + "x" * (SIZE - 8) for index in range(SAMPLES)],
+    "two bytes a character": [f"{index:08d}" + "漢" * (SIZE // 2 - 8) for index in range(SAMPLES)],
+}
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def trivial(completion: str) -> float:
+    return 1.0
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_submit(benchmark: Any, tables: Any, kind: str) -> None:
+    benchmark.group = TITLE
+    texts = TEXTS[kind]
+    busy: list[float] = []
+    whole: list[float] = []
+    tickets: list[Any] = []
+
+    def submit() -> None:
+        busy.append(time.thread_time())
+        tickets.append(dispatcher.submit(completions=texts))
+        busy[-1] = time.thread_time() - busy[-1]
+
+    def finish() -> None:
+        if tickets:
+            result = tickets.pop().result()
+            assert result.status.max() == Status.OK
+            whole.append(result.elapsed_s)
+
+    with Dispatcher([reward(trivial)], workers=2) as dispatcher:
+        submit()
+        finish()
+        busy.clear()
+        benchmark.pedantic(submit, setup=finish, rounds=ROUNDS)
+        finish()
+    if benchmark.disabled:
+        return
+    stats = benchmark.stats.stats
+    cells = {"median": stats.median, "max": stats.max, "CPU, median": statistics.median(busy)}
+    tables.add(TITLE, f"guerdon submit, {kind}", {k: v * 1e3 for k, v in cells.items()}, "< 10")
+    benchmark.extra_info["the whole batch, s"] = statistics.median(whole)
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_pickle(benchmark: Any, tables: Any, kind: str) -> None:
+    """What a pool of processes does with the same texts before anything can run, 64 at a time."""
+    benchmark.group = TITLE
+    texts = TEXTS[kind]
+
+    def dump() -> int:
+        return sum(len(pickle.dumps(texts[first : first + 64], protocol=5)) for first in range(0, SAMPLES, 64))
+
+    benchmark.pedantic(dump, rounds=ROUNDS, warmup_rounds=1)
+    if not benchmark.disabled:
+        stats = benchmark.stats.stats
+        tables.add(TITLE, f"pickle, {kind}", {"median": stats.median * 1e3, "max": stats.max * 1e3})

@@ -1,0 +1,53 @@
+"""Tables of what a run of the benches measured, in units that the aims are given in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+
+@dataclass
+class Row:
+    """One line of a table: named quantities of one contender."""
+
+    name: str
+    cells: dict[str, float]
+    aim: str = ""
+
+
+@dataclass
+class Tables:
+    """Tables by title, rows in the order of the run."""
+
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+
+    def add(self, title: str, name: str, cells: dict[str, float], aim: str = "") -> None:
+        self.rows.setdefault(title, []).append(Row(name, cells, aim))
+
+    def lines(self) -> Iterator[str]:
+        for title, rows in self.rows.items():
+            heads = list(rows[0].cells)
+            yield f"### {title}"
+            yield ""
+            yield "| | " + " | ".join([*heads, "aim"]) + " |"
+            yield "| --- |" + " ---: |" * len(heads) + " --- |"
+            for row in rows:
+                cells = [f"{row.cells[head]:.3g}" if head in row.cells else "" for head in heads]
+                yield f"| {row.name} | " + " | ".join([*cells, row.aim]) + " |"
+            yield ""
+
+
+_TABLES = Tables()
+
+
+@pytest.fixture(scope="session")
+def tables() -> Tables:
+    return _TABLES
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for line in _TABLES.lines():
+        terminalreporter.write_line(line)

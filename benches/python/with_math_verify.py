@@ -1,0 +1,9 @@
+"""`hanging`, in a module that loads what a maths reward needs."""
+
+import math_verify  # noqa: F401 - loaded for its weight
+
+from benches.python.bench_kill import hanging as _hanging
+
+
+def hanging(page: str, place: int) -> float:
+    return _hanging(page, place)

@@ -1,0 +1,85 @@
+"""What holds for the whole run: how hypothesis searches, and that the suite leaves nothing behind.
+
+``pytest --hypothesis-profile=search tests/contract`` looks for new examples, many of them; the default is the same few
+in every run, so that a red run means a change and not luck.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]  # the machine may be busy with other things
+settings.register_profile("default", derandomize=True, deadline=None, suppress_health_check=SLOW)
+settings.register_profile("search", max_examples=1000, deadline=None, suppress_health_check=SLOW, print_blob=True)
+settings.load_profile("default")
+
+# Longer than what any test leaves running in an abandoned thread.
+PATIENCE_S = 15.0
+# The engine's runtime lives as long as the process: its poller, its wakers and a pair of sockets for signals.
+RUNTIME_DESCRIPTORS = 8
+RUNTIME_SOCKETS = 2
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Fails the run if it leaves a process, a thread, a descriptor or a temporary file."""
+    folder = tmp_path_factory.mktemp("tempfile")
+    patch = pytest.MonkeyPatch()
+    patch.setenv("TMPDIR", str(folder))
+    patch.setattr(tempfile, "tempdir", None)
+    threads, descriptors = set(threading.enumerate()), _descriptors()
+    yield
+    deadline = time.monotonic() + PATIENCE_S
+    left = _left(folder, threads, descriptors)
+    while left and time.monotonic() < deadline:
+        time.sleep(0.1)
+        gc.collect()
+        left = _left(folder, threads, descriptors)
+    patch.undo()
+    assert not left, "the tests left behind: " + "; ".join(left)
+
+
+def _left(folder: Path, threads: set[threading.Thread], descriptors: dict[int, str]) -> list[str]:
+    left = [f"process {line}" for line in _children(os.getpid())]
+    left += [f"thread {thread.name}" for thread in threading.enumerate() if thread not in threads]
+    left += [f"file {path}" for path in folder.iterdir()]
+    kinds = Counter(target.split(":")[0] for fd, target in _descriptors().items() if descriptors.get(fd) != target)
+    sockets, others = kinds.pop("socket", 0), kinds.pop("anon_inode", 0)
+    left += [f"{count} descriptors of {kind}" for kind, count in kinds.items()]
+    if sockets > RUNTIME_SOCKETS or others > RUNTIME_DESCRIPTORS:
+        left.append(f"{sockets} sockets, {others} pollers and the like")
+    return left
+
+
+def _children(pid: int) -> list[str]:
+    """Live processes below `pid`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = path.read_text()
+        except OSError:  # it ended meanwhile
+            continue
+        name, fields = text[: text.rindex(")") + 1], text[text.rindex(")") + 2 :].split()
+        if int(fields[1]) == pid:
+            found += [name, *_children(int(path.parent.name))]
+    return found
+
+
+def _descriptors() -> dict[int, str]:
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:  # the listing's own
+            continue
+    return found

@@ -1,0 +1,184 @@
+"""Design section 4, invariant 4: deadlines hold, on every lane, and each says which one it was.
+
+Times are bounded from below exactly, and from above only so coarsely that a busy machine keeps them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from guerdon import Dispatcher, Limit, RewardBatch, Status, group_reward, reward
+from tests.contract import behaviours
+
+LANES = {"process": behaviours.sleep, "thread": behaviours.sleep, "asyncio": behaviours.wait}
+LONG = 8.0  # of what must be cut short; a thread has to sit it out
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def reasons(result: RewardBatch) -> dict[int, str]:
+    return {failure.sample: failure.reason for failure in result.failures()}
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_timeout_bounds_one_call_and_spares_the_others(lane: str) -> None:
+    with Dispatcher([reward(LANES[lane], lane=lane, name="slow", timeout=0.7, grace=0.2)], workers=2) as made:
+        started = time.monotonic()
+        result = made.score(completions=["c"] * 6, seconds=[0.0, 0.01, LONG, 0.0, 0.02, 0.01])
+        took = time.monotonic() - started
+    assert result.status.ravel().tolist() == [0, 0, Status.TIMEOUT, 0, 0, 0]
+    assert 0.7 <= took < LONG - 1
+    (failure,) = result.failures()
+    assert failure.sample == 2
+    assert failure.attempts == 1
+    assert "0.7 s" in failure.reason
+    assert failure.run_s >= 0.7
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_group_that_runs_too_long_fails_whole_and_alone(lane: str) -> None:
+    function = behaviours.wait_all if lane == "asyncio" else behaviours.sleep_all
+    with Dispatcher([group_reward(function, lane=lane, name="slow", timeout=0.7, grace=0.2)], workers=2) as made:
+        result = made.score(completions=["c"] * 6, seconds=[0.0, 0, LONG, 0, 0.02, 0], num_generations=2)
+    assert result.status[:, :, 0].tolist() == [[0, 0], [Status.TIMEOUT] * 2, [0, 0]]
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_row_5_timeout_does_not_count_the_queue(lane: str) -> None:
+    """Far more work than one place can do within the timeout of a call."""
+    slow = reward(LANES[lane], lane=lane, name="slow", timeout=1.5, limit=Limit(concurrency=1))
+    with Dispatcher([slow], workers=1) as made:
+        result = made.score(completions=["c"] * 12, seconds=[0.15] * 12)
+    assert result.status.max() == Status.OK, reasons(result)
+    assert result.queue_s.max() >= 1.5
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_deadline_counts_the_queue(lane: str) -> None:
+    slow = reward(LANES[lane], lane=lane, name="slow", timeout=60, deadline=1.2, limit=Limit(concurrency=1))
+    with Dispatcher([slow], workers=1, max_failed_fraction=1.0) as made:
+        made.score(completions=["c"], seconds=[0.0])  # starting up is not what is looked at
+        started = time.monotonic()
+        result = made.score(completions=["c"] * 12, seconds=[0.3] * 12)
+        took = time.monotonic() - started
+        status = result.status.ravel().tolist()
+        assert status[0] == Status.OK
+        assert status[-1] == Status.TIMEOUT
+        assert set(reasons(result).values()) == {"deadline"}
+        assert 1.2 <= took < 3.5
+        # It is each batch's own, and the place is free again.
+        assert made.score(completions=["c"], seconds=[0.0]).status.max() == Status.OK
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_deadline_counts_retries(lane: str, tmp_path: Path) -> None:
+    function = behaviours.afails_at_first if lane == "asyncio" else behaviours.fails_at_first
+    failing = reward(function, lane=lane, name="failing", retries=60_000, deadline=1.0)
+    with Dispatcher([failing], workers=1) as made:
+        started = time.monotonic()
+        result = made.score(completions=["c"], path=[str(tmp_path / "notes")], times=[1 << 30], how=["error"])
+        took = time.monotonic() - started
+    assert took < 4
+    (failure,) = result.failures()
+    assert failure.status is Status.ERROR or failure.reason == "deadline"
+    assert failure.attempts > 1
+
+
+def test_budget_bounds_the_batch_on_every_lane() -> None:
+    functions = [reward(function, lane=lane, name=lane, timeout=60) for lane, function in LANES.items()]
+    with Dispatcher(functions, workers=1, budget=1.5, max_failed_fraction=1.0) as made:
+        made.score(completions=["c"], seconds=[0.0])
+        started = time.monotonic()
+        result = made.score(completions=["c"] * 10, seconds=[0.0] * 2 + [LONG] * 8)
+        took = time.monotonic() - started
+        assert 1.5 <= took < LONG - 2
+        assert result.status[0, 0].tolist() == [Status.OK] * 3
+        assert result.status[-1, 0].tolist() == [Status.TIMEOUT] * 3
+        assert {failure.reason for failure in result.failures()} == {"budget"}
+        assert made.score(completions=["c"], seconds=[0.0]).status.ravel()[0] == Status.OK
+
+
+def test_an_answer_after_the_timeout_is_a_timeout(tmp_path: Path) -> None:
+    """Swallowing what ends it does not make a late answer a reward."""
+    functions = [
+        reward(behaviours.stubborn, name="process", timeout=0.5, grace=5),
+        reward(behaviours.stubborn, name="thread", timeout=0.5, lane="thread"),
+        reward(behaviours.stubborn_wait, name="asyncio", timeout=0.5),
+    ]
+    with Dispatcher(functions, workers=1) as made:
+        result = made.score(completions=["c"], seconds=[1.2], note=[str(tmp_path / "note")])
+        time.sleep(1.2)  # the abandoned ones answer now
+        again = made.score(completions=["c"], seconds=[0.0], note=[str(tmp_path / "note")])
+    assert result.status.ravel().tolist() == [Status.TIMEOUT] * 3
+    assert np.isnan(result.rewards).all()
+    assert again.rewards.ravel().tolist() == [1.0] * 3
+
+
+def test_a_process_that_will_not_end_is_killed(tmp_path: Path) -> None:
+    """On the process lane a timeout ends the work, not only the waiting: a signal, then a kill."""
+    note = tmp_path / "note"
+    with Dispatcher([reward(behaviours.stubborn, timeout=0.4, grace=0.3)], workers=1) as made:
+        started = time.monotonic()
+        result = made.score(completions=["c"], seconds=[600.0], note=[str(note)])
+        took = time.monotonic() - started
+        assert result.status.ravel().tolist() == [Status.TIMEOUT]
+        assert 0.7 <= took < 10
+        pid = int(note.read_text())
+        until = time.monotonic() + 5
+        while alive(pid) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert not alive(pid)
+        assert made.stats()["kills"] >= 1
+
+
+@pytest.mark.parametrize("cause", ["deadline", "budget", "cancel"])
+def test_whatever_ends_a_call_ends_its_process(cause: str, tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    options: dict[str, Any] = {"deadline": 1.0} if cause == "deadline" else {}
+    slow = reward(behaviours.stubborn, timeout=600, grace=0.2, **options)
+    with Dispatcher([slow], workers=1, budget=1.0 if cause == "budget" else None) as made:
+        ticket = made.submit(completions=["c"], seconds=[600.0], note=[str(note)])
+        if cause == "cancel":
+            while not note.exists() or not note.read_text():
+                time.sleep(0.01)
+            ticket.cancel()
+        result = ticket.result(timeout=20)
+        assert result.status.ravel()[0] == (Status.CANCELLED if cause == "cancel" else Status.TIMEOUT)
+        pid = int(note.read_text())
+        until = time.monotonic() + 5
+        while alive(pid) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert not alive(pid)
+
+
+def test_libraries_may_use_the_alarm_signal() -> None:
+    """User code runs on the main thread of its worker, and the alarm is its own."""
+
+    def alarmed(completion: str) -> float:
+        import signal
+
+        def on_alarm(*_: object) -> None:
+            raise TimeoutError
+
+        signal.signal(signal.SIGALRM, on_alarm)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        try:
+            time.sleep(30)
+        except TimeoutError:
+            return 1.0
+        return 0.0
+
+    with Dispatcher([reward(alarmed, timeout=20)], workers=1) as made:
+        assert made.score(completions=["c"] * 2).rewards.ravel().tolist() == [1.0, 1.0]

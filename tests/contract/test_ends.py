@@ -1,0 +1,203 @@
+"""How batches and engines end: cancelled, closed, interrupted, and nothing left behind (invariants 4 and 8)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guerdon import ClosedError, Dispatcher, RewardFailureError, Status, reward
+from tests.contract import behaviours
+
+LANES = {"process": behaviours.sleep, "thread": behaviours.sleep, "asyncio": behaviours.wait}
+
+
+def functions() -> list[Any]:
+    return [reward(function, lane=lane, name=lane) for lane, function in LANES.items()]
+
+
+def test_cancel_ends_what_is_open_on_every_lane() -> None:
+    with Dispatcher(functions(), workers=1, max_failed_fraction=1.0) as made:
+        ticket = made.submit(completions=["c"] * 12, seconds=[0.0] + [3.0] * 11)
+        next(ticket.groups())
+        started = time.monotonic()
+        ticket.cancel()
+        result = ticket.result(timeout=20)
+        assert time.monotonic() - started < 2
+        assert result.status[0, 0].tolist() == [Status.OK] * 3
+        assert (result.status[1:, 0] == Status.CANCELLED).all()
+        assert {failure.reason for failure in result.failures()} == {"cancelled by the caller"}
+        # The engine stays usable.
+        assert made.score(completions=["c"], seconds=[0.0]).status.max() == Status.OK
+
+
+def test_cancel_of_one_batch_leaves_the_others_alone() -> None:
+    with Dispatcher(functions(), workers=2, max_failed_fraction=1.0) as made:
+        first = made.submit(completions=["c"] * 4, seconds=[2.5] * 4)
+        second = made.submit(completions=["c"] * 4, seconds=[0.1] * 4)
+        first.cancel()
+        assert second.result(timeout=30).status.max() == Status.OK
+        first.cancel()
+        assert first.result().status.min() == Status.CANCELLED
+
+
+def test_close_cancels_what_is_open() -> None:
+    made = Dispatcher(functions(), workers=1, max_failed_fraction=1.0)
+    ticket = made.submit(completions=["c"] * 6, seconds=[2.5] * 6)
+    time.sleep(0.3)
+    started = time.monotonic()
+    made.close()
+    assert time.monotonic() - started < 8
+    assert ticket.result(timeout=5).status.min() == Status.CANCELLED
+    with pytest.raises(ClosedError):
+        made.score(completions=["c"], seconds=[0.0])
+
+
+def test_cancelled_cells_count_as_failures() -> None:
+    with Dispatcher(functions()[2:]) as made:
+        ticket = made.submit(completions=["c"] * 8, seconds=[2.0] * 8)
+        made.close()
+        with pytest.raises(RewardFailureError, match="8 of 8"):
+            ticket.result(timeout=5)
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_close_from_another_thread_while_many_wait(lane: str) -> None:
+    made = Dispatcher([reward(LANES[lane], lane=lane)], workers=1, max_failed_fraction=1.0)
+    results: list[Any] = []
+    batches = [made.submit(completions=["c"] * 3, seconds=[1.5] * 3) for _ in range(3)]
+    threads = [threading.Thread(target=lambda t=ticket: results.append(t.result(timeout=30))) for ticket in batches]
+    for thread in threads:
+        thread.start()
+    made.close()
+    for thread in threads:
+        thread.join(30)
+    assert len(results) == 3
+    assert all((result.status == Status.CANCELLED).any() for result in results)
+
+
+def test_ctrl_c_on_every_lane_leaves_the_engine_usable() -> None:
+    with Dispatcher(functions(), workers=1) as made:
+        made.score(completions=["c"], seconds=[0.0])
+        timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            made.score(completions=["c"] * 4, seconds=[2.0] * 4)
+        timer.join()
+        assert made.score(completions=["c"], seconds=[0.0]).status.max() == Status.OK
+
+
+def alive(pid: int) -> bool:
+    """Whether it runs; what waits to be reaped by somebody else doesn't."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat[stat.rindex(")") + 2] not in "ZX"
+
+
+def gone(pids: list[int], seconds: float = 5.0) -> bool:
+    until = time.monotonic() + seconds
+    while any(map(alive, pids)) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not any(map(alive, pids))
+
+
+def leaving_processes(path: str) -> float:
+    """Leaves a child, one in a session of its own, and a daemon behind; each writes down its id."""
+    import subprocess
+
+    program = (
+        "import os, sys, time\n"
+        "how, path = sys.argv[1:]\n"
+        "if how == 'daemon' and os.fork(): os._exit(0)\n"
+        "if how != 'child': os.setsid()\n"
+        "open(f'{path}.{how}', 'w').write(str(os.getpid()))\n"
+        "time.sleep(600)\n"
+    )
+    for how in ("child", "session", "daemon"):
+        subprocess.Popen([sys.executable, "-c", program, how, path], start_new_session=False)
+    until = time.monotonic() + 30
+    while not all(_written(f"{path}.{how}") for how in ("child", "session", "daemon")) and time.monotonic() < until:
+        time.sleep(0.01)
+    return 1.0
+
+
+def _written(path: str) -> bool:
+    return os.path.exists(path) and os.path.getsize(path) > 0
+
+
+def test_inv_8_close_takes_every_descendant_along(tmp_path: Path) -> None:
+    """Children of user code, in sessions of their own or daemonised."""
+    path = tmp_path / "pid"
+    with Dispatcher([reward(leaving_processes, timeout=60)], workers=1) as made:
+        assert made.score(completions=["c"], path=[str(path)]).status.max() == Status.OK
+        workers = made.worker_pids()
+        pids = [int(Path(f"{path}.{how}").read_text()) for how in ("child", "session", "daemon")]
+        assert all(map(alive, workers + pids))
+    assert gone(workers + pids)
+
+
+def test_inv_8_starting_and_closing_leaves_no_descriptor_and_no_thread() -> None:
+    def once() -> None:
+        with Dispatcher(functions(), workers=2) as made:
+            made.score(completions=["c"] * 4, seconds=[0.0] * 4)
+
+    once()
+    descriptors, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+    natives = len(os.listdir("/proc/self/task"))
+    for _ in range(8):
+        once()
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
+    assert threading.active_count() <= threads
+    until = time.monotonic() + 12  # the runtime lets idle helper threads go after a while
+    while len(os.listdir("/proc/self/task")) > natives and time.monotonic() < until:
+        time.sleep(0.1)
+    assert len(os.listdir("/proc/self/task")) <= natives
+
+
+TRAINER = """
+import sys, time
+from guerdon import Dispatcher, reward
+from tests.contract import behaviours
+dispatcher = Dispatcher([
+    reward(behaviours.stubborn, name="stubborn"),
+    reward(behaviours.sleep, name="sleep"),
+    reward(behaviours.wait, name="wait"),
+    reward(behaviours.sleep, name="thread", lane="thread"),
+], workers=2)
+ticket = dispatcher.submit(completions=["c"] * 4, seconds=[60.0] * 4, note=[sys.argv[1]] * 4)
+import os
+while not os.path.exists(sys.argv[1]) or not os.path.getsize(sys.argv[1]) or len(dispatcher.worker_pids()) < 2:
+    time.sleep(0.01)
+print(*dispatcher.worker_pids(), flush=True)
+ticket.result()
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
+def test_inv_8_whatever_ends_the_trainer_ends_its_workers(how: signal.Signals, tmp_path: Path) -> None:
+    """Also workers that are inside user code that will not stop."""
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    with subprocess.Popen(
+        [sys.executable, "-c", TRAINER, str(tmp_path / "note")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        text=True,
+    ) as trainer:
+        assert trainer.stdout is not None
+        workers = [int(pid) for pid in trainer.stdout.readline().split()]
+        assert workers
+        trainer.send_signal(how)
+        code = trainer.wait(30)
+    assert code != 0
+    assert gone(workers)

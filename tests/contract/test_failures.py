@@ -1,0 +1,190 @@
+"""What a failure does and does not do: design section 4, invariants 3, 5 and 6, and what section 3 settled."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from guerdon import Dispatcher, RewardFailureError, Status, group_reward, reward
+from tests.contract import behaviours
+
+NAN = math.nan
+LANES = ("process", "thread", "asyncio")
+
+
+@pytest.fixture(scope="module")
+def raising() -> Iterator[Dispatcher]:
+    functions = [
+        reward(behaviours.fail, name="process"),
+        reward(behaviours.fail, name="thread", lane="thread"),
+        reward(behaviours.afail, name="asyncio"),
+        reward(behaviours.fail, name="forked", isolation="call"),
+    ]
+    with Dispatcher(functions, workers=2, max_failed_fraction=1.0) as made:
+        yield made
+
+
+@pytest.mark.parametrize("how", behaviours.ERRORS)
+def test_whatever_is_raised_fails_its_own_cell(raising: Dispatcher, how: str) -> None:
+    result = raising.score(completions=["c"] * 5, how=["", "", how, "", ""])
+    for function, lane in enumerate(result.functions):
+        assert result.status[:, 0, function].tolist() == [0, 0, Status.ERROR, 0, 0], lane
+        np.testing.assert_array_equal(result.rewards[:, 0, function], [1, 1, NAN, 1, 1])
+    assert result.attempts.max() == 1
+    for failure in result.failures():
+        assert failure.sample == 2
+        expected = behaviours.ERRORS[how][1]
+        if how == "StopIteration" and failure.function == "asyncio":
+            expected = "StopAsyncIteration"
+        assert failure.reason.startswith(expected), failure
+        assert failure.run_s >= 0
+
+
+def test_a_traceback_shows_the_users_code_alone(raising: Dispatcher) -> None:
+    failures = raising.score(completions=["c"], how=["chained"]).failures()
+    assert [failure.function for failure in failures] == list(raising.names)
+    for failure in failures:
+        trace = failure.traceback or ""
+        assert "ValueError: inner" in trace
+        assert "LookupError: outer" in trace
+        assert "behaviours.py" in trace
+        assert "guerdon/_" not in trace, trace
+
+
+@pytest.mark.parametrize("how", ["exit", "SIGSEGV", "SIGKILL", "SIGABRT"])
+def test_a_call_that_ends_its_process_is_crashed_after_one_more_try(how: str) -> None:
+    functions = [
+        reward(behaviours.end, name="sample"),
+        group_reward(behaviours.end_all, name="group"),
+        reward(behaviours.end_all, name="batch", rowwise=True),
+        behaviours.end_all,
+    ]
+    with Dispatcher(functions, workers=2, max_failed_fraction=1.0) as made:
+        result = made.score(prompts=["p"] * 6, completions=["c"] * 6, how=["", "", how, "", "", ""], num_generations=2)
+        again = made.score(prompts=["p"] * 6, completions=["c"] * 6, how=[""] * 6, num_generations=2)
+    crashed = {"sample": {2}, "group": {2, 3}, "batch": {2}, "end_all": set(range(6))}
+    status, attempts = result.status.reshape(6, 4), result.attempts.reshape(6, 4)
+    for function, name in enumerate(result.functions):
+        for sample in range(6):
+            expected = Status.CRASHED if sample in crashed[name] else Status.OK
+            assert status[sample, function] == expected, (name, sample)
+            assert attempts[sample, function] == (2 if expected else 1), (name, sample)
+    words = "exit" if how == "exit" else how
+    for failure in result.failures():
+        assert re.search(words, failure.reason), failure.reason
+    assert again.status.max() == Status.OK
+
+
+def test_a_failed_cell_makes_its_sample_unscorable() -> None:
+    """Not an abstained one: a failure must never look like a worse answer (invariant 3)."""
+    functions = [reward(behaviours.end, name="main"), reward(lambda how: 0.25, name="other")]
+    hows = ["", "error", "", "none", "", "", "invalid", "exit"]
+    with Dispatcher(functions, weights=[1, 2], workers=2) as made:
+        result = made.score(completions=["c"] * 8, how=hows, num_generations=4)
+        columns = [column(prompts=["p"] * 8, completions=["c"] * 8, how=hows) for column in made]
+    np.testing.assert_array_equal(result.rewards[:, :, 0], [[1, NAN, 1, NAN], [1, 1, NAN, NAN]])
+    np.testing.assert_array_equal(result.rewards[:, :, 1], np.full((2, 4), 0.25))  # the true cells stay
+    np.testing.assert_array_equal(result.total, np.float32([[1.5, NAN, 1.5, 0.5], [1.5, 1.5, NAN, NAN]]))
+    assert result.advantages()[0, 1] == result.advantages()[1, 2] == 0
+    first = np.array([1.5, 1.5, 0.5])
+    expected = (first - first.mean()) / (first.std(ddof=1) + 1e-4)
+    np.testing.assert_allclose(result.advantages()[0, [0, 2, 3]], expected, atol=1e-5)
+    assert columns == [
+        [1, None, 1, None, 1, 1, None, None],
+        [0.25, None, 0.25, 0.25, 0.25, 0.25, None, None],
+    ]
+
+
+def test_partial_keep_gives_the_trainers_sum() -> None:
+    functions = [reward(behaviours.end, name="main"), reward(lambda how: 0.25, name="other")]
+    with Dispatcher(functions, workers=1, partial="keep") as made:
+        result = made.score(completions=["c"] * 4, how=["", "error", "none", "exit"], num_generations=4)
+    np.testing.assert_array_equal(result.total, np.float32([[1.25, 0.25, 0.25, 0.25]]))
+
+
+@pytest.mark.parametrize("how", ["error", "invalid", "exit", "hang"])
+def test_on_failure_says_what_a_failure_becomes(how: str) -> None:
+    def of(name: str, **options: Any) -> Any:
+        return reward(behaviours.end, name=name, timeout=0.8, grace=0.2, **options)
+
+    functions = [of("nan"), of("abstain", on_failure="abstain"), of("number", on_failure=-2.5)]
+    failed = {"exit": Status.CRASHED, "hang": Status.TIMEOUT}.get(how, Status.ERROR)
+    with Dispatcher(functions, workers=3) as made:
+        result = made.score(completions=["c"] * 4, how=["", how, "", ""])
+    np.testing.assert_array_equal(result.status[1, 0], [failed, Status.ABSTAINED, failed])
+    np.testing.assert_array_equal(result.rewards[1, 0], np.float32([NAN, NAN, -2.5]))
+    np.testing.assert_array_equal(result.rewards[[0, 2, 3], 0], np.ones((3, 3)))
+    assert [failure.function for failure in result.failures()] == ["nan", "abstain", "number"]
+    assert {failure.status for failure in result.failures()} == {failed}
+    assert np.isnan(result.total[1, 0])  # for the cell of "nan"
+
+
+@pytest.mark.parametrize("on_failure", ["abstain", 0.5])
+def test_on_failure_may_leave_the_sample_scorable(on_failure: Any) -> None:
+    functions = [reward(behaviours.end, on_failure=on_failure), reward(lambda how: 2.0, name="other")]
+    with Dispatcher(functions, workers=1) as made:
+        result = made.score(completions=["c"] * 2, how=["error", ""], num_generations=2)
+    assert not result.unscorable.any()
+    assert result.total.tolist() == [[2.0 if on_failure == "abstain" else 2.5, 3.0]]
+
+
+@pytest.mark.parametrize("on_failure", ["nan", "abstain", 0.5])
+def test_every_failure_counts_whatever_became_of_it(on_failure: Any) -> None:
+    with Dispatcher([reward(behaviours.end, on_failure=on_failure, name="main")], workers=1) as made:
+        with pytest.raises(RewardFailureError, match="'main' failed on 5 of 8 samples") as caught:
+            made.score(completions=["c"] * 8, how=["error"] * 5 + [""] * 3)
+        assert caught.value.result is not None
+        assert len(caught.value.result.failures()) == 5
+        assert caught.value.result.rewards[5:].ravel().tolist() == [1.0] * 3  # all of it was scored first
+        made.score(completions=["c"] * 8, how=["error"] * 4 + [""] * 4)
+        made.score(completions=["c"] * 8, how=["none"] * 8)  # abstaining is no failure
+        made.score(completions=["c"] * 7, how=["error"] * 7)  # too few to tell
+
+
+def test_on_failure_raise_raises_after_the_batch_is_complete() -> None:
+    functions = [reward(behaviours.end, on_failure="raise", name="main"), reward(behaviours.sleep, lane="thread")]
+    with Dispatcher(functions, workers=1) as made:
+        with pytest.raises(RewardFailureError, match="'main' failed on 1 of 2 samples") as caught:
+            made.score(completions=["c"] * 2, how=["", "error"], seconds=[0.3, 0.0])
+        assert caught.value.result is not None
+        assert caught.value.result.status[:, 0, 1].tolist() == [Status.OK] * 2
+
+
+def test_a_functions_own_fraction_goes_first() -> None:
+    strict = reward(behaviours.end, name="strict", max_failed_fraction=0.0)
+    lax = reward(behaviours.end, name="lax", max_failed_fraction=1.0)
+    with Dispatcher([lax], workers=1) as made:
+        assert len(made.score(completions=["c"] * 8, how=["error"] * 8).failures()) == 8
+    with Dispatcher([strict, lax], workers=1) as made, pytest.raises(RewardFailureError) as caught:
+        made.score(completions=["c"] * 8, how=["error"] + [""] * 7)
+    assert "'strict'" in str(caught.value)
+    assert "'lax'" not in str(caught.value)
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_failed_batch_or_group_call_fails_all_its_cells(lane: str) -> None:
+    if lane == "asyncio":
+
+        async def grouped(how: list[str]) -> list[float]:
+            return behaviours.end_all(how)
+
+        async def whole(how: list[str], **kwargs: Any) -> list[float]:
+            return behaviours.end_all(how)
+    else:
+        grouped = whole = behaviours.end_all  # type: ignore[assignment]
+    functions = [group_reward(grouped, name="group", lane=lane)]
+    if lane != "thread":
+        functions.append(whole)  # type: ignore[arg-type]
+    with Dispatcher(functions, workers=1, max_failed_fraction=1.0) as made:
+        result = made.score(
+            prompts=["p"] * 6, completions=["c"] * 6, how=["", "", "", "error", "", ""], num_generations=2
+        )
+    assert result.status[:, :, 0].tolist() == [[0, 0], [Status.ERROR] * 2, [0, 0]]
+    assert (result.status[:, :, 1:] == Status.ERROR).all()
+    assert {failure.reason for failure in result.failures()} == {"ValueError: wrong"}
+    assert [failure.sample for failure in result.failures() if failure.function == "group"] == [2, 3]

@@ -1,0 +1,120 @@
+"""How many calls of a function run at once: what `Limit` says, or the lane's default."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guerdon import Dispatcher, Limit, Status, group_reward, reward
+
+
+class Gauge:
+    """Counts who is inside; for functions of this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = self.most = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            self.most = max(self.most, self._inside)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+
+
+def most_at_once(path: Path) -> int:
+    """From the lines ``begin`` or ``end`` and a time, of calls in any process."""
+    moments = sorted((float(moment), step) for step, moment in (line.split() for line in path.read_text().splitlines()))
+    inside = most = 0
+    for _, step in moments:
+        inside += 1 if step == "begin" else -1
+        most = max(most, inside)
+    return most
+
+
+def timed(completion: str, path: str) -> float:
+    """Writes down when it runs."""
+    begin = time.monotonic()
+    time.sleep(0.03)
+    with open(path, "a") as file:
+        file.write(f"begin {begin}\nend {time.monotonic()}\n")
+    return 1.0
+
+
+def on_thread(gauge: Gauge, seconds: float) -> Any:
+    def calling(completion: str) -> float:
+        with gauge:
+            time.sleep(seconds)
+        return 1.0
+
+    return calling
+
+
+def on_loop(gauge: Gauge, seconds: float) -> Any:
+    async def awaiting(completion: str) -> float:
+        import asyncio
+
+        with gauge:
+            await asyncio.sleep(seconds)
+        return 1.0
+
+    return awaiting
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_limit_on_the_thread_lane(most: int) -> None:
+    gauge = Gauge()
+    with Dispatcher([reward(on_thread(gauge, 0.02), lane="thread", limit=Limit(concurrency=most))]) as made:
+        tickets = [made.submit(completions=["c"] * 15) for _ in range(2)]  # it holds over batches
+        assert all(ticket.result().status.max() == Status.OK for ticket in tickets)
+    assert gauge.most <= most
+    assert gauge.most == most or most > 1
+
+
+@pytest.mark.parametrize("most", [1, 3, 300])
+def test_limit_on_the_asyncio_lane(most: int) -> None:
+    gauge = Gauge()
+    seconds = 0.4 if most == 300 else 0.01
+    with Dispatcher([reward(on_loop(gauge, seconds), limit=Limit(concurrency=most))]) as made:
+        tickets = [made.submit(completions=["c"] * (200 if most == 300 else 20)) for _ in range(2)]
+        assert all(ticket.result().status.max() == Status.OK for ticket in tickets)
+    assert gauge.most <= most
+    assert gauge.most > 256 or most < 300
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_limit_on_the_process_lane(most: int, tmp_path: Path) -> None:
+    path = str(tmp_path / "times")
+    limited = reward(timed, limit=Limit(concurrency=most))
+    with Dispatcher([limited, reward(lambda completion: 1.0, name="other")], workers=4) as made:
+        assert made.score(completions=["c"] * 40, path=[path] * 40).status.max() == Status.OK
+    assert most_at_once(tmp_path / "times") == most
+
+
+def test_a_limit_counts_group_calls(tmp_path: Path) -> None:
+    gauge = Gauge()
+    inner = on_thread(gauge, 0.02)
+
+    def grouped(completions: list[str]) -> list[float]:
+        return [inner(completions[0])] * len(completions)
+
+    with Dispatcher([group_reward(grouped, lane="thread", limit=Limit(concurrency=2))]) as made:
+        assert made.score(completions=["c"] * 24, num_generations=2).status.max() == Status.OK
+    assert gauge.most == 2
+
+
+def test_defaults() -> None:
+    """256 awaits and 8 threads a function."""
+    loop, threads = Gauge(), Gauge()
+    functions = [reward(on_loop(loop, 0.5)), reward(on_thread(threads, 0.005), lane="thread")]
+    with Dispatcher(functions) as made:
+        assert made.score(completions=["c"] * 400).status.max() == Status.OK
+    assert loop.most == 256
+    assert threads.most == 8

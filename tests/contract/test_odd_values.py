@@ -1,0 +1,166 @@
+"""Acceptance 12: whatever a function returns, on every lane and in every shape, it is a reward, an abstention, or an
+error that names the function and the sample and says what it was; the cells beside it keep their rewards."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from guerdon import Dispatcher, GuerdonWarning, RewardBatch, RewardFailureError, Status, group_reward, reward
+from tests.contract import odd
+
+
+def of_samples() -> list[Any]:
+    return [
+        reward(odd.sample, name="process"),
+        reward(odd.sample, name="thread", lane="thread"),
+        reward(odd.async_sample, name="asyncio"),
+        reward(odd.row, name="rowwise", rowwise=True),
+    ]
+
+
+def of_elements() -> list[Any]:
+    """Values as elements of what a call on many samples returns."""
+    return [
+        group_reward(odd.elements, name="process group"),
+        group_reward(odd.elements, name="thread group", lane="thread"),
+        group_reward(odd.async_elements, name="asyncio group"),
+        odd.elements,
+        odd.async_elements,
+        reward(odd.Finishing(), name="process finish"),
+        reward(odd.Finishing(), name="thread finish", lane="thread"),
+    ]
+
+
+def of_lists() -> list[Any]:
+    return [
+        group_reward(odd.whole, name="process group"),
+        group_reward(odd.whole, name="thread group", lane="thread"),
+        group_reward(odd.async_whole, name="asyncio group"),
+        odd.whole,
+        odd.async_whole,
+        reward(odd.FinishingWhole(), name="process finish"),
+    ]
+
+
+def check_error(result: RewardBatch, sample: int, function: int, words: str) -> None:
+    name = result.functions[function]
+    assert result.status.reshape(len(result), -1)[sample, function] == Status.ERROR, (name, words)
+    (failure,) = [f for f in result.failures() if (f.sample, f.function) == (sample, name)]
+    assert re.search(re.escape(words) if words.isalnum() else words, failure.reason), failure.reason
+    assert len(failure.reason) < 2500
+    assert failure.attempts == 1  # no other attempt would mend it
+    assert f"'{name}' on sample {sample}: error" in str(failure)
+
+
+def check(functions: list[Any], table: dict[str, Any], refused: dict[str, Any]) -> None:
+    """Scores a batch with every value of both tables, as one group."""
+    kinds = [*table, *refused]
+    with Dispatcher(functions, workers=2, max_failed_fraction=1.0) as made:
+        result = made.score(prompts=["p"] * len(kinds), completions=kinds, num_generations=len(kinds))
+    for function, name in enumerate(result.functions):
+        for sample, kind in enumerate(kinds):
+            if kind in refused:
+                check_error(result, sample, function, refused[kind][1])
+                continue
+            status, value = result.status[0, sample, function], result.rewards[0, sample, function]
+            expected = table[kind][1]
+            assert status == (Status.ABSTAINED if expected is None else Status.OK), (name, kind)
+            wanted = np.float32(np.nan if expected is None else expected)
+            np.testing.assert_array_equal(value, wanted, err_msg=f"{name}: {kind}")
+            assert np.isnan(wanted) or np.signbit(value) == np.signbit(wanted)
+
+
+def test_row_12_values_of_samples() -> None:
+    check(of_samples(), {**odd.REWARDS, **odd.SINGLE}, odd.REFUSED)
+
+
+def test_row_12_values_as_elements() -> None:
+    dicts = {kind: (make, "dict") for kind, (make, _) in odd.SINGLE.items()}
+    check(of_elements(), odd.REWARDS, {**odd.REFUSED, **dicts})
+
+
+def test_row_12_tensors() -> None:
+    pytest.importorskip("torch")
+    check([*of_samples(), of_elements()[0]], odd.TENSORS, {})
+
+
+def test_row_12_lists() -> None:
+    """A call that returns what is no list of the right length fails as a whole, and alone."""
+    with Dispatcher(of_lists(), workers=2, max_failed_fraction=1.0) as made:
+        for kind in [*odd.LISTS, *odd.BAD_LISTS]:
+            result = made.score(prompts=["p"] * 4, completions=[kind] * 4, num_generations=2)
+            for function in range(len(result.functions)):
+                if kind in odd.LISTS:
+                    assert result.rewards[:, :, function].tolist() == [[1.0, 1.0]] * 2, (kind, function)
+                    continue
+                for sample in range(4):
+                    check_error(result, sample, function, odd.BAD_LISTS[kind][1])
+
+
+def test_row_12_the_error_that_is_raised_names_them_too() -> None:
+    kinds = ["float"] * 3 + ["str"] * 7
+    with (
+        Dispatcher([reward(odd.sample, name="careless")], workers=1) as made,
+        pytest.raises(RewardFailureError) as caught,
+    ):
+        made.score(completions=kinds)
+    message = str(caught.value)
+    assert "'careless' failed on 7 of 10 samples (limit 50 %): 7 error" in message
+    assert "First: sample 3: InvalidValue: a str" in message
+
+
+def test_row_12_a_coroutine_from_a_sync_function(capfd: pytest.CaptureFixture[str]) -> None:
+    """Awaited where it is, with a warning to say where it belongs."""
+    functions = [reward(odd.later, name="process"), group_reward(odd.all_later, name="group")]
+    with Dispatcher(functions, workers=1) as made:
+        result = made.score(completions=["1", "2", "3", "4"], num_generations=2)
+    assert result.rewards.reshape(4, 2).tolist() == [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0], [4.0, 4.0]]
+    error = capfd.readouterr().err
+    for name in ("process", "group"):
+        assert re.search(rf"'{name}' is not an async function.*lane='asyncio'", error), error
+
+
+@pytest.mark.filterwarnings("always")
+def test_row_12_a_coroutine_on_the_thread_lane(capfd: pytest.CaptureFixture[str], recwarn: Any) -> None:
+    functions = [
+        reward(odd.later, name="thread", lane="thread"),
+        group_reward(odd.all_later, name="group", lane="thread"),
+        reward(odd.later, name="loop", lane="asyncio"),
+        group_reward(odd.all_later, name="loops", lane="asyncio"),
+    ]
+    with Dispatcher(functions) as made:
+        result = made.score(completions=["1", "2", "3", "4"], num_generations=2)
+    assert result.rewards.reshape(4, 4).tolist() == [[float(value)] * 4 for value in (1, 2, 3, 4)]
+    told = capfd.readouterr().err + "".join(str(w.message) for w in recwarn if issubclass(w.category, GuerdonWarning))
+    for name in ("thread", "group"):
+        assert re.search(rf"'{name}' is not an async function.*lane='asyncio'", told), told
+    assert "'loop'" not in told
+
+
+def test_row_12_a_coroutine_from_a_coroutine_is_no_reward() -> None:
+    with Dispatcher([reward(odd.twice)]) as made:
+        result = made.score(completions=["1"])
+    check_error(result, 0, 0, "coroutine")
+
+
+def test_row_12_extra_fields_of_a_dict_are_kept() -> None:
+    with Dispatcher(of_samples()[:3], workers=1) as made:
+        result = made.score(completions=["score and more", "float", "score none"])
+    for name in result.functions:
+        assert result.extra[f"{name}/why"] == ["because", None, "unsure"]
+        assert result.extra[f"{name}/3"] == [[1, 2], None, None]
+
+
+def test_values_load_neither_numpy_nor_torch_where_a_function_does_not() -> None:
+    """A worker that loaded torch to look at a float would be slow to start and large."""
+
+    def loaded(completion: str) -> float:
+        return float("numpy" in sys.modules or "torch" in sys.modules)
+
+    with Dispatcher([reward(loaded)], workers=1) as made:
+        assert made.score(completions=["a"]).rewards.ravel().tolist() == [0.0]

@@ -1,0 +1,153 @@
+"""Stateful rewards: `setup`, `score`, `finish_group` and `close`, on every lane (acceptance 28 and section 3)."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from guerdon import Dispatcher, Reward, Status, reward
+from tests.contract.rewards import AsyncShaping, BrokenSetup, Lifecycle, Shaping, SlowSetup
+
+NAN = math.nan
+LANES = ("process", "thread", "asyncio")
+
+
+def lines(path: Path, word: str) -> list[str]:
+    return [line for line in path.read_text().splitlines() if line.startswith(word)]
+
+
+class Score:
+    """Scores one batch of a `Shaping` on a lane."""
+
+    def __init__(self, notes: Path) -> None:
+        self.notes = notes
+
+    def __call__(self, lane: str, own: list[Any], finish: list[Any], **options: Any) -> Any:
+        shaping = (AsyncShaping if lane == "asyncio" else Shaping)(self.notes)
+        function = reward(shaping, lane=lane, name="shaped", **options)
+        with Dispatcher([function], workers=1, max_failed_fraction=1.0) as made:
+            return made.score(completions=["c"] * len(own), own=own, finish=finish, num_generations=4)
+
+    def groups(self) -> list[str]:
+        """The scores that groups were finished with."""
+        return sorted(self.notes.read_text().splitlines()) if self.notes.exists() else []
+
+
+@pytest.fixture
+def score(tmp_path: Path) -> Score:
+    return Score(tmp_path / "groups")
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_group_is_finished_from_its_own_scores_in_order(lane: str, score: Score) -> None:
+    """None stands where a sample has no score: it failed, or it abstained."""
+    score(lane, [1.0, "error", None, 4.0, 5.0, 6.0, 7.0, 8.0], ["echo"] * 8)
+    assert score.groups() == ["[1.0, None, None, 4.0]", "[5.0, 6.0, 7.0, 8.0]"]
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_what_finish_group_may_and_may_not_do(lane: str, score: Score) -> None:
+    result = score(lane, [1.0, "error", None, 4.0], [["double"], 9.0, 3.0, None])
+    np.testing.assert_array_equal(result.rewards.ravel(), np.float32([2, NAN, 3, NAN]))
+    assert result.status.ravel().tolist() == [Status.OK, Status.ERROR, Status.OK, Status.ABSTAINED]
+    (failure,) = result.failures()
+    assert failure.reason == "ValueError: no score"
+
+
+@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize(("how", "words"), [("raise", "ValueError: no finish"), ("short", "1 rewards were returned")])
+def test_a_finish_group_that_fails_makes_the_ok_cells_errors(lane: str, how: str, words: str, score: Score) -> None:
+    scores = [1.0, "error", 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+    result = score(lane, scores, [how] * 4 + ["echo"] * 4, retries=2)
+    assert result.status[0, :, 0].tolist() == [Status.ERROR] * 4
+    assert result.rewards[1, :, 0].tolist() == [5.0, 6.0, 7.0, 8.0]
+    reasons = [failure.reason for failure in result.failures()]
+    assert reasons[1] == "ValueError: no score"
+    assert all(words in reason for index, reason in enumerate(reasons) if index != 1), reasons
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_an_element_that_is_no_reward_fails_its_own_cell(lane: str, score: Score) -> None:
+    result = score(lane, [1.0, 2.0, 3.0, 4.0], [["double"], "text", NAN, 8.0])
+    assert result.status.ravel().tolist() == [Status.OK, Status.ERROR, Status.ERROR, Status.OK]
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_group_without_any_score_is_not_finished(lane: str, score: Score) -> None:
+    result = score(lane, ["error"] * 4, ["raise"] * 4)
+    assert {failure.reason for failure in result.failures()} == {"ValueError: no score"}
+    assert score.groups() == []
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_setup_that_fails_fails_every_cell_with_its_traceback(lane: str) -> None:
+    functions = [reward(BrokenSetup(), lane=lane, name="broken"), reward(lambda own: own, name="other")]
+    with Dispatcher(functions, workers=2, max_failed_fraction=1.0) as made:
+        result = made.score(completions=["c"] * 3, own=[1.0, 2.0, 3.0])
+    assert result.status[:, 0].tolist() == [[Status.ERROR, Status.OK]] * 3
+    for failure in result.failures():
+        assert "RuntimeError: no model here" in failure.reason
+        assert "in setup" in (failure.traceback or "")
+
+
+@pytest.mark.parametrize("lane", ["process", "asyncio"])
+def test_a_setup_that_takes_too_long_is_given_up(lane: str) -> None:
+    slow = SlowSetup(30.0, wait=lane == "asyncio")
+    with Dispatcher([reward(slow, lane=lane, setup_timeout=0.6, grace=0.2)], workers=1) as made:
+        result = made.score(completions=["c"] * 2, own=[1.0, 2.0])
+    assert result.status.ravel().tolist() == [Status.ERROR] * 2
+    assert all("0.6 s" in failure.reason for failure in result.failures()), result.failures()
+
+
+def test_setup_does_not_count_as_the_first_call() -> None:
+    with Dispatcher([reward(SlowSetup(1.2), timeout=0.8, setup_timeout=60)], workers=1) as made:
+        assert made.score(completions=["c"], own=[1.0]).rewards.ravel().tolist() == [1.0]
+
+
+def test_row_28_once_a_loop(tmp_path: Path) -> None:
+    """On the asyncio lane: set up on the loop that the calls run on, once, and closed there."""
+    with Dispatcher([reward(Lifecycle(tmp_path / "notes", wait=True), lane="asyncio")]) as made:
+        for _ in range(3):
+            made.score(completions=["c"] * 5, own=[1.0] * 5)
+    setups, closes = lines(tmp_path / "notes", "setup"), lines(tmp_path / "notes", "close")
+    assert len(setups) == len(closes) == 1
+    assert setups[0].split()[1:] == closes[0].split()[1:]
+    assert {line.split()[1:] == setups[0].split()[1:] for line in lines(tmp_path / "notes", "score")} == {True}
+
+
+def test_row_28_once_a_worker_and_not_closed_when_killed(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    with Dispatcher([reward(Lifecycle(notes))], workers=2) as made:
+        for _ in range(4):
+            made.score(completions=["c"] * 40, own=[0.002] * 40)
+        made.score(completions=["c"] * 20, own=[0.002] * 19 + [-1.0])  # the last one ends its worker, twice
+    setups = [line.split()[1] for line in lines(notes, "setup")]
+    closes = [line.split()[1] for line in lines(notes, "close")]
+    scores = {line.split()[1] for line in lines(notes, "score")}
+    assert len(setups) == len(set(setups))
+    assert scores <= set(setups)
+    killed = {line.split()[1] for line in lines(notes, "end")}
+    assert len(killed) == 2
+    assert sorted(closes) == sorted(set(setups) - killed)
+
+
+def test_an_instance_keeps_its_state_between_calls_of_its_worker() -> None:
+    class Counting(Reward):
+        def __init__(self) -> None:
+            self.calls = 0
+
+        def score(self, completion: str) -> float:
+            self.calls += 1
+            return self.calls
+
+    instance = Counting()
+    with Dispatcher([instance], workers=1) as made:
+        made.score(completions=["c"] * 3)
+        assert sorted(made.score(completions=["c"] * 3).rewards.ravel()) == [4.0, 5.0, 6.0]
+    assert instance.calls == 0  # the worker's copy counted
+    assert os.getpid() not in made.worker_pids()

@@ -1,0 +1,165 @@
+"""Acceptance 13: text of any kind crosses to the workers and back unharmed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from guerdon import Dispatcher, Status, group_reward, reward
+from tests.contract import texts
+from tests.contract.texts import fingerprint
+
+PAIR = "\ud83d" + "\ude00"  # two characters; UTF-16 would make one emoji of them
+
+KINDS = {
+    "empty": "",
+    "a character": "a",
+    "NUL": "\0",
+    "NULs inside": "a\0b\0\0",
+    "ASCII": "The answer is 42.\n\t\x7f",
+    "Latin-1": "\x80 Zürich ÿ",
+    "two bytes": "Ελλάδα и 漢字 \uffff",
+    "emoji": "😀👩‍👩‍👧‍👦",
+    "highest": "\U0010ffff",
+    "high surrogate": "\ud800",
+    "low surrogate": "a\udfffb",
+    "surrogates as a pair": PAIR,
+    "pair beside its emoji": PAIR + "😀",
+    "surrogate and NUL": "\udc80\0",
+    "all of it": "a\0ÿ漢😀\ud800" + PAIR,
+    "byte order marks": "\ufeff\ufffe",
+    "line separators": "a\r\nb\u2028c\x85",
+    "1 MB": "ab" * (1 << 19),
+    "1 MB Latin-1": "é" * (1 << 20),
+    "1 MB of two bytes": "漢" * (1 << 20),
+    "1 MB of four bytes": "😀" * (1 << 18) + "\udfff",
+}
+SHORT = [kind for kind, text in KINDS.items() if len(text) < 100]
+
+
+@pytest.fixture(scope="module")
+def dispatcher() -> Iterator[Dispatcher]:
+    functions = [
+        reward(texts.of_prompt),
+        reward(texts.of_completion),
+        reward(texts.of_answer),
+        reward(texts.of_all),
+        group_reward(texts.of_group),
+        texts.of_batch,
+        reward(texts.of_completion, name="forked", isolation="call"),
+    ]
+    with Dispatcher(functions, workers=2) as made:
+        yield made
+
+
+def check(dispatcher: Dispatcher, prompts: list[Any], completions: list[Any], answers: list[Any], size: int) -> None:
+    result = dispatcher.score(prompts=prompts, completions=completions, answer=answers, num_generations=size)
+    assert result.status.max() == Status.OK, result.failures()
+    rewards = result.rewards.reshape(len(completions), -1)
+    for sample, (prompt, completion, answer) in enumerate(zip(prompts, completions, answers, strict=True)):
+        first = sample // size * size
+        group = [values[first : first + size] for values in (prompts, completions, answers)]
+        expected = [
+            fingerprint(prompt),
+            fingerprint(completion),
+            fingerprint(answer),
+            fingerprint([prompt, completion, answer]),
+            fingerprint([*group, sample - first]),
+            fingerprint([prompts, completions, answers, sample]),
+            fingerprint(completion),
+        ]
+        assert rewards[sample].tolist() == expected, sample
+
+
+def test_the_fingerprint_tells_texts_apart() -> None:
+    assert len({fingerprint(text) for text in KINDS.values()}) == len(KINDS)
+    assert fingerprint(PAIR) != fingerprint("😀")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_row_13_a_batch_of_one_kind(dispatcher: Dispatcher, kind: str) -> None:
+    text = KINDS[kind]
+    check(dispatcher, [text] * 2, [text, text + "."], ["", text], 2)
+
+
+def test_row_13_all_kinds_in_one_batch(dispatcher: Dispatcher) -> None:
+    """Of many kinds in one frame none may take another's layout."""
+    kinds = list(KINDS.values())
+    check(dispatcher, kinds, kinds[::-1], kinds[3:] + kinds[:3], len(kinds))
+
+
+def test_row_13_many_short_texts_in_full_frames(dispatcher: Dispatcher) -> None:
+    chosen = [KINDS[kind] for kind in SHORT]
+    completions = [chosen[index * 7 % len(chosen)] + str(index) for index in range(400)]
+    check(dispatcher, ["p"] * 400, completions, completions[::-1], 4)
+
+
+everything = st.text(st.characters(exclude_categories=()), max_size=20)  # surrogates too
+values = st.recursive(
+    st.one_of(everything, st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(everything, inner, max_size=3)),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=60)
+@given(rows=st.lists(st.tuples(everything, everything, values), min_size=1, max_size=12))
+@example(rows=[(PAIR, PAIR, {PAIR: [PAIR]}), ("", "😀", None)])
+def test_row_13_any_text_in_any_column(dispatcher: Dispatcher, rows: list[Any]) -> None:
+    check(dispatcher, *[list(column) for column in zip(*rows, strict=True)], len(rows))
+
+
+def test_row_13_messages() -> None:
+    """Conversational data: prompts and completions are lists of messages, `text` is the last one's."""
+    kinds = list(KINDS.values())
+    prompts = [[{"role": "user", "content": text}] for text in kinds]
+    completions = [
+        [{"role": "assistant", "content": [{"type": "text", "text": text}, {"type": "text", "text": "."}]}]
+        for text in kinds
+    ]
+    functions = [reward(texts.of_prompt), reward(texts.of_completion), reward(texts.of_text)]
+    with Dispatcher(functions, workers=2) as made:
+        result = made.score(prompts=prompts, completions=completions)
+    for sample, text in enumerate(kinds):
+        expected = [fingerprint(prompts[sample]), fingerprint(completions[sample]), fingerprint(text + ".")]
+        assert result.rewards[sample, 0].tolist() == expected
+
+
+@pytest.mark.parametrize("lane", ["process", "thread"])
+def test_row_13_text_on_the_way_back(lane: str) -> None:
+    """In reasons and records; what UTF-8 can't hold is escaped there, and the rest is as it was."""
+    functions = [
+        reward(texts.raises, lane=lane, max_failed_fraction=1.0),
+        reward(texts.records, lane=lane),
+    ]
+    kinds = [*KINDS.values(), "\udfff" * 100_000]
+    with Dispatcher(functions, workers=1) as made:
+        result = made.score(completions=kinds)
+    failures = result.failures()
+    assert [failure.sample for failure in failures] == list(range(len(kinds)))
+    for text, failure in zip(kinds, failures, strict=True):
+        for told in (failure.reason, str(failure), failure.traceback or ""):
+            told.encode()  # can be printed and logged
+        safe = text.encode("utf-8", "backslashreplace").decode()
+        assert failure.reason.startswith("ValueError")
+        if len(safe) < 1000:
+            assert safe in failure.reason
+        assert len(failure.reason) < 4000
+    assert result.status[:, 0, 1].tolist() == [Status.OK] * len(kinds)
+    for column in ("seen", "records/field"):
+        for text, seen in zip(kinds, result.extra[column], strict=True):
+            seen = seen[0] if isinstance(seen, list) else seen
+            assert seen == text, (column, text[:20])
+
+
+def test_row_13_what_a_function_prints_harms_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    kinds = [KINDS[kind] for kind in SHORT if "surrogate" not in kind and "pair" not in kind and kind != "all of it"]
+    with Dispatcher([reward(texts.prints)], workers=1) as made:
+        result = made.score(completions=kinds)
+        np.testing.assert_array_equal(result.rewards, np.ones((len(kinds), 1, 1)))
+    assert "The answer is 42." in capfd.readouterr().err
