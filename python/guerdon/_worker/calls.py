@@ -31,7 +31,7 @@ class Call:
         recipe: ``name``, ``shape``, ``rowwise``, ``records`` and ``stateful``, as the registration fixed them.
     """
 
-    __slots__ = ("_bound", "_items", "_recipe", "_score", "_target", "is_async", "name")
+    __slots__ = ("_bound", "_items", "_recipe", "_score", "_target", "is_async", "name", "wants_records")
 
     def __init__(self, target: Any, recipe: dict[str, Any]) -> None:
         self.name: str = recipe["name"]
@@ -39,6 +39,7 @@ class Call:
         self._recipe = recipe
         self._score: Callable[..., Any] = target.score if recipe["stateful"] else target
         self.is_async = is_async(self._score)
+        self.wants_records = bool(recipe["records"])
         # Written by the recorders of the call in hand and by `add_fields`, taken by `records`.
         self._items: list[list[Any]] | None = None
         self._bound: dict[tuple[bool, Names | None], Callable[..., Any]] = {}

@@ -14,8 +14,7 @@ from typing import Any
 OK, ABSTAINED, TIMEOUT, ERROR, CRASHED, CANCELLED = range(6)
 
 NAN = float("nan")
-# The first double that float32 rounds to infinity: half-way between its largest number and 2**128.
-FLOAT32_LIMIT = float.fromhex("0x1.ffffffp+127")
+FLOAT32_MAX = float.fromhex("0x1.fffffep+127")
 
 _SAMPLE_HINT = "return a number, None (abstain) or a dict with 'score'"
 _LIST_HINT = "return a list with one number or None per completion"
@@ -70,7 +69,7 @@ def to_number(raw: object) -> float:
     if value is None:
         _dispose(raw)
         raise InvalidValue(f"{_described(raw)} is not a reward: {_SAMPLE_HINT}")
-    if -FLOAT32_LIMIT < value < FLOAT32_LIMIT:  # false for NaN
+    if -FLOAT32_MAX <= value <= FLOAT32_MAX:  # false for NaN
         return value
     if value != value:
         raise InvalidValue(f"nan is not a reward: {_SAMPLE_HINT}")
@@ -94,7 +93,7 @@ def to_single(raw: object) -> object:
 
 
 def _element(value: object) -> tuple[int, float, str | None]:
-    if type(value) is float and -FLOAT32_LIMIT < value < FLOAT32_LIMIT:
+    if type(value) is float and -FLOAT32_MAX <= value <= FLOAT32_MAX:
         return OK, value, None
     if value is None:
         return ABSTAINED, NAN, None

@@ -1,0 +1,175 @@
+"""One event loop of the asyncio lane, in a thread of its own.
+
+- L-1  The wake-up is taken before anything else: the descriptor stays readable until then, and a callback that failed
+       before it would run for ever.
+- L-2  No exception that user code lets out (`SystemExit` of a task of its own, say) ends the loop.
+- L-3  While calls are in hand the loop shows every 50 ms at most that it turns, and cancels what is overdue.
+- L-4  At the end no task of ours is pending, and none is reported as destroyed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import struct
+import sys
+import threading
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from guerdon._lanes.runner import Function
+from guerdon._lanes.warn import warn
+from guerdon._worker.calls import Call
+from guerdon._worker.reasons import reason_of, traceback_of
+
+if TYPE_CHECKING:
+    from guerdon._native import LoopQueue
+    from guerdon.spec import FunctionSpec
+
+# Seconds that calls and leftover tasks get to end after they were cancelled, and `close()` to run.
+_END_S = 1.0
+_CLOSE_S = 5.0
+_SHORTEST_NAP = 0.005
+
+_ASYNCIO = os.path.dirname(asyncio.__file__)
+_OURS = tuple(os.path.join(os.path.dirname(os.path.dirname(__file__)), folder) for folder in ("_lanes", "_worker"))
+
+
+class LoopThread:
+    """A loop's life: `run` is the target of its thread.
+
+    Args:
+        queue: Its work.
+        specs: The functions that share the loop, by number.
+        calls: How to call them.
+    """
+
+    def __init__(self, queue: LoopQueue, specs: dict[int, FunctionSpec], calls: dict[int, Call]) -> None:
+        self._queue = queue
+        self._specs = specs
+        self._calls = calls
+        self._functions: dict[int, Function] = {}
+        self._said: set[tuple[str, int]] = set()
+        self._ident: int | None = None
+        self._ticking = False
+        self._ending: asyncio.Task[None] | None = None
+        self._over = False
+
+    def run(self) -> None:
+        self._ident = threading.get_ident()
+        try:
+            loop = asyncio.new_event_loop()
+            try:
+                self._start(loop)
+                while not self._over:
+                    try:
+                        loop.run_forever()
+                    except BaseException as error:  # L-2
+                        warn(f"a task of a reward function raised {reason_of(error)} on its event loop, which goes on")
+            finally:
+                self._ident = None
+                loop.close()
+        finally:
+            self._queue.gone()
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        clean = contextvars.copy_context()
+        for number, spec in self._specs.items():
+            self._functions[number] = Function(number, spec, self._calls[number], self._queue, loop, clean)
+        loop.add_reader(self._queue.fileno(), self._arrived)
+
+    def _arrived(self) -> None:
+        queue = self._queue
+        queue.drain()  # L-1
+        while (jobs := queue.take()) is not None:
+            try:
+                self._functions[jobs.function].accept(jobs)
+            except Exception as error:  # a mistake of ours must fail the calls, not lose them
+                jobs.setup_failed(reason_of(error), traceback_of(error))
+        if not self._ticking:
+            self._tick()
+
+    def _tick(self) -> None:
+        self._ticking = True
+        nap = self._queue.beat()
+        if nap < 0:
+            for number, frame, call, over in struct.iter_unpack("=4Q", self._queue.overdue()):
+                self._functions[number].stop(frame, call, over=bool(over))
+            nap = _SHORTEST_NAP
+        if self._queue.ended and self._ending is None:
+            self._ending = self._loop.create_task(self._end())
+        if nap:
+            self._loop.call_later(nap, self._tick)
+        else:
+            self._ticking = False
+
+    async def _end(self) -> None:
+        """Ends the calls, the functions, what they left running, and the loop (L-4)."""
+        try:
+            functions = self._functions.values()
+            await self._cancel({task for function in functions for task in function.tasks()})
+            for function in functions:
+                await function.close(_CLOSE_S)
+            await self._cancel(asyncio.all_tasks() - {asyncio.current_task()})
+            await asyncio.wait_for(self._loop.shutdown_asyncgens(), _END_S)
+        except Exception as error:  # whatever user code did in its last moments, the loop ends
+            warn(f"an event loop of the engine did not end cleanly: {reason_of(error)}")
+        finally:
+            self._loop.remove_reader(self._queue.fileno())
+            self._over = True
+            self._loop.stop()
+
+    async def _cancel(self, tasks: set[asyncio.Task[object]]) -> None:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            _, left = await asyncio.wait(tasks, timeout=_END_S)
+            for task in left:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+    def say_what_blocks(self) -> None:
+        """Warns about the code that keeps the loop from turning, once per place. Called by the keeper."""
+        ident = self._ident
+        frame = None if ident is None else sys._current_frames().get(ident)
+        if frame is None:
+            return
+        blocking = _blocking(frame)
+        if blocking is None:
+            return
+        name, where = blocking
+        place = where.f_code.co_filename, where.f_lineno
+        if place in self._said:
+            return
+        self._said.add(place)
+        who = "a task or callback" if name is None else f"reward function {name!r}"
+        warn(
+            f"{who} blocks its event loop: for half a second no other call there could go on, nor could timeouts be held. "
+            f"It is in {where.f_code.co_name}, {place[0]}:{place[1]}. Await what blocks (asyncio.to_thread), or "
+            "make it a sync function, which runs in a worker that can be killed.",
+            *place,
+        )
+
+
+def _blocking(innermost: FrameType) -> tuple[str | None, FrameType] | None:
+    """The reward function whose code runs and the frame of its own code; None if no user code runs."""
+    frames = []
+    at: FrameType | None = innermost
+    while at is not None:
+        frames.append(at)
+        at = at.f_back
+    user = None
+    name = None
+    stepping = False  # below a task's step or a callback; else the loop just waits
+    for frame in reversed(frames):
+        file = frame.f_code.co_filename
+        if file.startswith(_ASYNCIO):
+            stepping = stepping or frame.f_code.co_name == "_run"
+        elif file.startswith(_OURS):
+            owner = frame.f_locals.get("self")
+            if isinstance(owner, Function):
+                user, name = None, owner.name
+        elif user is None and stepping:
+            user = frame
+    return None if user is None else (name, user)

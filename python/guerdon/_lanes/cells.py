@@ -1,0 +1,32 @@
+"""What a call gave, as the engine takes it."""
+
+from __future__ import annotations
+
+from array import array
+
+from guerdon._worker.calls import Call
+from guerdon._worker.reasons import reason_of, retry_after_of, traceback_of
+from guerdon._worker.values import InvalidValue, to_cells
+
+Failed = tuple[str, str | None, bool, float | None]
+"""Reason, traceback, whether another attempt may help, seconds that the other side asked to wait."""
+
+
+def failed(call: Call, error: BaseException) -> Failed:
+    """An exception that ended a call; what it had recorded is dropped."""
+    call.drop_records()
+    if isinstance(error, InvalidValue):
+        return reason_of(error), None, False, None
+    return reason_of(error), traceback_of(error), True, retry_after_of(error)
+
+
+def packed(raw: object, count: int) -> tuple[bytes, bytes, list[str]]:
+    """Statuses, values, and what is wrong with those that are no reward, of a call on `count` samples.
+
+    Raises:
+        InvalidValue: It is not a list of `count` elements.
+    """
+    cells = to_cells(raw, count)
+    statuses = bytes(status for status, _, _ in cells)
+    values = array("d", [value for _, value, _ in cells]).tobytes()
+    return statuses, values, [wrong for _, _, wrong in cells if wrong is not None]

@@ -1,0 +1,88 @@
+"""The keeper: one thread per engine that starts the lanes' threads and loops when the engine asks, and says its warnings.
+
+- K-1  Threads and loops are started when there is work for them, not before.
+- K-2  Nothing that goes wrong with one of them ends the keeper.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from guerdon._lanes.thread import Worker
+from guerdon._lanes.warn import warn
+from guerdon._worker.calls import Call
+from guerdon._worker.reasons import reason_of
+
+if TYPE_CHECKING:
+    from guerdon._lanes.aio import LoopThread
+    from guerdon._native import Engine, Lanes
+    from guerdon.spec import FunctionSpec
+
+
+def start_lanes(engine: Engine, specs: Sequence[FunctionSpec]) -> None:
+    """Starts what the thread and asyncio lanes of `engine` need; it ends with the engine."""
+    if any(spec.lane != "process" for spec in specs):
+        keeper = _Keeper(engine.lanes, specs)
+        threading.Thread(target=keeper.run, name="guerdon keeper", daemon=True).start()
+
+
+class _Keeper:
+    def __init__(self, lanes: Lanes, specs: Sequence[FunctionSpec]) -> None:
+        self._lanes = lanes
+        self._specs = {index: spec for index, spec in enumerate(specs) if spec.lane != "process"}
+        self._calls = {index: Call(spec.target, spec.recipe()) for index, spec in self._specs.items()}
+        self._loops: dict[int, LoopThread] = {}
+
+    def run(self) -> None:
+        obey = {
+            "thread": self._start_thread,
+            "loop": self._start_loop,
+            "left-behind": self._left_behind,
+            "stalled": self._stalled,
+        }
+        while (order := self._lanes.next_order()) is not None:
+            word, subject, number = order.split()
+            try:
+                obey[word](int(subject), int(number))
+            except Exception as error:  # K-2
+                warn(f"a thread of the engine could not do {order!r}: {reason_of(error)}")
+
+    def _start_thread(self, function: int, number: int) -> None:
+        call = self._calls[function]
+        worker = Worker(self._lanes, function, number, call.twin())
+        try:
+            threading.Thread(target=worker.run, name=f"guerdon {call.name} {number}", daemon=True).start()
+        except RuntimeError as error:
+            self._lanes.not_started(function, reason_of(error))
+
+    def _start_loop(self, index: int, generation: int) -> None:
+        queue = self._lanes.open_loop(index, generation)
+        if queue is None:
+            return
+        try:
+            from guerdon._lanes.aio import LoopThread
+
+            functions = {function: self._specs[function] for function in self._lanes.loop_functions(index)}
+            calls = {function: self._calls[function].twin() for function in functions}
+            loop = LoopThread(queue, functions, calls)
+            name = f"guerdon loop {self._lanes.loop_name(index)}"
+            threading.Thread(target=loop.run, name=name, daemon=True).start()
+        except Exception as error:  # no thread, no descriptors left
+            queue.not_started(reason_of(error))
+            raise
+        self._loops[index] = loop
+
+    def _left_behind(self, function: int, count: int) -> None:
+        spec = self._specs[function]
+        warn(
+            f"reward function {spec.name!r} ran past its timeout of {spec.policy.timeout:g} s. A thread can't be ended, "
+            f"so it was left behind with that call ({count} of this function now) and another takes its place. "
+            "Use lane='process', where a call that hangs is killed."
+        )
+
+    def _stalled(self, index: int, _generation: int) -> None:
+        loop = self._loops.get(index)
+        if loop is not None:
+            loop.say_what_blocks()

@@ -1,0 +1,124 @@
+"""One thread of the thread lane: asks for chunks of calls and runs them.
+
+- T-1  The loop is Python and calls Rust only for an instant at a time: the interpreter can end the thread inside user
+       code at any moment.
+- T-2  No exception of user code ends the thread, whatever it is.
+- T-3  Between chunks the thread holds on to nothing of a batch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guerdon._lanes.arguments import lists_of, rows_of, scores_from
+from guerdon._lanes.cells import failed, packed
+from guerdon._lanes.warn import warn
+from guerdon._worker.calls import Awaiter, Call, is_awaitable
+from guerdon._worker.reasons import reason_of, traceback_of
+from guerdon._worker.values import to_cell
+
+if TYPE_CHECKING:
+    from guerdon._native import Chunk, Lanes
+
+
+class Worker:
+    """A thread's life: `run` is its target.
+
+    Args:
+        lanes: The engine's queues.
+        function: Which function it is for.
+        number: Its own number, as the engine ordered it.
+        call: The function, for this thread alone.
+    """
+
+    def __init__(self, lanes: Lanes, function: int, number: int, call: Call) -> None:
+        self._lanes = lanes
+        self._function = function
+        self._number = number
+        self._call = call
+        self._awaiter = Awaiter(warn)
+
+    def run(self) -> None:
+        lanes, function, number = self._lanes, self._function, self._number
+        try:
+            while self._serve(lanes.next_chunk(function, number)):
+                pass
+        finally:
+            if lanes.leave(function, number):
+                self._close()
+            self._awaiter.close()
+            lanes.gone()
+
+    def _serve(self, chunk: Chunk | None) -> bool:
+        if chunk is None:
+            return False
+        if chunk.setup and not self._set_up(chunk):
+            return True
+        if chunk.kind == "sample":
+            self._run_samples(chunk)
+        else:
+            self._run_lists(chunk)
+        return True
+
+    def _run_samples(self, chunk: Chunk) -> None:
+        call = self._call
+        function = call.bind(chunk.names)
+        rows = rows_of(chunk)
+        ok = chunk.ok if not call.wants_records else None
+        sample = chunk.start()
+        while sample >= 0:
+            try:
+                raw = function(*rows[sample])
+            except BaseException as error:  # T-2
+                sample = chunk.fail(*failed(call, error))
+                continue
+            if type(raw) is float and ok is not None:
+                sample = ok(raw)
+            else:
+                sample = self._settle(chunk, raw)
+
+    def _settle(self, chunk: Chunk, raw: object) -> int:
+        call = self._call
+        try:
+            if is_awaitable(raw):
+                raw = self._awaiter.result(call.name, raw)
+            status, value, fields = to_cell(raw)
+            if fields is not None:
+                call.add_fields(fields)
+        except BaseException as error:  # T-2
+            return chunk.fail(*failed(call, error))
+        return chunk.cell(status, value, call.records())
+
+    def _run_lists(self, chunk: Chunk) -> None:
+        call, finish, size = self._call, chunk.kind == "finish", chunk.size
+        names = chunk.names or ()
+        function = call.bind_finish(names) if finish else call.bind(names)
+        first = chunk.start()
+        while first >= 0:
+            try:
+                lists = lists_of(chunk, first)
+                raw = function(scores_from(chunk.scores()), *lists) if finish else function(*lists)
+                cells = packed(self._awaiter.result(call.name, raw), size)
+            except BaseException as error:  # T-2
+                first = chunk.fail(*failed(call, error))
+                continue
+            first = chunk.cells(*cells, call.records())
+
+    def _set_up(self, chunk: Chunk) -> bool:
+        try:
+            self._finished(self._call.setup())
+        except BaseException as error:  # T-2
+            chunk.setup_failed(reason_of(error), traceback_of(error))
+            return False
+        chunk.setup_done()
+        return True
+
+    def _close(self) -> None:
+        try:
+            self._finished(self._call.close())
+        except BaseException as error:  # T-2
+            warn(f"reward function {self._call.name!r}: close() failed: {reason_of(error)}")
+
+    def _finished(self, raw: object) -> None:
+        if is_awaitable(raw):
+            self._awaiter.run(raw)  # type: ignore[arg-type]

@@ -1,0 +1,16 @@
+"""Warnings that come from the lanes' own threads, where nobody can catch an exception."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+from guerdon.errors import GuerdonWarning
+
+
+def warn(message: str, filename: str = __file__, line: int = 1) -> None:
+    """Say `message`, as if it came from that line. A filter that makes it an error makes it a line on stderr here."""
+    try:
+        warnings.warn_explicit(message, GuerdonWarning, filename, line)
+    except Warning as error:
+        print(f"guerdon: {error}", file=sys.stderr)  # noqa: T201
