@@ -205,7 +205,7 @@ def test_a_group_function_without_a_trainer_needs_the_group_size() -> None:
 def test_closing_while_a_column_waits_raises() -> None:
     @reward(lane="thread")
     def endless(completion: str) -> float:
-        time.sleep(60)
+        time.sleep(3)
         return 1.0
 
     made = Dispatcher([endless])
