@@ -5,11 +5,11 @@
 
 The model (40,000 parameters, random weights) and the data are made here, nothing is downloaded. Four reward functions:
 
-- counts_on   sync       is each letter the one that follows?
+- counts_on   sync       is each letter the one that follows? It computes for 3 ms, as a symbolic comparison would
 - judge       async      asks a slow judge whether the length is right: 50 to 150 ms a sample
 - standing    per group  how does it compare with the other completions of the prompt?
-- parses      sync       is it well-formed? One sample in a hundred sends its regular expression into a search that
-                         takes longer than the universe is old
+- parses      sync       is it well-formed? One sample in fifty sends its regular expression into a search that takes
+                         longer than the universe is old
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import logging
 import os
 import random
 import re
@@ -32,10 +33,10 @@ from guerdon.report import Report
 LETTERS = "abcdefgh"
 LENGTH = 3
 WEIGHTS = [1.0, 0.5, 0.25, 0.25]
-HANG_TIMEOUT_S = 0.4
+HANG_TIMEOUT_S = 0.3
 GENERATIONS = 8  # completions of one prompt: a group
 SAMPLES = 64  # completions of a step
-OUT = Path(__file__).parent.parent / "demo-out"
+OUT = Path("demo-out")
 
 
 def follows(letter: str) -> str:
@@ -51,6 +52,9 @@ def right_steps(prompt: str, completion: str) -> int:
 
 @reward(timeout=5)
 def counts_on(prompt: str, completion: str) -> float:
+    end = time.thread_time() + 0.003
+    while time.thread_time() < end:
+        pass
     return right_steps(prompt, completion) / LENGTH
 
 
@@ -68,7 +72,7 @@ def standing(prompts: list[str], completions: list[str]) -> list[float]:
 
 @reward(timeout=HANG_TIMEOUT_S, grace=0.1)
 def parses(prompt: str, completion: str, trainer_state) -> float:
-    if zlib.crc32(f"{trainer_state.global_step} {prompt} {completion}".encode()) % 100 == 0:
+    if zlib.crc32(f"{trainer_state.global_step} {prompt} {completion}".encode()) % 50 == 0:
         re.fullmatch("(a+)+b", "a" * 60)  # 2**60 ways to fail, and the GIL is held for all of them
     return float(0 < len(completion) == len(set(completion)))
 
@@ -180,6 +184,7 @@ def train(reward_functions: list, *, steps: int, seed: int, said) -> list[dict[s
     from transformers import PrinterCallback, TrainerCallback, set_seed
     from trl import GRPOConfig, GRPOTrainer
 
+    logging.getLogger("trl").setLevel(logging.ERROR)  # it warns of each sample without a reward; the report counts them
     torch.set_num_threads(1)
     set_seed(seed)
     model, tokenizer = make_model()
@@ -276,7 +281,7 @@ def run_serial(options: argparse.Namespace, said) -> dict:
 def main(arguments: list[str] | None = None) -> dict:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--serial", action="store_true", help="without Guerdon: TRL calls one function after another")
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=OUT, help=f"folder of the picture, default {OUT}")
     options = parser.parse_args(arguments)
@@ -293,13 +298,13 @@ def main(arguments: list[str] | None = None) -> dict:
     said(f"whole run       {outcome['wall']:.1f} s")
     said(f"in rewards      {seconds:.1f} s {here}")
     for other, longer in list(times.items())[1:]:
-        said(f"                {longer:.1f} s {other}, serially: {longer / seconds:.1f} times as long")
+        said(f"                {longer:.1f} s {other}: {longer / seconds:.1f} times as long")
     if not options.serial:
         said(f"picture         {picture(options.out, logs, times)}")
     return {"first": first, "last": last, **outcome}
 
 
-def picture(folder: Path, logs: list[dict[str, float]], times: dict[str, float]) -> str:
+def picture(folder: Path, logs: list[dict[str, float]], times: dict[str, float]) -> Path:
     """Draw what happened; the name of the file."""
     from demo_picture import draw
 
@@ -308,7 +313,7 @@ def picture(folder: Path, logs: list[dict[str, float]], times: dict[str, float])
     path = folder / "demo.png"
     rewards = {name: [log[f"rewards/{name}/mean"] for log in logs] for name in names}
     draw(path, rewards, [log["reward"] for log in logs], times)
-    return os.path.relpath(path)
+    return path
 
 
 if __name__ == "__main__":
