@@ -135,7 +135,7 @@ fn a_killed_worker_is_replaced_and_so_is_a_killed_zygote() {
 fn a_cancelled_batch_frees_its_workers() {
     let rig = Rig::new(vec![spec("work").with(|function| function.policy.timeout = Duration::from_secs(600))]);
     rig.warm();
-    let batch = rig.submit(&vec!["hang"; 8], 1);
+    let batch = rig.submit(&["hang"; 8], 1);
     std::thread::sleep(Duration::from_millis(60));
     rig.scheduler.cancel(&batch, "enough");
     wait(&batch);
@@ -218,7 +218,7 @@ fn a_pinned_function_keeps_its_worker() {
 #[test]
 fn an_isolated_function_gets_a_worker_for_each_call() {
     let rig = Rig::new(vec![spec("work").with(|function| function.isolated = true)]);
-    let mut pids = values(&rig.score(&vec!["pid"; 12]), 0);
+    let mut pids = values(&rig.score(&["pid"; 12]), 0);
     pids.sort_by(f32::total_cmp);
     pids.dedup();
     assert_eq!(pids.len(), 12);

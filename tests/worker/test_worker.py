@@ -1,0 +1,288 @@
+"""The worker itself, in a fork of the test process, with the test as its engine."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from guerdon._worker import page as layout
+from guerdon._worker import wire
+from guerdon._worker.loading import Functions
+from guerdon._worker.page import Page
+from guerdon._worker.worker import Worker
+from tests.worker import encoding
+
+HEADER = struct.Struct("<IBBHQ")
+
+
+def work(text: str) -> Any:
+    verb, _, rest = text.partition(" ")
+    if verb == "fail":
+        raise ValueError(rest)
+    if verb == "leave":
+        raise SystemExit(rest)
+    if verb == "sleep":
+        time.sleep(float(rest))
+        return 1.0
+    if verb == "stubborn":
+        try:
+            time.sleep(30)
+        except BaseException:
+            return 7.0
+    if verb == "none":
+        return None
+    if verb == "fields":
+        return {"score": float(rest), "why": "because"}
+    if verb == "pid":
+        return os.getpid()
+    if verb == "fork":
+        os.fork()
+    return float(rest)
+
+
+def ranks(texts: list[str], scale: int) -> list[float | None]:
+    return [None if text == "none" else float(index * scale) for index, text in enumerate(texts)]
+
+
+class Shifting:
+    """Adds what `setup` found."""
+
+    def setup(self) -> None:
+        self.shift = 100.0
+
+    def score(self, text: str) -> float:
+        return self.shift + float(text)
+
+    def finish_group(self, scores: list[float | None], text: list[str]) -> list[float | None]:
+        return [None if score is None else -score for score in scores]
+
+    def close(self) -> None:
+        os.write(1, b"closed\n")
+
+
+class Engine:
+    """What the supervisor does, by hand."""
+
+    def __init__(self, socket_: socket.socket, page: Page, pid: int) -> None:
+        self.socket, self.page, self.pid = socket_, page, pid
+        self._rest = b""
+
+    def message(self) -> tuple[int, int, int, int, bytes]:
+        """The next message: kind, flags, call, frame, body."""
+        while True:
+            if len(self._rest) >= HEADER.size:
+                length, kind, flags, call, frame = HEADER.unpack_from(self._rest)
+                if len(self._rest) >= HEADER.size + length:
+                    body = self._rest[HEADER.size : HEADER.size + length]
+                    self._rest = self._rest[HEADER.size + length :]
+                    return kind, flags, call, frame, body
+            part = self.socket.recv(1 << 16)
+            assert part, "the worker is gone"
+            self._rest += part
+
+    def run(self, frame: int, texts: list[str], **options: Any) -> None:
+        self.socket.sendall(
+            encoding.run(
+                frame, encoding.values(len(texts), 1, encoding.plain_text(0, texts)), calls=len(texts), **options
+            )
+        )
+
+    def wait_for_claim(self, claim: int) -> None:
+        deadline = time.monotonic() + 10
+        while self.page.words[layout.PROGRESS] != claim:
+            assert time.monotonic() < deadline, f"{self.page.words[layout.PROGRESS]:x}"
+            time.sleep(0.001)
+
+
+Start = Callable[..., Engine]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts workers for these targets, each with its recipe's changes."""
+    engines: list[Engine] = []
+
+    def begin(*targets: tuple[Any, dict[str, Any]]) -> Engine:
+        entries = [
+            {
+                "recipe": {
+                    "name": "f",
+                    "shape": "sample",
+                    "rowwise": False,
+                    "records": [],
+                    "stateful": False,
+                    **changes,
+                },
+                "target": ("value", pickle.dumps(target)),
+            }
+            for target, changes in targets
+        ]
+        shipment = pickle.dumps({"sys_path": sys.path, "main_path": None, "hash_seed": None, "functions": entries})
+        ours, theirs = socket.socketpair()
+        fd = os.memfd_create("page")
+        os.ftruncate(fd, layout.SIZE)
+        page = Page(fd)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                ours.close()
+                Worker(wire.Link(theirs.fileno()), page, Functions(shipment)).serve()
+            finally:
+                os._exit(0)
+        theirs.close()
+        os.close(fd)
+        engine = Engine(ours, page, pid)
+        engines.append(engine)
+        assert engine.message()[0] == wire.READY
+        return engine
+
+    yield begin
+    for engine in engines:
+        engine.socket.close()
+        os.kill(engine.pid, signal.SIGKILL)
+        os.waitpid(engine.pid, 0)
+        engine.page.release()
+
+
+def test_w1_values_stand_in_the_half_of_their_frame(start: Start) -> None:
+    engine = start((work, {}))
+    for frame in (1, 2, 3):
+        engine.run(frame, [f"give {frame * 10 + index}" for index in range(5)])
+        assert engine.message() == (wire.DONE, 0, 5, frame, b"")
+        half = engine.page.half(frame)
+        assert list(half.values[:5]) == [frame * 10.0 + index for index in range(5)]
+        assert bytes(half.states[:5]) == bytes(5)
+        assert list(half.stamps[:6]) == sorted(half.stamps[:6])
+        assert engine.page.words[layout.DONE] == frame << 8 | 5
+        assert engine.page.words[layout.PROGRESS] == frame << 8
+
+
+def test_w3_what_a_call_raises_is_its_own(start: Start) -> None:
+    engine = start((work, {}))
+    engine.run(1, ["fail no luck", "give 1", "leave now", "none", "fields 2", "give nan", "give 3"])
+    kinds = []
+    while (message := engine.message())[0] != wire.DONE:
+        kinds.append((message[0], message[2]))
+        if message[0] == wire.FAIL:
+            assert message[4]
+    assert kinds == [(wire.FAIL, 0), (wire.FAIL, 2), (wire.RECORD, 4), (wire.FAIL, 5)]
+    assert message[2] == 7
+    half = engine.page.half(1)
+    assert list(half.states[:7]) == [3, 0, 3, 1, 0, 3, 0]
+    assert [half.values[index] for index in (1, 4, 6)] == [1.0, 2.0, 3.0]
+
+
+def test_w2_what_was_taken_back_is_not_run(start: Start) -> None:
+    engine = start((work, {}))
+    engine.run(1, ["give 1", "sleep 0.3", "give 3", "give 4"])
+    engine.run(2, ["give 5"])
+    engine.wait_for_claim(1 << 8 | 2)
+    engine.page.words[layout.TAKEN] = 2
+    assert engine.message() == (wire.DONE, 0, 2, 1, b"")
+    assert engine.message() == (wire.DONE, 0, 0, 2, b"")
+    engine.run(3, ["give 6"])
+    assert engine.message() == (wire.DONE, 0, 1, 3, b"")
+
+
+def test_w4_a_timeout_is_told_and_the_worker_retires(start: Start) -> None:
+    engine = start((work, {}))
+    engine.run(1, ["give 1", "sleep 30", "give 3"])
+    _fire(engine, 1 << 8 | 2)
+    kind, flags, call, frame, body = engine.message()
+    assert (kind, flags, call, frame) == (wire.FAIL, wire.EXPIRED | wire.RETRYABLE, 1, 1)
+    assert b"in work" in body
+    assert engine.message() == (wire.DONE, wire.RETIRE, 2, 1, b"")
+    os.waitid(os.P_PID, engine.pid, os.WEXITED | os.WNOWAIT)
+
+
+def test_w4_a_swallowed_timeout_retires_the_worker_too(start: Start) -> None:
+    engine = start((work, {}))
+    engine.run(1, ["stubborn 1", "give 2"])
+    _fire(engine, 1 << 8 | 1)
+    assert engine.message() == (wire.DONE, wire.RETIRE, 2, 1, b"")
+    assert list(engine.page.half(1).values[:2]) == [7.0, 2.0]
+
+
+def test_e1_a_late_signal_does_nothing(start: Start) -> None:
+    engine = start((work, {}))
+    engine.run(1, ["give 1"])
+    engine.message()
+    engine.page.words[layout.FIRE] = 1 << 8 | 1
+    os.kill(engine.pid, signal.SIGURG)
+    engine.run(2, ["sleep 0.1", "give 2"])
+    os.kill(engine.pid, signal.SIGURG)
+    assert engine.message() == (wire.DONE, 0, 2, 2, b"")
+
+
+def test_w5_a_fork_that_comes_back_reports_nothing(start: Start) -> None:
+    engine = start((work, {}))
+    engine.run(1, ["give 1", "fork 2", "give 3"])
+    assert engine.message() == (wire.DONE, 0, 3, 1, b"")
+    assert list(engine.page.half(1).values[:3]) == [1.0, 2.0, 3.0]
+    engine.run(2, ["pid"])
+    assert engine.message() == (wire.DONE, 0, 1, 2, b"")
+    assert engine.page.half(2).values[0] == engine.pid
+
+
+def test_group_calls_answer_one_by_one(start: Start) -> None:
+    engine = start((ranks, {"shape": "group"}))
+    content = encoding.values(5, 2, encoding.plain_text(0, ["a", "none", "b", "c", "d"]), encoding.constant([1], [10]))
+    engine.socket.sendall(encoding.run(1, content, calls=2, kind=wire.GROUP, names=["texts", "scale"], counts=[2, 3]))
+    found = [engine.message() for _ in range(3)]
+    assert [(kind, call) for kind, _, call, _, _ in found] == [(wire.CELLS, 0), (wire.CELLS, 1), (wire.DONE, 2)]
+    assert [struct.unpack_from("<Bd", found[1][4], 4 + 9 * index) for index in range(3)] == [
+        (0, 0.0),
+        (0, 10.0),
+        (0, 20.0),
+    ]
+    assert found[0][4][4 + 9] == 1
+
+
+def test_a_stateful_target_is_set_up_before_its_first_call(start: Start) -> None:
+    engine = start((Shifting(), {"stateful": True}))
+    for frame in (1, 2):
+        engine.run(frame, ["1", "2"])
+        assert engine.message() == (wire.DONE, 0, 2, frame, b"")
+        assert list(engine.page.half(frame).values[:2]) == [101.0, 102.0]
+    content = encoding.values(2, 1, encoding.plain_text(0, ["1", "2"]))
+    engine.socket.sendall(
+        encoding.run(3, content, calls=1, kind=wire.FINISH, names=["text"], counts=[2], scores=[5.0, float("nan")])
+    )
+    kind, _, call, _, body = engine.message()
+    assert (kind, call) == (wire.CELLS, 0)
+    assert struct.unpack_from("<Bd", body, 4) == (0, -5.0)
+    assert body[4 + 9] == 1
+
+
+def test_a_target_that_cannot_be_loaded_says_so_each_time(start: Start) -> None:
+    engine = start((_Unloadable(), {}))
+    for frame in (1, 2):
+        engine.run(frame, ["1"])
+        kind, _, _, _, body = engine.message()
+        assert kind == wire.SETUP_FAILED
+        assert b"RuntimeError: not here" in body
+        assert engine.message() == (wire.DONE, 0, 0, frame, b"")
+
+
+class _Unloadable:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _refuse, ()
+
+
+def _refuse() -> None:
+    raise RuntimeError("not here")
+
+
+def _fire(engine: Engine, claim: int) -> None:
+    engine.wait_for_claim(claim)
+    engine.page.words[layout.FIRE] = claim
+    os.kill(engine.pid, signal.SIGURG)
