@@ -1,2 +1,23 @@
-//! What the tests of the engine share: fake lanes, injected faults, a paused clock.
+//! What the tests and benches of the engine share. Development only.
+//!
+//! - `lane`: a lane that does what a script says, on tokio's time (paused in most tests), and remembers what it saw.
+//! - `script`: what a script can make of an attempt. `chaos`: one that draws it from a seed, so that the same calls meet the same fate.
+//! - `serial`: the same script, run call by call without an engine; what the engine gives must equal it.
+//! - `instant`: a lane that costs nothing, to measure what is left.
 #![forbid(unsafe_code)]
+
+mod chaos;
+mod instant;
+mod lane;
+mod log;
+mod script;
+mod serial;
+mod setup;
+
+pub use chaos::Chaos;
+pub use instant::InstantLane;
+pub use lane::{FakeLane, Room};
+pub use log::{CallSeen, FrameSeen, Log};
+pub use script::{Act, Ask, Script, failure};
+pub use serial::{Expected, serial};
+pub use setup::{Samples, done, function, paused, spec};

@@ -1,0 +1,74 @@
+//! What becomes of an attempt.
+
+use std::time::Duration;
+
+use guerdon_core::function::FunctionId;
+use guerdon_core::outcome::{Cell, Failure, FailureKind};
+use guerdon_core::scheduler::CallKind;
+
+/// One attempt of one call, as a lane is about to run it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    pub batch: u64,
+    pub function: FunctionId,
+    pub kind: CallKind,
+    pub first: usize,
+    /// Samples that the call covers.
+    pub samples: usize,
+    pub attempt: u16,
+    /// How often this very attempt was handed out before: given back, or lost with its frame.
+    pub handed: u16,
+    /// What a `finish_group` call shapes; empty for others.
+    pub scores: Vec<Option<f64>>,
+}
+
+/// What the lane makes of it. Times are run times; a call that runs longer than its `timeout` is stopped there.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    Return {
+        after: Duration,
+        cells: Vec<Cell>,
+    },
+    Fail {
+        after: Duration,
+        failure: Failure,
+    },
+    /// It never returns.
+    Hang,
+    /// The worker dies with the call in hand, and what is behind it in the frame is given back.
+    Crash {
+        after: Duration,
+    },
+    /// The lane loses the frame, the call in hand included.
+    Lose {
+        after: Duration,
+    },
+    /// The lane panics with the frame in hand.
+    Panic,
+    /// The lane gives back this call and what is behind it, not started.
+    GiveBack,
+    /// `setup()` failed.
+    FailSetup,
+    /// The lane reports the outcome without a look at whether the call is still open.
+    Late {
+        after: Duration,
+        cells: Vec<Cell>,
+    },
+}
+
+/// Decides what becomes of attempts. A pure function of what it is asked, where results are compared with [`crate::serial`]'s.
+pub trait Script: Send + Sync + 'static {
+    fn act(&self, ask: &Ask) -> Act;
+}
+
+impl<F: Fn(&Ask) -> Act + Send + Sync + 'static> Script for F {
+    fn act(&self, ask: &Ask) -> Act {
+        self(ask)
+    }
+}
+
+/// A failure that another attempt could mend.
+#[must_use]
+pub fn failure(kind: FailureKind) -> Failure {
+    Failure { kind, reason: format!("{kind:?} by script"), traceback: None, retryable: true, retry_after: None }
+}

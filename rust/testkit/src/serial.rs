@@ -1,0 +1,139 @@
+//! The reference: each call with all its attempts, one after another, no engine. Written from the rules, not from the engine's code.
+
+use guerdon_core::function::{Function, FunctionId, Shape};
+use guerdon_core::outcome::{Cell, Failure, FailureKind, Status};
+use guerdon_core::scheduler::CallKind;
+
+use crate::script::{Act, Ask, Script, failure};
+
+/// What one cell must hold, if nothing cuts its call short.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expected {
+    pub status: Status,
+    /// NaN unless `status` is ok.
+    pub value: f64,
+    pub attempts: u16,
+    /// How its attempts failed, in order: where a call that is cut short may have ended.
+    pub failed: Vec<Status>,
+}
+
+/// The cells of one batch, `[sample][function]`. Scripts that fail a setup have no serial meaning: which calls came before it is a matter of order.
+pub fn serial(
+    functions: &[Function],
+    batch: u64,
+    samples: usize,
+    group_size: usize,
+    script: &dyn Script,
+) -> Vec<Vec<Expected>> {
+    let mut rows = vec![Vec::new(); samples];
+    for (id, function) in functions.iter().enumerate() {
+        let run = Run { function, id, batch, script };
+        let (kind, span) = match function.shape {
+            Shape::Sample => (CallKind::Sample, 1),
+            Shape::Group => (CallKind::Group, group_size),
+            Shape::Batch => (CallKind::Batch, samples),
+        };
+        let mut cells: Vec<Expected> =
+            (0..samples).step_by(span.max(1)).flat_map(|first| run.call(kind, first, span, Vec::new())).collect();
+        if function.finish {
+            for first in (0..samples).step_by(group_size) {
+                run.finish(first, &mut cells[first..first + group_size]);
+            }
+        }
+        for (row, cell) in rows.iter_mut().zip(cells) {
+            row.push(cell);
+        }
+    }
+    rows
+}
+
+struct Run<'a> {
+    function: &'a Function,
+    id: FunctionId,
+    batch: u64,
+    script: &'a dyn Script,
+}
+
+impl Run<'_> {
+    fn call(&self, kind: CallKind, first: usize, samples: usize, scores: Vec<Option<f64>>) -> Vec<Expected> {
+        let (mut attempt, mut handed, mut retries, mut crashes) = (1, 0, 0, 0);
+        let mut failed = Vec::new();
+        loop {
+            let (batch, function) = (self.batch, self.id);
+            let ask = Ask { batch, function, kind, first, samples, attempt, handed, scores: scores.clone() };
+            let failure = match self.act(&ask) {
+                Ended::Again => {
+                    handed += 1;
+                    continue;
+                }
+                Ended::Cells(cells) => {
+                    return cells.into_iter().map(|cell| judged(cell, attempt, &failed)).collect();
+                }
+                Ended::Failed(failure) => failure,
+            };
+            failed.push(failure.kind.status());
+            let crashed = failure.kind == FailureKind::Crashed;
+            crashes += u32::from(crashed);
+            let free = crashed && crashes == 1;
+            if !free {
+                if kind == CallKind::Finish || !failure.retryable || retries == self.function.policy.retries {
+                    let status = failure.kind.status();
+                    return vec![Expected { status, value: f64::NAN, attempts: attempt, failed }; samples];
+                }
+                retries += 1;
+            }
+            attempt += 1;
+            handed = 0;
+        }
+    }
+
+    fn act(&self, ask: &Ask) -> Ended {
+        let timeout = self.function.policy.timeout;
+        let in_time = |after, then| if after > timeout { Ended::Failed(failure(FailureKind::Timeout)) } else { then };
+        match self.script.act(ask) {
+            Act::Return { after, cells } | Act::Late { after, cells } => {
+                if cells.len() == ask.samples {
+                    return in_time(after, Ended::Cells(cells));
+                }
+                let wrong = Failure { retryable: false, ..failure(FailureKind::Error) };
+                in_time(after, Ended::Failed(wrong))
+            }
+            Act::Fail { after, failure } => in_time(after, Ended::Failed(failure)),
+            Act::Crash { after } => in_time(after, Ended::Failed(failure(FailureKind::Crashed))),
+            Act::Hang => Ended::Failed(failure(FailureKind::Timeout)),
+            Act::Lose { after } => in_time(after, Ended::Again),
+            Act::Panic | Act::GiveBack => Ended::Again,
+            Act::FailSetup => Ended::Failed(Failure { retryable: false, ..failure(FailureKind::Error) }),
+        }
+    }
+
+    /// Has a group's scores shaped: what failed stays failed, and there is no call without a score.
+    fn finish(&self, first: usize, cells: &mut [Expected]) {
+        if cells.iter().all(|cell| cell.status.is_failure()) {
+            return;
+        }
+        let scores = cells.iter().map(|cell| (cell.status == Status::Ok).then_some(cell.value)).collect();
+        let shaped = self.call(CallKind::Finish, first, cells.len(), scores);
+        for (cell, shaped) in cells.iter_mut().zip(shaped) {
+            if !cell.status.is_failure() {
+                (cell.status, cell.value) = (shaped.status, shaped.value);
+            }
+        }
+    }
+}
+
+enum Ended {
+    Cells(Vec<Cell>),
+    Failed(Failure),
+    /// Given back or lost: the same attempt once more.
+    Again,
+}
+
+fn judged(cell: Cell, attempts: u16, failed: &[Status]) -> Expected {
+    let (status, value) = match cell {
+        Cell::Value(value) if value.is_finite() && value.abs() <= f64::from(f32::MAX) => (Status::Ok, value),
+        Cell::Abstained => (Status::Abstained, f64::NAN),
+        Cell::Value(_) | Cell::Invalid(_) => (Status::Error, f64::NAN),
+    };
+    Expected { status, value, attempts, failed: failed.to_vec() }
+}

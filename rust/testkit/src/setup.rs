@@ -1,0 +1,77 @@
+//! Functions, batches and runtimes to test with.
+
+use std::any::Any;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use guerdon_core::batch::{Batch, BatchSpec};
+use guerdon_core::function::{Function, FunctionId, OnFailure, Policy, Shape};
+use guerdon_core::payload::Payload;
+
+/// Arguments that are the number of the sample, of a size that can be chosen.
+#[derive(Clone, Copy, Debug)]
+pub struct Samples {
+    pub bytes: usize,
+}
+
+impl Payload for Samples {
+    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
+        None
+    }
+
+    fn encode(&self, _: FunctionId, _: bool, samples: &[u32], out: &mut Vec<u8>) {
+        for sample in samples {
+            out.extend_from_slice(&sample.to_le_bytes());
+        }
+    }
+
+    fn bytes(&self, _: FunctionId, _: u32) -> usize {
+        self.bytes
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// A batch without a budget.
+#[must_use]
+pub fn spec(groups: usize, group_size: usize) -> BatchSpec {
+    BatchSpec { samples: groups * group_size, group_size, payload: Box::new(Samples { bytes: 4 }), budget_ns: None }
+}
+
+/// A function of lane 0 with a timeout of 30 s, without retries, limits and a deadline.
+#[must_use]
+pub fn function(name: &str, shape: Shape) -> Function {
+    let policy = Policy {
+        timeout: Duration::from_secs(30),
+        grace: Duration::from_millis(500),
+        setup_timeout: Duration::from_secs(300),
+        deadline: None,
+        retries: 0,
+        concurrency: None,
+        on_failure: OnFailure::Nan,
+    };
+    Function { name: name.into(), shape, finish: false, pinned: false, isolated: false, lane: 0, policy }
+}
+
+/// Runs a test on a clock that only moves when all wait.
+#[expect(clippy::expect_used, reason = "a test can't go on without its runtime")]
+pub fn paused<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime without drivers can be built").block_on(test)
+}
+
+/// Waits for a batch, for an hour at most; false if it isn't done then.
+pub async fn done(batch: &Arc<Batch>) -> bool {
+    let mut wait = Duration::from_millis(1);
+    for _ in 0..3600 * 200 {
+        if batch.is_done() {
+            return true;
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(Duration::from_millis(5));
+    }
+    false
+}
