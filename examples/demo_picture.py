@@ -31,8 +31,8 @@ def draw(path: Path, rewards: dict[str, Sequence[float]], total: Sequence[float]
         chart.curve(_smooth(rewards[name]), colour, 2)
     chart.dots(total, GREY)
     chart.curve(_smooth(total), INK, 4)
-    chart.legend({**curves, "weighted sum": INK})
     _bars(pen, (850, 60, 1170, 430), times)
+    _legend(pen, (850, 350), {**curves, "weighted sum": INK})
     image.resize(SIZE, Image.Resampling.LANCZOS).save(path)
 
 
@@ -65,14 +65,6 @@ class _Chart:
             x, y = self._x(step) * SCALE, self._y(value) * SCALE
             self._pen.ellipse((x - 3, y - 3, x + 3, y + 3), fill=colour)
 
-    def legend(self, curves: dict[str, str]) -> None:
-        left, _, right, lower = self._box
-        x, y = left + (right - left) * 0.72, lower - 24 * len(curves)
-        for name, colour in curves.items():
-            _line(self._pen, [(x, y), (x + 26, y)], colour, 4)
-            _text(self._pen, (x + 34, y), name, 14, anchor="lm")
-            y += 22
-
     def _x(self, step: float) -> float:
         left, _, right, _ = self._box
         return left + (right - left) * (step - 1) / max(1, self._steps - 1)
@@ -94,6 +86,14 @@ def _bars(pen: ImageDraw.ImageDraw, box: tuple[int, int, int, int], times: dict[
         pen.rectangle(bar, fill=COLOURS[0] if index == 0 else "#b8bec9")
         _text(pen, (left + width + 10, y + 38), f"{seconds:.1f} s", 14, anchor="lm")
         y += 92
+
+
+def _legend(pen: ImageDraw.ImageDraw, at: tuple[float, float], curves: dict[str, str]) -> None:
+    x, y = at
+    for name, colour in curves.items():
+        _line(pen, [(x, y), (x + 26, y)], colour, 4)
+        _text(pen, (x + 36, y), name, 14, anchor="lm")
+        y += 20
 
 
 def _smooth(values: Sequence[float], window: int = 5) -> list[float]:

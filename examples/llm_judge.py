@@ -22,7 +22,7 @@ SAMPLES = 200
 
 
 class Judge(Reward):
-    """Asks the judge at ``host:port``; a `Reward` because a client belongs to the loop on which it was opened."""
+    """Asks the judge at ``host:port``. A client that is worth keeping would be opened in ``setup()``, on this loop."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port

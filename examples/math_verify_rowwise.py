@@ -1,8 +1,9 @@
 """TRL's math reward, unmodified, with a deadline for each sample.
 
-``trl.rewards.accuracy_reward`` takes the whole batch, so one answer that sympy chews on for minutes holds up all others.
-Its rows are independent: ``rowwise=True`` says so, and Guerdon calls it with one row at a time in processes that it can
-kill.
+``trl.rewards.accuracy_reward`` takes the whole batch, one answer after another. Its own alarms end an answer that sympy
+can't compute after 5 to 10 s and call it wrong. Its rows are independent: ``rowwise=True`` says so, and Guerdon calls it
+with one row at a time, in processes that it can kill. After 3 s nobody knows whether the answer is right, and that is
+what the result says.
 
     pip install 'guerdon[trl]' 'math-verify[antlr4_13_2]'
     python examples/math_verify_rowwise.py
@@ -20,12 +21,12 @@ COMPLETIONS = [
     r"The chance is $\boxed{0.1575}$.",
     r"The chance is $\boxed{\frac{64}{400}}$.",
     r"I don't know.",
-    r"The chance is $\boxed{(((10^{10})^{10})^{10})^{10}!}$.",  # nothing says that a model's answer can be computed
+    r"The chance is $\boxed{2^{2^{2^{2^{2^{2}}}}}}$.",  # models write such things
 ]
 
 
 def main() -> None:
-    accuracy = reward(accuracy_reward, rowwise=True, timeout=5)
+    accuracy = reward(accuracy_reward, rowwise=True, timeout=3)
     with Dispatcher([accuracy]) as dispatcher:
         result = dispatcher.score(
             prompts=["…"] * len(COMPLETIONS),

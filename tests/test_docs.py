@@ -8,6 +8,7 @@ code that readers need not see.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -92,7 +93,13 @@ def test_page(path: Path, tmp_path: Path) -> None:
 
 def _run(command: list[str], folder: Path, codes: tuple[int, ...] = (0,)) -> str:
     ended = subprocess.run(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        command,
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
     assert ended.returncode in codes, ended.stdout
     return ended.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -25,6 +26,7 @@ def test_reward_rises(options: list[str], tmp_path: Path) -> None:
         text=True,
         check=False,
         cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert ended.returncode == 0, ended.stderr
     said = re.search(r"mean reward +(\d\.\d+) in the first 4 steps, (\d\.\d+) in the last 4", ended.stdout)

@@ -1,0 +1,45 @@
+"""The scripts in examples/ run and show what they are there to show (the demo: tests/integrations/test_demo.py)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def run(name: str, folder: Path) -> str:
+    ended = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(folder)},
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_group_reward(tmp_path: Path) -> None:
+    out = run("group_reward.py", tmp_path)
+    assert "it is 7  1.50  advantage +0.87" in out
+
+
+def test_llm_judge(tmp_path: Path) -> None:
+    out = run("llm_judge.py", tmp_path)
+    assert "200 ok" in out
+    assert " 0 retries" not in out
+
+
+@pytest.mark.timeout(180)
+def test_math_verify_rowwise(tmp_path: Path) -> None:
+    pytest.importorskip("trl")
+    pytest.importorskip("math_verify")
+    out = run("math_verify_rowwise.py", tmp_path)
+    assert "4 ok, 1 timeout" in out
+    assert " 1.0  The chance is $\\boxed{0.1575}$." in out
