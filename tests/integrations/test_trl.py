@@ -140,14 +140,15 @@ def test_row_22_training_raises_the_reward(tmp_path: Path) -> None:
         trainer = make_trainer(
             list(dispatcher),
             tmp_path,
-            max_steps=60,
-            per_device_train_batch_size=32,
+            max_steps=30,
+            per_device_train_batch_size=16,
             num_generations=8,
-            learning_rate=1e-2,
+            learning_rate=2e-2,
+            lr_scheduler_type="constant",
         )
         trainer.train()
     means = [entry["rewards/vowels/mean"] for entry in trainer.state.log_history if "rewards/vowels/mean" in entry]
-    assert np.mean(means[-10:]) > np.mean(means[:10]) + 0.2
+    assert np.mean(means[-5:]) > np.mean(means[:5]) + 0.5
 
 
 # --- what reaches the log

@@ -9,6 +9,7 @@ from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is looked up or reported; read when the libraries are imported
 
+import torch
 import tqdm
 import trl
 from datasets import Dataset
@@ -17,6 +18,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM,
 from trl.trainer.utils import shutdown_event_loop_in_daemon
 
 tqdm.tqdm.monitor_interval = 0  # else a thread that stays
+torch.set_num_threads(1)  # the model is too small for more
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
