@@ -193,7 +193,10 @@ impl Batch {
         {
             let mut ready = self.ready.lock();
             ready.groups.push_back(group);
-            self.news.notify();
+            if ready.groups.len() == 1 {
+                // Else it is readable already (B-2), and a system call per group would cost more than a cheap function.
+                self.news.notify();
+            }
         }
         let last = self.open_groups.fetch_sub(1, Ordering::AcqRel) == 1;
         if last {
