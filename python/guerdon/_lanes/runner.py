@@ -149,10 +149,10 @@ class Function:
         self._runners.add(runner)
         runner.task = self._loop.create_task(self._run(runner, load, index))
 
-    def _replace(self, runner: Runner, load: Load | None, index: int) -> None:
-        """Has a fresh runner go on, in a context that is clean (R-2)."""
+    def _replace(self, runner: Runner, load: Load, index: int) -> None:
+        """Has a fresh runner go on with the call that is next, in a context that is clean (R-2)."""
         if not runner.left and not self._ending and not self._loop.is_closed():
-            self._loop.call_soon(self._start, load, index, context=self._clean)
+            self._loop.call_soon(self._start, load if index >= 0 else None, index, context=self._clean)
 
     async def _run(self, runner: Runner, load: Load | None, index: int) -> None:
         base = copy_context()
@@ -203,11 +203,11 @@ class Function:
                 if type(raw) is CoroutineType or is_awaitable(raw):
                     raw = await raw
             except GeneratorExit as error:
-                # Most likely the task is being thrown away: nothing may be awaited any more.
+                # Most likely the task is being thrown away: it must not await anything any more.
                 runner.told = True
-                jobs.fail(index, *failed(call, error))
-                self._replace(runner, None, -1)
-                raise
+                index = jobs.fail(index, *failed(call, error))
+                self._replace(runner, load, index)
+                return
             except BaseException as error:  # R-3
                 index = jobs.fail(index, *failed(call, error))
             else:
@@ -215,7 +215,7 @@ class Function:
             runner.call = -1
             if runner.told or copy_context() != base or _cancelled(task):
                 runner.told = True
-                self._replace(runner, load if index >= 0 else None, index)
+                self._replace(runner, load, index)
                 return
 
     async def _set_up(self) -> None:

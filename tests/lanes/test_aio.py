@@ -1,0 +1,630 @@
+"""The asyncio lane, through a dispatcher."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from guerdon import Dispatcher, GuerdonWarning, Limit, Reward, Status, group_reward, reward
+from guerdon.result import RewardBatch
+
+
+def scored(functions: object, count: int, **options: Any) -> RewardBatch:
+    """One batch of `count` samples, whose completions are their numbers."""
+    functions = functions if isinstance(functions, list) else [functions]
+    with Dispatcher(functions, max_failed_fraction=1.0) as dispatcher:
+        return dispatcher.score(completions=[str(index) for index in range(count)], **options)
+
+
+def looped(function: Callable[..., Any] | Reward, **options: Any) -> Any:
+    return reward(function, lane="asyncio", **{"name": "function", **options})
+
+
+@pytest.fixture
+def no_new_threads() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    end = time.monotonic() + 10
+    while (left := set(threading.enumerate()) - before) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not left
+
+
+@pytest.mark.usefixtures("no_new_threads")
+def test_values_come_back_in_order() -> None:
+    async def function(completion: str) -> float:
+        index = int(completion)
+        if index % 3:
+            await asyncio.sleep((index % 7) / 1000)
+        return float(index)
+
+    result = scored(looped(function), 1000)
+    assert result.rewards[:, 0, 0].tolist() == list(range(1000))
+
+
+def test_async_functions_of_all_kinds_come_here() -> None:
+    async def plain(completion: str) -> float:
+        return 1.0
+
+    class Scorer:
+        async def __call__(self, completion: str) -> float:
+            return 2.0
+
+        async def method(self, completion: str) -> float:
+            return 3.0
+
+    @functools.wraps(plain)
+    def wrapped(completion: str) -> Any:
+        return plain(completion)
+
+    async def with_option(completion: str, *, value: float) -> float:
+        return value
+
+    functions = [
+        reward(plain),
+        reward(Scorer(), name="object"),
+        reward(Scorer().method),
+        reward(wrapped, name="wrapped"),
+        reward(functools.partial(with_option, value=5.0), name="partial"),
+        looped(lambda completion: 6.0, name="sync"),
+    ]
+    assert scored(functions, 2).rewards[0, 0].tolist() == [1.0, 2.0, 3.0, 1.0, 5.0, 6.0]
+
+
+def test_what_a_function_returns() -> None:
+    async def function(completion: str) -> object:
+        return [1, None, True, {"score": 2.5, "why": "so"}, "3", float("nan"), 1e39, function("0")][int(completion)]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # the coroutines that the list above makes and drops
+        result = scored(looped(function), 8)
+    assert result.status[:, 0, 0].tolist() == [Status.OK, Status.ABSTAINED, Status.OK, Status.OK, *[Status.ERROR] * 4]
+    reasons = [failure.reason for failure in result.failures()]
+    assert "a str ('3') is not a reward" in reasons[0]
+    assert "float32" in reasons[2]
+    assert "coroutine" in reasons[3]
+
+
+async def _raise_in_a_task(error: BaseException) -> float:
+    async def task() -> None:
+        raise error
+
+    await asyncio.create_task(task())
+    return 1.0
+
+
+@pytest.mark.filterwarnings("ignore:a task of a reward function raised")
+def test_an_exception_fails_one_cell_whatever_it_is() -> None:
+    """R-3, L-2: neither the runner nor the loop ends by it."""
+
+    async def function(completion: str) -> float:
+        index = int(completion)
+        if index == 0:
+            raise ValueError("bad")
+        if index == 1:
+            raise SystemExit(3)
+        if index == 2:
+            raise KeyboardInterrupt
+        if index == 3:
+            raise asyncio.CancelledError
+        if index == 4:
+            raise GeneratorExit
+        if index == 5:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(1)
+        if index == 6:
+            return await _raise_in_a_task(SystemExit(4))
+        if index == 7:
+            return await _raise_in_a_task(KeyboardInterrupt())
+        await asyncio.sleep(0.01)
+        return 1.0
+
+    result = scored(looped(function), 40)
+    assert result.status[:, 0, 0].tolist() == [Status.ERROR] * 8 + [Status.OK] * 32
+    first = result.failures()[0]
+    assert first.reason == "ValueError: bad"
+    assert first.traceback is not None
+    assert "in function" in first.traceback
+    assert "guerdon/_lanes" not in first.traceback
+
+
+def test_a_self_cancellation_hits_no_other_call() -> None:
+    """R-2"""
+
+    async def function(completion: str) -> float:
+        if completion == "0":
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+        else:
+            await asyncio.sleep(0)
+        return 1.0
+
+    result = scored(looped(function, limit=Limit(concurrency=1)), 10)
+    assert (result.status == Status.OK).all()
+
+
+def test_contexts_are_isolated() -> None:
+    """R-2"""
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="clean")
+
+    async def function(completion: str) -> float:
+        assert variable.get() == "clean"
+        variable.set(completion)
+        if int(completion) % 2:
+            await asyncio.sleep(0.001)
+        assert variable.get() == completion
+        return 1.0
+
+    result = scored(looped(function), 500)
+    assert (result.status == Status.OK).all(), result.failures()[:3]
+
+
+def test_tasks_timeouts_shields_and_groups_work_as_in_a_task_of_their_own() -> None:
+    async def child(value: float) -> float:
+        await asyncio.sleep(0.001)
+        return value
+
+    async def function(completion: str) -> float:
+        index = int(completion)
+        assert asyncio.current_task() is not None
+        kind = index % 5
+        if kind == 0:
+            return sum(await asyncio.gather(child(1.0), child(2.0)))
+        if kind == 1:
+            try:
+                await asyncio.wait_for(asyncio.sleep(10), 0.01)
+            except asyncio.TimeoutError:
+                return 3.0
+        if kind == 2:
+            return await asyncio.shield(child(3.0))
+        if kind == 3 and sys.version_info >= (3, 11):
+            try:
+                async with asyncio.timeout(0.01):
+                    await asyncio.sleep(10)
+            except TimeoutError:
+                return 3.0
+        if kind == 4 and sys.version_info >= (3, 11):
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(asyncio.sleep(10))
+                    group.create_task(_raise_in_a_task(ValueError("x")))
+            except Exception as error:
+                return 3.0 if type(error).__name__ == "ExceptionGroup" else 0.0
+        return 3.0
+
+    result = scored(looped(function, limit=Limit(concurrency=7)), 100)
+    assert result.rewards[:, 0, 0].tolist() == [3.0] * 100, result.failures()[:3]
+
+
+def test_many_coroutines_at_once() -> None:
+    most = now = 0
+
+    async def function(completion: str) -> float:
+        nonlocal most, now
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.2)
+        now -= 1
+        return 1.0
+
+    result = scored(looped(function, limit=Limit(concurrency=10_000)), 10_000)
+    assert (result.status == Status.OK).all()
+    assert 1000 < most <= 10_000
+
+
+def test_no_more_than_the_limit_at_once() -> None:
+    """R-1"""
+    most = now = 0
+
+    async def function(completion: str) -> float:
+        nonlocal most, now
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.1)
+        now -= 1
+        return 1.0
+
+    scored(looped(function, limit=Limit(concurrency=5)), 40)
+    assert most == 5
+    most = 0
+    scored(looped(function), 1000)
+    assert most == 256
+
+
+def test_15_waits_overlap_up_to_the_limit() -> None:
+    async def function(completion: str) -> float:
+        await asyncio.sleep(1)
+        return 1.0
+
+    with Dispatcher([looped(function)]) as dispatcher:
+        dispatcher.score(completions=[""])
+        start = time.monotonic()
+        dispatcher.score(completions=[""] * 512)
+        assert time.monotonic() - start <= 2.1
+
+
+def test_a_call_past_its_timeout_is_cancelled() -> None:
+    cleaned = []
+
+    async def function(completion: str) -> float:
+        if completion == "3":
+            try:
+                await asyncio.sleep(30)
+            finally:
+                cleaned.append(completion)
+        return 1.0
+
+    start = time.monotonic()
+    result = scored(looped(function, timeout=0.3), 20)
+    assert time.monotonic() - start < 3
+    assert cleaned == ["3"]
+    [failure] = result.failures()
+    assert failure.sample == 3
+    assert failure.status == Status.TIMEOUT
+    assert "0.3 s" in failure.reason
+    assert 0.3 <= failure.run_s < 1
+    assert "asyncio.sleep(30)" in (failure.traceback or "")
+
+
+def test_the_clock_starts_when_user_code_does() -> None:
+    async def function(completion: str) -> float:
+        await asyncio.sleep(0.1)
+        return 1.0
+
+    result = scored(looped(function, timeout=0.35, limit=Limit(concurrency=1)), 8)
+    assert (result.status == Status.OK).all()
+    assert result.run_s.max() < 0.35
+    assert result.queue_s.max() > 0.5
+
+
+def test_an_answer_after_the_timeout_is_a_timeout() -> None:
+    """J-2"""
+
+    async def function(completion: str) -> float:
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            return 1.0
+        return 2.0
+
+    result = scored(looped(function, timeout=0.1), 5)
+    assert (result.status == Status.TIMEOUT).all()
+
+
+@pytest.mark.usefixtures("no_new_threads")
+def test_a_coroutine_that_ignores_cancellation_is_left_to_itself() -> None:
+    """Y-2, R-4"""
+    release = threading.Event()
+
+    async def function(completion: str) -> float:
+        while completion == "0" and not release.is_set():
+            try:
+                await asyncio.sleep(0.02)
+            except asyncio.CancelledError:
+                pass
+        return 1.0
+
+    limit = Limit(concurrency=1)
+    with Dispatcher([looped(function, timeout=0.2, grace=0.2, limit=limit)], max_failed_fraction=1.0) as dispatcher:
+        start = time.monotonic()
+        with pytest.warns(GuerdonWarning, match="goes on after it was cancelled"):
+            result = dispatcher.score(completions=["0", "1", "2"])
+        assert time.monotonic() - start < 3
+        assert result.status[:, 0, 0].tolist() == [Status.TIMEOUT, Status.OK, Status.OK]
+        release.set()
+        assert dispatcher.score(completions=["1"]).rewards.item() == 1.0
+
+
+def test_deadline_budget_and_cancel() -> None:
+    async def function(completion: str) -> float:
+        await asyncio.sleep(0.2 if completion == "0" else 30)
+        return 1.0
+
+    start = time.monotonic()
+    result = scored(looped(function, deadline=0.5), 5)
+    assert result.status[:, 0, 0].tolist() == [Status.OK, *[Status.TIMEOUT] * 4]
+    with Dispatcher([looped(function)], max_failed_fraction=1.0) as dispatcher:
+        ticket = dispatcher.submit(completions=["1"] * 5)
+        time.sleep(0.2)
+        ticket.cancel()
+        assert (ticket.result().status == Status.CANCELLED).all()
+        assert dispatcher.score(completions=["0"]).rewards.item() == 1.0
+    assert time.monotonic() - start < 5
+
+
+def test_retries() -> None:
+    tries: dict[str, int] = {}
+
+    async def function(completion: str) -> float:
+        tries[completion] = tries.get(completion, 0) + 1
+        if tries[completion] <= int(completion):
+            raise ValueError("not yet")
+        return 1.0
+
+    result = scored(looped(function, retries=1), 3)
+    assert result.status[:, 0, 0].tolist() == [Status.OK, Status.OK, Status.ERROR]
+    assert result.attempts[:, 0, 0].tolist() == [1, 2, 2]
+
+
+def test_clients_keep_their_loop_over_batches() -> None:
+    loops = []
+
+    async def function(completion: str) -> float:
+        loops.append(asyncio.get_running_loop())
+        return 1.0
+
+    async def other(completion: str) -> float:
+        loops.append(asyncio.get_running_loop())
+        return 1.0
+
+    with Dispatcher([looped(function, name="a", loop="shared"), looped(other, name="b", loop="shared")]) as dispatcher:
+        for _ in range(3):
+            dispatcher.score(completions=["a", "b"])
+    assert len(loops) == 12
+    assert len(set(loops)) == 1
+    assert loops[0].is_closed()
+    loops.clear()
+    scored([looped(function, name="a"), looped(other, name="b")], 2)
+    assert len(set(loops)) == 2
+
+
+def test_16_a_blocking_function_delays_no_other_loop_and_is_named() -> None:
+    gaps = []
+
+    async def blocks(completion: str) -> float:
+        if completion == "0":
+            time.sleep(2)  # the line to be named
+        return 1.0
+
+    async def ticks(completion: str) -> float:
+        if completion == "0":
+            for _ in range(150):
+                before = time.monotonic()
+                await asyncio.sleep(0.01)
+                gaps.append(time.monotonic() - before - 0.01)
+        return 1.0
+
+    line = blocks.__code__.co_firstlineno + 2
+    with pytest.warns(GuerdonWarning, match=rf"'blocks' blocks its event loop.*test_aio\.py:{line}") as caught:
+        result = scored([reward(blocks), reward(ticks)], 4)
+    assert (result.status == Status.OK).all()
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert caught[0].lineno == line
+    assert max(gaps) < 0.25  # 0.05 on a machine that does nothing else
+
+
+def test_16_c_code_that_keeps_the_gil_is_named() -> None:
+    start = time.monotonic()
+    sum(range(1_000_000))
+    steps = int(1_000_000 * 1.5 / (time.monotonic() - start))
+
+    async def blocks(completion: str) -> float:
+        sum(range(steps))
+        return 1.0
+
+    with pytest.warns(GuerdonWarning, match="'blocks' blocks its event loop"):
+        scored([reward(blocks)], 1)
+
+
+@pytest.mark.usefixtures("no_new_threads")
+@pytest.mark.filterwarnings("ignore::guerdon.GuerdonWarning")
+def test_a_loop_that_hangs_is_replaced() -> None:
+    """Y-3: what was not started runs on another loop; the calls on the blocked one time out."""
+    release = threading.Event()
+
+    async def function(completion: str) -> float:
+        if completion == "2":
+            release.wait(20)
+        return 1.0
+
+    limit = Limit(concurrency=1)
+    with Dispatcher([looped(function, timeout=0.5, grace=0.1, limit=limit)], max_failed_fraction=1.0) as dispatcher:
+        start = time.monotonic()
+        result = dispatcher.score(completions=[str(index) for index in range(6)])
+        assert time.monotonic() - start < 5
+        assert result.status[:, 0, 0].tolist() == [Status.OK, Status.OK, Status.TIMEOUT, *[Status.OK] * 3]
+        assert dispatcher.score(completions=["0"]).rewards.item() == 1.0
+        release.set()
+
+
+def test_work_that_never_suspends_leaves_the_loop_its_turns() -> None:
+    """J-4: timers and sockets go on beside a thousand calls of a millisecond each."""
+    gaps = []
+
+    async def busy(completion: str) -> float:
+        end = time.monotonic() + 0.001
+        while time.monotonic() < end:
+            pass
+        return 1.0
+
+    async def ticks(completion: str) -> float:
+        if completion == "0":
+            for _ in range(30):
+                before = time.monotonic()
+                await asyncio.sleep(0.005)
+                gaps.append(time.monotonic() - before)
+        return 1.0
+
+    scored([looped(busy, name="busy", loop="one"), looped(ticks, name="ticks", loop="one")], 1000)
+    assert sorted(gaps)[len(gaps) // 2] < 0.1
+
+
+def test_batch_functions_of_trl() -> None:
+    loops = set()
+
+    async def first(prompts: list[str], completions: list[str], **kwargs: Any) -> list[float]:
+        loops.add(asyncio.get_running_loop())
+        await asyncio.sleep(0)
+        return [float(completion) for completion in completions]
+
+    async def second(completions: list[str], **kwargs: Any) -> list[float | None]:
+        loops.add(asyncio.get_running_loop())
+        return [None] * len(completions)
+
+    with Dispatcher([first, second]) as dispatcher:
+        result = dispatcher.score(prompts=["p"] * 6, completions=[str(index) for index in range(6)], num_generations=3)
+    assert result.rewards[:, :, 0].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert (result.status[:, :, 1] == Status.ABSTAINED).all()
+    assert len(loops) == 1
+
+
+def test_group_functions() -> None:
+    @group_reward
+    async def spread(completions: list[str]) -> list[object]:
+        await asyncio.sleep(0)
+        return [float(completions[0]), "bad", None]
+
+    result = scored(spread, 9, num_generations=3)
+    assert result.rewards[:, 0, 0].tolist() == [0, 3, 6]
+    assert result.status[:, :, 0].tolist() == [[Status.OK, Status.ERROR, Status.ABSTAINED]] * 3
+
+
+class Client(Reward):
+    def __init__(self) -> None:
+        self.did: list[str] = []
+        self.loops: set[object] = set()
+
+    async def setup(self) -> None:
+        self.loops.add(asyncio.get_running_loop())
+        await asyncio.sleep(0.05)
+        self.did.append("setup")
+
+    async def close(self) -> None:
+        self.loops.add(asyncio.get_running_loop())
+        await asyncio.sleep(0.01)
+        self.did.append("close")
+
+    async def score(self, completion: str) -> float:
+        self.loops.add(asyncio.get_running_loop())
+        assert self.did == ["setup"]
+        await asyncio.sleep(0.001)
+        if completion == "5":
+            raise ValueError("five")
+        return float(completion)
+
+    async def finish_group(self, scores: list[float | None], completions: list[str]) -> list[float | None]:
+        await asyncio.sleep(0)
+        return [None if score is None else score * 10 for score in scores]
+
+
+def test_28_a_stateful_reward_is_set_up_once_and_closed_once() -> None:
+    client = Client()
+    with Dispatcher([looped(client)], max_failed_fraction=1.0) as dispatcher:
+        for _ in range(3):
+            result = dispatcher.score(completions=[str(index) for index in range(16)], num_generations=4)
+    assert client.did == ["setup", "close"]
+    assert len(client.loops) == 1
+    assert result.rewards[0, :, 0].tolist() == [0, 10, 20, 30]
+    assert result.status[1, :, 0].tolist() == [Status.OK, Status.ERROR, Status.OK, Status.OK]
+
+
+def test_a_setup_that_fails_or_hangs_fails_the_batch_and_is_tried_again() -> None:
+    """R-5"""
+
+    class Flaky(Reward):
+        tries = 0
+
+        async def setup(self) -> None:
+            Flaky.tries += 1
+            if Flaky.tries == 1:
+                raise ConnectionError("not there yet")
+            if Flaky.tries == 2:
+                await asyncio.sleep(30)
+
+        async def score(self, completion: str) -> float:
+            return 1.0
+
+    with Dispatcher([looped(Flaky(), setup_timeout=0.2)], max_failed_fraction=1.0) as dispatcher:
+        result = dispatcher.score(completions=[""] * 100)
+        assert (result.status == Status.ERROR).all()
+        assert result.failures()[99].reason == "ConnectionError: not there yet"
+        assert "in setup" in (result.failures()[99].traceback or "")
+        result = dispatcher.score(completions=[""] * 100)
+        assert "setup() ran longer than its timeout of 0.2 s" in result.failures()[0].reason
+        assert (dispatcher.score(completions=[""] * 100).status == Status.OK).all()
+
+
+@pytest.mark.usefixtures("no_new_threads")
+def test_tasks_that_a_function_leaves_are_ended_with_the_loop() -> None:
+    """L-4"""
+    ended = []
+    tasks = []
+
+    async def background() -> None:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            ended.append(True)
+
+    async def function(completion: str) -> float:
+        tasks.append(asyncio.create_task(background()))
+        return 1.0
+
+    scored(looped(function), 3)
+    assert ended == [True] * 3
+
+
+def test_records_reach_the_result() -> None:
+    async def function(completion: str, log_extra: Any, log_metric: Any) -> dict[str, object]:
+        await asyncio.sleep(int(completion) / 1000)
+        log_extra("seen", [completion])
+        await asyncio.sleep((5 - int(completion)) / 1000)
+        log_metric("length", len(completion))
+        return {"score": 1.0, "why": completion}
+
+    result = scored(looped(function), 5)
+    assert result.extra["seen"] == ["0", "1", "2", "3", "4"]
+
+
+def test_several_threads_may_score_at_once() -> None:
+    async def function(completion: str) -> float:
+        await asyncio.sleep(0)
+        return float(completion)
+
+    with Dispatcher([looped(function)]) as dispatcher:
+        results: list[Any] = [None] * 8
+
+        def score(index: int) -> None:
+            results[index] = dispatcher.score(completions=[str(index)] * 200).rewards[:, 0, 0].tolist()
+
+        threads = [threading.Thread(target=score, args=(index,)) for index in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert results == [[float(index)] * 200 for index in range(8)]
+
+
+@pytest.mark.parametrize("end", ["sys.exit(0)", "dispatcher.close()", "del dispatcher, ticket", "os._exit(0)"])
+@pytest.mark.parametrize("busy", ["await asyncio.sleep(60)", "time.sleep(3)", "await asyncio.to_thread(time.sleep, 1)"])
+def test_the_interpreter_exits_with_calls_under_way(end: str, busy: str) -> None:
+    """L-4, N-1 of the bindings' lanes: not an abort, not a hang, and no noise."""
+    code = f"""
+import asyncio, os, sys, time, warnings
+warnings.simplefilter("ignore")
+from guerdon import Dispatcher, reward
+async def function(completion):
+    asyncio.create_task(asyncio.sleep(50))
+    {busy}
+    return 1.0
+dispatcher = Dispatcher([reward(function, timeout=100)])
+ticket = dispatcher.submit(completions=["a"] * 20)
+time.sleep(0.3)
+{end}
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
