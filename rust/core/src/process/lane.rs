@@ -16,7 +16,7 @@ use super::page::CALLS;
 use super::places::Places;
 use super::shared::Shared;
 use super::slot::supervise;
-use super::zygote::Zygote;
+use super::zygote::{Stage, Zygote};
 use crate::clock::Clock;
 use crate::frame::Frame;
 use crate::function::{Function, FunctionId, Shape};
@@ -37,7 +37,7 @@ pub struct ProcessLane {
     ours: Vec<bool>,
     config: Arc<ProcessConfig>,
     /// Written by `close`.
-    closing: watch::Sender<bool>,
+    stage: watch::Sender<Stage>,
     /// Set by `attach`.
     shared: OnceLock<Arc<Shared>>,
     /// The supervisors, and the zygote's keeper last. Taken by `close`.
@@ -75,7 +75,7 @@ impl ProcessLane {
             ours: functions.iter().map(|function| function.lane == index).collect(),
             functions: functions.to_vec(),
             config: Arc::new(config),
-            closing: watch::Sender::new(false),
+            stage: watch::Sender::new(Stage::Open),
             shared: OnceLock::new(),
             tasks: Mutex::default(),
         })
@@ -106,8 +106,8 @@ impl Lane for ProcessLane {
         let ours = self.functions.iter().zip(&self.ours).filter(|(_, ours)| **ours).map(|(function, _)| function);
         let load_timeout = ours.map(|function| function.policy.setup_timeout).max().unwrap_or_default();
         let printer = Printer::start(self.config.sink.clone());
-        let closing = self.closing.subscribe();
-        let (zygote, keeper) = Zygote::start(self.config.clone(), load_timeout, printer.clone(), closing.clone());
+        let stage = self.stage.subscribe();
+        let (zygote, keeper) = Zygote::start(self.config.clone(), load_timeout, printer.clone(), stage.clone());
         let (places, seats) = Places::new(self.config.workers.max(1), &self.functions, |id| self.ours[id]);
         let names = self.functions.iter().map(|function| function.name.clone()).collect();
         let shared = Arc::new(Shared::new(
@@ -119,7 +119,7 @@ impl Lane for ProcessLane {
             places,
             names,
             load_timeout,
-            closing,
+            stage,
         ));
         let mut tasks = self.tasks.lock();
         if self.shared.set(shared.clone()).is_ok() {
@@ -164,7 +164,13 @@ impl Lane for ProcessLane {
     }
 
     fn close(&self) -> Closing {
-        self.closing.send_replace(true);
+        let stage = self.stage.clone();
+        stage.send_if_modified(|stage| {
+            *stage == Stage::Open && {
+                *stage = Stage::Closing;
+                true
+            }
+        });
         let tasks = std::mem::take(&mut *self.tasks.lock());
         let shared = self.shared.get().cloned();
         Box::pin(async move {
@@ -173,6 +179,7 @@ impl Lane for ProcessLane {
                 let _ = timeout(WORKERS_END, shared.all_ended()).await;
                 let _ = timeout(LAST_WORDS, shared.printer.flush()).await;
             }
+            stage.send_replace(Stage::Ended);
             for task in tasks {
                 // A supervisor that panicked has nothing left to end: its processes are the zygote's.
                 let _ = task.await;

@@ -177,17 +177,21 @@ pub(super) async fn read(pipe: Receiver, source: Arc<Source>, printer: Arc<Print
                 () = ended.notified() => last = true,
             }
         }
-        if last {
+        let read = if last {
+            // Whatever is there: the runtime may not have been told of it yet.
             left -= 1;
-            if left == 0 {
-                break;
-            }
-        }
-        match pipe.try_read(&mut bytes) {
+            rustix::io::read(&pipe, &mut bytes).map_err(Into::into)
+        } else {
+            pipe.try_read(&mut bytes)
+        };
+        match read {
             Ok(0) => break,
             Ok(got) => lines.feed(&bytes[..got], |line| printer.line(&source.label(), line)),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && !last => {}
             Err(_) => break,
+        }
+        if left == 0 {
+            break;
         }
     }
     lines.flush(|line| printer.line(&source.label(), line));

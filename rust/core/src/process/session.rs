@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rustix::net::RecvFlags;
 use rustix::process::Signal;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
@@ -56,6 +57,15 @@ enum Turn {
         ask: bool,
     },
     Closing,
+}
+
+/// How to read the worker's socket.
+#[derive(Clone, Copy)]
+enum Read {
+    /// What the runtime said is there.
+    Announced,
+    /// Whatever is there: what the runtime was not told of yet, too (N-1).
+    All,
 }
 
 /// A worker in a slot.
@@ -140,6 +150,13 @@ impl Session {
         let mut armed = true;
         let mut used = false;
         loop {
+            if self.silent {
+                // The end of the process closes its socket a moment before it is seen.
+                return match timeout(DYING, self.child.pidfd.ended()).await {
+                    Ok(()) => Turn::Dead,
+                    Err(_) => Turn::Kill(Loss::Crashed("closed its connection to the engine".to_owned())),
+                };
+            }
             let over = self.is_over(used);
             if over && self.flight.is_empty() {
                 return Turn::Leave { ask: true };
@@ -157,8 +174,8 @@ impl Session {
             let news = tokio::select! {
                 biased;
                 () = self.shared.closed() => return Turn::Closing,
-                ready = self.child.socket.readable(), if !self.silent => match ready {
-                    Ok(()) => self.receive(),
+                ready = self.child.socket.readable() => match ready {
+                    Ok(()) => self.receive(Read::Announced),
                     Err(_) => return Turn::Kill(Loss::Crashed("could not be read from".to_owned())),
                 },
                 () = self.child.pidfd.ended() => return Turn::Dead,
@@ -196,13 +213,6 @@ impl Session {
             };
             match news {
                 Ok(true) => return Turn::Leave { ask: false },
-                Ok(false) if self.silent => {
-                    // The end of the process closes its socket a moment before it is seen.
-                    if timeout(DYING, self.child.pidfd.ended()).await.is_err() {
-                        return Turn::Kill(Loss::Crashed("closed its connection to the engine".to_owned()));
-                    }
-                    return Turn::Dead;
-                }
                 Ok(false) => {
                     if self.ready && armed && self.flight.is_empty() && self.calls == 0 {
                         armed = false; // the bound on its start
@@ -269,11 +279,20 @@ impl Session {
     }
 
     /// Reads what has come and acts on it; true when the worker retires.
-    fn receive(&mut self) -> Result<bool, Turn> {
+    fn receive(&mut self, how: Read) -> Result<bool, Turn> {
         loop {
             let buffer = self.parser.buffer();
             buffer.reserve(8 << 10);
-            match self.child.socket.try_read_buf(buffer) {
+            let read = match how {
+                Read::Announced => self.child.socket.try_read_buf(buffer),
+                Read::All => {
+                    let spare = rustix::buffer::spare_capacity(buffer);
+                    rustix::net::recv(&self.child.socket, spare, RecvFlags::DONTWAIT)
+                        .map(|(got, _)| got)
+                        .map_err(Into::into)
+                }
+            };
+            match read {
                 Ok(0) => {
                     self.silent = true;
                     return Ok(false);
@@ -332,7 +351,7 @@ impl Session {
 
     /// Looks at what the worker has in hand; when to look again.
     fn look(&mut self) -> Result<u64, Turn> {
-        if self.receive()? {
+        if self.receive(Read::All)? {
             return Err(Turn::Leave { ask: false });
         }
         let now_ns = self.shared.clock.now_ns();
@@ -430,7 +449,7 @@ impl Session {
     /// Takes in what a dead worker said last.
     fn drain(&mut self) {
         // Whatever it finds, there is nothing more to do to the worker.
-        while matches!(self.receive(), Ok(true)) {}
+        while matches!(self.receive(Read::All), Ok(true)) {}
     }
 
     fn lose(&mut self, loss: &Loss) {

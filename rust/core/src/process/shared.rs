@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::ProcessConfig;
 use super::output::Printer;
 use super::places::Places;
-use super::zygote::Zygote;
+use super::zygote::{Stage, Zygote};
 use crate::clock::Clock;
 use crate::frame::Frame;
 use crate::lane::Poke;
@@ -30,8 +30,8 @@ pub(super) struct Shared {
     pub names: Arc<[Arc<str>]>,
     /// Bounds the start of a worker that loads the functions itself.
     pub load_timeout: Duration,
-    /// Turns true once, when the lane closes. Written by `ProcessLane::close`.
-    pub closing: watch::Receiver<bool>,
+    /// Written by `ProcessLane::close`.
+    pub stage: watch::Receiver<Stage>,
     pub counts: Counts,
     starts: Mutex<Starts>,
     /// Processes that have not been seen to end. Written by `Live`.
@@ -66,7 +66,7 @@ impl Shared {
         places: Places,
         names: Arc<[Arc<str>]>,
         load_timeout: Duration,
-        closing: watch::Receiver<bool>,
+        stage: watch::Receiver<Stage>,
     ) -> Self {
         Self {
             config,
@@ -77,7 +77,7 @@ impl Shared {
             places,
             names,
             load_timeout,
-            closing,
+            stage,
             counts: Counts::default(),
             starts: Mutex::default(),
             live: Mutex::default(),
@@ -88,11 +88,11 @@ impl Shared {
     /// Waits until the lane closes.
     pub(super) async fn closed(&self) {
         // An error: the lane is gone altogether.
-        let _ = self.closing.clone().wait_for(|closing| *closing).await;
+        let _ = self.stage.clone().wait_for(|stage| *stage > Stage::Open).await;
     }
 
     pub(super) fn is_closing(&self) -> bool {
-        *self.closing.borrow()
+        *self.stage.borrow() > Stage::Open
     }
 
     /// Notes that a worker is ready.

@@ -34,6 +34,16 @@ const END: Duration = Duration::from_secs(2);
 /// Variables that keep numeric libraries from starting threads, which a process that forks must not have, nor one of several workers needs.
 const ONE_THREAD: [&str; 2] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"];
 
+/// How far the lane is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    Open,
+    /// Workers are sent away, and none is forked.
+    Closing,
+    /// What is left is the zygote's to end.
+    Ended,
+}
+
 /// Asks the zygote's keeper.
 #[derive(Clone)]
 pub(super) struct Zygote {
@@ -46,16 +56,16 @@ enum Request {
 }
 
 impl Zygote {
-    /// Starts the keeper, which starts the zygote. The second value is the keeper's end, once `closing` is true.
+    /// Starts the keeper, which starts the zygote. The second value is the keeper's end, once the stage is `Ended`.
     pub(super) fn start(
         config: Arc<ProcessConfig>,
         load_timeout: Duration,
         printer: Arc<Printer>,
-        closing: watch::Receiver<bool>,
+        stage: watch::Receiver<Stage>,
     ) -> (Self, tokio::task::JoinHandle<()>) {
         let (requests, received) = mpsc::unbounded_channel();
         let keeper = Keeper { config, load_timeout, printer, stem: None, forks: 0, load_late: false, spare: None };
-        (Self { requests }, tokio::spawn(keeper.run(received, closing)))
+        (Self { requests }, tokio::spawn(keeper.run(received, stage)))
     }
 
     /// Asks for a worker; it comes on the returned channel.
@@ -119,48 +129,38 @@ impl Stem {
 }
 
 impl Keeper {
-    async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Request>, mut closing: watch::Receiver<bool>) {
-        // Before the first request: by then the functions may be loaded.
-        let mut next = None;
-        let mut ready = false;
+    async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Request>, mut stage: watch::Receiver<Stage>) {
+        // Before the first request: by then the functions may be loaded. A failure shows again, and is told, at the first fork.
+        tokio::select! {
+            _ = stage.wait_for(|stage| *stage > Stage::Open) => {}
+            _ = self.prepared() => {}
+        }
         loop {
-            let request = next.take();
-            tokio::select! {
-                _ = closing.wait_for(|closing| *closing) => break,
-                () = self.serve(request, &mut ready) => {}
-            }
-            tokio::select! {
-                _ = closing.wait_for(|closing| *closing) => break,
-                request = requests.recv() => match request {
-                    Some(request) => next = Some(request),
-                    None => break,
+            let request = tokio::select! {
+                _ = stage.wait_for(|stage| *stage == Stage::Ended) => break,
+                request = requests.recv() => request,
+                () = gone(&self.stem) => {
+                    self.lose_stem();
+                    continue;
+                }
+            };
+            match request {
+                None => break,
+                Some(Request::Fork(reply)) => tokio::select! {
+                    biased;
+                    _ = stage.wait_for(|stage| *stage > Stage::Open) => {}
+                    child = self.fork() => {
+                        // If whoever asked has gone, the child ends as its socket does.
+                        let _ = reply.send(child);
+                    }
                 },
-                () = gone(&self.stem) => self.lose_stem(),
+                Some(Request::Reap(pid, reply)) => {
+                    let ending = timeout(ANSWER, self.reap(pid)).await;
+                    let _ = reply.send(ending.unwrap_or(Ending::Unknown));
+                }
             }
         }
         self.end().await;
-        // Workers that are given up now are still reaped by the stem's end.
-        requests.close();
-    }
-
-    async fn serve(&mut self, request: Option<Request>, ready: &mut bool) {
-        match request {
-            None if !*ready => {
-                *ready = true;
-                // A failure shows again, and is told, at the first fork.
-                let _ = self.prepared().await;
-            }
-            None => {}
-            Some(Request::Fork(reply)) => {
-                let child = self.fork().await;
-                // Whoever asked has gone: the child ends as its socket does.
-                let _ = reply.send(child);
-            }
-            Some(Request::Reap(pid, reply)) => {
-                let ending = timeout(ANSWER, self.reap(pid)).await;
-                let _ = reply.send(ending.unwrap_or(Ending::Unknown));
-            }
-        }
     }
 
     async fn fork(&mut self) -> io::Result<Child> {
