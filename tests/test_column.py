@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import threading
 import time
 import weakref
@@ -214,6 +217,24 @@ def test_closing_while_a_column_waits_raises() -> None:
     with pytest.raises(ClosedError):
         made[0](**batch("a"))
     timer.join()
+
+
+def test_c5_ctrl_c_ends_the_batch_and_not_the_dispatcher() -> None:
+    @reward(lane="asyncio")
+    async def patient(completion: str) -> float:
+        await asyncio.sleep(30 if completion == "slow" else 0)
+        return 1.0
+
+    with Dispatcher([patient, length]) as made:
+        given = batch("slow")
+        timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            made[0](**given)
+        timer.join()
+        given["completions"][0] = "quick"  # nothing of the batch is left to collect
+        assert made[1](**given) == [5.0]
+        assert made[0](**given) == [1.0]
 
 
 def test_a_failed_sample_beside_a_reward_model_is_told_once() -> None:

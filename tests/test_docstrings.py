@@ -9,7 +9,17 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    "module", ["guerdon", "guerdon.limits", "guerdon.rewards", "guerdon.stateful", "guerdon.status"]
+    "module",
+    [
+        "guerdon",
+        "guerdon.dispatcher",
+        "guerdon.limits",
+        "guerdon.result",
+        "guerdon.rewards",
+        "guerdon.stateful",
+        "guerdon.status",
+        "guerdon.ticket",
+    ],
 )
 def test_examples_run(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = importlib.import_module(module)

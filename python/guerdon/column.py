@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from guerdon.errors import ClosedError, GuerdonError, GuerdonWarning, RewardFailureError
+from guerdon.status import Status
 
 if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
@@ -62,8 +63,9 @@ class RewardColumn:
             RewardFailureError: A function failed on more samples than allowed; from the first column called with a
                 batch.
         """
-        given = {"prompts": prompts, "completions": completions, "completion_ids": completion_ids, **columns}
-        return self.dispatcher.batches.collect(self._function, {k: v for k, v in given.items() if v is not None})
+        own = {"prompts": prompts, "completions": completions, "completion_ids": completion_ids}
+        given = {name: values for name, values in own.items() if values is not None}
+        return self.dispatcher.batches.collect(self._function, {**given, **columns})
 
     def __reduce__(self) -> tuple[Callable[[Any, Any], Any], tuple[Dispatcher, int]]:
         return operator.getitem, (self.dispatcher, self.index)
@@ -92,7 +94,7 @@ class ColumnBatches:
         self._open: OrderedDict[Key, _Open] = OrderedDict()  # oldest first; under the lock
         # By trainer; under the lock.
         self._memories: weakref.WeakKeyDictionary[Any, Memory] = weakref.WeakKeyDictionary()
-        self._told_of_models = False
+        self._told_of_others = False
         _alive.add(self)
 
     def collect(self, function: int, given: Mapping[str, Any]) -> list[float | None]:
@@ -151,9 +153,9 @@ class ColumnBatches:
         try:
             batch.ticket.wait()
             result, message = batch.ticket.settled()
+            self._refuse_closed(result)
             if message is not None:
                 error = RewardFailureError(message, result)
-            self._refuse_closed()
         except Exception as unforeseen:
             error = unforeseen
         except BaseException:  # Ctrl-C: the batch is cancelled, there will be no columns to collect
@@ -165,29 +167,33 @@ class ColumnBatches:
         error = host.agree(error, result)
         if error is not None or result is None:
             raise error or GuerdonError("a batch ended without a result")
-        self._tell_of_models(result)
+        self._tell_of_others(result, host)
         host.report(result, given)
         return result
 
     def _follow(self, batch: _Open) -> RewardBatch:
         batch.ticket.wait()
-        self._refuse_closed()
         if batch.interrupted:
             raise GuerdonError("this batch was interrupted while another column waited for it.")
-        return batch.ticket.settled()[0]
+        result, _ = batch.ticket.settled()
+        self._refuse_closed(result)
+        return result
 
-    def _refuse_closed(self) -> None:
-        if self._owner().closed:
+    def _refuse_closed(self, result: RewardBatch) -> None:
+        if self._owner().closed and bool((result.status == Status.CANCELLED).any()):
             raise ClosedError("the dispatcher was closed while this batch was scored.")
 
-    def _tell_of_models(self, result: RewardBatch) -> None:
-        models = self._owner().reward_models
-        if models and not self._told_of_models and result.partial == "drop" and bool(result.failed_samples.any()):
-            self._told_of_models = True
+    def _tell_of_others(self, result: RewardBatch, host: Host) -> None:
+        """Warns, once, where a sample is left out here and still counted by what is not this dispatcher's."""
+        if self._told_of_others or result.partial == "keep" or not bool(result.failed_samples.any()):
+            return
+        others = host.others(self._owner())
+        if others:
+            self._told_of_others = True
             _warn(
                 "samples with a failed reward function are left out of every column of this dispatcher, but the "
-                "trainer itself runs "
-                f"{', '.join(models)} and still counts it for them."
+                f"trainer itself runs {', '.join(others)} and still counts it for them. Put all reward functions into one "
+                "dispatcher where you can."
             )
 
     def _owner(self) -> Dispatcher:

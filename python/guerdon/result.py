@@ -89,8 +89,9 @@ class RewardBatch:
         elapsed_s: Seconds from submission to the last outcome.
 
     Example:
+        >>> from guerdon import Dispatcher, reward
         >>> length = reward(lambda text: float(len(text)), name="length")
-        >>> batch = Dispatcher([length]).score(completions=["a", "bcd"], num_generations=2)
+        >>> batch = Dispatcher([length], workers=1).score(completions=["a", "bcd"], num_generations=2)
         >>> batch.total.tolist(), [round(x, 3) for x in batch.advantages()[0].tolist()]
         ([[1.0, 3.0]], [-0.707, 0.707])
     """

@@ -33,6 +33,7 @@ class Ticket:
     """What `Dispatcher.submit` gives back.
 
     Example:
+        >>> from guerdon import Dispatcher, reward
         >>> ticket = Dispatcher([reward(lambda text: 1.0, name="one")]).submit(completions=["a", "b"])
         >>> sorted(group.index for group in ticket.groups()), ticket.result().rewards.ravel().tolist()
         ([0, 1], [1.0, 1.0])

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -161,6 +160,8 @@ def _missing(called: str, missing: Sequence[str], wants: Wants, data: Data, avai
     if name in wants.reserved:
         hint = _HINTS[_RESERVED[name][1]]
         return f"reward function {called!r} asks for {name!r}, which this batch doesn't have: {hint}."
+    import difflib
+
     close = difflib.get_close_matches(name, list(available), n=1)
     there = ", ".join(data.dataset) or "none"
     return (

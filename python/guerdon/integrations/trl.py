@@ -68,6 +68,16 @@ class Host:
         dist = _distributed() if self._trainer is not None else None
         return 1 if dist is None else int(dist.get_world_size())
 
+    def others(self, dispatcher: Dispatcher) -> list[str]:
+        """Names of what the trainer runs beside the dispatcher's functions: reward models, environments' own
+        rewards."""
+        trainer = self._trainer
+        if trainer is None:
+            return list(dispatcher.reward_models)
+        names = getattr(trainer, "reward_func_names", [type(one).__name__ for one in trainer.reward_funcs])
+        pairs = zip(trainer.reward_funcs, names, strict=False)
+        return [name for one, name in pairs if getattr(one, "dispatcher", None) is not dispatcher]
+
     def check(self, dispatcher: Dispatcher) -> None:
         """Compares the weights, once a trainer.
 
