@@ -91,9 +91,10 @@ def test_undecorated_functions_get_what_trl_gives_them(tmp_path: Path, monkeypat
 # --- acceptance
 
 
-def test_row_10_failed_samples_are_left_out_of_their_group(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scale", ["group", "none"])
+def test_row_10_failed_samples_are_left_out_of_their_group(scale: str, tmp_path: Path) -> None:
     """Acceptance 10: three functions, about 10 % injected failures in one of them, in the unmodified trainer."""
-    weights = [1.0, 0.5, 0.25]
+    weights = [1.0, 0.5, 0.01]
     rewards = [functions.vowels, functions.flaky, functions.lengths]
     with Dispatcher(rewards, workers=2, weights=weights) as dispatcher:
         trainer = make_trainer(
@@ -102,6 +103,7 @@ def test_row_10_failed_samples_are_left_out_of_their_group(tmp_path: Path) -> No
             prompts=20,
             per_device_train_batch_size=80,
             reward_weights=dispatcher.weights,
+            scale_rewards=scale,
             max_steps=1,
         )
         trainer.train()
@@ -117,7 +119,12 @@ def test_row_10_failed_samples_are_left_out_of_their_group(tmp_path: Path) -> No
     for group in np.arange(80).reshape(20, 4):
         survivors = group[~failed[group]]
         mean, std = total[survivors].mean(), total[survivors].std(ddof=1)
-        np.testing.assert_allclose(advantages[survivors], (total[survivors] - mean) / (std + 1e-4), atol=2e-4)
+        distance = advantages[survivors] * (std + 1e-4 if scale == "group" else 1.0)
+        np.testing.assert_allclose(total[survivors] - distance, mean, atol=1e-6)  # each shows the same mean
+        if scale == "group":
+            far = np.abs(total[survivors] - mean) > 1e-3
+            shown = (total[survivors] - mean)[far] / advantages[survivors][far] - 1e-4
+            np.testing.assert_allclose(shown, std, atol=1e-6, rtol=1e-5)
     assert last(trainer, "reward") == pytest.approx(np.nanmean(total), abs=1e-6)
     assert last(trainer, "reward_std") == pytest.approx(np.nanstd(total, ddof=1), abs=1e-6)
     assert last(trainer, "guerdon/flaky/failed_frac") == pytest.approx(failed.mean())
