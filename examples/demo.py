@@ -3,7 +3,7 @@
     python examples/demo.py              # about a minute on two cores
     python examples/demo.py --serial     # the same without Guerdon: TRL calls one function after another
 
-The model (40,000 parameters, random weights) and the data are made here, nothing is downloaded. Four reward functions:
+The model (75,000 parameters, random weights) and the data are made here, nothing is downloaded. Four reward functions:
 
 - counts_on   sync       is each letter the one that follows? It computes for 3 ms, as a symbolic comparison would
 - judge       async      asks a slow judge whether the length is right: 50 to 150 ms a sample

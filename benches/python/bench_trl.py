@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,6 @@ WORKLOADS: dict[str, tuple[Callable[[], list[Any]], Callable[[], list[Any]]]] = 
 
 
 def samples() -> list[dict[str, Any]]:
-    rows = gsm8k_solutions()[: 4 * SAMPLES : 4]
     return [
         {
             "prompt": [{"role": "user", "content": row["prompt"]}],
@@ -86,8 +85,14 @@ def samples() -> list[dict[str, Any]]:
             ],
             "solution": "$" + str(row["reference"]).rpartition("A: ")[2] + "$",
         }
-        for row in rows
+        for row in gsm8k_solutions()
     ]
+
+
+def batches() -> Iterator[list[dict[str, Any]]]:
+    rows = samples()
+    for start in range(0, len(rows), SAMPLES):
+        yield rows[start : start + SAMPLES]
 
 
 def make_trainer(functions: list[Any], folder: Path) -> Any:
@@ -127,15 +132,15 @@ class TestTrl:
 
     def measure(self, benchmark: Any, workload: str, functions: list[Any], folder: Path) -> None:
         benchmark.group = f"one step of TRL: {workload}"
-        trainer = make_trainer(functions, folder)
-        rows = samples()
-        prompts, completions = [row["prompt"] for row in rows], [row["completion"] for row in rows]
-        inputs = [{"prompt": row["prompt"], "solution": row["solution"]} for row in rows]
+        trainer, steps = make_trainer(functions, folder), batches()
 
-        def step() -> Any:
-            # Fresh lists, as a trainer has them in each step.
-            return trainer._calculate_rewards(list(inputs), list(prompts), list(completions), [[1]] * SAMPLES)
+        def next_step() -> Any:
+            # Other samples in each round, as in training: sympy remembers what it has simplified.
+            rows = next(steps)
+            inputs = [{"prompt": row["prompt"], "solution": row["solution"]} for row in rows]
+            prompts, completions = [row["prompt"] for row in rows], [row["completion"] for row in rows]
+            return (inputs, prompts, completions, [[1]] * SAMPLES), {}
 
-        values = benchmark.pedantic(step, rounds=5, warmup_rounds=1)
+        values = benchmark.pedantic(trainer._calculate_rewards, setup=next_step, rounds=10, warmup_rounds=2)
         assert values.shape == (SAMPLES, len(functions))
         assert not values.isnan().any()
