@@ -93,6 +93,17 @@ class LoopThread:
 
     def _tick(self) -> None:
         self._ticking = True
+        nap = _SHORTEST_NAP
+        try:
+            nap = self._look()
+        finally:
+            if nap:
+                self._loop.call_later(nap, self._tick)
+            else:
+                self._ticking = False
+
+    def _look(self) -> float:
+        """Shows that the loop turns and cancels what is overdue (L-3); the seconds until the next look, 0: none needed."""
         nap = self._queue.beat()
         if nap < 0:
             for number, frame, call, over in struct.iter_unpack("=4Q", self._queue.overdue()):
@@ -100,10 +111,7 @@ class LoopThread:
             nap = _SHORTEST_NAP
         if self._queue.ended and self._ending is None:
             self._ending = self._loop.create_task(self._end())
-        if nap:
-            self._loop.call_later(nap, self._tick)
-        else:
-            self._ticking = False
+        return nap
 
     async def _end(self) -> None:
         """Ends the calls, the functions, what they left running, and the loop (L-4)."""
