@@ -24,11 +24,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from guerdon.errors import ClosedError, GuerdonError, GuerdonWarning, RewardFailureError
+from guerdon.host import Host, Memory, host_of
 from guerdon.status import Status
 
 if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
-    from guerdon.integrations.trl import Host, Memory
     from guerdon.result import RewardBatch
     from guerdon.ticket import Ticket
 
@@ -128,10 +128,6 @@ class ColumnBatches:
         self._open = OrderedDict()
 
     def _host(self, given: Mapping[str, Any]) -> Host:
-        # The one place where the package looks for an integration: a stock trainer calls a column, and nobody imported
-        # anything.
-        from guerdon.integrations.trl import host_of
-
         with self._lock:
             return host_of(given, self._memories)
 

@@ -26,7 +26,7 @@ from guerdon.uses import Uses, check_group_size, unshippable
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from guerdon.integrations.trl import Host
+    from guerdon.host import Host
     from guerdon.result import RewardBatch
 
 _BARE = "this is a Dispatcher, not one reward function: pass list(dispatcher) as reward_funcs"

@@ -1,4 +1,4 @@
-"""What a column makes of its caller, without a trainer (L-1 to L-3 of integrations/trl.py)."""
+"""What a column makes of its caller, without a real trainer (H-1, H-2 of host.py, L-1, L-2 of integrations/trl.py)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from guerdon import DataError, Dispatcher, GuerdonError, GuerdonWarning, RewardFailureError, group_reward, reward
+from guerdon.host import Host, Memory, host_of
 from guerdon.integrations import trl as integration
-from guerdon.integrations.trl import Host, Memory, host_of
+from guerdon.integrations.trl import TrainerHost
 
 
 class Trainer:
@@ -93,7 +94,7 @@ def test_other_recorders_have_no_trainer(log: Any) -> None:
 
 def test_l1_the_group_size_is_that_of_the_trainers_mode() -> None:
     trainer = Trainer()
-    host = Host(trainer, Memory())
+    host = TrainerHost(Memory(), trainer)
     assert host.group_size() == 4
     trainer.model.training = False
     assert host.group_size() == 2
@@ -123,11 +124,11 @@ def test_a_group_that_straddles_ranks_is_refused_where_a_function_needs_it_whole
             dispatcher[0](**trainer.arguments(*"abcde"))
 
 
-# --- ranks agree (L-3)
+# --- ranks agree (L-2)
 
 
 def test_l3_the_first_rank_that_failed_speaks_for_all(ranks: Ranks) -> None:
-    host = Host(Trainer(), Memory())
+    host = TrainerHost(Memory(), Trainer())
     assert host.agree(None, None) is None
     ranks.other = (RewardFailureError, "too many")
     for mine in (None, ValueError("mine")):
@@ -155,16 +156,16 @@ def test_l3_a_rank_that_can_score_raises_with_the_others(ranks: Ranks) -> None:
 
 def test_l3_only_a_trainer_on_the_main_thread_has_ranks_to_ask(ranks: Ranks) -> None:
     error = ValueError("mine")
-    assert Host(None, Memory()).agree(error, None) is error
+    assert Host(Memory()).agree(error, None) is error
     got: list[Any] = []
-    thread = threading.Thread(target=lambda: got.append(Host(Trainer(), Memory()).agree(error, None)))
+    thread = threading.Thread(target=lambda: got.append(TrainerHost(Memory(), Trainer()).agree(error, None)))
     thread.start()
     thread.join()
     assert got == [error]
     assert ranks.gathered == []
 
 
-# --- logs (L-2)
+# --- logs (H-2)
 
 
 def test_l2_a_column_once_logged_is_logged_for_every_batch_of_its_trainer() -> None:
@@ -199,7 +200,7 @@ def test_weights_are_compared_once_a_trainer() -> None:
 
 def test_nothing_of_the_trainer_is_imported() -> None:
     code = (
-        "import sys; from guerdon.integrations.trl import Host, host_of; import guerdon; guerdon.Dispatcher;"
+        "import sys; import guerdon.integrations.trl; import guerdon.host; guerdon.Dispatcher;"
         "print([name for name in ('torch', 'trl', 'transformers', 'numpy', 'asyncio') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,0 +1,120 @@
+"""Who calls a dispatcher's columns: what a column asks of its caller, and what it tells it.
+
+- H-1  A trainer imports nothing of ours: the integrations named in `INTEGRATIONS` are asked in turn whose call it is. They
+       are loaded by name, when the first column is called, so that nothing here depends on them.
+- H-2  What functions recorded is logged on the caller's thread, function by function in the order of the list, as if
+       the trainer had called them itself. A column that a function logged once is logged in every later batch, None
+       where there is nothing: the trainer's table needs columns of equal length, and an old value must not stand beside
+       a new sample.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from guerdon.status import Status
+
+if TYPE_CHECKING:
+    from guerdon.dispatcher import Dispatcher
+    from guerdon.result import RewardBatch
+
+# Modules with ``trainer_of(given)``, which gives a `Host` class and the trainer behind a call, or None (H-1).
+INTEGRATIONS = ("guerdon.integrations.trl",)
+
+_FRACTIONS = {"timeout_frac": Status.TIMEOUT, "error_frac": Status.ERROR, "crashed_frac": Status.CRASHED}
+_TIMES = ("run_p50_s", "run_p90_s", "run_p99_s", "queue_p50_s", "queue_p99_s")
+
+
+@dataclass
+class Memory:
+    """What a dispatcher remembers of one trainer."""
+
+    checked: bool = False  # whether its reward weights are right; written by `Host.check`
+    # By function the columns that it ever logged, in order; written by `Host.report`.
+    extra: dict[str, dict[str, None]] = field(default_factory=dict)
+
+
+class Host:
+    """The caller of a column. This one has no trainer behind it; an integration's knows its trainer."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+
+    def group_size(self) -> int | None:
+        """Completions per prompt, if the caller knows."""
+        return None
+
+    @property
+    def ranks(self) -> int:
+        """How many processes bring samples to the caller's batch."""
+        return 1
+
+    def others(self, dispatcher: Dispatcher) -> list[str]:
+        """Names of what the caller runs beside the dispatcher's functions."""
+        return list(dispatcher.reward_models)
+
+    def check(self, dispatcher: Dispatcher) -> None:
+        """Compares what the caller and the dispatcher were told.
+
+        Raises:
+            DataError: They don't agree.
+        """
+
+    def agree(self, error: Exception | None, result: RewardBatch | None) -> Exception | None:
+        """The error that the caller's ranks raise together. Called for each batch, by every rank; `result` is the own batch."""
+        return error
+
+    def report(self, result: RewardBatch, given: Mapping[str, Any]) -> None:
+        """Logs what the functions recorded, and how each of them fared (H-2)."""
+        log_extra, log_metric = given.get("log_extra"), given.get("log_metric")
+        for function, recorded in zip(result.functions, result.recorded, strict=True):
+            if callable(log_extra):
+                known = self.memory.extra.setdefault(function, {})
+                now = {column for column, _ in recorded.extra}
+                for column, values in recorded.extra:
+                    known.setdefault(column)
+                    log_extra(column, values)
+                for column in known:
+                    if column not in now:
+                        log_extra(column, [None] * len(result))
+            if callable(log_metric):
+                for name, value in recorded.metrics:
+                    log_metric(name, value)
+        if callable(log_metric):
+            for name, value in metrics_of(result).items():
+                log_metric(name, value)
+
+
+def host_of(given: Mapping[str, Any], memories: MutableMapping[Any, Memory]) -> Host:
+    """Who called a column with these arguments; `memories` holds one `Memory` a trainer."""
+    for name in INTEGRATIONS:
+        found = import_module(name).trainer_of(given)
+        if found is not None:
+            kind, trainer = found
+            memory = memories.get(trainer)
+            if memory is None:
+                memory = memories[trainer] = Memory()
+            host: Host = kind(memory, trainer)
+            return host
+    return Host(Memory())
+
+
+def metrics_of(result: RewardBatch) -> dict[str, float]:
+    """How each function fared in a batch, as ``guerdon/<name>/…``: fractions of the samples, and seconds.
+
+    Times that nothing was measured for are left out.
+    """
+    failed = Counter((failure.function, failure.status) for failure in result.failures())
+    metrics: dict[str, float] = {}
+    samples = len(result)
+    for name in result.functions:
+        metrics[f"guerdon/{name}/failed_frac"] = sum(failed[name, status] for status in Status) / samples
+        for key, status in _FRACTIONS.items():
+            metrics[f"guerdon/{name}/{key}"] = failed[name, status] / samples
+        timings = result.timings[name]
+        metrics.update((f"guerdon/{name}/{key}", timings[key]) for key in _TIMES if timings[key] == timings[key])
+    return metrics
