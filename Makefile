@@ -112,12 +112,12 @@ test-pythons: setup ## the wheel on each Python from 3.10 to 3.13, and the sourc
 stress: setup ## the soak tests too, more cases and deeper model checking
 	RUSTFLAGS='--cfg guerdon_loom' LOOM_MAX_PREEMPTIONS=4 CARGO_TARGET_DIR=$(LOOM_TARGET) cargo test --locked --package guerdon-core --lib models::
 	PROPTEST_CASES=5000 cargo test --workspace --locked
-	$(BIN)/python -m pytest -m '' tests/stress $(ARGS)
+	$(BIN)/python -m pytest -m '' --timeout 1200 tests/stress $(ARGS)
 
 .PHONY: bench
 bench: setup ## speed of the core (criterion) and of the lanes beside their peers (pytest-benchmark)
-	cargo bench --workspace --locked
-	$(BIN)/python -m pytest benches/python --benchmark-only $(ARGS)
+	cargo bench --locked --package guerdon-core --bench '*'
+	$(BIN)/python -m pytest --benchmark-only --timeout 1200 benches/python/bench_*.py $(ARGS)
 
 .PHONY: clean
 clean: ## remove what the targets made
