@@ -12,6 +12,32 @@ import time
 from typing import Any
 
 
+class SlowToLoad:
+    """Takes its time to be unpickled, each."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        time.sleep(state["seconds"])
+        self.__dict__.update(state)
+
+
+class UnfitToLoad:
+    """Can be pickled, not unpickled."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        raise RuntimeError("not here")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"some": "state"}
+
+
+def takes(value: object, path: str) -> float:
+    note(path)
+    return 1.0
+
+
 def sleep(seconds: float) -> float:
     time.sleep(seconds)
     return seconds

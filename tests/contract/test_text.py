@@ -61,19 +61,21 @@ def check(dispatcher: Dispatcher, prompts: list[Any], completions: list[Any], an
     result = dispatcher.score(prompts=prompts, completions=completions, answer=answers, num_generations=size)
     assert result.status.max() == Status.OK, result.failures()
     rewards = result.rewards.reshape(len(completions), -1)
-    for sample, (prompt, completion, answer) in enumerate(zip(prompts, completions, answers, strict=True)):
-        first = sample // size * size
-        group = [values[first : first + size] for values in (prompts, completions, answers)]
-        expected = [
-            fingerprint(prompt),
-            fingerprint(completion),
-            fingerprint(answer),
-            fingerprint([prompt, completion, answer]),
-            fingerprint([*group, sample - first]),
-            fingerprint([prompts, completions, answers, sample]),
-            fingerprint(completion),
-        ]
-        assert rewards[sample].tolist() == expected, sample
+    whole = texts.of_lists(prompts, completions, answers)
+    for first in range(0, len(completions), size):
+        group = slice(first, first + size)
+        of_group = texts.of_lists(prompts[group], completions[group], answers[group])
+        for sample in range(first, first + size):
+            expected = [
+                fingerprint(prompts[sample]),
+                fingerprint(completions[sample]),
+                fingerprint(answers[sample]),
+                fingerprint([prompts[sample], completions[sample], answers[sample]]),
+                fingerprint([of_group, sample - first]),
+                fingerprint([whole, sample]),
+                fingerprint(completions[sample]),
+            ]
+            assert rewards[sample].tolist() == expected, sample
 
 
 def test_the_fingerprint_tells_texts_apart() -> None:

@@ -49,7 +49,13 @@ def of_all(prompt: object, completion: object, answer: object) -> float:
 
 
 def of_group(prompts: list[object], completions: list[object], answer: list[object]) -> list[float]:
-    return [fingerprint([list(prompts), list(completions), list(answer), i]) for i in range(len(completions))]
+    whole = of_lists(prompts, completions, answer)
+    return [fingerprint([whole, index]) for index in range(len(completions))]
+
+
+def of_lists(*lists: list[object]) -> float:
+    """Of lists of values, in order."""
+    return fingerprint([[fingerprint(value) for value in values] for values in lists])
 
 
 def of_batch(prompts: list[object], completions: list[object], answer: list[object], **kwargs: Any) -> list[float]:

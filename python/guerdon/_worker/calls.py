@@ -216,7 +216,7 @@ def is_awaitable(raw: Any) -> bool:
 def encode_records(items: list[list[Any]]) -> bytes | None:
     """Records as JSON; values that JSON lacks become their `item()` or their text (C-3)."""
     try:
-        return json.dumps(items, default=_plain, skipkeys=False).encode("utf-8", "backslashreplace")
+        return json.dumps(items, default=_plain, ensure_ascii=False).encode("utf-8", "surrogatepass")
     except Exception:  # odd keys, cycles, a __str__ that raises: keep what can be kept
         kept = []
         for item in items:
@@ -224,7 +224,7 @@ def encode_records(items: list[list[Any]]) -> bytes | None:
                 kept.append(json.loads(json.dumps(_stringed(item, 0))))
             except Exception:  # C-3
                 continue
-        return json.dumps(kept).encode("utf-8", "backslashreplace") if kept else None
+        return json.dumps(kept, ensure_ascii=False).encode("utf-8", "surrogatepass") if kept else None
 
 
 def _is_coroutine_function(target: Any) -> bool:

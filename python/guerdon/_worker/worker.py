@@ -4,7 +4,8 @@
        before the next claim. So whatever ends this process, the supervisor knows which call was in hand, and nothing
        done before it is lost.
 - W-2  After a claim the worker looks whether the frame was taken back, in this order; then it un-claims, stops and says
-       how many calls it ran.
+       how many calls it ran. A frame that was decoded runs its first call in any case: one whose values take long to
+       unpickle could be taken back for ever else.
 - W-3  Nothing that a function raises ends the worker: not SystemExit, not KeyboardInterrupt.
 - W-4  After a timeout exception the worker retires: imports, locks and caches that it passed through may be half done.
 - W-5  A process that user code forks from here never runs a call, writes the page or sends a message.
@@ -158,7 +159,7 @@ class Worker:
             claim += 1
             stamps[index] = clock()
             words[PROGRESS] = claim
-            if words[TAKEN] >= fid:  # W-2
+            if words[TAKEN] >= fid and index:  # W-2
                 words[PROGRESS] = fid << 8
                 return index
             try:
@@ -196,7 +197,7 @@ class Worker:
                 arguments.insert(0, frame.scores[start:end])
             stamps[index] = time.monotonic_ns()
             words[PROGRESS] = base + index + 1
-            if words[TAKEN] >= fid:  # W-2
+            if words[TAKEN] >= fid and index:  # W-2
                 words[PROGRESS] = base
                 return index
             try:
