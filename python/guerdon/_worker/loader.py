@@ -16,6 +16,7 @@ def run(control_fd: int, shipment: Buffer) -> None:
     """Loads the shipment, says so, and forks as asked until the engine is gone."""
     link = Control(control_fd)
     functions = Functions(shipment)
+    del shipment  # a mapping keeps a descriptor that workers have no use for
     functions.load_all()
     forking.prepare_output()  # user code may have replaced the streams
     forking.freeze()

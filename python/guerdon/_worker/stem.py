@@ -111,6 +111,7 @@ def main(parent: int) -> None:
     """Runs the stem; standard input is the control socket."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # inherited from the thread that started us
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _close_inherited()
     fd = os.dup(0)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -126,3 +127,13 @@ def main(parent: int) -> None:
     finally:
         stem.end()
         forking.end(status)
+
+
+def _close_inherited() -> None:
+    """Closes what the trainer's libraries left open across exec: a port of theirs must not live on in workers."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            try:
+                os.close(int(name))
+            except OSError:  # the listing's own
+                continue

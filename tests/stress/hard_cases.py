@@ -1,0 +1,125 @@
+"""Reward functions that hang, die and misbehave as their text tells them. Workers import this module."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import time
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+
+def obey(completion: str) -> float:
+    verb, _, rest = completion.partition(":")
+    if verb == "loop":
+        while True:
+            pass
+    if verb == "regex":
+        re.match(r"(a+)+$", "a" * 29 + "b")
+    if verb == "sympy":
+        import sympy
+
+        x = sympy.Symbol("x")
+        while True:  # each comparison alone takes longer than a step of it can be interrupted
+            sympy.simplify(sum(sympy.sin(x * n) ** n for n in range(2, 60)) - 1).equals(0)
+    if verb == "raise":
+        raise ValueError(rest)
+    if verb == "leave":
+        raise SystemExit(rest)
+    if verb == "interrupt":
+        raise KeyboardInterrupt
+    if verb == "exit":
+        os._exit(int(rest))
+    if verb == "null":
+        ctypes.string_at(0)
+    return float(rest)
+
+
+def take_memory(completion: str) -> float:
+    """Allocates until the limit that it sets for itself stops it."""
+    if completion == "much":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, resource.RLIM_INFINITY))
+        held = []
+        while True:
+            held.append(bytearray(64 << 20))
+    return float(completion)
+
+
+def doze(completion: str) -> float:
+    time.sleep(0.1)
+    return float(completion)
+
+
+def spin(completion: str) -> float:
+    until = time.monotonic() + float(completion)
+    while time.monotonic() < until:
+        pass
+    return 1.0
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def pooled(completion: str) -> float:
+    """Has a process pool of its own."""
+    with ProcessPoolExecutor(2) as pool:
+        return float(sum(pool.map(square, range(int(completion)))))
+
+
+def pooled_for_ever(completion: str) -> float:
+    """Hangs in a process pool of its own; the pids of the pool are told through a file."""
+    with ProcessPoolExecutor(2) as pool:
+        pids = list(pool.map(_pid, range(8)))
+        with open(completion, "w") as file:
+            file.write(" ".join(map(str, set(pids))))
+        return float(sum(pool.map(time.sleep, [600, 600])))
+
+
+def _pid(_: int) -> int:
+    time.sleep(0.05)
+    return os.getpid()
+
+
+class Scaled:
+    """A callable object with a bound method to use as well."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+    def __call__(self, completion: str) -> float:
+        return self.scale * float(completion)
+
+    def plus_one(self, completion: str) -> float:
+        return self.scale * float(completion) + 1
+
+
+def parse_math(completion: str, answer: str) -> float:
+    """Plain math_verify with its own timeouts, which need SIGALRM on a main thread."""
+    import math_verify
+
+    return float(math_verify.verify(math_verify.parse(answer), math_verify.parse(completion)))
+
+
+def environment(completion: str) -> dict[str, Any]:
+    """What a worker looks like from inside."""
+    import signal
+    import sys
+    import threading
+
+    return {
+        "score": 1.0,
+        "main": threading.current_thread() is threading.main_thread(),
+        "masked": [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, [])],
+        "stdin": sys.stdin.read(),
+        "worker_modules": [name for name in sys.path if name.endswith("_worker")],
+        "guerdon": "guerdon" in sys.modules,
+        "fds": sorted(os.readlink(f"/proc/self/fd/{fd}") for fd in _fds()),
+    }
+
+
+def _fds() -> list[str]:
+    return [fd for fd in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{fd}")]

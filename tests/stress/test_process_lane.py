@@ -1,0 +1,304 @@
+"""The process lane under functions that hang, die and misbehave: acceptance rows 1 to 9."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from guerdon import Dispatcher, Status, reward
+from tests.stress import hard_cases
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    """Whatever a test did: within two seconds nothing of it runs."""
+    yield
+    deadline = time.monotonic() + 2
+    while (left := _descendants()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not left
+
+
+def _descendants() -> list[str]:
+    return [str(process) for process in psutil.Process().children(recursive=True)]
+
+
+def _score(dispatcher: Dispatcher, texts: list[str]) -> tuple[list[float], list[Status]]:
+    result = dispatcher.score(completions=texts, num_generations=1)
+    return result.rewards[:, 0, 0].tolist(), [Status(status) for status in result.status[:, 0, 0]]
+
+
+def test_row_1_three_hangs_of_256_cost_their_timeout_once() -> None:
+    function = reward(hard_cases.obey, timeout=2.0, max_failed_fraction=0.5)
+    texts = [f"give:{index}" for index in range(256)]
+    hung = {17: "loop:", 101: "regex:", 200: "sympy:"}
+    with Dispatcher([function], workers=4) as dispatcher:
+        dispatcher.score(completions=texts, num_generations=1)
+        for index, text in hung.items():
+            texts[index] = text
+        start = time.monotonic()
+        result = dispatcher.score(completions=texts, num_generations=1)
+        took = time.monotonic() - start
+        start = time.monotonic()
+        again = dispatcher.score(completions=[f"give:{index}" for index in range(256)], num_generations=1)
+        assert time.monotonic() - start < 1
+    assert again.status.max() == Status.OK
+    assert 2.0 <= took < 3.0, took
+    failures = result.failures()
+    assert [(f.sample, f.function, f.status) for f in failures] == [(i, "obey", Status.TIMEOUT) for i in hung]
+    assert all("2 s" in failure.reason for failure in failures)
+    assert "in obey" in (failures[0].traceback or "")
+    kept = [index for index in range(256) if index not in hung]
+    assert result.rewards[kept, 0, 0].tolist() == [float(index) for index in kept]
+
+
+def test_row_2_a_hundred_hangs_cost_one_worker_each_at_most() -> None:
+    function = reward(hard_cases.obey, timeout=0.2, grace=0.2, max_failed_fraction=1.0)
+    texts = [text for index in range(100) for text in (f"give:{index}", "loop:", f"give:{index}")]
+    with Dispatcher([function], workers=4) as dispatcher:
+        _score(dispatcher, ["give:1"])
+        result = dispatcher.score(completions=texts, num_generations=1)
+        deadline = time.monotonic() + 0.2
+        while len(dispatcher.worker_pids()) < 4 and time.monotonic() < deadline:
+            time.sleep(0.005)
+        assert len(dispatcher.worker_pids()) >= 4
+        stats = dispatcher.stats()
+        assert stats["kills"] <= 100
+        assert stats["worker_restarts"] <= 100
+    for index in range(100):
+        assert result.rewards[3 * index, 0, 0] == result.rewards[3 * index + 2, 0, 0] == index
+        assert result.status[3 * index + 1, 0, 0] == Status.TIMEOUT
+    assert result.attempts.max() == 1
+
+
+@pytest.mark.parametrize("from_thread", [False, True])
+def test_row_3_math_verify_works_unmodified(from_thread: bool) -> None:
+    rewards = pytest.importorskip("trl.rewards")
+    accuracy = reward(rewards.accuracy_reward, rowwise=True, timeout=30)
+    plain = reward(hard_cases.parse_math, timeout=30)
+    found: list[list[float]] = []
+
+    def score() -> None:
+        with Dispatcher([accuracy, plain], workers=2) as dispatcher:
+            result = dispatcher.score(
+                completions=[[{"role": "assistant", "content": rf"so \boxed{{{n}}}"}] for n in (3, 4)],
+                prompts=[[{"role": "user", "content": "what?"}]] * 2,
+                solution=[r"\boxed{3}"] * 2,
+                answer=["$3$"] * 2,
+                num_generations=1,
+            )
+            found.append(result.rewards[:, 0, 0].tolist())
+            assert not result.failures() or all(f.function == "parse_math" for f in result.failures())
+
+    def plainly() -> None:
+        with Dispatcher([plain], workers=1) as dispatcher:
+            result = dispatcher.score(completions=["$3$", "$4$"], answer=["$3$"] * 2, num_generations=1)
+            assert not result.failures()
+            found.append(result.rewards[:, 0, 0].tolist())
+
+    for run in (score, plainly):
+        if from_thread:
+            thread = threading.Thread(target=run)
+            thread.start()
+            thread.join()
+        else:
+            run()
+    assert found == [[1.0, 0.0]] * 2
+
+
+def test_row_4_the_trainer_goes_on_while_a_regex_holds_a_worker() -> None:
+    function = reward(hard_cases.obey, timeout=1.5)
+    with Dispatcher([function], workers=1) as dispatcher:
+        _score(dispatcher, ["give:1"])
+        ticket = dispatcher.submit(completions=["regex:"], num_generations=1)
+        worst, last = 0.0, time.monotonic()
+        while not ticket.done:
+            time.sleep(0.005)
+            worst, last = max(worst, time.monotonic() - last), time.monotonic()
+        assert ticket.result().status[0, 0, 0] == Status.TIMEOUT
+    assert worst < 0.25
+
+
+@pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.soak)])
+def test_row_5_queueing_is_not_running(count: int) -> None:
+    function = reward(hard_cases.doze, timeout=1.0)
+    with Dispatcher([function], workers=4) as dispatcher:
+        values, statuses = _score(dispatcher, [str(index) for index in range(count)])
+    assert set(statuses) == {Status.OK}
+    assert values == [float(index) for index in range(count)]
+
+
+def test_row_6_each_failure_stays_in_its_cell() -> None:
+    functions = [reward(hard_cases.obey, timeout=5), reward(hard_cases.take_memory, timeout=20)]
+    texts = [f"give:{index}" for index in range(512)]
+    bad = {
+        20: ("raise:no luck", Status.ERROR, "ValueError: no luck"),
+        21: ("leave:4", Status.ERROR, "SystemExit: 4"),
+        100: ("interrupt:", Status.ERROR, "KeyboardInterrupt"),
+        300: ("exit:1", Status.CRASHED, "exited with status 1"),
+        301: ("null:", Status.CRASHED, "was killed by SIGSEGV"),
+    }
+    for index, (text, *_) in bad.items():
+        texts[index] = text
+    with Dispatcher(functions[:1], workers=2) as dispatcher:
+        result = dispatcher.score(completions=texts, num_generations=1)
+    assert {f.sample: f.status for f in result.failures()} == {index: status for index, (_, status, _) in bad.items()}
+    for failure in result.failures():
+        assert bad[failure.sample][2] in failure.reason
+    good = [index for index in range(512) if index not in bad]
+    assert result.rewards[good, 0, 0].tolist() == [float(index) for index in good]
+    with Dispatcher(functions[1:], workers=1) as dispatcher:
+        result = dispatcher.score(completions=["1", "much", "3"], num_generations=1)
+    (failure,) = result.failures()
+    assert failure.status == Status.ERROR
+    assert failure.reason.startswith("MemoryError")
+    assert result.rewards[[0, 2], 0, 0].tolist() == [1.0, 3.0]
+
+
+@pytest.mark.parametrize("count", [10, pytest.param(200, marks=pytest.mark.soak)])
+def test_row_7_starting_and_closing_leaves_nothing(count: int) -> None:
+    with Dispatcher([reward(hard_cases.obey)], workers=2) as dispatcher:
+        _score(dispatcher, ["give:1"])
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(count):
+        with Dispatcher([reward(hard_cases.obey)], workers=2) as dispatcher:
+            _score(dispatcher, ["give:1"])
+    assert len(os.listdir("/proc/self/fd")) <= before
+    assert not _descendants()
+
+
+@pytest.mark.parametrize("how", ["kill", "kill with a fork that lives on", "interrupt"])
+def test_row_7_nothing_outlives_the_trainer(how: str, tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    script = f"""
+import os, sys, time
+from guerdon import Dispatcher, reward
+from tests.stress import hard_cases
+dispatcher = Dispatcher([reward(hard_cases.obey, timeout=600)], workers=2)
+dispatcher.score(completions=["give:1"], num_generations=1)
+ticket = dispatcher.submit(completions=["loop:", "regex:"], num_generations=1)
+if {how!r} == "kill with a fork that lives on" and os.fork() == 0:
+    time.sleep(600)
+time.sleep(0.3)
+import psutil
+found = [child.pid for child in psutil.Process().children(recursive=True)]
+with open({str(pids)!r} + ".new", "w") as file:
+    file.write(" ".join(map(str, found)))
+os.rename({str(pids)!r} + ".new", {str(pids)!r})
+ticket.result()
+"""
+    trainer = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not pids.exists():
+        assert trainer.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    processes = []
+    for pid in pids.read_text().split():
+        with_name = psutil.Process(int(pid))
+        if "_zygote.py" in " ".join(with_name.cmdline()):
+            processes.append(with_name)
+        else:
+            fork = with_name
+    assert len(processes) >= 3
+    trainer.send_signal(signal.SIGINT if how == "interrupt" else signal.SIGKILL)
+    _, left = psutil.wait_procs(processes, timeout=2)
+    trainer.wait(10)
+    if how == "kill with a fork that lives on":
+        fork.kill()
+    assert not left
+
+
+def test_row_9_functions_of_any_kind_run_in_workers(tmp_path: Path) -> None:
+    offset = 2.0
+    functions = [
+        reward(lambda completion: float(completion) + 0.5, name="lambda", lane="process"),
+        reward(lambda completion: float(completion) + offset, name="closure", lane="process"),
+        reward(functools.partial(_scaled, scale=3.0), name="partial", lane="process"),
+        reward(hard_cases.Scaled(4.0).plus_one, name="bound", lane="process"),
+        reward(hard_cases.Scaled(5.0), name="object", lane="process"),
+        reward(hard_cases.pooled, name="pool", timeout=30),
+    ]
+    with Dispatcher(functions, workers=2) as dispatcher:
+        result = dispatcher.score(completions=["2", "3"], num_generations=1)
+    assert not result.failures()
+    assert result.rewards[0, 0].tolist() == [2.5, 4.0, 6.0, 9.0, 10.0, 1.0]
+
+
+def test_row_9_a_hung_pool_goes_with_its_worker(tmp_path: Path) -> None:
+    note = tmp_path / "pids"
+    with Dispatcher([reward(hard_cases.pooled_for_ever, timeout=3.0, grace=0.1)], workers=1) as dispatcher:
+        _, (status,) = _score(dispatcher, [str(note)])
+        assert status == Status.TIMEOUT
+        deadline = time.monotonic() + 2
+        while any(psutil.pid_exists(int(pid)) for pid in note.read_text().split()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def test_row_9_functions_of_the_main_module_may_start_pools(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        """
+from concurrent.futures import ProcessPoolExecutor
+from guerdon import Dispatcher, reward
+
+def square(number):
+    return number * number
+
+def pooled(completion):
+    with ProcessPoolExecutor(2) as pool:
+        return float(sum(pool.map(square, range(int(completion)))))
+
+if __name__ == "__main__":
+    with Dispatcher([reward(pooled, timeout=60)], workers=1) as dispatcher:
+        print(dispatcher.score(completions=["4"], num_generations=1).rewards[0, 0, 0])
+"""
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=90, check=False)
+    assert done.stdout.strip() == "14.0", done.stderr
+
+
+def test_a_worker_is_a_clean_main_thread() -> None:
+    read, write = os.pipe()
+    os.set_inheritable(write, True)  # as many a library leaves its descriptors
+    with Dispatcher([reward(hard_cases.environment)], workers=1) as dispatcher:
+        result = dispatcher.score(completions=["a"], num_generations=1)
+    os.close(read)
+    os.close(write)
+    seen = result.extra
+    assert result.rewards[0, 0, 0] == 1.0
+    assert seen["environment/main"] == [True]
+    assert seen["environment/masked"] == [[]]
+    assert seen["environment/stdin"] == [""]
+    assert seen["environment/worker_modules"] == [[]]
+    assert seen["environment/guerdon"] == [False]
+    kinds = [target.split(":")[0] for target in seen["environment/fds"][0]]
+    # Standard streams, its socket, its page: nothing of its forker's, nothing of the trainer's.
+    expected = ["/dev/null", "/memfd", "pipe", "pipe", "socket"]
+    assert sorted(kind for kind in kinds if not kind.startswith("/proc")) == expected
+
+
+def test_the_heavy_and_the_light_share_the_workers() -> None:
+    """What waits behind a slow call goes to others: four of 0.3 s in one frame take two rounds on two workers."""
+    with Dispatcher([reward(hard_cases.spin)], workers=2) as dispatcher:
+        _score(dispatcher, ["0"] * 64)
+        start = time.monotonic()
+        _, statuses = _score(dispatcher, ["0.3"] * 4 + ["0"] * 60)
+        took = time.monotonic() - start
+    assert set(statuses) == {Status.OK}
+    assert took < 1.0, f"one after another it is 1.2 s, spread 0.6 s: {took}"
+
+
+def _scaled(completion: str, scale: float) -> float:
+    return scale * float(completion)
