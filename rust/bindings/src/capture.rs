@@ -86,18 +86,24 @@ impl Source {
     }
 }
 
-/// What one function's calls are made of, where its lane wants it.
-enum Captured {
+/// The values of one kind of call, as the function's lane wants them.
+enum Values {
     /// For workers: bytes.
-    Wire { call: Wire, finish: Wire },
+    Wire(Wire),
     /// For threads and loops of this process: Python values.
-    Values { call: Rows, finish: Rows },
+    Rows(Rows),
 }
 
+/// What one kind of call of one function is made of.
+struct Captured {
+    names: Option<Vec<String>>,
+    values: Values,
+}
+
+/// One function's calls, and those of its `finish_group`.
 struct FunctionArguments {
-    call_names: Option<Vec<String>>,
-    finish_names: Option<Vec<String>>,
-    captured: Captured,
+    call: Captured,
+    finish: Captured,
 }
 
 /// The arguments of all calls of a batch.
@@ -127,48 +133,48 @@ impl Arrived {
             return Err(PyValueError::new_err(format!("there is no column {index}: {} were given", sources.len())));
         }
         let mut wire = WireCapture::new(py, &sources, samples);
+        let mut capture = |arguments: &Arguments, lane: &LaneKind| {
+            let values = match lane {
+                LaneKind::Process => Values::Wire(wire.columns(&arguments.columns)?),
+                LaneKind::Thread | LaneKind::Asyncio => {
+                    Values::Rows(Rows::new(py, &sources, &arguments.columns, arguments.names.as_deref())?)
+                }
+            };
+            PyResult::Ok(Captured { names: arguments.names.clone(), values })
+        };
         let functions = uses
             .iter()
             .zip(lanes)
             .map(|(one, lane)| {
-                let captured = match lane {
-                    LaneKind::Process => Captured::Wire {
-                        call: wire.columns(&one.call.columns)?,
-                        finish: wire.columns(&one.finish.columns)?,
-                    },
-                    LaneKind::Thread | LaneKind::Asyncio => Captured::Values {
-                        call: Rows::new(py, &sources, &one.call.columns, one.call.names.as_deref())?,
-                        finish: Rows::new(py, &sources, &one.finish.columns, one.finish.names.as_deref())?,
-                    },
-                };
-                let call_names = one.call.names.clone();
-                Ok(FunctionArguments { call_names, finish_names: one.finish.names.clone(), captured })
+                Ok(FunctionArguments { call: capture(&one.call, lane)?, finish: capture(&one.finish, lane)? })
             })
             .collect::<PyResult<Vec<_>>>()?;
         Ok(Self { functions })
     }
 
+    fn captured(&self, function: FunctionId, finish: bool) -> Option<&Captured> {
+        self.functions.get(function).map(|arguments| if finish { &arguments.finish } else { &arguments.call })
+    }
+
     /// The Python values of a function of the thread or asyncio lane.
     pub fn rows(&self, function: FunctionId, finish: bool) -> Option<&Rows> {
-        match &self.functions.get(function)?.captured {
-            Captured::Values { call, finish: shaped } => Some(if finish { shaped } else { call }),
-            Captured::Wire { .. } => None,
+        match &self.captured(function, finish)?.values {
+            Values::Rows(rows) => Some(rows),
+            Values::Wire(_) => None,
         }
     }
 
     fn wire(&self, function: FunctionId, finish: bool) -> Option<&Wire> {
-        match &self.functions.get(function)?.captured {
-            Captured::Wire { call, finish: shaped } => Some(if finish { shaped } else { call }),
-            Captured::Values { .. } => None,
+        match &self.captured(function, finish)?.values {
+            Values::Wire(wire) => Some(wire),
+            Values::Rows(_) => None,
         }
     }
 }
 
 impl Payload for Arrived {
     fn names(&self, function: FunctionId, finish: bool) -> Option<&[String]> {
-        let arguments = self.functions.get(function)?;
-        let names = if finish { &arguments.finish_names } else { &arguments.call_names };
-        names.as_deref()
+        self.captured(function, finish)?.names.as_deref()
     }
 
     fn encode(&self, function: FunctionId, finish: bool, samples: &[u32], out: &mut Vec<u8>) {
