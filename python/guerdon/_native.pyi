@@ -32,7 +32,7 @@ class FunctionConfig:
         pinned: bool = False,
         finish: bool = False,
         loop: str | None = None,
-        on_failure: str | float = "nan",
+        on_failure: str | float = ...,  # "nan"
     ) -> FunctionConfig: ...
 
 @final
@@ -92,8 +92,8 @@ class Use:
         cls,
         names: Sequence[str] | None,
         columns: Sequence[int],
-        finish_names: Sequence[str] = (),
-        finish_columns: Sequence[int] = (),
+        finish_names: Sequence[str] = ...,  # none
+        finish_columns: Sequence[int] = ...,  # none
     ) -> Use: ...
 
 @final
