@@ -5,6 +5,10 @@
 //! - L-3  A lane holds `timeout`: it counts from the start of user code, and a call past it is stopped. It never decides about another attempt.
 //! - L-4  A call that is no longer open (`Frame::is_open`) was settled by the scheduler: the lane stops its work and reports nothing.
 //! - L-5  An idle lane does nothing: no tick, no poll.
+//! - L-6  The scheduler asks for room, pools and sizes with its lock held, and ending a call or dropping a frame takes that lock and may
+//!   come back with `run`. So a lane ends calls, drops frames and pokes with no lock held that any of its answers takes.
+//! - L-7  A place that counts in `room` is free before the frame that held it is dropped, or the lane pokes: nobody asks again by himself.
+//! - L-8  A frame that comes after `close` is dropped.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,7 +32,7 @@ pub trait Lane: Send + Sync + 'static {
     /// How many frames can make progress at a time, over all functions that share a pool.
     fn parallelism(&self, function: FunctionId) -> usize;
 
-    /// Functions with the same pool share places: they take turns, and go through a batch's groups together.
+    /// Functions with the same pool of one lane share places: they take turns, and go through a batch's groups together.
     fn pool(&self, function: FunctionId) -> usize;
 
     /// The most calls in one frame.

@@ -62,3 +62,37 @@ impl Wake {
         self.ends().0.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+
+    fn readable(wake: &Wake) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&wake.fd(), PollFlags::IN)], Some(&now)).unwrap() == 1
+    }
+
+    #[test]
+    fn w1_it_is_readable_from_notify_to_drain() {
+        let wake = Wake::new().unwrap();
+        assert!(!readable(&wake));
+        for _ in 0..3 {
+            wake.notify();
+            assert!(readable(&wake) && readable(&wake));
+        }
+        wake.drain();
+        assert!(!readable(&wake));
+    }
+
+    #[test]
+    fn w2_neither_drains_nor_notifies_wait() {
+        let wake = Wake::new().unwrap();
+        wake.drain();
+        for _ in 0..100_000 {
+            wake.notify();
+        }
+        assert!(readable(&wake));
+    }
+}

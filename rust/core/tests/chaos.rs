@@ -94,7 +94,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_cell_has_one_outcome_and_it_is_the_serial_one(plan in plans()) {
+    fn g1_g3_f1_every_cell_has_one_outcome_and_it_is_the_serial_one(plan in plans()) {
         paused(run(plan));
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
 use guerdon_core::function::{Function, Policy, Shape};
+use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Cell;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_testkit::{Act, Ask, FakeLane, FrameSeen, Room, Samples, done, function, paused, spec};
@@ -100,6 +101,22 @@ fn o2_a_function_at_its_limit_holds_nobody_back() {
     let begin = frames[0].at_ns;
     let last = frames.iter().filter(|frame| frame.function == 1).map(|frame| frame.at_ns).max().unwrap();
     assert!(last - begin < 2_000_000_000, "the free function waited {} ns for the limited one", last - begin);
+}
+
+#[test]
+fn o2_lanes_do_not_wait_for_each_other() {
+    paused(async {
+        let slow = |ask: &Ask| returns(if ask.function == 0 { Duration::from_secs(1) } else { MS }, ask);
+        let lanes = [0, 1].map(|_| Arc::new(FakeLane::new(Room { frame_calls: 1, ..Room::default() }, slow)));
+        let functions = vec![sample_function(), Function { lane: 1, ..sample_function() }];
+        let runtime = tokio::runtime::Handle::current();
+        let as_lanes = lanes.iter().map(|lane| lane.clone() as Arc<dyn Lane>).collect();
+        let engine = Scheduler::start(&runtime, Clock::start(), functions, as_lanes);
+        let batch = engine.submit(spec(100, 4)).unwrap();
+        assert!(done(&batch).await);
+        let last = lanes[1].log().frames().last().unwrap().at_ns;
+        assert!(last - batch.submitted_ns() < 2_000_000_000, "the fast lane went with the slow one");
+    });
 }
 
 #[test]

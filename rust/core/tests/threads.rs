@@ -77,7 +77,7 @@ fn functions() -> Vec<Function> {
 }
 
 #[test]
-fn batches_from_many_threads_meet_many_lanes() {
+fn b1_b2_b3_batches_from_many_threads_meet_many_lanes() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_time().build().unwrap();
     let chaos = Chaos { seed: 7, faults: 60, longest: Duration::from_micros(300), hangs: true };
     let functions = functions();

@@ -49,7 +49,8 @@ impl Estimate {
 /// A function that has work waiting and may be given another frame.
 struct Candidate {
     function: FunctionId,
-    pool: usize,
+    /// The lane, and the pool in it.
+    pool: (usize, usize),
     position: usize,
     window: usize,
     expected_ns: u64,
@@ -70,7 +71,7 @@ pub(crate) fn choose<'a>(
             let calls = frame_size(estimates[function], lane.frame_calls(function), usize::MAX, 1);
             waiting.push(Candidate {
                 function,
-                pool: lane.pool(function),
+                pool: (work.batch.functions()[function].lane, lane.pool(function)),
                 position: line.position(),
                 window: calls.saturating_mul(WINDOW_FRAMES * lane.parallelism(function).max(1)),
                 expected_ns: estimates[function].expected_ns(),
