@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from guerdon._native import Engine
 
 CLOSE_TIMEOUT_S = 5.0
+# At exit nobody waits for a thread that is stuck in user code: it ends with the interpreter.
+EXIT_TIMEOUT_S = 1.0
 
 
 class Lifetime:
@@ -93,7 +95,7 @@ def _end(lifetime: Lifetime, pid: int) -> None:
     # A child that was forked later runs the same finalizers at its own exit: what it started itself it ends, the rest
     # is its parent's.
     if os.getpid() == pid or lifetime.started is not None:
-        lifetime.close()
+        lifetime.close(EXIT_TIMEOUT_S)
 
 
 def _start(specs: Sequence[FunctionSpec], workers: int) -> Engine:

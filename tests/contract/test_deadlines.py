@@ -17,7 +17,7 @@ from guerdon import Dispatcher, Limit, RewardBatch, Status, group_reward, reward
 from tests.contract import behaviours
 
 LANES = {"process": behaviours.sleep, "thread": behaviours.sleep, "asyncio": behaviours.wait}
-LONG = 8.0  # of what must be cut short; a thread has to sit it out
+LONG = 4.0  # of what must be cut short; a thread has to sit it out
 
 
 def alive(pid: int) -> bool:
@@ -39,7 +39,7 @@ def test_timeout_bounds_one_call_and_spares_the_others(lane: str) -> None:
         result = made.score(completions=["c"] * 6, seconds=[0.0, 0.01, LONG, 0.0, 0.02, 0.01])
         took = time.monotonic() - started
     assert result.status.ravel().tolist() == [0, 0, Status.TIMEOUT, 0, 0, 0]
-    assert 0.7 <= took < LONG - 1
+    assert 0.7 <= took < LONG
     (failure,) = result.failures()
     assert failure.sample == 2
     assert failure.attempts == 1
@@ -85,7 +85,7 @@ def test_deadline_counts_the_queue(lane: str) -> None:
 @pytest.mark.parametrize("lane", LANES)
 def test_deadline_counts_retries(lane: str, tmp_path: Path) -> None:
     function = behaviours.afails_at_first if lane == "asyncio" else behaviours.fails_at_first
-    failing = reward(function, lane=lane, name="failing", retries=60_000, deadline=1.0)
+    failing = reward(function, lane=lane, name="failing", retries=1000, deadline=1.0)
     with Dispatcher([failing], workers=1) as made:
         started = time.monotonic()
         result = made.score(completions=["c"], path=[str(tmp_path / "notes")], times=[1 << 30], how=["error"])
@@ -103,7 +103,7 @@ def test_budget_bounds_the_batch_on_every_lane() -> None:
         started = time.monotonic()
         result = made.score(completions=["c"] * 10, seconds=[0.0] * 2 + [LONG] * 8)
         took = time.monotonic() - started
-        assert 1.5 <= took < LONG - 2
+        assert 1.5 <= took < LONG
         assert result.status[0, 0].tolist() == [Status.OK] * 3
         assert result.status[-1, 0].tolist() == [Status.TIMEOUT] * 3
         assert {failure.reason for failure in result.failures()} == {"budget"}
