@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import signal
@@ -57,6 +58,7 @@ def run_worker(request: Request, functions: Functions) -> None:
     os.dup2(output_fd, 1)
     os.dup2(output_fd, 2)
     os.close(output_fd)
+    faulthandler.enable(2)  # a crash in C says where Python stood
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if request.value:
         import resource

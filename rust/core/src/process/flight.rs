@@ -29,8 +29,8 @@ pub(super) struct Violation;
 pub(super) enum Loss {
     /// Out of time: told, and killed a grace later.
     Expired,
-    /// The worker ended; why.
-    Crashed(String),
+    /// The worker ended: why, and where its interpreter stood if it could say.
+    Crashed(String, Option<String>),
 }
 
 /// What a message changed.
@@ -314,12 +314,13 @@ impl Sent {
                 Hand::Phase(phase) => {
                     let reason = match loss {
                         Loss::Expired => self.setup_timed_out(),
-                        Loss::Crashed(why) if phase == LOADING => {
+                        Loss::Crashed(why, _) if phase == LOADING => {
                             format!("the worker process {why} while it loaded the function")
                         }
-                        Loss::Crashed(why) => format!("the worker process {why} in setup()"),
+                        Loss::Crashed(why, _) => format!("the worker process {why} in setup()"),
                     };
-                    self.frame.fail_setup(reason, None);
+                    let stack = if let Loss::Crashed(_, stack) = loss { stack.clone() } else { None };
+                    self.frame.fail_setup(reason, stack);
                 }
                 Hand::Call(call) => {
                     self.settle(0..call, page, now_ns, true);
@@ -336,7 +337,9 @@ impl Sent {
         let timeout = self.frame.function().policy.timeout;
         let failure = match loss {
             Loss::Expired => failure(FailureKind::Timeout, timed_out(timeout), None, true, None),
-            Loss::Crashed(why) => failure(FailureKind::Crashed, format!("the worker process {why}"), None, true, None),
+            Loss::Crashed(why, stack) => {
+                failure(FailureKind::Crashed, format!("the worker process {why}"), stack.clone(), true, None)
+            }
         };
         self.frame.fail(call, failure, times);
     }

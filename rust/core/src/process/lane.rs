@@ -177,12 +177,14 @@ impl Lane for ProcessLane {
             if let Some(shared) = &shared {
                 // The zygote ends what is left then.
                 let _ = timeout(WORKERS_END, shared.all_ended()).await;
-                let _ = timeout(LAST_WORDS, shared.printer.flush()).await;
             }
             stage.send_replace(Stage::Ended);
             for task in tasks {
                 // A supervisor that panicked has nothing left to end: its processes are the zygote's.
                 let _ = task.await;
+            }
+            if let Some(shared) = &shared {
+                let _ = timeout(LAST_WORDS, shared.printer.flush()).await;
             }
         })
     }

@@ -55,6 +55,8 @@ pub struct ProcessConfig {
     pub max_calls: Option<u64>,
     /// Age at which a worker is replaced, between two frames.
     pub max_age: Option<Duration>,
+    /// Bytes of resident memory beyond which a worker is replaced, between two frames.
+    pub max_rss: Option<u64>,
     /// Bytes of address space that a worker may use.
     pub memory_limit: Option<u64>,
     /// Where the lines go that workers print.
@@ -62,10 +64,20 @@ pub struct ProcessConfig {
 }
 
 impl ProcessConfig {
-    /// Workers are never replaced for their age, use what memory they like, and print to standard error.
+    /// Workers are replaced only when they end, use what memory they like, and print to standard error.
     #[must_use]
     pub fn new(python: PathBuf, worker_dir: PathBuf, shipment: Vec<u8>, workers: usize) -> Self {
         let sink = standard_error();
-        Self { python, worker_dir, shipment, workers, max_calls: None, max_age: None, memory_limit: None, sink }
+        Self {
+            python,
+            worker_dir,
+            shipment,
+            workers,
+            max_calls: None,
+            max_age: None,
+            max_rss: None,
+            memory_limit: None,
+            sink,
+        }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! - O-1  A worker never waits for the trainer's terminal: what it prints is read at once, and dropped when too much waits to be written.
 //! - O-2  At most `LINES_A_SECOND` lines are written each second; what is dropped is counted and told once a second.
-//! - O-3  The last words of a worker that ended are read; a descendant that keeps its pipe open delays nothing.
+//! - O-3  What a dying interpreter says of its stack is kept for the outcome of the call.
+//! - O-4  The last words of a worker that ended are read; a descendant that keeps its pipe open delays nothing.
 
 use std::io::Write;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -18,6 +19,8 @@ use tokio::time::Instant;
 
 const LINES_A_SECOND: u32 = 1000;
 const LONGEST_LINE: usize = 8192;
+/// Most bytes of a crashed interpreter's stack.
+const LONGEST_STACK: usize = 16 << 10;
 /// Reads of 16 KB after the process has ended: more than a pipe holds.
 const LAST_READS: u32 = 16;
 /// Lines that may wait for the terminal.
@@ -135,16 +138,44 @@ impl Printer {
 
 /// The names of the functions, and which of them a worker runs now.
 pub(super) struct Source {
-    pub names: Arc<[Arc<str>]>,
+    names: Arc<[Arc<str>]>,
     /// Index into `names`. Written by the worker's supervisor, read by its reader.
     pub current: AtomicUsize,
     pub pid: Pid,
+    /// The stack of an interpreter that crashed (O-3). Written by the reader, taken by the supervisor when the process has ended.
+    crash: Mutex<String>,
 }
 
 impl Source {
+    /// A worker, running none of these functions yet.
+    pub(super) fn new(names: Arc<[Arc<str>]>, pid: Pid) -> Arc<Self> {
+        Arc::new(Self { names, current: AtomicUsize::new(usize::MAX), pid, crash: Mutex::default() })
+    }
+
     /// A process that runs no function.
     pub(super) fn of(name: &str, pid: Pid) -> Arc<Self> {
-        Arc::new(Self { names: [Arc::from(name)].into(), current: AtomicUsize::new(0), pid })
+        let source = Self::new([Arc::from(name)].into(), pid);
+        source.current.store(0, Ordering::Relaxed);
+        source
+    }
+
+    /// What the process said of its stack as it crashed.
+    pub(super) fn crash(&self) -> Option<String> {
+        let text = std::mem::take(&mut *self.crash.lock());
+        (!text.is_empty()).then_some(text)
+    }
+
+    fn watch_for_crash(&self, line: &[u8]) {
+        let mut crash = self.crash.lock();
+        if line.starts_with(b"Fatal Python error: ") {
+            crash.clear();
+        } else if crash.is_empty() {
+            return;
+        }
+        if crash.len() + line.len() < LONGEST_STACK {
+            crash.push_str(&String::from_utf8_lossy(line));
+            crash.push('\n');
+        }
     }
 
     fn label(&self) -> String {
@@ -164,12 +195,16 @@ pub(super) fn duplicate(fd: BorrowedFd<'_>) -> std::io::Result<OwnedFd> {
     fd.try_clone_to_owned()
 }
 
-/// Reads a process's output until its end, or until `ended` says that the process has ended (O-3).
+/// Reads a process's output until its end, or until `ended` says that the process has ended (O-4).
 pub(super) async fn read(pipe: Receiver, source: Arc<Source>, printer: Arc<Printer>, ended: Arc<Notify>) {
     let mut lines = Lines { held: Vec::new(), skipping: false };
     let mut bytes = vec![0; 16 << 10];
     let mut last = false;
     let mut left = LAST_READS;
+    let give = |line: &[u8]| {
+        source.watch_for_crash(line);
+        printer.line(&source.label(), line);
+    };
     loop {
         if !last {
             tokio::select! {
@@ -186,7 +221,7 @@ pub(super) async fn read(pipe: Receiver, source: Arc<Source>, printer: Arc<Print
         };
         match read {
             Ok(0) => break,
-            Ok(got) => lines.feed(&bytes[..got], |line| printer.line(&source.label(), line)),
+            Ok(got) => lines.feed(&bytes[..got], give),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && !last => {}
             Err(_) => break,
         }
@@ -194,7 +229,7 @@ pub(super) async fn read(pipe: Receiver, source: Arc<Source>, printer: Arc<Print
             break;
         }
     }
-    lines.flush(|line| printer.line(&source.label(), line));
+    lines.flush(give);
 }
 
 /// Cuts a stream into lines.

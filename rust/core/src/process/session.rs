@@ -8,11 +8,11 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::net::RecvFlags;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -26,6 +26,7 @@ use super::places::{Held, Kind, Slot};
 use super::shared::{Live, Shared};
 use super::watch::{Order, TICK, Watch};
 use super::wire::{self, Parser};
+use super::zygote::Fork;
 use crate::clock::nanos;
 
 /// How long a forked worker may take to say ready, beyond what loading may take.
@@ -38,12 +39,15 @@ const DYING: Duration = Duration::from_millis(500);
 /// How long to wait for the zygote to say how a worker ended.
 const ASK: Duration = Duration::from_secs(1);
 
+/// Time between two looks at a worker's memory.
+const WEIGH: Duration = Duration::from_secs(1);
+
 /// Why a session ended.
 pub(super) enum End {
     /// The worker ended or was killed before it was ready.
     NeverReady(String),
-    /// It did its work; the slot needs another worker.
-    Over,
+    /// It did its work; the slot needs another worker, which may have been asked for.
+    Over(Option<Fork>),
     /// The lane closes.
     Closing,
 }
@@ -57,6 +61,13 @@ enum Turn {
         ask: bool,
     },
     Closing,
+}
+
+impl Turn {
+    /// It is of no use any more; the words follow "the worker process".
+    fn kill(why: impl Into<String>) -> Self {
+        Self::Kill(Loss::Crashed(why.into(), None))
+    }
 }
 
 /// How to read the worker's socket.
@@ -92,7 +103,13 @@ pub(super) struct Session {
     last_claim: u64,
     calls: u64,
     born: Instant,
+    /// The process was waited for, and its output read.
     reaped: bool,
+    /// The worker that will follow this one, which is only finishing what it has.
+    successor: Option<Fork>,
+    /// Whether it took too much memory, and when that was looked at.
+    heavy: bool,
+    weighed: Instant,
 }
 
 /// Frames are being taken back.
@@ -105,8 +122,7 @@ impl Session {
     pub(super) fn new(shared: Arc<Shared>, slot: Arc<Slot>, mut child: Child) -> io::Result<Self> {
         let (spare, _) = output::pipe()?;
         let pipe = std::mem::replace(&mut child.output, spare);
-        let source =
-            Arc::new(Source { names: shared.names.clone(), current: AtomicUsize::new(usize::MAX), pid: child.pid });
+        let source = Source::new(shared.names.clone(), child.pid);
         let output_ended = Arc::new(Notify::new());
         let reader = tokio::spawn(output::read(pipe, source.clone(), shared.printer.clone(), output_ended.clone()));
         let live = shared.account(child.pid);
@@ -130,6 +146,9 @@ impl Session {
             calls: 0,
             born: Instant::now(),
             reaped: false,
+            successor: None,
+            heavy: false,
+            weighed: Instant::now(),
         })
     }
 
@@ -154,10 +173,13 @@ impl Session {
                 // The end of the process closes its socket a moment before it is seen.
                 return match timeout(DYING, self.child.pidfd.ended()).await {
                     Ok(()) => Turn::Dead,
-                    Err(_) => Turn::Kill(Loss::Crashed("closed its connection to the engine".to_owned())),
+                    Err(_) => Turn::kill("closed its connection to the engine"),
                 };
             }
             let over = self.is_over(used);
+            if over && self.successor.is_none() && self.slot.kind == Kind::Pool {
+                self.successor = Some(self.shared.zygote.fork());
+            }
             if over && self.flight.is_empty() {
                 return Turn::Leave { ask: true };
             }
@@ -176,7 +198,7 @@ impl Session {
                 () = self.shared.closed() => return Turn::Closing,
                 ready = self.child.socket.readable() => match ready {
                     Ok(()) => self.receive(Read::Announced),
-                    Err(_) => return Turn::Kill(Loss::Crashed("could not be read from".to_owned())),
+                    Err(_) => return Turn::kill("could not be read from"),
                 },
                 () = self.child.pidfd.ended() => return Turn::Dead,
                 _ = self.child.socket.writable(), if self.sent < self.unsent.len() => {
@@ -195,7 +217,7 @@ impl Session {
                 () = &mut timer, if armed => {
                     armed = false;
                     if !self.ready {
-                        return Turn::Kill(Loss::Crashed("was not ready in time".to_owned()));
+                        return Turn::kill("was not ready in time");
                     }
                     if self.flight.is_empty() {
                         continue; // N-2
@@ -230,7 +252,8 @@ impl Session {
             Kind::Alone => used,
             Kind::Pinned => false,
             Kind::Pool => {
-                config.max_calls.is_some_and(|most| self.calls >= most)
+                self.heavy
+                    || config.max_calls.is_some_and(|most| self.calls >= most)
                     || config.max_age.is_some_and(|most| self.calls > 0 && self.born.elapsed() >= most)
             }
         }
@@ -263,7 +286,10 @@ impl Session {
         while self.sent < self.unsent.len() {
             match self.child.socket.try_write(&self.unsent[self.sent..]) {
                 Ok(0) => return,
-                Ok(sent) => self.sent += sent,
+                Ok(sent) => {
+                    self.sent += sent;
+                    self.watch.heard(); // it reads: a large frame takes its time
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => {
                     // It can't read any more: its end shows elsewhere.
@@ -308,14 +334,12 @@ impl Session {
                 let message = match self.parser.next() {
                     Ok(Some(message)) => message,
                     Ok(None) => break,
-                    Err(error) => return Err(Turn::Kill(Loss::Crashed(format!("was ended: it sent {error}")))),
+                    Err(error) => return Err(Turn::kill(format!("was ended: it sent {error}"))),
                 };
                 let page = || self.child.page.read().ok();
                 let now_ns = self.shared.clock.now_ns();
                 let Ok(news) = self.flight.take(message, page, now_ns) else {
-                    return Err(Turn::Kill(Loss::Crashed(
-                        "was ended: it sent a message about a call that it does not have".to_owned(),
-                    )));
+                    return Err(Turn::kill("was ended: it sent a message about a call that it does not have"));
                 };
                 if self.act_on(news) {
                     return Ok(true);
@@ -335,6 +359,7 @@ impl Session {
         }
         if let Some(ran) = news.ended {
             self.calls += ran as u64;
+            self.weigh();
             if self.flight.len() == 1 {
                 self.taking = None; // N-3
                 self.slot.stalled.store(false, Ordering::Release);
@@ -349,6 +374,16 @@ impl Session {
         news.retire
     }
 
+    /// Looks at the worker's memory, once in a while, if that matters.
+    fn weigh(&mut self) {
+        if let Some(most) = self.shared.config.max_rss
+            && self.weighed.elapsed() >= WEIGH
+        {
+            self.weighed = Instant::now();
+            self.heavy = resident_bytes(self.child.pid).is_some_and(|bytes| bytes > most);
+        }
+    }
+
     /// Looks at what the worker has in hand; when to look again.
     fn look(&mut self) -> Result<u64, Turn> {
         if self.receive(Read::All)? {
@@ -359,7 +394,7 @@ impl Session {
             return Ok(now_ns + nanos(TICK));
         }
         let Ok(page) = self.child.page.read() else {
-            return Err(Turn::Kill(Loss::Crashed("has an unreadable page".to_owned())));
+            return Err(Turn::kill("has an unreadable page"));
         };
         self.flight.settle_before(self.last_claim, &page, now_ns);
         self.last_claim = page.progress();
@@ -372,7 +407,7 @@ impl Session {
             }
             (Some(Order::Kill), Some(_)) => return Err(Turn::Kill(Loss::Expired)),
             (Some(Order::Kill), None) => {
-                return Err(Turn::Kill(Loss::Crashed("was ended: it did not start its calls".to_owned())));
+                return Err(Turn::kill("was ended: it did not start its calls"));
             }
             _ => {}
         }
@@ -409,9 +444,16 @@ impl Session {
                 let ending = timeout(ASK, self.shared.zygote.reap(self.child.pid)).await;
                 let ending = ending.ok().and_then(Result::ok).unwrap_or(Ending::Unknown).to_string();
                 self.reaped = true;
-                self.lose(&Loss::Crashed(ending.clone()));
+                // Its last words may say where it stood.
+                self.output_ended.notify_one();
+                let _ = (&mut self.reader).await;
+                self.lose(&Loss::Crashed(ending.clone(), self.source.crash()));
                 self.leave(Duration::ZERO);
-                if was_ready { End::Over } else { End::NeverReady(format!("a worker {ending} before it was ready")) }
+                if was_ready {
+                    End::Over(None)
+                } else {
+                    End::NeverReady(format!("a worker {ending} before it was ready"))
+                }
             }
             Turn::Kill(loss) => {
                 self.shared.counts.kills.fetch_add(1, Ordering::Relaxed);
@@ -422,8 +464,8 @@ impl Session {
                 self.lose(&loss);
                 self.leave(Duration::ZERO);
                 match loss {
-                    Loss::Crashed(why) if !was_ready => End::NeverReady(format!("a worker {why}")),
-                    _ => End::Over,
+                    Loss::Crashed(why, _) if !was_ready => End::NeverReady(format!("a worker {why}")),
+                    _ => End::Over(None),
                 }
             }
             Turn::Leave { ask } => {
@@ -431,8 +473,9 @@ impl Session {
                     self.unsent.extend_from_slice(&wire::close());
                     self.flush();
                 }
+                let successor = self.successor.take();
                 self.leave(FAREWELL);
-                End::Over
+                End::Over(successor)
             }
             Turn::Closing => {
                 let idle = self.flight.is_empty() && self.ready;
@@ -475,9 +518,20 @@ impl Session {
                 let _ = timeout(ASK, shared.zygote.reap(child.pid)).await;
             }
             output_ended.notify_one();
-            // A reader that panicked has nothing more to read.
-            let _ = reader.await;
+            if !reaped {
+                // A reader that panicked has nothing more to read.
+                let _ = reader.await;
+            }
+            drop(child); // its descriptors first: who waits for `live` finds none of them open
             drop(live);
         });
     }
+}
+
+/// What the process has in memory; none once it has ended.
+fn resident_bytes(pid: Pid) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kilobytes * 1024)
 }

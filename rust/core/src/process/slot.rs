@@ -11,11 +11,13 @@ use super::child::Child;
 use super::places::{Held, Kind, Slot};
 use super::session::{End, Session};
 use super::shared::Shared;
+use super::zygote::Fork;
 
 /// Runs until the lane closes. Frames that wait then are dropped, and so given back.
 pub(super) async fn supervise(shared: Arc<Shared>, slot: Arc<Slot>, mut inbox: mpsc::UnboundedReceiver<Held>) {
     let mut waiting = VecDeque::new();
     let mut starts = 0u32;
+    let mut successor = None;
     while !shared.is_closing() {
         if slot.kind != Kind::Pool && waiting.is_empty() {
             tokio::select! {
@@ -28,7 +30,7 @@ pub(super) async fn supervise(shared: Arc<Shared>, slot: Arc<Slot>, mut inbox: m
         }
         let started = tokio::select! {
             () = shared.closed() => return,
-            child = fork(&shared) => child.and_then(|child| Session::new(shared.clone(), slot.clone(), child)),
+            child = fork(&shared, successor.take()) => child.and_then(|child| Session::new(shared.clone(), slot.clone(), child)),
         };
         let end = match started {
             Ok(session) => {
@@ -40,9 +42,11 @@ pub(super) async fn supervise(shared: Arc<Shared>, slot: Arc<Slot>, mut inbox: m
             }
             Err(error) => End::NeverReady(error.to_string()),
         };
+        // A last message may have said that it is ready.
+        slot.ready.store(false, Ordering::Release);
         match end {
             End::Closing => return,
-            End::Over => {}
+            End::Over(fork) => successor = fork,
             End::NeverReady(why) => {
                 let wait = shared.start_failed(&why);
                 if let Some(why) = shared.broken() {
@@ -62,8 +66,11 @@ pub(super) async fn supervise(shared: Arc<Shared>, slot: Arc<Slot>, mut inbox: m
     }
 }
 
-async fn fork(shared: &Shared) -> io::Result<Child> {
-    shared.zygote.fork().await.unwrap_or_else(|_| Err(io::Error::other("the zygote's keeper has ended")))
+async fn fork(shared: &Shared, asked: Option<Fork>) -> io::Result<Child> {
+    asked
+        .unwrap_or_else(|| shared.zygote.fork())
+        .await
+        .unwrap_or_else(|_| Err(io::Error::other("the zygote's keeper has ended")))
 }
 
 fn refuse_all(inbox: &mut mpsc::UnboundedReceiver<Held>, waiting: &mut VecDeque<Held>, why: &str) {

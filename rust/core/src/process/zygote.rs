@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::ProcessConfig;
@@ -44,6 +45,9 @@ pub(super) enum Stage {
     Ended,
 }
 
+/// A worker that was asked for.
+pub(super) type Fork = oneshot::Receiver<io::Result<Child>>;
+
 /// Asks the zygote's keeper.
 #[derive(Clone)]
 pub(super) struct Zygote {
@@ -62,14 +66,14 @@ impl Zygote {
         load_timeout: Duration,
         printer: Arc<Printer>,
         stage: watch::Receiver<Stage>,
-    ) -> (Self, tokio::task::JoinHandle<()>) {
+    ) -> (Self, JoinHandle<()>) {
         let (requests, received) = mpsc::unbounded_channel();
         let keeper = Keeper { config, load_timeout, printer, stem: None, forks: 0, load_late: false, spare: None };
         (Self { requests }, tokio::spawn(keeper.run(received, stage)))
     }
 
     /// Asks for a worker; it comes on the returned channel.
-    pub(super) fn fork(&self) -> oneshot::Receiver<io::Result<Child>> {
+    pub(super) fn fork(&self) -> Fork {
         let (reply, worker) = oneshot::channel();
         // A keeper that is gone drops the reply, which says so.
         let _ = self.requests.send(Request::Fork(reply));
@@ -104,6 +108,8 @@ struct Stem {
     alive: Arc<AtomicBool>,
     loader: Loader,
     output_ended: Arc<Notify>,
+    /// Reads what it and the loader print.
+    reader: JoinHandle<()>,
 }
 
 enum Loader {
@@ -307,6 +313,7 @@ impl Keeper {
         }
         stem.lost();
         let _ = stem.process.wait(); // it has ended: this does not wait
+        let _ = stem.reader.await;
     }
 }
 
@@ -343,14 +350,22 @@ async fn start_stem(config: &ProcessConfig, printer: &Arc<Printer>) -> io::Resul
     let pidfd = Pidfd::open(pid)?;
     let output_ended = Arc::new(Notify::new());
     let source = Source::of("zygote", pid);
-    tokio::spawn(output::read(output, source, printer.clone(), output_ended.clone()));
+    let reader = tokio::spawn(output::read(output, source, printer.clone(), output_ended.clone()));
     let shipment = rustix::fs::memfd_create("guerdon-shipment", rustix::fs::MemfdFlags::CLOEXEC)?;
     let mut written = 0;
     while written < config.shipment.len() {
         written += rustix::io::pwrite(&shipment, &config.shipment[written..], written as u64)?;
     }
     control.send(control::SHIPMENT, 0, 0, &[shipment.as_fd()]).await?;
-    Ok(Stem { process, pidfd, control, alive: Arc::new(AtomicBool::new(true)), loader: Loader::None, output_ended })
+    Ok(Stem {
+        process,
+        pidfd,
+        control,
+        alive: Arc::new(AtomicBool::new(true)),
+        loader: Loader::None,
+        output_ended,
+        reader,
+    })
 }
 
 /// Forks a loader and waits until it has loaded; `None` if it ended or hung before (Z-3).

@@ -3,7 +3,6 @@
 import ctypes
 import os
 import signal
-import sys
 import time
 
 
@@ -99,6 +98,11 @@ def once(path):
     return 3.0
 
 
+def _parent_of(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
+
+
 VERBS = {
     "give": float,
     "none": lambda _: None,
@@ -108,6 +112,7 @@ VERBS = {
     "pid": lambda _: float(os.getpid()),
     "stop": lambda _: os.kill(os.getpid(), signal.SIGSTOP),
     "zygote": lambda _: os.kill(os.getppid(), signal.SIGKILL),
+    "stem": lambda _: os.kill(_parent_of(os.getppid()), signal.SIGKILL),
     "exit": lambda rest: os._exit(int(rest)),
     "length": lambda rest: float(len(rest)),
     "code": lambda rest: float(ord(rest)),
@@ -164,16 +169,3 @@ well = Counting()
 fails = Counting("fails")
 hangs = Counting("hangs")
 dies = Counting("dies")
-
-
-def threads_started():
-    """For a shipment that must not be forked after loading."""
-    import threading
-
-    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
-
-
-if os.environ.get("GUERDON_TEST_LOAD") == "threads":
-    threads_started()
-if os.environ.get("GUERDON_TEST_LOAD") == "dies" and "loader" not in sys.argv:
-    os._exit(5)

@@ -132,6 +132,50 @@ fn a_killed_worker_is_replaced_and_so_is_a_killed_zygote() {
 }
 
 #[test]
+fn a_killed_stem_takes_its_workers_along_and_is_replaced() {
+    let rig = Rig::new(vec![spec("work").with(|function| function.policy.timeout = Duration::from_secs(5))]);
+    rig.warm();
+    let batch = rig.score(&["stem", "give 1", "give 2"]);
+    assert_eq!(batch.shown(2, 0).0, 2.0);
+    let batch = rig.score(&gives(50));
+    assert_eq!(values(&batch, 0), (0..50).map(|number| number as f32).collect::<Vec<_>>());
+    rig.close();
+}
+
+#[test]
+fn functions_that_start_threads_when_loaded_are_not_forked() {
+    let rig = Rig::new(vec![spec("work").of("threaded")]);
+    let mut texts = gives(40);
+    texts[3] = "exit 1".to_owned();
+    texts[30] = "hang".to_owned();
+    let batch = rig.score(&texts);
+    let kept = |sample: &usize| *sample != 3 && *sample != 30;
+    assert!((0..40).filter(kept).all(|sample| batch.shown(sample, 0) == (sample as f32, Status::Ok)));
+    assert_eq!(statuses(&batch, 0)[3], Status::Crashed);
+    assert_eq!(statuses(&batch, 0)[30], Status::Timeout);
+    rig.close();
+}
+
+#[test]
+fn a_function_that_ends_whoever_loads_it_fails_alone() {
+    let rig = Rig::new(vec![spec("work"), spec("work").of("deadly")]);
+    let batch = rig.score(&gives(20));
+    assert_eq!(values(&batch, 0), (0..20).map(|number| number as f32).collect::<Vec<_>>());
+    assert_eq!(statuses(&batch, 1), [Status::Error; 20]);
+    assert_eq!(reason(&batch, 7, 1), "the worker process exited with status 5 while it loaded the function");
+    rig.close();
+}
+
+#[test]
+fn a_crash_in_c_says_where_python_stood() {
+    let rig = Rig::new(vec![spec("work")]);
+    let batch = rig.score(&["null"]);
+    let stack = batch.note_of(0, 0).and_then(|note| note.traceback).unwrap_or_default();
+    assert!(stack.starts_with("Fatal Python error: Segmentation fault") && stack.contains("in null"), "{stack}");
+    rig.close();
+}
+
+#[test]
 fn a_cancelled_batch_frees_its_workers() {
     let rig = Rig::new(vec![spec("work").with(|function| function.policy.timeout = Duration::from_secs(600))]);
     rig.warm();

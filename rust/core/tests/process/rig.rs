@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 
 /// One function of the rig.
 pub struct Spec {
+    pub module: &'static str,
     pub target: &'static str,
     pub function: Function,
 }
@@ -44,10 +45,16 @@ pub fn spec(target: &'static str) -> Spec {
         lane: 0,
         policy,
     };
-    Spec { target, function }
+    Spec { module: "functions", target, function }
 }
 
 impl Spec {
+    /// From another module than `functions.py`.
+    pub fn of(mut self, module: &'static str) -> Self {
+        self.module = module;
+        self
+    }
+
     pub fn with(mut self, change: impl FnOnce(&mut Function)) -> Self {
         change(&mut self.function);
         self
@@ -193,8 +200,8 @@ fn shipment(specs: &[Spec]) -> Vec<u8> {
 import pickle, sys
 folder, shapes, targets = sys.argv[1], sys.argv[2].split(), sys.argv[3:]
 functions = [
-    {"recipe": {"name": target, "shape": shape, "rowwise": False, "records": [], "stateful": target not in ("work", "group", "missing")},
-     "target": ("ref", "functions", target)}
+    {"recipe": {"name": target.split(":")[1], "shape": shape, "rowwise": False, "records": [], "stateful": target.split(":")[1] in ("well", "fails", "hangs", "dies")},
+     "target": ("ref", *target.split(":"))}
     for target, shape in zip(targets, shapes)
 ]
 content = {"sys_path": [folder, *sys.path[1:]], "main_path": None, "hash_seed": None, "functions": functions}
@@ -213,7 +220,7 @@ sys.stdout.buffer.write(pickle.dumps(content))
         .args(["-c", script])
         .arg(folder)
         .arg(shapes.join(" "))
-        .args(specs.iter().map(|spec| spec.target))
+        .args(specs.iter().map(|spec| format!("{}:{}", spec.module, spec.target)))
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,0 +1,5 @@
+"""Ends the process that imports it."""
+
+import os
+
+os._exit(5)
