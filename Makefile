@@ -121,5 +121,5 @@ bench: setup ## speed of the core (criterion) and of the lanes beside their peer
 
 .PHONY: clean
 clean: ## remove what the targets made
-	rm -rf $(VENV) $(TARGET) dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .benchmarks
+	rm -rf $(VENV) $(TARGET) dist demo-out .hypothesis .mypy_cache .pytest_cache .ruff_cache .benchmarks
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
