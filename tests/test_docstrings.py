@@ -14,6 +14,7 @@ import pytest
         "guerdon",
         "guerdon.dispatcher",
         "guerdon.limits",
+        "guerdon.report",
         "guerdon.result",
         "guerdon.rewards",
         "guerdon.stateful",

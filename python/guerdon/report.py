@@ -72,6 +72,7 @@ class Report:
     """Adds up batches of the same functions.
 
     Example:
+        >>> from guerdon import Dispatcher, reward
         >>> with Dispatcher([reward(lambda text: float(len(text)), name="length")]) as dispatcher:
         ...     report = Report(dispatcher.names)
         ...     report.add(dispatcher.score(completions=["a", "bcd"]))
