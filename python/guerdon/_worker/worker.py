@@ -227,7 +227,8 @@ class Worker:
         self._expiry.shielded = False
 
     def _failed(self, frame: Frame, call: Call, index: int, error: BaseException, prefix: str = "") -> None:
-        """Reports a call that raised."""
+        """Reports a call that raised; what it takes to say so is not the call's time."""
+        self._page.half(frame.id).stamps[index + 1] = time.monotonic_ns()
         self._expiry.shielded = True
         call.drop_records()
         flags = 0 if isinstance(error, InvalidValue) or prefix else wire.RETRYABLE

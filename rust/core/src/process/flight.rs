@@ -183,7 +183,7 @@ impl Flight {
             Message::Fail { frame, call, text, retry_after, retryable, expired } => {
                 let sent = self.front(frame)?;
                 sent.held(call)?;
-                let times = page().map_or_else(Times::default, |page| sent.times(&page, call, Some(now_ns)));
+                let times = page().map_or_else(Times::default, |page| sent.times(&page, call, None));
                 let timeout = sent.frame.function().policy.timeout;
                 let failure = if expired {
                     failure(FailureKind::Timeout, timed_out(timeout), text.traceback, true, None)

@@ -332,8 +332,14 @@ fn p5_nothing_is_left_after_close_daemons_included() {
     let batch = rig.score(&[format!("daemon {}", path.display())]);
     assert_eq!(values(&batch, 0), [1.0]);
     let workers = rig.lane.worker_pids();
-    std::thread::sleep(Duration::from_millis(100));
-    let daemon: i32 = std::fs::read_to_string(&path).unwrap().parse().unwrap();
+    let start = Instant::now();
+    let daemon: i32 = loop {
+        if let Ok(pid) = std::fs::read_to_string(&path).unwrap_or_default().parse() {
+            break pid;
+        }
+        assert!(start.elapsed() < Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(5));
+    };
     std::fs::remove_file(path).unwrap();
     assert!(alive(daemon));
     rig.close();
