@@ -68,11 +68,11 @@ class _Keeper:
             calls = {function: self._calls[function].twin() for function in functions}
             loop = LoopThread(queue, functions, calls)
             name = f"guerdon loop {self._lanes.loop_name(index)}"
+            self._loops[index] = loop
             threading.Thread(target=loop.run, name=name, daemon=True).start()
         except Exception as error:  # no thread, no descriptors left
             queue.not_started(reason_of(error))
             raise
-        self._loops[index] = loop
 
     def _left_behind(self, function: int, count: int) -> None:
         spec = self._specs[function]

@@ -26,9 +26,9 @@ mod _native {
     #[pymodule_export]
     use crate::lanes::Lanes;
     #[pymodule_export]
-    use crate::lanes::aio::LoopQueue;
-    #[pymodule_export]
     use crate::lanes::chunk::Chunk;
+    #[pymodule_export]
+    use crate::lanes::event_loop::LoopQueue;
     #[pymodule_export]
     use crate::lanes::jobs::Jobs;
 

@@ -1,77 +1,26 @@
-//! The asyncio lane: event loops, each a Python thread, that take frames ("jobs") and run their calls side by side.
-//!
-//! - Y-1  A loop is woken once for all frames that arrive before it looks.
-//! - Y-2  `timeout` is the loop's to hold: it cancels the call. At `timeout + grace` the watch ends the call's cell, whatever the loop does: a
-//!   coroutine that ignores cancellation, or blocks its loop, keeps no batch waiting.
-//! - Y-3  A loop that has been silent for half a second with work in hand is reported, once per silence. One that was silent from before a
-//!   call's timeout until its end by the watch is replaced: a new loop, of the next generation, takes over what was not started.
-//! - Y-4  Time is watched only while a loop has work.
+//! The asyncio lane: event loops, each a Python thread, that take frames ("jobs") and run their calls side by side. One loop is in
+//! `event_loop`; here is which function has which, and the watch over all.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::io;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
 use guerdon_core::lane::{Closing, Lane, Poke};
-use guerdon_core::wake::Wake;
 use parking_lot::Mutex;
-use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::lanes::jobs::{Held, Jobs};
-use crate::lanes::orders::{Done, Order, Orders};
-use crate::lanes::report;
+use crate::lanes::event_loop::{Loop, LoopQueue};
+use crate::lanes::orders::{Done, Orders};
 
 /// Calls at a time of a function that says nothing else.
 const CONCURRENCY: usize = 256;
 /// How often the watch looks at loops with work.
 const TICK: Duration = Duration::from_millis(25);
-/// The silence of a loop with work after which it is reported (Y-3).
-const SILENCE_NS: u64 = 500_000_000;
-/// Bounds of the loop's own ticks, in seconds.
-const SHORTEST_NAP: f64 = 0.005;
-const LONGEST_NAP: f64 = 0.05;
 /// Room that never runs out: calls wait in the lane, which costs nothing.
 const ROOM: usize = 1 << 16;
-
-struct State {
-    closed: bool,
-    /// Of the loop that gets the work; 0 before the first.
-    generation: u64,
-    waiting: VecDeque<Frame>,
-    /// What the loop has in hand, and what it must still be told; of replaced loops too.
-    held: Vec<Arc<Held>>,
-    wake: Option<Arc<Wake>>,
-    woken: bool,
-    reported: bool,
-    /// When the watch ended a call that the loop should have cancelled and could not, if it has not turned since.
-    hung_ns: Option<u64>,
-    /// Functions whose `setup()` runs on the loop, and since when.
-    in_setup: BTreeMap<FunctionId, u64>,
-    /// Loops there are, replaced ones included.
-    alive: usize,
-}
-
-/// One named loop.
-pub struct Loop {
-    index: usize,
-    name: String,
-    pub clock: Clock,
-    functions: Arc<[Function]>,
-    orders: Arc<Orders>,
-    /// Written by frames that arrive, by the loop and by the watch.
-    state: Mutex<State>,
-    /// When the loop last showed that it turns. Written by the loop, and when work arrives at an idle one.
-    beat_ns: AtomicU64,
-    gone: Arc<Notify>,
-}
 
 /// The lane.
 pub struct AioLane {
@@ -81,6 +30,7 @@ pub struct AioLane {
     /// The loop of each function of this lane.
     loop_of: Vec<Option<usize>>,
     orders: Arc<Orders>,
+    /// Whether the watch runs. Written by frames that arrive and by the watch.
     watching: Arc<Mutex<bool>>,
     gone: Arc<Notify>,
 }
@@ -103,7 +53,7 @@ impl AioLane {
                 loop_of.push(None);
                 continue;
             };
-            let known = loops.iter().position(|one| one.name == *name);
+            let known = loops.iter().position(|one| one.name() == name);
             loop_of.push(Some(known.unwrap_or(loops.len())));
             if known.is_none() {
                 let (functions, orders, gone) = (functions.clone(), orders.clone(), gone.clone());
@@ -116,9 +66,7 @@ impl AioLane {
 
     /// The queue of a loop that was ordered.
     pub fn open(&self, index: usize, generation: u64) -> Option<LoopQueue> {
-        let owner = self.loops.get(index)?;
-        let wake = owner.state.lock().wake.clone()?;
-        Some(LoopQueue { owner: owner.clone(), generation, wake })
+        self.loops.get(index)?.queue(generation)
     }
 
     pub fn functions_of(&self, index: usize) -> Vec<FunctionId> {
@@ -126,7 +74,7 @@ impl AioLane {
     }
 
     pub fn name_of(&self, index: usize) -> String {
-        self.loops.get(index).map_or_else(String::new, |one| one.name.clone())
+        self.loops.get(index).map_or_else(String::new, |one| one.name().to_owned())
     }
 
     fn watch(&self) {
@@ -194,270 +142,5 @@ impl Lane for AioLane {
                 next.await;
             }
         })
-    }
-}
-
-impl Loop {
-    fn new(
-        index: usize,
-        name: String,
-        clock: Clock,
-        functions: Arc<[Function]>,
-        orders: Arc<Orders>,
-        gone: Arc<Notify>,
-    ) -> Self {
-        let state = State {
-            closed: false,
-            generation: 0,
-            waiting: VecDeque::new(),
-            held: Vec::new(),
-            wake: None,
-            woken: false,
-            reported: false,
-            hung_ns: None,
-            in_setup: BTreeMap::new(),
-            alive: 0,
-        };
-        Self { index, name, clock, functions, orders, state: Mutex::new(state), beat_ns: AtomicU64::new(0), gone }
-    }
-
-    pub fn function(&self, function: FunctionId) -> &Function {
-        &self.functions[function]
-    }
-
-    /// The loop turns now.
-    pub fn turn(&self, now_ns: u64) {
-        self.beat_ns.store(now_ns, Ordering::Relaxed);
-    }
-
-    /// When it last did.
-    pub fn turned_ns(&self) -> u64 {
-        self.beat_ns.load(Ordering::Relaxed)
-    }
-
-    fn push(&self, frame: Frame) {
-        let mut state = self.state.lock();
-        if state.closed {
-            drop(state);
-            drop(frame);
-            return;
-        }
-        if state.held.is_empty() && state.waiting.is_empty() {
-            self.turn(self.clock.now_ns());
-        }
-        state.waiting.push_back(frame);
-        if state.generation == 0 {
-            if let Err(error) = self.next_generation(&mut state) {
-                drop(state);
-                self.not_started(&error.to_string());
-            }
-        } else if !std::mem::replace(&mut state.woken, true)
-            && let Some(wake) = &state.wake
-        {
-            wake.notify();
-        }
-    }
-
-    /// Asks for a loop, the first or one that takes over.
-    fn next_generation(&self, state: &mut State) -> io::Result<()> {
-        let wake = Wake::new()?;
-        wake.notify();
-        state.wake = Some(Arc::new(wake));
-        state.woken = true;
-        state.generation += 1;
-        state.alive += 1;
-        state.reported = false;
-        state.hung_ns = None;
-        state.in_setup.clear();
-        self.turn(self.clock.now_ns());
-        self.orders.give(Order::Loop { index: self.index, generation: state.generation });
-        Ok(())
-    }
-
-    /// There is no loop to run what waits.
-    fn not_started(&self, reason: &str) {
-        let stranded = std::mem::take(&mut self.state.lock().waiting);
-        for mut frame in stranded {
-            frame.fail_setup(format!("no event loop could be started: {reason}"), None);
-        }
-    }
-
-    /// A frame is done.
-    pub fn let_go(&self, held: &Arc<Held>) {
-        self.state.lock().held.retain(|one| !Arc::ptr_eq(one, held));
-    }
-
-    fn is_busy(&self) -> bool {
-        let state = self.state.lock();
-        !state.waiting.is_empty() || state.held.iter().any(|one| one.is_active())
-    }
-
-    fn is_gone(&self) -> bool {
-        self.state.lock().alive == 0
-    }
-
-    fn shut(&self) {
-        let dropped = {
-            let mut state = self.state.lock();
-            state.closed = true;
-            if let Some(wake) = &state.wake {
-                wake.notify();
-            }
-            std::mem::take(&mut state.waiting)
-        };
-        drop(dropped);
-    }
-
-    /// One look of the watch (Y-2, Y-3); whether the loop has work.
-    fn look(&self) -> bool {
-        let now_ns = self.clock.now_ns();
-        let turned_ns = self.turned_ns();
-        let silent = now_ns.saturating_sub(turned_ns) > SILENCE_NS;
-        let (held, late_setup) = {
-            let state = self.state.lock();
-            let late = |(function, since): (&FunctionId, &u64)| {
-                let policy = &self.functions[*function].policy;
-                let limit_ns = report::limit_ns(policy.setup_timeout.saturating_add(policy.grace));
-                (now_ns.saturating_sub(*since) > limit_ns).then_some(*function)
-            };
-            (state.held.clone(), state.in_setup.iter().find_map(late))
-        };
-        let mut hung = silent && late_setup.is_some();
-        let mut over = Vec::new();
-        for one in &held {
-            let (frame, its_loop_hung) = one.look(now_ns, turned_ns, late_setup == Some(one.function()));
-            over.extend(frame);
-            hung |= its_loop_hung;
-        }
-        drop(over);
-        if self.judge(now_ns, silent, hung) {
-            for one in &held {
-                one.give_back_rest();
-            }
-        }
-        self.is_busy()
-    }
-
-    /// What follows from the loop's silence; true if it was replaced (Y-3).
-    fn judge(&self, now_ns: u64, silent: bool, hung: bool) -> bool {
-        let mut state = self.state.lock();
-        if !silent {
-            state.reported = false;
-            state.hung_ns = None;
-        }
-        if hung {
-            state.hung_ns = Some(now_ns);
-        }
-        // A `setup()` that loads a model on its loop is no mistake.
-        if silent && (hung || state.in_setup.is_empty()) && !std::mem::replace(&mut state.reported, true) {
-            self.orders.give(Order::Stalled { index: self.index, generation: state.generation });
-        }
-        silent && state.hung_ns.is_some() && !state.closed && self.next_generation(&mut state).is_ok()
-    }
-}
-
-/// Work for one event loop. Its methods are for the loop's own thread.
-#[pyclass(frozen, module = "guerdon._native")]
-pub struct LoopQueue {
-    owner: Arc<Loop>,
-    generation: u64,
-    wake: Arc<Wake>,
-}
-
-#[pymethods]
-impl LoopQueue {
-    fn fileno(&self) -> i32 {
-        self.wake.fd().as_raw_fd()
-    }
-
-    /// Takes the wake-up. To be called first, whatever comes after it: the descriptor stays readable until then.
-    fn drain(&self) {
-        self.wake.drain();
-    }
-
-    /// The next frame that arrived.
-    fn take(&self) -> Option<Jobs> {
-        let owner = &self.owner;
-        owner.turn(owner.clock.now_ns());
-        let mut state = owner.state.lock();
-        if state.generation != self.generation {
-            return None;
-        }
-        let Some(frame) = state.waiting.pop_front() else {
-            state.woken = false;
-            return None;
-        };
-        let jobs = Jobs::new(owner.clone(), self.generation, frame);
-        state.held.push(jobs.held().clone());
-        Some(jobs)
-    }
-
-    /// Whether the loop is to end.
-    #[getter]
-    fn ended(&self) -> bool {
-        let state = self.owner.state.lock();
-        state.closed || state.generation != self.generation
-    }
-
-    /// Shows that the loop turns. The result is the time in seconds until it is to do so again; negative: `overdue` has something; 0: nothing
-    /// is in hand.
-    fn beat(&self) -> f64 {
-        let owner = &self.owner;
-        let now_ns = owner.clock.now_ns();
-        owner.turn(now_ns);
-        let held = self.held();
-        if held.is_empty() {
-            return 0.0;
-        }
-        let mut nap = LONGEST_NAP;
-        for one in &held {
-            match one.due_in(now_ns) {
-                None => return -1.0,
-                Some(due) => nap = nap.min(due),
-            }
-        }
-        nap.max(SHORTEST_NAP)
-    }
-
-    /// Function, frame, call, and whether its cell was ended already, as 8 bytes each: of each call that is to be cancelled, or that ignored
-    /// it. Each is told once.
-    fn overdue<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let now_ns = self.owner.clock.now_ns();
-        let found: Vec<[u64; 4]> = self.held().iter().flat_map(|one| one.overdue(now_ns)).collect();
-        report::packed(py, found.into_iter().flatten().map(u64::to_ne_bytes))
-    }
-
-    fn setup_begins(&self, function: usize) {
-        let mut state = self.owner.state.lock();
-        if state.generation == self.generation {
-            state.in_setup.insert(function, self.owner.clock.now_ns());
-        }
-    }
-
-    fn setup_ends(&self, function: usize) {
-        let mut state = self.owner.state.lock();
-        if state.generation == self.generation {
-            state.in_setup.remove(&function);
-        }
-    }
-
-    /// The loop could not be started.
-    fn not_started(&self, reason: &str) {
-        self.owner.not_started(reason);
-        self.gone();
-    }
-
-    /// The last word of a loop.
-    fn gone(&self) {
-        self.owner.state.lock().alive -= 1;
-        self.owner.gone.notify_waiters();
-    }
-}
-
-impl LoopQueue {
-    /// What this loop has in hand.
-    fn held(&self) -> Vec<Arc<Held>> {
-        let state = self.owner.state.lock();
-        state.held.iter().filter(|one| one.generation == self.generation).cloned().collect()
     }
 }

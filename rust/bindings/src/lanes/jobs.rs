@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
-use crate::lanes::aio::Loop;
+use crate::lanes::event_loop::Loop;
 use crate::lanes::report;
 use crate::lanes::rows::Arguments;
 

@@ -7,13 +7,15 @@
 //! - N-3  Locks are taken in one order: a frame's (`Chunk`, `Jobs`), then the scheduler's, then a lane's own. With a lane's lock held nothing
 //!   of the scheduler is called, and no frame is dropped.
 //!
-//! `orders` holds what Python is asked for (threads, loops, warnings); `thread` and `aio` are the lanes, `chunk` and `jobs` a frame in the hands
-//! of a thread or a loop, `rows` the arguments of calls.
+//! `orders` holds what Python is asked for (threads, loops, warnings); `thread` (with `place`) and `aio` (with
+//! `event_loop`) are the lanes, `chunk` and `jobs` a frame in the hands of a thread or a loop, `rows` the arguments of calls.
 
 pub mod aio;
 pub mod chunk;
+pub mod event_loop;
 pub mod jobs;
 pub mod orders;
+mod place;
 mod report;
 pub mod rows;
 pub mod thread;
@@ -23,8 +25,9 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 
 use crate::gil;
-use aio::{AioLane, LoopQueue};
+use aio::AioLane;
 use chunk::Chunk;
+use event_loop::LoopQueue;
 use orders::Orders;
 use thread::ThreadLane;
 
@@ -45,7 +48,9 @@ impl Lanes {
 #[pymethods]
 impl Lanes {
     fn next_order(&self, py: Python<'_>) -> Option<String> {
-        gil::detached(py, || self.orders.wait()).map(orders::Order::words)
+        // What is there already is taken with the GIL kept: a loop that C code blocked would move on while it is let go, and what the keeper
+        // is to look at would be gone.
+        self.orders.take().or_else(|| gil::detached(py, || self.orders.wait())).map(orders::Order::words)
     }
 
     fn next_chunk(&self, py: Python<'_>, function: usize, thread: u64) -> Option<Chunk> {

@@ -70,6 +70,11 @@ impl Orders {
         self.news.notify_all();
     }
 
+    /// The next order, if there is one.
+    pub fn take(&self) -> Option<Order> {
+        self.state.lock().waiting.pop_front()
+    }
+
     /// Waits for the next order; `None` when there will be no more.
     pub fn wait(&self) -> Option<Order> {
         let mut state = self.state.lock();

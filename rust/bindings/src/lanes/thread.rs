@@ -9,7 +9,7 @@
 //! - T-4  What lies behind a call that takes longer than 20 ms goes back to the scheduler.
 //! - T-5  Time is watched only while a chunk is out.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 
 use crate::lanes::chunk::{Chunk, Held, Spent, Watched};
 use crate::lanes::orders::{Done, Order, Orders};
+use crate::lanes::place::{Place, Setup};
 
 /// Threads of a function that says nothing else.
 const THREADS: usize = 8;
@@ -30,66 +31,8 @@ const THREADS: usize = 8;
 const CHUNK_CALLS: usize = 64;
 /// How often chunks are looked at while some are out.
 const TICK: Duration = Duration::from_millis(5);
-/// Mean run time from which a function gets all its threads (T-2).
-const LONG_NS: u64 = 100_000;
 /// How long a call may take before its function is seen to take long (T-2).
 pub const SLOW_NS: u64 = 2_000_000;
-
-/// Whether a function is ready for calls (T-3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Setup {
-    Needed,
-    UnderWay,
-    Done,
-}
-
-/// One function's threads and work.
-struct Place {
-    limit: usize,
-    /// Chunks that may be out at a time now: 1 or `limit` (T-2).
-    width: usize,
-    /// Frames that no thread has taken yet.
-    waiting: VecDeque<Frame>,
-    /// Chunks that threads have in hand.
-    out: usize,
-    /// Threads that wait for work.
-    idle: usize,
-    /// Threads on their way to ask for work: being started, or between two chunks.
-    coming: usize,
-    /// Threads that count (T-1).
-    live: usize,
-    left_behind: BTreeSet<u64>,
-    setup: Setup,
-    /// Chunks in hand, by thread.
-    held: BTreeMap<u64, Arc<Held>>,
-    mean_ns: Option<u64>,
-}
-
-impl Place {
-    const fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            width: 1,
-            waiting: VecDeque::new(),
-            out: 0,
-            idle: 0,
-            coming: 0,
-            live: 0,
-            left_behind: BTreeSet::new(),
-            setup: Setup::Needed,
-            held: BTreeMap::new(),
-            mean_ns: None,
-        }
-    }
-
-    fn learn(&mut self, spent: Spent) {
-        let Some(mean) = spent.run_ns.checked_div(spent.calls) else { return };
-        let mean = self.mean_ns.map_or(mean, |known| known.midpoint(mean));
-        self.mean_ns = Some(mean);
-        let waits = spent.cpu_ns < spent.run_ns / 2 && mean > LONG_NS / 10;
-        self.width = if mean >= LONG_NS || waits { self.limit } else { 1 };
-    }
-}
 
 struct State {
     closed: bool,
