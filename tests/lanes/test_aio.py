@@ -1,43 +1,28 @@
-"""The asyncio lane, through a dispatcher."""
+"""The asyncio lane, through a dispatcher: calls mean what they would mean in a task each."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import functools
-import subprocess
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, GuerdonWarning, Limit, Reward, Status, group_reward, reward
-from guerdon.result import RewardBatch
-
-
-def scored(functions: object, count: int, **options: Any) -> RewardBatch:
-    """One batch of `count` samples, whose completions are their numbers."""
-    functions = functions if isinstance(functions, list) else [functions]
-    with Dispatcher(functions, max_failed_fraction=1.0) as dispatcher:
-        return dispatcher.score(completions=[str(index) for index in range(count)], **options)
-
-
-def looped(function: Callable[..., Any] | Reward, **options: Any) -> Any:
-    return reward(function, lane="asyncio", **{"name": "function", **options})
+from guerdon import Dispatcher, Limit, Reward, Status, group_reward, reward
+from tests.lanes import running
+from tests.lanes.running import looped, scored
 
 
 @pytest.fixture
 def no_new_threads() -> Iterator[None]:
-    before = set(threading.enumerate())
-    yield
-    end = time.monotonic() + 10
-    while (left := set(threading.enumerate()) - before) and time.monotonic() < end:
-        time.sleep(0.01)
-    assert not left
+    with running.no_new_threads():
+        yield
 
 
 @pytest.mark.usefixtures("no_new_threads")
@@ -256,109 +241,6 @@ def test_15_waits_overlap_up_to_the_limit() -> None:
         assert time.monotonic() - start <= 2.1
 
 
-def test_a_call_past_its_timeout_is_cancelled() -> None:
-    cleaned = []
-
-    async def function(completion: str) -> float:
-        if completion == "3":
-            try:
-                await asyncio.sleep(30)
-            finally:
-                cleaned.append(completion)
-        return 1.0
-
-    start = time.monotonic()
-    result = scored(looped(function, timeout=0.3), 20)
-    assert time.monotonic() - start < 3
-    assert cleaned == ["3"]
-    [failure] = result.failures()
-    assert failure.sample == 3
-    assert failure.status == Status.TIMEOUT
-    assert "0.3 s" in failure.reason
-    assert 0.3 <= failure.run_s < 1
-    assert "asyncio.sleep(30)" in (failure.traceback or "")
-
-
-def test_the_clock_starts_when_user_code_does() -> None:
-    async def function(completion: str) -> float:
-        await asyncio.sleep(0.1)
-        return 1.0
-
-    result = scored(looped(function, timeout=0.35, limit=Limit(concurrency=1)), 8)
-    assert (result.status == Status.OK).all()
-    assert result.run_s.max() < 0.35
-    assert result.queue_s.max() > 0.5
-
-
-def test_an_answer_after_the_timeout_is_a_timeout() -> None:
-    """J-2"""
-
-    async def function(completion: str) -> float:
-        try:
-            await asyncio.sleep(30)
-        except asyncio.CancelledError:
-            return 1.0
-        return 2.0
-
-    result = scored(looped(function, timeout=0.1), 5)
-    assert (result.status == Status.TIMEOUT).all()
-
-
-@pytest.mark.usefixtures("no_new_threads")
-def test_a_coroutine_that_ignores_cancellation_is_left_to_itself() -> None:
-    """Y-2, R-4"""
-    release = threading.Event()
-
-    async def function(completion: str) -> float:
-        while completion == "0" and not release.is_set():
-            try:
-                await asyncio.sleep(0.02)
-            except asyncio.CancelledError:
-                pass
-        return 1.0
-
-    limit = Limit(concurrency=1)
-    with Dispatcher([looped(function, timeout=0.2, grace=0.2, limit=limit)], max_failed_fraction=1.0) as dispatcher:
-        start = time.monotonic()
-        with pytest.warns(GuerdonWarning, match="goes on after it was cancelled"):
-            result = dispatcher.score(completions=["0", "1", "2"])
-        assert time.monotonic() - start < 3
-        assert result.status[:, 0, 0].tolist() == [Status.TIMEOUT, Status.OK, Status.OK]
-        release.set()
-        assert dispatcher.score(completions=["1"]).rewards.item() == 1.0
-
-
-def test_deadline_budget_and_cancel() -> None:
-    async def function(completion: str) -> float:
-        await asyncio.sleep(0.2 if completion == "0" else 30)
-        return 1.0
-
-    start = time.monotonic()
-    result = scored(looped(function, deadline=0.5), 5)
-    assert result.status[:, 0, 0].tolist() == [Status.OK, *[Status.TIMEOUT] * 4]
-    with Dispatcher([looped(function)], max_failed_fraction=1.0) as dispatcher:
-        ticket = dispatcher.submit(completions=["1"] * 5)
-        time.sleep(0.2)
-        ticket.cancel()
-        assert (ticket.result().status == Status.CANCELLED).all()
-        assert dispatcher.score(completions=["0"]).rewards.item() == 1.0
-    assert time.monotonic() - start < 5
-
-
-def test_retries() -> None:
-    tries: dict[str, int] = {}
-
-    async def function(completion: str) -> float:
-        tries[completion] = tries.get(completion, 0) + 1
-        if tries[completion] <= int(completion):
-            raise ValueError("not yet")
-        return 1.0
-
-    result = scored(looped(function, retries=1), 3)
-    assert result.status[:, 0, 0].tolist() == [Status.OK, Status.OK, Status.ERROR]
-    assert result.attempts[:, 0, 0].tolist() == [1, 2, 2]
-
-
 def test_clients_keep_their_loop_over_batches() -> None:
     loops = []
 
@@ -379,91 +261,6 @@ def test_clients_keep_their_loop_over_batches() -> None:
     loops.clear()
     scored([looped(function, name="a"), looped(other, name="b")], 2)
     assert len(set(loops)) == 2
-
-
-def test_16_a_blocking_function_delays_no_other_loop_and_is_named() -> None:
-    gaps = []
-
-    async def blocks(completion: str) -> float:
-        if completion == "0":
-            time.sleep(2)  # the line to be named
-        return 1.0
-
-    async def ticks(completion: str) -> float:
-        if completion == "0":
-            for _ in range(150):
-                before = time.monotonic()
-                await asyncio.sleep(0.01)
-                gaps.append(time.monotonic() - before - 0.01)
-        return 1.0
-
-    line = blocks.__code__.co_firstlineno + 2
-    with pytest.warns(GuerdonWarning, match=rf"'blocks' blocks its event loop.*test_aio\.py:{line}") as caught:
-        result = scored([reward(blocks), reward(ticks)], 4)
-    assert (result.status == Status.OK).all()
-    assert len(caught) == 1
-    assert caught[0].filename == __file__
-    assert caught[0].lineno == line
-    assert max(gaps) < 0.25  # 0.05 on a machine that does nothing else
-
-
-def test_16_c_code_that_keeps_the_gil_is_named() -> None:
-    def took(steps: int) -> float:
-        start = time.monotonic()
-        sum(range(steps))
-        return time.monotonic() - start
-
-    steps = int(1_000_000 * 1.5 / min(took(1_000_000) for _ in range(9)))
-
-    async def blocks(completion: str) -> float:
-        sum(range(steps))
-        return 1.0
-
-    with pytest.warns(GuerdonWarning, match="'blocks' blocks its event loop"):
-        scored([reward(blocks)], 1)
-
-
-@pytest.mark.usefixtures("no_new_threads")
-@pytest.mark.filterwarnings("ignore::guerdon.GuerdonWarning")
-def test_a_loop_that_hangs_is_replaced() -> None:
-    """Y-3: what was not started runs on another loop; the calls on the blocked one time out."""
-    release = threading.Event()
-
-    async def function(completion: str) -> float:
-        if completion == "2":
-            release.wait(20)
-        return 1.0
-
-    limit = Limit(concurrency=1)
-    with Dispatcher([looped(function, timeout=0.5, grace=0.1, limit=limit)], max_failed_fraction=1.0) as dispatcher:
-        start = time.monotonic()
-        result = dispatcher.score(completions=[str(index) for index in range(6)])
-        assert time.monotonic() - start < 5
-        assert result.status[:, 0, 0].tolist() == [Status.OK, Status.OK, Status.TIMEOUT, *[Status.OK] * 3]
-        assert dispatcher.score(completions=["0"]).rewards.item() == 1.0
-        release.set()
-
-
-def test_work_that_never_suspends_leaves_the_loop_its_turns() -> None:
-    """J-4: timers and sockets go on beside a thousand calls of a millisecond each."""
-    gaps = []
-
-    async def busy(completion: str) -> float:
-        end = time.monotonic() + 0.001
-        while time.monotonic() < end:
-            pass
-        return 1.0
-
-    async def ticks(completion: str) -> float:
-        if completion == "0":
-            for _ in range(30):
-                before = time.monotonic()
-                await asyncio.sleep(0.005)
-                gaps.append(time.monotonic() - before)
-        return 1.0
-
-    scored([looped(busy, name="busy", loop="one"), looped(ticks, name="ticks", loop="one")], 1000)
-    assert sorted(gaps)[len(gaps) // 2] < 0.1
 
 
 def test_batch_functions_of_trl() -> None:
@@ -561,26 +358,6 @@ def test_a_setup_that_fails_or_hangs_fails_the_batch_and_is_tried_again() -> Non
         assert (dispatcher.score(completions=[""] * 100).status == Status.OK).all()
 
 
-@pytest.mark.usefixtures("no_new_threads")
-def test_tasks_that_a_function_leaves_are_ended_with_the_loop() -> None:
-    """L-4"""
-    ended = []
-    tasks = []
-
-    async def background() -> None:
-        try:
-            await asyncio.sleep(100)
-        finally:
-            ended.append(True)
-
-    async def function(completion: str) -> float:
-        tasks.append(asyncio.create_task(background()))
-        return 1.0
-
-    scored(looped(function), 3)
-    assert ended == [True] * 3
-
-
 def test_records_reach_the_result() -> None:
     async def function(completion: str, log_extra: Any, log_metric: Any) -> dict[str, object]:
         await asyncio.sleep(int(completion) / 1000)
@@ -610,24 +387,3 @@ def test_several_threads_may_score_at_once() -> None:
         for thread in threads:
             thread.join()
     assert results == [[float(index)] * 200 for index in range(8)]
-
-
-@pytest.mark.parametrize("end", ["sys.exit(0)", "dispatcher.close()", "del dispatcher, ticket", "os._exit(0)"])
-@pytest.mark.parametrize("busy", ["await asyncio.sleep(60)", "time.sleep(3)", "await asyncio.to_thread(time.sleep, 1)"])
-def test_the_interpreter_exits_with_calls_under_way(end: str, busy: str) -> None:
-    """L-4, N-1 of the bindings' lanes: not an abort, not a hang, and no noise."""
-    code = f"""
-import asyncio, os, sys, time, warnings
-warnings.simplefilter("ignore")
-from guerdon import Dispatcher, reward
-async def function(completion):
-    asyncio.create_task(asyncio.sleep(50))
-    {busy}
-    return 1.0
-dispatcher = Dispatcher([reward(function, timeout=100)])
-ticket = dispatcher.submit(completions=["a"] * 20)
-time.sleep(0.3)
-{end}
-"""
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.returncode, ended.stderr) == (0, "")

@@ -8,41 +8,20 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, GuerdonWarning, Limit, Reward, Status, group_reward, reward
-from guerdon.result import RewardBatch
-
-
-def scored(functions: object, count: int, **options: Any) -> RewardBatch:
-    """One batch of `count` samples, whose completions are their numbers."""
-    functions = functions if isinstance(functions, list) else [functions]
-    with Dispatcher(functions, max_failed_fraction=1.0) as dispatcher:
-        return dispatcher.score(completions=[str(index) for index in range(count)], **options)
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 10
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    assert condition()
-
-
-def threaded(function: Callable[..., Any] | Reward, **options: Any) -> Any:
-    return reward(function, lane="thread", **{"name": "function", **options})
+from guerdon import Dispatcher, GuerdonWarning, Limit, Reward, Status, group_reward
+from tests.lanes import running
+from tests.lanes.running import eventually, scored, threaded
 
 
 @pytest.fixture
 def no_new_threads() -> Iterator[None]:
-    before = set(threading.enumerate())
-    yield
-    end = time.monotonic() + 10
-    while (left := set(threading.enumerate()) - before) and time.monotonic() < end:
-        time.sleep(0.01)
-    assert not left
+    with running.no_new_threads():
+        yield
 
 
 @pytest.mark.usefixtures("no_new_threads")

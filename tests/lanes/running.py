@@ -1,0 +1,43 @@
+"""What the tests of the lanes share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from guerdon import Dispatcher, Reward, reward
+from guerdon.result import RewardBatch
+
+
+def scored(functions: object, count: int, **options: Any) -> RewardBatch:
+    """One batch of `count` samples, whose completions are their numbers."""
+    functions = functions if isinstance(functions, list) else [functions]
+    with Dispatcher(functions, max_failed_fraction=1.0) as dispatcher:
+        return dispatcher.score(completions=[str(index) for index in range(count)], **options)
+
+
+def threaded(function: Callable[..., Any] | Reward, **options: Any) -> Any:
+    return reward(function, lane="thread", **{"name": "function", **options})
+
+
+def looped(function: Callable[..., Any] | Reward, **options: Any) -> Any:
+    return reward(function, lane="asyncio", **{"name": "function", **options})
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    """Waits until `condition` holds."""
+    end = time.monotonic() + 10
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert condition()
+
+
+@contextmanager
+def no_new_threads() -> Iterator[None]:
+    """Checks that no thread is left."""
+    before = set(threading.enumerate())
+    yield
+    eventually(lambda: not set(threading.enumerate()) - before)
