@@ -39,13 +39,18 @@ impl Pidfd {
     }
 }
 
-/// A worker just forked.
+/// A worker just forked, and our ends of what it was given.
+pub(super) struct Forked {
+    pub child: Child,
+    pub socket: UnixStream,
+    pub output: Receiver,
+}
+
+/// A worker process.
 pub(super) struct Child {
     pub pid: Pid,
     pub pidfd: Pidfd,
-    pub socket: UnixStream,
     pub page: Page,
-    pub output: Receiver,
     /// Whether the zygote that forked it lives. Written by the zygote's keeper.
     pub zygote_alive: Arc<AtomicBool>,
 }

@@ -4,6 +4,7 @@
 //! lane     the trait's side: room, where a frame goes, close
 //! places   the slots and how much each can take          slot     gets a slot its workers, one after another
 //! session  one worker from fork to end                   flight   the frames it holds and what became of their calls
+//! link     its socket                                    body     its process: output, end
 //! watch    when a call is slow, out of time, to be killed (pure)
 //! zygote   the processes that fork, kept by one task     control  requests to them
 //! child    pidfds, kills                                 ending   how a process ended, in words
@@ -19,12 +20,14 @@
 //! - P-4  A worker is not believed: whatever it sends or writes, nothing here panics, waits for ever, or ends a call twice.
 //! - P-5  An idle lane does nothing; after `close`, or the end of this process, nothing of it is left.
 
+mod body;
 mod child;
 pub mod columns;
 mod control;
 mod ending;
 mod flight;
 mod lane;
+mod link;
 mod output;
 mod page;
 mod places;

@@ -79,6 +79,9 @@ impl Slot {
     }
 
     fn room(&self) -> usize {
+        if self.inbox.is_closed() {
+            return 0; // its supervisor has ended
+        }
         let serves = match self.kind {
             Kind::Pool => self.ready.load(Ordering::Acquire) && !self.stalled.load(Ordering::Acquire),
             Kind::Pinned | Kind::Alone => true,

@@ -3,29 +3,26 @@
 //! - N-1  Messages are taken in before anything is concluded from the page or from the end of the process.
 //! - N-2  Nothing ticks while the worker holds no frame.
 //! - N-3  A worker from which frames were taken back gets no new one before it has answered for all of them.
-//! - N-4  However a worker ends, its process group is killed, its pipe read and its process reaped.
+//! - N-4  However a worker ends, what it held is settled or given back before its slot gets another.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rustix::net::RecvFlags;
-use rustix::process::{Pid, Signal};
-use tokio::sync::{Notify, mpsc};
-use tokio::task::JoinHandle;
+use rustix::process::Signal;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use super::child::Child;
-use super::ending::Ending;
+use super::body::{Body, DYING};
+use super::child::Forked;
 use super::flight::{Flight, Loss, News};
-use super::output::{self, Source};
+use super::link::{Link, Read};
 use super::page::Snapshot;
 use super::places::{Held, Kind, Slot};
-use super::shared::{Live, Shared};
+use super::shared::Shared;
 use super::watch::{Order, TICK, Watch};
-use super::wire::{self, Parser};
+use super::wire;
 use super::zygote::Fork;
 use crate::clock::nanos;
 
@@ -34,11 +31,6 @@ const START: Duration = Duration::from_secs(20);
 /// How long a worker may take to close its functions, and when it is told to amid work.
 const FAREWELL: Duration = Duration::from_secs(1);
 const FAREWELL_BUSY: Duration = Duration::from_millis(200);
-/// How long the end of a process may take once its socket is closed or it was killed.
-const DYING: Duration = Duration::from_millis(500);
-/// How long to wait for the zygote to say how a worker ended.
-const ASK: Duration = Duration::from_secs(1);
-
 /// Time between two looks at a worker's memory.
 const WEIGH: Duration = Duration::from_secs(1);
 
@@ -70,41 +62,20 @@ impl Turn {
     }
 }
 
-/// How to read the worker's socket.
-#[derive(Clone, Copy)]
-enum Read {
-    /// What the runtime said is there.
-    Announced,
-    /// Whatever is there: what the runtime was not told of yet, too (N-1).
-    All,
-}
-
 /// A worker in a slot.
 pub(super) struct Session {
     shared: Arc<Shared>,
     slot: Arc<Slot>,
-    child: Child,
-    live: Live,
-    source: Arc<Source>,
-    output_ended: Arc<Notify>,
-    /// Reads the worker's output.
-    reader: JoinHandle<()>,
-    parser: Parser,
+    body: Body,
+    link: Link,
     flight: Flight,
     watch: Watch,
-    /// Bytes for the worker that its socket did not take yet, and how many of them it has.
-    unsent: Vec<u8>,
-    sent: usize,
     ready: bool,
-    /// The worker's socket is at its end.
-    silent: bool,
     taking: Option<Taking>,
     /// The progress word at the last look.
     last_claim: u64,
     calls: u64,
     born: Instant,
-    /// The process was waited for, and its output read.
-    reaped: bool,
     /// The worker that will follow this one, which is only finishing what it has.
     successor: Option<Fork>,
     /// Whether it took too much memory, and when that was looked at.
@@ -119,37 +90,24 @@ struct Taking {
 }
 
 impl Session {
-    pub(super) fn new(shared: Arc<Shared>, slot: Arc<Slot>, mut child: Child) -> io::Result<Self> {
-        let (spare, _) = output::pipe()?;
-        let pipe = std::mem::replace(&mut child.output, spare);
-        let source = Source::new(shared.names.clone(), child.pid);
-        let output_ended = Arc::new(Notify::new());
-        let reader = tokio::spawn(output::read(pipe, source.clone(), shared.printer.clone(), output_ended.clone()));
-        let live = shared.account(child.pid);
-        Ok(Self {
+    pub(super) fn new(shared: Arc<Shared>, slot: Arc<Slot>, forked: Forked) -> Self {
+        let Forked { child, socket, output } = forked;
+        Self {
+            body: Body::new(shared.clone(), child, output),
             shared,
             slot,
-            child,
-            live,
-            source,
-            output_ended,
-            reader,
-            parser: Parser::default(),
+            link: Link::new(socket),
             flight: Flight::default(),
             watch: Watch::default(),
-            unsent: Vec::new(),
-            sent: 0,
             ready: false,
-            silent: false,
             taking: None,
             last_claim: 0,
             calls: 0,
             born: Instant::now(),
-            reaped: false,
             successor: None,
             heavy: false,
             weighed: Instant::now(),
-        })
+        }
     }
 
     /// Serves the slot's frames until the worker's end.
@@ -169,9 +127,9 @@ impl Session {
         let mut armed = true;
         let mut used = false;
         loop {
-            if self.silent {
+            if self.link.has_ended() {
                 // The end of the process closes its socket a moment before it is seen.
-                return match timeout(DYING, self.child.pidfd.ended()).await {
+                return match timeout(DYING, self.body.child.pidfd.ended()).await {
                     Ok(()) => Turn::Dead,
                     Err(_) => Turn::kill("closed its connection to the engine"),
                 };
@@ -196,12 +154,9 @@ impl Session {
             let news = tokio::select! {
                 biased;
                 () = self.shared.closed() => return Turn::Closing,
-                ready = self.child.socket.readable() => match ready {
-                    Ok(()) => self.receive(Read::Announced),
-                    Err(_) => return Turn::kill("could not be read from"),
-                },
-                () = self.child.pidfd.ended() => return Turn::Dead,
-                _ = self.child.socket.writable(), if self.sent < self.unsent.len() => {
+                () = self.link.readable() => self.receive(Read::Announced),
+                () = self.body.child.pidfd.ended() => return Turn::Dead,
+                () = self.link.writable(), if self.link.has_unsent() => {
                     self.flush();
                     continue;
                 }
@@ -265,11 +220,7 @@ impl Session {
         if !(0..frame.len()).any(|call| frame.is_open(call)) {
             return false;
         }
-        if self.sent == self.unsent.len() {
-            self.unsent.clear();
-            self.sent = 0;
-        }
-        self.flight.send(frame, place, self.shared.clock.now_ns(), &mut self.unsent);
+        self.flight.send(frame, place, self.shared.clock.now_ns(), self.link.outgoing());
         self.show_function();
         self.flush();
         true
@@ -278,67 +229,27 @@ impl Session {
     /// Output is named after the function at work.
     fn show_function(&self) {
         if let Some(function) = self.flight.function() {
-            self.source.current.store(function, Ordering::Relaxed);
+            self.body.runs(function);
         }
     }
 
     fn flush(&mut self) {
-        while self.sent < self.unsent.len() {
-            match self.child.socket.try_write(&self.unsent[self.sent..]) {
-                Ok(0) => return,
-                Ok(sent) => {
-                    self.sent += sent;
-                    self.watch.heard(); // it reads: a large frame takes its time
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => {
-                    // It can't read any more: its end shows elsewhere.
-                    self.sent = self.unsent.len();
-                }
-            }
-        }
-        // A buffer that grew for one large call is not kept.
-        if self.unsent.capacity() > 1 << 20 {
-            self.unsent = Vec::new();
-            self.sent = 0;
+        if self.link.flush() {
+            self.watch.heard(); // it reads: a large frame takes its time
         }
     }
 
     /// Reads what has come and acts on it; true when the worker retires.
     fn receive(&mut self, how: Read) -> Result<bool, Turn> {
-        loop {
-            let buffer = self.parser.buffer();
-            buffer.reserve(8 << 10);
-            let read = match how {
-                Read::Announced => self.child.socket.try_read_buf(buffer),
-                Read::All => {
-                    let spare = rustix::buffer::spare_capacity(buffer);
-                    rustix::net::recv(&self.child.socket, spare, RecvFlags::DONTWAIT)
-                        .map(|(got, _)| got)
-                        .map_err(Into::into)
-                }
-            };
-            match read {
-                Ok(0) => {
-                    self.silent = true;
-                    return Ok(false);
-                }
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(_) => {
-                    self.silent = true;
-                    return Ok(false);
-                }
-            }
+        while self.link.read(how) {
             loop {
-                let message = match self.parser.next() {
+                let message = match self.link.next() {
                     Ok(Some(message)) => message,
                     Ok(None) => break,
                     Err(error) => return Err(Turn::kill(format!("was ended: it sent {error}"))),
                 };
-                let page = || self.child.page.read().ok();
-                let now_ns = self.shared.clock.now_ns();
-                let Ok(news) = self.flight.take(message, page, now_ns) else {
+                let page = || self.body.child.page.read().ok();
+                let Ok(news) = self.flight.take(message, page, self.shared.clock.now_ns()) else {
                     return Err(Turn::kill("was ended: it sent a message about a call that it does not have"));
                 };
                 if self.act_on(news) {
@@ -346,6 +257,7 @@ impl Session {
                 }
             }
         }
+        Ok(false)
     }
 
     fn act_on(&mut self, news: News) -> bool {
@@ -380,7 +292,7 @@ impl Session {
             && self.weighed.elapsed() >= WEIGH
         {
             self.weighed = Instant::now();
-            self.heavy = resident_bytes(self.child.pid).is_some_and(|bytes| bytes > most);
+            self.heavy = self.body.resident_bytes().is_some_and(|bytes| bytes > most);
         }
     }
 
@@ -393,7 +305,7 @@ impl Session {
         if self.flight.is_empty() {
             return Ok(now_ns + nanos(TICK));
         }
-        let Ok(page) = self.child.page.read() else {
+        let Ok(page) = self.body.child.page.read() else {
             return Err(Turn::kill("has an unreadable page"));
         };
         self.flight.settle_before(self.last_claim, &page, now_ns);
@@ -402,8 +314,8 @@ impl Session {
         let look = self.watch.look(now_ns, in_hand);
         match (look.order, in_hand) {
             // If either fails the process is ending; the kill is due in any case.
-            (Some(Order::Fire), Some(hand)) if self.child.page.aim(hand.claim).is_ok() => {
-                let _ = self.child.pidfd.signal(Signal::URG);
+            (Some(Order::Fire), Some(hand)) if self.body.child.page.aim(hand.claim).is_ok() => {
+                let _ = self.body.child.pidfd.signal(Signal::URG);
             }
             (Some(Order::Kill), Some(_)) => return Err(Turn::Kill(Loss::Expired)),
             (Some(Order::Kill), None) => {
@@ -424,7 +336,7 @@ impl Session {
                 }
                 self.slot.stalled.store(true, Ordering::Release);
                 // With nothing behind the slow call there is nothing to take back yet, but nothing may be put behind it either.
-                let taken = !held_up || self.child.page.take_back(self.flight.last_id()).is_ok();
+                let taken = !held_up || self.body.child.page.take_back(self.flight.last_id()).is_ok();
                 self.taking = Some(Taking { asked_ns: now_ns, collected: !held_up || !taken });
             }
             Some(taking) if !taking.collected && now_ns.saturating_sub(taking.asked_ns) >= nanos(TICK) / 2 => {
@@ -437,56 +349,63 @@ impl Session {
 
     async fn end(mut self, turn: Turn) -> End {
         let was_ready = self.ready;
+        if was_ready && self.slot.kind == Kind::Pool && matches!(turn, Turn::Dead | Turn::Kill(_)) {
+            // The next one need not wait for the last breath of this one.
+            self.successor.get_or_insert_with(|| self.shared.zygote.fork());
+        }
+        let successor = self.successor.take();
         match turn {
             Turn::Dead => {
-                self.child.kill(); // what it left of its group
                 self.drain();
-                let ending = timeout(ASK, self.shared.zygote.reap(self.child.pid)).await;
-                let ending = ending.ok().and_then(Result::ok).unwrap_or(Ending::Unknown).to_string();
-                self.reaped = true;
-                // Its last words may say where it stood.
-                self.output_ended.notify_one();
-                let _ = (&mut self.reader).await;
-                self.lose(&Loss::Crashed(ending.clone(), self.source.crash()));
-                self.leave(Duration::ZERO);
+                let (ending, stack) = self.body.bury().await;
+                self.lose(&Loss::Crashed(ending.to_string(), stack));
+                self.body.close();
                 if was_ready {
-                    End::Over(None)
+                    End::Over(successor)
                 } else {
                     End::NeverReady(format!("a worker {ending} before it was ready"))
                 }
             }
             Turn::Kill(loss) => {
                 self.shared.counts.kills.fetch_add(1, Ordering::Relaxed);
-                self.child.kill();
+                self.body.child.kill();
                 // Not even SIGKILL ends a process that waits for a dead disk; its calls don't wait with it.
-                let _ = timeout(DYING, self.child.pidfd.ended()).await;
+                let _ = timeout(DYING, self.body.child.pidfd.ended()).await;
                 self.drain();
                 self.lose(&loss);
-                self.leave(Duration::ZERO);
+                self.body.leave(self.link, Duration::ZERO);
                 match loss {
                     Loss::Crashed(why, _) if !was_ready => End::NeverReady(format!("a worker {why}")),
-                    _ => End::Over(None),
+                    _ => End::Over(successor),
                 }
             }
             Turn::Leave { ask } => {
                 if ask {
-                    self.unsent.extend_from_slice(&wire::close());
-                    self.flush();
+                    self.say_close();
                 }
-                let successor = self.successor.take();
-                self.leave(FAREWELL);
+                drop(self.flight); // what it did not begin goes back
+                self.body.leave(self.link, FAREWELL);
                 End::Over(successor)
             }
             Turn::Closing => {
-                let idle = self.flight.is_empty() && self.ready;
-                let _ = self.child.page.take_back(self.flight.last_id());
-                self.unsent.extend_from_slice(&wire::close());
-                self.flush();
-                let patience = if idle { FAREWELL } else { FAREWELL_BUSY };
-                self.leave(if was_ready { patience } else { Duration::ZERO });
+                // It may be about to end: a failure to tell it changes nothing.
+                let _ = self.body.child.page.take_back(self.flight.last_id());
+                self.say_close();
+                let patience = match (was_ready, self.flight.is_empty()) {
+                    (false, _) => Duration::ZERO,
+                    (true, true) => FAREWELL,
+                    (true, false) => FAREWELL_BUSY,
+                };
+                drop(self.flight);
+                self.body.leave(self.link, patience);
                 End::Closing
             }
         }
+    }
+
+    fn say_close(&mut self) {
+        self.link.outgoing().extend_from_slice(&wire::close());
+        self.flush();
     }
 
     /// Takes in what a dead worker said last.
@@ -496,42 +415,7 @@ impl Session {
     }
 
     fn lose(&mut self, loss: &Loss) {
-        let now_ns = self.shared.clock.now_ns();
-        let lost = match self.child.page.read() {
-            Ok(page) => self.flight.lose(&page, loss, now_ns),
-            Err(_) => self.flight.lose(&Snapshot::empty(), loss, now_ns),
-        };
-        drop(lost);
+        let page = self.body.child.page.read().unwrap_or_else(|_| Snapshot::empty());
+        drop(self.flight.lose(&page, loss, self.shared.clock.now_ns()));
     }
-
-    /// Sees the process to its end, off the slot: the next worker need not wait for it (N-4). What it held is given back.
-    fn leave(self, patience: Duration) {
-        let Self { shared, child, live, output_ended, reader, flight, reaped, .. } = self;
-        drop(flight);
-        tokio::spawn(async move {
-            let _ = timeout(patience, child.pidfd.ended()).await;
-            if !reaped {
-                child.kill(); // not after: its number may be another's
-            }
-            child.pidfd.ended().await;
-            if !reaped {
-                let _ = timeout(ASK, shared.zygote.reap(child.pid)).await;
-            }
-            output_ended.notify_one();
-            if !reaped {
-                // A reader that panicked has nothing more to read.
-                let _ = reader.await;
-            }
-            drop(child); // its descriptors first: who waits for `live` finds none of them open
-            drop(live);
-        });
-    }
-}
-
-/// What the process has in memory; none once it has ended.
-fn resident_bytes(pid: Pid) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kilobytes * 1024)
 }

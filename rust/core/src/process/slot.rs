@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::mpsc;
 
-use super::child::Child;
+use super::child::Forked;
 use super::places::{Held, Kind, Slot};
 use super::session::{End, Session};
 use super::shared::Shared;
@@ -30,15 +30,15 @@ pub(super) async fn supervise(shared: Arc<Shared>, slot: Arc<Slot>, mut inbox: m
         }
         let started = tokio::select! {
             () = shared.closed() => return,
-            child = fork(&shared, successor.take()) => child.and_then(|child| Session::new(shared.clone(), slot.clone(), child)),
+            forked = fork(&shared, successor.take()) => forked,
         };
         let end = match started {
-            Ok(session) => {
+            Ok(forked) => {
                 starts += 1;
                 if starts > 1 && slot.kind != Kind::Alone {
                     shared.counts.restarts.fetch_add(1, Ordering::Relaxed);
                 }
-                session.serve(&mut inbox, &mut waiting).await
+                Session::new(shared.clone(), slot.clone(), forked).serve(&mut inbox, &mut waiting).await
             }
             Err(error) => End::NeverReady(error.to_string()),
         };
@@ -66,7 +66,7 @@ pub(super) async fn supervise(shared: Arc<Shared>, slot: Arc<Slot>, mut inbox: m
     }
 }
 
-async fn fork(shared: &Shared, asked: Option<Fork>) -> io::Result<Child> {
+async fn fork(shared: &Shared, asked: Option<Fork>) -> io::Result<Forked> {
     asked
         .unwrap_or_else(|| shared.zygote.fork())
         .await

@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::ProcessConfig;
-use super::child::{Child, Pidfd, told_pid};
+use super::child::{Child, Forked, Pidfd, told_pid};
 use super::control::{self, Control};
 use super::ending::Ending;
 use super::output::{self, Printer, Source};
@@ -46,7 +46,7 @@ pub(super) enum Stage {
 }
 
 /// A worker that was asked for.
-pub(super) type Fork = oneshot::Receiver<io::Result<Child>>;
+pub(super) type Fork = oneshot::Receiver<io::Result<Forked>>;
 
 /// Asks the zygote's keeper.
 #[derive(Clone)]
@@ -55,7 +55,7 @@ pub(super) struct Zygote {
 }
 
 enum Request {
-    Fork(oneshot::Sender<io::Result<Child>>),
+    Fork(oneshot::Sender<io::Result<Forked>>),
     Reap(Pid, oneshot::Sender<Ending>),
 }
 
@@ -97,7 +97,7 @@ struct Keeper {
     forks: usize,
     /// The loader failed while loading (Z-3).
     load_late: bool,
-    spare: Option<Child>,
+    spare: Option<Forked>,
 }
 
 struct Stem {
@@ -169,9 +169,9 @@ impl Keeper {
         self.end().await;
     }
 
-    async fn fork(&mut self) -> io::Result<Child> {
+    async fn fork(&mut self) -> io::Result<Forked> {
         let given = match self.spare.take() {
-            Some(spare) if spare.zygote_alive.load(Ordering::Acquire) => spare,
+            Some(spare) if spare.child.zygote_alive.load(Ordering::Acquire) => spare,
             _ => self.fork_now().await?,
         };
         self.forks += 1;
@@ -183,7 +183,7 @@ impl Keeper {
         Ok(given)
     }
 
-    async fn fork_now(&mut self) -> io::Result<Child> {
+    async fn fork_now(&mut self) -> io::Result<Forked> {
         let mut result = Err(io::ErrorKind::NotConnected.into());
         for _ in 0..2 {
             if let Err(error) = self.prepared().await {
@@ -210,7 +210,7 @@ impl Keeper {
         result
     }
 
-    async fn ask_for_worker(&mut self) -> io::Result<Child> {
+    async fn ask_for_worker(&mut self) -> io::Result<Forked> {
         let memory = self.config.memory_limit.unwrap_or(0);
         let load_late = self.load_late;
         let Some(stem) = &mut self.stem else { return Err(io::ErrorKind::NotConnected.into()) };
@@ -238,7 +238,8 @@ impl Keeper {
                 told_pid(stem.control.reply_to(control::WORKER).await?.value)?
             }
         };
-        Ok(Child { pid, pidfd: Pidfd::open(pid)?, socket, page, output, zygote_alive })
+        let child = Child { pid, pidfd: Pidfd::open(pid)?, page, zygote_alive };
+        Ok(Forked { child, socket, output })
     }
 
     async fn reap(&mut self, pid: Pid) -> Ending {
