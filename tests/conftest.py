@@ -62,7 +62,7 @@ def _left(folder: Path, threads: set[threading.Thread], descriptors: dict[int, s
 
 
 def _children(pid: int) -> list[str]:
-    """Live processes below `pid`."""
+    """Processes below `pid`, each with its state (Z: ended, but not waited for)."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -71,7 +71,7 @@ def _children(pid: int) -> list[str]:
             continue
         name, fields = text[: text.rindex(")") + 1], text[text.rindex(")") + 2 :].split()
         if int(fields[1]) == pid:
-            found += [name, *_children(int(path.parent.name))]
+            found += [f"{name} in state {fields[0]}", *_children(int(path.parent.name))]
     return found
 
 

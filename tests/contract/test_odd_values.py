@@ -57,10 +57,10 @@ def check_error(result: RewardBatch, sample: int, function: int, words: str) -> 
     assert f"'{name}' on sample {sample}: error" in str(failure)
 
 
-def check(functions: list[Any], table: dict[str, Any], refused: dict[str, Any]) -> None:
+def check(functions: list[Any], table: dict[str, Any], refused: dict[str, Any], workers: int = 2) -> None:
     """Scores a batch with every value of both tables, as one group."""
     kinds = [*table, *refused]
-    with Dispatcher(functions, workers=2, max_failed_fraction=1.0) as made:
+    with Dispatcher(functions, workers=workers, max_failed_fraction=1.0) as made:
         result = made.score(prompts=["p"] * len(kinds), completions=kinds, num_generations=len(kinds))
     for function, name in enumerate(result.functions):
         for sample, kind in enumerate(kinds):
@@ -86,7 +86,7 @@ def test_row_12_values_as_elements() -> None:
 
 def test_row_12_tensors() -> None:
     pytest.importorskip("torch")
-    check([*of_samples(), of_elements()[0]], odd.TENSORS, {})
+    check([*of_samples(), of_elements()[0]], odd.TENSORS, {}, workers=1)
 
 
 def test_row_12_lists() -> None:

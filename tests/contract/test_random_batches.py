@@ -26,6 +26,12 @@ from guerdon.spec import FunctionSpec, spec_of
 from tests.contract.plan import Cell, End, foretell, ran
 from tests.contract.scripted import EVERY_LANE, HANGING, forked, killable, killable_batch, killable_group
 
+
+def examples(percent: int) -> settings:
+    """Part of what the profile asks for (100, if none was chosen)."""
+    return settings(max_examples=max(1, settings().max_examples * percent // 100))
+
+
 QUIET = ("raise", "exit", "interrupt")
 DEADLY = (*QUIET, "die", "kill")
 DELAYS = (0.001, 0.005, 0.03)  # the last is long enough for what waits behind it to be taken back
@@ -175,20 +181,20 @@ def check(dispatcher: Dispatcher, batch: Batch) -> None:
         os.unlink(batch.log)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(script=scripts(EVERY_LANE, DEADLY, most=12))
 def test_row_11_results_equal_a_serial_loop(every_lane: Dispatcher, folder: Path, script: Any) -> None:
     """Acceptance 11: random sizes, groups, lanes, delays, failures, retries and deaths of workers."""
     check(every_lane, scripted(EVERY_LANE, script, folder))
 
 
-@settings(max_examples=3)
+@examples(3)
 @given(script=scripts(HANGING, ("hang",), most=3))
 def test_row_11_with_calls_that_hang(hanging: Dispatcher, folder: Path, script: Any) -> None:
     check(hanging, scripted(HANGING, script, folder))
 
 
-@settings(max_examples=4)
+@examples(4)
 @given(script=scripts([forked], DEADLY, most=6))
 def test_row_11_with_a_fork_for_each_call(folder: Path, script: Any) -> None:
     with Dispatcher([forked], workers=2, max_failed_fraction=1.0) as made:
@@ -210,7 +216,7 @@ def test_row_11_a_large_batch_with_a_bit_of_everything(every_lane: Dispatcher, f
     check(every_lane, batch)
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(
     seed=st.integers(0, 2**32), when=st.floats(0, 0.1), victims=st.sampled_from(["a worker", "all workers", "zygotes"])
 )

@@ -109,7 +109,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=settings().max_examples * 60 // 100)
 @given(rows=st.lists(st.tuples(everything, everything, values), min_size=1, max_size=12))
 @example(rows=[(PAIR, PAIR, {PAIR: [PAIR]}), ("", "😀", None)])
 def test_row_13_any_text_in_any_column(dispatcher: Dispatcher, rows: list[Any]) -> None:
