@@ -60,9 +60,8 @@ struct State {
     timers: Timers,
     last_batch: u64,
     last_frame: u64,
-    /// A thread is handing out frames (S-3); `again` tells it to look once more.
+    /// A thread is handing out frames (S-3).
     pumping: bool,
-    again: bool,
     closed: bool,
 }
 
@@ -78,7 +77,6 @@ impl Scheduler {
             last_batch: 0,
             last_frame: 0,
             pumping: false,
-            again: false,
             closed: false,
         };
         let inner = Arc::new(Inner {
@@ -212,31 +210,26 @@ impl Inner {
     pub(crate) fn pump(self: &Arc<Self>) {
         {
             let mut state = self.state.lock();
-            state.again = true;
             if state.pumping {
+                // That thread looks once more after each frame: it ends under this lock, when it finds nothing.
                 return;
             }
             state.pumping = true;
         }
         loop {
-            let next = {
+            let (lane, frame) = {
                 let mut state = self.state.lock();
-                match self.next_frame(&mut state) {
-                    Some(frame) => Some(frame),
-                    None if std::mem::take(&mut state.again) => None,
-                    None => {
-                        state.pumping = false;
-                        return;
-                    }
-                }
+                let Some(next) = self.next_frame(&mut state) else {
+                    state.pumping = false;
+                    return;
+                };
+                next
             };
-            if let Some((lane, frame)) = next {
-                let (batch, function) = (frame.batch().clone(), frame.function_id());
-                // The calls of a frame that a panic dropped are back in their line: handing them out again could go on for ever.
-                if catch_unwind(AssertUnwindSafe(|| lane.run(frame))).is_err() {
-                    let why = Note { reason: "its lane panicked".to_owned(), traceback: None };
-                    self.end_open(&batch, Some(function), &Cause::Broken(why));
-                }
+            let (batch, function) = (frame.batch().clone(), frame.function_id());
+            // The calls of a frame that a panic dropped are back in their line: handing them out again could go on for ever.
+            if catch_unwind(AssertUnwindSafe(|| lane.run(frame))).is_err() {
+                let why = Note { reason: "its lane panicked".to_owned(), traceback: None };
+                self.end_open(&batch, Some(function), &Cause::Broken(why));
             }
         }
     }
