@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from guerdon import Failure, RewardBatch, RewardFailureError, Status, reward
-from guerdon.failures import breach
-from guerdon.spec import FunctionSpec, spec_of
+from guerdon._batch.failures import breach
+from guerdon._registration.spec import FunctionSpec, spec_of
 
 NAN = math.nan
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from guerdon import Reward, RewardFunction, group_reward, reward
+from guerdon._registration.spec import spec_of
 from guerdon.errors import RegistrationError
-from guerdon.spec import spec_of
 
 
 @reward(timeout=2.0)

@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 from guerdon import settings
+from guerdon._batch.columns import COMPLETION_IDS, COMPLETIONS, PROMPTS, Data, collect
+from guerdon._batch.uses import Uses, check_group_size, unshippable
+from guerdon._registration.spec import is_reward_model, repeated_names, spec_of
+from guerdon._shipping.shipment import check_shippable
 from guerdon.column import ColumnBatches, RewardColumn
-from guerdon.columns import COMPLETION_IDS, COMPLETIONS, PROMPTS, Data, collect
 from guerdon.cores import default_workers
 from guerdon.errors import DataError, RegistrationError
 from guerdon.lifetime import Lifetime, end_with
-from guerdon.shipping import check_shippable
-from guerdon.spec import is_reward_model, repeated_names, spec_of
 from guerdon.ticket import Ticket
-from guerdon.uses import Uses, check_group_size, unshippable
 
 if TYPE_CHECKING:
     from typing_extensions import Self

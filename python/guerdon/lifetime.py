@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from guerdon._registration.spec import FunctionSpec
 from guerdon.errors import ClosedError
-from guerdon.spec import FunctionSpec
 
 if TYPE_CHECKING:
     from guerdon._native import Engine
@@ -101,7 +101,7 @@ def _end(lifetime: Lifetime, pid: int) -> None:
 def _start(specs: Sequence[FunctionSpec], workers: int) -> Engine:
     from guerdon import _native
     from guerdon._lanes import start_lanes
-    from guerdon.shipping import shipment
+    from guerdon._shipping.shipment import shipment
 
     engine = _native.Engine(
         [spec.config() for spec in specs],

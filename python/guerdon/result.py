@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from guerdon.records import Recorded, decode
+from guerdon._batch.records import Recorded, decode
 from guerdon.status import Status
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, overload
 
+from guerdon._registration.spec import FunctionSpec, Options, Shape, build
+from guerdon._shipping.importable import find_attribute
 from guerdon.errors import RegistrationError
-from guerdon.importable import find_attribute
 from guerdon.limits import Limit
-from guerdon.spec import FunctionSpec, Options, Shape, build
 from guerdon.stateful import Reward
 
 if TYPE_CHECKING:

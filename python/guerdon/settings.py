@@ -1,4 +1,4 @@
-"""Checking the options of a dispatcher; those of a function are checked in `guerdon.options`.
+"""Checking the options of a dispatcher; those of a function are checked in `guerdon._registration.options`.
 
 - O-1  Every value is checked where it is given, and refused with the option, the value and what would do.
 """

@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from guerdon._registration.spec import FunctionSpec
 from guerdon.errors import RewardFailureError
-from guerdon.spec import FunctionSpec
 
 if TYPE_CHECKING:
     import asyncio
@@ -150,7 +150,7 @@ class Ticket:
         """The complete batch, and what to tell the user if failures were too many (T-4)."""
         with self._news:
             if self._settled is None:
-                from guerdon.failures import breach
+                from guerdon._batch.failures import breach
                 from guerdon.result import RewardBatch
 
                 specs = self._specs

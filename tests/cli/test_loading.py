@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from guerdon._shipping.shipment import _parcel
 from guerdon.cli.loading import load
-from guerdon.shipping import _parcel
 from tests.cli.conftest import Command, write_rewards, write_rows
 
 

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon import Dispatcher, Group, RewardBatch, Ticket
-from guerdon.spec import FunctionSpec, spec_of
+from guerdon._registration.spec import FunctionSpec, spec_of
 from tests.contract.plan import Cell, End, foretell, ran
 from tests.contract.scripted import EVERY_LANE, HANGING, forked, killable, killable_batch, killable_group
 

@@ -25,7 +25,7 @@ from guerdon._worker.reasons import reason_of, traceback_of
 
 if TYPE_CHECKING:
     from guerdon._native import LoopQueue
-    from guerdon.spec import FunctionSpec
+    from guerdon._registration.spec import FunctionSpec
 
 # Seconds that calls and leftover tasks get to end after they were cancelled, and `close()` to run.
 _END_S = 1.0

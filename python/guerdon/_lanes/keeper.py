@@ -18,7 +18,7 @@ from guerdon._worker.reasons import reason_of
 if TYPE_CHECKING:
     from guerdon._lanes.aio import LoopThread
     from guerdon._native import Engine, Lanes
-    from guerdon.spec import FunctionSpec
+    from guerdon._registration.spec import FunctionSpec
 
 
 def start_lanes(engine: Engine, specs: Sequence[FunctionSpec]) -> None:

@@ -31,7 +31,7 @@ from guerdon._worker.values import to_cell
 
 if TYPE_CHECKING:
     from guerdon._native import Jobs, LoopQueue
-    from guerdon.spec import FunctionSpec
+    from guerdon._registration.spec import FunctionSpec
 
 CONCURRENCY = 256
 _YIELD = -2

@@ -34,7 +34,7 @@ class Functions:
     """The functions by their index; each is loaded once, when first asked for.
 
     Args:
-        shipment: Pickle of the search path, the main module's path and the functions, as `guerdon.shipping` makes it.
+        shipment: Pickle of the search path, the main module's path and the functions, as `guerdon._shipping.shipment` makes it.
     """
 
     def __init__(self, shipment: Buffer) -> None:

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from guerdon._batch.columns import RECORDERS, TEXT
+from guerdon._registration.spec import FunctionSpec, Wants
 from guerdon.cli.data import Row, Source, kind_of
 from guerdon.cli.problem import UsageError
-from guerdon.columns import RECORDERS, TEXT
-from guerdon.spec import FunctionSpec, Wants
 
 __all__ = ["Fields", "Plan", "plan"]
 

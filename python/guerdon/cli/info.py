@@ -36,8 +36,8 @@ def facts() -> dict[str, Any]:
     import os
 
     from guerdon import __version__
+    from guerdon._registration.spec import LISTS_TIMEOUT, SAMPLE_TIMEOUT
     from guerdon.cores import default_workers, ranks_on_host, usable_cores
-    from guerdon.spec import LISTS_TIMEOUT, SAMPLE_TIMEOUT
 
     return {
         "guerdon": __version__,

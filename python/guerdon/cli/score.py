@@ -180,7 +180,7 @@ class Scoring:
 
     def breaches(self) -> list[str]:
         """A message for each function that failed more often than allowed (S-3)."""
-        from guerdon.failures import FEWEST_SAMPLES
+        from guerdon._batch.failures import FEWEST_SAMPLES
 
         messages = []
         default: float = self._dispatcher._options["max_failed_fraction"]

@@ -194,7 +194,7 @@ fn python() -> PathBuf {
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
 }
 
-/// What `guerdon.shipping` would pickle.
+/// What `guerdon._shipping.shipment` would pickle.
 fn shipment(specs: &[Spec]) -> Vec<u8> {
     let script = r#"
 import pickle, sys

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from guerdon import DataError, Dispatcher, Reward, group_reward, reward
-from guerdon.columns import collect
-from guerdon.spec import spec_of
-from guerdon.trainer_state import names_history, snapshot
-from guerdon.uses import Uses, check_group_size
+from guerdon._batch.columns import collect
+from guerdon._batch.trainer_state import names_history, snapshot
+from guerdon._batch.uses import Uses, check_group_size
+from guerdon._registration.spec import spec_of
 
 
 @dataclass

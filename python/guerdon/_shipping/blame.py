@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
-from guerdon.importable import importable
+from guerdon._shipping.importable import importable
 from guerdon.rewards import RewardFunction
 
 __all__ = ["find_culprit", "find_heaviest"]

@@ -19,11 +19,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from guerdon.blame import find_culprit, find_heaviest
+from guerdon._registration.spec import FunctionSpec
+from guerdon._shipping.blame import find_culprit, find_heaviest
+from guerdon._shipping.importable import find_attribute, importable
+from guerdon._shipping.pickling import dumps
 from guerdon.errors import GuerdonWarning, ShippingError
-from guerdon.importable import find_attribute, importable
-from guerdon.pickling import dumps
-from guerdon.spec import FunctionSpec
 
 __all__ = ["check_shippable", "shipment"]
 

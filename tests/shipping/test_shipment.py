@@ -21,12 +21,13 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from guerdon import Reward, reward, shipping
+from guerdon import Reward, reward
+from guerdon._registration.spec import spec_of
+from guerdon._shipping import shipment as shipment_module
+from guerdon._shipping.importable import importable
+from guerdon._shipping.pickling import dumps
+from guerdon._shipping.shipment import check_shippable, shipment
 from guerdon.errors import GuerdonWarning, ShippingError
-from guerdon.importable import importable
-from guerdon.pickling import dumps
-from guerdon.shipping import check_shippable, shipment
-from guerdon.spec import spec_of
 
 LOADER = """
 import importlib, json, pickle, sys
@@ -246,7 +247,15 @@ def test_what_other_processes_can_import(monkeypatch: pytest.MonkeyPatch) -> Non
     """I-1"""
     made = types.ModuleType("made_up")
     monkeypatch.setitem(sys.modules, "made_up", made)
-    for name in ("json", "json.decoder", "os.path", "builtins", "cloudpickle.cloudpickle", "guerdon.spec", __name__):
+    for name in (
+        "json",
+        "json.decoder",
+        "os.path",
+        "builtins",
+        "cloudpickle.cloudpickle",
+        "guerdon._registration.spec",
+        __name__,
+    ):
         assert importable(name), name
     for name in ("__main__", "__mp_main__", "made_up", "made_up.sub", "not_loaded_at_all"):
         assert not importable(name), name
@@ -392,12 +401,12 @@ def test_large_values_are_said_and_too_large_ones_refused(monkeypatch: pytest.Mo
     """S-4"""
     table = bytes(3_000_000)
     score = by_value("def score(completion): return float(len(T) + S)", T=table, S=1)
-    monkeypatch.setattr(shipping, "LARGE", 2_000_000)
+    monkeypatch.setattr(shipment_module, "LARGE", 2_000_000)
     with pytest.warns(
         GuerdonWarning, match=r"takes 3 MB to a worker process, most of it the global 'T' \(a bytes, 3 MB\)"
     ):
         check_shippable(spec_of(reward(score)))
-    monkeypatch.setattr(shipping, "TOO_LARGE", 2_500_000)
+    monkeypatch.setattr(shipment_module, "TOO_LARGE", 2_500_000)
     with pytest.raises(ShippingError, match="more than 2 MB are refused"):
         check_shippable(spec_of(reward(score)))
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from guerdon import Limit, Reward, group_reward, reward
-from guerdon.callables import is_reward_model, name_of
+from guerdon._registration.callables import is_reward_model, name_of
+from guerdon._registration.spec import UNDECORATED_LOOP, FunctionSpec, repeated_names, spec_of
 from guerdon.errors import NotYetError, RegistrationError
-from guerdon.spec import UNDECORATED_LOOP, FunctionSpec, repeated_names, spec_of
 
 
 def trl_style(prompts: list[str], completions: list[str], **kwargs: Any) -> list[float]:

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from guerdon import options
-from guerdon.callables import innermost, is_async, is_reward_model, name_of
+from guerdon._registration import options
+from guerdon._registration.callables import innermost, is_async, is_reward_model, name_of
+from guerdon._registration.options import Isolation, Lane, OnFailure
+from guerdon._registration.signature import Shape, Wants, inspect_finish, inspect_wants, names_environments
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
-from guerdon.options import Isolation, Lane, OnFailure
-from guerdon.signature import Shape, Wants, inspect_finish, inspect_wants, names_environments
 from guerdon.stateful import Reward
 
 if TYPE_CHECKING:

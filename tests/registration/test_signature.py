@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guerdon.errors import RegistrationError
-from guerdon.signature import (
+from guerdon._registration.signature import (
     BATCH_NAMES,
     GROUP_NAMES,
     RECORDERS,
@@ -22,6 +21,7 @@ from guerdon.signature import (
     inspect_wants,
     names_environments,
 )
+from guerdon.errors import RegistrationError
 
 # Every shape of parameter list that a per-sample function may have, over these columns and reserved names.
 COLUMNS = ("answer", "difficulty", "source")

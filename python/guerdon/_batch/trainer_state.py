@@ -13,7 +13,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from guerdon.callables import innermost
+from guerdon._registration.callables import innermost
 
 HISTORY = "log_history"
 

@@ -18,7 +18,7 @@ from operator import itemgetter
 from types import FunctionType, ModuleType
 from typing import Any
 
-from guerdon.importable import find_attribute, importable
+from guerdon._shipping.importable import find_attribute, importable
 from guerdon.rewards import RewardFunction
 from guerdon.stateful import Reward
 

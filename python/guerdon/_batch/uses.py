@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from guerdon.columns import COMPLETION_IDS, COMPLETIONS, ENVIRONMENTS, PROMPTS, TEXT, TRAINER_STATE, Data, Single
+from guerdon._batch.columns import COMPLETION_IDS, COMPLETIONS, ENVIRONMENTS, PROMPTS, TEXT, TRAINER_STATE, Data, Single
+from guerdon._batch.trainer_state import names_history, snapshot
+from guerdon._registration.spec import FunctionSpec, Wants
 from guerdon.errors import DataError
-from guerdon.spec import FunctionSpec, Wants
-from guerdon.trainer_state import names_history, snapshot
 
 if TYPE_CHECKING:
     from guerdon._native import Const, Use

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from guerdon._registration.spec import FunctionSpec
 from guerdon.result import Failure, RewardBatch
-from guerdon.spec import FunctionSpec
 from guerdon.status import Status
 
 FEWEST_SAMPLES = 8
