@@ -37,6 +37,8 @@ def nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     patch = pytest.MonkeyPatch()
     patch.setenv("TMPDIR", str(folder))
     patch.setattr(tempfile, "tempdir", None)
+    # Made by importing torch, and meant to stay: not ours.
+    patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("torch")))
     threads, descriptors = set(threading.enumerate()), _descriptors()
     yield
     deadline = time.monotonic() + PATIENCE_S
