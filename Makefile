@@ -13,7 +13,6 @@ BIN := $(VENV)/bin
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 # maturin builds without libpython, cargo test with it; in one folder each would rebuild what the other built.
 EXTENSION_TARGET := $(TARGET)/extension
-LOOM_TARGET := $(TARGET)/loom
 WHEELS := $(TARGET)/wheels
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
 
@@ -97,7 +96,7 @@ test-rust: $(VENV)/.dependencies ## unit and property tests of the crates
 .PHONY: model-check
 model-check: ## every interleaving of the grid, the groups and the sweeps, with loom
 	echo '== loom'
-	RUSTFLAGS='--cfg guerdon_loom' CARGO_TARGET_DIR=$(LOOM_TARGET) cargo test --locked --package guerdon-core --lib models::
+	cargo test --locked --package guerdon-core --features loom --lib models::
 
 .PHONY: test-python
 test-python: setup ## the tests of the package (ARGS="-k name" for some)
@@ -110,7 +109,7 @@ test-pythons: setup ## the wheel on each Python from 3.10 to 3.13, and the sourc
 
 .PHONY: stress
 stress: setup ## the soak tests too, more cases and deeper model checking
-	RUSTFLAGS='--cfg guerdon_loom' LOOM_MAX_PREEMPTIONS=4 CARGO_TARGET_DIR=$(LOOM_TARGET) cargo test --locked --package guerdon-core --lib models::
+	LOOM_MAX_PREEMPTIONS=4 cargo test --locked --package guerdon-core --features loom --lib models::
 	PROPTEST_CASES=5000 cargo test --workspace --locked
 	$(BIN)/python -m pytest -m '' --timeout 1200 tests/stress $(ARGS)
 

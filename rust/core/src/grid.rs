@@ -178,7 +178,7 @@ impl Drop for Claim<'_> {
     }
 }
 
-#[cfg(all(test, not(guerdon_loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

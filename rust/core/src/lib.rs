@@ -10,7 +10,7 @@ pub mod frame;
 pub mod function;
 pub mod grid;
 pub mod lane;
-#[cfg(all(test, guerdon_loom))]
+#[cfg(all(test, feature = "loom"))]
 mod models;
 pub mod outcome;
 pub mod payload;

@@ -1,18 +1,18 @@
 //! The atomics and locks of the concurrent core: the real ones, or loom's when the model checker runs (`make model-check`).
 
-#[cfg(not(guerdon_loom))]
+#[cfg(not(feature = "loom"))]
 pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-#[cfg(not(guerdon_loom))]
+#[cfg(not(feature = "loom"))]
 pub(crate) use parking_lot::Mutex;
 
-#[cfg(guerdon_loom)]
+#[cfg(feature = "loom")]
 pub(crate) use checked::Mutex;
 
-#[cfg(guerdon_loom)]
+#[cfg(feature = "loom")]
 pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-#[cfg(guerdon_loom)]
+#[cfg(feature = "loom")]
 mod checked {
     use std::sync::PoisonError;
 
