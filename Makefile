@@ -94,9 +94,10 @@ test-rust: $(VENV)/.dependencies ## unit and property tests of the crates
 	cargo test --workspace --locked --quiet
 
 .PHONY: model-check
-model-check: ## every interleaving of the grid, the groups and the sweeps, with loom
+model-check: $(VENV)/.dependencies ## every interleaving of the grid, the groups and the sweeps, with loom
 	echo '== loom'
-	cargo test --locked --package guerdon-core --features loom --lib models::
+	# The whole workspace, though only the core has models: so the dependencies are those that cargo test built.
+	cargo test --workspace --locked --features guerdon-core/loom --lib models::
 
 .PHONY: test-python
 test-python: setup ## the tests of the package (ARGS="-k name" for some)
@@ -104,12 +105,12 @@ test-python: setup ## the tests of the package (ARGS="-k name" for some)
 	$(BIN)/python -m pytest $(ARGS)
 
 .PHONY: test-pythons
-test-pythons: setup ## the wheel on each Python from 3.10 to 3.13, and the source distribution
+test-pythons: $(VENV)/.dependencies ## the wheel on each Python from 3.10 to 3.13 (PYTHONS="3.10 3.12": on these), and the source distribution
 	BASE=$(BIN) TARGET=$(TARGET)/pythons scripts/test-pythons
 
 .PHONY: stress
 stress: setup ## the soak tests too, more cases and deeper model checking
-	LOOM_MAX_PREEMPTIONS=4 cargo test --locked --package guerdon-core --features loom --lib models::
+	LOOM_MAX_PREEMPTIONS=4 cargo test --workspace --locked --features guerdon-core/loom --lib models::
 	PROPTEST_CASES=5000 cargo test --workspace --locked
 	$(BIN)/python -m pytest -m '' --timeout 1200 tests/stress $(ARGS)
 
