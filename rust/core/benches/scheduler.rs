@@ -1,18 +1,30 @@
 //! What the engine itself costs a call: a batch from `submit` to its last group, on a lane whose calls take no time.
 //!
-//! Read the figures per element: an element is one call.
+//! An element is one call.
 #![allow(clippy::expect_used, reason = "what is missing ends the bench")]
+
+mod reading;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use guerdon_core::batch::Batch;
 use guerdon_core::clock::Clock;
 use guerdon_core::function::Shape;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_testkit::{InstantLane, function, spec};
+use reading::PerElement;
 
 const GROUP: usize = 8;
+
+/// A batch from its submission to the last of its groups.
+fn score(engine: &Scheduler, samples: usize) -> Arc<Batch> {
+    let batch = engine.submit(spec(samples / GROUP, GROUP)).expect("descriptors are left");
+    while batch.take_group().is_some() {}
+    assert!(batch.is_done());
+    batch
+}
 
 fn overhead(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build();
@@ -33,14 +45,10 @@ fn overhead(criterion: &mut Criterion) {
             if samples * functions > 100_000 {
                 group.sample_size(10);
             }
-            group.bench_function(BenchmarkId::from_parameter(samples), |bencher| {
-                bencher.iter_with_large_drop(|| {
-                    let batch = engine.submit(spec(samples / GROUP, GROUP)).expect("descriptors are left");
-                    while batch.take_group().is_some() {}
-                    assert!(batch.is_done());
-                    batch
-                });
-            });
+            let time = PerElement::default();
+            let name = BenchmarkId::from_parameter(samples);
+            group.bench_function(name, |bencher| time.measure(bencher, || (), |()| score(&engine, samples)));
+            time.say(samples * functions, "a call");
             runtime.block_on(engine.close());
         }
         group.finish();
