@@ -338,3 +338,29 @@ def test_l4_the_interpreter_exits_cleanly(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[[[1.0, 1.0, 1.0]]]"
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("weights", [{0: 2.0}, {1.0}, "1", b"1", ["1"], [10**400]])
+def test_weights_that_merely_can_be_read_as_numbers_are_refused(weights: object) -> None:
+    with pytest.raises(RegistrationError, match=r"weights=.*expected a list of numbers"):
+        Dispatcher([length], weights=weights)  # type: ignore[arg-type]
+
+
+def test_a_column_may_be_called_self() -> None:
+    @reward(lane="thread")
+    def count(completion: str, **row: object) -> float:
+        return float(len(row))
+
+    with Dispatcher([count]) as made:
+        assert made.score(completions=["a"], self=[1]).rewards.item() == 1
+        assert made[0](completions=["a"], self=[1]) == [1.0]
+
+
+def test_numbers_that_no_float_can_hold_are_refused_like_infinity() -> None:
+    huge = 10**400
+    for option in ("timeout", "grace", "deadline", "setup_timeout", "on_failure", "max_failed_fraction"):
+        with pytest.raises(RegistrationError, match=f"{option}=1000"):
+            reward(lambda text: 0.0, **{option: huge})
+    for option in ("budget", "max_failed_fraction"):
+        with pytest.raises(RegistrationError, match=f"{option}=1000"):
+            Dispatcher([length], **{option: huge})

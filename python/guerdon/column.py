@@ -54,7 +54,7 @@ class RewardColumn:
         self.__name__ = self.__qualname__ = name
 
     def __call__(
-        self, prompts: Any = None, completions: Any = None, completion_ids: Any = None, **columns: Any
+        self, /, prompts: Any = None, completions: Any = None, completion_ids: Any = None, **columns: Any
     ) -> list[float | None]:
         """One reward per sample, None where there is none.
 

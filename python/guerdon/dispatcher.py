@@ -124,6 +124,7 @@ class Dispatcher(Sequence[Any]):
 
     def score(
         self,
+        /,  # a dataset may have a column called self
         *,
         completions: object,
         prompts: object = None,
@@ -160,6 +161,7 @@ class Dispatcher(Sequence[Any]):
 
     def submit(
         self,
+        /,  # a dataset may have a column called self
         *,
         completions: object,
         prompts: object = None,
@@ -186,6 +188,7 @@ class Dispatcher(Sequence[Any]):
 
     async def ascore(
         self,
+        /,  # a dataset may have a column called self
         *,
         completions: object,
         prompts: object = None,

@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from numbers import Real
+from typing import Any
 
+from guerdon._registration.options import as_float
 from guerdon.errors import RegistrationError
 
 
@@ -17,10 +20,11 @@ def weights(value: object, count: int) -> list[float] | None:
     if value is None:
         return None
     try:
-        if not isinstance(value, Iterable):
+        # The keys of a dict, the order of a set and the letters of a text are no weights.
+        if isinstance(value, (str, bytes, bytearray, Mapping, AbstractSet)) or not isinstance(value, Iterable):
             raise TypeError
-        numbers = [float(weight) for weight in value]
-    except (TypeError, ValueError):
+        numbers = [float(weight) for weight in _no_texts(value)]
+    except (TypeError, ValueError, OverflowError):
         raise _wrong("weights", value, "a list of numbers, one per entry of the list of functions") from None
     if len(numbers) != count:
         raise RegistrationError(f"there are {len(numbers)} weights for a list of {count}: give one for each entry.")
@@ -42,14 +46,14 @@ def seconds(option: str, value: object) -> float | None:
     """A time; None = no limit."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < as_float(value) < math.inf:
         raise _wrong(option, value, "seconds, finite and above 0, or None for no limit")
     return float(value)
 
 
 def fraction(option: str, value: object) -> float:
     """A part of the samples."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= 1:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= as_float(value) <= 1:
         raise _wrong(option, value, "a number from 0 to 1")
     return float(value)
 
@@ -59,6 +63,13 @@ def partial(value: object) -> str:
     if value == "drop" or value == "keep":
         return str(value)
     raise _wrong("partial", value, "'drop' (the sample has no reward) or 'keep' (it has the sum of what is left)")
+
+
+def _no_texts(values: Iterable[Any]) -> Iterable[Any]:
+    for value in values:
+        if isinstance(value, (str, bytes, bytearray)):
+            raise TypeError
+        yield value
 
 
 def _wrong(option: str, value: object, expected: str) -> RegistrationError:

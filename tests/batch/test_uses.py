@@ -1,4 +1,4 @@
-"""Which columns each function gets (U-1 to U-4), and what of the trainer's state (T-1)."""
+"""Which columns each function gets (U-1 to U-5), and what of the trainer's state (T-1)."""
 
 from __future__ import annotations
 
@@ -262,3 +262,16 @@ def test_bad_columns_are_refused_before_any_call() -> None:
         with pytest.raises(DataError, match="'answer'"):
             dispatcher.submit(completions=["a"])
         assert dispatcher.stats() == {}
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\0", "half \ud800"])
+def test_u5_a_name_that_no_worker_can_be_told_is_refused(name: str) -> None:
+    def row(completion: str, **row: object) -> float:
+        return 0.0
+
+    def two(completion: str) -> float:
+        return 0.0
+
+    with pytest.raises(DataError, match=r"'row' would get.*Rename the column"):
+        passed(reward(row), **{name: [1, 2]})
+    assert passed(reward(two), **{name: [1, 2]}) == {"completion": ["a", "b"]}

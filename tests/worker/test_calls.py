@@ -294,6 +294,16 @@ def test_reasons_are_bounded_and_printable() -> None:
     assert reason_of(ValueError("bad")) == "ValueError: bad"
     assert reason_of(ValueError()) == "ValueError"
     assert reason_of(Odd()) == "Odd: (no message: its __str__ raised ValueError)"
+
+    class Nameless(type):
+        @property
+        def __name__(cls) -> str:  # type: ignore[override]
+            raise ValueError("no name")
+
+    class Unnamed(Exception, metaclass=Nameless):
+        pass
+
+    assert reason_of(Unnamed("a")) == "an exception without a name: a"
     assert len(reason_of(ValueError("é" * 10_000)).encode()) < REASON_LIMIT + 100
     assert reason_of(ValueError("\ud83d")) == "ValueError: \\ud83d"
     assert safe_text("abc", 3) == "abc"

@@ -87,6 +87,25 @@ def test_messages_arrive_whole_whatever_the_pieces(ends: tuple[socket.socket, wi
     assert link.next() is None
 
 
+def test_a_large_message_is_moved_once_however_small_its_pieces(
+    ends: tuple[socket.socket, wire.Link], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves: list[int] = []
+    make_room = wire.Link._make_room
+    monkeypatch.setattr(wire.Link, "_make_room", lambda link, whole: (moves.append(whole), make_room(link, whole)))
+    engine, link = ends
+    text = "y" * (8 << 20)
+    data = encoding.run(1, encoding.values(1, 1, encoding.plain_text(0, [text])), calls=1)
+    sender = threading.Thread(target=_send_in_pieces, args=(engine, data))
+    sender.start()
+    frame = link.next()
+    sender.join()
+    assert frame is not None
+    assert frame.decode()[1] == [[text]]
+    frame.release()
+    assert len(moves) == 1
+
+
 def test_group_and_finish_frames_carry_sizes_and_scores(ends: tuple[socket.socket, wire.Link]) -> None:
     engine, link = ends
     content = encoding.values(5, 1, encoding.plain_text(0, list("abcde")))

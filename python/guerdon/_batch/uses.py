@@ -5,6 +5,7 @@
 - U-3  A reserved name means the reserved value. A function that asks for one while the dataset has a column of that
        name is refused.
 - U-4  Live environments never travel to a worker.
+- U-5  A column whose name can't be put into a message to a worker is refused where a function would get it.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class Uses:
         for spec, history in zip(self._specs, self._history, strict=True):
             available = _available(spec, spec.wants, data, spec.name)
             names, by_position = _arrange(spec.wants, available)
+            _refuse_odd(spec.name, names)
             indexes = [columns.index(self._source(spec, available[name], history)) for name in names]
             finish_names: tuple[str, ...] = ()
             finish_indexes: list[int] = []
@@ -153,6 +155,16 @@ def _available(spec: FunctionSpec, wants: Wants, data: Data, called: str) -> dic
     if missing:
         raise DataError(_missing(called, missing, wants, data, available))
     return available
+
+
+def _refuse_odd(called: str, names: tuple[str, ...]) -> None:
+    """Refuses what no worker can be told (U-5); only ``**row`` and ``**columns`` can take such a name."""
+    for name in names:
+        if "\0" in name or any("\ud800" <= letter <= "\udfff" for letter in name):
+            raise DataError(
+                f"the dataset has a column called {name!r}, which reward function {called!r} would get: a name can't "
+                "hold a NUL or half a surrogate pair. Rename the column."
+            )
 
 
 def _missing(called: str, missing: Sequence[str], wants: Wants, data: Data, available: dict[str, Source]) -> str:

@@ -30,12 +30,20 @@ def _wrong(function: str, option: str, value: object, expected: str) -> Registra
     return RegistrationError(f"reward function {function!r}: {option}={value!r}: expected {expected}.")
 
 
+def as_float(value: Real) -> float:
+    """The number as a float; an integer that no float can hold is infinite, so that it is refused like inf."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
 def seconds(function: str, option: str, value: object, *, zero: bool = False) -> float:
     """A time in seconds (O-2)."""
     expected = f"a number of seconds, finite and {'at least' if zero else 'above'} 0"
     if isinstance(value, bool) or not isinstance(value, Real):
         raise _wrong(function, option, value, expected)
-    number = float(value)
+    number = as_float(value)
     if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
         raise _wrong(function, option, value, expected)
     if number > _LONGEST:
@@ -86,7 +94,7 @@ def on_failure(function: str, value: object) -> OnFailure:
         return "raise"
     if isinstance(value, bool) or not isinstance(value, Real):
         raise _wrong(function, "on_failure", value, expected)
-    number = float(value)
+    number = as_float(value)
     if not abs(number) <= _FLOAT32_MAX:
         raise _wrong(function, "on_failure", value, expected)
     return number
@@ -96,7 +104,7 @@ def fraction(function: str, value: object) -> float | None:
     """``max_failed_fraction`` of one function; None = the dispatcher's."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= 1:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= as_float(value) <= 1:
         raise _wrong(function, "max_failed_fraction", value, "a number from 0 to 1, or None for the dispatcher's")
     return float(value)
 

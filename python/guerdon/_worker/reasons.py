@@ -31,12 +31,19 @@ def safe_text(text: str, limit: int) -> str:
 
 def reason_of(error: BaseException) -> str:
     """``Type: message`` of an exception, as it stands in an outcome."""
-    name = type(error).__name__
+    name = _name_of(error)
     try:
         message = str(error)
     except BaseException as problem:  # R-1: __str__ is user code too
-        message = f"(no message: its __str__ raised {type(problem).__name__})"
+        message = f"(no message: its __str__ raised {_name_of(problem)})"
     return safe_text(f"{name}: {message}" if message else name, REASON_LIMIT)
+
+
+def _name_of(error: BaseException) -> str:
+    try:
+        return str(type(error).__name__)
+    except BaseException:  # R-1: its metaclass is user code too
+        return "an exception without a name"
 
 
 def traceback_of(error: BaseException) -> str | None:

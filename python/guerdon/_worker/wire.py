@@ -176,7 +176,8 @@ class Link:
                     self._used += whole
                     with memoryview(self._buffer) as view:
                         return Frame(header, view[start + _TO_WORKER.size : start + whole])
-                self._make_room(whole)
+                if len(self._buffer) - self._used < whole:  # once a frame: a move for each piece would be quadratic
+                    self._make_room(whole)
             elif len(self._buffer) - self._have < _TO_WORKER.size:
                 self._make_room(_TO_WORKER.size)
             with memoryview(self._buffer) as view, view[self._have :] as free:
