@@ -208,3 +208,36 @@ def test_inv_8_whatever_ends_the_trainer_ends_its_workers(how: signal.Signals, t
     assert code != 0
     assert took < 4  # the aim is 2 s, on a machine that does nothing else
     assert gone(workers)
+
+
+def test_a_cancelled_batch_that_never_started_makes_room_for_the_next() -> None:
+    """The one place of a pinned function is free again when the worker finds that nobody waits for the frame in it."""
+
+    def function(completions: list[str], **columns: object) -> list[float]:
+        return [1.0] * len(completions)
+
+    with Dispatcher([function], workers=1) as made:
+        made.submit(completions=["c"]).cancel()  # its worker is still starting
+        assert made.score(completions=["c"], num_generations=1).status.max() == Status.OK
+
+
+def test_a_thread_that_is_stuck_keeps_no_worker_alive_after_close() -> None:
+    stuck = threading.Event()
+    waits = reward(lambda text: float(stuck.wait(60)), name="waits", lane="thread")
+    made = Dispatcher([waits, reward(len_of)], workers=1)
+    ticket = made.submit(completions=["c"])
+    while not made.worker_pids():
+        time.sleep(0.01)
+    time.sleep(0.5)
+    made.close()
+    try:
+        listings = Path("/proc/self/task").glob("*/children")  # by the thread that started them
+        children = [pid for listing in listings for pid in listing.read_text().split()]
+        assert not [pid for pid in children if b"_zygote.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    finally:
+        stuck.set()
+    assert ticket.result(timeout=5).status[0, 0, 0] == Status.CANCELLED
+
+
+def len_of(text: str) -> float:
+    return float(len(text))

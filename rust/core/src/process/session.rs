@@ -218,6 +218,8 @@ impl Session {
     fn send(&mut self, held: Held) -> bool {
         let Held { place, frame } = held;
         if !(0..frame.len()).any(|call| frame.is_open(call)) {
+            drop(place); // before the frame: the scheduler looks for room once, when that is dropped (lane.rs L-7)
+            drop(frame);
             return false;
         }
         self.flight.send(frame, place, self.shared.clock.now_ns(), self.link.outgoing());

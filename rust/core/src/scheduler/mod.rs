@@ -138,10 +138,10 @@ impl Scheduler {
     /// Cancels all batches and ends the lanes. May be called more than once.
     pub async fn close(&self) {
         self.inner.cancel_all("the engine was closed");
-        // All are told before any is waited for: one that cannot end must not keep the others.
-        let closing: Vec<_> = self.inner.lanes.iter().map(|lane| lane.close()).collect();
+        // Each ends in a task of its own: one that cannot end, or a caller that waits no longer, must not keep the others.
+        let closing: Vec<_> = self.inner.lanes.iter().map(|lane| tokio::spawn(lane.close())).collect();
         for lane in closing {
-            lane.await;
+            let _ = lane.await; // a lane that panicked has nothing more to end
         }
     }
 
