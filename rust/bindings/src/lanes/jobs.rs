@@ -6,6 +6,7 @@
 //! - J-4  A loop that has run calls for some milliseconds without turning is told to turn (`YIELD`) before it is given the next call.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
@@ -55,6 +56,8 @@ pub struct Held {
     function: FunctionId,
     timeout_ns: u64,
     grace_ns: u64,
+    /// The frame is here. Written under the lock of `inner`, read without it: whoever asks may hold a lock that comes after (N-3 of the lanes).
+    active: AtomicBool,
     /// Written by the loop and by the watch.
     inner: Mutex<Inner>,
 }
@@ -115,7 +118,7 @@ impl Held {
             }
         }
         // The loop is told of the calls that it lost before these jobs are forgotten.
-        let frame = if inner.is_over() { inner.frame.take() } else { None };
+        let frame = if inner.is_over() { self.take_frame(inner) } else { None };
         (frame, hung)
     }
 
@@ -135,7 +138,12 @@ impl Held {
 
     /// Whether the watch has anything to do here.
     pub fn is_active(&self) -> bool {
-        self.inner.lock().frame.is_some()
+        self.active.load(Ordering::Acquire)
+    }
+
+    fn take_frame(&self, inner: &mut Inner) -> Option<Frame> {
+        self.active.store(false, Ordering::Release);
+        inner.frame.take()
     }
 
     /// Seconds until the next call is due, `None` when one is.
@@ -210,7 +218,7 @@ impl Held {
         if !inner.is_over() {
             return;
         }
-        let frame = inner.frame.take();
+        let frame = self.take_frame(&mut inner);
         let known = !inner.running().any(|(_, phase, _)| phase == Phase::Lost);
         drop(inner);
         if known {
@@ -266,7 +274,8 @@ impl Jobs {
         let phases = vec![(Phase::Waiting, 0); frame.len()];
         let id = frame.id();
         let inner = Inner { frame: Some(frame), phases, cursor: 0, low: 0, in_flight: 0 };
-        let held = Held { owner, generation, id, function, timeout_ns, grace_ns, inner: Mutex::new(inner) };
+        let (active, inner) = (AtomicBool::new(true), Mutex::new(inner));
+        let held = Held { owner, generation, id, function, timeout_ns, grace_ns, active, inner };
         Self { held: Arc::new(held), arguments }
     }
 
@@ -341,7 +350,7 @@ impl Jobs {
 
     fn setup_failed(&self, reason: String, traceback: Option<String>) {
         let mut inner = self.held.inner.lock();
-        let Some(mut frame) = inner.frame.take() else { return };
+        let Some(mut frame) = self.held.take_frame(&mut inner) else { return };
         inner.cursor = inner.phases.len();
         drop(inner);
         self.held.owner.let_go(&self.held);
