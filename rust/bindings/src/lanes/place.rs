@@ -27,8 +27,10 @@ pub struct Place {
     pub waiting: VecDeque<Frame>,
     /// Chunks that threads have in hand.
     pub out: usize,
-    /// Threads that wait for work.
+    /// Threads that wait for work, those called included.
     pub idle: usize,
+    /// Of these, the ones that were called and have not woken yet.
+    pub called: usize,
     /// Threads on their way to ask for work: being started, or between two chunks.
     pub coming: usize,
     /// Threads that count (T-1).
@@ -49,6 +51,7 @@ impl Place {
             waiting: VecDeque::new(),
             out: 0,
             idle: 0,
+            called: 0,
             coming: 0,
             live: 0,
             left_behind: BTreeSet::new(),

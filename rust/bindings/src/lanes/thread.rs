@@ -128,7 +128,9 @@ impl ThreadLane {
             }
             place.idle += 1;
             shared.news[function].wait(&mut state);
-            state.places[function].idle -= 1;
+            let place = &mut state.places[function];
+            place.idle -= 1;
+            place.called = place.called.saturating_sub(1);
         }
     }
 
@@ -235,10 +237,11 @@ impl Shared {
     /// Sees to it that a thread takes what waits for this function.
     fn find_hands(&self, state: &mut State, function: FunctionId) {
         let place = &mut state.places[function];
-        if place.waiting.len() <= place.coming {
+        if place.waiting.len() <= place.coming + place.called {
             return;
         }
-        if place.idle > 0 {
+        if place.idle > place.called {
+            place.called += 1;
             self.news[function].notify_one();
         } else if place.live < place.limit {
             self.start_thread(state, function);
