@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 from guerdon._worker.calls import Call
-from guerdon._worker.reasons import reason_of, retry_after_of, traceback_of
+from guerdon._worker.reasons import REASON_LIMIT, reason_of, retry_after_of, safe_text, traceback_of
 from guerdon._worker.values import InvalidValue, to_cells
 
 Failed = tuple[str, str | None, bool, float | None]
@@ -29,4 +29,4 @@ def packed(raw: object, count: int) -> tuple[bytes, bytes, list[str]]:
     cells = to_cells(raw, count)
     statuses = bytes(status for status, _, _ in cells)
     values = array("d", [value for _, value, _ in cells]).tobytes()
-    return statuses, values, [wrong for _, _, wrong in cells if wrong is not None]
+    return statuses, values, [safe_text(wrong, REASON_LIMIT) for _, _, wrong in cells if wrong is not None]
