@@ -249,3 +249,17 @@ time.sleep(0.3)
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_call_that_cancels_every_task_of_its_loop_hangs_no_later_batch() -> None:
+    async def function(completion: str) -> float:
+        if completion == "0":
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+        await asyncio.sleep(0.01)
+        return 1.0
+
+    with Dispatcher([looped(function)], max_failed_fraction=1.0) as dispatcher:
+        for _ in range(3):
+            ticket = dispatcher.submit(completions=[str(index) for index in range(10)])
+            assert ticket.result(timeout=20).status[0, 0, 0] == Status.OK

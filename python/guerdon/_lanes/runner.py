@@ -92,6 +92,7 @@ class Function:
         self._runners: set[Runner] = set()
         self._count = 0  # runners that count toward the limit
         self._spare = False  # a runner was started that has not run yet
+        self._newest: Runner | None = None  # the last one started without a call
         self._ready = not spec.stateful
         self._setting_up: asyncio.Task[None] | None = None
         self._ending = False
@@ -137,6 +138,12 @@ class Function:
                 )
 
     def _start_spare(self) -> None:
+        newest = self._newest
+        if self._spare and newest is not None and newest.task is not None and newest.task.done():
+            # User code that cancels every task of its loop ended it before it ran.
+            self._spare = False
+            self._runners.discard(newest)
+            self._count -= 1
         if not self._spare and self._count < self._limit:
             self._spare = True
             self._start(None, -1)
@@ -148,6 +155,8 @@ class Function:
         self._count += 1
         self._runners.add(runner)
         runner.task = self._loop.create_task(self._run(runner, load, index))
+        if load is None:
+            self._newest = runner
 
     def _replace(self, runner: Runner, load: Load, index: int) -> None:
         """Has a fresh runner go on with the call that is next, in a context that is clean (R-2)."""
