@@ -2,10 +2,10 @@
 
     python -m pytest benches/python/bench_trl.py --benchmark-only
 
-Timed is the trainer's own ``_calculate_rewards``, with a batch of 64 samples:
+Timed is the trainer's own ``_calculate_rewards``, with 256 samples:
 
 - three_waits    two sync functions and an async one, 0.5 s each
-- slow_requests  a sync function that waits 20 ms for each sample (thread lane)
+- slow_requests  a sync function that waits 5 ms for each sample (thread lane)
 - math_verify    ``trl.rewards.accuracy_reward`` on GSM8K solutions (rowwise: each sample has its deadline)
 - trivial        a sync function of a microsecond a sample: what going through Guerdon costs
 """
@@ -26,7 +26,7 @@ from tests.shared_data import gsm8k_solutions
 
 trl = pytest.importorskip("trl")
 
-SAMPLES, GENERATIONS = 64, 8
+SAMPLES, GENERATIONS = 256, 8
 
 
 def first_wait(prompts: list[Any], completions: list[Any], **columns: Any) -> list[float]:
@@ -45,7 +45,7 @@ async def async_wait(prompts: list[Any], completions: list[Any], **columns: Any)
 
 
 def request(completion: Any) -> float:
-    time.sleep(0.02)
+    time.sleep(0.005)
     return 1.0
 
 
