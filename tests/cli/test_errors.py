@@ -143,6 +143,25 @@ def test_the_input_is_never_overwritten(guerdon: Command, rewards: Path, data: P
     assert data.read_bytes() == before
 
 
+@pytest.mark.parametrize("option", ["-o", "--failures"])
+def test_no_output_overwrites_what_is_read(guerdon: Command, rewards: Path, data: Path, option: str) -> None:
+    for file, what in ((data, "the input itself"), (rewards, "the file of the reward functions")):
+        before = file.read_bytes()
+        ended = guerdon("score", f"{rewards}:correct", data, option, file)
+        assert ended.code == 2
+        assert f"{option} {str(file)!r} is {what}: choose another file." in ended.err
+        assert file.read_bytes() == before
+
+
+def test_the_two_outputs_are_two_files(guerdon: Command, rewards: Path, data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    ended = guerdon("score", f"{rewards}:correct", data, "-o", out, "--failures", out)
+    assert ended.code == 2
+    assert "is the file of -o too" in ended.err
+    assert not out.exists()
+    assert guerdon("score", f"{rewards}:correct", data, "-o", "/dev/null", "--failures", "/dev/null").code == 0
+
+
 def test_data_that_is_no_file(guerdon: Command, rewards: Path, tmp_path: Path) -> None:
     assert "is a folder" in guerdon("score", rewards, tmp_path).err
     assert "No such file" in guerdon("score", rewards, tmp_path / "nothing.jsonl").err

@@ -25,7 +25,7 @@ from guerdon.errors import GuerdonError
 from guerdon.rewards import RewardFunction
 from guerdon.stateful import Reward
 
-__all__ = ["load"]
+__all__ = ["file_of", "load"]
 
 
 def load(rewards: str, *, workers: int | None = None, max_failed_fraction: float | None = None) -> Dispatcher:
@@ -47,6 +47,12 @@ def load(rewards: str, *, workers: int | None = None, max_failed_fraction: float
         raise UsageError(f"{rewards}: a Dispatcher can't be mixed with other rewards. Name it alone, {place}:name.")
     dispatcher = dispatchers[0]
     return Dispatcher(dispatcher._items, **{**dispatcher._options, **options}) if options else dispatcher
+
+
+def file_of(rewards: str) -> str | None:
+    """The file of what `load` loaded, None if it has none."""
+    place, _ = _split(rewards)
+    return place if Path(place).is_file() else getattr(sys.modules.get(place), "__file__", None)
 
 
 def _split(rewards: str) -> tuple[str, list[str]]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from guerdon.result import Failure, RewardBatch
 
-__all__ = ["FailureLog", "Output", "open_output"]
+__all__ = ["FailureLog", "Output", "open_output", "refuse_overwriting"]
 
 _LABELS = [status.label for status in Status]
 
@@ -38,17 +38,37 @@ class Output(Protocol):
     def close(self) -> None: ...
 
 
+def refuse_overwriting(out: str | None, failures: str | None, data: str, rewards: str | None) -> None:
+    """Refuses outputs that would destroy what is read, or each other; `rewards` is the file of the functions.
+
+    Raises:
+        UsageError: ``-o`` or ``--failures`` is the data, the rewards, or the other of the two.
+    """
+    taken = [(data, "is the input itself"), (rewards, "is the file of the reward functions")]
+    for option, name in (("-o", out), ("--failures", failures)):
+        if name is None or name == "-":
+            continue
+        for other, what in taken:
+            if other is not None and _same_file(Path(name), Path(other)):
+                raise UsageError(f"{option} {name!r} {what}: choose another file.")
+        taken.append((name, f"is the file of {option} too"))
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    if one.exists() and other.exists():
+        return one.is_file() and one.samefile(other)  # two may share a device
+    return one.resolve() == other.resolve()
+
+
 def open_output(out: str | None, functions: Sequence[str], source: Source, *, keep: bool) -> Output:
     """The output named `out`; None and ``-`` are stdout.
 
     Raises:
-        UsageError: It can't be written, or is the input.
+        UsageError: It can't be written.
     """
     if out is None or out == "-":
         return JsonOutput(sys.stdout.buffer, functions, keep=keep)
     path = Path(out)
-    if path.exists() and Path(source.name).exists() and path.samefile(source.name):
-        raise UsageError(f"-o {out!r} is the input itself: choose another file.")
     try:
         stream = path.open("wb")
     except OSError as error:

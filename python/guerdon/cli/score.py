@@ -100,8 +100,8 @@ def run(options: argparse.Namespace) -> int:
     """
     from guerdon.cli.data import open_source
     from guerdon.cli.fields import plan
-    from guerdon.cli.loading import load
-    from guerdon.cli.output import FailureLog, open_output
+    from guerdon.cli.loading import file_of, load
+    from guerdon.cli.output import FailureLog, open_output, refuse_overwriting
     from guerdon.cli.progress import Progress
     from guerdon.report import Report
 
@@ -112,6 +112,7 @@ def run(options: argparse.Namespace) -> int:
         stack.callback(source.close)
         planned = plan(source, dispatcher._specs, _fields(options))
         size = _group_size(dispatcher, options.num_generations, planned, source)
+        refuse_overwriting(options.output, options.failures, source.name, file_of(options.rewards))
         output = open_output(options.output, dispatcher.names, source, keep=options.keep)
         stack.callback(output.close)
         log = FailureLog(options.failures) if options.failures else None
