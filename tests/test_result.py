@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import pickle
+import time
+import weakref
 from typing import Any
 
 import numpy as np
@@ -12,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from guerdon import Failure, RewardBatch, RewardFailureError, Status, reward
+from guerdon import Dispatcher, Failure, RewardBatch, RewardFailureError, Status, reward
 from guerdon._batch.failures import breach
 from guerdon._registration.spec import FunctionSpec, spec_of
 
@@ -259,3 +262,20 @@ def test_the_error_carries_the_batch_across_processes() -> None:
     error = pickle.loads(pickle.dumps(RewardFailureError("message", cells(5, 8))))
     assert str(error) == "message"
     assert error.result.rewards.shape == (8, 1, 1)
+
+
+def test_a_result_that_is_kept_does_not_keep_its_inputs() -> None:
+    class Prompt:
+        pass
+
+    prompt = Prompt()
+    alive = weakref.ref(prompt)
+    with Dispatcher([reward(lambda prompt: 1.0, name="one", lane="thread")]) as dispatcher:
+        result = dispatcher.score(prompts=[prompt], completions=["a"])
+        del prompt
+        deadline = time.monotonic() + 10
+        while alive() is not None and time.monotonic() < deadline:  # the lane's thread lets go a moment later
+            time.sleep(0.01)
+            gc.collect()
+        assert alive() is None
+    assert result.rewards.tolist() == [[[1.0]]]

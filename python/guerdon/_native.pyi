@@ -123,6 +123,9 @@ class Batch:
         """
 
     def cancel(self, reason: str) -> None: ...
+    def release(self) -> None:
+        """Let the columns of a done batch go, which a result that is kept does not need. Does nothing before."""
+
     def rewards(self) -> NDArray[np.float32]:
         """``[P, G, F]`` after each function's ``on_failure``; NaN where there is no number. Done batches only."""
 

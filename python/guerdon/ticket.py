@@ -153,6 +153,7 @@ class Ticket:
                 from guerdon._batch.failures import breach
                 from guerdon.result import RewardBatch
 
+                self._batch.release()
                 specs = self._specs
                 names, shapes = [spec.name for spec in specs], [spec.shape for spec in specs]
                 result = RewardBatch(self._batch, names, shapes, self._weights, self._partial)

@@ -56,7 +56,7 @@ fn seconds(ns: u64) -> f64 {
     ns / 1e9
 }
 
-/// Time in the queue: from submission to the start of the attempt that settled; a call that never started waited until its end.
+/// Time in the queue: from submission to the start of the attempt that settled; 0 for a call that never started.
 fn queue_s(batch: &Batch, times: Times) -> f64 {
     seconds(times.started_ns.saturating_sub(batch.submitted_ns()))
 }
@@ -120,6 +120,10 @@ impl PyBatch {
         if let Some(scheduler) = self.scheduler.upgrade() {
             gil::detached(py, || scheduler.cancel(&self.batch, reason));
         }
+    }
+
+    fn release(&self) {
+        drop(self.batch.release());
     }
 
     fn rewards<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<f32>>> {

@@ -55,7 +55,8 @@ pub struct Batch {
     functions: Arc<[Function]>,
     samples: usize,
     group_size: usize,
-    payload: Box<dyn Payload>,
+    /// Written by `release`.
+    payload: Mutex<Option<Arc<dyn Payload>>>,
     submitted_ns: u64,
     budget_ns: Option<u64>,
     grid: Grid,
@@ -90,7 +91,7 @@ impl Batch {
             clock,
             samples: spec.samples,
             group_size: spec.group_size,
-            payload: spec.payload,
+            payload: Mutex::new(Some(spec.payload.into())),
             submitted_ns,
             budget_ns: spec.budget_ns,
             grid: Grid::new(groups, spec.group_size, functions.len()),
@@ -139,9 +140,16 @@ impl Batch {
         &self.functions
     }
 
+    /// What the calls are made of; `None` once it was released.
     #[must_use]
-    pub fn payload(&self) -> &dyn Payload {
-        &*self.payload
+    pub fn payload(&self) -> Option<Arc<dyn Payload>> {
+        self.payload.lock().clone()
+    }
+
+    /// Gives up what the calls were made of, once all of them have ended: a result that is kept shall not keep the inputs. The caller
+    /// drops it, where dropping it is safe.
+    pub fn release(&self) -> Option<Arc<dyn Payload>> {
+        if self.is_done() { self.payload.lock().take() } else { None }
     }
 
     /// The clock when the batch was submitted.

@@ -12,6 +12,7 @@ use crate::batch::Batch;
 use crate::clock::Clock;
 use crate::function::{Function, FunctionId};
 use crate::outcome::{Cell, Failure, Note, Times};
+use crate::payload::Payload;
 use crate::scheduler::{Call, CallKind, Cause, Inner, kind_of, place};
 
 /// Calls handed to a lane.
@@ -19,6 +20,7 @@ pub struct Frame {
     id: u64,
     scheduler: Arc<Inner>,
     batch: Arc<Batch>,
+    payload: Option<Arc<dyn Payload>>,
     function: FunctionId,
     kind: CallKind,
     alone: bool,
@@ -46,6 +48,7 @@ impl Frame {
         Self {
             id,
             scheduler,
+            payload: batch.payload(),
             batch,
             function,
             kind,
@@ -138,16 +141,24 @@ impl Frame {
         grid.is_open(first, column, attempt)
     }
 
+    /// What the batch's calls are made of. Only a batch that is done has none, and no call of it is open then.
+    #[must_use]
+    pub const fn payload(&self) -> Option<&Arc<dyn Payload>> {
+        self.payload.as_ref()
+    }
+
     /// Keyword names of the values, `None` for values by position.
     #[must_use]
     pub fn names(&self) -> Option<&[String]> {
-        self.batch.payload().names(self.function, self.kind == CallKind::Finish)
+        self.payload.as_ref()?.names(self.function, self.kind == CallKind::Finish)
     }
 
     /// The values of these calls in wire form.
     pub fn encode(&self, calls: Range<usize>, out: &mut Vec<u8>) {
         let samples: Vec<u32> = calls.flat_map(|call| self.samples(call)).map(|sample| sample as u32).collect();
-        self.batch.payload().encode(self.function, self.kind == CallKind::Finish, &samples, out);
+        if let Some(payload) = &self.payload {
+            payload.encode(self.function, self.kind == CallKind::Finish, &samples, out);
+        }
     }
 
     /// The scores that a `finish_group` call shapes, `None` where there is none.

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use guerdon_core::batch::Batch;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
+use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::CallKind;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -42,17 +43,23 @@ impl Rows {
 /// The arguments of the calls of one frame; outlives it.
 pub struct Arguments {
     batch: Arc<Batch>,
+    payload: Option<Arc<dyn Payload>>,
     function: FunctionId,
     kind: CallKind,
 }
 
 impl Arguments {
     pub fn of(frame: &Frame) -> Self {
-        Self { batch: frame.batch().clone(), function: frame.function_id(), kind: frame.kind() }
+        Self {
+            batch: frame.batch().clone(),
+            payload: frame.payload().cloned(),
+            function: frame.function_id(),
+            kind: frame.kind(),
+        }
     }
 
     fn rows(&self) -> PyResult<&Rows> {
-        let arrived = self.batch.payload().as_any().downcast_ref::<Arrived>();
+        let arrived = self.payload.as_ref().and_then(|payload| payload.as_any().downcast_ref::<Arrived>());
         arrived
             .and_then(|arrived| arrived.rows(self.function, self.kind == CallKind::Finish))
             .ok_or_else(|| PyRuntimeError::new_err("these calls were not captured for a lane of this process"))

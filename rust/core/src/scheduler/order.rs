@@ -117,6 +117,7 @@ pub(crate) fn take(
     let parallelism = lane.parallelism(function);
     let most = if spec.isolated { 1 } else { lane.frame_calls(function) };
     let mut room = lane.frame_bytes();
+    let payload = batch.payload();
     let mut fits = |call: &Call, taken: usize| {
         // A batch call is alone in its frame, whatever its size.
         let covered = if room == usize::MAX || spec.shape == Shape::Batch {
@@ -127,7 +128,8 @@ pub(crate) fn take(
             span
         };
         let samples = call.first..call.first + covered;
-        let bytes = samples.map(|sample| batch.payload().bytes(function, sample as u32)).sum();
+        let bytes =
+            payload.as_ref().map_or(0, |payload| samples.map(|sample| payload.bytes(function, sample as u32)).sum());
         let fits = taken == 0 || bytes <= room;
         room = room.saturating_sub(bytes);
         fits
