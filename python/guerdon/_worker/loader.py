@@ -6,17 +6,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from . import control, forking, system
 from .control import Control
 from .loading import Buffer, Functions
 
 
-def run(control_fd: int, shipment: Buffer) -> None:
+def run(control_fd: int, shipment: Callable[[], Buffer]) -> None:
     """Loads the shipment, says so, and forks as asked until the engine is gone."""
     link = Control(control_fd)
-    functions = Functions(shipment)
-    del shipment  # a mapping keeps a descriptor that workers have no use for
+    # Opened here and held by nobody: a mapping keeps a descriptor that workers have no use for, and until Python 3.11 a caller keeps
+    # its arguments while the call lasts.
+    functions = Functions(shipment())
     functions.load_all()
     forking.prepare_output()  # user code may have replaced the streams
     forking.freeze()

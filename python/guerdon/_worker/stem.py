@@ -59,7 +59,7 @@ class Stem:
         if request.op == control.SHIPMENT:
             self._shipment = request.fds[0]
         elif request.op == control.LOADER:
-            self._loader = self._fork(request, parent, lambda: loader.run(request.fds[0], self._content())) or 0
+            self._loader = self._fork(request, parent, lambda: loader.run(request.fds[0], self._content)) or 0
         elif request.op == control.WORKER:
             self._fork(request, parent, lambda: forking.run_worker(request, Functions(self._content())))
         elif request.op == control.REAP:
