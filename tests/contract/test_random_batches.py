@@ -181,7 +181,7 @@ def check(dispatcher: Dispatcher, batch: Batch) -> None:
         os.unlink(batch.log)
 
 
-@examples(25)
+@examples(20)
 @given(script=scripts(EVERY_LANE, DEADLY, most=12))
 def test_row_11_results_equal_a_serial_loop(every_lane: Dispatcher, folder: Path, script: Any) -> None:
     """Acceptance 11: random sizes, groups, lanes, delays, failures, retries and deaths of workers."""
