@@ -14,9 +14,11 @@ mod timers;
 mod work;
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -138,11 +140,13 @@ impl Scheduler {
     /// Cancels all batches and ends the lanes. May be called more than once.
     pub async fn close(&self) {
         self.inner.cancel_all("the engine was closed");
-        // Each ends in a task of its own: one that cannot end, or a caller that waits no longer, must not keep the others.
-        let closing: Vec<_> = self.inner.lanes.iter().map(|lane| tokio::spawn(lane.close())).collect();
-        for lane in closing {
-            let _ = lane.await; // a lane that panicked has nothing more to end
-        }
+        // All at once: one that cannot end must not keep the others.
+        let mut closing: Vec<_> = self.inner.lanes.iter().map(|lane| lane.close()).collect();
+        let all = poll_fn(|context| {
+            closing.retain_mut(|lane| lane.as_mut().poll(context).is_pending());
+            if closing.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        });
+        all.await;
     }
 
     #[must_use]
