@@ -12,8 +12,9 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("bench", ["bench_import", "bench_kill", "bench_lanes", "bench_submit"])
-def test_a_bench_runs(bench: str) -> None:
+def test_a_bench_runs(bench: str, tmp_path: Path) -> None:
     pytest.importorskip("pytest_benchmark")
     command = [sys.executable, "-m", "pytest", "-q", "--benchmark-disable", f"benches/python/{bench}.py"]
+    command.append(f"--basetemp={tmp_path / 'bench'}")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stdout + done.stderr
