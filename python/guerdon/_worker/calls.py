@@ -286,5 +286,4 @@ def _stringed(value: Any, depth: int) -> Any:
         return {str(key): _stringed(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [_stringed(inner, depth + 1) for inner in value]
-    plain = _plain(value)
-    return plain if isinstance(plain, (bool, int, float, str)) else str(plain)
+    return _stringed(_plain(value), depth + 1)
