@@ -31,8 +31,11 @@ RUNTIME_SOCKETS = 2
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Fails the run if it leaves a process, a thread, a descriptor or a temporary file."""
+def nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Fails the run if it leaves a process, a thread, a descriptor or a temporary file.
+
+    Not one that has failed: its traceback holds on to what the test had in hand.
+    """
     folder = tmp_path_factory.mktemp("tempfile")
     patch = pytest.MonkeyPatch()
     patch.setenv("TMPDIR", str(folder))
@@ -41,6 +44,9 @@ def nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("torch")))
     threads, descriptors = set(threading.enumerate()), _descriptors()
     yield
+    if request.session.testsfailed:
+        patch.undo()
+        return
     deadline = time.monotonic() + PATIENCE_S
     left = _left(folder, threads, descriptors)
     while left and time.monotonic() < deadline:

@@ -7,6 +7,7 @@ a serial loop's bit for bit.
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -21,9 +22,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guerdon import Dispatcher, Group, RewardBatch, Ticket
+from guerdon import Dispatcher, Group, RewardBatch, Status, Ticket
 from guerdon._registration.spec import FunctionSpec, spec_of
-from tests.contract.plan import Cell, End, foretell, ran
+from tests.contract.plan import FAILS, Cell, End, foretell, ran
 from tests.contract.scripted import EVERY_LANE, HANGING, forked, killable, killable_batch, killable_group
 
 
@@ -34,6 +35,7 @@ def examples(percent: int) -> settings:
 
 QUIET = ("raise", "exit", "interrupt")
 DEADLY = (*QUIET, "die", "kill")
+NUMBERS = itertools.count()
 DELAYS = (0.001, 0.005, 0.03)  # the last is long enough for what waits behind it to be taken back
 
 
@@ -45,6 +47,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def every_lane() -> Iterator[Dispatcher]:
     with Dispatcher(EVERY_LANE, workers=2, max_failed_fraction=1.0) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def hurried() -> Iterator[Dispatcher]:
+    """Every lane, with little time for a batch."""
+    with Dispatcher(EVERY_LANE, workers=2, max_failed_fraction=1.0, budget=0.05) as made:
         yield made
 
 
@@ -168,7 +177,7 @@ def scripts(draw: st.DrawFn, functions: Sequence[Any], moves: Sequence[str], mos
 
 def scripted(functions: Sequence[Any], script: Any, folder: Path) -> Batch:
     prompts, size, changes = script
-    batch = Batch(functions, prompts, size, folder / "log")
+    batch = Batch(functions, prompts, size, folder / f"log{next(NUMBERS)}")
     for function, sample, change in changes:
         batch.put(function, sample, **change)
     return batch
@@ -188,6 +197,45 @@ def test_row_11_results_equal_a_serial_loop(every_lane: Dispatcher, folder: Path
     check(every_lane, scripted(EVERY_LANE, script, folder))
 
 
+@examples(15)
+@given(script=scripts(EVERY_LANE, DEADLY, most=12), when=st.floats(0, 0.08), end=st.sampled_from(["cancel", "budget"]))
+def test_inv_2_a_batch_that_is_cut_short_at_any_moment(
+    every_lane: Dispatcher, hurried: Dispatcher, folder: Path, script: Any, when: float, end: str
+) -> None:
+    """Each cell has one outcome: its own, or that of the cut. What is left of the batch harms no later one."""
+    batch = scripted(EVERY_LANE, script, folder)  # its log is its own: what was abandoned may write there for a while
+    for function in range(len(EVERY_LANE)):
+        for sample in range(0, len(batch.texts), 3):
+            batch.put(function, sample, delay=max(batch.cells[function][sample].delay, 0.01))
+    ticket = batch.submit(every_lane if end == "cancel" else hurried)
+    if end == "cancel":
+        time.sleep(when)
+        ticket.cancel()
+    groups = list(ticket.groups(timeout=60))
+    result = ticket.result(timeout=60)
+    batch.check_groups(result, groups)
+    batch.check_failures(result)
+    cut = (Status.CANCELLED, "cancelled by the caller") if end == "cancel" else (Status.TIMEOUT, "budget")
+    reasons = {(failure.function, failure.sample): failure.reason for failure in result.failures()}
+    status, rewards = result.status.reshape(len(batch.texts), -1), result.rewards.reshape(len(batch.texts), -1)
+    for function, spec in enumerate(batch.specs):
+        for sample in range(len(batch.texts)):
+            got = status[sample, function]
+            if got == cut[0] and reasons[spec.name, sample] == cut[1]:
+                assert np.isnan(rewards[sample, function])
+                continue
+            first = batch.cells[function][batch.first(function, sample)]
+            attempt = int(result.attempts.reshape(status.shape)[sample, function])
+            if attempt <= len(first.moves) and got == FAILS[first.moves[attempt - 1]]:
+                continue  # it failed, and there was no time for another attempt
+            expected = batch.foretold(function, sample)
+            assert got == expected.status
+            np.testing.assert_array_equal(rewards[sample, function], np.float32(expected.value))
+    started, attempts = ran(batch.log), result.attempts.reshape(len(batch.texts), -1)
+    assert all(started[function, sample] <= attempts[sample, function] for function, sample in started)
+    check(every_lane, Batch(EVERY_LANE, 2, 3, folder / "after"))
+
+
 @examples(3)
 @given(script=scripts(HANGING, ("hang",), most=3))
 def test_row_11_with_calls_that_hang(hanging: Dispatcher, folder: Path, script: Any) -> None:
@@ -205,7 +253,7 @@ def test_row_11_with_a_fork_for_each_call(folder: Path, script: Any) -> None:
 def test_row_11_a_large_batch_with_a_bit_of_everything(every_lane: Dispatcher, folder: Path, seed: int) -> None:
     """Many frames under way at once, 3 % of the calls in trouble."""
     chance = random.Random(seed)
-    batch = Batch(EVERY_LANE, 60, 8, folder / f"log{seed}")
+    batch = Batch(EVERY_LANE, 60, 8, folder / f"large{seed}")
     for function, spec in enumerate(batch.specs):
         for sample in range(len(batch.texts)):
             if chance.random() < 0.03:
