@@ -46,6 +46,10 @@ def _score(dispatcher: Dispatcher, texts: list[str]) -> tuple[list[float], list[
     return result.rewards[:, 0, 0].tolist(), [Status(status) for status in result.status[:, 0, 0]]
 
 
+@pytest.mark.fault(
+    "three samples never return: an endless loop, a regular expression that holds the GIL, a sympy comparison",
+    sees="three `timeout` cells after 2 s, with function, sample and stack; the other 253 are scored, the next batch runs at full speed",
+)
 def test_row_1_three_hangs_of_256_cost_their_timeout_once() -> None:
     function = reward(hard_cases.obey, timeout=2.0, max_failed_fraction=0.5)
     texts = [f"give:{index}" for index in range(256)]
@@ -70,6 +74,10 @@ def test_row_1_three_hangs_of_256_cost_their_timeout_once() -> None:
     assert result.rewards[kept, 0, 0].tolist() == [float(index) for index in kept]
 
 
+@pytest.mark.fault(
+    "a hundred hangs in a row",
+    sees="a hundred `timeout` cells; at most one kill and one new worker each, and all workers are back within 200 ms",
+)
 def test_row_2_a_hundred_hangs_cost_one_worker_each_at_most() -> None:
     function = reward(hard_cases.obey, timeout=0.2, grace=0.2, max_failed_fraction=1.0)
     texts = [text for index in range(100) for text in (f"give:{index}", "loop:", f"give:{index}")]
@@ -89,6 +97,10 @@ def test_row_2_a_hundred_hangs_cost_one_worker_each_at_most() -> None:
     assert result.attempts.max() == 1
 
 
+@pytest.mark.fault(
+    "a function sets SIGALRM timers of its own, also when scored from a thread",
+    sees="nothing: it runs on the main thread of its worker, so `math_verify` and `accuracy_reward` work unmodified",
+)
 @pytest.mark.parametrize("from_thread", [False, True])
 def test_row_3_math_verify_works_unmodified(from_thread: bool) -> None:
     rewards = pytest.importorskip("trl.rewards")
@@ -124,6 +136,10 @@ def test_row_3_math_verify_works_unmodified(from_thread: bool) -> None:
     assert found == [[1.0, 0.0]] * 2
 
 
+@pytest.mark.fault(
+    "C code holds the GIL of a worker",
+    sees="the trainer and its loops run on beside it",
+)
 def test_row_4_the_trainer_goes_on_while_a_regex_holds_a_worker() -> None:
     function = reward(hard_cases.obey, timeout=1.5)
     with Dispatcher([function], workers=1) as dispatcher:
@@ -137,6 +153,10 @@ def test_row_4_the_trainer_goes_on_while_a_regex_holds_a_worker() -> None:
     assert worst < 0.25
 
 
+@pytest.mark.fault(
+    "far more calls wait than the timeout would allow to run",
+    sees="nothing: the timeout begins when a call starts",
+)
 @pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.soak)])
 def test_row_5_queueing_is_not_running(count: int) -> None:
     function = reward(hard_cases.doze, timeout=1.0)
@@ -146,6 +166,10 @@ def test_row_5_queueing_is_not_running(count: int) -> None:
     assert values == [float(index) for index in range(count)]
 
 
+@pytest.mark.fault(
+    "a function raises, raises SystemExit or KeyboardInterrupt, calls `os._exit`, reads a null pointer, runs out of memory",
+    sees="each in its own cell: `error` with its traceback or `crashed` with the exit status or signal; siblings are scored",
+)
 def test_row_6_each_failure_stays_in_its_cell() -> None:
     functions = [reward(hard_cases.obey, timeout=5), reward(hard_cases.take_memory, timeout=20)]
     texts = [f"give:{index}" for index in range(512)]
@@ -173,6 +197,10 @@ def test_row_6_each_failure_stays_in_its_cell() -> None:
     assert result.rewards[[0, 2], 0, 0].tolist() == [1.0, 3.0]
 
 
+@pytest.mark.fault(
+    "dispatchers are started and closed over and over",
+    sees="no process and no descriptor is left",
+)
 @pytest.mark.parametrize("count", [10, pytest.param(200, marks=pytest.mark.soak)])
 def test_row_7_starting_and_closing_leaves_nothing(count: int) -> None:
     with Dispatcher([reward(hard_cases.obey)], workers=2) as dispatcher:
@@ -185,6 +213,10 @@ def test_row_7_starting_and_closing_leaves_nothing(count: int) -> None:
     assert not _descendants()
 
 
+@pytest.mark.fault(
+    "the trainer is killed (also while a fork of its own lives on), or interrupted by Ctrl-C, in mid-batch",
+    sees="zygote and workers are gone within two seconds",
+)
 @pytest.mark.parametrize("how", ["kill", "kill with a fork that lives on", "interrupt"])
 def test_row_7_nothing_outlives_the_trainer(how: str, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
@@ -227,6 +259,10 @@ ticket.result()
     assert not [process for process in left if _runs(process)]
 
 
+@pytest.mark.fault(
+    "a lambda, closure, partial, bound method or callable object is to run in another process",
+    sees="it does",
+)
 def test_row_9_functions_of_any_kind_run_in_workers(tmp_path: Path) -> None:
     offset = 2.0
     functions = [
@@ -243,6 +279,10 @@ def test_row_9_functions_of_any_kind_run_in_workers(tmp_path: Path) -> None:
     assert result.rewards[0, 0].tolist() == [2.5, 4.0, 6.0, 9.0, 10.0, 1.0]
 
 
+@pytest.mark.fault(
+    "a function hangs inside a process pool that it started",
+    sees="`timeout`; the pool is killed with its worker",
+)
 def test_row_9_a_hung_pool_goes_with_its_worker(tmp_path: Path) -> None:
     note = tmp_path / "pids"
     with Dispatcher([reward(hard_cases.pooled_for_ever, timeout=3.0, grace=0.1)], workers=1) as dispatcher:
