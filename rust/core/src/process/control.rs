@@ -17,6 +17,10 @@ pub(super) const BECOME: u32 = 5;
 pub(super) const END: u32 = 6;
 pub(super) const LOADED: u32 = 7;
 
+/// What our end of a socket holds of what was not read yet: two large frames, so that sending one takes one call and no waiting. The system may
+/// grant less.
+const SEND_BUFFER: usize = 1 << 20;
+
 /// Flag of `WORKER`: load all functions before saying ready.
 pub(super) const LOAD_FIRST: u32 = 1;
 
@@ -37,6 +41,7 @@ pub(super) struct Control {
 pub(super) fn pair() -> io::Result<(UnixStream, OwnedFd)> {
     let (ours, theirs) = StdStream::pair()?;
     ours.set_nonblocking(true)?;
+    rustix::net::sockopt::set_socket_send_buffer_size(&ours, SEND_BUFFER)?;
     Ok((UnixStream::from_std(ours)?, theirs.into()))
 }
 
