@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import tempfile
 import threading
 import time
@@ -28,6 +29,13 @@ PATIENCE_S = 15.0
 # The engine's runtime lives as long as the process: its poller, its wakers and a pair of sockets for signals.
 RUNTIME_DESCRIPTORS = 8
 RUNTIME_SOCKETS = 2
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c() -> None:
+    """A shell starts what stands in its background with SIGINT ignored, and programs that tests start inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
