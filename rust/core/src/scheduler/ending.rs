@@ -185,10 +185,8 @@ impl Inner {
         claim: Claim<'_>,
         outcomes: impl IntoIterator<Item = Outcome>,
     ) {
-        let mut completed = Vec::new();
-        claim.settle(outcomes, |group| completed.push(group));
         let staged = !finish && batch.stage(function).is_some();
-        for group in completed {
+        claim.settle(outcomes, |group| {
             if staged {
                 self.scores_complete(batch, function, group);
             } else if batch.announce(group) {
@@ -196,7 +194,7 @@ impl Inner {
                 state.works.remove(&batch.id());
                 state.timers.forget(batch.id());
             }
-        }
+        });
     }
 
     /// All scores of a group are there: its `finish_group` is next, unless there is nothing for it to shape.
