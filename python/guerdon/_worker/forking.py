@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from . import system
+from . import stack, system
 from .control import LOAD_FIRST, Control, Request, close_all
 from .loading import Functions
 from .page import Page
@@ -54,7 +54,7 @@ def fork(control: Control, request: Request, child: Callable[[], None]) -> int |
 
 def run_worker(request: Request, functions: Functions) -> None:
     """Makes this process a worker and serves until its end."""
-    socket_fd, page_fd, output_fd = request.fds
+    socket_fd, page_fd, output_fd, stack_fd = request.fds
     os.dup2(output_fd, 1)
     os.dup2(output_fd, 2)
     os.close(output_fd)
@@ -65,10 +65,11 @@ def run_worker(request: Request, functions: Functions) -> None:
 
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         resource.setrlimit(resource.RLIMIT_AS, (request.value, hard))
-    if request.flags & LOAD_FIRST:
-        functions.load_all()
     page = Page(page_fd)
     os.close(page_fd)
+    stack.offer(stack_fd, page.words)
+    if request.flags & LOAD_FIRST:
+        functions.load_all()
     Worker(Link(socket_fd), page, functions).serve()
 
 

@@ -17,7 +17,7 @@ TRACEBACK_LIMIT = 16384
 # Most frames of one stack that are shown, half of them from either end.
 _FRAMES = 100
 _CUT = "… (shortened)"
-_HERE = os.path.dirname(os.path.abspath(__file__))
+_HERE = os.path.dirname(__file__)  # as it stands in the frames
 _OURS = (_HERE + os.sep, os.path.join(os.path.dirname(_HERE), "_lanes") + os.sep)
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any
 
-from . import wire
+from . import stack, wire
 from .calls import Awaiter, Call
 from .expiry import Expired, Expiry
 from .loading import Functions, Unloadable
@@ -72,6 +72,7 @@ class Worker:
     def _run(self, frame: Frame) -> bool:
         """Runs one frame and reports its end; True when the worker must retire."""
         words, expiry, base = self._words, self._expiry, frame.id << 8
+        stack.leave_if_taken(words)
         ran = 0
         try:
             if words[TAKEN] < frame.id:

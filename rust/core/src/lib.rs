@@ -16,6 +16,7 @@ pub mod outcome;
 pub mod payload;
 pub mod process;
 pub mod scheduler;
+pub mod stood;
 mod sync;
 pub mod timings;
 pub mod wake;

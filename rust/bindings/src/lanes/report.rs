@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use guerdon_core::clock::nanos;
 use guerdon_core::outcome::{Cell, Failure, FailureKind};
+use guerdon_core::stood::and_where;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -47,9 +48,10 @@ pub fn failure(reason: String, traceback: Option<String>, retryable: bool, retry
     Failure { kind: FailureKind::Error, reason, traceback, retryable, retry_after }
 }
 
-/// A call that ran for longer than its function's timeout.
+/// A call that ran for longer than its function's timeout; the reason says where it stood if the traceback tells.
 pub fn timed_out(timeout: Duration, traceback: Option<String>) -> Failure {
     let reason = format!("TimeoutError: ran longer than its timeout of {} s", timeout.as_secs_f64());
+    let reason = and_where(reason, traceback.as_deref());
     Failure { kind: FailureKind::Timeout, reason, traceback, retryable: true, retry_after: None }
 }
 

@@ -28,7 +28,8 @@ const ASK: Duration = Duration::from_secs(1);
 /// A worker's process.
 pub(super) struct Body {
     shared: Arc<Shared>,
-    pub child: Child,
+    /// Shared with those who look at its stack.
+    pub child: Arc<Child>,
     source: Arc<Source>,
     output_ended: Arc<Notify>,
     /// Reads its output; none once that is read.
@@ -42,7 +43,7 @@ impl Body {
         let output_ended = Arc::new(Notify::new());
         let reader = output::read(output, source.clone(), shared.printer.clone(), output_ended.clone());
         let live = shared.account(child.pid);
-        Self { shared, child, source, output_ended, reader: Some(tokio::spawn(reader)), live }
+        Self { shared, child: Arc::new(child), source, output_ended, reader: Some(tokio::spawn(reader)), live }
     }
 
     /// What it prints from now on is this function's.

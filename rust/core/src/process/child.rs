@@ -15,6 +15,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 
 use super::page::Page;
+use super::stack::Stack;
 
 /// A process that can be waited for and signalled without its number being mistaken.
 pub(super) struct Pidfd {
@@ -51,6 +52,8 @@ pub(super) struct Child {
     pub pid: Pid,
     pub pidfd: Pidfd,
     pub page: Page,
+    /// Where its stack is written when it is asked for.
+    pub stack: Stack,
     /// Whether the zygote that forked it lives. Written by the zygote's keeper.
     pub zygote_alive: Arc<AtomicBool>,
 }

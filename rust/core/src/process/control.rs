@@ -52,7 +52,7 @@ impl Control {
         Ok((Self { stream }, theirs))
     }
 
-    /// Sends a request and descriptors (at most three).
+    /// Sends a request and descriptors (at most four).
     pub(super) async fn send(&self, op: u32, flags: u32, value: u64, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut request = [0; 16];
         request[..4].copy_from_slice(&op.to_le_bytes());
@@ -61,7 +61,7 @@ impl Control {
         loop {
             self.stream.writable().await?;
             let sent = self.stream.try_io(Interest::WRITABLE, || {
-                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
                 let mut ancillary = SendAncillaryBuffer::new(&mut space);
                 if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
                     return Err(io::ErrorKind::InvalidInput.into());

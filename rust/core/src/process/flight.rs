@@ -5,6 +5,7 @@
 //! - F-2  An answer that took longer than the timeout is a timeout, whether or not the worker was told.
 //! - F-3  A worker that names a frame or a call it does not hold is not believed any further (`Violation`).
 //! - F-4  A call's messages are taken in before its value is read from the page: they may carry its records.
+//! - F-5  What a worker was killed for is blamed on that claim alone: a call that it began meanwhile is innocent.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,6 +20,7 @@ use crate::frame::Frame;
 use crate::function::FunctionId;
 use crate::outcome::{Cell, Failure, FailureKind, Times};
 use crate::scheduler::CallKind;
+use crate::stood::and_where;
 
 /// A message that no worker of ours sends.
 #[derive(Debug)]
@@ -27,8 +29,8 @@ pub(super) struct Violation;
 /// How the call in hand ended with its worker.
 #[derive(Clone, Debug)]
 pub(super) enum Loss {
-    /// Out of time: told, and killed a grace later.
-    Expired,
+    /// Out of time: told, and killed a grace later. Which claim, and where it stood if that could be seen.
+    Expired(u64, Option<String>),
     /// The worker ended: why, and where its interpreter stood if it could say.
     Crashed(String, Option<String>),
 }
@@ -186,7 +188,7 @@ impl Flight {
                 let times = page().map_or_else(Times::default, |page| sent.times(&page, call, None));
                 let timeout = sent.frame.function().policy.timeout;
                 let failure = if expired {
-                    failure(FailureKind::Timeout, timed_out(timeout), text.traceback, true, None)
+                    timeout_at(timed_out(timeout), text.traceback)
                 } else if times.run_ns > nanos(timeout) {
                     let reason = format!("{}; then it failed: {}", timed_out(timeout), text.reason);
                     failure(FailureKind::Timeout, reason, text.traceback, true, None)
@@ -207,7 +209,7 @@ impl Flight {
             Message::SetupFailed { frame, text, expired } => {
                 let sent = self.front(frame)?;
                 let Text { reason, traceback } = text;
-                let reason = if expired { sent.setup_timed_out() } else { reason };
+                let reason = if expired { and_where(sent.setup_timed_out(), traceback.as_deref()) } else { reason };
                 sent.frame.fail_setup(reason, traceback);
             }
         }
@@ -313,30 +315,43 @@ impl Sent {
                 Hand::Phase(DECODING) => self.fail_in_hand(0, Times::default(), loss),
                 Hand::Phase(phase) => {
                     let reason = match loss {
-                        Loss::Expired => self.setup_timed_out(),
+                        Loss::Expired(_, stack) => and_where(self.setup_timed_out(), stack.as_deref()),
                         Loss::Crashed(why, _) if phase == LOADING => {
                             format!("the worker process {why} while it loaded the function")
                         }
                         Loss::Crashed(why, _) => format!("the worker process {why} in setup()"),
                     };
-                    let stack = if let Loss::Crashed(_, stack) = loss { stack.clone() } else { None };
-                    self.frame.fail_setup(reason, stack);
+                    let (Loss::Crashed(_, stack) | Loss::Expired(_, stack)) = loss;
+                    self.frame.fail_setup(reason, stack.clone());
                 }
                 Hand::Call(call) => {
                     self.settle(0..call, page, now_ns, true);
-                    let times = self.times(page, call, Some(now_ns));
-                    self.fail_in_hand(call, times, loss);
+                    if !self.is_innocent(call, page, loss) {
+                        let times = self.times(page, call, Some(now_ns));
+                        self.fail_in_hand(call, times, loss);
+                    }
                 }
             }
         }
         self.frame.give_back(0..calls);
     }
 
+    /// Whether the worker was killed for an earlier call, which has ended meanwhile (F-5). Without one that ended there is no innocence: a
+    /// worker that forges its claims would get the same calls again and again.
+    fn is_innocent(&self, call: usize, page: &Snapshot, loss: &Loss) -> bool {
+        let Loss::Expired(claim, _) = loss else { return false };
+        if *claim >> 8 == self.id {
+            matches!(self.hand_of((claim & 0xFF) as u8), Hand::Call(blamed) if blamed < call)
+        } else {
+            page.done(claim >> 8).is_some_and(|ran| ran > 0)
+        }
+    }
+
     fn fail_in_hand(&mut self, call: usize, times: Times, loss: &Loss) {
         // Settled by the scheduler meanwhile: the worker was stopped because of it (lane.rs L-4).
         let timeout = self.frame.function().policy.timeout;
         let failure = match loss {
-            Loss::Expired => failure(FailureKind::Timeout, timed_out(timeout), None, true, None),
+            Loss::Expired(_, stack) => timeout_at(timed_out(timeout), stack.clone()),
             Loss::Crashed(why, stack) => {
                 failure(FailureKind::Crashed, format!("the worker process {why}"), stack.clone(), true, None)
             }
@@ -354,6 +369,11 @@ impl Sent {
 
 fn timed_out(timeout: Duration) -> String {
     format!("no answer within the timeout of {} s", timeout.as_secs_f64())
+}
+
+/// A timeout, and where the call stood if its traceback tells.
+fn timeout_at(reason: String, traceback: Option<String>) -> Failure {
+    failure(FailureKind::Timeout, and_where(reason, traceback.as_deref()), traceback, true, None)
 }
 
 fn failure(

@@ -10,6 +10,7 @@
 //! child    pidfds, kills                                 ending   how a process ended, in words
 //! wire     messages to and from a worker                 columns  the values of calls in wire form
 //! page     the memory shared with a worker               output   what workers print
+//! stack    where its Python stands
 //! ```
 //!
 //! The worker's side is `python/guerdon/_worker`.
@@ -19,6 +20,7 @@
 //! - P-3  However a worker ends, each call it held is ended once: what it gave counts, the one in hand fails, the rest goes back as it was.
 //! - P-4  A worker is not believed: whatever it sends or writes, nothing here panics, waits for ever, or ends a call twice.
 //! - P-5  An idle lane does nothing; after `close`, or the end of this process, nothing of it is left.
+//! - P-6  What was killed tells where it stood, and so does what runs: also while C code holds the GIL.
 
 mod body;
 mod child;
@@ -34,6 +36,7 @@ mod places;
 mod session;
 mod shared;
 mod slot;
+mod stack;
 mod watch;
 mod wire;
 mod zygote;

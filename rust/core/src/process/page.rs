@@ -24,6 +24,7 @@ const PROGRESS: usize = 0;
 const DONE: usize = 8;
 const TAKEN: u64 = 16;
 const FIRE: u64 = 24;
+const STACK: usize = 32;
 const HEAD: usize = 64;
 const VALUES: usize = 8 * (CALLS + 1);
 const STATES: usize = VALUES + 8 * CALLS;
@@ -84,6 +85,11 @@ impl Snapshot {
     /// `frame << 8 | call + 1`, or a phase in the low byte; 0 there when no call is in hand.
     pub(super) fn progress(&self) -> u64 {
         self.word(PROGRESS)
+    }
+
+    /// How to ask for the stack: `signal << 32 | descriptor`, 0 for not at all.
+    pub(super) fn stack(&self) -> u64 {
+        self.word(STACK)
     }
 
     /// The number of calls that the frame had run when it ended, if it did.

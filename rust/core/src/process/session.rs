@@ -31,6 +31,8 @@ const START: Duration = Duration::from_secs(20);
 /// How long a worker may take to close its functions, and when it is told to amid work.
 const FAREWELL: Duration = Duration::from_secs(1);
 const FAREWELL_BUSY: Duration = Duration::from_millis(200);
+/// How long a worker that is to be killed may take to say where it stands.
+const LAST_LOOK: Duration = Duration::from_millis(100);
 /// Time between two looks at a worker's memory.
 const WEIGH: Duration = Duration::from_secs(1);
 
@@ -319,7 +321,9 @@ impl Session {
             (Some(Order::Fire), Some(hand)) if self.body.child.page.aim(hand.claim).is_ok() => {
                 let _ = self.body.child.pidfd.signal(Signal::URG);
             }
-            (Some(Order::Kill), Some(_)) => return Err(Turn::Kill(Loss::Expired)),
+            (Some(Order::Kill), Some(hand)) => {
+                return Err(Turn::Kill(Loss::Expired(hand.claim, None)));
+            }
             (Some(Order::Kill), None) => {
                 return Err(Turn::kill("was ended: it did not start its calls"));
             }
@@ -368,7 +372,10 @@ impl Session {
                     End::NeverReady(format!("a worker {ending} before it was ready"))
                 }
             }
-            Turn::Kill(loss) => {
+            Turn::Kill(mut loss) => {
+                if let Loss::Expired(claim, stack) = &mut loss {
+                    *stack = self.last_stack(*claim).await;
+                }
                 self.shared.counts.kills.fetch_add(1, Ordering::Relaxed);
                 self.body.child.kill();
                 // Not even SIGKILL ends a process that waits for a dead disk; its calls don't wait with it.
@@ -403,6 +410,13 @@ impl Session {
                 End::Closing
             }
         }
+    }
+
+    /// Where the call stands that the worker is killed for, unless nobody waits for it any more.
+    async fn last_stack(&self, claim: u64) -> Option<String> {
+        let page = self.body.child.page.read().ok()?;
+        self.flight.in_hand(&page).filter(|hand| hand.claim == claim && hand.open)?;
+        self.body.child.stack(claim, &self.shared.worker_dir, LAST_LOOK).await.ok()
     }
 
     fn say_close(&mut self) {

@@ -28,6 +28,8 @@ pub(super) struct Shared {
     pub printer: Arc<Printer>,
     pub places: Places,
     pub names: Arc<[Arc<str>]>,
+    /// The folder of the worker's code, which stacks leave out.
+    pub worker_dir: String,
     /// Bounds the start of a worker that loads the functions itself.
     pub load_timeout: Duration,
     /// Written by `ProcessLane::close`.
@@ -69,6 +71,7 @@ impl Shared {
         stage: watch::Receiver<Stage>,
     ) -> Self {
         Self {
+            worker_dir: config.worker_dir.to_string_lossy().into_owned(),
             config,
             clock,
             poke,

@@ -27,6 +27,7 @@ use super::control::{self, Control};
 use super::ending::Ending;
 use super::output::{self, Printer, Source};
 use super::page::Page;
+use super::stack::Stack;
 
 /// How long the zygote may take to answer what it does at once.
 const ANSWER: Duration = Duration::from_secs(20);
@@ -216,8 +217,9 @@ impl Keeper {
         let Some(stem) = &mut self.stem else { return Err(io::ErrorKind::NotConnected.into()) };
         let (socket, their_socket) = control::pair()?;
         let page = Page::new()?;
+        let stack = Stack::new()?;
         let (output, their_output) = output::pipe()?;
-        let fds = [their_socket.as_fd(), page.fd(), their_output.as_fd()];
+        let fds = [their_socket.as_fd(), page.fd(), their_output.as_fd(), stack.fd()];
         let mut zygote_alive = stem.alive.clone();
         let pid = match &stem.loader {
             Loader::Forks(control, _, alive) => {
@@ -238,7 +240,7 @@ impl Keeper {
                 told_pid(stem.control.reply_to(control::WORKER).await?.value)?
             }
         };
-        let child = Child { pid, pidfd: Pidfd::open(pid)?, page, zygote_alive };
+        let child = Child { pid, pidfd: Pidfd::open(pid)?, page, stack, zygote_alive };
         Ok(Forked { child, socket, output })
     }
 

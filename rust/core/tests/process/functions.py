@@ -26,6 +26,11 @@ def hang_deaf(_):
             pass
 
 
+def hold_gil(_):
+    """In C, without ever looking at signals."""
+    return sum(range(10**13))
+
+
 def late(rest):
     """Swallows the timeout exception and answers after all."""
     try:
@@ -98,6 +103,28 @@ def once(path):
     return 3.0
 
 
+def _blocked():
+    """Hears no signal at all."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, range(1, signal.NSIG))
+    hold_gil(None)
+
+
+def _without_descriptors():
+    """Closes what only the stack needs, and opens a file of its own in its place."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 100:
+            mine = os.memfd_create("mine")
+            os.dup2(mine, int(name))
+    hold_gil(None)
+
+
+def _taken():
+    """Gives the real-time signals their default action, which ends the process."""
+    for number in range(signal.SIGRTMIN, signal.SIGRTMAX + 1):
+        signal.signal(number, signal.SIG_DFL)
+    hold_gil(None)
+
+
 def _parent_of(pid):
     with open(f"/proc/{pid}/stat") as file:
         return int(file.read().rpartition(")")[2].split()[1])
@@ -120,6 +147,10 @@ VERBS = {
     "hang": hang,
     "deaf": hang_deaf,
     "late": late,
+    "gil": hold_gil,
+    "unstopped": lambda _: _blocked(),
+    "closed": lambda _: _without_descriptors(),
+    "taken": lambda _: _taken(),
     "wait": wait,
     "fail": fail,
     "leave": leave,

@@ -83,6 +83,40 @@ fn p2_a_hang_is_told_where_it_stood_and_costs_its_timeout_only() {
 }
 
 #[test]
+fn p6_a_killed_call_tells_where_it_stood_also_in_c_that_holds_the_gil() {
+    let rig = Rig::new(vec![spec("work")]);
+    rig.warm();
+    let batch = rig.score(&["gil", "deaf", "hang"]);
+    for (sample, name) in [(0, "hold_gil"), (1, "hang_deaf"), (2, "hang")] {
+        let note = batch.note_of(sample, 0).unwrap();
+        let stack = note.traceback.unwrap_or_default();
+        assert!(note.reason.starts_with("no answer within the timeout of 0.4 s; it stood in "), "{}", note.reason);
+        assert!(
+            note.reason.contains(&format!("in {name} (")) && note.reason.contains("functions.py:"),
+            "{}",
+            note.reason
+        );
+        assert!(stack.contains(", in work\n") && !stack.contains("worker.py"), "{stack}");
+    }
+    assert_eq!(rig.lane.stats().kills, 2);
+    rig.close();
+}
+
+#[test]
+fn p6_a_worker_that_can_not_be_asked_is_killed_as_before() {
+    let rig = Rig::new(vec![spec("work")]);
+    rig.warm();
+    let batch = rig.score(&["unstopped", "closed", "taken", "stop", "give 5"]);
+    for sample in 0..4 {
+        let note = batch.note_of(sample, 0).unwrap();
+        assert_eq!((batch.shown(sample, 0).1, note.traceback), (Status::Timeout, None), "{sample}: {}", note.reason);
+        assert_eq!(note.reason, "no answer within the timeout of 0.4 s");
+    }
+    assert_eq!(batch.shown(4, 0), (5.0, Status::Ok));
+    rig.close();
+}
+
+#[test]
 fn a_slow_call_does_not_hold_what_stands_behind_it() {
     let rig = Rig::new(vec![spec("work")]);
     rig.warm();

@@ -1,0 +1,53 @@
+"""The stack of this process, for its supervisor, whatever the process is doing (`process/stack.rs` asks and reads).
+
+- S-1  `faulthandler` writes it from a handler in C: no Python runs, so C code may hold the GIL as long as it likes.
+- S-2  The signal is a real-time one that nobody has taken. A function that takes it later keeps it, and is not asked.
+- S-3  It goes to a memory file of fixed size, behind a high descriptor: what a function opens after it closed all it
+       found gets another number.
+- S-4  Only the stack of the main thread, which runs the calls: another thread may end while its stack is walked.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import fcntl
+import os
+import signal
+
+from .page import STACK
+
+_FIRST = signal.SIGRTMIN + 20
+_HIGH = 512  # beyond what functions usually have open
+
+
+def offer(fd: int, words: memoryview) -> None:
+    """Has a signal write the stack to `fd`, which is taken over, and says in the page which and where."""
+    number = _free_signal()
+    try:
+        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH)
+    except OSError:  # fewer descriptors are allowed
+        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(fd)
+    if number:
+        faulthandler.register(number, high, all_threads=False, chain=False)
+        words[STACK] = number << 32 | high
+
+
+def leave_if_taken(words: memoryview) -> None:
+    """Takes the offer back once the signal is the user's (S-2)."""
+    number = words[STACK] >> 32
+    if number and signal.getsignal(number) is not signal.SIG_DFL:
+        words[STACK] = 0
+
+
+def _free_signal() -> int:
+    """A real-time signal with its default action, 0 if there is none. C libraries take signals unknown to Python."""
+    taken = 0
+    with open("/proc/self/status", "rb") as file:
+        for line in file:
+            if line.startswith((b"SigBlk:", b"SigIgn:", b"SigCgt:")):
+                taken |= int(line.split()[1], 16)
+    for number in range(_FIRST, signal.SIGRTMAX + 1):
+        if not taken >> (number - 1) & 1:
+            return number
+    return 0
