@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import os
 import pickle
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,6 +98,7 @@ def test_d1_lists_that_cannot_work_are_refused(functions: Any, words: str) -> No
         ({"workers": 0}, "workers=0"),
         ({"workers": 1.5}, "workers=1.5"),
         ({"workers": True}, "workers=True"),
+        ({"workers": 10**20}, "expected at most 4096"),
         ({"num_generations": 0}, "num_generations=0"),
         ({"max_failed_fraction": 1.5}, "max_failed_fraction=1.5"),
         ({"max_failed_fraction": float("nan")}, "max_failed_fraction=nan"),
@@ -283,6 +286,31 @@ def test_l4_the_engine_ends_with_its_dispatcher() -> None:
     assert engine.closed
 
 
+@pytest.mark.parametrize("lane", ["thread", "asyncio"])
+def test_l5_a_function_that_closes_its_own_dispatcher_does_not_wait_for_itself(lane: str) -> None:
+    took: list[float] = []
+
+    def closes(completion: str) -> float:
+        started = time.monotonic()
+        made.close()
+        took.append(time.monotonic() - started)
+        return 1.0
+
+    async def acloses(completion: str) -> float:
+        return closes(completion)
+
+    others = set(threading.enumerate())
+    made = Dispatcher([reward(closes if lane == "thread" else acloses, lane=lane), length], workers=1)
+    result = made.score(completions=["a"])
+    assert result.status[0, 0, 0] == Status.CANCELLED
+    assert made.closed
+    deadline = time.monotonic() + 10
+    while not took or set(threading.enumerate()) - others:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert took[0] < 1
+
+
 def test_l4_a_ticket_keeps_its_dispatcher() -> None:
     ticket = Dispatcher([length]).submit(completions=["a"])
     gc.collect()
@@ -292,14 +320,47 @@ def test_l4_a_ticket_keeps_its_dispatcher() -> None:
 def test_d3_it_pickles_as_its_configuration() -> None:
     with Dispatcher([length, judge], weights=[1, 2], workers=1, num_generations=2, partial="keep") as made:
         made.score(prompts=["p"] * 2, completions=["a", "b"])
-        copy, first, second = pickle.loads(pickle.dumps((made, made[0], made[1])))
-    with copy:
-        assert copy.weights == [1.0, 2.0]
-        assert copy.workers == 1
-        assert first is copy[0]
-        assert second is copy[1]
-        assert copy.stats() == {}
-        assert copy.score(prompts=["p"] * 2, completions=["a", "bb"]).rewards[0, :, 0].tolist() == [1.0, 2.0]
+        other, first, second = pickle.loads(pickle.dumps((made, made[0], made[1])))
+    with other:
+        assert other.weights == [1.0, 2.0]
+        assert other.workers == 1
+        assert first is other[0]
+        assert second is other[1]
+        assert other.stats() == {}
+        assert other.score(prompts=["p"] * 2, completions=["a", "bb"]).rewards[0, :, 0].tolist() == [1.0, 2.0]
+
+
+class Named(Dispatcher):
+    """A dispatcher with a signature and state of its own."""
+
+    def __init__(self, title: str, **options: Any) -> None:
+        self.title = [title]
+        super().__init__([length], **options)
+
+
+def test_d3_a_subclass_is_copied_as_what_it_is() -> None:
+    made = Named("judges", workers=1)
+    for other in (copy.copy(made), copy.deepcopy(made), pickle.loads(pickle.dumps(made)), made.replace(budget=5)):
+        assert type(other) is Named
+        assert other.title == ["judges"]
+        assert other.workers == 1
+        assert other[0].dispatcher is other
+    assert copy.copy(made).title is made.title
+    assert copy.deepcopy(made).title is not made.title
+
+
+def test_it_says_what_it_was_given() -> None:
+    made = Dispatcher([length, "org/model", rank], workers=3)
+    assert [spec.name for spec in made.specs] == ["length", "rank"]
+    assert made.group_function == "rank"
+    assert Dispatcher([length]).group_function is None
+    assert made.options["workers"] == 3
+    assert made.options["budget"] is None
+    other = made.replace(budget=2.0)
+    assert (other.options["budget"], other.options["workers"], other.reward_models) == (2.0, 3, ("org/model",))
+    assert made.options["budget"] is None
+    with pytest.raises(RegistrationError, match="budget=0"):
+        made.replace(budget=0)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -195,6 +195,27 @@ def test_t4_too_many_failures_raise_behind_the_last_group() -> None:
         asyncio.run(collect())
 
 
+@pytest.mark.parametrize("kind", ["groups", "agroups"])
+def test_t2_a_group_lost_with_an_exception_is_told_all_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tell = Ticket._tell
+
+    def interrupted(ticket: Ticket, index: int) -> None:
+        monkeypatch.setattr(Ticket, "_tell", tell)
+        raise KeyboardInterrupt
+
+    with Dispatcher([sleepy]) as made:
+        ticket = made.submit(**batch(0.0, 0.3, 0.3))
+        monkeypatch.setattr(Ticket, "_tell", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            next(ticket.groups())
+
+        async def collect() -> list[int]:
+            return [group.index async for group in ticket.agroups(timeout=10)]
+
+        indexes = asyncio.run(collect()) if kind == "agroups" else [group.index for group in ticket.groups(timeout=10)]
+        assert sorted(indexes) == [0, 1, 2]
+
+
 @pytest.mark.parametrize("how", ["result", "groups", "score"])
 def test_t3_ctrl_c_cancels_the_batch_and_leaves_the_dispatcher_usable(how: str) -> None:
     with Dispatcher([sleepy]) as made:

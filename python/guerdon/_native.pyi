@@ -4,7 +4,7 @@ Arrays have one row per sample in submission order and one column per reward fun
 Times are seconds unless a name ends in ``_ns``; ``_ns`` stamps are CLOCK_MONOTONIC.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, final
 
 import numpy as np
@@ -53,6 +53,8 @@ class Engine:
         *,
         samples: int,
         num_generations: int,
+        held: list[Batch],
+        dumps: Callable[[object], bytes],
         budget: float | None = None,
     ) -> Batch:
         """Start scoring and return at once.
@@ -62,6 +64,8 @@ class Engine:
             uses: For each function which columns its calls get.
             samples: Number of samples, ``P * G``.
             num_generations: ``G``.
+            held: The batch is appended before this returns: a signal handler that raises then finds it there.
+            dumps: Pickles what workers get, apart from texts.
             budget: Seconds that the whole batch may take.
 
         Raises:
@@ -69,7 +73,7 @@ class Engine:
         """
 
     def close(self, timeout: float = 5.0) -> bool:
-        """End everything; True when all workers and lane threads are gone in time. Open batches become `cancelled`."""
+        """End everything; True when all workers and lane threads are gone in time, else it goes on in the background. Open batches become `cancelled`."""
 
     @property
     def closed(self) -> bool: ...

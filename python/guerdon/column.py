@@ -9,6 +9,7 @@ starts all functions of the dispatcher on it; the others only collect.
 - C-3  Columns may be called in any order, from any thread, for several batches at once. At most 64 batches stay open.
 - C-4  A sample that can't be scored is None in every column.
 - C-5  What there is to raise or to log is raised or logged by the column that was called first, on its caller's thread.
+- C-6  Ctrl-C in the column that was called first ends the batch, wherever it hits: there will be no columns to collect.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from guerdon.host import Host, Memory, host_of
 from guerdon.status import Status
 
 if TYPE_CHECKING:
+    from guerdon._native import Batch
     from guerdon.dispatcher import Dispatcher
     from guerdon.result import RewardBatch
     from guerdon.ticket import Ticket
@@ -81,7 +83,6 @@ class _Open:
     held: list[Any]  # the lists, kept alive so that their identity stays theirs (C-1)
     ticket: Ticket
     collected: set[int] = field(default_factory=set)  # under the lock of `ColumnBatches`
-    interrupted: bool = False  # written by the thread of the first column, before the batch is cancelled
 
 
 class ColumnBatches:
@@ -99,6 +100,16 @@ class ColumnBatches:
 
     def collect(self, function: int, given: Mapping[str, Any]) -> list[float | None]:
         """The column of `function` for the batch with these lists; starts the batch if it isn't open (C-2)."""
+        held: list[Batch] = []
+        try:
+            return self._collect(function, given, held)
+        except Exception:
+            raise
+        except BaseException:  # C-6
+            self._drop(held)
+            raise
+
+    def _collect(self, function: int, given: Mapping[str, Any], held: list[Batch]) -> list[float | None]:
         host = self._host(given)
         key = _key(given)
         try:
@@ -107,7 +118,7 @@ class ColumnBatches:
                 first = batch is None or function in batch.collected
                 if batch is None or first:
                     self._open.pop(key, None)
-                    batch = self._open[key] = self._start(host, given)
+                    batch = self._open[key] = self._start(host, given, held)
                 batch.collected.add(function)
                 if len(batch.collected) == self._count:
                     del self._open[key]
@@ -120,7 +131,7 @@ class ColumnBatches:
                 "every column "
                 "of list(dispatcher) for each batch, or use dispatcher.score()."
             )
-        return _column(self._lead(host, key, batch, given) if first else self._follow(batch), function)
+        return _column(self._lead(host, batch, given) if first else self._follow(batch), function)
 
     def forget(self) -> None:
         """In a forked child: the open batches are the parent's."""
@@ -131,10 +142,20 @@ class ColumnBatches:
         with self._lock:
             return host_of(given, self._memories)
 
-    def _start(self, host: Host, given: Mapping[str, Any]) -> _Open:
+    def _start(self, host: Host, given: Mapping[str, Any], held: list[Batch]) -> _Open:
         dispatcher = self._owner()
         host.check(dispatcher)
-        return _Open(list(_lists(given).values()), dispatcher.submit_columns(given, host))
+        return _Open(list(_lists(given).values()), dispatcher.submit_columns(given, host, held))
+
+    def _drop(self, held: list[Batch]) -> None:
+        """Ends the batch that this call started, if it did."""
+        with self._lock:
+            for key, batch in list(self._open.items()):
+                if batch.ticket.batch in held:
+                    del self._open[key]
+                    batch.ticket.interrupt()
+        for started in held:
+            started.cancel("interrupted")
 
     def _release(self) -> bool:
         if len(self._open) <= MOST_OPEN:
@@ -142,7 +163,7 @@ class ColumnBatches:
         self._open.popitem(last=False)
         return True
 
-    def _lead(self, host: Host, key: Key, batch: _Open, given: Mapping[str, Any]) -> RewardBatch:
+    def _lead(self, host: Host, batch: _Open, given: Mapping[str, Any]) -> RewardBatch:
         """Waits, raises or logs what there is (C-5)."""
         result: RewardBatch | None = None
         error: Exception | None = None
@@ -154,12 +175,6 @@ class ColumnBatches:
                 error = RewardFailureError(message, result)
         except Exception as unforeseen:
             error = unforeseen
-        except BaseException:  # Ctrl-C: the batch is cancelled, there will be no columns to collect
-            batch.interrupted = True
-            with self._lock:
-                if self._open.get(key) is batch:
-                    del self._open[key]
-            raise
         error = host.agree(error, result)
         if error is not None or result is None:
             raise error or GuerdonError("a batch ended without a result")
@@ -169,7 +184,7 @@ class ColumnBatches:
 
     def _follow(self, batch: _Open) -> RewardBatch:
         batch.ticket.wait()
-        if batch.interrupted:
+        if batch.ticket.interrupted:
             raise GuerdonError("this batch was interrupted while another column waited for it.")
         result, _ = batch.ticket.settled()
         self._refuse_closed(result)

@@ -2,21 +2,25 @@
 
 - D-1  What can't work is refused when the dispatcher is made; what a batch lacks is refused before any call.
 - D-2  Nothing starts before the first use; everything ends with `close`, with the dispatcher itself, or at exit.
-- D-3  It pickles as its configuration: the copy starts an engine of its own.
+- D-3  It pickles and is copied as its configuration, a subclass as what it is with what it added: the copy starts an
+       engine of its own.
 - D-4  It is a sequence of what a trainer takes as reward functions: a column for each function, reward models as they
        are.
+- D-5  An exception in the caller's thread (Ctrl-C) leaves no batch under way that nobody has a ticket for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 from guerdon import settings
 from guerdon._batch.columns import COMPLETION_IDS, COMPLETIONS, PROMPTS, Data, collect
 from guerdon._batch.uses import Uses, check_group_size, unshippable
-from guerdon._registration.spec import is_reward_model, repeated_names, spec_of
+from guerdon._registration.spec import FunctionSpec, is_reward_model, repeated_names, spec_of
 from guerdon._shipping.shipment import check_shippable
+from guerdon._shipping.values import dumps
 from guerdon.column import ColumnBatches, RewardColumn
 from guerdon.cores import default_workers
 from guerdon.errors import DataError, RegistrationError
@@ -26,8 +30,12 @@ from guerdon.ticket import Ticket
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from guerdon._native import Batch
     from guerdon.host import Host
     from guerdon.result import RewardBatch
+
+# What `Dispatcher.__init__` makes; a subclass's own attributes are all others.
+_STATE = frozenset(("_columns", "_grouped", "_items", "_lifetime", "_options", "_specs", "_uses", "batches", "workers"))
 
 _BARE = "this is a Dispatcher, not one reward function: pass list(dispatcher) as reward_funcs"
 
@@ -73,7 +81,7 @@ class Dispatcher(Sequence[Any]):
         items = _items(functions)
         self._options: dict[str, Any] = {
             "weights": settings.weights(weights, len(items)),
-            "workers": settings.whole("workers", workers),
+            "workers": settings.whole("workers", workers, settings.MOST_WORKERS),
             "num_generations": settings.whole("num_generations", num_generations),
             "max_failed_fraction": settings.fraction("max_failed_fraction", max_failed_fraction),
             "budget": settings.seconds("budget", budget),
@@ -88,7 +96,7 @@ class Dispatcher(Sequence[Any]):
             if spec.lane == "process":
                 check_shippable(spec)
         grouped = (spec.name for spec in self._specs if spec.shape == "group" or spec.finish is not None)
-        self._grouped = next(grouped, None)  # a function that needs the group size
+        self._grouped = next(grouped, None)
         self._uses = Uses(self._specs)
         workers_now = self._options["workers"] or default_workers()
         self.workers: int = workers_now
@@ -101,6 +109,21 @@ class Dispatcher(Sequence[Any]):
     def names(self) -> tuple[str, ...]:
         """Names of the reward functions, in order, without reward models."""
         return tuple(spec.name for spec in self._specs)
+
+    @property
+    def specs(self) -> tuple[FunctionSpec, ...]:
+        """What was settled of each reward function, in order, without reward models. For integrations."""
+        return self._specs
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What the dispatcher was given beside the functions, checked; None where it was left to the default."""
+        return MappingProxyType(self._options)
+
+    @property
+    def group_function(self) -> str | None:
+        """Name of a function that works on whole groups, so that the group size must be known; None without one."""
+        return self._grouped
 
     @property
     def weights(self) -> list[float]:
@@ -151,13 +174,12 @@ class Dispatcher(Sequence[Any]):
             RewardFailureError: A function failed on more samples than allowed.
             ClosedError: The dispatcher was closed.
         """
-        return self.submit(
-            completions=completions,
-            prompts=prompts,
-            num_generations=num_generations,
-            completion_ids=completion_ids,
-            **columns,
-        ).result()
+        held: list[Batch] = []
+        try:
+            return self._start(held, completions, prompts, num_generations, completion_ids, columns).result()
+        except BaseException:
+            _give_up(held)
+            raise
 
     def submit(
         self,
@@ -170,6 +192,23 @@ class Dispatcher(Sequence[Any]):
         **columns: object,
     ) -> Ticket:
         """Start scoring a batch and return at once; arguments and errors as for `score`."""
+        held: list[Batch] = []
+        try:
+            return self._start(held, completions, prompts, num_generations, completion_ids, columns)
+        except BaseException:
+            _give_up(held)
+            raise
+
+    def _start(
+        self,
+        held: list[Batch],
+        completions: object,
+        prompts: object,
+        num_generations: int | None,
+        completion_ids: object,
+        columns: dict[str, object],
+    ) -> Ticket:
+        """The ticket of a new batch, which is in `held` from the moment it exists (D-5)."""
         if self.reward_models:
             raise DataError(
                 f"only a trainer can run the reward model {', '.join(self.reward_models)}. Take it out of the "
@@ -184,7 +223,7 @@ class Dispatcher(Sequence[Any]):
             raise DataError(
                 f"{self._grouped!r} works on whole groups: give num_generations=, the completions per prompt."
             )
-        return self._submit(data, check_group_size(1 if size is None else size, data.samples))
+        return self._submit(held, data, check_group_size(1 if size is None else size, data.samples))
 
     async def ascore(
         self,
@@ -201,21 +240,16 @@ class Dispatcher(Sequence[Any]):
             import asyncio
 
             await asyncio.get_running_loop().run_in_executor(None, self._lifetime.engine)
-        ticket = self.submit(
-            completions=completions,
-            prompts=prompts,
-            num_generations=num_generations,
-            completion_ids=completion_ids,
-            **columns,
-        )
+        held: list[Batch] = []
         try:
+            ticket = self._start(held, completions, prompts, num_generations, completion_ids, columns)
             return await ticket.aresult()
-        finally:
-            if not ticket.done:
-                ticket.cancel()
+        except BaseException:
+            _give_up(held)
+            raise
 
-    def submit_columns(self, given: Mapping[str, Any], host: Host) -> Ticket:
-        """Start scoring a batch for the columns that a trainer calls.
+    def submit_columns(self, given: Mapping[str, Any], host: Host, held: list[Batch]) -> Ticket:
+        """Start scoring a batch for the columns that a trainer calls; the batch is in `held` as soon as it exists.
 
         Raises:
             DataError: As `score`; also a group that isn't whole on this rank.
@@ -241,7 +275,21 @@ class Dispatcher(Sequence[Any]):
                     "steps_per_generation (in "
                     "evaluation per_device_eval_batch_size), a multiple of it."
                 )
-        return self._submit(data, 1 if size is None or data.samples % size else size)
+        return self._submit(held, data, 1 if size is None or data.samples % size else size)
+
+    def replace(self, **options: Any) -> Dispatcher:
+        """A dispatcher of the same functions with some options changed; it has an engine of its own.
+
+        Raises:
+            RegistrationError: As for a new dispatcher.
+
+        Example:
+            >>> from guerdon import Dispatcher, reward
+            >>> few = Dispatcher([reward(lambda text: 1.0, name="one")], workers=2)
+            >>> few.replace(workers=3).workers
+            3
+        """
+        return _restore(type(self), self._items, {**self._options, **options}, self._own_state())
 
     def close(self) -> None:
         """End the engine, its workers and threads; batches under way become cancelled."""
@@ -258,7 +306,7 @@ class Dispatcher(Sequence[Any]):
         engine = self._lifetime.started
         return [] if engine is None else engine.worker_pids()
 
-    def _submit(self, data: Data, num_generations: int) -> Ticket:
+    def _submit(self, held: list[Batch], data: Data, num_generations: int) -> Ticket:
         plan = self._uses.of(data)
         engine = self._lifetime.engine()
         try:
@@ -268,6 +316,8 @@ class Dispatcher(Sequence[Any]):
                 samples=data.samples,
                 num_generations=num_generations,
                 budget=self._options["budget"],
+                held=held,
+                dumps=dumps,
             )
         except TypeError as error:
             raise unshippable(error, plan) from error
@@ -307,7 +357,11 @@ class Dispatcher(Sequence[Any]):
         self.close()
 
     def __reduce__(self) -> tuple[Callable[..., Dispatcher], tuple[Any, ...]]:
-        return _restore, (self._items, self._options)
+        return _restore, (type(self), self._items, self._options, self._own_state())
+
+    def _own_state(self) -> dict[str, Any]:
+        """What a subclass added."""
+        return {name: value for name, value in vars(self).items() if name not in _STATE}
 
     # A stock trainer that was given the dispatcher itself asks for its name, or calls it: both must say what to do, the
     # first before anything is trained.
@@ -324,8 +378,20 @@ class Dispatcher(Sequence[Any]):
         return f"<Dispatcher of {functions}; {self.workers} workers, {state}>"
 
 
-def _restore(items: tuple[object, ...], options: dict[str, Any]) -> Dispatcher:
-    return Dispatcher(items, **options)
+def _give_up(held: list[Batch]) -> None:
+    """Cancels batches whose caller was interrupted; nothing happens to those that are done."""
+    for batch in held:
+        batch.cancel("interrupted")
+
+
+def _restore(
+    kind: type[Dispatcher], items: tuple[object, ...], options: dict[str, Any], state: dict[str, Any]
+) -> Dispatcher:
+    """A dispatcher of the class `kind`, made without its ``__init__``, whose parameters are the subclass's own affair."""
+    restored = kind.__new__(kind)
+    Dispatcher.__init__(restored, items, **options)
+    vars(restored).update(state)
+    return restored
 
 
 def _items(functions: object) -> tuple[object, ...]:

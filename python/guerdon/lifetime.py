@@ -5,6 +5,7 @@
 - L-3  A forked child starts an engine of its own on first use. The inherited one has lost its threads there: it is
        neither used nor ended.
 - L-4  The engine ends with its dispatcher, and at the exit of the interpreter.
+- L-5  A function that closes its own dispatcher doesn't wait for itself: the rest ends in the background.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from guerdon._registration.spec import FunctionSpec
 from guerdon.errors import ClosedError
 
 if TYPE_CHECKING:
-    from guerdon._native import Engine
+    from guerdon._native import Engine, Lanes
 
 CLOSE_TIMEOUT_S = 5.0
 # At exit nobody waits for a thread that is stuck in user code: it ends with the interpreter.
@@ -35,7 +36,9 @@ class Lifetime:
         self._specs = tuple(specs)
         self._workers = workers
         self._closed = False
-        self._engine: Engine | None = None  # written under the lock, and after a fork by the child's only thread
+        # Both written under the lock, and after a fork by the child's only thread.
+        self._engine: Engine | None = None
+        self._lanes: Lanes | None = None
         self._lock = threading.Lock()
         _alive.add(self)
 
@@ -61,7 +64,7 @@ class Lifetime:
             if self._closed:
                 raise ClosedError("this dispatcher is closed. Make a new one, or close it later.")
             if self._engine is None:
-                self._engine = _start(self._specs, self._workers)
+                self._engine, self._lanes = _start(self._specs, self._workers)
             return self._engine
 
     def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
@@ -69,21 +72,24 @@ class Lifetime:
         with self._lock:
             self._closed = True
             engine, self._engine = self._engine, None
-        if engine is not None:
-            engine.close(timeout)
+            lanes, self._lanes = self._lanes, None
+        if engine is not None and lanes is not None:
+            from guerdon._lanes import is_own
+
+            engine.close(0.0 if is_own(lanes) else timeout)
 
     def forget(self) -> None:
         """In a forked child: leaves the parent's engine alone (L-3)."""
         self._lock = threading.Lock()
         if self._engine is not None:
-            _inherited.append(self._engine)
-            self._engine = None
+            _inherited.append((self._engine, self._lanes))
+            self._engine = self._lanes = None
 
 
 # Every `Lifetime` there is; each adds itself, and leaves when its dispatcher is gone.
 _alive: weakref.WeakSet[Lifetime] = weakref.WeakSet()
 # Engines of a parent process: kept, because dropping one would wait for threads that this process doesn't have (L-3).
-_inherited: list[Engine] = []
+_inherited: list[tuple[Engine, Lanes | None]] = []
 
 
 def end_with(owner: object, lifetime: Lifetime) -> None:
@@ -98,7 +104,7 @@ def _end(lifetime: Lifetime, pid: int) -> None:
         lifetime.close(EXIT_TIMEOUT_S)
 
 
-def _start(specs: Sequence[FunctionSpec], workers: int) -> Engine:
+def _start(specs: Sequence[FunctionSpec], workers: int) -> tuple[Engine, Lanes]:
     from guerdon import _native
     from guerdon._lanes import start_lanes
     from guerdon._shipping.shipment import shipment
@@ -111,11 +117,10 @@ def _start(specs: Sequence[FunctionSpec], workers: int) -> Engine:
         shipment=shipment(specs),
     )
     try:
-        start_lanes(engine, specs)
+        return engine, start_lanes(engine, specs)
     except BaseException:
         engine.close(CLOSE_TIMEOUT_S)
         raise
-    return engine
 
 
 def _after_fork() -> None:

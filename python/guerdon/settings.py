@@ -6,13 +6,17 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from numbers import Real
-from typing import Any
+from typing import Any, Final
 
 from guerdon._registration.options import as_float
 from guerdon.errors import RegistrationError
+
+MOST_WORKERS: Final = 4096
+"""More processes than any host has cores: a slip, which would be found out one fork at a time."""
 
 
 def weights(value: object, count: int) -> list[float] | None:
@@ -33,12 +37,14 @@ def weights(value: object, count: int) -> list[float] | None:
     return numbers
 
 
-def whole(option: str, value: object) -> int | None:
-    """A count of at least 1; None = the default."""
+def whole(option: str, value: object, most: int = sys.maxsize) -> int | None:
+    """A count from 1 to `most`; None = the default."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise _wrong(option, value, "a whole number of at least 1")
+    if value > most:
+        raise _wrong(option, value, f"at most {most}")
     return value
 
 

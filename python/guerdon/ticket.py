@@ -2,7 +2,8 @@
 
 - T-1  Waiting never holds the GIL, and in a running event loop never blocks the loop.
 - T-2  Every iteration over the groups sees every group exactly once, in order of completion; several may go on at once,
-       from any thread.
+       from any thread. A group that was taken from the batch and not told, because an exception came in between, is
+       told when all have been taken.
 - T-3  Ctrl-C while waiting cancels the batch and raises KeyboardInterrupt; the dispatcher stays usable.
 - T-4  An error is raised when the batch is complete, never before, and carries all of it.
 """
@@ -56,7 +57,8 @@ class Ticket:
         self._partial = partial
         self._max_failed_fraction = max_failed_fraction
         self._cancelled = False
-        self._news = threading.Condition()
+        self._interrupted = False
+        self._news = threading.RLock()
         self._order: list[int] = []  # completed groups; appended under `_news`, by whoever took them from the batch
         self._sleepers: list[_Sleeper] = []  # under `_news`: coroutines that wait for news, each on its own loop
         self._settled: tuple[RewardBatch, str | None] | None = None  # written under `_news`, once
@@ -65,6 +67,11 @@ class Ticket:
     def done(self) -> bool:
         """Whether the batch is complete."""
         return self._batch.done
+
+    @property
+    def batch(self) -> Batch:
+        """The engine's batch. For integrations."""
+        return self._batch
 
     @property
     def num_groups(self) -> int:
@@ -104,7 +111,7 @@ class Ticket:
             while len(self._order) <= seen:
                 if deadline is not None and time.monotonic() >= deadline and not self._take():
                     raise TimeoutError(f"no group completed in {timeout:g} s; the batch goes on")
-                self._wait_for_news(seen, deadline)
+                self._wait_for_news(deadline)
             yield self._group(self._order[seen])
         self.result()
 
@@ -142,8 +149,14 @@ class Ticket:
         if not done:
             raise TimeoutError(f"the batch isn't complete after {timeout:g} s; it goes on")
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether a caller that waited for it was interrupted, which ended the batch."""
+        return self._interrupted
+
     def interrupt(self) -> None:
         """Ends the batch for a caller that can't wait for it any longer (T-3)."""
+        self._interrupted = True  # first: who waits too must know why the batch ended
         self._batch.cancel("interrupted")
 
     def settled(self) -> tuple[RewardBatch, str | None]:
@@ -174,16 +187,16 @@ class Ticket:
 
         return Group(index, *self._batch.group(index))
 
-    def _wait_for_news(self, seen: int, deadline: float | None) -> None:
-        """Waits a while for a group behind the first `seen`."""
+    def _wait_for_news(self, deadline: float | None) -> None:
+        """Waits a while for a group that nobody was told of."""
         wait = _SLICE_S if deadline is None else max(0.0, min(_SLICE_S, deadline - time.monotonic()))
         try:
             index = self._batch.next_group(wait)
             with self._news:
                 if index is not None:
                     self._tell(index)
-                else:  # all were handed out: what is missing here is in the hands of another thread
-                    self._news.wait_for(lambda: len(self._order) > seen, wait)
+                else:
+                    self._tell_rest()
         except TimeoutError:
             return
         except (KeyboardInterrupt, SystemExit):
@@ -200,15 +213,26 @@ class Ticket:
                 except TimeoutError:
                     break
                 if index is None:
+                    self._tell_rest()
                     break
                 self._tell(index)
                 taken = True
         return taken
 
     def _tell(self, index: int) -> None:
-        """Makes a completed group known to all who wait; the caller holds `_news`."""
-        self._order.append(index)
-        self._news.notify_all()
+        """Makes a completed group known to all who wait, once; the caller holds `_news`."""
+        if len(self._order) < self.num_groups:  # else somebody else has told it, with the rest
+            self._order.append(index)
+        self._wake()
+
+    def _tell_rest(self) -> None:
+        """All groups were taken, so all are complete: what is not told yet is in the hands of another thread, or lost
+        with an exception there (T-2). The caller holds `_news`."""
+        told = set(self._order)
+        self._order.extend(index for index in range(self.num_groups) if index not in told)
+        self._wake()
+
+    def _wake(self) -> None:
         for sleeper in self._sleepers:
             sleeper.wake()
 

@@ -50,9 +50,10 @@ Command = Callable[..., Ended]
 
 
 @pytest.fixture
-def guerdon(capsysbinary: pytest.CaptureFixture[bytes]) -> Iterator[Command]:
+def guerdon(capsysbinary: pytest.CaptureFixture[bytes], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
     """Runs the command line in this process; what it imports and puts on the path is forgotten afterwards."""
     path, modules = list(sys.path), set(sys.modules)
+    files_of_tests = tmp_path_factory.getbasetemp()
 
     def run(*arguments: object) -> Ended:
         code = main([str(argument) for argument in arguments])
@@ -62,7 +63,8 @@ def guerdon(capsysbinary: pytest.CaptureFixture[bytes]) -> Iterator[Command]:
     yield run
     sys.path[:] = path
     for name in set(sys.modules) - modules:
-        if str(getattr(sys.modules[name], "__file__", None) or "").startswith("/tmp") or name.startswith("rewards_"):
+        file = getattr(sys.modules[name], "__file__", None)
+        if file is not None and files_of_tests in Path(file).parents:
             del sys.modules[name]
 
 

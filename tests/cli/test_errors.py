@@ -174,6 +174,7 @@ def test_parquet_that_is_none(guerdon: Command, rewards: Path, tmp_path: Path) -
     ended = guerdon("score", rewards, data)
     assert ended.code == 2
     assert "is no Parquet file" in ended.err
+    assert ".." not in ended.err
 
 
 def test_no_command(guerdon: Command) -> None:

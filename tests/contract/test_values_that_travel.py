@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,6 +37,39 @@ def test_values_that_cannot_be_loaded_fail_their_own_samples(tmp_path: Path) -> 
 def test_values_that_cannot_be_sent_are_refused_before_any_call() -> None:
     with Dispatcher([reward(behaviours.takes)], workers=1) as made, pytest.raises(DataError, match=r"'value'.*lock"):
         made.submit(completions=["c"], value=[threading.Lock()], path=["nowhere"])
+
+
+def test_values_of_classes_that_only_this_process_knows() -> None:
+    """V-1 of guerdon._shipping.values: a class of a script or a notebook goes along, and stays one class."""
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    exec(
+        """
+import enum
+class Spec:
+    def __init__(self, answer): self.answer = answer
+class Kind(enum.Enum):
+    EXACT = 1
+def score(completion, spec, kind):
+    assert isinstance(spec, Spec) and kind is Kind.EXACT
+    return float(completion == spec.answer)
+""",
+        scope,
+    )
+    texts = [str(index) for index in range(40)]
+    specs = [scope["Spec"](text if index % 2 else "other") for index, text in enumerate(texts)]
+    with Dispatcher([reward(scope["score"])], workers=2) as made:
+        result = made.score(completions=texts, spec=specs, kind=[scope["Kind"].EXACT] * 40)
+    assert not result.failures()
+    assert result.rewards.ravel().tolist() == [float(index % 2) for index in range(40)]
+
+
+def test_a_tensor_of_a_device_is_refused_with_its_column() -> None:
+    """V-3 of guerdon._shipping.values"""
+    torch = pytest.importorskip("torch")
+    with Dispatcher([reward(lambda completion, value: 1.0)], workers=1) as made:
+        with pytest.raises(DataError, match=r"column 'value' of sample 1 .* a tensor on meta would open that device"):
+            made.score(completions=["c"] * 2, value=[torch.ones(1), torch.empty(1, device="meta")])
+        assert made.score(completions=["c"] * 2, value=[torch.ones(1)] * 2).status.max() == Status.OK
 
 
 def test_arrays_travel_with_their_type() -> None:

@@ -234,17 +234,20 @@ def test_awaiter_awaits_and_warns_once() -> None:
         await asyncio.sleep(0)
         return 2.0
 
-    assert awaiter.result("f", 1.0) == 1.0
-    assert awaiter.result("f", score()) == 2.0
-    assert awaiter.result("f", score()) == 2.0
+    call = Call(lambda: score(), recipe(name="f"))
+    assert awaiter.result(call, 1.0) == 1.0
+    assert awaiter.result(call, score()) == 2.0
+    assert awaiter.result(call, score()) == 2.0
     assert loops[0] is loops[1]
     assert len(said) == 1
     assert "'f'" in said[0]
     assert "lane='asyncio'" in said[0]
     with pytest.raises(KeyError):
-        awaiter.result("f", _failing())
-    assert awaiter.result("f", score()) == 2.0
+        awaiter.result(call, _failing())
+    assert awaiter.result(call, score()) == 2.0
     assert loops[2] is loops[0]
+    assert awaiter.result(Call(score, recipe(name="g")), score()) == 2.0
+    assert len(said) == 1, "an async function is no surprise"
     awaiter.close()
     assert loops[0].is_closed()
     awaiter.close()

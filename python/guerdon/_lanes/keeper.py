@@ -10,6 +10,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from guerdon._lanes.own import LaneThread
 from guerdon._lanes.thread import Worker
 from guerdon._lanes.warn import warn
 from guerdon._worker.calls import Call
@@ -21,11 +22,17 @@ if TYPE_CHECKING:
     from guerdon._registration.spec import FunctionSpec
 
 
-def start_lanes(engine: Engine, specs: Sequence[FunctionSpec]) -> None:
-    """Starts what the thread and asyncio lanes of `engine` need; it ends with the engine."""
+def start_lanes(engine: Engine, specs: Sequence[FunctionSpec]) -> Lanes:
+    """Starts what the thread and asyncio lanes of `engine` need; it ends with the engine.
+
+    Returns:
+        What `own.is_own` tells its threads by.
+    """
+    lanes = engine.lanes
     if any(spec.lane != "process" for spec in specs):
-        keeper = _Keeper(engine.lanes, specs)
+        keeper = _Keeper(lanes, specs)
         threading.Thread(target=keeper.run, name="guerdon keeper", daemon=True).start()
+    return lanes
 
 
 class _Keeper:
@@ -53,7 +60,7 @@ class _Keeper:
         call = self._calls[function]
         worker = Worker(self._lanes, function, number, call.twin())
         try:
-            threading.Thread(target=worker.run, name=f"guerdon {call.name} {number}", daemon=True).start()
+            LaneThread(self._lanes, worker.run, f"guerdon {call.name} {number}").start()
         except RuntimeError as error:
             self._lanes.not_started(function, reason_of(error))
 
@@ -69,7 +76,7 @@ class _Keeper:
             loop = LoopThread(queue, functions, calls)
             name = f"guerdon loop {self._lanes.loop_name(index)}"
             self._loops[index] = loop
-            threading.Thread(target=loop.run, name=name, daemon=True).start()
+            LaneThread(self._lanes, loop.run, name).start()
         except Exception as error:  # no thread, no descriptors left
             queue.not_started(reason_of(error))
             raise

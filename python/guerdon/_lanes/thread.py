@@ -81,7 +81,7 @@ class Worker:
         call = self._call
         try:
             if is_awaitable(raw):
-                raw = self._awaiter.result(call.name, raw)
+                raw = self._awaiter.result(call, raw)
             status, value, fields = to_cell(raw)
             if fields is not None:
                 call.add_fields(fields)
@@ -98,7 +98,7 @@ class Worker:
             try:
                 lists = lists_of(chunk, first)
                 raw = function(scores_from(chunk.scores()), *lists) if finish else function(*lists)
-                cells = packed(self._awaiter.result(call.name, raw), size)
+                cells = packed(self._awaiter.result(call, raw), size)
             except BaseException as error:  # T-2
                 first = chunk.fail(*failed(call, error))
                 continue

@@ -4,6 +4,7 @@
        ``__main__``.
 - P-2  A decorated function that travels by value travels as the plain function; loading it doesn't import guerdon.
 - P-3  Modules that only this process knows are by value for the time of one `dumps`, not after it.
+- P-4  What can be pickled and must not travel (a tensor of a device) is refused like what can't be pickled.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from guerdon._shipping.importable import find_attribute, importable
+from guerdon._shipping.tensors import refuse_device
 from guerdon.rewards import RewardFunction
 from guerdon.stateful import Reward
 
@@ -70,6 +72,7 @@ def _pickler_class() -> Any:
                 return self._decorated(value)
             elif kind is functools._lru_cache_wrapper and not self._found(value):
                 return functools.lru_cache(**value.cache_parameters()), (value.__wrapped__,)
+            refuse_device(value)
             return super().reducer_override(value)
 
         def _shared(self, name: object) -> bool:

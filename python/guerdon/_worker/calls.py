@@ -134,9 +134,10 @@ class Call:
 
 
 class Awaiter:
-    """Awaits what sync functions return, on a loop kept for the thread that uses it.
+    """Awaits what functions return, on a loop kept for the thread that uses it.
 
-    `warn` is called once per function name with what to change.
+    `warn` is called once per function name with what to change. Not for an async function: it runs where nobody would
+    look for it only if its lane was asked for by name.
     """
 
     def __init__(self, warn: Callable[[str], None]) -> None:
@@ -144,15 +145,15 @@ class Awaiter:
         self._warned: set[str] = set()
         self._loop: Any = None
 
-    def result(self, name: str, raw: Any) -> Any:
-        """`raw` itself, or what it gives when awaited."""
+    def result(self, call: Call, raw: Any) -> Any:
+        """`raw`, which `call` returned, or what it gives when awaited."""
         if not is_awaitable(raw):
             return raw
-        if name not in self._warned:
-            self._warned.add(name)
+        if not call.is_async and call.name not in self._warned:
+            self._warned.add(call.name)
             self._warn(
-                f"reward function {name!r} is not an async function but returned an awaitable; it was awaited where "
-                f"it ran, one call at a time: declare it with lane='asyncio' to run its calls together"
+                f"reward function {call.name!r} is not an async function but returned an awaitable; it was awaited "
+                f"where it ran, one call at a time: declare it with lane='asyncio' to run its calls together"
             )
         return self.run(raw)
 

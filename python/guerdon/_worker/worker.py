@@ -180,7 +180,7 @@ class Worker:
 
     def _odd(self, frame: Frame, call: Call, index: int, raw: Any) -> tuple[int, float]:
         """Status and value of a result that is no plain float, or of a function that records."""
-        status, value, fields = to_cell(self._awaiter.result(call.name, raw))
+        status, value, fields = to_cell(self._awaiter.result(call, raw))
         if fields is not None:
             call.add_fields(fields)
         self._record(frame, call, index)
@@ -202,7 +202,7 @@ class Worker:
                 words[PROGRESS] = base
                 return index
             try:
-                cells = to_cells(self._awaiter.result(call.name, bound(*arguments)), count)
+                cells = to_cells(self._awaiter.result(call, bound(*arguments)), count)
                 self._record(frame, call, index)
                 stamps[index + 1] = time.monotonic_ns()
                 self._expiry.shielded = True

@@ -137,7 +137,7 @@ class Parquet:
         try:
             self._file = arrow.ParquetFile(path)
         except (OSError, ValueError) as error:
-            raise UsageError(f"DATA {str(path)!r} is no Parquet file that can be read: {error}.") from None
+            raise UsageError(f"DATA {str(path)!r} is no Parquet file that can be read: {_sentence(error)}") from None
 
     def rows(self, *, strict: bool = False) -> Iterator[Row]:
         place = 0
@@ -147,7 +147,7 @@ class Parquet:
                     yield Row(place, fields)
                     place += 1
         except (OSError, ValueError) as error:  # pyarrow's own errors are both
-            raise UsageError(f"{self.where(place)} or a later one can't be read: {error}.") from None
+            raise UsageError(f"{self.where(place)} or a later one can't be read: {_sentence(error)}") from None
 
     def where(self, place: int) -> str:
         return f"{self.name}, row {place}"
@@ -178,6 +178,11 @@ def kind_of(value: object) -> str:
     """What a value is, in the words of JSON."""
     kinds = {type(None): "null", bool: "true or false", str: "a text", list: "a list", dict: "an object"}
     return kinds.get(type(value), "a number" if isinstance(value, (int, float)) else f"a {type(value).__name__}")
+
+
+def _sentence(error: Exception) -> str:
+    """What a library says, with one full stop at its end."""
+    return f"{str(error).rstrip('. ')}."
 
 
 def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

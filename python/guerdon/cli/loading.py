@@ -46,7 +46,7 @@ def load(rewards: str, *, workers: int | None = None, max_failed_fraction: float
     if len(items) > 1:
         raise UsageError(f"{rewards}: a Dispatcher can't be mixed with other rewards. Name it alone, {place}:name.")
     dispatcher = dispatchers[0]
-    return Dispatcher(dispatcher._items, **{**dispatcher._options, **options}) if options else dispatcher
+    return dispatcher.replace(**options) if options else dispatcher
 
 
 def file_of(rewards: str) -> str | None:

@@ -110,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
         stack.callback(dispatcher.close)
         source = open_source(options.data)
         stack.callback(source.close)
-        planned = plan(source, dispatcher._specs, _fields(options))
+        planned = plan(source, dispatcher.specs, _fields(options))
         size = _group_size(dispatcher, options.num_generations, planned, source)
         refuse_overwriting(options.output, options.failures, source.name, file_of(options.rewards))
         output = open_output(options.output, dispatcher.names, source, keep=options.keep)
@@ -184,8 +184,8 @@ class Scoring:
         from guerdon._batch.failures import FEWEST_SAMPLES
 
         messages = []
-        default: float = self._dispatcher._options["max_failed_fraction"]
-        for spec, row in zip(self._dispatcher._specs, self._report.rows(), strict=True):
+        default: float = self._dispatcher.options["max_failed_fraction"]
+        for spec, row in zip(self._dispatcher.specs, self._report.rows(), strict=True):
             own = spec.policy.max_failed_fraction
             limit = default if own is None else own
             said = f"too many failures: {spec.name!r} failed on {row.failed} of {row.samples} samples"
@@ -256,8 +256,8 @@ def _fields(options: argparse.Namespace) -> Any:
 
 
 def _group_size(dispatcher: Dispatcher, given: int | None, planned: Plan, source: Source) -> int:
-    size: int | None = given or dispatcher._options["num_generations"]
-    grouped = dispatcher._grouped
+    size: int | None = given or dispatcher.options["num_generations"]
+    grouped = dispatcher.group_function
     if size is None:
         if grouped is not None:
             raise UsageError(f"{grouped!r} works on whole groups: say how many completions a prompt has, -n N.")
@@ -272,7 +272,7 @@ def _group_size(dispatcher: Dispatcher, given: int | None, planned: Plan, source
 
 def _chunk(dispatcher: Dispatcher, given: int | None, size: int, planned: Plan) -> int:
     """Samples in a chunk: whole groups; all of them for a function of whole batches, which is never split unasked."""
-    if given is None and any(spec.shape == "batch" for spec in dispatcher._specs):
+    if given is None and any(spec.shape == "batch" for spec in dispatcher.specs):
         return planned.rows
     return -(-(given or CHUNK) // size) * size
 

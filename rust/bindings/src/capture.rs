@@ -119,6 +119,7 @@ impl Arrived {
         uses: &[PyRef<'_, PyUse>],
         lanes: &[LaneKind],
         samples: usize,
+        dumps: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         if uses.len() != lanes.len() {
             return Err(PyValueError::new_err(format!("{} uses for {} functions", uses.len(), lanes.len())));
@@ -132,7 +133,7 @@ impl Arrived {
         if let Some(index) = all_used.copied().find(|index| *index >= sources.len()) {
             return Err(PyValueError::new_err(format!("there is no column {index}: {} were given", sources.len())));
         }
-        let mut wire = WireCapture::new(py, &sources, samples);
+        let mut wire = WireCapture::new(py, &sources, samples, dumps);
         let mut capture = |arguments: &Arguments, lane: &LaneKind| {
             let values = match lane {
                 LaneKind::Process => Values::Wire(wire.columns(&arguments.columns)?),

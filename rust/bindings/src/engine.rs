@@ -18,6 +18,7 @@ use guerdon_core::process::{ProcessConfig, ProcessLane};
 use guerdon_core::scheduler::Scheduler;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 use tokio::runtime::Handle;
 
 use crate::batch::PyBatch;
@@ -115,27 +116,32 @@ impl Engine {
         Ok(Lanes::new(parts.orders.clone(), parts.threads.clone(), parts.loops.clone()))
     }
 
-    #[pyo3(signature = (columns, uses, *, samples, num_generations, budget = None))]
-    fn submit(
+    #[pyo3(signature = (columns, uses, *, samples, num_generations, held, dumps, budget = None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn submit<'py>(
         &self,
-        py: Python<'_>,
-        columns: Vec<Bound<'_, PyAny>>,
-        uses: Vec<PyRef<'_, PyUse>>,
+        py: Python<'py>,
+        columns: Vec<Bound<'py, PyAny>>,
+        uses: Vec<PyRef<'py, PyUse>>,
         samples: usize,
         num_generations: usize,
+        held: &Bound<'py, PyList>,
+        dumps: &Bound<'py, PyAny>,
         budget: Option<f64>,
-    ) -> PyResult<PyBatch> {
+    ) -> PyResult<Bound<'py, PyBatch>> {
         let parts = self.parts()?;
         if num_generations == 0 || !samples.is_multiple_of(num_generations) {
             let problem = format!("num_generations={num_generations} does not divide {samples} samples");
             return Err(PyValueError::new_err(problem));
         }
-        let payload = Box::new(Arrived::capture(py, &columns, &uses, &self.lanes, samples)?);
+        let payload = Box::new(Arrived::capture(py, &columns, &uses, &self.lanes, samples, dumps)?);
         let budget_ns = budget.map(|seconds| nanos(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)));
         let spec = BatchSpec { samples, group_size: num_generations, payload, budget_ns };
         let scheduler = &parts.scheduler;
         let batch = gil::detached(py, || scheduler.submit(spec))?;
-        Ok(PyBatch::new(batch, scheduler))
+        let batch = Bound::new(py, PyBatch::new(batch, scheduler))?;
+        held.append(&batch)?;
+        Ok(batch)
     }
 
     #[pyo3(signature = (timeout = 5.0))]
@@ -146,7 +152,9 @@ impl Engine {
         let timeout = Duration::try_from_secs_f64(timeout.max(0.0)).unwrap_or(Duration::MAX);
         let runtime = self.runtime.clone();
         Ok(gil::detached(py, move || {
-            runtime.block_on(async move { tokio::time::timeout(timeout, scheduler.close()).await.is_ok() })
+            // A task of its own: what isn't ended in time goes on ending in the background.
+            let closing = runtime.spawn(async move { scheduler.close().await });
+            runtime.block_on(async move { tokio::time::timeout(timeout, closing).await.is_ok() })
         }))
     }
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use guerdon_core::process::columns::{ColumnsWriter, RawText, TextKind};
 use pyo3::exceptions::PyTypeError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -19,7 +18,6 @@ use crate::text::Texts;
 const BLOCK_SAMPLES: usize = 16;
 /// The size that a block aims not to exceed, in bytes.
 const BLOCK_BYTES: usize = 64 * 1024;
-const PROTOCOL: u8 = 5;
 
 /// The values of one function's calls.
 pub struct Wire {
@@ -85,12 +83,14 @@ pub struct WireCapture<'a, 'py> {
     py: Python<'py>,
     sources: &'a [Source],
     samples: usize,
+    /// Pickles a value for workers, called as `dumps(value)`.
+    dumps: &'a Bound<'py, PyAny>,
     texts: Vec<Option<Option<Arc<Texts>>>>,
 }
 
 impl<'a, 'py> WireCapture<'a, 'py> {
-    pub fn new(py: Python<'py>, sources: &'a [Source], samples: usize) -> Self {
-        Self { py, sources, samples, texts: sources.iter().map(|_| None).collect() }
+    pub fn new(py: Python<'py>, sources: &'a [Source], samples: usize, dumps: &'a Bound<'py, PyAny>) -> Self {
+        Self { py, sources, samples, dumps, texts: sources.iter().map(|_| None).collect() }
     }
 
     /// The columns that stand at these indexes, one per value of a call.
@@ -112,7 +112,8 @@ impl<'a, 'py> WireCapture<'a, 'py> {
             let values = PyList::new(self.py, constants.iter().map(|(_, _, value)| value))?;
             let (_, column, value) = constants[0];
             let blame = |error| unpicklable(value, column, None, error);
-            Some((constants.iter().map(|(position, ..)| *position).collect(), dumps(values.as_any()).map_err(blame)?))
+            let pickle = self.dumps(values.as_any()).map_err(blame)?;
+            Some((constants.iter().map(|(position, ..)| *position).collect(), pickle))
         };
         Ok(Wire { width: columns.len(), texts, pickled, constants })
     }
@@ -131,7 +132,7 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         while at < self.samples {
             let end = (at + size).min(self.samples);
             let block = PyList::new(self.py, lists.iter().map(|(_, _, list)| list.get_slice(at, end)))?;
-            let blob = dumps(block.as_any()).map_err(|error| self.blame(lists, at..end, error))?;
+            let blob = self.dumps(block.as_any()).map_err(|error| self.blame(lists, at..end, error))?;
             if blob.len() > BLOCK_BYTES {
                 size = (size / 2).max(1);
             }
@@ -153,13 +154,17 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         for (_, column, list) in lists {
             for sample in samples.clone() {
                 if let Ok(value) = list.get_item(sample)
-                    && let Err(error) = dumps(&value)
+                    && let Err(error) = self.dumps(&value)
                 {
                     return unpicklable(&value, *column, Some(sample), error);
                 }
             }
         }
         error
+    }
+
+    fn dumps(&self, value: &Bound<'py, PyAny>) -> PyResult<Vec<u8>> {
+        Ok(self.dumps.call1((value,))?.cast::<PyBytes>()?.as_bytes().to_vec())
     }
 }
 
@@ -170,11 +175,4 @@ fn unpicklable(value: &Bound<'_, PyAny>, column: usize, sample: Option<usize>, e
     let raised = PyTypeError::new_err((format!("a {kind} can't be pickled: {}", error.value(py)), column, sample));
     raised.set_cause(py, Some(error));
     raised
-}
-
-fn dumps(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
-    let py = value.py();
-    let dumps = py.import(intern!(py, "pickle"))?.getattr(intern!(py, "dumps"))?;
-    let pickle = dumps.call1((value, PROTOCOL))?;
-    Ok(pickle.cast::<PyBytes>()?.as_bytes().to_vec())
 }
