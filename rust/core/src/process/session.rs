@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::body::{Body, DYING};
@@ -31,8 +32,9 @@ const START: Duration = Duration::from_secs(20);
 /// How long a worker may take to close its functions, and when it is told to amid work.
 const FAREWELL: Duration = Duration::from_secs(1);
 const FAREWELL_BUSY: Duration = Duration::from_millis(200);
-/// How long a worker that is to be killed may take to say where it stands.
+/// How long a worker that is to be killed may take to say where it stands, from when it was asked and from when the kill was due.
 const LAST_LOOK: Duration = Duration::from_millis(100);
+const LATE_LOOK: Duration = Duration::from_millis(20);
 /// Time between two looks at a worker's memory.
 const WEIGH: Duration = Duration::from_secs(1);
 
@@ -74,6 +76,7 @@ pub(super) struct Session {
     watch: Watch,
     ready: bool,
     taking: Option<Taking>,
+    asked: Option<Asked>,
     /// The progress word at the last look.
     last_claim: u64,
     calls: u64,
@@ -83,6 +86,21 @@ pub(super) struct Session {
     /// Whether it took too much memory, and when that was looked at.
     heavy: bool,
     weighed: Instant,
+}
+
+/// A worker was asked where it stands.
+struct Asked {
+    claim: u64,
+    answer: AbortOnDrop,
+}
+
+/// A task that nobody waits for any more once this is dropped.
+struct AbortOnDrop(JoinHandle<Option<String>>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// Frames are being taken back.
@@ -103,6 +121,7 @@ impl Session {
             watch: Watch::default(),
             ready: false,
             taking: None,
+            asked: None,
             last_claim: 0,
             calls: 0,
             born: Instant::now(),
@@ -321,6 +340,7 @@ impl Session {
             (Some(Order::Fire), Some(hand)) if self.body.child.page.aim(hand.claim).is_ok() => {
                 let _ = self.body.child.pidfd.signal(Signal::URG);
             }
+            (Some(Order::Ask), Some(hand)) if hand.open => self.asked = Some(self.ask(hand.claim)),
             (Some(Order::Kill), Some(hand)) => {
                 return Err(Turn::Kill(Loss::Expired(hand.claim, None)));
             }
@@ -412,11 +432,20 @@ impl Session {
         }
     }
 
+    /// Asks where a claim stands, beside everything else.
+    fn ask(&self, claim: u64) -> Asked {
+        let (child, shared) = (self.body.child.clone(), self.shared.clone());
+        let answer = tokio::spawn(async move { child.stack(claim, &shared.worker_dir, LAST_LOOK).await.ok() });
+        Asked { claim, answer: AbortOnDrop(answer) }
+    }
+
     /// Where the call stands that the worker is killed for, unless nobody waits for it any more.
-    async fn last_stack(&self, claim: u64) -> Option<String> {
+    async fn last_stack(&mut self, claim: u64) -> Option<String> {
         let page = self.body.child.page.read().ok()?;
         self.flight.in_hand(&page).filter(|hand| hand.claim == claim && hand.open)?;
-        self.body.child.stack(claim, &self.shared.worker_dir, LAST_LOOK).await.ok()
+        let asked = self.asked.take().filter(|asked| asked.claim == claim);
+        let mut asked = asked.unwrap_or_else(|| self.ask(claim));
+        timeout(LATE_LOOK, &mut asked.answer.0).await.ok()?.ok()?
     }
 
     fn say_close(&mut self) {

@@ -3,7 +3,8 @@
 //! - D-1  Nothing is done to a call on one look: its claim and start must stand the same on two (`page` P-2).
 //! - D-2  The start that a worker states is believed only between the moment its frame was sent and the moment its claim was first seen.
 //! - D-3  A claim is signalled once. A kill comes a grace after it was due, whether or not the signal was seen to work.
-//! - D-4  A worker that holds frames and shows no claim for `SILENT` is ended: whatever stands in the page, a frame comes back.
+//! - D-4  Where a call stands that is to be killed is asked for shortly before, once, so that the kill itself need not wait for the answer.
+//! - D-5  A worker that holds frames and shows no claim for `SILENT` is ended: whatever stands in the page, a frame comes back.
 
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ pub(super) const TICK: Duration = Duration::from_millis(10);
 pub(super) const SLOW: Duration = Duration::from_millis(20);
 /// How long a busy worker may show no claim.
 pub(super) const SILENT: Duration = Duration::from_secs(30);
+/// How long before a kill the worker is asked where it stands (D-4); with a shorter grace it is asked at the kill.
+const LAST_WORDS: Duration = Duration::from_millis(20);
 /// Time until a look that may confirm what the last one saw (D-1).
 const CONFIRM: Duration = Duration::from_millis(2);
 
@@ -38,6 +41,8 @@ pub(super) struct InHand {
 pub(super) enum Order {
     /// Send the timeout signal for the claim.
     Fire,
+    /// Ask where it stands: the kill is near.
+    Ask,
     /// Kill the process group.
     Kill,
 }
@@ -61,6 +66,8 @@ pub(super) struct Watch {
     seen: Option<(u64, u64, u64)>,
     /// The last claim that was signalled.
     fired: Option<u64>,
+    /// The last claim that was asked where it stands.
+    asked: Option<u64>,
     /// The claim in hand when it was found closed, and when.
     closed: Option<(u64, u64)>,
     /// Since when nothing has been claimed.
@@ -92,6 +99,7 @@ impl Watch {
             due_ns = due_ns.min(closed.1);
         }
         let kill_ns = due_ns.saturating_add(hand.grace_ns);
+        let ask_ns = if hand.grace_ns > nanos(LAST_WORDS) { kill_ns - nanos(LAST_WORDS) } else { kill_ns };
         if !confirmed {
             let soon = now_ns.saturating_add(nanos(CONFIRM));
             let wake_ns = tick.min(due_ns.max(soon));
@@ -102,10 +110,19 @@ impl Watch {
         } else if now_ns >= due_ns && self.fired != Some(hand.claim) {
             self.fired = Some(hand.claim); // D-3
             Some(Order::Fire)
+        } else if now_ns >= ask_ns && self.asked != Some(hand.claim) {
+            self.asked = Some(hand.claim); // D-4
+            Some(Order::Ask)
         } else {
             None
         };
-        let next_ns = if now_ns < due_ns { due_ns } else { kill_ns };
+        let next_ns = if now_ns < due_ns {
+            due_ns
+        } else if now_ns < ask_ns {
+            ask_ns
+        } else {
+            kill_ns
+        };
         Look { order, slow: age_ns >= nanos(SLOW), age_ns, wake_ns: tick.min(next_ns.max(now_ns + 1)) }
     }
 
@@ -126,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn d1_d3_signal_once_then_kill_each_after_two_looks() {
+    fn d1_d3_d4_signal_once_ask_once_then_kill() {
         let mut watch = Watch::default();
         let mut orders = vec![];
         let mut now = 1_000 * MS;
@@ -141,7 +158,16 @@ mod tests {
             assert!(look.wake_ns > now);
             now = look.wake_ns;
         }
-        assert_eq!(orders, [(1_100, Order::Fire), (1_150, Order::Kill)]);
+        assert_eq!(orders, [(1_100, Order::Fire), (1_130, Order::Ask), (1_150, Order::Kill)]);
+    }
+
+    #[test]
+    fn d4_a_grace_too_short_for_a_question_is_only_a_grace() {
+        let mut watch = Watch::default();
+        let hand = InHand { grace_ns: 10 * MS, ..hand(257, 1_000) };
+        watch.look(1_050 * MS, Some(hand));
+        let orders: Vec<_> = [1_060, 1_100, 1_105, 1_110].map(|ms| watch.look(ms * MS, Some(hand)).order).into();
+        assert_eq!(orders, [None, Some(Order::Fire), None, Some(Order::Kill)]);
     }
 
     #[test]
@@ -173,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn d4_silence_ends_the_worker() {
+    fn d5_silence_ends_the_worker() {
         let mut watch = Watch::default();
         assert_eq!(watch.look(0, None).order, None);
         assert_eq!(watch.look(29_000 * MS, None).order, None);
