@@ -98,6 +98,12 @@ impl Frame {
         self.alone
     }
 
+    /// Whether a worker has died with its call in hand before.
+    #[must_use]
+    pub fn is_suspect(&self) -> bool {
+        self.calls.first().is_some_and(|call| call.suspect)
+    }
+
     /// Number of calls.
     #[must_use]
     pub const fn len(&self) -> usize {

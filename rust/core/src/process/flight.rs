@@ -312,6 +312,10 @@ impl Sent {
         } else {
             match self.hand(page) {
                 Hand::Nothing => {}
+                // Once more, alone, as after a death in the call itself: it need not have been the function's doing.
+                Hand::Phase(_) if matches!(loss, Loss::Crashed(..)) && !self.frame.is_suspect() => {
+                    self.fail_in_hand(0, Times::default(), loss);
+                }
                 Hand::Phase(DECODING) => self.fail_in_hand(0, Times::default(), loss),
                 Hand::Phase(phase) => {
                     let reason = match loss {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::process::Pid;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::ProcessConfig;
 use super::output::Printer;
@@ -17,8 +18,10 @@ use crate::clock::Clock;
 use crate::frame::Frame;
 use crate::lane::Poke;
 
-/// Workers that may end in a row before they are ready, until calls fail with the reason instead of waiting.
+/// Workers that may end in a row before they are ready, and for how long, until calls fail with the reason instead of waiting: a few may be killed
+/// one after another by whatever else goes on.
 const START_FAILURES: u32 = 3;
+const START_PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) struct Shared {
     pub config: Arc<ProcessConfig>,
@@ -53,6 +56,8 @@ pub(super) struct Counts {
 #[derive(Default)]
 struct Starts {
     failures: u32,
+    /// When the first of these failures was.
+    since: Option<Instant>,
     /// Why no worker can be had.
     broken: Option<String>,
 }
@@ -108,11 +113,15 @@ impl Shared {
         let (wait, breaks) = {
             let mut starts = self.starts.lock();
             starts.failures = starts.failures.saturating_add(1);
-            let breaks = starts.failures >= START_FAILURES && starts.broken.is_none();
+            let since = *starts.since.get_or_insert_with(Instant::now);
+            let breaks =
+                starts.failures >= START_FAILURES && since.elapsed() >= START_PATIENCE && starts.broken.is_none();
             if breaks {
                 starts.broken = Some(format!("no worker process could be started: {why}"));
             }
-            (Duration::from_millis(20 << starts.failures.min(10)), breaks)
+            // Until then no longer than that it is found out.
+            let most = if starts.broken.is_some() { 10 } else { 5 };
+            (Duration::from_millis(20 << starts.failures.min(most)), breaks)
         };
         if breaks {
             self.poke.poke(); // what waits for room fails now

@@ -3,8 +3,8 @@
 //! - Z-1  The trainer is never forked: the stem is a fresh interpreter, with its control socket as standard input, in a process group of its own.
 //! - Z-2  Workers are forked by the loader if it is single-threaded once it has loaded. Else the loader becomes a worker itself, the stem forks
 //!   workers that load for themselves, and one loaded spare is kept.
-//! - Z-3  A loader that dies or hangs while loading costs no function but the one to blame: workers then load each function when it is first called,
-//!   in its own `setup_timeout`.
+//! - Z-3  A loader that hangs while loading, or dies of it twice, costs no function but the one to blame: workers then load each function when it is
+//!   first called, in its own `setup_timeout`.
 //! - Z-4  A stem that ends is replaced at the next fork; its workers have ended with it.
 //! - Z-5  One task keeps all of this: requests are served one at a time, in order.
 
@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::ProcessConfig;
+use super::body::DYING;
 use super::child::{Child, Forked, Pidfd, told_pid};
 use super::control::{self, Control};
 use super::ending::Ending;
@@ -69,7 +70,16 @@ impl Zygote {
         stage: watch::Receiver<Stage>,
     ) -> (Self, JoinHandle<()>) {
         let (requests, received) = mpsc::unbounded_channel();
-        let keeper = Keeper { config, load_timeout, printer, stem: None, forks: 0, load_late: false, spare: None };
+        let keeper = Keeper {
+            config,
+            load_timeout,
+            printer,
+            stem: None,
+            forks: 0,
+            load_ended: false,
+            load_late: false,
+            spare: None,
+        };
         (Self { requests }, tokio::spawn(keeper.run(received, stage)))
     }
 
@@ -96,6 +106,8 @@ struct Keeper {
     stem: Option<Stem>,
     /// Workers forked so far.
     forks: usize,
+    /// The last loader ended while loading: killed from outside perhaps, so that there is another.
+    load_ended: bool,
     /// The loader failed while loading (Z-3).
     load_late: bool,
     spare: Option<Forked>,
@@ -117,7 +129,7 @@ enum Loader {
     /// Not started yet, or lost: the next fork starts one.
     None,
     /// Forks workers; the flag is read by everyone who holds one of them.
-    Forks(Control, Pidfd, Arc<AtomicBool>),
+    Forks(Control, Pid, Pidfd, Arc<AtomicBool>),
     /// Loaded, with several threads: becomes the next worker.
     Becomes(Control, Pid),
     /// Workers load for themselves.
@@ -125,10 +137,15 @@ enum Loader {
 }
 
 impl Stem {
+    /// Takes leave of a child that has ended.
+    async fn reap(&self, pid: Pid) -> io::Result<Ending> {
+        timeout(ANSWER, reap(&self.control, pid)).await.map_err(io::Error::from)?
+    }
+
     /// From now on its children may be reaped by anyone.
     fn lost(&self) {
         self.alive.store(false, Ordering::Release);
-        if let Loader::Forks(_, _, alive) = &self.loader {
+        if let Loader::Forks(.., alive) = &self.loader {
             alive.store(false, Ordering::Release);
         }
         self.output_ended.notify_one();
@@ -222,7 +239,7 @@ impl Keeper {
         let fds = [their_socket.as_fd(), page.fd(), their_output.as_fd(), stack.fd()];
         let mut zygote_alive = stem.alive.clone();
         let pid = match &stem.loader {
-            Loader::Forks(control, _, alive) => {
+            Loader::Forks(control, .., alive) => {
                 zygote_alive = alive.clone();
                 control.send(control::WORKER, 0, memory, &fds).await?;
                 told_pid(control.reply_to(control::WORKER).await?.value)?
@@ -246,18 +263,13 @@ impl Keeper {
 
     async fn reap(&mut self, pid: Pid) -> Ending {
         let Some(stem) = &self.stem else { return Ending::Unknown };
-        let number = u64::from(pid.as_raw_nonzero().get().unsigned_abs());
-        let ask = async |control: &Control| {
-            control.send(control::REAP, 0, number, &[]).await?;
-            Ok::<_, io::Error>(Ending::from_wait(control.reply_to(control::REAP).await?.value))
-        };
         if let Loader::Forks(control, ..) = &stem.loader
-            && let Ok(ending @ (Ending::Exited(_) | Ending::Killed(_))) = ask(control).await
+            && let Ok(ending @ (Ending::Exited(_) | Ending::Killed(_))) = reap(control, pid).await
         {
             return ending;
         }
         // A worker that the stem forked, or of a loader that has ended: the stem inherited it.
-        ask(&stem.control).await.unwrap_or(Ending::Unknown)
+        reap(&stem.control, pid).await.unwrap_or(Ending::Unknown)
     }
 
     /// Makes sure of a stem and of what forks workers.
@@ -272,24 +284,28 @@ impl Keeper {
                 self.stem.insert(stem)
             }
         };
-        if let Loader::Forks(_, pidfd, alive) = &stem.loader {
+        if let Loader::Forks(_, pid, pidfd, alive) = &stem.loader {
+            let pid = *pid;
             let lost = timeout(Duration::ZERO, pidfd.ended()).await.is_ok();
             if lost {
+                // In this order: its workers are the stem's to reap, unasked, once it is gone (stem.py S-3).
                 alive.store(false, Ordering::Release);
                 stem.loader = Loader::None;
+                stem.reap(pid).await?;
             }
         }
-        if matches!(stem.loader, Loader::None) {
+        while matches!(stem.loader, Loader::None) {
             if self.load_late {
                 stem.loader = Loader::Absent;
-            } else {
-                match start_loader(stem, self.load_timeout).await? {
-                    Some(loader) => stem.loader = loader,
-                    None => {
-                        self.load_late = true; // Z-3
-                        stem.loader = Loader::Absent;
-                    }
+                break;
+            }
+            match start_loader(stem, self.load_timeout).await? {
+                Load::Done(loader) => {
+                    stem.loader = loader;
+                    self.load_ended = false;
                 }
+                Load::Ended if !self.load_ended => self.load_ended = true,
+                Load::Ended | Load::Hung => self.load_late = true,
             }
         }
         Ok(())
@@ -371,8 +387,22 @@ async fn start_stem(config: &ProcessConfig, printer: &Arc<Printer>) -> io::Resul
     })
 }
 
-/// Forks a loader and waits until it has loaded; `None` if it ended or hung before (Z-3).
-async fn start_loader(stem: &Stem, load_timeout: Duration) -> io::Result<Option<Loader>> {
+/// Asks a process for the end of a child of its.
+async fn reap(control: &Control, pid: Pid) -> io::Result<Ending> {
+    let number = u64::from(pid.as_raw_nonzero().get().unsigned_abs());
+    control.send(control::REAP, 0, number, &[]).await?;
+    Ok(Ending::from_wait(control.reply_to(control::REAP).await?.value))
+}
+
+/// What came of loading.
+enum Load {
+    Done(Loader),
+    Ended,
+    Hung,
+}
+
+/// Forks a loader and waits until it has loaded.
+async fn start_loader(stem: &Stem, load_timeout: Duration) -> io::Result<Load> {
     let (control, theirs) = Control::new()?;
     let forked = async {
         stem.control.send(control::LOADER, 0, 0, &[theirs.as_fd()]).await?;
@@ -384,14 +414,19 @@ async fn start_loader(stem: &Stem, load_timeout: Duration) -> io::Result<Option<
     let loaded = tokio::select! {
         loaded = timeout(load_timeout, control.reply_to(control::LOADED)) => loaded,
         () = stem.pidfd.ended() => return Err(io::ErrorKind::BrokenPipe.into()),
-        () = pidfd.ended() => return Ok(None),
+        () = pidfd.ended() => Ok(Err(io::ErrorKind::BrokenPipe.into())),
     };
-    Ok(match loaded {
-        Ok(Ok(reply)) if reply.extra == 1 => Some(Loader::Forks(control, pidfd, Arc::new(AtomicBool::new(true)))),
-        Ok(Ok(_)) => Some(Loader::Becomes(control, pid)),
-        Ok(Err(_)) | Err(_) => {
-            let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
-            None
+    let failed = match loaded {
+        Ok(Ok(reply)) if reply.extra == 1 => {
+            return Ok(Load::Done(Loader::Forks(control, pid, pidfd, Arc::new(AtomicBool::new(true)))));
         }
-    })
+        Ok(Ok(_)) => return Ok(Load::Done(Loader::Becomes(control, pid))),
+        Ok(Err(_)) => Load::Ended,
+        Err(_) => Load::Hung,
+    };
+    // Harmless if it has ended: its number is taken until it is reaped.
+    let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
+    let _ = timeout(DYING, pidfd.ended()).await;
+    stem.reap(pid).await?;
+    Ok(failed)
 }
