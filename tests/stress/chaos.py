@@ -175,6 +175,8 @@ class Soak:
         assert not early.any(), self._told("a timeout before its time", early, result)
         for function in np.flatnonzero((status == Status.CRASHED).any(axis=0)):
             tries = attempts[status[:, function] == Status.CRASHED, function]
+            if function == STATEFUL:  # these are of finish_group, which never ran
+                continue
             assert tries.max() == 2, self._told("crashed at the first death", status == Status.CRASHED, result)
         self._statuses.update(Status(one).label for one in status.ravel())
         self._done += samples * functions
