@@ -19,6 +19,7 @@ PUBLIC = {
     "GuerdonWarning",
     "Limit",
     "NotYetError",
+    "Recycle",
     "RegistrationError",
     "Reward",
     "RewardBatch",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         ShippingError,
     )
     from guerdon.limits import Limit
+    from guerdon.recycle import Recycle
     from guerdon.result import Failure, Group, RewardBatch
     from guerdon.rewards import RewardFunction, group_reward, reward
     from guerdon.stateful import Reward
@@ -44,6 +45,7 @@ __all__ = [
     "GuerdonWarning",
     "Limit",
     "NotYetError",
+    "Recycle",
     "RegistrationError",
     "Reward",
     "RewardBatch",
@@ -67,6 +69,7 @@ _HOMES: Final = {
     "GuerdonWarning": "errors",
     "Limit": "limits",
     "NotYetError": "errors",
+    "Recycle": "recycle",
     "RegistrationError": "errors",
     "Reward": "stateful",
     "RewardBatch": "result",

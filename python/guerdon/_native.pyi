@@ -33,6 +33,9 @@ class FunctionConfig:
         finish: bool = False,
         loop: str | None = None,
         on_failure: str | float = ...,  # "nan"
+        memory_limit: int | None = None,
+        max_output: int | None = None,
+        env: Sequence[tuple[bytes, bytes]] = ...,  # none
     ) -> FunctionConfig: ...
 
 @final
@@ -40,8 +43,28 @@ class Engine:
     """Scheduler, lanes and workers of one dispatcher."""
 
     def __new__(
-        cls, functions: Sequence[FunctionConfig], *, workers: int, python: str, worker_dir: str, shipment: bytes | None
-    ) -> Engine: ...
+        cls,
+        functions: Sequence[FunctionConfig],
+        *,
+        workers: int,
+        python: str,
+        worker_dir: str,
+        shipment: bytes | None,
+        environment: Sequence[tuple[bytes, bytes]],
+        recycle: tuple[int | None, float | None, int | None],
+    ) -> Engine:
+        """An engine that starts nothing yet.
+
+        Args:
+            functions: The functions, in the order of the columns.
+            workers: Workers of the process lane.
+            python: Their interpreter.
+            worker_dir: The folder of their code.
+            shipment: What they load.
+            environment: All of their environment.
+            recycle: Calls, seconds and resident bytes after which one is replaced.
+        """
+
     @property
     def lanes(self) -> Lanes:
         """What the Python threads of the thread and asyncio lanes hold on to (`guerdon._lanes`)."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from guerdon._native import Batch
     from guerdon.host import Host
+    from guerdon.recycle import Recycle
     from guerdon.result import RewardBatch
 
 # What `Dispatcher.__init__` makes; a subclass's own attributes are all others.
@@ -56,6 +57,10 @@ class Dispatcher(Sequence[Any]):
         budget: Seconds that a whole batch may take; what isn't finished then is `timeout`.
         partial: ``"drop"``: a sample on which a function failed has no reward at all. ``"keep"``: it has the sum of
             what is left.
+        recycle: When workers of the process lane are replaced that could go on; never by default.
+        worker_env: Variables of the environment for all workers, and with None those to keep from them. By default workers
+            have the trainer's environment without what looks like secrets (API keys, tokens, passwords: docs/fences.md), and
+            ``OMP_NUM_THREADS`` and ``OPENBLAS_NUM_THREADS`` are 1 unless the trainer's environment sets them.
 
     Raises:
         RegistrationError: The list, one of its functions or an option can't work.
@@ -77,6 +82,8 @@ class Dispatcher(Sequence[Any]):
         max_failed_fraction: float = 0.5,
         budget: float | None = None,
         partial: Literal["drop", "keep"] = "drop",
+        recycle: Recycle | None = None,
+        worker_env: Mapping[str, str | None] | None = None,
     ) -> None:
         items = _items(functions)
         self._options: dict[str, Any] = {
@@ -86,6 +93,8 @@ class Dispatcher(Sequence[Any]):
             "max_failed_fraction": settings.fraction("max_failed_fraction", max_failed_fraction),
             "budget": settings.seconds("budget", budget),
             "partial": settings.partial(partial),
+            "recycle": settings.recycle(recycle),
+            "worker_env": settings.worker_env(worker_env),
         }
         self._items = items
         self._specs = tuple(spec_of(item) for item in items if not is_reward_model(item))
@@ -100,7 +109,7 @@ class Dispatcher(Sequence[Any]):
         self._uses = Uses(self._specs)
         workers_now = self._options["workers"] or default_workers()
         self.workers: int = workers_now
-        self._lifetime = Lifetime(self._specs, workers_now)
+        self._lifetime = Lifetime(self._specs, workers_now, self._options["recycle"], self._options["worker_env"] or {})
         self.batches = ColumnBatches(self, len(self._specs))
         self._columns = tuple(self._make_columns())
         end_with(self, self._lifetime)

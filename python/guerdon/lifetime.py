@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from guerdon.errors import ClosedError
 
 if TYPE_CHECKING:
     from guerdon._native import Engine, Lanes
+    from guerdon.recycle import Recycle
 
 CLOSE_TIMEOUT_S = 5.0
 # At exit nobody waits for a thread that is stuck in user code: it ends with the interpreter.
@@ -32,9 +33,17 @@ EXIT_TIMEOUT_S = 1.0
 class Lifetime:
     """Starts and ends the engine for a list of functions."""
 
-    def __init__(self, specs: Sequence[FunctionSpec], workers: int) -> None:
+    def __init__(
+        self,
+        specs: Sequence[FunctionSpec],
+        workers: int,
+        recycle: Recycle | None = None,
+        worker_env: Mapping[str, str | None] | None = None,
+    ) -> None:
         self._specs = tuple(specs)
         self._workers = workers
+        self._recycle = recycle
+        self._worker_env = worker_env or {}
         self._closed = False
         # Both written under the lock, and after a fork by the child's only thread.
         self._engine: Engine | None = None
@@ -64,7 +73,7 @@ class Lifetime:
             if self._closed:
                 raise ClosedError("this dispatcher is closed. Make a new one, or close it later.")
             if self._engine is None:
-                self._engine, self._lanes = _start(self._specs, self._workers)
+                self._engine, self._lanes = _start(self._specs, self._workers, self._recycle, self._worker_env)
             return self._engine
 
     def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
@@ -104,9 +113,12 @@ def _end(lifetime: Lifetime, pid: int) -> None:
         lifetime.close(EXIT_TIMEOUT_S)
 
 
-def _start(specs: Sequence[FunctionSpec], workers: int) -> tuple[Engine, Lanes]:
+def _start(
+    specs: Sequence[FunctionSpec], workers: int, recycle: Recycle | None, worker_env: Mapping[str, str | None]
+) -> tuple[Engine, Lanes]:
     from guerdon import _native
     from guerdon._lanes import start_lanes
+    from guerdon._shipping import environment
     from guerdon._shipping.shipment import shipment
 
     engine = _native.Engine(
@@ -114,7 +126,9 @@ def _start(specs: Sequence[FunctionSpec], workers: int) -> tuple[Engine, Lanes]:
         workers=workers,
         python=sys.executable,
         worker_dir=str(Path(__file__).parent / "_worker"),
-        shipment=shipment(specs),
+        shipment=shipment(specs, environment.hidden(worker_env)),
+        environment=environment.of_workers(worker_env),
+        recycle=(None, None, None) if recycle is None else (recycle.calls, recycle.age, recycle.rss_bytes),
     )
     try:
         return engine, start_lanes(engine, specs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, overload
 
@@ -43,6 +43,9 @@ class _GroupOptions(TypedDict, total=False):
     on_failure: str | float
     max_failed_fraction: float | None
     isolation: str
+    memory_limit: int | str | None
+    max_output: int | str | None
+    env: Iterable[str]
 
 
 class _RewardOptions(_GroupOptions, total=False):
@@ -129,6 +132,9 @@ def reward(
     on_failure: str | float = "nan",
     max_failed_fraction: float | None = None,
     isolation: str = "worker",
+    memory_limit: int | str | None = None,
+    max_output: int | str | None = None,
+    env: Iterable[str] = (),
     rowwise: bool = False,
 ) -> Any:
     """Make a per-sample reward function: as a decorator, with or without options, or as a call.
@@ -164,6 +170,12 @@ def reward(
             Default: the dispatcher's.
         isolation: ``"worker"``: workers are used again, state may leak between samples. ``"call"``: a fresh fork for
             each call (process lane).
+        memory_limit: Private memory that its calls may hold in a worker, in bytes or as a text like ``"2GB"`` or
+            ``"512MiB"`` (process lane). A call that wants more gets a MemoryError: an `error` that names the limit.
+        max_output: Bytes that one call may print, in C code too, as for ``memory_limit`` (process lane). A call that passes
+            it is ended: an `error`, not tried again. Such calls go to workers one at a time.
+        env: Names of variables of the trainer's environment that it may see although they look like secrets (process
+            lane): ``env=["OPENAI_API_KEY"]``. It finds them from ``setup()`` on, not yet when its module is imported.
         rowwise: The function obeys TRL's batch contract (lists and keyword columns) and its rows are independent:
             call it with lists of one row, so that each sample has its own deadline.
 
@@ -195,6 +207,9 @@ def reward(
         on_failure=on_failure,
         max_failed_fraction=max_failed_fraction,
         isolation=isolation,
+        memory_limit=memory_limit,
+        max_output=max_output,
+        env=env,
         rowwise=rowwise,
     )
     return _decorate(function, options, "sample")
@@ -221,6 +236,9 @@ def group_reward(
     on_failure: str | float = "nan",
     max_failed_fraction: float | None = None,
     isolation: str = "worker",
+    memory_limit: int | str | None = None,
+    max_output: int | str | None = None,
+    env: Iterable[str] = (),
 ) -> Any:
     """Make a reward function that sees one whole group, the G completions of one prompt, in order.
 
@@ -260,6 +278,9 @@ def group_reward(
         on_failure=on_failure,
         max_failed_fraction=max_failed_fraction,
         isolation=isolation,
+        memory_limit=memory_limit,
+        max_output=max_output,
+        env=env,
     )
     return _decorate(function, options, "group")
 

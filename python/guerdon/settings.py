@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from guerdon._registration.options import as_float
 from guerdon.errors import RegistrationError
+from guerdon.recycle import Recycle
 
 MOST_WORKERS: Final = 4096
 """More processes than any host has cores: a slip, which would be found out one fork at a time."""
@@ -69,6 +70,29 @@ def partial(value: object) -> str:
     if value == "drop" or value == "keep":
         return str(value)
     raise _wrong("partial", value, "'drop' (the sample has no reward) or 'keep' (it has the sum of what is left)")
+
+
+def recycle(value: object) -> Recycle | None:
+    """When workers are replaced."""
+    if value is None or isinstance(value, Recycle):
+        return value
+    raise _wrong("recycle", value, "a Recycle, as in Recycle(calls=1000), or None for never")
+
+
+def worker_env(value: object) -> dict[str, str | None] | None:
+    """Variables for all workers."""
+    if value is None:
+        return None
+    expected = "a dict of names and texts, None for a variable that workers shall not get"
+    if not isinstance(value, Mapping):
+        raise _wrong("worker_env", value, expected)
+    for name, text in value.items():
+        # Not the value: it may be a secret.
+        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+            raise RegistrationError(f"worker_env has the name {name!r}: expected {expected}.")
+        if text is not None and (not isinstance(text, str) or "\0" in text):
+            raise RegistrationError(f"worker_env[{name!r}] is a {type(text).__name__}: expected {expected}.")
+    return dict(value)
 
 
 def _no_texts(values: Iterable[Any]) -> Iterable[Any]:

@@ -213,6 +213,8 @@ def test_a_recipe_is_plain_data() -> None:
         "rowwise": False,
         "records": ["log_metric"],
         "stateful": False,
+        "memory_limit": None,
+        "max_output": None,
     }
 
 
@@ -244,6 +246,9 @@ def test_a_config_says_all_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> Non
         "finish": False,
         "loop": "judges",
         "on_failure": -1.0,
+        "memory_limit": None,
+        "max_output": None,
+        "env": [],
     }
 
 
@@ -268,6 +273,14 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     *(({"limit": value}, "a Limit") for value in (64, "64")),
     *(({"name": value}, "printable text") for value in ("", " judge", "a\nb", 3)),
     *(({"rowwise": value}, "True or False") for value in (1, None)),
+    *(({"memory_limit": value}, "a number of bytes, or a text") for value in ("much", "2 XB", 1.5, True, 0, 999, -1)),
+    *(({"max_output": value}, "a number of bytes, or a text") for value in ("much", 0, True, -5, 2**63)),
+    *(({"env": value}, "names of environment variables") for value in ("HF_TOKEN", [3], [""], ["A=B"], None)),
+    *(
+        (({option: value, "lane": lane}), f"{option}= .* it runs on the {lane} lane")
+        for option, value in (("memory_limit", "1GB"), ("max_output", 10), ("env", ["A"]))
+        for lane in ("thread", "asyncio")
+    ),
     ({"loop": "judges"}, r"loop='judges' names an event loop, but it runs on the process lane"),
     ({"loop": "<undecorated>", "lane": "asyncio"}, "angle brackets"),
     ({"isolation": "call", "lane": "thread"}, "isolation='call' forks a worker"),
@@ -285,6 +298,13 @@ def test_a_wrong_option_is_refused_with_the_function_and_the_value(options: dict
 def test_lanes_of_later_versions_say_so() -> None:
     with pytest.raises(NotYetError, match="lane='http' is not supported yet"):
         reward(length, lane="http")
+
+
+def test_fences_are_settled_in_bytes() -> None:
+    """R-1"""
+    policy = spec_of(reward(length, memory_limit="1.5 GiB", max_output="64kB", env={"B", "A"})).policy
+    assert (policy.memory_limit, policy.max_output, policy.env) == (3 << 29, 64_000, ("A", "B"))
+    assert spec_of(reward(length, memory_limit=np.int64(2_000_000))).policy.memory_limit == 2_000_000
 
 
 def test_numbers_of_numpy_are_numbers() -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from guerdon._registration import options
+from guerdon._registration import fences, options
 from guerdon._registration.callables import innermost, is_async, is_reward_model, name_of
 from guerdon._registration.options import Isolation, Lane, OnFailure
 from guerdon._registration.signature import Shape, Wants, inspect_finish, inspect_wants, names_environments
@@ -63,12 +63,15 @@ class Options:
     on_failure: str | float = "nan"
     max_failed_fraction: float | None = None
     isolation: str = "worker"
+    memory_limit: int | str | None = None
+    max_output: int | str | None = None
+    env: Iterable[str] = ()
     rowwise: bool = False
 
 
 @dataclass(frozen=True)
 class Policy:
-    """The settled policy of one function: times in seconds, None = none (``max_failed_fraction``: the dispatcher's)."""
+    """The settled policy of one function: times in seconds, sizes in bytes, None = none (``max_failed_fraction``: the dispatcher's)."""
 
     timeout: float
     grace: float = 0.5
@@ -79,6 +82,9 @@ class Policy:
     on_failure: OnFailure = "nan"
     max_failed_fraction: float | None = None
     isolation: Isolation = "worker"
+    memory_limit: int | None = None
+    max_output: int | None = None
+    env: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,11 +132,14 @@ class FunctionSpec:
             "rowwise": self.rowwise,
             "records": list(self.wants.records),
             "stateful": self.stateful,
+            "memory_limit": self.policy.memory_limit,
+            "max_output": self.policy.max_output,
         }
 
     def config(self) -> _native.FunctionConfig:
         """What the engine must know of the function."""
         from guerdon._native import FunctionConfig
+        from guerdon._shipping.environment import given_to
 
         policy = self.policy
         return FunctionConfig(
@@ -148,6 +157,9 @@ class FunctionSpec:
             finish=self.finish is not None,
             loop=self.loop,
             on_failure=policy.on_failure,
+            memory_limit=policy.memory_limit,
+            max_output=policy.max_output,
+            env=given_to(policy.env),
         )
 
 
@@ -292,6 +304,8 @@ def _lane(name: str, given: Options, awaits: bool, live: bool) -> Lane:
             f"reward function {name!r}: isolation='call' forks a worker for each call, but it runs on the {lane} lane. "
             "Add lane='process', or leave isolation out."
         )
+    if lane != "process":
+        fences.refuse_elsewhere(name, given, lane)
     return lane
 
 
@@ -323,6 +337,9 @@ def _policy(name: str, given: Options, shape: Shape) -> Policy:
         on_failure=options.on_failure(name, given.on_failure),
         max_failed_fraction=options.fraction(name, given.max_failed_fraction),
         isolation=options.isolation(name, given.isolation),
+        memory_limit=fences.memory_limit(name, given.memory_limit),
+        max_output=fences.max_output(name, given.max_output),
+        env=fences.environment(name, given.env),
     )
 
 

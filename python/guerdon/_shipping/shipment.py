@@ -52,11 +52,15 @@ def check_shippable(spec: FunctionSpec) -> None:
         _parcel(spec)
 
 
-def shipment(specs: Sequence[FunctionSpec]) -> bytes | None:
+def shipment(specs: Sequence[FunctionSpec], hidden: Sequence[str] = ()) -> bytes | None:
     """What the zygote gets to load the functions; None if none of them runs on the process lane.
 
+    Args:
+        specs: The functions of one dispatcher.
+        hidden: Names of variables of this process that workers don't get, so that a function that misses one can be told.
+
     Returns:
-        A pickle of ``{"sys_path", "main_path", "hash_seed", "functions"}``. ``functions`` has one entry per spec: None
+        A pickle of ``{"sys_path", "main_path", "hash_seed", "hidden", "functions"}``. ``functions`` has one entry per spec: None
         for other lanes, else ``{"recipe": …, "target": ("ref", module, qualname) | ("value", pickle)}``.
 
     Raises:
@@ -70,6 +74,7 @@ def shipment(specs: Sequence[FunctionSpec]) -> bytes | None:
             "sys_path": [os.path.abspath(entry) for entry in sys.path],
             "main_path": _main_path(),
             "hash_seed": os.environ.get("PYTHONHASHSEED"),
+            "hidden": list(hidden),
             "functions": functions,
         },
         protocol=pickle.HIGHEST_PROTOCOL,

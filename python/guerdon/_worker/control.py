@@ -15,7 +15,7 @@ _REPLY = struct.Struct("<Iiq")
 
 SHIPMENT = 1  # [shipment]: keep it for the children; no reply
 LOADER = 2  # [control socket]: fork a child that loads the functions; reply: pid, or -errno
-WORKER = 3  # [socket, page, output, stack]: fork a worker, value is its memory limit (0 = none); reply: pid, or -errno
+WORKER = 3  # [socket, page, output, stack]: fork a worker; reply: pid, or -errno
 REAP = 4  # value is a pid that has ended; reply: its wait status, or -1 if it is not a child
 BECOME = 5  # like WORKER, but the process becomes the worker itself; reply: its pid
 END = 6  # kill all descendants and end; no reply

@@ -16,7 +16,7 @@ from .page import FIRE, PROGRESS
 
 
 class Expired(BaseException):
-    """The call in hand has used up its timeout. A BaseException: ``except Exception`` in user code doesn't swallow it."""
+    """The call in hand has used up its timeout, or a fence. A BaseException: ``except Exception`` in user code doesn't swallow it."""
 
 
 class Expiry:
@@ -40,4 +40,4 @@ class Expiry:
         claim = self._words[FIRE]
         if claim and claim != self.fired and claim == self._words[PROGRESS]:
             self.fired = claim
-            raise Expired("the call has used up its timeout")
+            raise Expired("the call was told to end")

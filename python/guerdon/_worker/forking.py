@@ -60,11 +60,6 @@ def run_worker(request: Request, functions: Functions) -> None:
     os.close(output_fd)
     faulthandler.enable(2)  # a crash in C says where Python stood
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if request.value:
-        import resource
-
-        _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (request.value, hard))
     page = Page(page_fd)
     os.close(page_fd)
     stack.offer(stack_fd, page.words)

@@ -15,6 +15,7 @@ from typing import Any
 
 from .calls import Call
 from .expiry import Expired
+from .fences import missing_variable
 from .reasons import reason_of, traceback_of
 
 Buffer = bytes | mmap.mmap
@@ -41,6 +42,8 @@ class Functions:
         content: dict[str, Any] = pickle.loads(shipment)
         sys.path[:] = content["sys_path"]
         self._main = _new_main(content["main_path"])
+        # Names of the trainer's variables that are kept from workers.
+        self.hidden: frozenset[str] = frozenset(content.get("hidden", ()))
         self._entries: list[dict[str, Any] | None] = content["functions"]
         self._loaded: dict[int, Call | Unloadable] = {}
 
@@ -75,7 +78,8 @@ class Functions:
         except Expired:
             raise
         except BaseException as error:  # L-1: SystemExit at import too
-            return Unloadable(f"could not be loaded in a worker: {reason_of(error)}", traceback_of(error))
+            reason = reason_of(error) + missing_variable(error, self.hidden)
+            return Unloadable(f"could not be loaded in a worker: {reason}", traceback_of(error))
 
     def _target(self, target: tuple[Any, ...]) -> Any:
         if target[0] == "value":

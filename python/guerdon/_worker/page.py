@@ -1,6 +1,6 @@
 """The page that a worker shares with its supervisor (`process/page.rs` is the other side).
 
-- P-1  The worker writes `PROGRESS`, `DONE`, `STACK` and the halves; the supervisor writes `TAKEN` and `FIRE`. No word has two
+- P-1  The worker writes `PROGRESS`, `DONE`, `STACK` and the halves; the supervisor writes `TAKEN`, `FIRE` and `COUNTED`. No word has two
        writers.
 - P-2  A call is claimed by its start stamp first and its progress word second: who sees the claim sees the start.
 - P-3  Frame ids count up by one, and a frame uses the half of its parity: a half is written again only after the
@@ -19,6 +19,7 @@ DONE = 1  # ``frame << 8 | calls done`` of the last frame that ended
 TAKEN = 2  # the worker starts no call of a frame with this id or a lower one
 FIRE = 3  # the claim that the timeout signal is meant for
 STACK = 4  # ``signal << 32 | descriptor``: how to ask for the stack; 0: not at all
+COUNTED = 5  # the frame whose worker's output was counted before its call begins
 
 DECODING = 0xFD
 LOADING = 0xFE

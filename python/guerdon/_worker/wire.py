@@ -18,13 +18,14 @@ SAMPLE, GROUP, BATCH, FINISH = range(4)
 
 # To the worker: length of the body, frame, function, kind, message, calls.
 _TO_WORKER = struct.Struct("<QQHBBI")
-RUN, CLOSE = 1, 2
+RUN, CLOSE, ENVIRONMENT = 1, 2, 3
 
 # To the supervisor: length of the body, message, flags, call (or count), frame.
 _TO_SUPERVISOR = struct.Struct("<IBBHQ")
-READY, DONE, FAIL, CELLS, RECORD, SETUP_FAILED = range(1, 7)
+READY, DONE, FAIL, CELLS, RECORD, SETUP_FAILED, BEGUN = range(1, 8)
 RETIRE = 1  # flag of DONE: the worker ends itself after this frame
 RETRYABLE = 1  # flag of FAIL
+PREPARED = 1  # flag of BEGUN: the function was loaded or set up just now
 EXPIRED = 2  # flag of FAIL and SETUP_FAILED: by the timeout signal
 _LARGEST_RECORD = 16 << 20
 
@@ -79,6 +80,11 @@ class Frame:
     def decode(self) -> tuple[int, list[Any]]:
         """Number of samples, and per value a list with one element a sample or a `Constant`."""
         return decode_columns(self._body[self._at :])
+
+    def environment(self) -> dict[str, str]:
+        """The variables of an `ENVIRONMENT` message."""
+        pairs = (os.fsdecode(pair).partition("=") for pair in bytes(self._body).split(b"\0")[:-1])
+        return {name: value for name, _, value in pairs}
 
     def release(self) -> None:
         """Lets the buffer go (W-2)."""
@@ -198,6 +204,9 @@ class Link:
 
     def ready(self) -> None:
         self._send(READY, 0, 0, 0, b"")
+
+    def begun(self, frame: int, prepared: bool) -> None:
+        self._send(BEGUN, PREPARED if prepared else 0, 0, frame, b"")
 
     def done(self, frame: int, ran: int, retire: bool) -> None:
         self._send(DONE, RETIRE if retire else 0, ran, frame, b"")

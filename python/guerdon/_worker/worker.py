@@ -9,6 +9,8 @@
 - W-3  Nothing that a function raises ends the worker: not SystemExit, not KeyboardInterrupt.
 - W-4  After a timeout exception the worker retires: imports, locks and caches that it passed through may be half done.
 - W-5  A process that user code forks from here never runs a call, writes the page or sends a message.
+- W-6  The function at work has its own fences (`fences`) and no other's: they stand before its code runs, and what the worker
+       itself does, waiting, reporting and setting up, is not bound by its memory limit.
 """
 
 from __future__ import annotations
@@ -23,11 +25,15 @@ from typing import Any
 from . import stack, wire
 from .calls import Awaiter, Call
 from .expiry import Expired, Expiry
+from .fences import Fences, flush_output
 from .loading import Functions, Unloadable
-from .page import DECODING, DONE, LOADING, PROGRESS, SETUP, TAKEN, Page
+from .page import COUNTED, DECODING, DONE, LOADING, PROGRESS, SETUP, TAKEN, Page
 from .reasons import reason_of, retry_after_of, traceback_of
 from .values import ERROR, FLOAT32_MAX, InvalidValue, to_cell, to_cells
 from .wire import Constant, Frame, Link
+
+# How long the supervisor may take to count what was printed so far.
+_COUNTING_S = 1.0
 
 
 class Worker:
@@ -46,6 +52,7 @@ class Worker:
         self._functions = functions
         self._expiry = Expiry(page.words)
         self._awaiter = Awaiter(_warn)
+        self._fences = Fences(functions.hidden)
         # Functions whose setup ran, in that order.
         self._ready: dict[int, Call] = {}
         self._bound: dict[tuple[int, bool, bytes | None], Callable[..., Any]] = {}
@@ -59,6 +66,10 @@ class Worker:
             frame = self._link.next()
             if frame is None or frame.message == wire.CLOSE:
                 break
+            if frame.message == wire.ENVIRONMENT:
+                self._fences.give(frame.function, frame.environment())
+                frame.release()
+                continue
             retired = self._run(frame)
             frame.release()
             if retired:
@@ -71,25 +82,50 @@ class Worker:
 
     def _run(self, frame: Frame) -> bool:
         """Runs one frame and reports its end; True when the worker must retire."""
-        words, expiry, base = self._words, self._expiry, frame.id << 8
+        words, expiry, fences, base = self._words, self._expiry, self._fences, frame.id << 8
         stack.leave_if_taken(words)
         ran = 0
         try:
             if words[TAKEN] < frame.id:
-                call = self._prepare(frame)
-                if call is not None:
-                    ran = self._calls(frame, call)
+                ran = self._turn_to(frame)
             expiry.shielded = True
+            fences.lift()
         except Expired as error:
             expiry.shielded = True
+            fences.lift()
             ran = self._expired(frame, words[PROGRESS] & 0xFF, error)
         words[DONE] = base + ran
         words[PROGRESS] = base
         # It may also have been raised and swallowed by the function.
-        retire = expiry.fired >> 8 == frame.id
+        retire = expiry.fired >> 8 == frame.id or fences.spent
         self._link.done(frame.id, ran, retire)
         expiry.shielded = False
         return retire
+
+    def _turn_to(self, frame: Frame) -> int:
+        """Puts the function's fences up and runs its calls; the number that ran."""
+        function, fences = frame.function, self._fences
+        fences.turn_to(function)
+        recipe = self._functions.recipe(function)
+        prepares = function not in self._ready and (recipe["stateful"] or not self._functions.is_loaded(function))
+        call = self._prepare(frame)
+        if call is None:
+            return 0
+        if recipe.get("max_output"):
+            self._begin_to_count(frame, prepares)
+        if not fences.limit(recipe):
+            return 0
+        return self._calls(frame, call)
+
+    def _begin_to_count(self, frame: Frame, prepared: bool) -> None:
+        """Says that what is printed from now on is the call's; what loading and setup printed is counted first."""
+        flush_output()
+        self._expiry.shielded = True
+        self._link.begun(frame.id, prepared)
+        self._expiry.shielded = False
+        until = time.monotonic() + _COUNTING_S
+        while prepared and self._words[COUNTED] != frame.id and time.monotonic() < until:
+            time.sleep(0.0001)
 
     def _prepare(self, frame: Frame) -> Call | None:
         """The function, loaded and set up; None when that failed, which is then reported."""
@@ -174,8 +210,12 @@ class Worker:
             except BaseException as error:  # W-3
                 states[index] = ERROR
                 self._failed(frame, call, index, error)
+                if self._fences.spent:
+                    return index + 1
             index += 1
         stamps[index] = clock()
+        if self._functions.recipe(frame.function).get("max_output"):
+            flush_output()
         return index
 
     def _odd(self, frame: Frame, call: Call, index: int, raw: Any) -> tuple[int, float]:
@@ -205,6 +245,8 @@ class Worker:
                 cells = to_cells(self._awaiter.result(call, bound(*arguments)), count)
                 self._record(frame, call, index)
                 stamps[index + 1] = time.monotonic_ns()
+                if self._functions.recipe(frame.function).get("max_output"):
+                    flush_output()
                 self._expiry.shielded = True
                 self._link.cells(fid, index, cells)
                 self._expiry.shielded = False
@@ -212,6 +254,8 @@ class Worker:
                 raise
             except BaseException as error:  # W-3
                 self._failed(frame, call, index, error)
+                if self._fences.spent:
+                    return index + 1
             start = end
         stamps[len(frame.counts)] = time.monotonic_ns()
         return len(frame.counts)
@@ -231,11 +275,12 @@ class Worker:
         """Reports a call that raised; what it takes to say so is not the call's time."""
         self._page.half(frame.id).stamps[index + 1] = time.monotonic_ns()
         self._expiry.shielded = True
+        why = self._fences.explain(error)
         call.drop_records()
         flags = 0 if isinstance(error, InvalidValue) or prefix else wire.RETRYABLE
         retry_after = retry_after_of(error)
         self._link.fail(
-            frame.id, index, prefix + reason_of(error), traceback_of(error), flags=flags, retry_after=retry_after
+            frame.id, index, prefix + reason_of(error) + why, traceback_of(error), flags=flags, retry_after=retry_after
         )
         self._expiry.shielded = False
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use guerdon_core::function::{Function, OnFailure, Policy, Shape};
+use guerdon_core::function::{Fences, Function, OnFailure, Policy, Shape};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -36,7 +36,8 @@ impl FunctionConfig {
     #[new]
     #[pyo3(signature = (
         name, *, lane, shape, timeout, grace = 0.5, setup_timeout = 300.0, deadline = None, retries = 0, concurrency = None,
-        isolation = "worker", pinned = false, finish = false, r#loop = None, on_failure = OnFailureArg::Word("nan".to_owned())
+        isolation = "worker", pinned = false, finish = false, r#loop = None, on_failure = OnFailureArg::Word("nan".to_owned()),
+        memory_limit = None, max_output = None, env = Vec::new()
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
@@ -54,6 +55,9 @@ impl FunctionConfig {
         finish: bool,
         r#loop: Option<String>,
         on_failure: OnFailureArg,
+        memory_limit: Option<u64>,
+        max_output: Option<u64>,
+        env: Vec<(Vec<u8>, Vec<u8>)>,
     ) -> PyResult<Self> {
         let unknown = |what: &str, value: &str| {
             PyValueError::new_err(format!("reward function '{name}': unknown {what} '{value}'"))
@@ -97,7 +101,9 @@ impl FunctionConfig {
             concurrency: concurrency.map(|calls| calls.max(1)),
             on_failure,
         };
-        let function = Function { name: name.into(), shape, finish, pinned, isolated, lane: lane.index(), policy };
+        let fences = Fences { memory_limit, max_output, environment: env };
+        let function =
+            Function { name: name.into(), shape, finish, pinned, isolated, lane: lane.index(), policy, fences };
         Ok(Self { lane, function, event_loop: r#loop })
     }
 }

@@ -5,7 +5,9 @@
 //! - E-2  `close` may be called any number of times, from any thread; open batches end as cancelled.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::mem::ManuallyDrop;
+use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,7 +16,7 @@ use guerdon_core::batch::BatchSpec;
 use guerdon_core::clock::{Clock, nanos};
 use guerdon_core::function::Function;
 use guerdon_core::lane::Lane;
-use guerdon_core::process::{ProcessConfig, ProcessLane};
+use guerdon_core::process::{ProcessConfig, ProcessLane, Recycle};
 use guerdon_core::scheduler::Scheduler;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -77,13 +79,15 @@ impl Drop for Engine {
 #[pymethods]
 impl Engine {
     #[new]
-    #[pyo3(signature = (functions, *, workers, python, worker_dir, shipment))]
+    #[pyo3(signature = (functions, *, workers, python, worker_dir, shipment, environment, recycle))]
     fn new(
         functions: Vec<PyRef<'_, FunctionConfig>>,
         workers: usize,
         python: String,
         worker_dir: String,
         shipment: Option<Vec<u8>>,
+        environment: Vec<(Vec<u8>, Vec<u8>)>,
+        recycle: (Option<u64>, Option<f64>, Option<u64>),
     ) -> PyResult<Self> {
         let runtime = runtime::handle()?;
         let clock = Clock::start();
@@ -95,7 +99,13 @@ impl Engine {
         let loops = Arc::new(AioLane::new(&runtime, clock, &core, &names, &orders));
         let mut all: Vec<Arc<dyn Lane>> = vec![threads.clone(), loops.clone()];
         let process = lanes.contains(&LaneKind::Process).then(|| {
-            let config = ProcessConfig::new(python.into(), worker_dir.into(), shipment.unwrap_or_default(), workers);
+            let shipment = shipment.unwrap_or_default();
+            let mut config = ProcessConfig::new(python.into(), worker_dir.into(), shipment, workers);
+            let text = OsString::from_vec;
+            config.environment = Some(environment.into_iter().map(|(name, value)| (text(name), text(value))).collect());
+            let (calls, age, rss) = recycle;
+            let age = age.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
+            config.recycle = Recycle { calls, age, rss };
             ProcessLane::new(runtime.clone(), clock, &core, LaneKind::Process.index(), config)
         });
         all.extend(process.iter().map(|lane| lane.clone() as Arc<dyn Lane>));

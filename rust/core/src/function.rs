@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use crate::fences::Fences;
+
 /// The index of a function among the dispatcher's.
 pub type FunctionId = usize;
 
@@ -60,6 +62,8 @@ pub struct Function {
     /// Which of the engine's lanes runs it.
     pub lane: usize,
     pub policy: Policy,
+    /// What a worker holds it to.
+    pub fences: Fences,
 }
 
 impl Function {

@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::{beside, explore};
 use crate::batch::{Batch, BatchSpec};
 use crate::clock::Clock;
-use crate::function::{Function, FunctionId, OnFailure, Policy, Shape};
+use crate::function::{Fences, Function, FunctionId, OnFailure, Policy, Shape};
 use crate::payload::Payload;
 
 /// A payload without values.
@@ -39,7 +39,16 @@ pub(super) fn function(retries: u16, finish: bool) -> Function {
         concurrency: None,
         on_failure: OnFailure::Nan,
     };
-    Function { name: "f".into(), shape: Shape::Sample, finish, pinned: false, isolated: false, lane: 0, policy }
+    Function {
+        name: "f".into(),
+        shape: Shape::Sample,
+        finish,
+        pinned: false,
+        isolated: false,
+        lane: 0,
+        policy,
+        fences: Fences::default(),
+    }
 }
 
 pub(super) fn spec(samples: usize, group_size: usize) -> BatchSpec {

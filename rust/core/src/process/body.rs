@@ -31,6 +31,7 @@ pub(super) struct Body {
     /// Shared with those who look at its stack.
     pub child: Arc<Child>,
     source: Arc<Source>,
+    output: Arc<Receiver>,
     output_ended: Arc<Notify>,
     /// Reads its output; none once that is read.
     reader: Option<JoinHandle<()>>,
@@ -41,14 +42,21 @@ impl Body {
     pub(super) fn new(shared: Arc<Shared>, child: Child, output: Receiver) -> Self {
         let source = Source::new(shared.names.clone(), child.pid);
         let output_ended = Arc::new(Notify::new());
-        let reader = output::read(output, source.clone(), shared.printer.clone(), output_ended.clone());
+        let output = Arc::new(output);
+        let reader = output::read(output.clone(), source.clone(), shared.printer.clone(), output_ended.clone());
         let live = shared.account(child.pid);
-        Self { shared, child: Arc::new(child), source, output_ended, reader: Some(tokio::spawn(reader)), live }
+        let child = Arc::new(child);
+        Self { shared, child, source, output, output_ended, reader: Some(tokio::spawn(reader)), live }
     }
 
     /// What it prints from now on is this function's.
     pub(super) fn runs(&self, function: FunctionId) {
         self.source.current.store(function, Ordering::Relaxed);
+    }
+
+    /// Bytes that it has printed until now.
+    pub(super) fn printed(&self) -> u64 {
+        self.source.printed(&self.output)
     }
 
     /// Takes leave of a process that has ended: how it did, and where its interpreter stood if it could say.
@@ -77,8 +85,8 @@ impl Body {
 
     /// Closes what is left of a process that was buried.
     pub(super) fn close(self) {
-        let Self { child, live, .. } = self;
-        drop(child); // its descriptors first: who waits for `live` finds none of them open
+        let Self { child, output, live, .. } = self;
+        drop((child, output)); // its descriptors first: who waits for `live` finds none of them open
         drop(live);
     }
 

@@ -16,6 +16,7 @@ use super::places::Place;
 use super::watch::InHand;
 use super::wire::{self, Message, Text};
 use crate::clock::nanos;
+use crate::fences::Bytes;
 use crate::frame::Frame;
 use crate::function::FunctionId;
 use crate::outcome::{Cell, Failure, FailureKind, Times};
@@ -31,6 +32,8 @@ pub(super) struct Violation;
 pub(super) enum Loss {
     /// Out of time: told, and killed a grace later. Which claim, and where it stood if that could be seen.
     Expired(u64, Option<String>),
+    /// It did what its fences forbid, and was killed for it: which claim, where it stood if that could be seen, and why.
+    Stopped(u64, Option<String>, String),
     /// The worker ended: why, and where its interpreter stood if it could say.
     Crashed(String, Option<String>),
 }
@@ -76,6 +79,16 @@ impl Flight {
 
     pub(super) fn is_empty(&self) -> bool {
         self.sent.is_empty()
+    }
+
+    /// The frame at work.
+    pub(super) fn front(&self) -> Option<&Frame> {
+        self.sent.front().map(|sent| &sent.frame)
+    }
+
+    /// Calls of all frames that the worker holds.
+    pub(super) fn calls(&self) -> usize {
+        self.sent.iter().map(|sent| sent.frame.len()).sum()
     }
 
     /// The id of the frame sent last.
@@ -165,8 +178,11 @@ impl Flight {
     ) -> Result<News, Violation> {
         match message {
             Message::Ready => return Ok(News { ready: true, ..News::default() }),
+            Message::Begun { frame, .. } => {
+                self.named(frame)?;
+            }
             Message::Done { frame, ran, retire } => {
-                let sent = self.front(frame)?;
+                let sent = self.named(frame)?;
                 if ran > sent.frame.len() {
                     return Err(Violation);
                 }
@@ -178,12 +194,12 @@ impl Flight {
                 return Ok(News { ended: Some(ran), retire, ready: false });
             }
             Message::Record { frame, call, json } => {
-                let sent = self.front(frame)?;
+                let sent = self.named(frame)?;
                 sent.held(call)?;
                 sent.frame.record(call, json);
             }
             Message::Fail { frame, call, text, retry_after, retryable, expired } => {
-                let sent = self.front(frame)?;
+                let sent = self.named(frame)?;
                 sent.held(call)?;
                 let times = page().map_or_else(Times::default, |page| sent.times(&page, call, None));
                 let timeout = sent.frame.function().policy.timeout;
@@ -198,7 +214,7 @@ impl Flight {
                 sent.frame.fail(call, failure, times);
             }
             Message::Cells { frame, call, cells } => {
-                let sent = self.front(frame)?;
+                let sent = self.named(frame)?;
                 sent.held(call)?;
                 if sent.frame.kind() == CallKind::Sample || cells.len() != sent.frame.samples(call).len() {
                     return Err(Violation);
@@ -207,13 +223,22 @@ impl Flight {
                 sent.end(call, times, |frame| frame.settle_many(call, cells, times));
             }
             Message::SetupFailed { frame, text, expired } => {
-                let sent = self.front(frame)?;
+                let sent = self.named(frame)?;
                 let Text { reason, traceback } = text;
                 let reason = if expired { and_where(sent.setup_timed_out(), traceback.as_deref()) } else { reason };
                 sent.frame.fail_setup(reason, traceback);
             }
         }
         Ok(News::default())
+    }
+
+    /// Fails the one call at work for what it did, whatever it gave; not to be tried again.
+    pub(super) fn fail_front(&mut self, reason: String, traceback: Option<String>, page: &Snapshot, now_ns: u64) {
+        if let Some(sent) = self.sent.front_mut().filter(|sent| sent.frame.is_pending(0)) {
+            let ended = page.stamp(sent.id, 1) > page.stamp(sent.id, 0);
+            let times = sent.times(page, 0, (!ended).then_some(now_ns));
+            sent.frame.fail(0, failure(FailureKind::Error, reason, traceback, false, None), times);
+        }
     }
 
     /// Lets the frame go that ended, once the worker's room is set right.
@@ -229,7 +254,7 @@ impl Flight {
         self.sent.drain(..).collect()
     }
 
-    fn front(&mut self, frame: u64) -> Result<&mut Sent, Violation> {
+    fn named(&mut self, frame: u64) -> Result<&mut Sent, Violation> {
         self.sent.front_mut().filter(|sent| sent.id == frame).ok_or(Violation)
     }
 }
@@ -320,12 +345,13 @@ impl Sent {
                 Hand::Phase(phase) => {
                     let reason = match loss {
                         Loss::Expired(_, stack) => and_where(self.setup_timed_out(), stack.as_deref()),
+                        Loss::Stopped(.., why) => why.clone(),
                         Loss::Crashed(why, _) if phase == LOADING => {
                             format!("the worker process {why} while it loaded the function")
                         }
                         Loss::Crashed(why, _) => format!("the worker process {why} in setup()"),
                     };
-                    let (Loss::Crashed(_, stack) | Loss::Expired(_, stack)) = loss;
+                    let (Loss::Crashed(_, stack) | Loss::Expired(_, stack) | Loss::Stopped(_, stack, _)) = loss;
                     self.frame.fail_setup(reason, stack.clone());
                 }
                 Hand::Call(call) => {
@@ -356,8 +382,12 @@ impl Sent {
         let timeout = self.frame.function().policy.timeout;
         let failure = match loss {
             Loss::Expired(_, stack) => timeout_at(timed_out(timeout), stack.clone()),
+            Loss::Stopped(_, stack, why) => failure(FailureKind::Error, why.clone(), stack.clone(), false, None),
             Loss::Crashed(why, stack) => {
-                failure(FailureKind::Crashed, format!("the worker process {why}"), stack.clone(), true, None)
+                let limit = self.frame.function().fences.memory_limit;
+                let under =
+                    limit.map(|limit| format!(", under a memory_limit of {}", Bytes(limit))).unwrap_or_default();
+                failure(FailureKind::Crashed, format!("the worker process {why}{under}"), stack.clone(), true, None)
             }
         };
         self.frame.fail(call, failure, times);

@@ -147,7 +147,9 @@ impl Lane for ProcessLane {
 
     fn frame_calls(&self, function: FunctionId) -> usize {
         let function = &self.functions[function];
-        if function.isolated || function.shape == Shape::Batch { 1 } else { CALLS }
+        // What one call printed can only be told from the next one's when there is none (`meter`).
+        let alone = function.isolated || function.shape == Shape::Batch || function.fences.max_output.is_some();
+        if alone { 1 } else { self.config.recycle.frame_calls(CALLS) }
     }
 
     fn frame_bytes(&self) -> usize {

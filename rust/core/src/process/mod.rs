@@ -10,7 +10,8 @@
 //! child    pidfds, kills                                 ending   how a process ended, in words
 //! wire     messages to and from a worker                 columns  the values of calls in wire form
 //! page     the memory shared with a worker               output   what workers print
-//! stack    where its Python stands
+//! stack    where its Python stands                       meter    how much a call printed
+//! recycle  when a worker is replaced
 //! ```
 //!
 //! The worker's side is `python/guerdon/_worker`.
@@ -30,9 +31,11 @@ mod ending;
 mod flight;
 mod lane;
 mod link;
+mod meter;
 mod output;
 mod page;
 mod places;
+mod recycle;
 mod session;
 mod shared;
 mod slot;
@@ -41,11 +44,12 @@ mod watch;
 mod wire;
 mod zygote;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
 pub use lane::{ProcessLane, ProcessStats};
 pub use output::{Sink, standard_error};
+pub use recycle::Recycle;
 
 /// How the lane runs its processes.
 pub struct ProcessConfig {
@@ -57,33 +61,19 @@ pub struct ProcessConfig {
     pub shipment: Vec<u8>,
     /// Workers that share the work.
     pub workers: usize,
-    /// Calls after which a worker is replaced.
-    pub max_calls: Option<u64>,
-    /// Age at which a worker is replaced, between two frames.
-    pub max_age: Option<Duration>,
-    /// Bytes of resident memory beyond which a worker is replaced, between two frames.
-    pub max_rss: Option<u64>,
-    /// Bytes of address space that a worker may use.
-    pub memory_limit: Option<u64>,
+    /// When a worker is replaced that could go on.
+    pub recycle: Recycle,
+    /// All of the zygote's environment, and so of the workers'; `None`: this process's.
+    pub environment: Option<Vec<(OsString, OsString)>>,
     /// Where the lines go that workers print.
     pub sink: Sink,
 }
 
 impl ProcessConfig {
-    /// Workers are replaced only when they end, use what memory they like, and print to standard error.
+    /// Workers are replaced only when they end, have this process's environment, and print to standard error.
     #[must_use]
     pub fn new(python: PathBuf, worker_dir: PathBuf, shipment: Vec<u8>, workers: usize) -> Self {
         let sink = standard_error();
-        Self {
-            python,
-            worker_dir,
-            shipment,
-            workers,
-            max_calls: None,
-            max_age: None,
-            max_rss: None,
-            memory_limit: None,
-            sink,
-        }
+        Self { python, worker_dir, shipment, workers, recycle: Recycle::default(), environment: None, sink }
     }
 }

@@ -4,6 +4,7 @@
 //! - O-2  At most `LINES_A_SECOND` lines are written each second; what is dropped is counted and told once a second.
 //! - O-3  What a dying interpreter says of its stack is kept for the outcome of the call.
 //! - O-4  The last words of a worker that ended are read; a descendant that keeps its pipe open delays nothing.
+//! - O-5  What a process has printed can be told to the byte at any moment: what was read, and what its pipe still holds.
 
 use std::io::Write;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -142,6 +143,8 @@ pub(super) struct Source {
     /// Index into `names`. Written by the worker's supervisor, read by its reader.
     pub current: AtomicUsize,
     pub pid: Pid,
+    /// Bytes read from its pipe. Held by the reader while it reads (O-5).
+    read: Mutex<u64>,
     /// The stack of an interpreter that crashed (O-3). Written by the reader, taken by the supervisor when the process has ended.
     crash: Mutex<String>,
 }
@@ -149,7 +152,13 @@ pub(super) struct Source {
 impl Source {
     /// A worker, running none of these functions yet.
     pub(super) fn new(names: Arc<[Arc<str>]>, pid: Pid) -> Arc<Self> {
-        Arc::new(Self { names, current: AtomicUsize::new(usize::MAX), pid, crash: Mutex::default() })
+        Arc::new(Self {
+            names,
+            current: AtomicUsize::new(usize::MAX),
+            pid,
+            read: Mutex::default(),
+            crash: Mutex::default(),
+        })
     }
 
     /// A process that runs no function.
@@ -163,6 +172,20 @@ impl Source {
     pub(super) fn crash(&self) -> Option<String> {
         let text = std::mem::take(&mut *self.crash.lock());
         (!text.is_empty()).then_some(text)
+    }
+
+    /// Bytes that the process has printed until now (O-5).
+    pub(super) fn printed(&self, pipe: &Receiver) -> u64 {
+        let read = self.read.lock();
+        *read + rustix::io::ioctl_fionread(pipe).unwrap_or(0) // a pipe can say
+    }
+
+    /// Reads some of what the process printed, and counts it.
+    fn take(&self, read: impl FnOnce() -> std::io::Result<usize>) -> std::io::Result<usize> {
+        let mut total = self.read.lock();
+        let got = read()?;
+        *total += got as u64;
+        Ok(got)
     }
 
     fn watch_for_crash(&self, line: &[u8]) {
@@ -196,7 +219,7 @@ pub(super) fn duplicate(fd: BorrowedFd<'_>) -> std::io::Result<OwnedFd> {
 }
 
 /// Reads a process's output until its end, or until `ended` says that the process has ended (O-4).
-pub(super) async fn read(pipe: Receiver, source: Arc<Source>, printer: Arc<Printer>, ended: Arc<Notify>) {
+pub(super) async fn read(pipe: Arc<Receiver>, source: Arc<Source>, printer: Arc<Printer>, ended: Arc<Notify>) {
     let mut lines = Lines { held: Vec::new(), skipping: false };
     let mut bytes = vec![0; 16 << 10];
     let mut last = false;
@@ -215,9 +238,9 @@ pub(super) async fn read(pipe: Receiver, source: Arc<Source>, printer: Arc<Print
         let read = if last {
             // Whatever is there: the runtime may not have been told of it yet.
             left -= 1;
-            rustix::io::read(&pipe, &mut bytes).map_err(Into::into)
+            source.take(|| rustix::io::read(&*pipe, &mut bytes).map_err(Into::into))
         } else {
-            pipe.try_read(&mut bytes)
+            source.take(|| pipe.try_read(&mut bytes))
         };
         match read {
             Ok(0) => break,

@@ -2,7 +2,7 @@
 //!
 //! The worker maps it; the supervisor reads and writes it by `pread` and `pwrite`: one system call a look, and no unsafe code.
 //!
-//! - P-1  The supervisor writes `TAKEN` and `FIRE`, nothing else.
+//! - P-1  The supervisor writes `TAKEN`, `FIRE` and `COUNTED`, nothing else.
 //! - P-2  A snapshot is not atomic as a whole; each word in it is. What depends on two words is acted on only when two snapshots agree (`watch`).
 //! - P-3  Whatever stands in the page, reading it is safe: indices are checked, numbers are judged by the reader.
 
@@ -25,6 +25,7 @@ const DONE: usize = 8;
 const TAKEN: u64 = 16;
 const FIRE: u64 = 24;
 const STACK: usize = 32;
+const COUNTED: u64 = 40;
 const HEAD: usize = 64;
 const VALUES: usize = 8 * (CALLS + 1);
 const STATES: usize = VALUES + 8 * CALLS;
@@ -63,6 +64,11 @@ impl Page {
     /// The timeout signal that is sent next is meant for this claim.
     pub(super) fn aim(&self, claim: u64) -> io::Result<()> {
         self.write(FIRE, claim)
+    }
+
+    /// What was printed before the call of this frame has been counted.
+    pub(super) fn counted(&self, frame: u64) -> io::Result<()> {
+        self.write(COUNTED, frame)
     }
 
     fn write(&self, at: u64, word: u64) -> io::Result<()> {

@@ -4,8 +4,9 @@
 //! - N-2  Nothing ticks while the worker holds no frame.
 //! - N-3  A worker from which frames were taken back gets no new one before it has answered for all of them.
 //! - N-4  However a worker ends, what it held is settled or given back before its slot gets another.
+//! - N-5  A frame of a function with `max_output` is sent to a worker that holds no other, and no other to a worker that holds one (`meter`).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,13 +20,16 @@ use super::body::{Body, DYING};
 use super::child::Forked;
 use super::flight::{Flight, Loss, News};
 use super::link::{Link, Read};
+use super::meter::{self, Meter};
 use super::page::Snapshot;
 use super::places::{Held, Kind, Slot};
 use super::shared::Shared;
 use super::watch::{Order, TICK, Watch};
-use super::wire;
+use super::wire::{self, Message};
 use super::zygote::Fork;
 use crate::clock::nanos;
+use crate::frame::Frame;
+use crate::function::FunctionId;
 
 /// How long a forked worker may take to say ready, beyond what loading may take.
 const START: Duration = Duration::from_secs(20);
@@ -79,10 +83,15 @@ pub(super) struct Session {
     asked: Option<Asked>,
     /// The progress word at the last look.
     last_claim: u64,
+    meter: Meter,
+    /// Functions whose part of the environment the worker has.
+    given: BTreeSet<FunctionId>,
     calls: u64,
     born: Instant,
     /// The worker that will follow this one, which is only finishing what it has.
     successor: Option<Fork>,
+    /// The next frame would be more calls than it shall run.
+    full: bool,
     /// Whether it took too much memory, and when that was looked at.
     heavy: bool,
     weighed: Instant,
@@ -123,9 +132,12 @@ impl Session {
             taking: None,
             asked: None,
             last_claim: 0,
+            meter: Meter::default(),
+            given: BTreeSet::new(),
             calls: 0,
             born: Instant::now(),
             successor: None,
+            full: false,
             heavy: false,
             weighed: Instant::now(),
         }
@@ -156,18 +168,33 @@ impl Session {
                 };
             }
             let over = self.is_over(used);
+            if self.slot.kind == Kind::Pool {
+                let serves = self.ready && !over;
+                if serves && !self.slot.ready.swap(true, Ordering::AcqRel) {
+                    self.shared.poke.poke(); // calls of its last frame went to others
+                } else if !serves {
+                    self.slot.ready.store(false, Ordering::Release);
+                }
+            }
             if over && self.successor.is_none() && self.slot.kind == Kind::Pool {
                 self.successor = Some(self.shared.zygote.fork());
             }
             if over && self.flight.is_empty() {
                 return Turn::Leave { ask: true };
             }
-            let takes = self.ready && !over && self.taking.is_none() && self.flight.len() < self.slot.depth();
+            let stalled = self.slot.kind == Kind::Pool && (self.taking.is_some() || over);
+            if stalled {
+                waiting.clear(); // the scheduler has others for it
+            }
+            let takes = self.ready
+                && !over
+                && self.taking.is_none()
+                && self.flight.len() < self.slot.depth()
+                && self.may_send(waiting.front());
             if takes && let Some(held) = waiting.pop_front() {
                 used |= self.send(held);
                 continue;
             }
-            let stalled = self.slot.kind == Kind::Pool && self.taking.is_some();
             if self.ready && !self.flight.is_empty() && !armed {
                 timer.as_mut().reset(Instant::now() + TICK);
                 armed = true;
@@ -185,6 +212,7 @@ impl Session {
                     match held {
                         // Given back: the scheduler has others for it.
                         Some(held) if stalled => drop(held),
+                        Some(held) if !self.may_send(Some(&held)) => waiting.push_back(held),
                         Some(held) => used |= self.send(held),
                         None => return Turn::Closing,
                     }
@@ -227,12 +255,14 @@ impl Session {
         match self.slot.kind {
             Kind::Alone => used,
             Kind::Pinned => false,
-            Kind::Pool => {
-                self.heavy
-                    || config.max_calls.is_some_and(|most| self.calls >= most)
-                    || config.max_age.is_some_and(|most| self.calls > 0 && self.born.elapsed() >= most)
-            }
+            Kind::Pool => self.full || self.heavy || config.recycle.is_due(self.sent_calls(), self.born.elapsed()),
         }
+    }
+
+    /// Whether a frame, or else any frame, may be sent beside what the worker holds (N-5).
+    fn may_send(&self, next: Option<&Held>) -> bool {
+        let alone = self.flight.front().is_some_and(Meter::wants);
+        self.flight.is_empty() || !(alone || next.is_some_and(|held| Meter::wants(&held.frame)))
     }
 
     /// Sends a frame, unless nobody waits for any of it; whether it did.
@@ -243,10 +273,33 @@ impl Session {
             drop(frame);
             return false;
         }
+        let recycle = &self.shared.config.recycle;
+        if self.slot.kind == Kind::Pool && !recycle.has_room(self.sent_calls(), frame.len() as u64) {
+            self.full = true;
+            self.slot.ready.store(false, Ordering::Release);
+            drop(place);
+            drop(frame);
+            return false;
+        }
+        self.give_environment(&frame);
+        self.meter.sent(&frame, || self.body.printed());
         self.flight.send(frame, place, self.shared.clock.now_ns(), self.link.outgoing());
         self.show_function();
         self.flush();
         true
+    }
+
+    /// Calls that the worker ran or has in hand.
+    fn sent_calls(&self) -> u64 {
+        self.calls + self.flight.calls() as u64
+    }
+
+    /// Sends the function its part of the environment, before its first frame.
+    fn give_environment(&mut self, frame: &Frame) {
+        let variables = &frame.function().fences.environment;
+        if !variables.is_empty() && self.given.insert(frame.function_id()) {
+            wire::environment(frame.function_id(), variables, self.link.outgoing());
+        }
     }
 
     /// Output is named after the function at work.
@@ -271,6 +324,7 @@ impl Session {
                     Ok(None) => break,
                     Err(error) => return Err(Turn::kill(format!("was ended: it sent {error}"))),
                 };
+                self.judge_output(&message);
                 let page = || self.body.child.page.read().ok();
                 let Ok(news) = self.flight.take(message, page, self.shared.clock.now_ns()) else {
                     return Err(Turn::kill("was ended: it sent a message about a call that it does not have"));
@@ -281,6 +335,28 @@ impl Session {
             }
         }
         Ok(false)
+    }
+
+    /// Fails a call that ends, or begins again to count one that begins, for what it printed.
+    fn judge_output(&mut self, message: &Message) {
+        let printed = || self.body.printed();
+        match message {
+            Message::Begun { frame, prepared } => {
+                self.meter.begun(*prepared, printed);
+                // A worker that is not told goes on after a while.
+                let _ = self.body.child.page.counted(*frame);
+            }
+            Message::Cells { .. } | Message::Done { ran: 1.., .. } => {
+                if let Some(why) = self.meter.over(printed) {
+                    self.fail_front(why, None);
+                }
+            }
+            Message::Fail { text, expired: true, .. } if self.meter.told() => {
+                let why = self.meter.over(printed).unwrap_or_default();
+                self.fail_front(why, text.traceback.clone());
+            }
+            _ => {}
+        }
     }
 
     fn act_on(&mut self, news: News) -> bool {
@@ -311,7 +387,7 @@ impl Session {
 
     /// Looks at the worker's memory, once in a while, if that matters.
     fn weigh(&mut self) {
-        if let Some(most) = self.shared.config.max_rss
+        if let Some(most) = self.shared.config.recycle.rss
             && self.weighed.elapsed() >= WEIGH
         {
             self.weighed = Instant::now();
@@ -334,12 +410,18 @@ impl Session {
         self.flight.settle_before(self.last_claim, &page, now_ns);
         self.last_claim = page.progress();
         let in_hand = self.flight.in_hand(&page);
+        if let Some(why) = self.meter.over(|| self.body.printed())
+            && let Some(hand) = in_hand
+        {
+            match self.meter.order(now_ns) {
+                meter::Order::Tell => self.fire(hand.claim),
+                meter::Order::Wait => {}
+                meter::Order::Kill => return Err(Turn::Kill(Loss::Stopped(hand.claim, None, why))),
+            }
+        }
         let look = self.watch.look(now_ns, in_hand);
         match (look.order, in_hand) {
-            // If either fails the process is ending; the kill is due in any case.
-            (Some(Order::Fire), Some(hand)) if self.body.child.page.aim(hand.claim).is_ok() => {
-                let _ = self.body.child.pidfd.signal(Signal::URG);
-            }
+            (Some(Order::Fire), Some(hand)) => self.fire(hand.claim),
             (Some(Order::Ask), Some(hand)) if hand.open => self.asked = Some(self.ask(hand.claim)),
             (Some(Order::Kill), Some(hand)) => {
                 return Err(Turn::Kill(Loss::Expired(hand.claim, None)));
@@ -351,6 +433,14 @@ impl Session {
         }
         self.take_back(&page, in_hand.map(|hand| hand.claim), look.slow, look.age_ns, now_ns);
         Ok(look.wake_ns)
+    }
+
+    /// Has the worker end what it claims by an exception.
+    fn fire(&self, claim: u64) {
+        // If either fails the process is ending; the kill is due in any case.
+        if self.body.child.page.aim(claim).is_ok() {
+            let _ = self.body.child.pidfd.signal(Signal::URG);
+        }
     }
 
     fn take_back(&mut self, page: &Snapshot, claim: Option<u64>, slow: bool, age_ns: u64, now_ns: u64) {
@@ -393,7 +483,7 @@ impl Session {
                 }
             }
             Turn::Kill(mut loss) => {
-                if let Loss::Expired(claim, stack) = &mut loss {
+                if let Loss::Expired(claim, stack) | Loss::Stopped(claim, stack, _) = &mut loss {
                     *stack = self.last_stack(*claim).await;
                 }
                 self.shared.counts.kills.fetch_add(1, Ordering::Relaxed);
@@ -459,8 +549,20 @@ impl Session {
         while matches!(self.receive(Read::All), Ok(true)) {}
     }
 
+    fn page(&self) -> Snapshot {
+        self.body.child.page.read().unwrap_or_else(|_| Snapshot::empty())
+    }
+
+    fn fail_front(&mut self, why: String, traceback: Option<String>) {
+        let page = self.page();
+        self.flight.fail_front(why, traceback, &page, self.shared.clock.now_ns());
+    }
+
     fn lose(&mut self, loss: &Loss) {
-        let page = self.body.child.page.read().unwrap_or_else(|_| Snapshot::empty());
+        if let Loss::Stopped(_, stack, why) = loss {
+            self.fail_front(why.clone(), stack.clone()); // it may have answered just before it was killed
+        }
+        let page = self.page();
         drop(self.flight.lose(&page, loss, self.shared.clock.now_ns()));
     }
 }

@@ -9,6 +9,7 @@
 //!                  for finish calls:      f64 score of each sample, NaN where there is none
 //!                  the values (`columns`)
 //! message 2 CLOSE: end, after the calls sent before it
+//! message 3 ENVIRONMENT: what the function finds in its environment, NAME=value each ended by a NUL
 //! ```
 //!
 //! To the supervisor, a header of 16 bytes and a body. `text` is `u32 length of the reason, u32 length of the traceback (0xFFFFFFFF: none)`, both texts:
@@ -21,6 +22,8 @@
 //! 4 CELLS         u32 cells, per cell u8 status and f64 value, then to the end of the body per bad cell u32 index, u32 length, reason
 //! 5 RECORD        JSON
 //! 6 SETUP_FAILED  text; flag 2: by the timeout signal
+//! 7 BEGUN         a call with `max_output` begins; flag 1: its function was loaded or set up just now, and the worker waits for the
+//!                 page to say that what this printed is counted
 //! ```
 //!
 //! - W-1  A worker is untrusted: no bytes of its make the parser panic, or hold more memory than one message may have.
@@ -31,6 +34,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::frame::Frame;
+use crate::function::FunctionId;
 use crate::outcome::Cell;
 use crate::scheduler::CallKind;
 
@@ -41,6 +45,7 @@ const NONE: u32 = u32::MAX;
 
 const RUN: u8 = 1;
 const CLOSE: u8 = 2;
+const ENVIRONMENT: u8 = 3;
 
 /// The message that asks a worker to end.
 pub(super) fn close() -> [u8; 24] {
@@ -49,12 +54,27 @@ pub(super) fn close() -> [u8; 24] {
     header
 }
 
+/// Writes the message that gives a function its part of the environment.
+pub(super) fn environment(function: FunctionId, variables: &[(Vec<u8>, Vec<u8>)], out: &mut Vec<u8>) {
+    let length: usize = variables.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+    out.extend_from_slice(&(length as u64).to_le_bytes());
+    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&number(function));
+    out.extend_from_slice(&[0, ENVIRONMENT, 0, 0, 0, 0]);
+    for (name, value) in variables {
+        out.extend_from_slice(name);
+        out.push(b'=');
+        out.extend_from_slice(value);
+        out.push(0);
+    }
+}
+
 /// Writes the message that has a worker run all calls of a frame.
 pub(super) fn run(id: u64, frame: &Frame, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[0; 8]);
     out.extend_from_slice(&id.to_le_bytes());
-    out.extend_from_slice(&u16::try_from(frame.function_id()).unwrap_or(u16::MAX).to_le_bytes());
+    out.extend_from_slice(&number(frame.function_id()));
     let kind = match frame.kind() {
         CallKind::Sample => 0,
         CallKind::Group => 1,
@@ -90,6 +110,10 @@ pub(super) fn run(id: u64, frame: &Frame, out: &mut Vec<u8>) {
     out[start..start + 8].copy_from_slice(&length.to_le_bytes());
 }
 
+fn number(function: FunctionId) -> [u8; 2] {
+    u16::try_from(function).unwrap_or(u16::MAX).to_le_bytes()
+}
+
 fn count(number: usize) -> [u8; 4] {
     u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes()
 }
@@ -103,6 +127,7 @@ pub(super) enum Message {
     Cells { frame: u64, call: usize, cells: Vec<Cell> },
     Record { frame: u64, call: usize, json: Vec<u8> },
     SetupFailed { frame: u64, text: Text, expired: bool },
+    Begun { frame: u64, prepared: bool },
 }
 
 /// Why something failed.
@@ -173,6 +198,7 @@ fn parse(kind: u8, flags: u8, call: usize, frame: u64, mut body: Reader<'_>) -> 
         4 => body.cells().map(|cells| Message::Cells { frame, call, cells }),
         5 => Some(Message::Record { frame, call, json: body.0.to_vec() }),
         6 => body.text().map(|text| Message::SetupFailed { frame, text, expired }),
+        7 => Some(Message::Begun { frame, prepared: flags & 1 != 0 }),
         _ => return Err(WireError::Kind(kind)),
     };
     message.ok_or(WireError::Body(kind))
@@ -328,7 +354,7 @@ mod tests {
         }
 
         #[test]
-        fn w1_no_body_makes_the_parser_panic(kind in 0u8..9, flags: u8, call: u16, frame: u64, body in prop::collection::vec(prop_oneof![Just(0u8), Just(255), any::<u8>()], 0..200)) {
+        fn w1_no_body_makes_the_parser_panic(kind in 0u8..10, flags: u8, call: u16, frame: u64, body in prop::collection::vec(prop_oneof![Just(0u8), Just(255), any::<u8>()], 0..200)) {
             let mut parser = Parser::default();
             parser.buffer().extend_from_slice(&message(kind, flags, call, frame, &body));
             let _ = parser.next();

@@ -34,8 +34,6 @@ use super::stack::Stack;
 const ANSWER: Duration = Duration::from_secs(20);
 /// How long the stem may take to end everything, before it is killed.
 const END: Duration = Duration::from_secs(2);
-/// Variables that keep numeric libraries from starting threads, which a process that forks must not have, nor one of several workers needs.
-const ONE_THREAD: [&str; 2] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"];
 
 /// How far the lane is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -229,7 +227,6 @@ impl Keeper {
     }
 
     async fn ask_for_worker(&mut self) -> io::Result<Forked> {
-        let memory = self.config.memory_limit.unwrap_or(0);
         let load_late = self.load_late;
         let Some(stem) = &mut self.stem else { return Err(io::ErrorKind::NotConnected.into()) };
         let (socket, their_socket) = control::pair()?;
@@ -241,11 +238,11 @@ impl Keeper {
         let pid = match &stem.loader {
             Loader::Forks(control, .., alive) => {
                 zygote_alive = alive.clone();
-                control.send(control::WORKER, 0, memory, &fds).await?;
+                control.send(control::WORKER, 0, 0, &fds).await?;
                 told_pid(control.reply_to(control::WORKER).await?.value)?
             }
             Loader::Becomes(control, pid) => {
-                control.send(control::BECOME, 0, memory, &fds).await?;
+                control.send(control::BECOME, 0, 0, &fds).await?;
                 control.reply_to(control::BECOME).await?;
                 let pid = *pid;
                 stem.loader = Loader::Absent;
@@ -253,7 +250,7 @@ impl Keeper {
             }
             Loader::None | Loader::Absent => {
                 let flags = if load_late { 0 } else { control::LOAD_FIRST };
-                stem.control.send(control::WORKER, flags, memory, &fds).await?;
+                stem.control.send(control::WORKER, flags, 0, &fds).await?;
                 told_pid(stem.control.reply_to(control::WORKER).await?.value)?
             }
         };
@@ -356,10 +353,8 @@ async fn start_stem(config: &ProcessConfig, printer: &Arc<Printer>) -> io::Resul
         .stdout(Stdio::from(their_output))
         .stderr(Stdio::from(errors))
         .process_group(0);
-    for variable in ONE_THREAD {
-        if std::env::var_os(variable).is_none() {
-            command.env(variable, "1");
-        }
+    if let Some(environment) = &config.environment {
+        command.env_clear().envs(environment.iter().map(|(name, value)| (name, value)));
     }
     let process = command.spawn().map_err(|error| {
         io::Error::new(error.kind(), format!("could not start {}: {error}", config.python.display()))
@@ -369,7 +364,7 @@ async fn start_stem(config: &ProcessConfig, printer: &Arc<Printer>) -> io::Resul
     let pidfd = Pidfd::open(pid)?;
     let output_ended = Arc::new(Notify::new());
     let source = Source::of("zygote", pid);
-    let reader = tokio::spawn(output::read(output, source, printer.clone(), output_ended.clone()));
+    let reader = tokio::spawn(output::read(Arc::new(output), source, printer.clone(), output_ended.clone()));
     let shipment = rustix::fs::memfd_create("guerdon-shipment", rustix::fs::MemfdFlags::CLOEXEC)?;
     let mut written = 0;
     while written < config.shipment.len() {

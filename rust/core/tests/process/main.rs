@@ -384,7 +384,7 @@ fn p5_nothing_is_left_after_close_daemons_included() {
 
 #[test]
 fn workers_are_replaced_after_their_calls() {
-    let rig = Rig::with(vec![spec("work")], 2, |config| config.max_calls = Some(64));
+    let rig = Rig::with(vec![spec("work")], 2, |config| config.recycle.calls = Some(64));
     let batch = rig.score(&gives(1000));
     assert_eq!(values(&batch, 0), (0..1000).map(|number| number as f32).collect::<Vec<_>>());
     assert!(rig.lane.stats().restarts >= 2, "{:?}", rig.lane.stats());
@@ -394,7 +394,7 @@ fn workers_are_replaced_after_their_calls() {
 
 #[test]
 fn a_memory_limit_makes_an_error_of_what_takes_too_much() {
-    let rig = Rig::with(vec![spec("work")], 1, |config| config.memory_limit = Some(1 << 30));
+    let rig = Rig::with(vec![spec("work").with(|function| function.fences.memory_limit = Some(1 << 30))], 1, |_| {});
     let batch = rig.score(&["give 1", "fill", "give 3"]);
     assert_eq!(values(&batch, 0)[0], 1.0);
     assert!(reason(&batch, 1, 0).starts_with("MemoryError"), "{}", reason(&batch, 1, 0));

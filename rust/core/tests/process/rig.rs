@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
-use guerdon_core::function::{Function, FunctionId, OnFailure, Policy, Shape};
+use guerdon_core::function::{Fences, Function, FunctionId, OnFailure, Policy, Shape};
 use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
 use guerdon_core::process::columns::{ColumnsWriter, RawText, TextKind};
@@ -44,6 +44,7 @@ pub fn spec(target: &'static str) -> Spec {
         isolated: false,
         lane: 0,
         policy,
+        fences: Fences::default(),
     };
     Spec { module: "functions", target, function }
 }
@@ -198,11 +199,14 @@ fn python() -> PathBuf {
 fn shipment(specs: &[Spec]) -> Vec<u8> {
     let script = r#"
 import pickle, sys
-folder, shapes, targets = sys.argv[1], sys.argv[2].split(), sys.argv[3:]
+folder, shapes, *targets = sys.argv[1], sys.argv[2].split(), *sys.argv[3:]
+fences = [target.split(":")[2:] for target in targets]
+targets = [target.rsplit(":", 2)[0] for target in targets]
 functions = [
-    {"recipe": {"name": target.split(":")[1], "shape": shape, "rowwise": False, "records": [], "stateful": target.split(":")[1] in ("well", "fails", "hangs", "dies")},
+    {"recipe": {"name": target.split(":")[1], "shape": shape, "rowwise": False, "records": [], "stateful": target.split(":")[1] in ("well", "fails", "hangs", "dies"),
+                "memory_limit": int(memory) or None, "max_output": int(output) or None},
      "target": ("ref", *target.split(":"))}
-    for target, shape in zip(targets, shapes)
+    for target, shape, (memory, output) in zip(targets, shapes, fences)
 ]
 content = {"sys_path": [folder, *sys.path[1:]], "main_path": None, "hash_seed": None, "functions": functions}
 sys.stdout.buffer.write(pickle.dumps(content))
@@ -220,7 +224,11 @@ sys.stdout.buffer.write(pickle.dumps(content))
         .args(["-c", script])
         .arg(folder)
         .arg(shapes.join(" "))
-        .args(specs.iter().map(|spec| format!("{}:{}", spec.module, spec.target)))
+        .args(specs.iter().map(|spec| {
+            let fences = &spec.function.fences;
+            let [memory, output] = [fences.memory_limit, fences.max_output].map(Option::unwrap_or_default);
+            format!("{}:{}:{memory}:{output}", spec.module, spec.target)
+        }))
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,0 +1,82 @@
+"""The environment that workers get: the trainer's, without its secrets.
+
+- E-1  A variable whose name fits one of `SECRETS` reaches no worker, and not the process that forks them, unless a function names it
+       (`env=`: that function alone finds it) or the dispatcher gives it to all (`worker_env=`). Only names are looked at.
+- E-2  Numeric libraries get one thread a worker (`ONE_THREAD`), unless the trainer's environment or `worker_env` says otherwise: a
+       worker a core wants no more, and a process that forks must have no threads.
+- E-3  It is read when the engine starts, once: a zygote that is started again later finds the same.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import translate
+from typing import Final
+
+__all__ = ["ONE_THREAD", "SECRETS", "given_to", "hidden", "is_secret", "of_workers"]
+
+SECRETS: Final = (
+    "*_KEY",  # OPENAI_API_KEY, WANDB_API_KEY, AZURE_OPENAI_KEY
+    "*APIKEY",
+    "*_KEY_ID",
+    "*TOKEN",  # HF_TOKEN, GITHUB_TOKEN; not TOKENIZERS_PARALLELISM, not MAX_TOKENS
+    "*SECRET*",
+    "*PASSWORD*",
+    "*PASSWD*",
+    "*PASSPHRASE*",
+    "*CREDENTIAL*",  # GOOGLE_APPLICATION_CREDENTIALS
+    "*_PAT",
+    "*_AUTH",
+    "*_DSN",
+    "*DATABASE_URL",
+    "*CONNECTION_STRING",
+    "AWS_*",
+    "KUBECONFIG",
+    "SSH_AUTH_SOCK",
+)
+"""Shell patterns of the names of variables that workers don't get, in any case of letters."""
+
+ONE_THREAD: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""Variables that are 1 in workers by default."""
+
+_SECRET: Final = re.compile("|".join(translate(pattern) for pattern in SECRETS))
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable of this name is kept from workers by default."""
+    return _SECRET.match(name.upper()) is not None
+
+
+def hidden(worker_env: Mapping[str, str | None]) -> list[str]:
+    """Names of this process's variables that no worker gets by itself."""
+    return sorted(
+        name for name in os.environ if worker_env.get(name) is None and (is_secret(name) or name in worker_env)
+    )
+
+
+def of_workers(worker_env: Mapping[str, str | None]) -> list[tuple[bytes, bytes]]:
+    """The whole environment of the process that forks workers, and so of the workers.
+
+    Args:
+        worker_env: What to set for all of them, and with None what to leave out.
+    """
+    found = {name: value for name, value in os.environ.items() if not is_secret(name)}
+    for name in ONE_THREAD:
+        found.setdefault(name, "1")
+    for name, value in worker_env.items():
+        if value is None:
+            found.pop(name, None)
+        else:
+            found[name] = value
+    return _encoded(found.items())
+
+
+def given_to(names: Iterable[str]) -> list[tuple[bytes, bytes]]:
+    """The part of this process's environment that a function named; what isn't set here isn't set there."""
+    return _encoded((name, os.environ[name]) for name in names if name in os.environ)
+
+
+def _encoded(variables: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    return [(os.fsencode(name), os.fsencode(value)) for name, value in variables]

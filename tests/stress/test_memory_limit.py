@@ -1,0 +1,91 @@
+"""Memory limits: a function that takes too much fails in its own cell, whoever else works there."""
+
+from __future__ import annotations
+
+import pytest
+
+from guerdon import Dispatcher, Status, reward
+from tests.stress import fenced
+
+LIMIT = "100MB"
+TOO_MUCH = 200_000_000
+
+
+@pytest.mark.fault(
+    "a call takes more memory than its `memory_limit`, in Python or in NumPy",
+    sees="`error` with MemoryError, the limit and the traceback; siblings are scored, the worker is replaced",
+)
+@pytest.mark.parametrize("isolation", ["worker", "call"])
+def test_what_takes_too_much_is_an_error_that_names_the_limit(isolation: str) -> None:
+    texts = ["bytes:1000", f"bytes:{TOO_MUCH}", "bytes:50000000", f"array:{TOO_MUCH}", "pid"]
+    function = reward(fenced.take, memory_limit=LIMIT, isolation=isolation, max_failed_fraction=1.0)
+    with Dispatcher([function], workers=1) as dispatcher:
+        result = dispatcher.score(completions=texts)
+    failures = result.failures()
+    assert [(f.sample, f.status) for f in failures] == [(1, Status.ERROR), (3, Status.ERROR)]
+    assert failures[0].reason == "MemoryError (memory_limit of 100 MB)"
+    assert failures[1].reason.endswith("(memory_limit of 100 MB)")
+    assert "in take" in (failures[0].traceback or "")
+    assert result.rewards[[0, 2], 0, 0].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.fault(
+    "C code under a `memory_limit` aborts when it gets no memory",
+    sees="`crashed` with the signal and the limit, after one more try alone",
+)
+def test_an_abort_under_the_limit_names_it() -> None:
+    with Dispatcher([reward(fenced.take, memory_limit=LIMIT)], workers=1) as dispatcher:
+        result = dispatcher.score(completions=[f"malloc:{TOO_MUCH}", f"abort:{TOO_MUCH}", "bytes:1000"])
+    (failure,) = result.failures()
+    assert (failure.sample, failure.status) == (1, Status.CRASHED)
+    assert failure.reason == "the worker process was killed by SIGABRT, under a memory_limit of 100 MB"
+    assert result.rewards[[0, 2], 0, 0].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.fault(
+    "a child process of a call takes more than the call's `memory_limit`",
+    sees="the child fails: it inherits the limit; the call sees how it ended",
+)
+def test_descendants_inherit_the_limit_and_reserved_space_is_free() -> None:
+    texts = [f"child:{TOO_MUCH}", "child:1000", f"reserve:{8 << 30}"]
+    with Dispatcher([reward(fenced.take, memory_limit=LIMIT)], workers=1) as dispatcher:
+        result = dispatcher.score(completions=texts)
+    assert result.rewards[:, 0, 0].tolist() == [1.0, 0.0, 1.0]
+
+
+def test_f2_only_its_own_calls_count() -> None:
+    """Another function's leak, and what loading and setup took, are not this function's."""
+    functions = [
+        reward(fenced.keep),
+        reward(fenced.fits, memory_limit=LIMIT),
+        reward(fenced.Large(), name="large", memory_limit=LIMIT, setup_timeout=20),
+    ]
+    with Dispatcher(functions, workers=1) as dispatcher:
+        for _ in range(3):
+            result = dispatcher.score(completions=["60000000", "40000000"])
+            assert not result.failures()
+        with_setup = dispatcher.stats()["worker_restarts"]
+    assert with_setup == 0
+
+
+@pytest.mark.fault(
+    "a function with a `memory_limit` leaks a little with every call",
+    sees="nothing: its worker is replaced when half of the limit is taken, before any call fails",
+)
+def test_f3_a_leak_fails_no_call() -> None:
+    texts = ["keep:4000000"] * 120
+    with Dispatcher(
+        [reward(fenced.take, memory_limit="1GB", name="warm"), reward(fenced.take, memory_limit=LIMIT)]
+    ) as made:
+        for start in range(0, len(texts), 8):  # frames as small as a busy scheduler makes them
+            result = made.score(completions=texts[start : start + 8])
+            assert not result.failures()
+        assert made.stats()["worker_restarts"] >= 2
+
+
+def test_the_limit_is_lifted_for_others() -> None:
+    functions = [reward(fenced.take, memory_limit=LIMIT), reward(fenced.take, name="free")]
+    with Dispatcher(functions, workers=1) as dispatcher:
+        for _ in range(3):
+            result = dispatcher.score(completions=["bytes:1000", f"bytes:{TOO_MUCH}"])
+            assert [(f.function, f.sample) for f in result.failures()] == [("take", 1)]
