@@ -31,6 +31,17 @@ def test_text(guerdon: Command) -> None:
     assert lines["workers"].strip().startswith(str(default_workers()))
 
 
+def test_it_names_the_secrets_that_workers_do_not_get(guerdon: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFO_API_KEY", "sk-1234")
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    given = json.loads(guerdon("info", "--json").out)["worker_environment"]
+    assert "INFO_API_KEY" in given["hidden"]
+    assert given["OMP_NUM_THREADS"] == "7"
+    text = guerdon("info").out
+    assert "INFO_API_KEY" in text
+    assert "sk-1234" not in text
+
+
 def test_ranks_share_the_cores(guerdon: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1024")
     known = json.loads(guerdon("info", "--json").out)

@@ -173,7 +173,7 @@ def test_row_5_queueing_is_not_running(count: int) -> None:
     sees="each in its own cell: `error` with its traceback or `crashed` with the exit status or signal; siblings are scored",
 )
 def test_row_6_each_failure_stays_in_its_cell() -> None:
-    functions = [reward(hard_cases.obey, timeout=5), reward(hard_cases.take_memory, timeout=20)]
+    functions = [reward(hard_cases.obey, timeout=5), reward(hard_cases.take_memory, timeout=20, memory_limit="1GiB")]
     texts = [f"give:{index}" for index in range(512)]
     bad = {
         20: ("raise:no luck", Status.ERROR, "ValueError: no luck"),
@@ -195,7 +195,7 @@ def test_row_6_each_failure_stays_in_its_cell() -> None:
         result = dispatcher.score(completions=["1", "much", "3"], num_generations=1)
     (failure,) = result.failures()
     assert failure.status == Status.ERROR
-    assert failure.reason.startswith("MemoryError")
+    assert failure.reason == "MemoryError (memory_limit of 1 GiB)"
     assert result.rewards[[0, 2], 0, 0].tolist() == [1.0, 3.0]
 
 

@@ -37,6 +37,7 @@ def facts() -> dict[str, Any]:
 
     from guerdon import __version__
     from guerdon._registration.spec import LISTS_TIMEOUT, SAMPLE_TIMEOUT
+    from guerdon._shipping import environment
     from guerdon.cores import default_workers, ranks_on_host, usable_cores
 
     return {
@@ -52,6 +53,10 @@ def facts() -> dict[str, Any]:
             "asyncio": {"available": True, "concurrency": 256},
         },
         "timeouts_s": {"sample": SAMPLE_TIMEOUT, "group": LISTS_TIMEOUT, "batch": LISTS_TIMEOUT},
+        "worker_environment": {
+            "hidden": environment.hidden({}),
+            **{name: os.environ.get(name, "1") for name in environment.ONE_THREAD},
+        },
         "packages": {package: _version(package) for package in _PACKAGES},
     }
 
@@ -79,6 +84,10 @@ def _text(known: dict[str, Any]) -> str:
         usable = f"{lane['concurrency']} calls at once a function" if lane["available"] else "needs Linux"
         lines.append((f"{name} lane", usable))
     lines.append(("timeouts", f"{timeouts['sample']:g} s a sample, {timeouts['batch']:g} s a group or batch"))
+    given = known["worker_environment"]
+    threads = ", ".join(f"{name}={value}" for name, value in given.items() if name != "hidden")
+    lines.append(("workers get", f"this environment, with {threads}"))
+    lines.append(("kept from them", ", ".join(given["hidden"]) or "nothing that is set"))
     lines.append(("packages", packages))
     if missing:
         lines.append(("not installed", missing))

@@ -1,0 +1,37 @@
+"""Numbers of bytes as people write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from guerdon._worker.fences import size_text
+from guerdon.sizes import as_bytes
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        ("2GB", 2_000_000_000),
+        ("512MiB", 512 << 20),
+        ("1.5 GiB", 3 << 29),
+        (" 10 kb ", 10_000),
+        ("7b", 7),
+        ("0B", 0),
+        (4096, 4096),
+        (-3, -3),
+        *(
+            (wrong, None)
+            for wrong in ("", "GB", "2", "2G", "-2GB", "2 GB GB", "1e9B", "2PB", "1..5GB", None, 2.0, True, b"2GB")
+        ),
+    ],
+)
+def test_what_a_size_says(given: object, size: int | None) -> None:
+    assert as_bytes(given) == size
+
+
+@pytest.mark.parametrize("text", ["2 GiB", "2 GB", "512 MiB", "1500 kB", "4 KiB", "77 bytes", "0 bytes"])
+def test_a_size_is_shown_as_it_was_given(text: str) -> None:
+    number, unit = text.split()
+    size = int(number) if unit == "bytes" else as_bytes(f"{number}{unit}")
+    assert size is not None
+    assert size_text(size) == text
