@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from guerdon._native import __version__
     from guerdon.dispatcher import Dispatcher
+    from guerdon.dump import Dump, InFlight
     from guerdon.errors import (
         ClosedError,
         DataError,
@@ -39,10 +40,12 @@ __all__ = [
     "ClosedError",
     "DataError",
     "Dispatcher",
+    "Dump",
     "Failure",
     "Group",
     "GuerdonError",
     "GuerdonWarning",
+    "InFlight",
     "Limit",
     "NotYetError",
     "Recycle",
@@ -63,10 +66,12 @@ _HOMES: Final = {
     "ClosedError": "errors",
     "DataError": "errors",
     "Dispatcher": "dispatcher",
+    "Dump": "dump",
     "Failure": "result",
     "Group": "result",
     "GuerdonError": "errors",
     "GuerdonWarning": "errors",
+    "InFlight": "dump",
     "Limit": "limits",
     "NotYetError": "errors",
     "Recycle": "recycle",

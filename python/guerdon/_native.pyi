@@ -5,12 +5,17 @@ Times are seconds unless a name ends in ``_ns``; ``_ns`` stamps are CLOCK_MONOTO
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, final
+from typing import Any, Literal, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 __version__: str
+
+# Function, batch, samples as (first, end), phase, attempt, age in seconds, place.
+_Row: TypeAlias = tuple[
+    int, int, list[tuple[int, int]], Literal["call", "arguments", "setup", "loading"], int, float, list[int]
+]
 
 @final
 class FunctionConfig:
@@ -104,6 +109,17 @@ class Engine:
         """Counters since start: ``workers``, ``worker_restarts``, ``kills``, ``abandoned_threads``, ``late_outcomes``, ``open_batches``."""
 
     def worker_pids(self) -> list[int]: ...
+    def look(self, timeout: float) -> list[tuple[_Row, str | None, str | None]]:
+        """What worker processes have in hand, the stack, and why there is none; waits up to `timeout` seconds. The place is ``[pid]``."""
+
+    def in_hand(self) -> tuple[list[_Row], list[_Row]]:
+        """What threads and event loops have in hand; does not wait.
+
+        The place of a thread is ``[number, identifier]``, that of a loop ``[index, generation, frame, call]``.
+        """
+
+    def open_cells(self) -> list[int]:
+        """Cells without an outcome in all open batches, per function."""
 
 @final
 class Const:
@@ -192,7 +208,7 @@ class Lanes:
         ``stalled INDEX GENERATION``: warn.
         """
 
-    def next_chunk(self, function: int, thread: int) -> Chunk | None:
+    def next_chunk(self, function: int, thread: int, ident: int) -> Chunk | None:
         """Wait for calls of `function`; None when this thread must end."""
 
     def leave(self, function: int, thread: int) -> bool:

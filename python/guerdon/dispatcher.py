@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from guerdon._native import Batch
+    from guerdon.dump import Dump
     from guerdon.host import Host
     from guerdon.recycle import Recycle
     from guerdon.result import RewardBatch
@@ -309,6 +310,22 @@ class Dispatcher(Sequence[Any]):
         use."""
         engine = self._lifetime.started
         return {} if engine is None else engine.stats()
+
+    def dump(self, timeout: float = 1.0) -> Dump:
+        """What is in flight now, with its age, its worker and its Python stack: ``print(dispatcher.dump())``.
+
+        It disturbs nothing and may be called from any thread, in a signal handler too, while a batch is waited for.
+
+        Args:
+            timeout: Seconds that it may take. A worker that does not say in time where it stands is shown without stack.
+
+        Example:
+            >>> from guerdon import Dispatcher, reward
+            >>> with Dispatcher([reward(lambda text: float(len(text)), name="length")]) as dispatcher:
+            ...     print(dispatcher.dump())
+            0 calls in flight, 0 worker processes alive
+        """
+        return self._lifetime.dump(timeout)
 
     def worker_pids(self) -> list[int]:
         """Process ids of the workers alive."""

@@ -22,7 +22,9 @@ from guerdon._registration.spec import FunctionSpec
 from guerdon.errors import ClosedError
 
 if TYPE_CHECKING:
-    from guerdon._native import Engine, Lanes
+    from guerdon._lanes import Keeper
+    from guerdon._native import Engine
+    from guerdon.dump import Dump
     from guerdon.recycle import Recycle
 
 CLOSE_TIMEOUT_S = 5.0
@@ -47,7 +49,7 @@ class Lifetime:
         self._closed = False
         # Both written under the lock, and after a fork by the child's only thread.
         self._engine: Engine | None = None
-        self._lanes: Lanes | None = None
+        self._keeper: Keeper | None = None
         self._lock = threading.Lock()
         _alive.add(self)
 
@@ -59,6 +61,12 @@ class Lifetime:
     def started(self) -> Engine | None:
         """The running engine, if there is one."""
         return self._engine
+
+    def dump(self, timeout: float) -> Dump:
+        """What the engine is doing; takes no lock and starts nothing."""
+        from guerdon.dump import take  # loaded with the engine: no import in a signal handler
+
+        return take(self._engine, self._keeper, self._specs, timeout)
 
     def engine(self) -> Engine:
         """The engine, started if need be (L-1).
@@ -73,7 +81,7 @@ class Lifetime:
             if self._closed:
                 raise ClosedError("this dispatcher is closed. Make a new one, or close it later.")
             if self._engine is None:
-                self._engine, self._lanes = _start(self._specs, self._workers, self._recycle, self._worker_env)
+                self._engine, self._keeper = _start(self._specs, self._workers, self._recycle, self._worker_env)
             return self._engine
 
     def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
@@ -81,24 +89,24 @@ class Lifetime:
         with self._lock:
             self._closed = True
             engine, self._engine = self._engine, None
-            lanes, self._lanes = self._lanes, None
-        if engine is not None and lanes is not None:
+            keeper, self._keeper = self._keeper, None
+        if engine is not None and keeper is not None:
             from guerdon._lanes import is_own
 
-            engine.close(0.0 if is_own(lanes) else timeout)
+            engine.close(0.0 if is_own(keeper.lanes) else timeout)
 
     def forget(self) -> None:
         """In a forked child: leaves the parent's engine alone (L-3)."""
         self._lock = threading.Lock()
         if self._engine is not None:
-            _inherited.append((self._engine, self._lanes))
-            self._engine = self._lanes = None
+            _inherited.append((self._engine, self._keeper))
+            self._engine = self._keeper = None
 
 
 # Every `Lifetime` there is; each adds itself, and leaves when its dispatcher is gone.
 _alive: weakref.WeakSet[Lifetime] = weakref.WeakSet()
 # Engines of a parent process: kept, because dropping one would wait for threads that this process doesn't have (L-3).
-_inherited: list[tuple[Engine, Lanes | None]] = []
+_inherited: list[tuple[Engine, Keeper | None]] = []
 
 
 def end_with(owner: object, lifetime: Lifetime) -> None:
@@ -115,7 +123,8 @@ def _end(lifetime: Lifetime, pid: int) -> None:
 
 def _start(
     specs: Sequence[FunctionSpec], workers: int, recycle: Recycle | None, worker_env: Mapping[str, str | None]
-) -> tuple[Engine, Lanes]:
+) -> tuple[Engine, Keeper]:
+    import guerdon.dump  # noqa: F401 - for `Lifetime.dump`
     from guerdon import _native
     from guerdon._lanes import start_lanes
     from guerdon._shipping import environment

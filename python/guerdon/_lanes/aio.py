@@ -19,6 +19,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from guerdon._lanes.runner import Function
+from guerdon._lanes.stacks import Place, of_coroutine
 from guerdon._lanes.warn import warn
 from guerdon._worker.calls import Call
 from guerdon._worker.reasons import reason_of, traceback_of
@@ -136,6 +137,17 @@ class LoopThread:
             _, left = await asyncio.wait(tasks, timeout=_END_S)
             for task in left:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+    @property
+    def runs(self) -> bool:
+        """Whether its thread has started and not ended."""
+        return self._ident is not None
+
+    def stack(self, function: int, call: tuple[int, int] | None) -> list[Place]:
+        """Where a call stands, given its frame and its index, or `setup()` if none is given. From any thread."""
+        owner = self._functions.get(function)
+        task = None if owner is None else owner.task_of(call)
+        return [] if task is None else of_coroutine(task.get_coro(), self._ident)
 
     def say_what_blocks(self) -> None:
         """Warns about the code that keeps the loop from turning, once per place. Called by the keeper."""

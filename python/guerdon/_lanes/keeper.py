@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from guerdon._lanes.own import LaneThread
+from guerdon._lanes.stacks import Place, of_thread
 from guerdon._lanes.thread import Worker
 from guerdon._lanes.warn import warn
 from guerdon._worker.calls import Call
@@ -22,25 +23,23 @@ if TYPE_CHECKING:
     from guerdon._registration.spec import FunctionSpec
 
 
-def start_lanes(engine: Engine, specs: Sequence[FunctionSpec]) -> Lanes:
-    """Starts what the thread and asyncio lanes of `engine` need; it ends with the engine.
-
-    Returns:
-        What `own.is_own` tells its threads by.
-    """
-    lanes = engine.lanes
+def start_lanes(engine: Engine, specs: Sequence[FunctionSpec]) -> Keeper:
+    """Starts what the thread and asyncio lanes of `engine` need; it ends with the engine."""
+    keeper = Keeper(engine.lanes, specs)
     if any(spec.lane != "process" for spec in specs):
-        keeper = _Keeper(lanes, specs)
         threading.Thread(target=keeper.run, name="guerdon keeper", daemon=True).start()
-    return lanes
+    return keeper
 
 
-class _Keeper:
+class Keeper:
+    """Starts threads and loops for an engine, and knows where their calls stand."""
+
     def __init__(self, lanes: Lanes, specs: Sequence[FunctionSpec]) -> None:
-        self._lanes = lanes
+        self.lanes = lanes
         self._specs = {index: spec for index, spec in enumerate(specs) if spec.lane != "process"}
         self._calls = {index: Call(spec.target, spec.recipe()) for index, spec in self._specs.items()}
-        self._loops: dict[int, LoopThread] = {}
+        # By index and generation. Written by the keeper's thread, read by whoever takes a dump.
+        self._loops: dict[tuple[int, int], LoopThread] = {}
 
     def run(self) -> None:
         obey = {
@@ -49,34 +48,49 @@ class _Keeper:
             "left-behind": self._left_behind,
             "stalled": self._stalled,
         }
-        while (order := self._lanes.next_order()) is not None:
+        while (order := self.lanes.next_order()) is not None:
             word, subject, number = order.split()
             try:
                 obey[word](int(subject), int(number))
             except Exception as error:  # K-2
                 warn(f"a thread of the engine could not do {order!r}: {reason_of(error)}")
 
+    def thread_name(self, function: int, number: int) -> str:
+        return f"guerdon {self._specs[function].name} {number}"
+
+    def loop_name(self, index: int) -> str:
+        return f"guerdon loop {self.lanes.loop_name(index)}"
+
+    def stack_of_thread(self, ident: int) -> list[Place]:
+        """Where a thread of the thread lane stands."""
+        return of_thread(ident)
+
+    def stack_of_call(self, function: int, runs: bool, place: Sequence[int]) -> list[Place]:
+        """Where a call on an event loop stands, or the ``setup()`` before it; `place` as the engine tells it."""
+        index, generation, frame, call = place
+        loop = self._loops.get((index, generation))
+        return [] if loop is None else loop.stack(function, (frame, call) if runs else None)
+
     def _start_thread(self, function: int, number: int) -> None:
         call = self._calls[function]
-        worker = Worker(self._lanes, function, number, call.twin())
+        worker = Worker(self.lanes, function, number, call.twin())
         try:
-            LaneThread(self._lanes, worker.run, f"guerdon {call.name} {number}").start()
+            LaneThread(self.lanes, worker.run, self.thread_name(function, number)).start()
         except RuntimeError as error:
-            self._lanes.not_started(function, reason_of(error))
+            self.lanes.not_started(function, reason_of(error))
 
     def _start_loop(self, index: int, generation: int) -> None:
-        queue = self._lanes.open_loop(index, generation)
+        queue = self.lanes.open_loop(index, generation)
         if queue is None:
             return
         try:
             from guerdon._lanes.aio import LoopThread
 
-            functions = {function: self._specs[function] for function in self._lanes.loop_functions(index)}
+            functions = {function: self._specs[function] for function in self.lanes.loop_functions(index)}
             calls = {function: self._calls[function].twin() for function in functions}
             loop = LoopThread(queue, functions, calls)
-            name = f"guerdon loop {self._lanes.loop_name(index)}"
-            self._loops[index] = loop
-            LaneThread(self._lanes, loop.run, name).start()
+            self._loops = {key: old for key, old in self._loops.items() if old.runs} | {(index, generation): loop}
+            LaneThread(self.lanes, loop.run, self.loop_name(index)).start()
         except Exception as error:  # no thread, no descriptors left
             queue.not_started(reason_of(error))
             raise
@@ -89,7 +103,7 @@ class _Keeper:
             "Use lane='process', where a call that hangs is killed."
         )
 
-    def _stalled(self, index: int, _generation: int) -> None:
-        loop = self._loops.get(index)
+    def _stalled(self, index: int, generation: int) -> None:
+        loop = self._loops.get((index, generation))
         if loop is not None:
             loop.say_what_blocks()

@@ -16,7 +16,7 @@ class LaneThread(threading.Thread):
     """A thread that runs reward functions for an engine.
 
     Attributes:
-        lanes: The engine's, as `start_lanes` gave them to its owner.
+        lanes: The engine's, those of its `Keeper`.
     """
 
     def __init__(self, lanes: Lanes, target: Callable[[], None], name: str) -> None:

@@ -95,6 +95,7 @@ class Function:
         self._newest: Runner | None = None  # the last one started without a call
         self._ready = not spec.stateful
         self._setting_up: asyncio.Task[None] | None = None
+        self._within_task: asyncio.Task[Any] | None = None  # `setup()` or `close()` itself
         self._ending = False
         self._warned = False
 
@@ -105,6 +106,13 @@ class Function:
             self._start_spare()
         elif self._setting_up is None:
             self._setting_up = self._loop.create_task(self._set_up())
+
+    def task_of(self, call: tuple[int, int] | None) -> asyncio.Task[Any] | None:
+        """The task of a call, given its frame and index, or that of `setup()`. From any thread."""
+        if call is None:
+            return self._within_task
+        runners = list(self._runners)  # at once: the loop changes the set
+        return next((runner.task for runner in runners if (runner.frame, runner.call) == call), None)
 
     def tasks(self) -> set[asyncio.Task[Any]]:
         """All tasks of ours; from now on none takes another call."""
@@ -255,10 +263,11 @@ class Function:
     async def _within(self, raw: Any, timeout: float, what: str) -> None:
         if not is_awaitable(raw):
             return
-        task = self._loop.create_task(_awaited(raw))
+        task = self._within_task = self._loop.create_task(_awaited(raw))
         try:
             done, _ = await asyncio.wait({task}, timeout=timeout)
         finally:
+            self._within_task = None
             task.cancel()
         if not done:
             raise TimeoutError(f"{what} ran longer than its timeout of {timeout:g} s")

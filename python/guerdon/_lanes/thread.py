@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from guerdon._lanes.arguments import lists_of, rows_of, scores_from
@@ -40,8 +41,9 @@ class Worker:
 
     def run(self) -> None:
         lanes, function, number = self._lanes, self._function, self._number
+        ident = threading.get_ident()
         try:
-            while self._serve(lanes.next_chunk(function, number)):
+            while self._serve(lanes.next_chunk(function, number, ident)):
                 pass
         finally:
             if lanes.leave(function, number):

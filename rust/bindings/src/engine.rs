@@ -27,11 +27,15 @@ use crate::batch::PyBatch;
 use crate::capture::{Arrived, PyUse};
 use crate::config::{FunctionConfig, LaneKind};
 use crate::gil;
+use crate::inside::{self, ProcessRow, Row};
 use crate::lanes::Lanes;
 use crate::lanes::aio::AioLane;
 use crate::lanes::orders::Orders;
 use crate::lanes::thread::ThreadLane;
 use crate::runtime;
+
+/// A look at the workers has a bound, whatever was asked for.
+const LONGEST_LOOK: Duration = Duration::from_secs(60);
 
 #[pyclass(frozen, module = "guerdon._native", name = "Engine")]
 pub struct Engine {
@@ -184,6 +188,26 @@ impl Engine {
             ("late_outcomes", parts.scheduler.late_outcomes()),
             ("open_batches", parts.scheduler.open_batches() as u64),
         ]))
+    }
+
+    /// What worker processes have in hand, and where their Python stands; waits up to `timeout` seconds.
+    fn look(&self, py: Python<'_>, timeout: f64) -> PyResult<Vec<ProcessRow>> {
+        let process = self.parts()?.process.clone();
+        let within = Duration::try_from_secs_f64(timeout.max(0.0)).unwrap_or(LONGEST_LOOK).min(LONGEST_LOOK);
+        Ok(gil::detached(py, move || inside::of_processes(process.as_ref(), within)))
+    }
+
+    /// What the threads and the event loops of this process have in hand.
+    fn in_hand(&self) -> PyResult<(Vec<Row>, Vec<Row>)> {
+        let parts = self.parts()?;
+        let clock = parts.scheduler.clock();
+        Ok((inside::of_threads(&parts.threads, clock), inside::of_loops(&parts.loops, clock)))
+    }
+
+    /// Cells without an outcome in all open batches, per function.
+    fn open_cells(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
+        let scheduler = self.parts()?.scheduler.clone();
+        Ok(gil::detached(py, move || scheduler.open_cells()))
     }
 
     fn worker_pids(&self) -> PyResult<Vec<i32>> {

@@ -6,6 +6,7 @@
 
 pub mod batch;
 pub mod clock;
+pub mod doing;
 pub mod fences;
 pub mod frame;
 pub mod function;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
+use guerdon_core::doing::Doing;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
 use guerdon_core::lane::{Closing, Lane, Poke};
@@ -75,6 +76,11 @@ impl AioLane {
 
     pub fn name_of(&self, index: usize) -> String {
         self.loops.get(index).map_or_else(String::new, |one| one.name().to_owned())
+    }
+
+    /// What all loops have in hand, for people, and where: index, generation, frame, call.
+    pub fn doing(&self, now_ns: u64) -> Vec<(Doing, Vec<u64>)> {
+        self.loops.iter().flat_map(|one| one.doing(now_ns)).collect()
     }
 
     fn watch(&self) {

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use guerdon_core::doing::{Doing, Phase};
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::outcome::{Failure, Times};
@@ -58,6 +59,8 @@ pub struct Held {
     shared: Arc<Shared>,
     function: FunctionId,
     thread: u64,
+    /// As Python calls the thread.
+    ident: u64,
     timeout_ns: u64,
     /// Written by the chunk's thread and by the watch.
     inner: Mutex<Inner>,
@@ -78,6 +81,25 @@ fn thread_cpu_ns() -> u64 {
 impl Held {
     pub const fn function(&self) -> FunctionId {
         self.function
+    }
+
+    pub const fn thread(&self) -> u64 {
+        self.thread
+    }
+
+    pub const fn ident(&self) -> u64 {
+        self.ident
+    }
+
+    /// The call in hand, for people.
+    pub fn doing(&self, now_ns: u64) -> Option<Doing> {
+        let inner = self.inner.lock();
+        let frame = inner.frame.as_ref()?;
+        let age_ns = now_ns.saturating_sub(inner.started_ns);
+        if inner.in_setup {
+            return Some(Doing::before(frame, Phase::Setup, age_ns));
+        }
+        inner.current.map(|call| Doing::call(frame, call, age_ns))
     }
 
     /// Looks at the call in hand (T-1, T-4).
@@ -162,7 +184,7 @@ impl Held {
 }
 
 impl Chunk {
-    pub fn new(shared: Arc<Shared>, thread: u64, frame: Frame, in_setup: bool) -> Self {
+    pub fn new(shared: Arc<Shared>, thread: u64, ident: u64, frame: Frame, in_setup: bool) -> Self {
         let arguments = Arguments::of(&frame);
         let function = frame.function_id();
         let timeout_ns = report::limit_ns(shared.function(function).policy.timeout);
@@ -176,7 +198,7 @@ impl Chunk {
             cpu_from_ns: thread_cpu_ns(),
             frame: Some(frame),
         };
-        let held = Held { shared, function, thread, timeout_ns, inner: Mutex::new(inner) };
+        let held = Held { shared, function, thread, ident, timeout_ns, inner: Mutex::new(inner) };
         Self { held: Arc::new(held), arguments, in_setup }
     }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use guerdon_core::clock::Clock;
+use guerdon_core::doing::Doing;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
 use guerdon_core::wake::Wake;
@@ -157,6 +158,22 @@ impl Loop {
         for mut frame in stranded {
             frame.fail_setup(format!("no event loop could be started: {reason}"), None);
         }
+    }
+
+    /// What its loops have in hand, for people, and where: index, generation, frame, call.
+    pub fn doing(&self, now_ns: u64) -> Vec<(Doing, Vec<u64>)> {
+        let (held, in_setup, generation) = {
+            let state = self.state.lock();
+            (state.held.clone(), state.in_setup.clone(), state.generation)
+        };
+        let mut all = Vec::new();
+        for one in held {
+            // `setup()` is noted of the newest loop only.
+            let setup_ns = in_setup.get(&one.function()).copied().filter(|_| one.generation == generation);
+            let place = |call| vec![self.index as u64, one.generation, one.id(), call];
+            all.extend(one.doing(now_ns, setup_ns).into_iter().map(|(doing, call)| (doing, place(call))));
+        }
+        all
     }
 
     /// A frame is done.

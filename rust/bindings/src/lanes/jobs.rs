@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use guerdon_core::doing::{Doing, Phase as Before};
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::outcome::Times;
@@ -92,6 +93,22 @@ impl Inner {
 impl Held {
     pub const fn function(&self) -> FunctionId {
         self.function
+    }
+
+    /// The calls in flight, for people, each with its index; and, if `setup()` runs since a time, the calls that wait for that.
+    pub fn doing(&self, now_ns: u64, setup_ns: Option<u64>) -> Vec<(Doing, u64)> {
+        let inner = self.inner.lock();
+        let Some(frame) = inner.frame.as_ref() else { return Vec::new() };
+        if let Some(since_ns) = setup_ns {
+            return vec![(Doing::before(frame, Before::Setup, now_ns.saturating_sub(since_ns)), 0)];
+        }
+        let in_flight = inner.running().filter(|(_, how, _)| matches!(how, Phase::Running | Phase::Told));
+        let told = |(call, _, started_ns)| (Doing::call(frame, call, now_ns.saturating_sub(started_ns)), call as u64);
+        in_flight.map(told).collect()
+    }
+
+    pub const fn id(&self) -> u64 {
+        self.id
     }
 
     /// One look of the watch; `turned_ns` is when the loop last turned. The result is the frame, to be dropped without a lock held, if nothing

@@ -53,8 +53,8 @@ impl Lanes {
         self.orders.take().or_else(|| gil::detached(py, || self.orders.wait())).map(orders::Order::words)
     }
 
-    fn next_chunk(&self, py: Python<'_>, function: usize, thread: u64) -> Option<Chunk> {
-        gil::detached(py, || self.threads.next_chunk(function, thread))
+    fn next_chunk(&self, py: Python<'_>, function: usize, thread: u64, ident: u64) -> Option<Chunk> {
+        gil::detached(py, || self.threads.next_chunk(function, thread, ident))
     }
 
     fn leave(&self, function: usize, thread: u64) -> bool {

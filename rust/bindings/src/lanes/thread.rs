@@ -94,8 +94,13 @@ impl ThreadLane {
         self.shared.state.lock().places.iter().map(|place| place.left_behind.len() as u64).sum()
     }
 
-    /// Waits for work for this thread; `None` when it is to end.
-    pub fn next_chunk(&self, function: FunctionId, thread: u64) -> Option<Chunk> {
+    /// The chunks that threads have in hand, those left behind not.
+    pub fn held(&self) -> Vec<Arc<Held>> {
+        self.shared.state.lock().places.iter().flat_map(|place| place.held.values().cloned()).collect()
+    }
+
+    /// Waits for work for this thread, which Python calls `ident`; `None` when it is to end.
+    pub fn next_chunk(&self, function: FunctionId, thread: u64, ident: u64) -> Option<Chunk> {
         let shared = &self.shared;
         let mut state = shared.state.lock();
         let mut arrived = false;
@@ -119,7 +124,7 @@ impl ThreadLane {
                     place.setup = Setup::UnderWay;
                 }
                 place.out += 1;
-                let chunk = Chunk::new(shared.clone(), thread, frame, setup);
+                let chunk = Chunk::new(shared.clone(), thread, ident, frame, setup);
                 place.held.insert(thread, chunk.held().clone());
                 if !std::mem::replace(&mut state.ticking, true) {
                     shared.runtime.spawn(watch(shared.clone()));

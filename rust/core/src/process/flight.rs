@@ -16,6 +16,7 @@ use super::places::Place;
 use super::watch::InHand;
 use super::wire::{self, Message, Text};
 use crate::clock::nanos;
+use crate::doing::{Doing, Phase};
 use crate::fences::Bytes;
 use crate::frame::Frame;
 use crate::function::FunctionId;
@@ -126,6 +127,23 @@ impl Flight {
             grace_ns: nanos(policy.grace),
             open,
         })
+    }
+
+    /// The claim in hand, and what it is for people.
+    pub(super) fn doing(&self, page: &Snapshot, now_ns: u64) -> Option<(u64, Doing)> {
+        let sent = self.sent.front().filter(|sent| sent.id == page.progress() >> 8)?;
+        let hand = sent.hand(page);
+        let call = if let Hand::Call(call) = hand { call } else { 0 };
+        let started_ns = page.stamp(sent.id, call).clamp(sent.sent_ns.min(now_ns), now_ns);
+        let age_ns = now_ns - started_ns;
+        let doing = match hand {
+            Hand::Nothing => return None,
+            Hand::Call(call) => Doing::call(&sent.frame, call, age_ns),
+            Hand::Phase(DECODING) => Doing::before(&sent.frame, Phase::Arguments, age_ns),
+            Hand::Phase(LOADING) => Doing::before(&sent.frame, Phase::Loading, age_ns),
+            Hand::Phase(_) => Doing::before(&sent.frame, Phase::Setup, age_ns),
+        };
+        Some((page.progress(), doing))
     }
 
     /// Whether something waits behind the claim that has run too long, or that nobody waits for any more.

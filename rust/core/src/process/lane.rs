@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::ProcessConfig;
+use super::inside::Sight;
 use super::output::Printer;
 use super::page::CALLS;
 use super::places::Places;
@@ -91,6 +92,12 @@ impl ProcessLane {
             kills: shared.counts.kills.load(Ordering::Relaxed),
             dropped_lines: shared.printer.dropped(),
         }
+    }
+
+    /// What the workers have in hand, and where their Python stands; takes up to `within`. Waits: not for a task of the runtime.
+    #[must_use]
+    pub fn look(&self, within: Duration) -> Vec<Sight> {
+        self.shared.get().map(|shared| shared.windows.look(within)).unwrap_or_default()
     }
 
     /// Worker processes alive now.

@@ -10,8 +10,8 @@
 //! child    pidfds, kills                                 ending   how a process ended, in words
 //! wire     messages to and from a worker                 columns  the values of calls in wire form
 //! page     the memory shared with a worker               output   what workers print
-//! stack    where its Python stands                       meter    how much a call printed
-//! recycle  when a worker is replaced
+//! stack    where its Python stands                       inside   what all workers have in hand
+//! meter    how much a call printed                       recycle  when a worker is replaced
 //! ```
 //!
 //! The worker's side is `python/guerdon/_worker`.
@@ -29,6 +29,7 @@ pub mod columns;
 mod control;
 mod ending;
 mod flight;
+mod inside;
 mod lane;
 mod link;
 mod meter;
@@ -47,9 +48,11 @@ mod zygote;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub use inside::Sight;
 pub use lane::{ProcessLane, ProcessStats};
 pub use output::{Sink, standard_error};
 pub use recycle::Recycle;
+pub use stack::NoStack;
 
 /// How the lane runs its processes.
 pub struct ProcessConfig {

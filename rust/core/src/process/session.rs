@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout};
 use super::body::{Body, DYING};
 use super::child::Forked;
 use super::flight::{Flight, Loss, News};
+use super::inside::{Ask, Sight, Window};
 use super::link::{Link, Read};
 use super::meter::{self, Meter};
 use super::page::Snapshot;
@@ -78,6 +79,8 @@ pub(super) struct Session {
     link: Link,
     flight: Flight,
     watch: Watch,
+    /// Where it is asked what the worker has in hand.
+    window: Window,
     ready: bool,
     taking: Option<Taking>,
     asked: Option<Asked>,
@@ -122,6 +125,7 @@ impl Session {
     pub(super) fn new(shared: Arc<Shared>, slot: Arc<Slot>, forked: Forked) -> Self {
         let Forked { child, socket, output } = forked;
         Self {
+            window: shared.windows.open(child.pid.as_raw_nonzero().get()),
             body: Body::new(shared.clone(), child, output),
             shared,
             slot,
@@ -202,6 +206,10 @@ impl Session {
             let news = tokio::select! {
                 biased;
                 () = self.shared.closed() => return Turn::Closing,
+                ask = self.window.asked() => {
+                    self.answer(ask);
+                    continue;
+                }
                 () = self.link.readable() => self.receive(Read::Announced),
                 () = self.body.child.pidfd.ended() => return Turn::Dead,
                 () = self.link.writable(), if self.link.has_unsent() => {
@@ -527,6 +535,19 @@ impl Session {
         let (child, shared) = (self.body.child.clone(), self.shared.clone());
         let answer = tokio::spawn(async move { child.stack(claim, &shared.worker_dir, LAST_LOOK).await.ok() });
         Asked { claim, answer: AbortOnDrop(answer) }
+    }
+
+    /// Tells what the worker has in hand, once it has said where it stands, beside everything else.
+    fn answer(&self, ask: Ask) {
+        let Ok(page) = self.body.child.page.read() else { return };
+        let Some((claim, doing)) = self.flight.doing(&page, self.shared.clock.now_ns()) else { return };
+        let (shared, child) = (self.shared.clone(), self.body.child.clone());
+        tokio::spawn(async move {
+            let stack = child.stack(claim, &shared.worker_dir, ask.within).await;
+            let worker = child.pid.as_raw_nonzero().get();
+            // Whoever asked may have given up.
+            let _ = ask.answer.send(Sight { doing, worker, stack });
+        });
     }
 
     /// Where the call stands that the worker is killed for, unless nobody waits for it any more.

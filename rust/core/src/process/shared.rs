@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::ProcessConfig;
+use super::inside::Windows;
 use super::output::Printer;
 use super::places::Places;
 use super::zygote::{Stage, Zygote};
@@ -38,6 +39,8 @@ pub(super) struct Shared {
     /// Written by `ProcessLane::close`.
     pub stage: watch::Receiver<Stage>,
     pub counts: Counts,
+    /// The sessions that tell what their workers have in hand.
+    pub windows: Windows,
     starts: Mutex<Starts>,
     /// Processes that have not been seen to end. Written by `Live`.
     live: Mutex<BTreeSet<i32>>,
@@ -87,6 +90,7 @@ impl Shared {
             load_timeout,
             stage,
             counts: Counts::default(),
+            windows: Windows::default(),
             starts: Mutex::default(),
             live: Mutex::default(),
             alive: watch::Sender::new(0),

@@ -160,6 +160,19 @@ impl Scheduler {
         self.inner.state.lock().works.len()
     }
 
+    /// Cells without an outcome, per function, over all open batches.
+    #[must_use]
+    pub fn open_cells(&self) -> Vec<usize> {
+        let batches: Vec<Arc<Batch>> = self.inner.state.lock().works.values().map(|work| work.batch.clone()).collect();
+        let open = |function| {
+            let of = |batch: &Arc<Batch>| {
+                (0..batch.samples()).filter(|sample| batch.grid().read(*sample, function).is_none()).count()
+            };
+            batches.iter().map(of).sum()
+        };
+        (0..self.inner.functions.len()).map(open).collect()
+    }
+
     /// Outcomes that came too late and were dropped.
     #[must_use]
     pub fn late_outcomes(&self) -> u64 {

@@ -1,0 +1,197 @@
+"""What a dispatcher is doing right now: every call in flight, its age, its worker, and where its Python stands.
+
+- U-1  Taking a dump never takes longer than its bound, changes nothing of the work, and may be done from any thread and in a
+       signal handler, also while a batch is waited for.
+- U-2  A stack is shown only beside the call that it belongs to: one that ended meanwhile is shown without.
+- U-3  What workers say is text for people. Source lines are read from plain files only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+if TYPE_CHECKING:
+    from guerdon._lanes.keeper import Keeper
+    from guerdon._lanes.stacks import Place
+    from guerdon._native import Engine
+    from guerdon._registration.spec import FunctionSpec
+
+__all__ = ["Dump", "InFlight"]
+
+Phase = Literal["call", "arguments", "setup", "loading"]
+_DOES: dict[str, str] = {
+    "call": "runs",
+    "arguments": "has its arguments unpickled",
+    "setup": "runs setup()",
+    "loading": "is loaded",
+}
+_LARGEST_SOURCE = 16 << 20
+_FRAME = re.compile(r'  File "(.*)", line (\d+), in (.*)')
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """One call in flight.
+
+    Attributes:
+        function: Name of the reward function.
+        samples: Of the call: one, a group's or a batch's. Before ``phase`` is ``"call"``, all that wait for it to end.
+        lane: ``"process"``, ``"thread"`` or ``"asyncio"``.
+        attempt: Number of this attempt, from 1.
+        age_s: Seconds since it began.
+        worker: Process id of its worker; name of its thread or event loop in the other lanes.
+        stack: Where the user's code stands, outermost frame first, as in a traceback. None if it can't be had.
+        phase: ``"call"``; before it ``"loading"`` (its module is imported), ``"setup"``, ``"arguments"`` (unpickled).
+        batch: Number of its batch, from 1: the dispatcher's first.
+        no_stack: Why there is no stack.
+    """
+
+    function: str
+    samples: Sequence[int]
+    lane: str
+    attempt: int
+    age_s: float
+    worker: int | str
+    stack: str | None
+    phase: Phase = "call"
+    batch: int = 1
+    no_stack: str | None = None
+
+    def __str__(self) -> str:
+        again = f", attempt {self.attempt}" if self.attempt > 1 else ""
+        place = f"process {self.worker}" if self.lane == "process" else f"{self.worker!r}"
+        head = (
+            f"{self.function!r} on {_samples(self.samples)} of batch {self.batch}{again}: {_DOES[self.phase]} for "
+            f"{self.age_s:.3g} s in {place} ({self.lane})"
+        )
+        below = f"  no stack: {self.no_stack}" if self.stack is None else self.stack.rstrip("\n")
+        return f"{head}\n{below}"
+
+
+class Dump(Sequence[InFlight]):
+    """The calls in flight at one moment, the oldest first; ``print`` it.
+
+    Attributes:
+        waiting: Samples by function that have neither an outcome nor a call in flight: they wait for a place, for a
+            retry or for their group.
+        workers: Process ids of the workers alive.
+    """
+
+    def __init__(self, calls: Sequence[InFlight], waiting: Mapping[str, int], workers: Sequence[int]) -> None:
+        self._calls = tuple(sorted(calls, key=lambda call: -call.age_s))
+        self.waiting = dict(waiting)
+        self.workers = tuple(workers)
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    @overload
+    def __getitem__(self, index: int) -> InFlight: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[InFlight]: ...
+    def __getitem__(self, index: int | slice) -> InFlight | Sequence[InFlight]:
+        return self._calls[index]
+
+    def __str__(self) -> str:
+        waiting = [f"{name!r}: {_number(count, 'sample')} waiting" for name, count in self.waiting.items() if count]
+        alive = f"{_number(len(self), 'call')} in flight, {_number(len(self.workers), 'worker process', 'es')} alive"
+        return "\n".join([alive, *map(str, self._calls), *waiting])
+
+    def __repr__(self) -> str:
+        return f"<Dump of {_number(len(self), 'call')} in flight>"
+
+
+def take(engine: Engine | None, keeper: Keeper | None, specs: Sequence[FunctionSpec], timeout: float) -> Dump:
+    """A dump of this engine; of none an empty one."""
+    if engine is None:
+        return Dump((), {spec.name: 0 for spec in specs}, ())
+    calls = [] if keeper is None else _here(engine, keeper, specs)
+    for row, stack, why in engine.look(timeout):
+        (pid,) = row[6]
+        calls.append(_call(specs, row, pid, _from_text(stack), why))
+    waiting = dict(zip((spec.name for spec in specs), engine.open_cells(), strict=True))
+    for call in calls:
+        waiting[call.function] = max(0, waiting[call.function] - len(call.samples))
+    return Dump(calls, waiting, engine.worker_pids())
+
+
+def _here(engine: Engine, keeper: Keeper, specs: Sequence[FunctionSpec]) -> list[InFlight]:
+    """The calls in flight in this process."""
+    threads, loops = engine.in_hand()
+    found = [(row, keeper.thread_name(row[0], row[6][0]), keeper.stack_of_thread(row[6][1])) for row in threads]
+    found += [
+        (row, keeper.loop_name(row[6][0]), keeper.stack_of_call(row[0], row[3] == "call", row[6])) for row in loops
+    ]
+    still = {_identity(row) for rows in engine.in_hand() for row in rows}
+    calls = []
+    for row, worker, stack in found:
+        if _identity(row) in still:  # U-2
+            calls.append(_call(specs, row, worker, stack, None if stack else "none of the user's code is on it"))
+        else:
+            calls.append(_call(specs, row, worker, [], "the call ended meanwhile"))
+    return calls
+
+
+def _identity(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    function, batch, samples, phase, attempt, _, place = row
+    return function, batch, tuple(samples), phase, attempt, tuple(place)
+
+
+def _call(
+    specs: Sequence[FunctionSpec], row: tuple[Any, ...], worker: int | str, stack: list[Place], why: str | None
+) -> InFlight:
+    function, batch, spans, phase, attempt, age_s, _ = row
+    ranges = [range(first, end) for first, end in spans]
+    samples: Sequence[int] = ranges[0] if len(ranges) == 1 else [sample for span in ranges for sample in span]
+    spec = specs[function]
+    return InFlight(
+        function=spec.name,
+        samples=samples,
+        lane=spec.lane,
+        attempt=attempt,
+        age_s=age_s,
+        worker=worker,
+        stack=_text(stack) if stack else None,
+        phase=phase,
+        batch=batch,
+        no_stack=None if stack else why,
+    )
+
+
+def _from_text(stack: str | None) -> list[Place]:
+    """The frames of a stack that a worker wrote; the line that says that some are left out counts as none."""
+    found = (_FRAME.fullmatch(line) for line in (stack or "").split("\n"))
+    return [(match[1], int(match[2]), match[3]) for match in found if match]
+
+
+def _text(stack: list[Place]) -> str:
+    """As a traceback shows it, with source lines where there are any."""
+    frames = [
+        traceback.FrameSummary(file, line, name, line=None if _is_source(file) else "") for file, line, name in stack
+    ]
+    return "".join(traceback.StackSummary.from_list(frames).format())
+
+
+def _is_source(file: str) -> bool:
+    """Whether lines of it may be looked up (U-3); cells of a notebook have them in memory."""
+    try:
+        found = os.stat(file)
+    except (OSError, ValueError):
+        return True
+    return stat.S_ISREG(found.st_mode) and found.st_size <= _LARGEST_SOURCE
+
+
+def _samples(samples: Sequence[int]) -> str:
+    if len(samples) == 1:
+        return f"sample {samples[0]}"
+    return f"samples {samples[0]} to {samples[-1]} ({len(samples)})" if samples else "no sample"
+
+
+def _number(count: int, what: str, plural: str = "s") -> str:
+    return f"{count} {what}{'' if count == 1 else plural}"

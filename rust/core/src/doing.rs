@@ -1,0 +1,84 @@
+//! What a lane is doing at a moment, for people who want to know why a batch takes so long.
+//!
+//! - I-1  It is a picture: what it shows may have ended before it is looked at. Nothing is decided by it.
+
+use std::ops::Range;
+
+use crate::frame::Frame;
+use crate::function::FunctionId;
+
+/// How far a call is that a lane has in hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The function runs.
+    Call,
+    /// Its arguments are made.
+    Arguments,
+    /// Its `setup()` runs.
+    Setup,
+    /// It is being loaded.
+    Loading,
+}
+
+impl Phase {
+    /// As `guerdon.InFlight` calls it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Arguments => "arguments",
+            Self::Setup => "setup",
+            Self::Loading => "loading",
+        }
+    }
+}
+
+/// A call in hand, or what has to come before the calls of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doing {
+    pub function: FunctionId,
+    /// The batch's number, from 1.
+    pub batch: u64,
+    /// The samples of the call, or all those that wait for the phase to end.
+    pub samples: Vec<Range<usize>>,
+    pub phase: Phase,
+    /// Number of this attempt, from 1.
+    pub attempt: u16,
+    pub age_ns: u64,
+}
+
+impl Doing {
+    /// A call of a frame.
+    #[must_use]
+    pub fn call(frame: &Frame, call: usize, age_ns: u64) -> Self {
+        Self {
+            function: frame.function_id(),
+            batch: frame.batch().id(),
+            samples: vec![frame.samples(call)],
+            phase: Phase::Call,
+            attempt: frame.attempt(call),
+            age_ns,
+        }
+    }
+
+    /// What the calls of a frame that have not ended wait for.
+    #[must_use]
+    pub fn before(frame: &Frame, phase: Phase, age_ns: u64) -> Self {
+        let waiting = || (0..frame.len()).filter(|call| frame.is_pending(*call));
+        let mut samples: Vec<Range<usize>> = Vec::new();
+        for span in waiting().map(|call| frame.samples(call)) {
+            match samples.last_mut() {
+                Some(last) if last.end == span.start => last.end = span.end,
+                _ => samples.push(span),
+            }
+        }
+        Self {
+            function: frame.function_id(),
+            batch: frame.batch().id(),
+            samples,
+            phase,
+            attempt: waiting().next().map_or(1, |call| frame.attempt(call)),
+            age_ns,
+        }
+    }
+}

@@ -1,0 +1,240 @@
+"""`dispatcher.dump()`: what is in flight and where it stands, whatever the calls do (U-1 to U-3 of `guerdon.dump`)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from guerdon import Dispatcher, Dump, InFlight, Status, group_reward, reward
+from tests.stress import deep_places
+
+
+@pytest.fixture(autouse=True)
+def threads_go_on() -> Iterator[None]:
+    deep_places.GO.clear()
+    yield
+    deep_places.GO.set()
+
+
+def _until(dispatcher: Dispatcher, enough: Callable[[Dump], bool], timeout: float = 1.0) -> Dump:
+    """The first dump that shows what is awaited."""
+    deadline = time.monotonic() + 30
+    while True:
+        dump = dispatcher.dump(timeout)
+        if enough(dump):
+            return dump
+        assert time.monotonic() < deadline, str(dump)
+        time.sleep(0.02)
+
+
+def _by_sample(dump: Dump) -> dict[int, InFlight]:
+    return {call.samples[0]: call for call in dump}
+
+
+def _with_stacks(count: int) -> Callable[[Dump], bool]:
+    return lambda dump: sum(call.stack is not None and call.phase == "call" for call in dump) == count
+
+
+def test_every_call_of_the_process_lane_is_named_with_its_stack() -> None:
+    texts = ["loop:", "gil:", "sleep:60"]
+    with Dispatcher([reward(deep_places.stand, timeout=60)], workers=3) as dispatcher:
+        ticket = dispatcher.submit(completions=texts)
+        dump = _until(dispatcher, lambda dump: _with_stacks(3)(dump) and min(c.age_s for c in dump) > 0.1)
+        calls = _by_sample(dump)
+        assert set(calls) == {0, 1, 2}
+        assert all(call.function == "stand" and call.lane == "process" and call.attempt == 1 for call in dump)
+        assert {call.worker for call in dump} == set(dispatcher.worker_pids()) == set(dump.workers)
+        for sample, name in [(0, "stand"), (1, "hold_gil"), (2, "_rest")]:
+            stack = calls[sample].stack or ""
+            assert stack.splitlines()[-2].endswith(f", in {name}"), stack
+            assert stack.splitlines()[0].endswith(", in stand"), stack
+            assert "_worker" not in stack
+        assert "return sum(range(10**13))" in (calls[1].stack or ""), "source lines are shown"
+        assert dump.waiting == {"stand": 0}
+        assert [call.age_s for call in dump] == sorted((call.age_s for call in dump), reverse=True)
+        text = str(dump)
+        assert text.startswith("3 calls in flight, 3 worker processes alive\n")
+        assert "'stand' on sample 1 of batch 1: runs for " in text
+        ticket.cancel()
+
+
+def test_a_dump_disturbs_nothing() -> None:
+    function = reward(deep_places.stand, timeout=60)
+    texts = [f"give:{n}" for n in range(2000)]
+    with Dispatcher([function], workers=2) as dispatcher:
+        dispatcher.score(completions=texts[:2])
+        for _ in range(5):
+            ticket = dispatcher.submit(completions=texts)
+            while not ticket.done:
+                assert dispatcher.dump() is not None
+            result = ticket.result()
+            assert result.rewards.ravel().tolist() == [float(n) for n in range(2000)]
+            assert result.attempts.max() == 1
+        assert dispatcher.stats()["kills"] == dispatcher.stats()["worker_restarts"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("stop:", "is stopped"), ("block:", "blocks it")],
+)
+def test_u1_a_worker_that_can_not_answer_is_shown_without_stack(text: str, why: str) -> None:
+    with Dispatcher([reward(deep_places.stand, timeout=60)], workers=2) as dispatcher:
+        ticket = dispatcher.submit(completions=[text, "sleep:60"])
+        dump = _until(dispatcher, lambda dump: len(dump) == 2 and why in str(dump))
+        start = time.monotonic()
+        dump = dispatcher.dump(0.5)
+        assert time.monotonic() - start < 3
+        calls = _by_sample(dump)
+        assert calls[0].stack is None
+        assert why in (calls[0].no_stack or "")
+        assert "in _rest" in (calls[1].stack or ""), "the other one answers as ever"
+        ticket.cancel()
+
+
+@pytest.mark.fault(
+    "a function takes every real-time signal for itself",
+    sees="nothing: its handlers are never called by guerdon; `dump()` shows its calls without stack",
+)
+def test_signals_that_a_function_takes_stay_its_own(tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    with Dispatcher([reward(deep_places.stand, timeout=60)], workers=1) as dispatcher:
+        dispatcher.score(completions=[f"own:{note}"], num_generations=1)
+        ticket = dispatcher.submit(completions=["sleep:60"])
+        dump = _until(dispatcher, lambda dump: len(dump) == 1 and dump[0].phase == "call")
+        assert dump[0].stack is None
+        time.sleep(0.1)
+        assert not note.exists()
+        ticket.cancel()
+
+
+@pytest.mark.fault(
+    "a function closes all descriptors and opens files of its own in their place",
+    sees="nothing of guerdon in its files; `timeout` without a stack if it then hangs",
+)
+def test_nothing_is_written_to_files_that_a_function_opened(tmp_path: Path) -> None:
+    function = reward(deep_places.stand, timeout=1.0, grace=0.1, max_failed_fraction=1.0)
+    with Dispatcher([function], workers=1) as dispatcher:
+        ticket = dispatcher.submit(completions=[f"files:{tmp_path}"])
+        dump = _until(dispatcher, lambda dump: any(tmp_path.iterdir()) and len(dump) == 1)
+        assert dump[0].stack is None
+        (failure,) = ticket.result().failures()
+    assert failure.status == Status.TIMEOUT
+    assert failure.traceback is None
+    assert [path.read_bytes() for path in tmp_path.iterdir() if path.stat().st_size] == []
+
+
+def test_group_calls_retries_and_setup_are_named(tmp_path: Path) -> None:
+    functions = [
+        group_reward(deep_places.whole_group, timeout=60, lane="process"),
+        reward(deep_places.again, timeout=60, retries=1),
+        deep_places.SlowToSetUp(),
+    ]
+    texts = [str(tmp_path / name) for name in "ab"]
+    with Dispatcher(functions, workers=5) as dispatcher:
+        ticket = dispatcher.submit(completions=texts, num_generations=2)
+        dump = _until(
+            dispatcher, lambda dump: len(dump) == 5 and any(c.attempt == 2 for c in dump) and "setup" in str(dump)
+        )
+        groups = {tuple(call.samples) for call in dump if call.function == "whole_group"}
+        assert groups == {(0, 1)}
+        second = next(call for call in dump if call.attempt == 2)
+        assert second.function == "again"
+        assert ", attempt 2: runs" in str(second)
+        setup = next(call for call in dump if call.phase == "setup")
+        assert setup.function == "SlowToSetUp"
+        assert "in setup" in (setup.stack or setup.no_stack or "")
+        ticket.cancel()
+
+
+def test_threads_and_loops_are_named_with_their_stacks() -> None:
+    functions = [
+        reward(deep_places.waits, lane="thread", timeout=60),
+        reward(deep_places.judge, timeout=60),
+        reward(deep_places.judge, timeout=60, name="blocking", loop="other"),
+        deep_places.SlowLoop(),
+    ]
+    with Dispatcher(functions, workers=1) as dispatcher:
+        ticket = dispatcher.submit(completions=["1", "blocks"])
+        dump = _until(dispatcher, lambda dump: _with_stacks(6)(dump) and "setup()" in str(dump))
+        waits = [call for call in dump if call.function == "waits"]
+        assert {call.samples[0] for call in waits} == {0, 1}
+        for call in waits:
+            assert call.lane == "thread"
+            assert str(call.worker).startswith("guerdon waits ")
+            assert (call.stack or "").splitlines()[0].endswith(", in waits")
+            assert "threading.py" in (call.stack or "")
+        judge = next(call for call in dump if call.function == "judge")
+        lines = [line for line in (judge.stack or "").splitlines() if ", in " in line]
+        assert lines[0].endswith(", in judge")
+        assert lines[1].endswith(", in _ask")
+        blocking = next(call for call in dump if call.function == "blocking" and call.samples[0] == 1)
+        assert "GO.wait(60)" in (blocking.stack or "")
+        assert "guerdon loop other" in str(blocking.worker)
+        setup = next(call for call in dump if call.phase == "setup")
+        assert list(setup.samples) == [0, 1]
+        assert ", in _ask" in (setup.stack or "")
+        assert "_lanes" not in str(dump)
+        deep_places.GO.set()
+        ticket.cancel()
+
+
+def test_u1_in_a_signal_handler_while_a_batch_is_waited_for() -> None:
+    found: list[Dump] = []
+    with Dispatcher([reward(deep_places.stand, timeout=60)], workers=1) as dispatcher:
+        dispatcher.score(completions=["give:1"])
+        before = signal.signal(signal.SIGUSR1, lambda *_: found.append(dispatcher.dump()))
+        try:
+            thread = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGUSR1))
+            thread.start()
+            result = dispatcher.score(completions=["sleep:1.5"], num_generations=1)
+            thread.join()
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+    assert result.rewards.item() == 1.5
+    assert "in _rest" in (found[0][0].stack or "")
+
+
+def test_u1_from_many_threads_at_once() -> None:
+    found: list[Dump] = []
+    with Dispatcher([reward(deep_places.stand, timeout=60)], workers=1) as dispatcher:
+        ticket = dispatcher.submit(completions=["gil:"] * 6)
+        _until(dispatcher, _with_stacks(1))
+        threads = [threading.Thread(target=lambda: found.append(dispatcher.dump(5.0))) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        ticket.cancel()
+    assert len(found) == 8
+    assert all("in hold_gil" in (dump[0].stack or "") for dump in found)
+    assert all(dump.waiting == {"stand": 5} for dump in found)
+    assert str(found[0]).endswith("\n'stand': 5 samples waiting")
+
+
+def test_before_after_and_in_a_fork_there_is_nothing() -> None:
+    dispatcher = Dispatcher([reward(deep_places.stand, timeout=60)], workers=1)
+    assert str(dispatcher.dump()) == "0 calls in flight, 0 worker processes alive"
+    ticket = dispatcher.submit(completions=["sleep:60"])
+    _until(dispatcher, lambda dump: len(dump) == 1)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(len(dispatcher.dump()))
+    assert os.waitpid(pid, 0)[1] == 0
+    ticket.cancel()
+    dispatcher.close()
+    dump = dispatcher.dump()
+    assert (len(dump), dump.waiting, repr(dump)) == (0, {"stand": 0}, "<Dump of 0 calls in flight>")
+
+
+def test_a_recursion_shows_its_innermost_hundred_frames() -> None:
+    with Dispatcher([reward(deep_places.stand, timeout=60)], workers=1) as dispatcher:
+        ticket = dispatcher.submit(completions=["deep:500"])
+        dump = _until(dispatcher, _with_stacks(1))
+        assert (dump[0].stack or "").count(", in _down") == 0 or "repeated" in (dump[0].stack or "")
+        ticket.cancel()
