@@ -1,4 +1,4 @@
-"""`dispatcher.dump()`: what is in flight and where it stands, whatever the calls do (U-1 to U-3 of `guerdon.dump`)."""
+"""Seeing inside: `dispatcher.dump()` names what is in flight and where it stands (U-1 to U-3 of `guerdon.dump`)."""
 
 from __future__ import annotations
 
