@@ -1,7 +1,8 @@
 """The stack of this process, for its supervisor, whatever the process is doing (`process/stack.rs` asks and reads).
 
 - S-1  `faulthandler` writes it from a handler in C: no Python runs, so C code may hold the GIL as long as it likes.
-- S-2  The signal is a real-time one that nobody has taken. A function that takes it later keeps it, and is not asked.
+- S-2  The signal is a real-time one that nobody has taken. A function that takes it later keeps it, and is not asked
+       from its next frame on.
 - S-3  It goes to a memory file of fixed size, behind a high descriptor: what a function opens after it closed all it
        found gets another number.
 - S-4  Only the stack of the main thread, which runs the calls: another thread may end while its stack is walked.
