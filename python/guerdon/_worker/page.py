@@ -5,12 +5,15 @@
 - P-2  A call is claimed by its start stamp first and its progress word second: who sees the claim sees the start.
 - P-3  Frame ids count up by one, and a frame uses the half of its parity: a half is written again only after the
        supervisor collected what stood in it.
-- P-4  A forked child of the worker can't touch the page: its views are released (`release`).
+- P-4  No descriptor of the page is open in the worker: a function that writes to every descriptor it finds, or closes
+       them all, does nothing to it.
+- P-5  A forked child of the worker can't touch the page: its views are released (`release`).
 """
 
 from __future__ import annotations
 
 import mmap
+import os
 
 # Words, by index. A claim is ``frame << 8 | call + 1``; low bytes from `DECODING` up name a phase instead of a call, 0
 # says that no call is in hand.
@@ -58,6 +61,7 @@ class Page:
     def __init__(self, fd: int) -> None:
         # The views keep the mapping alive.
         view = memoryview(mmap.mmap(fd, SIZE))
+        _hide(fd)
         self.words = view[:_HEAD].cast("Q")
         self.halves = (Half(view, _HEAD), Half(view, _HEAD + _HALF))
 
@@ -66,9 +70,22 @@ class Page:
         return self.halves[frame & 1]
 
     def release(self) -> None:
-        """Makes every later access raise ValueError (P-4)."""
+        """Makes every later access raise ValueError (P-5)."""
         self.words.release()
         for half in self.halves:
             half.stamps.release()
             half.values.release()
             half.states.release()
+
+
+def _hide(page: int) -> None:
+    """Puts /dev/null in place of every descriptor of the page (P-4): a mapping keeps one, and until Python 3.13 it has to."""
+    wanted = os.fstat(page)
+    null = os.open(os.devnull, os.O_RDWR)
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if os.path.samestat(os.fstat(int(name)), wanted):
+                os.dup2(null, int(name), inheritable=False)
+        except OSError:  # the listing's own
+            continue
+    os.close(null)

@@ -4,6 +4,8 @@
 
 - W-1  Every message is one header and one body; a message leaves in one piece, before the progress word moves on.
 - W-2  Decoding makes the values once for the whole frame; nothing refers to the receive buffer afterwards.
+- W-3  User code may have closed the socket and opened a file that got its number: nothing is written to that or read
+       from it.
 """
 
 from __future__ import annotations
@@ -166,6 +168,7 @@ class Link:
     def __init__(self, fd: int) -> None:
         # Set to -1 in a forked child of the worker, which must neither read nor write here.
         self.fd = fd
+        self._inode = os.fstat(fd).st_ino
         self._buffer = bytearray(_BUFFER)
         self._have = 0  # bytes in the buffer
         self._used = 0  # of these, handed out
@@ -186,6 +189,7 @@ class Link:
                     self._make_room(whole)
             elif len(self._buffer) - self._have < _TO_WORKER.size:
                 self._make_room(_TO_WORKER.size)
+            self._check()
             with memoryview(self._buffer) as view, view[self._have :] as free:
                 got = os.readv(self.fd, [free])
             if got == 0:
@@ -236,7 +240,17 @@ class Link:
         self._send(RECORD, 0, call, frame, json)
         return True
 
+    def _check(self) -> None:
+        """Ends the process when its socket is gone (W-3): what it did stands in the page."""
+        try:
+            if os.fstat(self.fd).st_ino == self._inode:
+                return
+        except OSError:  # closed, or a forked child's
+            pass
+        os._exit(1)
+
     def _send(self, message: int, flags: int, call: int, frame: int, body: bytes) -> None:
+        self._check()
         data = memoryview(_TO_SUPERVISOR.pack(len(body), message, flags, call, frame) + body)
         while data:
             data = data[os.write(self.fd, data) :]

@@ -67,6 +67,19 @@ impl Child {
         }
         let _ = self.pidfd.signal(Signal::KILL);
     }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        is_stopped(self.pid)
+    }
+}
+
+/// Whether the kernel says that a process is stopped, by a signal or a debugger.
+pub(super) fn is_stopped(pid: Pid) -> bool {
+    let state = std::fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok().and_then(|text| {
+        let after = text.iter().rposition(|byte| *byte == b')')?; // its name may hold anything
+        text.get(after + 2).copied()
+    });
+    matches!(state, Some(b'T' | b't'))
 }
 
 /// A pid as another process told it: a child of a zygote is neither this process nor init.

@@ -6,6 +6,7 @@
 //! - F-3  A worker that names a frame or a call it does not hold is not believed any further (`Violation`).
 //! - F-4  A call's messages are taken in before its value is read from the page: they may carry its records.
 //! - F-5  What a worker was killed for is blamed on that claim alone: a call that it began meanwhile is innocent.
+//! - F-6  Where the progress word makes no sense, what was begun shows by its start stamps: they are of the frame's time or from before it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -111,16 +112,17 @@ impl Flight {
 
     /// What the page says is in hand.
     pub(super) fn in_hand(&self, page: &Snapshot) -> Option<InHand> {
-        let sent = self.sent.front().filter(|sent| sent.id == page.progress() >> 8)?;
+        let sent = self.sent.front()?;
         let policy = &sent.frame.function().policy;
-        let (call, limit, open) = match sent.hand(page) {
+        let hand = sent.hand(page);
+        let (call, limit, open) = match hand {
             Hand::Nothing => return None,
             Hand::Phase(DECODING) => (0, policy.timeout, sent.any_open(0)),
             Hand::Phase(_) => (0, policy.setup_timeout, sent.any_open(0)),
             Hand::Call(call) => (call, policy.timeout, sent.frame.is_open(call)),
         };
         Some(InHand {
-            claim: page.progress(),
+            claim: sent.claim(hand),
             started_ns: page.stamp(sent.id, call),
             sent_ns: sent.sent_ns,
             limit_ns: nanos(limit),
@@ -163,8 +165,7 @@ impl Flight {
     /// Gives back what stands behind a claim; with nothing claimed, everything that has not begun.
     pub(super) fn take_back(&mut self, page: &Snapshot, age_ns: u64) {
         for (index, sent) in self.sent.iter_mut().enumerate() {
-            let claimed = index == 0 && sent.id == page.progress() >> 8;
-            match (claimed, sent.hand(page)) {
+            match (index == 0, sent.hand(page)) {
                 (true, Hand::Call(call)) => {
                     if age_ns > 0 {
                         sent.frame.observe(age_ns);
@@ -176,6 +177,11 @@ impl Flight {
                 _ => sent.frame.give_back(0..sent.frame.len()),
             }
         }
+    }
+
+    /// Whether the page says that the frame at work has ended, which its worker has not said yet.
+    pub(super) fn has_ended(&self, page: &Snapshot) -> bool {
+        self.sent.front().is_some_and(|sent| sent.done(page).is_some())
     }
 
     /// Settles the calls before `claim` that gave plain values. The claim must be from an earlier look than what was read from the socket (F-4).
@@ -205,6 +211,10 @@ impl Flight {
                     return Err(Violation);
                 }
                 if let Some(page) = page() {
+                    // The next frame may have ended since. Else a function that says so itself would be given back and run for ever.
+                    if page.last_done() < frame || page.done(frame).is_some_and(|done| done != ran) {
+                        return Err(Violation);
+                    }
                     sent.settle(0..ran, &page, now_ns, true);
                 }
                 let calls = sent.frame.len();
@@ -279,7 +289,39 @@ impl Flight {
 
 impl Sent {
     fn hand(&self, page: &Snapshot) -> Hand {
-        if page.progress() >> 8 == self.id { self.hand_of((page.progress() & 0xFF) as u8) } else { Hand::Nothing }
+        let (frame, low) = (page.progress() >> 8, (page.progress() & 0xFF) as u8);
+        match self.hand_of(low) {
+            _ if self.done(page).is_some() => Hand::Nothing,
+            hand if frame == self.id && (low == 0 || !matches!(hand, Hand::Nothing)) => hand,
+            // The worker has not come to it, or wrote nonsense (F-6).
+            _ => self.begun(page).checked_sub(1).map_or(Hand::Nothing, Hand::Call),
+        }
+    }
+
+    /// Calls that were begun, by their start stamps (F-6).
+    fn begun(&self, page: &Snapshot) -> usize {
+        let calls = self.frame.len().min(CALLS);
+        (0..calls).take_while(|call| page.stamp(self.id, *call) >= self.sent_ns).count()
+    }
+
+    /// The number of calls that ran, once the worker wrote that the frame has ended.
+    fn done(&self, page: &Snapshot) -> Option<usize> {
+        let ran = page.done(self.id).or_else(|| {
+            // The one behind it has ended too, and stands in the word. The call at which frames were taken back was stamped, and not run.
+            let taken = usize::from(page.taken() >= self.id);
+            (page.last_done() == self.id + 1).then(|| self.begun(page).saturating_sub(taken))
+        });
+        ran.filter(|ran| *ran <= self.frame.len())
+    }
+
+    /// What stands in the progress word while this is in hand.
+    fn claim(&self, hand: Hand) -> u64 {
+        self.id << 8
+            | match hand {
+                Hand::Nothing => 0,
+                Hand::Phase(phase) => u64::from(phase),
+                Hand::Call(call) => call as u64 + 1,
+            }
     }
 
     fn hand_of(&self, low: u8) -> Hand {
@@ -325,6 +367,11 @@ impl Sent {
             let cell = match (self.frame.kind(), page.state(self.id, call)) {
                 (CallKind::Sample, 0) => Cell::Value(page.value(self.id, call)),
                 (CallKind::Sample, 1) => Cell::Abstained,
+                _ if done && times.run_ns > nanos(self.frame.function().policy.timeout) => {
+                    let reason = timed_out(self.frame.function().policy.timeout); // its own words were lost
+                    self.frame.fail(call, failure(FailureKind::Timeout, reason, None, true, None), times);
+                    continue;
+                }
                 _ if done => {
                     let reason = "the worker lost what the function returned".to_owned();
                     self.frame.fail(call, failure(FailureKind::Error, reason, None, true, None), times);
@@ -350,7 +397,7 @@ impl Sent {
 
     fn lose(&mut self, page: &Snapshot, loss: &Loss, now_ns: u64) {
         let calls = self.frame.len();
-        if let Some(ran) = page.done(self.id).filter(|ran| *ran <= calls) {
+        if let Some(ran) = self.done(page) {
             self.settle(0..ran, page, now_ns, true);
         } else {
             match self.hand(page) {
@@ -401,6 +448,10 @@ impl Sent {
         let failure = match loss {
             Loss::Expired(_, stack) => timeout_at(timed_out(timeout), stack.clone()),
             Loss::Stopped(_, stack, why) => failure(FailureKind::Error, why.clone(), stack.clone(), false, None),
+            Loss::Crashed(why, stack) if times.run_ns > nanos(timeout) => {
+                let reason = format!("{}; then the worker process {why}", timed_out(timeout)); // F-2
+                failure(FailureKind::Timeout, reason, stack.clone(), true, None)
+            }
             Loss::Crashed(why, stack) => {
                 let limit = self.frame.function().fences.memory_limit;
                 let under =

@@ -12,6 +12,7 @@
 //! page     the memory shared with a worker               output   what workers print
 //! stack    where its Python stands                       inside   what all workers have in hand
 //! meter    how much a call printed                       recycle  when a worker is replaced
+//! token    what outlives a killed zygote, found
 //! ```
 //!
 //! The worker's side is `python/guerdon/_worker`.
@@ -41,6 +42,7 @@ mod session;
 mod shared;
 mod slot;
 mod stack;
+mod token;
 mod watch;
 mod wire;
 mod zygote;

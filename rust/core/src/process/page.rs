@@ -104,6 +104,16 @@ impl Snapshot {
         (word >> 8 == frame).then_some((word & 0xFF) as usize)
     }
 
+    /// The last frame of which no call shall start any more, as the supervisor wrote it.
+    pub(super) fn taken(&self) -> u64 {
+        self.word(TAKEN as usize)
+    }
+
+    /// The last frame that ended.
+    pub(super) fn last_done(&self) -> u64 {
+        self.word(DONE) >> 8
+    }
+
     /// When a call of the frame started, which is when the one before it ended.
     pub(super) fn stamp(&self, frame: u64, call: usize) -> u64 {
         if call > CALLS { 0 } else { self.word(half(frame) + 8 * call) }

@@ -25,7 +25,7 @@ use super::meter::{self, Meter};
 use super::page::Snapshot;
 use super::places::{Held, Kind, Slot};
 use super::shared::Shared;
-use super::watch::{Order, TICK, Watch};
+use super::watch::{LATE, Order, TICK, Watch};
 use super::wire::{self, Message};
 use super::zygote::Fork;
 use crate::clock::nanos;
@@ -95,6 +95,8 @@ pub(super) struct Session {
     successor: Option<Fork>,
     /// The next frame would be more calls than it shall run.
     full: bool,
+    /// When its connection was seen to be closed.
+    cut_ns: Option<u64>,
     /// Whether it took too much memory, and when that was looked at.
     heavy: bool,
     weighed: Instant,
@@ -142,6 +144,7 @@ impl Session {
             born: Instant::now(),
             successor: None,
             full: false,
+            cut_ns: None,
             heavy: false,
             weighed: Instant::now(),
         }
@@ -159,12 +162,15 @@ impl Session {
     }
 
     async fn turns(&mut self, inbox: &mut mpsc::UnboundedReceiver<Held>, waiting: &mut VecDeque<Held>) -> Turn {
-        let timer = tokio::time::sleep(self.shared.load_timeout + START);
+        let timer = tokio::time::sleep(LATE);
         tokio::pin!(timer);
         let mut armed = true;
         let mut used = false;
         loop {
             if self.link.has_ended() {
+                self.cut_ns = Some(self.shared.clock.now_ns());
+                // If a function closed it, the worker ends itself after the call in hand: none behind that shall begin.
+                let _ = self.body.child.page.take_back(self.flight.last_id());
                 // The end of the process closes its socket a moment before it is seen.
                 return match timeout(DYING, self.body.child.pidfd.ended()).await {
                     Ok(()) => Turn::Dead,
@@ -229,7 +235,15 @@ impl Session {
                 () = &mut timer, if armed => {
                     armed = false;
                     if !self.ready {
-                        return Turn::kill("was not ready in time");
+                        if self.born.elapsed() >= self.shared.load_timeout + START {
+                            return Turn::kill("was not ready in time");
+                        }
+                        if self.body.child.is_stopped() {
+                            return Turn::kill("was stopped by a signal");
+                        }
+                        timer.as_mut().reset(Instant::now() + LATE);
+                        armed = true;
+                        continue;
                     }
                     if self.flight.is_empty() {
                         continue; // N-2
@@ -437,6 +451,14 @@ impl Session {
             (Some(Order::Kill), None) => {
                 return Err(Turn::kill("was ended: it did not start its calls"));
             }
+            (None, None) if self.watch.is_late(now_ns) => {
+                if self.flight.has_ended(&page) {
+                    return Err(Turn::kill("was ended: it did not say that its calls had ended"));
+                }
+                if self.body.child.is_stopped() {
+                    return Err(Turn::kill("was stopped by a signal"));
+                }
+            }
             _ => {}
         }
         self.take_back(&page, in_hand.map(|hand| hand.claim), look.slow, look.age_ns, now_ns);
@@ -584,6 +606,7 @@ impl Session {
             self.fail_front(why.clone(), stack.clone()); // it may have answered just before it was killed
         }
         let page = self.page();
-        drop(self.flight.lose(&page, loss, self.shared.clock.now_ns()));
+        let end_ns = self.cut_ns.unwrap_or_else(|| self.shared.clock.now_ns());
+        drop(self.flight.lose(&page, loss, end_ns));
     }
 }

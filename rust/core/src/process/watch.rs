@@ -4,7 +4,8 @@
 //! - D-2  The start that a worker states is believed only between the moment its frame was sent and the moment its claim was first seen.
 //! - D-3  A claim is signalled once. A kill comes a grace after it was due, whether or not the signal was seen to work.
 //! - D-4  Where a call stands that is to be killed is asked for shortly before, once, so that the kill itself need not wait for the answer.
-//! - D-5  A worker that holds frames and shows no claim for `SILENT` is ended: whatever stands in the page, a frame comes back.
+//! - D-5  A worker that holds frames and shows no claim for `SILENT` is ended: whatever stands in the page, a frame comes back. `LATE` is enough
+//!   where the page says that the frame at work has ended, or the kernel that the worker is stopped.
 
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ pub(super) const TICK: Duration = Duration::from_millis(10);
 pub(super) const SLOW: Duration = Duration::from_millis(20);
 /// How long a busy worker may show no claim.
 pub(super) const SILENT: Duration = Duration::from_secs(30);
+/// The same for one that can't be about to show any.
+pub(super) const LATE: Duration = Duration::from_secs(1);
 /// How long before a kill the worker is asked where it stands (D-4); with a shorter grace it is asked at the kill.
 const LAST_WORDS: Duration = Duration::from_millis(20);
 /// Time until a look that may confirm what the last one saw (D-1).
@@ -126,6 +129,11 @@ impl Watch {
         Look { order, slow: age_ns >= nanos(SLOW), age_ns, wake_ns: tick.min(next_ns.max(now_ns + 1)) }
     }
 
+    /// Whether nothing has been claimed for `LATE` (D-5).
+    pub(super) fn is_late(&self, now_ns: u64) -> bool {
+        self.silent_ns.is_some_and(|since| now_ns.saturating_sub(since) >= nanos(LATE))
+    }
+
     /// The worker answered: the time without a claim counts anew.
     pub(super) fn heard(&mut self) {
         self.silent_ns = None;
@@ -205,6 +213,7 @@ mod tests {
         assert_eq!(watch.look(29_000 * MS, None).order, None);
         watch.heard();
         assert_eq!(watch.look(31_000 * MS, None).order, None);
+        assert_eq!([31_999, 32_000].map(|ms| watch.is_late(ms * MS)), [false, true]);
         assert_eq!(watch.look(61_000 * MS, None).order, Some(Order::Kill));
     }
 

@@ -6,7 +6,9 @@
 //! - Z-3  A loader that hangs while loading, or dies of it twice, costs no function but the one to blame: workers then load each function when it is
 //!   first called, in its own `setup_timeout`.
 //! - Z-4  A stem that ends is replaced at the next fork; its workers have ended with it.
-//! - Z-5  One task keeps all of this: requests are served one at a time, in order.
+//! - Z-5  What outlives a stem that did not end by itself is found by its token and killed.
+//! - Z-6  A zygote that is stopped is told to go on; one that stays so is replaced. That is looked at only while it owes an answer.
+//! - Z-7  One task keeps all of this: requests are served one at a time, in order.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -16,24 +18,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::ProcessConfig;
 use super::body::DYING;
-use super::child::{Child, Forked, Pidfd, told_pid};
+use super::child::{Child, Forked, Pidfd, is_stopped, told_pid};
 use super::control::{self, Control};
 use super::ending::Ending;
 use super::output::{self, Printer, Source};
 use super::page::Page;
 use super::stack::Stack;
+use super::token::Token;
 
 /// How long the zygote may take to answer what it does at once.
 const ANSWER: Duration = Duration::from_secs(20);
 /// How long the stem may take to end everything, before it is killed.
 const END: Duration = Duration::from_secs(2);
+/// Time between two looks at whether a process that owes an answer is stopped.
+const STOPPED: Duration = Duration::from_millis(250);
 
 /// How far the lane is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,6 +82,7 @@ impl Zygote {
             load_ended: false,
             load_late: false,
             spare: None,
+            leavings: Vec::new(),
         };
         (Self { requests }, tokio::spawn(keeper.run(received, stage)))
     }
@@ -109,6 +115,8 @@ struct Keeper {
     /// The loader failed while loading (Z-3).
     load_late: bool,
     spare: Option<Forked>,
+    /// Lost stems that are waited for and whose leavings are killed.
+    leavings: Vec<JoinHandle<()>>,
 }
 
 struct Stem {
@@ -117,6 +125,7 @@ struct Stem {
     control: Control,
     /// Read by everyone who holds a worker that it forked.
     alive: Arc<AtomicBool>,
+    token: Token,
     loader: Loader,
     output_ended: Arc<Notify>,
     /// Reads what it and the loader print.
@@ -140,6 +149,12 @@ impl Stem {
         timeout(ANSWER, reap(&self.control, pid)).await.map_err(io::Error::from)?
     }
 
+    /// Its own, and that of the loader that forks.
+    fn pids(&self) -> Vec<Pid> {
+        let loader = if let Loader::Forks(_, pid, ..) = &self.loader { Some(*pid) } else { None };
+        Pid::from_raw(self.process.id().cast_signed()).into_iter().chain(loader).collect()
+    }
+
     /// From now on its children may be reaped by anyone.
     fn lost(&self) {
         self.alive.store(false, Ordering::Release);
@@ -155,7 +170,11 @@ impl Keeper {
         // Before the first request: by then the functions may be loaded. A failure shows again, and is told, at the first fork.
         tokio::select! {
             _ = stage.wait_for(|stage| *stage > Stage::Open) => {}
-            _ = self.prepared() => {}
+            () = async {
+                if self.prepared().await.is_err() {
+                    self.lose_stem();
+                }
+            } => {}
         }
         loop {
             let request = tokio::select! {
@@ -176,10 +195,13 @@ impl Keeper {
                         let _ = reply.send(child);
                     }
                 },
-                Some(Request::Reap(pid, reply)) => {
-                    let ending = timeout(ANSWER, self.reap(pid)).await;
-                    let _ = reply.send(ending.unwrap_or(Ending::Unknown));
-                }
+                Some(Request::Reap(pid, reply)) => tokio::select! {
+                    biased;
+                    _ = stage.wait_for(|stage| *stage == Stage::Ended) => break,
+                    ending = self.answered(async |keeper| Ok(keeper.reap(pid).await)) => {
+                        let _ = reply.send(ending.unwrap_or(Ending::Unknown));
+                    }
+                },
             }
         }
         self.end().await;
@@ -207,10 +229,7 @@ impl Keeper {
                 result = Err(error);
                 continue;
             }
-            result = match timeout(ANSWER, self.ask_for_worker()).await {
-                Ok(result) => result,
-                Err(_) => Err(io::ErrorKind::TimedOut.into()),
-            };
+            result = self.answered(async |keeper| keeper.ask_for_worker().await).await;
             match &result {
                 Ok(_) => break,
                 // What fork() itself said: the zygote is well.
@@ -224,6 +243,15 @@ impl Keeper {
             }
         }
         result
+    }
+
+    /// What the zygote answers; an error when it doesn't, in time or ever (Z-6).
+    async fn answered<T>(&mut self, ask: impl AsyncFnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
+        let asked = self.stem.iter().flat_map(Stem::pids).collect();
+        tokio::select! {
+            answer = timeout(ANSWER, ask(self)) => answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+            () = stay_stopped(asked) => Err(io::ErrorKind::TimedOut.into()),
+        }
     }
 
     async fn ask_for_worker(&mut self) -> io::Result<Forked> {
@@ -314,22 +342,34 @@ impl Keeper {
             stem.lost();
             // It has ended, or is out of step: either way it has to go, and be waited for.
             let _ = stem.process.kill();
-            tokio::task::spawn_blocking(move || stem.process.wait());
+            self.leavings.retain(|left| !left.is_finished());
+            self.leavings.push(tokio::task::spawn_blocking(move || {
+                let _ = stem.process.wait(); // it can't be said to anyone that it was not ours to wait for
+                stem.token.sweep(); // Z-5
+            }));
         }
     }
 
     /// Ends the stem, which ends all others.
     async fn end(&mut self) {
         self.spare = None;
-        let Some(mut stem) = self.stem.take() else { return };
-        let asked = stem.control.send(control::END, 0, 0, &[]).await;
-        if asked.is_err() || timeout(END, stem.pidfd.ended()).await.is_err() {
-            let _ = stem.process.kill();
-            stem.pidfd.ended().await;
+        if let Some(mut stem) = self.stem.take() {
+            let _ = stem.pidfd.signal(Signal::CONT); // it may have been stopped
+            let asked = stem.control.send(control::END, 0, 0, &[]).await;
+            if asked.is_err() || timeout(END, stem.pidfd.ended()).await.is_err() {
+                let _ = stem.process.kill();
+                stem.pidfd.ended().await;
+            }
+            stem.lost();
+            // It has ended: this does not wait.
+            if !stem.process.wait().is_ok_and(|status| status.success()) {
+                self.leavings.push(tokio::task::spawn_blocking(move || stem.token.sweep())); // Z-5
+            }
+            let _ = stem.reader.await;
         }
-        stem.lost();
-        let _ = stem.process.wait(); // it has ended: this does not wait
-        let _ = stem.reader.await;
+        for left in self.leavings.drain(..) {
+            let _ = left.await;
+        }
     }
 }
 
@@ -338,6 +378,22 @@ async fn gone(stem: &Option<Stem>) {
     match stem {
         Some(stem) => stem.pidfd.ended().await,
         None => std::future::pending().await,
+    }
+}
+
+/// Ends when one of these processes is stopped and stays so though it was told to go on (Z-6).
+async fn stay_stopped(pids: Vec<Pid>) {
+    let mut told = false;
+    loop {
+        tokio::time::sleep(STOPPED).await;
+        let stopped: Vec<&Pid> = pids.iter().filter(|pid| is_stopped(**pid)).collect();
+        if told && !stopped.is_empty() {
+            return;
+        }
+        told = !stopped.is_empty();
+        for pid in stopped {
+            let _ = rustix::process::kill_process(*pid, Signal::CONT); // ours still: it is stopped, not reaped
+        }
     }
 }
 
@@ -356,6 +412,9 @@ async fn start_stem(config: &ProcessConfig, printer: &Arc<Printer>) -> io::Resul
     if let Some(environment) = &config.environment {
         command.env_clear().envs(environment.iter().map(|(name, value)| (name, value)));
     }
+    let token = Token::new();
+    let (name, value) = token.variable();
+    command.env(name, value);
     let process = command.spawn().map_err(|error| {
         io::Error::new(error.kind(), format!("could not start {}: {error}", config.python.display()))
     })?;
@@ -376,6 +435,7 @@ async fn start_stem(config: &ProcessConfig, printer: &Arc<Printer>) -> io::Resul
         pidfd,
         control,
         alive: Arc::new(AtomicBool::new(true)),
+        token,
         loader: Loader::None,
         output_ended,
         reader,
@@ -403,12 +463,17 @@ async fn start_loader(stem: &Stem, load_timeout: Duration) -> io::Result<Load> {
         stem.control.send(control::LOADER, 0, 0, &[theirs.as_fd()]).await?;
         stem.control.reply_to(control::LOADER).await
     };
-    let pid = told_pid(timeout(ANSWER, forked).await.map_err(io::Error::from)??.value)?;
+    let forked = tokio::select! {
+        forked = timeout(ANSWER, forked) => forked.map_err(io::Error::from)??,
+        () = stay_stopped(stem.pids()) => return Err(io::ErrorKind::TimedOut.into()),
+    };
+    let pid = told_pid(forked.value)?;
     drop(theirs);
     let pidfd = Pidfd::open(pid)?;
     let loaded = tokio::select! {
         loaded = timeout(load_timeout, control.reply_to(control::LOADED)) => loaded,
         () = stem.pidfd.ended() => return Err(io::ErrorKind::BrokenPipe.into()),
+        () = stay_stopped(vec![pid]) => return Err(io::ErrorKind::TimedOut.into()),
         () = pidfd.ended() => Ok(Err(io::ErrorKind::BrokenPipe.into())),
     };
     let failed = match loaded {
@@ -420,7 +485,7 @@ async fn start_loader(stem: &Stem, load_timeout: Duration) -> io::Result<Load> {
         Err(_) => Load::Hung,
     };
     // Harmless if it has ended: its number is taken until it is reaped.
-    let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
+    let _ = rustix::process::kill_process_group(pid, Signal::KILL);
     let _ = timeout(DYING, pidfd.ended()).await;
     stem.reap(pid).await?;
     Ok(failed)

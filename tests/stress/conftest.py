@@ -1,0 +1,19 @@
+"""Whatever a test of faults did: nothing of it runs on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    """Within two seconds no descendant of this process is left."""
+    yield
+    deadline = time.monotonic() + 2
+    while (left := psutil.Process().children(recursive=True)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not left

@@ -1,0 +1,129 @@
+"""How a fault is judged: the batch ends in time, the guilty cell says what happened, and nobody else notices."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from pathlib import Path
+from typing import final
+
+import psutil
+
+from guerdon import Dispatcher, Failure, RewardBatch, Status, Ticket, reward
+from tests.stress import hostile
+
+WORKERS = 2
+SIBLINGS = 40
+GUILTY = 17
+
+
+@final
+class Scene:
+    """A dispatcher of two workers that runs `hostile.act`, and the folder where its calls leave notes.
+
+    Args:
+        notes: The folder.
+        timeout: Of one call.
+        grace: Of one call.
+        options: More of `reward`.
+    """
+
+    def __init__(self, notes: Path, *, timeout: float = 10.0, grace: float = 0.2, **options: object) -> None:
+        self.notes = notes
+        self.timeout = timeout
+        self.grace = grace
+        function = reward(hostile.act, timeout=timeout, grace=grace, max_failed_fraction=1.0, **options)
+        self.dispatcher = Dispatcher([function], workers=WORKERS)
+
+    def __enter__(self) -> Scene:
+        self.score([f"give:{index}" for index in range(8)])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.dispatcher.close()
+
+    def submit(self, texts: list[str]) -> Ticket:
+        return self.dispatcher.submit(completions=texts, notes=[str(self.notes)] * len(texts), num_generations=1)
+
+    def score(self, texts: list[str]) -> RewardBatch:
+        return self.submit(texts).result()
+
+    def commit(self, deed: str, *, patience: float = 4.0) -> Failure | None:
+        """Runs one deed among siblings; its failure, if it failed. Nobody else may notice anything.
+
+        Args:
+            deed: What the guilty sample says.
+            patience: What the batch may take beyond the guilty call's timeout and grace.
+        """
+        texts = [f"give:{index}" for index in range(SIBLINGS)]
+        texts[GUILTY] = deed
+        (self.notes / "runs").unlink(missing_ok=True)
+        start = time.monotonic()
+        result = self.score(texts)
+        took = time.monotonic() - start
+        assert took < self.timeout + self.grace + patience, f"the batch took {took:.1f} s"
+        failures = result.failures()
+        assert [failure.sample for failure in failures] in ([], [GUILTY]), failures
+        kept = [index for index in range(SIBLINGS) if index != GUILTY]
+        assert result.rewards[kept, 0, 0].tolist() == [float(index) for index in kept]
+        runs = Counter((self.notes / "runs").read_text().splitlines())
+        assert {text: runs[text] for index, text in enumerate(texts) if index != GUILTY} == {
+            texts[index]: 1 for index in kept
+        }, "a sibling was lost or run twice"
+        assert runs[deed] == result.attempts[GUILTY, 0, 0]
+        self.expect_whole()
+        return failures[0] if failures else None
+
+    def expect_whole(self) -> None:
+        """The pool scores as if nothing had been, with as many workers, and no process beside them."""
+        texts = [f"give:{index}" for index in range(100)]
+        start = time.monotonic()
+        result = self.score(texts)
+        assert time.monotonic() - start < 10
+        assert not result.failures()
+        assert result.rewards[:, 0, 0].tolist() == [float(index) for index in range(100)]
+        wait_for(lambda: len(self.dispatcher.worker_pids()) == WORKERS, "all workers are back")
+
+    def pids(self) -> list[int]:
+        """The processes that calls left behind."""
+        path = self.notes / "pids"
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def expect(failure: Failure | None, status: Status, reason: str) -> None:
+    assert failure is not None, "the guilty call did not fail"
+    assert failure.status == status, failure
+    assert reason in failure.reason, failure
+
+
+def wait_for(condition: object, what: str, *, seconds: float = 5.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.01)
+
+
+def runs(pid: int) -> bool:
+    """Whether a process lives: an orphan that has ended may wait a while for init to reap it."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def gone(pids: list[int]) -> bool:
+    return not any(runs(pid) for pid in pids)
+
+
+def descendants() -> list[psutil.Process]:
+    found: list[psutil.Process] = psutil.Process().children(recursive=True)
+    return found
+
+
+def zygotes(*, of: int | None = None) -> list[psutil.Process]:
+    """The processes that fork workers: the stem first, which is this process's child, then its loader."""
+    me = os.getpid() if of is None else of
+    stem = next(process for process in psutil.Process(me).children() if "_zygote.py" in " ".join(process.cmdline()))
+    workers = {process.ppid() for process in stem.children(recursive=True)} - {stem.pid}
+    return [stem, *(psutil.Process(pid) for pid in workers)]

@@ -1,0 +1,377 @@
+"""Reward functions that do to their worker what their text tells them. Workers import this module.
+
+Each call notes that it ran, and each process that one leaves behind notes its pid, in files of the folder ``notes``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import multiprocessing
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+FOR_EVER = 600.0
+
+
+def act(completion: str, notes: str) -> float:
+    verb, _, rest = completion.partition(":")
+    _note(notes, "runs", completion)
+    if verb == "give":
+        return float(rest)
+    return DEEDS[verb](rest, notes)
+
+
+def _note(notes: str, name: str, line: object) -> None:
+    with open(os.path.join(notes, name), "a") as file:
+        file.write(f"{line}\n")
+
+
+def doze(value: str, _: str) -> float:
+    time.sleep(0.02)
+    return float(value)
+
+
+# ---- signals ----
+
+
+def ignore_polite_signals(_: str, notes: str) -> float:
+    for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    return hang("", notes)
+
+
+def block_all_signals(_: str, notes: str) -> float:
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    return hang("", notes)
+
+
+def replace_all_handlers(then: str, notes: str) -> float:
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        try:
+            signal.signal(number, lambda *_: None)
+        except OSError:  # those that the C library keeps
+            continue
+    return hang("", notes) if then == "hang" else 1.0
+
+
+def swallow_everything(_: str, notes: str) -> float:
+    while True:
+        try:
+            hang("", notes)
+        except BaseException:
+            continue
+
+
+def hold_the_gil(seconds: str, _: str) -> float:
+    ctypes.PyDLL(None).usleep(int(float(seconds) * 1e6))  # unlike CDLL it doesn't let go of it
+    return 1.0
+
+
+def signal_itself(number: str, _: str) -> float:
+    os.kill(os.getpid(), int(number))
+    time.sleep(FOR_EVER)
+    return 1.0
+
+
+def kill_its_group(_: str, notes: str) -> float:
+    os.killpg(0, signal.SIGKILL)
+    return hang("", notes)
+
+
+def kill_its_parent(_: str, notes: str) -> float:
+    os.kill(os.getppid(), signal.SIGKILL)
+    return hang("", notes)
+
+
+def hang(_: str, _notes: str) -> float:
+    while True:
+        time.sleep(FOR_EVER)
+
+
+# ---- descendants ----
+
+
+def fork_grandchildren(then: str, notes: str) -> float:
+    for _ in range(2):
+        if os.fork() == 0:
+            for _ in range(2):
+                if os.fork() == 0:
+                    break
+            _sleep_on(notes)
+    _wait_for(notes, 6)
+    return hang("", notes) if then == "hang" else 1.0
+
+
+def daemonise(then: str, notes: str) -> float:
+    _daemon(notes)
+    _wait_for(notes, 1)
+    if then == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return hang("", notes) if then == "hang" else 1.0
+
+
+def daemonise_by_exec(_: str, notes: str) -> float:
+    """A daemon that is another program: of its worker it has the environment only."""
+    path = os.path.join(notes, "pids")
+    script = f"echo $$ >>{path}; exec sleep {FOR_EVER}"
+    subprocess.Popen(["sh", "-c", script], start_new_session=True, close_fds=True)
+    _wait_for(notes, 1)
+    return 1.0
+
+
+def _daemon(notes: str) -> None:
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)
+            os.closerange(0, 256)
+            _sleep_on(notes)
+        os._exit(0)
+    os.wait()
+
+
+def fork_and_return_twice(_: str, notes: str) -> float:
+    """Both processes go on as if they were the worker."""
+    if os.fork() == 0:
+        _note(notes, "pids", os.getpid())
+    return 1.0
+
+
+def start_a_pool(then: str, notes: str) -> float:
+    pool = multiprocessing.get_context("fork").Pool(2)
+    for pid in pool.map(_pid, range(2), chunksize=1):
+        _note(notes, "pids", pid)
+    if then == "hang":
+        pool.map(time.sleep, [FOR_EVER] * 2)
+    return 1.0  # never closed, never joined
+
+
+def _pid(_: int) -> int:
+    time.sleep(0.1)
+    return os.getpid()
+
+
+def _sleep_on(notes: str) -> None:
+    _note(notes, "pids", os.getpid())
+    time.sleep(FOR_EVER)
+    os._exit(0)
+
+
+def _wait_for(notes: str, pids: int) -> None:
+    path = Path(notes, "pids")
+    while not path.exists() or len(path.read_text().splitlines()) < pids:
+        time.sleep(0.005)
+
+
+# ---- descriptors and folders ----
+
+
+def close_every_descriptor(then: str, notes: str) -> float:
+    os.closerange(0, 4096)
+    return hang("", notes) if then == "hang" else 1.0
+
+
+def put_files_in_their_place(_: str, notes: str) -> float:
+    """Closes all descriptors and opens files, which get the numbers of what was closed."""
+    os.closerange(0, 4096)
+    for number in range(12):
+        fd = os.open(os.path.join(notes, f"file {number}"), os.O_CREAT | os.O_RDWR)
+        os.write(fd, b"\1" * 64)
+        os.lseek(fd, 0, os.SEEK_SET)
+    return 1.0
+
+
+def write_garbage_everywhere(_: str, notes: str) -> float:
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            os.write(int(name), os.urandom(4096))
+        except OSError:  # not one to write to
+            continue
+    return hang("", notes)
+
+
+def lose_its_folder(_: str, notes: str) -> float:
+    folder = os.path.join(notes, "folder")
+    os.makedirs(folder, exist_ok=True)
+    os.chdir(folder)
+    os.rmdir(folder)
+    return 1.0
+
+
+def use_up_descriptors(_: str, _notes: str) -> float:
+    held = []
+    while True:
+        held.append(os.open(os.devnull, os.O_RDONLY))
+
+
+# ---- output ----
+
+
+def print_much(megabytes: str, _: str) -> float:
+    line = "x" * 1023 + "\n"
+    for _ in range(int(megabytes)):
+        sys.stdout.write(line * 1024)
+    return 1.0
+
+
+def print_without_end_of_line(megabytes: str, _: str) -> float:
+    for _ in range(int(megabytes)):
+        os.write(1, b"y" * (1 << 20))
+    return 1.0
+
+
+def break_the_streams(_: str, _notes: str) -> float:
+    class Broken:
+        def write(self, text: str) -> int:
+            raise OSError("no")
+
+        def flush(self) -> None:
+            raise OSError("no")
+
+    sys.stdout = sys.stderr = Broken()  # type: ignore[assignment]
+    return 1.0
+
+
+# ---- ends ----
+
+
+def abort(_: str, _notes: str) -> float:
+    os.abort()
+
+
+def overflow_the_stack(_: str, _notes: str) -> float:
+    """Calls itself through C until the stack is used up, with the recursion limit out of the way."""
+    sys.setrecursionlimit(1 << 30)
+    compare = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+    libc = ctypes.CDLL(None)
+    numbers = (ctypes.c_int * 2)(2, 1)
+
+    @compare
+    def again(_a: object, _b: object) -> int:
+        libc.qsort(numbers, 2, 4, again)
+        return 0
+
+    libc.qsort(numbers, 2, 4, again)
+    return 1.0
+
+
+def deadlock_at_exit(_: str, _notes: str) -> float:
+    lock = threading.Lock()
+    lock.acquire()
+    atexit.register(lock.acquire)
+    sys.exit(3)
+
+
+def start_endless_threads(_: str, _notes: str) -> float:
+    for daemon in (True, False):
+        for _ in range(4):
+            threading.Thread(target=time.sleep, args=(FOR_EVER,), daemon=daemon).start()
+    return 1.0
+
+
+def exit_in_a_thread(_: str, _notes: str) -> float:
+    thread = threading.Thread(target=sys.exit, args=(4,))
+    thread.start()
+    thread.join()
+    return 1.0
+
+
+def exec_something_else(_: str, _notes: str) -> float:
+    os.execv("/bin/sleep", ["sleep", str(FOR_EVER)])
+
+
+# ---- lies to the supervisor ----
+
+
+def _message(kind: int, *, flags: int = 0, call: int = 0, frame: int = 0, body: bytes = b"", length: int = -1) -> bytes:
+    return struct.pack("<IBBHQ", len(body) if length < 0 else length, kind, flags, call, frame) + body
+
+
+def _socket() -> int:
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                return int(name)
+        except OSError:  # the listing's own
+            continue
+    raise LookupError("no socket")
+
+
+def send_half_a_message(then: str, notes: str) -> float:
+    os.write(_socket(), _message(3, body=b"z" * 64)[:19])
+    return hang("", notes) if then == "hang" else 1.0
+
+
+def announce_four_gigabytes(_: str, notes: str) -> float:
+    os.write(_socket(), _message(5, length=0xFFFFFFFF))
+    return hang("", notes)
+
+
+def answer_for_an_unknown_frame(_: str, notes: str) -> float:
+    os.write(_socket(), _message(2, frame=1 << 40, call=1))
+    return hang("", notes)
+
+
+def answer_for_an_unknown_call(_: str, notes: str) -> float:
+    frame = _words()[0] >> 8
+    os.write(_socket(), _message(5, frame=frame, call=60000, body=b"[]"))
+    return hang("", notes)
+
+
+def fail_twice(_: str, _notes: str) -> float:
+    """Reports its call as failed, twice, and then gives a value all the same."""
+    claim = _words()[0]
+    text = struct.pack("<dII", float("nan"), 5, 0xFFFFFFFF) + b"twice"
+    for _ in range(2):
+        os.write(_socket(), _message(3, frame=claim >> 8, call=(claim & 0xFF) - 1, body=text))
+    return 1.0
+
+
+def say_done_twice(_: str, notes: str) -> float:
+    frame = _words()[0] >> 8
+    os.write(_socket(), _message(2, frame=frame, call=0) * 2)
+    return hang("", notes)
+
+
+def scribble_over_the_page(what: str, notes: str) -> float:
+    words = _words()
+    for index in {"progress": [0], "done": [1], "all": range(len(words))}[what]:
+        words[index] = struct.unpack("<Q", os.urandom(8))[0]
+    return hang("", notes)
+
+
+def _words() -> memoryview:
+    """The page's words, found as a bug in C code may find them: by looking through memory."""
+    with open("/proc/self/maps") as maps:
+        line = next(line for line in maps if "guerdon-page" in line)
+    start, end = (int(number, 16) for number in line.split()[0].split("-"))
+    kind = ctypes.c_ubyte * (end - start)
+    return memoryview(kind.from_address(start)).cast("B").cast("Q")
+
+
+# ---- what a process looks like ----
+
+
+def draw(_: str, _notes: str) -> dict[str, float]:
+    """Numbers of the generators that a function may use without seeding them."""
+    import random
+
+    import numpy
+
+    return {"score": 1.0, "pid": os.getpid(), "random": random.random(), "numpy": float(numpy.random.random())}
+
+
+DEEDS: dict[str, Callable[[str, str], float]] = {
+    name: deed
+    for name, deed in list(globals().items())
+    if callable(deed) and getattr(deed, "__module__", "") == __name__
+}

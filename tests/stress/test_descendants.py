@@ -1,0 +1,144 @@
+"""Descendants: processes that functions start and leave behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from guerdon import Status
+from tests.stress.harness import Scene, expect, gone, wait_for, zygotes
+
+
+@pytest.mark.fault(
+    "a function forks children and grandchildren, and hangs",
+    sees="`timeout`; all of them are killed with their worker",
+)
+def test_grandchildren_go_with_a_hung_worker(tmp_path: Path) -> None:
+    with Scene(tmp_path, timeout=0.5) as scene:
+        expect(scene.commit("fork_grandchildren:hang"), Status.TIMEOUT, "0.5 s")
+        pids = scene.pids()
+        assert len(pids) == 6
+        wait_for(lambda: gone(pids), "the grandchildren end")
+
+
+@pytest.mark.parametrize(
+    ("deed", "count"),
+    [
+        pytest.param(
+            "fork_grandchildren",
+            6,
+            marks=pytest.mark.fault(
+                "a function forks children and grandchildren that sleep on, and returns",
+                sees="its value; they are killed when their worker ends",
+            ),
+        ),
+        pytest.param(
+            "daemonise",
+            1,
+            marks=pytest.mark.fault(
+                "a function starts a daemon: a session of its own, no descriptor, deaf to SIGTERM and SIGHUP",
+                sees="its value; the daemon is killed at the latest when the dispatcher is closed",
+            ),
+        ),
+        pytest.param(
+            "daemonise_by_exec",
+            1,
+            marks=pytest.mark.fault(
+                "a function starts another program as a daemon",
+                sees="its value; the daemon is killed at the latest when the dispatcher is closed",
+            ),
+        ),
+        pytest.param(
+            "start_a_pool",
+            2,
+            marks=pytest.mark.fault(
+                "a function starts a `multiprocessing` pool and neither closes nor joins it",
+                sees="its value; the pool is killed with its worker",
+            ),
+        ),
+    ],
+)
+def test_what_a_function_leaves_behind_is_gone_after_close(deed: str, count: int, tmp_path: Path) -> None:
+    with Scene(tmp_path) as scene:
+        assert scene.commit(deed) is None
+        pids = scene.pids()
+        assert len(pids) == count
+    wait_for(lambda: gone(pids), "what was left behind ends", seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("deed", "status", "reason"),
+    [
+        pytest.param(
+            "daemonise:hang",
+            Status.TIMEOUT,
+            "0.5 s",
+            marks=pytest.mark.fault("a function starts a daemon and hangs", sees="`timeout`; no daemon after close"),
+        ),
+        pytest.param(
+            "daemonise:die",
+            Status.CRASHED,
+            "SIGKILL",
+            marks=pytest.mark.fault("a function starts a daemon and dies", sees="`crashed`; no daemon after close"),
+        ),
+        pytest.param(
+            "start_a_pool:hang",
+            Status.TIMEOUT,
+            "0.5 s",
+            marks=pytest.mark.fault(
+                "a function hangs in a `multiprocessing` pool of its own", sees="`timeout`; the pool is killed with it"
+            ),
+        ),
+    ],
+)
+def test_what_a_failed_call_left_behind_is_gone_after_close(
+    deed: str, status: Status, reason: str, tmp_path: Path
+) -> None:
+    with Scene(tmp_path, timeout=0.5) as scene:
+        expect(scene.commit(deed), status, reason)
+        pids = scene.pids()
+        assert pids
+    wait_for(lambda: gone(pids), "what was left behind ends", seconds=1)
+
+
+@pytest.mark.fault(
+    "a function forks and both processes return from it",
+    sees="one value: the child can't answer, and ends",
+)
+def test_a_fork_that_returns_twice_answers_once(tmp_path: Path) -> None:
+    with Scene(tmp_path) as scene:
+        assert scene.commit("fork_and_return_twice") is None
+        wait_for(lambda: gone(scene.pids()), "the child that returned ends")
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        pytest.param(
+            "daemonise",
+            marks=pytest.mark.fault(
+                "the zygote is killed while a daemon of a function runs, which nobody is the ancestor of then",
+                sees="nothing: the daemon is found by the pool's token in its environment, and killed",
+            ),
+        ),
+        pytest.param(
+            "daemonise_by_exec",
+            marks=pytest.mark.fault(
+                "the same with a daemon that is another program", sees="nothing: it is found by the token too"
+            ),
+        ),
+    ],
+)
+@pytest.mark.parametrize("then", ["score", "close"])
+def test_a_daemon_does_not_outlive_a_killed_zygote(deed: str, then: str, tmp_path: Path) -> None:
+    with Scene(tmp_path) as scene:
+        assert scene.commit(deed) is None
+        pids = scene.pids()
+        assert pids
+        stem = zygotes()[0]
+        stem.kill()
+        if then == "score":
+            scene.expect_whole()
+            wait_for(lambda: gone(pids), "the daemon ends")
+    wait_for(lambda: gone(pids), "the daemon ends", seconds=1)

@@ -1,0 +1,60 @@
+"""Descriptors and folders: functions that pull the rug out from under their worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from guerdon import Status
+from tests.stress.harness import Scene, expect
+
+
+@pytest.mark.fault(
+    "a function closes all file descriptors and returns",
+    sees="its value: what it gave stands in memory; the worker is replaced",
+)
+def test_closing_every_descriptor_loses_nothing(tmp_path: Path) -> None:
+    with Scene(tmp_path) as scene:
+        assert scene.commit("close_every_descriptor") is None
+
+
+@pytest.mark.fault(
+    "a function closes all file descriptors and hangs",
+    sees="`crashed`, after one more try alone: the worker closed its connection to the engine",
+)
+def test_closing_every_descriptor_and_hanging_is_seen_at_once(tmp_path: Path) -> None:
+    with Scene(tmp_path) as scene:
+        expect(scene.commit("close_every_descriptor:hang"), Status.CRASHED, "closed its connection to the engine")
+
+
+@pytest.mark.fault(
+    "a function closes all file descriptors and opens files, which get their numbers",
+    sees="its value; the worker writes nothing into those files, reads nothing from them, and is replaced",
+)
+def test_files_with_the_numbers_of_ours_are_left_alone(tmp_path: Path) -> None:
+    with Scene(tmp_path) as scene:
+        assert scene.commit("put_files_in_their_place") is None
+    files = sorted(tmp_path.glob("file *"))
+    assert len(files) == 12
+    for file in files[3:]:  # the first three are standard input, output and error now, and what is printed is theirs
+        assert file.read_bytes() == b"\1" * 64
+
+
+@pytest.mark.fault(
+    "a function writes garbage to every descriptor it can find",
+    sees="`crashed`, after one more try alone: its worker sent what is no message; the garbage shows as its output",
+)
+def test_garbage_on_every_descriptor_costs_one_call(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with Scene(tmp_path) as scene:
+        expect(scene.commit("write_garbage_everywhere"), Status.CRASHED, "was ended: it sent a message")
+    assert "[guerdon act " in capfd.readouterr().err
+
+
+@pytest.mark.fault(
+    "a function changes into a folder that is removed",
+    sees='its value; later calls in its worker stand there too (`isolation="call"` keeps calls apart)',
+)
+def test_a_worker_without_a_folder_works_on(tmp_path: Path) -> None:
+    with Scene(tmp_path) as scene:
+        assert scene.commit("lose_its_folder") is None

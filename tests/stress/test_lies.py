@@ -1,0 +1,98 @@
+"""Lies: workers that send and write what no worker of ours does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from guerdon import Status
+from tests.stress.harness import Scene, expect
+
+
+@pytest.mark.parametrize(
+    ("deed", "reason"),
+    [
+        pytest.param(
+            "announce_four_gigabytes",
+            "it sent a message of 4294967295 bytes, which is too large",
+            marks=pytest.mark.fault(
+                "a worker announces a message of 4 GiB",
+                sees="`crashed`, after one more try alone; nothing is held for it",
+            ),
+        ),
+        pytest.param(
+            "answer_for_an_unknown_frame",
+            "a message about a call that it does not have",
+            marks=pytest.mark.fault("a worker answers for a frame it never got", sees="`crashed`, its call only"),
+        ),
+        pytest.param(
+            "answer_for_an_unknown_call",
+            "a message about a call that it does not have",
+            marks=pytest.mark.fault("a worker answers for a call it never got", sees="`crashed`, its call only"),
+        ),
+    ],
+)
+def test_a_worker_that_lies_is_ended(deed: str, reason: str, tmp_path: Path) -> None:
+    with Scene(tmp_path) as scene:
+        expect(scene.commit(deed), Status.CRASHED, reason)
+
+
+@pytest.mark.fault(
+    "a message of a worker is cut in two and its end never comes; the call hangs",
+    sees="`timeout`",
+)
+def test_half_a_message_before_a_hang(tmp_path: Path) -> None:
+    with Scene(tmp_path, timeout=0.5) as scene:
+        expect(scene.commit("send_half_a_message:hang"), Status.TIMEOUT, "0.5 s")
+
+
+@pytest.mark.fault(
+    "a message of a worker is cut in two and the next one follows at once",
+    sees="its value: what the worker did stands in memory; the worker, out of step, is replaced",
+)
+def test_half_a_message_loses_nothing(tmp_path: Path) -> None:
+    with Scene(tmp_path) as scene:
+        assert scene.commit("send_half_a_message") is None
+
+
+@pytest.mark.fault("a result is sent twice", sees="the first counts")
+def test_a_result_that_comes_twice_counts_once(tmp_path: Path) -> None:
+    with Scene(tmp_path) as scene:
+        expect(scene.commit("fail_twice"), Status.ERROR, "twice")
+
+
+@pytest.mark.fault(
+    "a worker says twice that a frame has ended, with a call in hand",
+    sees="the call is tried elsewhere; that it can't be told from one not begun is why it may run more than twice",
+)
+def test_an_end_that_comes_twice_ends_the_worker(tmp_path: Path) -> None:
+    with Scene(tmp_path, timeout=0.5) as scene:
+        result = scene.score(["give:1", "give:2", "say_done_twice", "give:3"])
+        assert result.rewards[[0, 1, 3], 0, 0].tolist() == [1, 2, 3]
+        assert result.failures()[0].sample == 2
+        scene.expect_whole()
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(
+            "done",
+            marks=pytest.mark.fault(
+                "nonsense in the shared page where finished frames are counted, and a hang", sees="`timeout`"
+            ),
+        ),
+        pytest.param(
+            "progress",
+            marks=pytest.mark.fault(
+                "nonsense in the shared page where the call in hand stands, and a hang",
+                sees="`error` or `crashed` for calls of that worker at the latest after 30 s; nobody else notices",
+            ),
+        ),
+    ],
+)
+def test_nonsense_in_the_page(what: str, tmp_path: Path) -> None:
+    with Scene(tmp_path, timeout=0.5) as scene:
+        failure = scene.commit(f"scribble_over_the_page:{what}", patience=35)
+        assert failure is None or failure.status in (Status.TIMEOUT, Status.CRASHED)
