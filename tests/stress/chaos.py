@@ -27,12 +27,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import psutil
 
-from guerdon import Dispatcher, RewardBatch, Status, group_reward, reward
+from guerdon import Dispatcher, RewardBatch, Status, Ticket, group_reward, reward
 from tests.stress import chaos_process, chaos_rewards
 from tests.stress.chaos_rewards import BATCHES, GROUPS, NAMES, PROCESS, STATEFUL, Job
 
 WORKERS = 2
-TIMEOUT, GRACE, LONG_STOP = 1.0, 0.2, 1.6
+TIMEOUT, GRACE, LONG_STOP = 0.5, 0.1, 1.0
 # How the reason ends of a function whose worker was lost before it could call it, and the next one again.
 UNREADY = ("while it loaded the function", "in setup()")
 GROUP = 4
@@ -41,6 +41,10 @@ CAPACITY = 4096
 # The main one, the keeper's, a loop's, the reader of the harm, and eight for each function of the thread lane.
 MOST_THREADS = 4 + 2 * 8
 SETTLE_S = 20.0
+# What a serial loop gives, by number and function.
+_WANTED = [[chaos_rewards.expected(function, number) for function in range(len(NAMES))] for number in range(CAPACITY)]
+WANTED_STATUS = np.array([[status for status, _ in row] for row in _WANTED])
+WANTED_VALUES = np.array([[value for _, value in row] for row in _WANTED], dtype=np.float32)
 
 
 def dispatcher() -> Dispatcher:
@@ -93,7 +97,11 @@ class Soak:
         self._cells = cells
         self._seed = seed
         self._rate = rate
-        self._counts_path = str(folder / "counts")
+        self._paths = [folder / "counts 1", folder / "counts 2"]
+        # The file of the next wave, and of the one before it.
+        self._counts: list[tuple[str, Any]] = []
+        # What was handed in and not looked at yet: number of the first sample, ticket, its counts.
+        self._open: list[tuple[int, Ticket, Any]] = []
         self._chance = random.Random(seed)
         self._statuses: Counter[str] = Counter()
         self._done = 0
@@ -106,10 +114,13 @@ class Soak:
         Raises:
             AssertionError: Something of C-1 to C-4 does not hold.
         """
-        Path(self._counts_path).write_bytes(bytes(len(NAMES) * CAPACITY))
+        for path in self._paths:
+            path.write_bytes(bytes(len(NAMES) * CAPACITY))
+        shape = (len(NAMES), CAPACITY)
+        self._counts = [(str(path), np.memmap(path, np.uint8, "r+", shape=shape)) for path in self._paths]
         try:
             with dispatcher() as made:
-                self._wave(made)  # nothing is harmed yet: all is up and warm
+                self._settled(made)  # nothing is harmed yet: all is up and warm
                 self._until(self._cells // 10, made)
                 before = self._settled(made)
                 self._until(self._cells, made)
@@ -123,30 +134,38 @@ class Soak:
         with harm(self._chance.randrange(2**32), self._rate) as done:
             while self._done < cells:
                 self._wave(made)
+            self._check_open()
         self._harm += done
 
     def _settled(self, made: Dispatcher) -> Footprint:
         """The footprint once nothing is harmed any more: every worker is there, and works."""
         self._wave(made)
+        self._check_open()
         return settled(made)
 
     def _wave(self, made: Dispatcher) -> None:
-        """One to three batches at once."""
+        """Hands in the next batches, one to three, and only then looks at the ones before: the workers are never idle."""
         chance = self._chance
-        counts = np.memmap(self._counts_path, np.uint8, "r+", shape=(len(NAMES), CAPACITY))
+        path, counts = self._counts[0]
         counts[:] = 0
         first, tickets = 0, []
         for _ in range(chance.randint(1, 3)):
             samples = GROUP * chance.randint(1, CAPACITY // GROUP // 6)
-            jobs = [Job(first + i, self._cost(), self._counts_path, CAPACITY) for i in range(samples)]
+            jobs = [Job(first + i, self._cost(), path, CAPACITY) for i in range(samples)]
             texts = ["x" * chance.randint(0, 300)] * samples
             tickets.append((first, made.submit(prompts=texts, completions=texts, num_generations=GROUP, job=jobs)))
             first += samples
-        for start, ticket in tickets:
+        self._check_open()
+        self._open = [(start, ticket, counts) for start, ticket in tickets]
+        self._counts.reverse()
+
+    def _check_open(self) -> None:
+        for start, ticket, counts in self._open:
             self._check(ticket.result(timeout=300), counts, start)
+        self._open = []
 
     def _cost(self) -> float:
-        return self._chance.uniform(0.001, 0.03) if self._chance.random() < 0.02 else 0.0
+        return self._chance.uniform(0.001, 0.02) if self._chance.random() < 0.03 else 0.0
 
     def _check(self, result: RewardBatch, counts: Any, start: int) -> None:
         """C-1 to C-3 of one batch."""
@@ -156,9 +175,8 @@ class Soak:
         attempts = result.attempts.reshape(samples, functions).astype(int)
         run_s = result.run_s.reshape(samples, functions)
         assert (status <= Status.CRASHED).all(), "a cell was cancelled"
-        wanted = [[chaos_rewards.expected(f, start + n) for f in range(functions)] for n in range(samples)]
-        wanted_status = np.array([[one for one, _ in row] for row in wanted])
-        wanted_values = np.array([[value for _, value in row] for row in wanted], dtype=np.float32)
+        wanted_status = WANTED_STATUS[start : start + samples]
+        wanted_values = WANTED_VALUES[start : start + samples]
         harmed = (status == Status.TIMEOUT) | (status == Status.CRASHED)
         for failure in result.failures():  # a function that two workers in a row could not be made ready for
             if failure.status == Status.ERROR and failure.reason.endswith(UNREADY):

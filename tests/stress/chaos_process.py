@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 # What is done to whom, and how often beside the others.
 ACTIONS = {
-    ("kill", "worker"): 40,
+    ("kill", "worker"): 30,
     ("stop", "worker"): 25,
-    ("stop long", "worker"): 4,
+    ("stop long", "worker"): 8,
     ("starve", "worker"): 12,
     ("burn", "machine"): 8,
     ("kill", "loader"): 3,

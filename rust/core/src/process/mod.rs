@@ -7,6 +7,7 @@
 //! link     its socket                                    body     its process: output, end
 //! watch    when a call is slow, out of time, to be killed (pure)
 //! zygote   the processes that fork, kept by one task     control  requests to them
+//! loading  who loads the functions when loaders die
 //! child    pidfds, kills                                 ending   how a process ended, in words
 //! wire     messages to and from a worker                 columns  the values of calls in wire form
 //! page     the memory shared with a worker               output   what workers print
@@ -33,6 +34,7 @@ mod flight;
 mod inside;
 mod lane;
 mod link;
+mod loading;
 mod meter;
 mod output;
 mod page;

@@ -3,8 +3,8 @@
 //! - Z-1  The trainer is never forked: the stem is a fresh interpreter, with its control socket as standard input, in a process group of its own.
 //! - Z-2  Workers are forked by the loader if it is single-threaded once it has loaded. Else the loader becomes a worker itself, the stem forks
 //!   workers that load for themselves, and one loaded spare is kept.
-//! - Z-3  A loader that hangs while loading, or dies of it twice, costs no function but the one to blame: workers then load each function when it is
-//!   first called, in its own `setup_timeout`.
+//! - Z-3  A loader that dies or hangs while loading costs no function but the one to blame: workers then load each function when it is first called,
+//!   in its own `setup_timeout` (`loading` says when, and until when).
 //! - Z-4  A stem that ends is replaced at the next fork; its workers have ended with it.
 //! - Z-5  What outlives a stem that did not end by itself is found by its token and killed.
 //! - Z-6  A zygote that is stopped is told to go on; one that stays so is replaced. That is looked at only while it owes an answer.
@@ -21,13 +21,14 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::ProcessConfig;
 use super::body::DYING;
 use super::child::{Child, Forked, Pidfd, is_stopped, told_pid};
 use super::control::{self, Control};
 use super::ending::Ending;
+use super::loading::Loading;
 use super::output::{self, Printer, Source};
 use super::page::Page;
 use super::stack::Stack;
@@ -79,8 +80,7 @@ impl Zygote {
             printer,
             stem: None,
             forks: 0,
-            load_ended: false,
-            load_late: false,
+            loading: Loading::default(),
             spare: None,
             leavings: Vec::new(),
         };
@@ -110,10 +110,8 @@ struct Keeper {
     stem: Option<Stem>,
     /// Workers forked so far.
     forks: usize,
-    /// The last loader ended while loading: killed from outside perhaps, so that there is another.
-    load_ended: bool,
-    /// The loader failed while loading (Z-3).
-    load_late: bool,
+    /// Whether there is to be a loader (Z-3).
+    loading: Loading,
     spare: Option<Forked>,
     /// Lost stems that are waited for and whose leavings are killed.
     leavings: Vec<JoinHandle<()>>,
@@ -214,7 +212,7 @@ impl Keeper {
         };
         self.forks += 1;
         let loads_itself = self.stem.as_ref().is_some_and(|stem| matches!(stem.loader, Loader::Absent));
-        if loads_itself && !self.load_late && self.forks >= self.config.workers {
+        if loads_itself && !self.loading.is_late() && self.forks >= self.config.workers {
             // Without a spare the next replacement loads by itself: slower, not wrong.
             self.spare = self.fork_now().await.ok();
         }
@@ -255,7 +253,7 @@ impl Keeper {
     }
 
     async fn ask_for_worker(&mut self) -> io::Result<Forked> {
-        let load_late = self.load_late;
+        let load_late = self.loading.is_late();
         let Some(stem) = &mut self.stem else { return Err(io::ErrorKind::NotConnected.into()) };
         let (socket, their_socket) = control::pair()?;
         let page = Page::new()?;
@@ -319,18 +317,21 @@ impl Keeper {
                 stem.reap(pid).await?;
             }
         }
+        if matches!(stem.loader, Loader::Absent) && self.loading.tries_again(Instant::now()) {
+            stem.loader = Loader::None;
+        }
         while matches!(stem.loader, Loader::None) {
-            if self.load_late {
+            if self.loading.is_late() {
                 stem.loader = Loader::Absent;
                 break;
             }
             match start_loader(stem, self.load_timeout).await? {
                 Load::Done(loader) => {
                     stem.loader = loader;
-                    self.load_ended = false;
+                    self.loading.done();
                 }
-                Load::Ended if !self.load_ended => self.load_ended = true,
-                Load::Ended | Load::Hung => self.load_late = true,
+                Load::Ended => self.loading.ended(Instant::now()),
+                Load::Hung => self.loading.hung(),
             }
         }
         Ok(())

@@ -1,0 +1,90 @@
+//! Whether a loader is tried, or workers load the functions for themselves because loaders failed.
+//!
+//! - Y-1  One loader that dies may have been killed by whatever else goes on: the next is tried at once.
+//! - Y-2  After two in a row workers load late, each function when it is first called, for a while; then another loader is tried. The while doubles with
+//!   each that dies.
+//! - Y-3  A loader that hangs is the last one: trying costs the whole time that loading may take, in which nothing is forked.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Deaths in a row from which on workers load late.
+const DEATHS: u32 = 2;
+/// The first while (Y-2), and how often it doubles at most.
+const WHILE: Duration = Duration::from_secs(10);
+const DOUBLINGS: u32 = 9;
+
+/// What was learned of loading.
+#[derive(Debug, Default)]
+pub(super) struct Loading {
+    deaths: u32,
+    late: Late,
+}
+
+#[derive(Debug, Default)]
+enum Late {
+    #[default]
+    No,
+    Until(Instant),
+    Always,
+}
+
+impl Loading {
+    /// Whether workers load for themselves.
+    pub(super) const fn is_late(&self) -> bool {
+        !matches!(self.late, Late::No)
+    }
+
+    pub(super) fn done(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(super) fn ended(&mut self, now: Instant) {
+        self.deaths = self.deaths.saturating_add(1);
+        if self.deaths >= DEATHS {
+            self.late = Late::Until(now + WHILE * (1 << (self.deaths - DEATHS).min(DOUBLINGS)));
+        }
+    }
+
+    pub(super) fn hung(&mut self) {
+        self.late = Late::Always;
+    }
+
+    /// Whether it is time for another loader; from then on workers don't load late.
+    pub(super) fn tries_again(&mut self, now: Instant) -> bool {
+        let again = matches!(self.late, Late::Until(time) if now >= time);
+        if again {
+            self.late = Late::No;
+        }
+        again
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn y1_y2_a_second_death_in_a_row_makes_loading_late_for_longer_and_longer() {
+        let (mut loading, mut now) = (Loading::default(), Instant::now());
+        loading.ended(now);
+        assert!(!loading.is_late() && !loading.tries_again(now));
+        for seconds in [10, 20, 40] {
+            loading.ended(now);
+            assert!(loading.is_late() && !loading.tries_again(now + Duration::from_secs(seconds - 1)));
+            now += Duration::from_secs(seconds);
+            assert!(loading.tries_again(now) && !loading.is_late());
+        }
+        loading.done();
+        loading.ended(now);
+        assert!(!loading.is_late());
+    }
+
+    #[test]
+    fn y3_a_loader_that_hung_is_the_last() {
+        let mut loading = Loading::default();
+        loading.hung();
+        assert!(loading.is_late() && !loading.tries_again(Instant::now() + Duration::from_secs(1 << 20)));
+    }
+}

@@ -1,0 +1,86 @@
+"""Functions and batches of very different size share the workers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from guerdon import Dispatcher, Status, reward
+from tests.stress import shares
+
+MB = 2**20
+
+
+def test_functions_of_very_different_cost_go_through_a_batch_together(tmp_path: Path) -> None:
+    """Neither is ever further ahead of the other than the window that the engine keeps, a part of the batch."""
+    samples, notes = 2048, tmp_path / "notes"
+    with Dispatcher([reward(shares.cheap), reward(shares.dear)], workers=2) as dispatcher:
+        texts = ["x"] * samples
+        result = dispatcher.score(completions=texts, number=list(range(samples)), notes=[str(notes)] * samples)
+    assert result.status.max() == Status.OK
+    reached, most = [0, 0], [0, 0]
+    for function, number in shares.NOTE.iter_unpack(notes.read_bytes()):
+        reached[function] = max(reached[function], number)
+        most[function] = max(most[function], reached[function] - reached[1 - function])
+    # Four frames of 64 a worker, beside those that are on their way.
+    assert most[shares.CHEAP] <= 2 * 4 * 64 + 2 * 2 * 64, most
+    assert most[shares.DEAR] <= 256, most
+
+
+def test_groups_complete_throughout_the_batch() -> None:
+    """Not all at its end: what is half done has given half of its groups."""
+    groups, seconds = 64, 0.01
+    functions = [reward(shares.doze), reward(shares.instant), reward(shares.length, lane="thread")]
+    with Dispatcher(functions, workers=2) as dispatcher:
+        dispatcher.score(completions=[str(seconds)] * 32, num_generations=4)  # its cost is known
+        start = time.monotonic()
+        ticket = dispatcher.submit(completions=[str(seconds)] * (4 * groups), num_generations=4)
+        order, times = [], []
+        for group in ticket.groups():
+            order.append(group.index)
+            times.append(time.monotonic() - start)
+    assert times[groups // 4] < 0.5 * times[-1], times
+    assert times[groups // 2] < 0.75 * times[-1], times
+    assert max(abs(place - index) for place, index in enumerate(order)) <= 8, order
+
+
+@pytest.mark.parametrize("samples", [100_000, pytest.param(1_000_000, marks=pytest.mark.soak)])
+def test_a_large_batch_streams(samples: int) -> None:
+    """Its texts, 5 KB each, are never all on their way: neither the trainer nor a worker grows by a part of them."""
+    text = "x" * 5000
+    with Dispatcher([reward(shares.length)], workers=2) as dispatcher:
+        dispatcher.score(completions=[text] * 1000)
+        processes = [psutil.Process(), *map(psutil.Process, dispatcher.worker_pids())]
+        with peak(processes) as grown:
+            result = dispatcher.score(completions=[text] * samples)
+    assert result.status.max() == Status.OK
+    assert result.rewards.min() == result.rewards.max() == 5000.0
+    # The grid and the arrays take about a hundred bytes a sample.
+    assert grown[0] < 32 * MB + 150 * samples, grown
+    assert max(grown[1:]) < 32 * MB, grown
+
+
+@contextmanager
+def peak(processes: list[psutil.Process]) -> Iterator[list[int]]:
+    """How much resident memory each process had more at most, in bytes."""
+    first = [process.memory_info().rss for process in processes]
+    grown, stop = [0] * len(processes), threading.Event()
+
+    def look() -> None:
+        while not stop.wait(0.01):
+            for index, process in enumerate(processes):
+                grown[index] = max(grown[index], process.memory_info().rss - first[index])
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield grown
+    finally:
+        stop.set()
+        thread.join()
