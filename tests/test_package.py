@@ -20,6 +20,7 @@ PUBLIC = {
     "GuerdonWarning",
     "InFlight",
     "Limit",
+    "MainGuardError",
     "NotYetError",
     "Recycle",
     "RegistrationError",

@@ -18,6 +18,7 @@ __all__ = [
     "DataError",
     "GuerdonError",
     "GuerdonWarning",
+    "MainGuardError",
     "NotYetError",
     "RegistrationError",
     "RewardFailureError",
@@ -47,6 +48,10 @@ class DataError(GuerdonError, ValueError):
 
 class ClosedError(GuerdonError, RuntimeError):
     """The dispatcher was closed."""
+
+
+class MainGuardError(GuerdonError, RuntimeError):
+    """A batch was given while multiprocessing imports the program for a child, once more and for another purpose."""
 
 
 class GuerdonWarning(RuntimeWarning):

@@ -6,6 +6,8 @@
        neither used nor ended.
 - L-4  The engine ends with its dispatcher, and at the exit of the interpreter.
 - L-5  A function that closes its own dispatcher doesn't wait for itself: the rest ends in the background.
+- L-6  None starts while multiprocessing imports the program for one of its children: a script without a guard would
+       score all over again in each of them.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from guerdon._registration.spec import FunctionSpec
-from guerdon.errors import ClosedError
+from guerdon.errors import ClosedError, MainGuardError
 
 if TYPE_CHECKING:
     from guerdon._lanes import Keeper
@@ -73,6 +75,7 @@ class Lifetime:
 
         Raises:
             ClosedError: L-2.
+            MainGuardError: L-6.
         """
         engine = self._engine
         if engine is not None and not self._closed:
@@ -81,6 +84,7 @@ class Lifetime:
             if self._closed:
                 raise ClosedError("this dispatcher is closed. Make a new one, or close it later.")
             if self._engine is None:
+                _refuse_child_import()
                 self._engine, self._keeper = _start(self._specs, self._workers, self._recycle, self._worker_env)
             return self._engine
 
@@ -119,6 +123,17 @@ def _end(lifetime: Lifetime, pid: int) -> None:
     # is its parent's.
     if os.getpid() == pid or lifetime.started is not None:
         lifetime.close(EXIT_TIMEOUT_S)
+
+
+def _refuse_child_import() -> None:
+    """L-6"""
+    processes = sys.modules.get("multiprocessing.process")
+    if processes is not None and getattr(processes.current_process(), "_inheriting", False):
+        raise MainGuardError(
+            "the program gives a batch to a dispatcher while multiprocessing imports it for a child process, which "
+            "would score it all over again. Put what the program does, unlike what it defines, under "
+            'if __name__ == "__main__":'
+        )
 
 
 def _start(

@@ -126,7 +126,16 @@ def start() -> Iterator[Start]:
             }
             for target, changes in targets
         ]
-        shipment = pickle.dumps({"sys_path": sys.path, "main_path": None, "hash_seed": None, "functions": entries})
+        shipment = pickle.dumps(
+            {
+                "sys_path": sys.path,
+                "main_path": None,
+                "main_name": None,
+                "hash_seed": None,
+                "stamps": {},
+                "functions": entries,
+            }
+        )
         ours, theirs = socket.socketpair()
         fd = os.memfd_create("page")
         os.ftruncate(fd, layout.SIZE)

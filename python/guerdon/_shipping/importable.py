@@ -1,6 +1,7 @@
 """Whether another process would find the same module under the same name.
 
-- I-1  True means: a new interpreter with this process's ``sys.path`` imports the module from the same file.
+- I-1  True means: a new interpreter with this process's ``sys.path`` imports the module from the same file, which
+       still holds what this process loaded from it.
 - I-2  Nothing is imported to find out, and no finder is asked that a new interpreter would not have.
 
 A module that is merely in ``sys.modules`` may have been loaded by path (a file given to the command line, a test
@@ -14,6 +15,8 @@ import sys
 from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, Final
+
+from guerdon._shipping.edited import edited
 
 __all__ = ["find_attribute", "importable"]
 
@@ -37,7 +40,7 @@ def importable(name: str) -> bool:
     if not isinstance(file, str):
         # A namespace package, or a module that an importable package makes when it is imported (torch.ops, six.moves).
         return bool(parent) or spec is not None
-    return spec is not None and spec.origin is not None and _same_file(spec.origin, file)
+    return spec is not None and spec.origin is not None and _same_file(spec.origin, file) and not edited(module)
 
 
 def find_attribute(module: ModuleType | None, qualname: str) -> object:

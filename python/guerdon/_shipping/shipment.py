@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 
 from guerdon._registration.spec import FunctionSpec
 from guerdon._shipping.blame import find_culprit, find_heaviest
+from guerdon._shipping.edited import Stamp, stamp_of
 from guerdon._shipping.importable import find_attribute, importable
 from guerdon._shipping.pickling import dumps
 from guerdon.errors import GuerdonWarning, ShippingError
@@ -39,6 +40,10 @@ _WAYS_OUT: Final = (
 
 # One parcel per spec, written by `_parcel` (S-3), on the thread that makes the dispatcher whose spec it is.
 _parcels: WeakKeyDictionary[FunctionSpec, Parcel] = WeakKeyDictionary()
+
+
+# The module of a function that is sent as a name, and how its file was at registration; written as `_parcels` is.
+_stamps: WeakKeyDictionary[FunctionSpec, tuple[str, Stamp]] = WeakKeyDictionary()
 
 
 def check_shippable(spec: FunctionSpec) -> None:
@@ -60,8 +65,10 @@ def shipment(specs: Sequence[FunctionSpec], hidden: Sequence[str] = ()) -> bytes
         hidden: Names of variables of this process that workers don't get, so that a function that misses one can be told.
 
     Returns:
-        A pickle of ``{"sys_path", "main_path", "hash_seed", "hidden", "functions"}``. ``functions`` has one entry per spec: None
-        for other lanes, else ``{"recipe": …, "target": ("ref", module, qualname) | ("value", pickle)}``.
+        A pickle of ``{"sys_path", "main_path", "main_name", "hash_seed", "stamps", "hidden", "functions"}``. ``main_name`` is
+        the module that ``python -m`` was given, else None; ``stamps`` says how the source file of each module that is
+        sent as a name was. ``functions`` has one entry per spec: None for other lanes, else
+        ``{"recipe": …, "target": ("ref", module, qualname) | ("value", pickle)}``.
 
     Raises:
         ShippingError: As `check_shippable`, for specs that it hasn't seen.
@@ -73,7 +80,9 @@ def shipment(specs: Sequence[FunctionSpec], hidden: Sequence[str] = ()) -> bytes
         {
             "sys_path": [os.path.abspath(entry) for entry in sys.path],
             "main_path": _main_path(),
+            "main_name": getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", None),
             "hash_seed": os.environ.get("PYTHONHASHSEED"),
+            "stamps": dict(_stamps[spec] for spec in specs if spec in _stamps),
             "hidden": list(hidden),
             "functions": functions,
         },
@@ -84,11 +93,16 @@ def shipment(specs: Sequence[FunctionSpec], hidden: Sequence[str] = ()) -> bytes
 def _parcel(spec: FunctionSpec) -> Parcel:
     parcel = _parcels.get(spec)
     if parcel is None:
-        parcel = _parcels[spec] = _reference(spec.target) or ("value", _pickled(spec))
+        parcel = _reference(spec.target)
+        if parcel is None:
+            parcel = "value", _pickled(spec)
+        elif stamp := stamp_of(sys.modules[parcel[1]]):
+            _stamps[spec] = parcel[1], stamp
+        _parcels[spec] = parcel
     return parcel
 
 
-def _reference(target: Any) -> Parcel | None:
+def _reference(target: Any) -> tuple[str, str, str] | None:
     """The target's name, if importing it elsewhere gives this very function, plain or decorated (S-1)."""
     module, qualname = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(qualname, str):

@@ -2,12 +2,15 @@
 
 - L-1  A function that can't be loaded fails alone: what it raised is kept, and each of its calls is told.
 - L-2  Loading imports and unpickles, nothing else; ``setup()`` runs in workers only.
+- L-3  A worker that loads a module whose file was edited since the functions were registered says so.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import mmap
+import os
 import pickle
 import sys
 import types
@@ -19,6 +22,8 @@ from .fences import missing_variable
 from .reasons import reason_of, traceback_of
 
 Buffer = bytes | mmap.mmap
+# What the user's program is called, in its own process and in those that multiprocessing spawns of it.
+_MAINS = ("__main__", "__mp_main__")
 
 
 class Unloadable:
@@ -41,7 +46,8 @@ class Functions:
     def __init__(self, shipment: Buffer) -> None:
         content: dict[str, Any] = pickle.loads(shipment)
         sys.path[:] = content["sys_path"]
-        self._main = _new_main(content["main_path"])
+        self._main = _new_main(content["main_path"], content["main_name"])
+        self._stamps: dict[str, tuple[str, int, int]] = content["stamps"]
         # Names of the trainer's variables that are kept from workers.
         self.hidden: frozenset[str] = frozenset(content.get("hidden", ()))
         self._entries: list[dict[str, Any] | None] = content["functions"]
@@ -88,24 +94,48 @@ class Functions:
             return found
         _, module, qualname = target
         found = importlib.import_module(module)
+        self._say_if_edited(module)
         for part in qualname.split("."):
             found = getattr(found, part)
         return getattr(found, "__guerdon_target__", found)
 
+    def _say_if_edited(self, module: str) -> None:
+        """A worker that replaces another may load a file that was edited meanwhile (L-3)."""
+        file, changed, size = self._stamps.pop(module, (None, 0, 0))
+        if file is None:
+            return
+        try:
+            now = os.stat(file)
+        except OSError:
+            return
+        if (now.st_mtime_ns, now.st_size) != (changed, size):
+            print(
+                f"warning: {file} was edited after the dispatcher was made; this worker has loaded it as it is now, "
+                "others may run what it was. Start anew to have all run the same.",
+                file=sys.stderr,
+            )
+
     def _share_globals(self, found: Any) -> None:
         """Lets processes that the function starts itself find the helpers it brought along from ``__main__``."""
         function = getattr(found, "__func__", found)
-        if isinstance(function, types.FunctionType) and function.__module__ == "__main__":
+        if isinstance(function, types.FunctionType) and function.__module__ in _MAINS:
             for name, value in function.__globals__.items():
                 self._main.__dict__.setdefault(name, value)
             self._main.__dict__.setdefault(function.__name__, function)
 
 
-def _new_main(path: str | None) -> types.ModuleType:
-    """A ``__main__`` that is the user's by name, not the zygote's script."""
+def _new_main(path: str | None, name: str | None) -> types.ModuleType:
+    """A ``__main__`` that is the user's by name, not the zygote's script.
+
+    Processes that a function spawns import the user's program by its path, or by the name that ``python -m`` was given.
+    """
     main = types.ModuleType("__main__")
     if path is not None:
         main.__file__ = path
-    sys.modules["__main__"] = main
+    if name is not None:
+        main.__spec__ = importlib.machinery.ModuleSpec(name, None, origin=path)
+        main.__package__ = main.__spec__.parent
+    for each in _MAINS:
+        sys.modules[each] = main
     sys.argv[:] = [path or ""]
     return main

@@ -304,6 +304,18 @@ class Worker:
             except BaseException as error:  # the others are closed all the same
                 _warn(f"close() of reward function {call.name!r} failed: {reason_of(error)}")
         self._awaiter.close()
+        _finish_multiprocessing()
+
+
+def _finish_multiprocessing() -> None:
+    """What multiprocessing does at the end of its own children: pools and servers that functions left are ended, and
+    their temporary folder goes. A worker ends without the interpreter's exit, which would do it."""
+    util: Any = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        try:
+            util._run_finalizers()
+        except BaseException as error:  # the worker ends all the same
+            _warn(f"multiprocessing could not be ended cleanly: {reason_of(error)}")
 
 
 def _rows_of(rows: int, columns: list[Any]) -> Iterable[tuple[Any, ...]]:
