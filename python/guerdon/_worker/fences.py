@@ -140,7 +140,7 @@ def flush_output() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError, AttributeError):  # closed or replaced by user code
+        except Exception:  # closed, or replaced by user code that may raise anything
             continue
     import ctypes
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from . import stack, system
 from .control import LOAD_FIRST, Control, Request, close_all
 from .loading import Functions
+from .marks import Marks
 from .page import Page
 from .wire import Link
 from .worker import Worker
@@ -57,7 +58,7 @@ def run_worker(request: Request, functions: Functions) -> None:
     socket_fd, page_fd, output_fd, stack_fd = request.fds
     os.dup2(output_fd, 1)
     os.dup2(output_fd, 2)
-    os.close(output_fd)
+    marks = Marks(output_fd)
     faulthandler.enable(2)  # a crash in C says where Python stood
     signal.signal(signal.SIGINT, signal.default_int_handler)
     page = Page(page_fd)
@@ -65,7 +66,7 @@ def run_worker(request: Request, functions: Functions) -> None:
     stack.offer(stack_fd, page.words)
     if request.flags & LOAD_FIRST:
         functions.load_all()
-    Worker(Link(socket_fd), page, functions).serve()
+    Worker(Link(socket_fd), page, functions, marks).serve()
 
 
 def prepare_output() -> None:

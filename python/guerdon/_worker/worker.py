@@ -27,6 +27,7 @@ from .calls import Awaiter, Call
 from .expiry import Expired, Expiry
 from .fences import Fences, flush_output
 from .loading import Functions, Unloadable
+from .marks import Marks
 from .page import COUNTED, DECODING, DONE, LOADING, PROGRESS, SETUP, TAKEN, Page
 from .reasons import reason_of, retry_after_of, traceback_of
 from .values import ERROR, FLOAT32_MAX, InvalidValue, to_cell, to_cells
@@ -43,13 +44,15 @@ class Worker:
         link: The socket to it.
         page: The page shared with it.
         functions: The functions, loaded or not.
+        marks: What tells the reader of the output whose it is.
     """
 
-    def __init__(self, link: Link, page: Page, functions: Functions) -> None:
+    def __init__(self, link: Link, page: Page, functions: Functions, marks: Marks | None = None) -> None:
         self._link = link
         self._page = page
         self._words = page.words
         self._functions = functions
+        self._marks = marks
         self._expiry = Expiry(page.words)
         self._awaiter = Awaiter(_warn)
         self._fences = Fences(functions.hidden)
@@ -106,13 +109,14 @@ class Worker:
         """Puts the function's fences up and runs its calls; the number that ran."""
         function, fences = frame.function, self._fences
         fences.turn_to(function)
+        marked = self._marks is not None and self._marks.turn_to(function)
         recipe = self._functions.recipe(function)
         prepares = function not in self._ready and (recipe["stateful"] or not self._functions.is_loaded(function))
         call = self._prepare(frame)
         if call is None:
             return 0
         if recipe.get("max_output"):
-            self._begin_to_count(frame, prepares)
+            self._begin_to_count(frame, prepares or marked)  # a mark is not the call's
         if not fences.limit(recipe):
             return 0
         return self._calls(frame, call)

@@ -4,7 +4,6 @@
 //! - B-2  A process is signalled only before it was waited for: its number may be another's afterwards.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::process::Pid;
@@ -18,7 +17,6 @@ use super::ending::Ending;
 use super::link::Link;
 use super::output::{self, Source};
 use super::shared::{Live, Shared};
-use crate::function::FunctionId;
 
 /// How long the end of a process may take once its socket is closed or it was killed.
 pub(super) const DYING: Duration = Duration::from_millis(500);
@@ -47,11 +45,6 @@ impl Body {
         let live = shared.account(child.pid);
         let child = Arc::new(child);
         Self { shared, child, source, output, output_ended, reader: Some(tokio::spawn(reader)), live }
-    }
-
-    /// What it prints from now on is this function's.
-    pub(super) fn runs(&self, function: FunctionId) {
-        self.source.current.store(function, Ordering::Relaxed);
     }
 
     /// Bytes that it has printed until now.

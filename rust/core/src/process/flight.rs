@@ -20,7 +20,6 @@ use crate::clock::nanos;
 use crate::doing::{Doing, Phase};
 use crate::fences::Bytes;
 use crate::frame::Frame;
-use crate::function::FunctionId;
 use crate::outcome::{Cell, Failure, FailureKind, Times};
 use crate::scheduler::CallKind;
 use crate::stood::and_where;
@@ -96,11 +95,6 @@ impl Flight {
     /// The id of the frame sent last.
     pub(super) const fn last_id(&self) -> u64 {
         self.last_id
-    }
-
-    /// The function at work.
-    pub(super) fn function(&self) -> Option<FunctionId> {
-        self.sent.front().map(|sent| sent.frame.function_id())
     }
 
     /// Takes a frame on and writes the message that sends it.

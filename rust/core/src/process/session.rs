@@ -306,7 +306,6 @@ impl Session {
         self.give_environment(&frame);
         self.meter.sent(&frame, || self.body.printed());
         self.flight.send(frame, place, self.shared.clock.now_ns(), self.link.outgoing());
-        self.show_function();
         self.flush();
         true
     }
@@ -321,13 +320,6 @@ impl Session {
         let variables = &frame.function().fences.environment;
         if !variables.is_empty() && self.given.insert(frame.function_id()) {
             wire::environment(frame.function_id(), variables, self.link.outgoing());
-        }
-    }
-
-    /// Output is named after the function at work.
-    fn show_function(&self) {
-        if let Some(function) = self.flight.function() {
-            self.body.runs(function);
         }
     }
 
@@ -401,7 +393,6 @@ impl Session {
                 self.slot.ready.store(false, Ordering::Release);
             }
             let ended = self.flight.pop();
-            self.show_function();
             drop(ended);
         }
         news.retire

@@ -1,0 +1,51 @@
+"""Marks in this process's output that tell its reader whose the lines are (`process/output.rs` reads them).
+
+- M-1  A mark stands between what one function printed and what the next prints, whatever printed it, Python or C.
+- M-2  It is written to the pipe to the engine and to nothing else: not to a file of the user's behind the same number.
+- M-3  A function that follows itself needs none: no system call is made for it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from .fences import flush_output
+
+_HIGH = 512  # beyond what functions usually have open
+
+
+class Marks:
+    """Writes marks to the pipe behind `fd`, which is taken over."""
+
+    def __init__(self, fd: int) -> None:
+        try:
+            self._fd = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH)
+        except OSError:  # fewer descriptors are allowed
+            self._fd = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+        os.close(fd)
+        self._pipe = self._identity()
+        self._function = -1
+
+    def turn_to(self, function: int) -> bool:
+        """What is printed from now on is this function's; whether that needed a mark."""
+        if function == self._function:
+            return False
+        self._function = function
+        try:
+            flush_output()
+        except BaseException:  # a stream of the user's: no call is in hand that it could be told to
+            pass
+        if self._identity() == self._pipe:  # M-2
+            try:
+                os.write(self._fd, b"\0guerdon:%d\n" % function)
+            except OSError:  # the reader is gone, or user code made the pipe non-blocking and filled it
+                return False
+        return True
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            found = os.fstat(self._fd)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
