@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import cache
+from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -72,10 +74,18 @@ def _parent_of(pid: str) -> int:
         return 0
 
 
+@cache
+def _libc() -> Any:
+    """The C library; loaded once, in the stem, since every fork after it would touch a hundred pages to do it again."""
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _prctl(option: int, value: int) -> None:
     import ctypes
 
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = _libc()
     if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

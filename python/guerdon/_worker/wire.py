@@ -40,6 +40,8 @@ _CODECS = {
 }
 _NO_NAMES = 0xFFFFFFFF
 _BUFFER = 512 << 10
+# The first buffer: a worker that runs one call has no use for more, and writing all of it costs half a millisecond.
+_FIRST_BUFFER = 32 << 10
 
 
 class Constant:
@@ -169,7 +171,7 @@ class Link:
         # Set to -1 in a forked child of the worker, which must neither read nor write here.
         self.fd = fd
         self._inode = os.fstat(fd).st_ino
-        self._buffer = bytearray(_BUFFER)
+        self._buffer = bytearray(_FIRST_BUFFER)
         self._have = 0  # bytes in the buffer
         self._used = 0  # of these, handed out
 
