@@ -6,40 +6,36 @@
 //! - N-4  However a worker ends, what it held is settled or given back before its slot gets another.
 //! - N-5  A frame of a function with `max_output` is sent to a worker that holds no other, and no other to a worker that holds one (`meter`).
 
+mod end;
+mod look;
+mod sight;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rustix::process::Signal;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::body::{Body, DYING};
 use super::child::Forked;
 use super::flight::{Flight, Loss, News};
-use super::inside::{Ask, Sight, Window};
+use super::inside::Window;
 use super::link::{Link, Read};
-use super::meter::{self, Meter};
-use super::page::Snapshot;
+use super::meter::Meter;
 use super::places::{Held, Kind, Slot};
 use super::shared::Shared;
-use super::watch::{LATE, Order, TICK, Watch};
-use super::wire::{self, Message};
+use super::watch::{LATE, TICK, Watch};
+use super::wire;
 use super::zygote::Fork;
-use crate::clock::nanos;
 use crate::frame::Frame;
 use crate::function::FunctionId;
+use look::Taking;
+use sight::Asked;
 
 /// How long a forked worker may take to say ready, beyond what loading may take.
 const START: Duration = Duration::from_secs(20);
-/// How long a worker may take to close its functions, and when it is told to amid work.
-const FAREWELL: Duration = Duration::from_secs(1);
-const FAREWELL_BUSY: Duration = Duration::from_millis(200);
-/// How long a worker that is to be killed may take to say where it stands, from when it was asked and from when the kill was due.
-const LAST_LOOK: Duration = Duration::from_millis(100);
-const LATE_LOOK: Duration = Duration::from_millis(20);
 /// Time between two looks at a worker's memory.
 const WEIGH: Duration = Duration::from_secs(1);
 
@@ -100,27 +96,6 @@ pub(super) struct Session {
     /// Whether it took too much memory, and when that was looked at.
     heavy: bool,
     weighed: Instant,
-}
-
-/// A worker was asked where it stands.
-struct Asked {
-    claim: u64,
-    answer: AbortOnDrop,
-}
-
-/// A task that nobody waits for any more once this is dropped.
-struct AbortOnDrop(JoinHandle<Option<String>>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// Frames are being taken back.
-struct Taking {
-    asked_ns: u64,
-    collected: bool,
 }
 
 impl Session {
@@ -351,28 +326,6 @@ impl Session {
         Ok(false)
     }
 
-    /// Fails a call that ends, or begins again to count one that begins, for what it printed.
-    fn judge_output(&mut self, message: &Message) {
-        let printed = || self.body.printed();
-        match message {
-            Message::Begun { frame, prepared } => {
-                self.meter.begun(*prepared, printed);
-                // A worker that is not told goes on after a while.
-                let _ = self.body.child.page.counted(*frame);
-            }
-            Message::Cells { .. } | Message::Done { ran: 1.., .. } => {
-                if let Some(why) = self.meter.over(printed) {
-                    self.fail_front(why, None);
-                }
-            }
-            Message::Fail { text, expired: true, .. } if self.meter.told() => {
-                let why = self.meter.over(printed).unwrap_or_default();
-                self.fail_front(why, text.traceback.clone());
-            }
-            _ => {}
-        }
-    }
-
     fn act_on(&mut self, news: News) -> bool {
         self.watch.heard();
         if news.ready && !self.ready {
@@ -406,198 +359,5 @@ impl Session {
             self.weighed = Instant::now();
             self.heavy = self.body.resident_bytes().is_some_and(|bytes| bytes > most);
         }
-    }
-
-    /// Looks at what the worker has in hand; when to look again.
-    fn look(&mut self) -> Result<u64, Turn> {
-        if self.receive(Read::All)? {
-            return Err(Turn::Leave { ask: false });
-        }
-        let now_ns = self.shared.clock.now_ns();
-        if self.flight.is_empty() {
-            return Ok(now_ns + nanos(TICK));
-        }
-        let Ok(page) = self.body.child.page.read() else {
-            return Err(Turn::kill("has an unreadable page"));
-        };
-        self.flight.settle_before(self.last_claim, &page, now_ns);
-        self.last_claim = page.progress();
-        let in_hand = self.flight.in_hand(&page);
-        if let Some(why) = self.meter.over(|| self.body.printed())
-            && let Some(hand) = in_hand
-        {
-            match self.meter.order(now_ns) {
-                meter::Order::Tell => self.fire(hand.claim),
-                meter::Order::Wait => {}
-                meter::Order::Kill => return Err(Turn::Kill(Loss::Stopped(hand.claim, None, why))),
-            }
-        }
-        let look = self.watch.look(now_ns, in_hand);
-        match (look.order, in_hand) {
-            (Some(Order::Fire), Some(hand)) => self.fire(hand.claim),
-            (Some(Order::Ask), Some(hand)) if hand.open => self.asked = Some(self.ask(hand.claim)),
-            (Some(Order::Kill), Some(hand)) => {
-                return Err(Turn::Kill(Loss::Expired(hand.claim, None)));
-            }
-            (Some(Order::Kill), None) => {
-                return Err(Turn::kill("was ended: it did not start its calls"));
-            }
-            (None, None) if self.watch.is_late(now_ns) => {
-                if self.flight.has_ended(&page) {
-                    return Err(Turn::kill("was ended: it did not say that its calls had ended"));
-                }
-                if self.body.child.is_stopped() {
-                    return Err(Turn::kill("was stopped by a signal"));
-                }
-            }
-            _ => {}
-        }
-        self.take_back(&page, in_hand.map(|hand| hand.claim), look.slow, look.age_ns, now_ns);
-        Ok(look.wake_ns)
-    }
-
-    /// Has the worker end what it claims by an exception.
-    fn fire(&self, claim: u64) {
-        // If either fails the process is ending; the kill is due in any case.
-        if self.body.child.page.aim(claim).is_ok() {
-            let _ = self.body.child.pidfd.signal(Signal::URG);
-        }
-    }
-
-    fn take_back(&mut self, page: &Snapshot, claim: Option<u64>, slow: bool, age_ns: u64, now_ns: u64) {
-        match &mut self.taking {
-            None => {
-                let held_up = claim.is_some_and(|claim| self.flight.is_held_up(claim, slow));
-                if !slow && !held_up {
-                    return;
-                }
-                self.slot.stalled.store(true, Ordering::Release);
-                // With nothing behind the slow call there is nothing to take back yet, but nothing may be put behind it either.
-                let taken = !held_up || self.body.child.page.take_back(self.flight.last_id()).is_ok();
-                self.taking = Some(Taking { asked_ns: now_ns, collected: !held_up || !taken });
-            }
-            Some(taking) if !taking.collected && now_ns.saturating_sub(taking.asked_ns) >= nanos(TICK) / 2 => {
-                taking.collected = true;
-                self.flight.take_back(page, age_ns);
-            }
-            Some(_) => {}
-        }
-    }
-
-    async fn end(mut self, turn: Turn) -> End {
-        let was_ready = self.ready;
-        if was_ready && self.slot.kind == Kind::Pool && matches!(turn, Turn::Dead | Turn::Kill(_)) {
-            // The next one need not wait for the last breath of this one.
-            self.successor.get_or_insert_with(|| self.shared.zygote.fork());
-        }
-        let successor = self.successor.take();
-        match turn {
-            Turn::Dead => {
-                self.drain();
-                let (ending, stack) = self.body.bury().await;
-                self.lose(&Loss::Crashed(ending.to_string(), stack));
-                self.body.close();
-                if was_ready {
-                    End::Over(successor)
-                } else {
-                    End::NeverReady(format!("a worker {ending} before it was ready"))
-                }
-            }
-            Turn::Kill(mut loss) => {
-                if let Loss::Expired(claim, stack) | Loss::Stopped(claim, stack, _) = &mut loss {
-                    *stack = self.last_stack(*claim).await;
-                }
-                self.shared.counts.kills.fetch_add(1, Ordering::Relaxed);
-                self.body.child.kill();
-                // Not even SIGKILL ends a process that waits for a dead disk; its calls don't wait with it.
-                let _ = timeout(DYING, self.body.child.pidfd.ended()).await;
-                self.drain();
-                self.lose(&loss);
-                self.body.leave(self.link, Duration::ZERO);
-                match loss {
-                    Loss::Crashed(why, _) if !was_ready => End::NeverReady(format!("a worker {why}")),
-                    _ => End::Over(successor),
-                }
-            }
-            Turn::Leave { ask } => {
-                if ask {
-                    self.say_close();
-                }
-                drop(self.flight); // what it did not begin goes back
-                self.body.leave(self.link, FAREWELL);
-                End::Over(successor)
-            }
-            Turn::Closing => {
-                // It may be about to end: a failure to tell it changes nothing.
-                let _ = self.body.child.page.take_back(self.flight.last_id());
-                self.say_close();
-                let patience = match (was_ready, self.flight.is_empty()) {
-                    (false, _) => Duration::ZERO,
-                    (true, true) => FAREWELL,
-                    (true, false) => FAREWELL_BUSY,
-                };
-                drop(self.flight);
-                self.body.leave(self.link, patience);
-                End::Closing
-            }
-        }
-    }
-
-    /// Asks where a claim stands, beside everything else.
-    fn ask(&self, claim: u64) -> Asked {
-        let (child, shared) = (self.body.child.clone(), self.shared.clone());
-        let answer = tokio::spawn(async move { child.stack(claim, &shared.worker_dir, LAST_LOOK).await.ok() });
-        Asked { claim, answer: AbortOnDrop(answer) }
-    }
-
-    /// Tells what the worker has in hand, once it has said where it stands, beside everything else.
-    fn answer(&self, ask: Ask) {
-        let Ok(page) = self.body.child.page.read() else { return };
-        let Some((claim, doing)) = self.flight.doing(&page, self.shared.clock.now_ns()) else { return };
-        let (shared, child) = (self.shared.clone(), self.body.child.clone());
-        tokio::spawn(async move {
-            let stack = child.stack(claim, &shared.worker_dir, ask.within).await;
-            let worker = child.pid.as_raw_nonzero().get();
-            // Whoever asked may have given up.
-            let _ = ask.answer.send(Sight { doing, worker, stack });
-        });
-    }
-
-    /// Where the call stands that the worker is killed for, unless nobody waits for it any more.
-    async fn last_stack(&mut self, claim: u64) -> Option<String> {
-        let page = self.body.child.page.read().ok()?;
-        self.flight.in_hand(&page).filter(|hand| hand.claim == claim && hand.open)?;
-        let asked = self.asked.take().filter(|asked| asked.claim == claim);
-        let mut asked = asked.unwrap_or_else(|| self.ask(claim));
-        timeout(LATE_LOOK, &mut asked.answer.0).await.ok()?.ok()?
-    }
-
-    fn say_close(&mut self) {
-        self.link.outgoing().extend_from_slice(&wire::close());
-        self.flush();
-    }
-
-    /// Takes in what a dead worker said last.
-    fn drain(&mut self) {
-        // Whatever it finds, there is nothing more to do to the worker.
-        while matches!(self.receive(Read::All), Ok(true)) {}
-    }
-
-    fn page(&self) -> Snapshot {
-        self.body.child.page.read().unwrap_or_else(|_| Snapshot::empty())
-    }
-
-    fn fail_front(&mut self, why: String, traceback: Option<String>) {
-        let page = self.page();
-        self.flight.fail_front(why, traceback, &page, self.shared.clock.now_ns());
-    }
-
-    fn lose(&mut self, loss: &Loss) {
-        if let Loss::Stopped(_, stack, why) = loss {
-            self.fail_front(why.clone(), stack.clone()); // it may have answered just before it was killed
-        }
-        let page = self.page();
-        let end_ns = self.cut_ns.unwrap_or_else(|| self.shared.clock.now_ns());
-        drop(self.flight.lose(&page, loss, end_ns));
     }
 }
