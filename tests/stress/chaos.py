@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import psutil
 
-from guerdon import Dispatcher, RewardBatch, Status, Ticket, group_reward, reward
+from guerdon import Dispatcher, Recycle, RewardBatch, Status, Ticket, group_reward, reward
 from tests.stress import chaos_process, chaos_rewards
 from tests.stress.chaos_rewards import BATCHES, GROUPS, NAMES, PROCESS, STATEFUL, Job
 
@@ -36,6 +36,8 @@ TIMEOUT, GRACE, LONG_STOP = 0.5, 0.1, 1.0
 # How the reason ends of a function whose worker was lost before it could call it, and the next one again.
 UNREADY = ("while it loaded the function", "in setup()")
 GROUP = 4
+# Calls after which a worker is replaced in any case.
+RECYCLE = 1000
 # Numbers in the file of counts: samples under way at a time.
 CAPACITY = 4096
 # The main one, the keeper's, a loop's, the reader of the harm, and eight for each function of the thread lane.
@@ -60,7 +62,7 @@ def dispatcher() -> Dispatcher:
         group_reward(chaos_rewards.threaded_group, lane="thread"),
         reward(chaos_rewards.awaited),
     ]
-    made = Dispatcher(functions, workers=WORKERS, max_failed_fraction=1.0)
+    made = Dispatcher(functions, workers=WORKERS, max_failed_fraction=1.0, recycle=Recycle(calls=RECYCLE))
     assert list(made.names) == NAMES
     return made
 
