@@ -32,7 +32,9 @@ def test_flat(benchmark: Any, tables: Any, samples: int, lane: str) -> None:
     texts = ["x" * 2048] * samples
     with Dispatcher([reward(costs.trivial, lane=lane)], workers=WORKERS) as dispatcher:
         dispatcher.score(completions=texts[:10_000])
-        result = benchmark.pedantic(lambda: dispatcher.score(completions=texts), rounds=ROUNDS[samples], warmup_rounds=1)
+        result = benchmark.pedantic(
+            lambda: dispatcher.score(completions=texts), rounds=ROUNDS[samples], warmup_rounds=1
+        )
     assert float(result.rewards.sum()) == samples
     if not benchmark.disabled:
         stats = benchmark.stats.stats
