@@ -234,7 +234,8 @@ class Soak:
     def _judge(self) -> Toll:
         harm_done = Counter(f"{line['action']} {line['to']}" for line in self._harm)
         kills = sum(count for what, count in harm_done.items() if what.startswith("kill"))
-        zygotes = kills - harm_done["kill worker"]
+        # One that is stopped twice in a row is replaced, too.
+        zygotes = kills - harm_done["kill worker"] + harm_done["stop stem"] + harm_done["stop loader"]
         # A zygote takes all of its workers along: those of the pool, of the function with one of its own, of calls tried again.
         deaths = kills + zygotes * (2 * WORKERS + 1) + harm_done["stop long worker"]
         assert self._extra <= deaths, f"seed {self._seed}: {self._extra} more attempts for {deaths} deaths"
