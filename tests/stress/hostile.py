@@ -213,6 +213,21 @@ def use_up_descriptors(_: str, _notes: str) -> float:
         held.append(os.open(os.devnull, os.O_RDONLY))
 
 
+def write_a_temporary_file(_: str, _notes: str) -> float:
+    with open(os.path.join(os.environ["TMPDIR"], "mine"), "wb") as file:
+        file.write(bytes(1 << 20))
+    return 1.0
+
+
+def take_memory(group: str, _: str) -> float:
+    """Takes all there is, in a control group if one is given."""
+    if group:
+        Path(group, "cgroup.procs").write_text(str(os.getpid()))
+    held = []
+    while True:
+        held.append(b"m" * (16 << 20))
+
+
 # ---- output ----
 
 
@@ -356,18 +371,6 @@ def _words() -> memoryview:
     start, end = (int(number, 16) for number in line.split()[0].split("-"))
     kind = ctypes.c_ubyte * (end - start)
     return memoryview(kind.from_address(start)).cast("B").cast("Q")
-
-
-# ---- what a process looks like ----
-
-
-def draw(_: str, _notes: str) -> dict[str, float]:
-    """Numbers of the generators that a function may use without seeding them."""
-    import random
-
-    import numpy
-
-    return {"score": 1.0, "pid": os.getpid(), "random": random.random(), "numpy": float(numpy.random.random())}
 
 
 DEEDS: dict[str, Callable[[str, str], float]] = {

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -142,3 +145,38 @@ def test_a_daemon_does_not_outlive_a_killed_zygote(deed: str, then: str, tmp_pat
             scene.expect_whole()
             wait_for(lambda: gone(pids), "the daemon ends")
     wait_for(lambda: gone(pids), "the daemon ends", seconds=1)
+
+
+@pytest.mark.fault(
+    "the trainer forks while a batch is in flight, and the child waits for it",
+    sees="RuntimeError in the child: the batch ends only in the process that submitted it; the trainer gets its result",
+)
+def test_a_forked_child_does_not_wait_for_its_parents_batch(tmp_path: Path) -> None:
+    script = """
+import os
+from guerdon import Dispatcher, reward
+from tests.stress import hostile
+dispatcher = Dispatcher([reward(hostile.act, timeout=20)], workers=1)
+ticket = dispatcher.submit(completions=["doze:1"] * 50, notes=[os.environ["NOTES"]] * 50, num_generations=1)
+told = []
+if (child := os.fork()) == 0:
+    for deed in (ticket.result, ticket.cancel, lambda: next(iter(ticket.groups()))):
+        try:
+            deed()
+        except RuntimeError as error:
+            told.append("another process" in str(error))
+    os._exit(0 if told == [True] * 3 else 1)
+_, status = os.waitpid(child, 0)
+assert status == 0, status
+assert ticket.result().rewards.sum() == 50
+dispatcher.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        env={**os.environ, "NOTES": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -58,3 +58,12 @@ def test_garbage_on_every_descriptor_costs_one_call(tmp_path: Path, capfd: pytes
 def test_a_worker_without_a_folder_works_on(tmp_path: Path) -> None:
     with Scene(tmp_path) as scene:
         assert scene.commit("lose_its_folder") is None
+
+
+@pytest.mark.fault(
+    "a function opens files until there are no more descriptors",
+    sees="`error`: OSError, too many open files",
+)
+def test_running_out_of_descriptors_in_a_worker(tmp_path: Path) -> None:
+    with Scene(tmp_path) as scene:
+        expect(scene.commit("use_up_descriptors"), Status.ERROR, "Too many open files")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import random
 import time
 from pathlib import Path
 
+import numpy
 import pytest
 
 from guerdon import Dispatcher, Reward, Status, reward
@@ -96,3 +99,20 @@ def test_row_28_a_close_that_hangs_is_cut_short() -> None:
         assert dispatcher.score(completions=["2"], num_generations=1).rewards[0, 0, 0] == 2
         start = time.monotonic()
     assert time.monotonic() - start < 4
+
+
+def draw(completion: str) -> dict[str, float]:
+    time.sleep(0.05)  # so that each worker gets some
+    return {"score": 1.0, "pid": os.getpid(), "random": random.random(), "numpy": float(numpy.random.random())}
+
+
+@pytest.mark.fault(
+    "functions draw random numbers without seeding their generator, in workers that are forks of one process",
+    sees="different numbers in each worker, from `random`, NumPy and torch alike",
+)
+def test_workers_do_not_draw_the_same_numbers() -> None:
+    with Dispatcher([reward(draw, lane="process")], workers=2) as dispatcher:
+        result = dispatcher.score(completions=["a"] * 12, num_generations=1)
+    drawn = result.extra
+    assert len(set(drawn["draw/pid"])) == 2
+    assert len(set(drawn["draw/random"])) == len(set(drawn["draw/numpy"])) == 12

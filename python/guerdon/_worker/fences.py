@@ -43,7 +43,7 @@ class Fences:
         self._base: int | None = None
         self._looked_ns = 0
         self._limit = 0  # in force; 0 is none
-        # The worker has no memory left for calls (F-3).
+        # The worker has no memory (F-3) or no descriptors left for calls.
         self.spent = False
 
     def give(self, function: int, variables: dict[str, str]) -> None:
@@ -95,6 +95,8 @@ class Fences:
 
     def explain(self, error: BaseException) -> str:
         """What a fence has to do with an error, to be said after its reason; the memory limit, if it has, is lifted (F-3)."""
+        if isinstance(error, OSError) and error.errno == errno.EMFILE:
+            self.spent = True  # what leaked descriptors leaves none for the calls behind it
         limit = self._limit
         if limit and _lacks_memory(error):
             self.lift()

@@ -2,7 +2,9 @@
 
 - F-1  A child leads a process group of its own before its pid is told, so that a kill of the group can't miss it.
 - F-2  A child holds none of its parent's descriptors but those it was given.
-- F-3  A child never returns into its parent's loop, whatever it raises.
+- F-3  Forks of one loader don't draw the same random numbers: what `random` sees to by itself is done for NumPy and torch, if
+       they are loaded. A function that wants the same ones each time seeds them.
+- F-4  A child never returns into its parent's loop, whatever it raises.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def fork(control: Control, request: Request, child: Callable[[], None]) -> int |
             control.close()
             child()
             status = 0
-        finally:  # F-3
+        finally:  # F-4
             end(status)
     try:
         os.setpgid(pid, pid)  # F-1
@@ -66,7 +68,18 @@ def run_worker(request: Request, functions: Functions) -> None:
     stack.offer(stack_fd, page.words)
     if request.flags & LOAD_FIRST:
         functions.load_all()
+    _reseed()
     Worker(Link(socket_fd), page, functions, marks).serve()
+
+
+def _reseed() -> None:
+    """Sets the global generators of NumPy and torch to something that no other fork has (F-3)."""
+    for module, generator in (("numpy.random", "mtrand"), ("torch", "default_generator")):
+        try:
+            found = getattr(sys.modules[module], generator)
+            found.seed()
+        except Exception:  # not loaded, only half, or another thing of that name
+            continue
 
 
 def prepare_output() -> None:

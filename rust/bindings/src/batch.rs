@@ -1,4 +1,7 @@
 //! `Batch`: a batch in flight or finished, as Python sees it. Arrays are made in one go; words only for the cells that failed.
+//!
+//! - B-1  A batch in flight belongs to the process that submitted it: in a forked child it would never end, and its locks may be held by threads
+//!   that the child does not have. There, waiting and cancelling raise; a batch that was done before the fork can be read.
 
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
@@ -19,6 +22,7 @@ type FailureRow = (usize, usize, u8, String, Option<String>, u16, f64, f64);
 
 #[pyclass(frozen, module = "guerdon._native", name = "Batch")]
 pub struct PyBatch {
+    pid: u32,
     batch: Arc<Batch>,
     /// Weak: a result that someone keeps must not keep the engine.
     scheduler: Weak<Scheduler>,
@@ -26,7 +30,17 @@ pub struct PyBatch {
 
 impl PyBatch {
     pub fn new(batch: Arc<Batch>, scheduler: &Arc<Scheduler>) -> Self {
-        Self { batch, scheduler: Arc::downgrade(scheduler) }
+        Self { pid: std::process::id(), batch, scheduler: Arc::downgrade(scheduler) }
+    }
+
+    fn check_process(&self) -> PyResult<()> {
+        if self.pid == std::process::id() {
+            Ok(())
+        } else {
+            Err(PyRuntimeError::new_err(
+                "the batch was submitted in another process, and ends only there: a forked child can submit its own",
+            ))
+        }
     }
 
     /// One value a cell, shaped `[P, G, F]`.
@@ -96,6 +110,7 @@ impl PyBatch {
         if self.batch.is_done() {
             return Ok(true);
         }
+        self.check_process()?;
         gil::readable(py, self.batch.end_fd(), gil::end_of(timeout))?;
         Ok(self.batch.is_done())
     }
@@ -103,6 +118,7 @@ impl PyBatch {
     #[pyo3(signature = (timeout = None))]
     fn next_group(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<usize>> {
         let end = gil::end_of(timeout);
+        self.check_process()?;
         loop {
             if let Some(group) = self.batch.take_group() {
                 return Ok(Some(group));
@@ -116,14 +132,18 @@ impl PyBatch {
         }
     }
 
-    fn cancel(&self, py: Python<'_>, reason: &str) {
+    fn cancel(&self, py: Python<'_>, reason: &str) -> PyResult<()> {
+        self.check_process()?;
         if let Some(scheduler) = self.scheduler.upgrade() {
             gil::detached(py, || scheduler.cancel(&self.batch, reason));
         }
+        Ok(())
     }
 
     fn release(&self) {
-        drop(self.batch.release());
+        if self.check_process().is_ok() {
+            drop(self.batch.release()); // B-1: in a child, what it holds is not the child's to let go
+        }
     }
 
     fn rewards<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<f32>>> {

@@ -31,6 +31,8 @@ pub mod columns;
 mod control;
 mod ending;
 mod flight;
+#[cfg(test)]
+mod fuzz;
 mod inside;
 mod lane;
 mod link;

@@ -88,6 +88,22 @@ impl Snapshot {
         Self { bytes: [0; USED] }
     }
 
+    /// A page with these words and nothing else in it.
+    #[cfg(test)]
+    pub(super) fn of(words: impl IntoIterator<Item = (usize, u64)>) -> Self {
+        let mut made = Self::empty();
+        for (at, word) in words {
+            let at = at % (USED / 8) * 8;
+            made.bytes[at..at + 8].copy_from_slice(&word.to_ne_bytes());
+        }
+        made
+    }
+
+    #[cfg(test)]
+    pub(super) fn words(&self) -> impl Iterator<Item = (usize, u64)> {
+        (0..USED / 8).map(|at| (at, self.word(8 * at)))
+    }
+
     /// `frame << 8 | call + 1`, or a phase in the low byte; 0 there when no call is in hand.
     pub(super) fn progress(&self) -> u64 {
         self.word(PROGRESS)

@@ -124,7 +124,7 @@ impl Shared {
                 starts.broken = Some(format!("no worker process could be started: {why}"));
             }
             // Until then no longer than that it is found out.
-            let most = if starts.broken.is_some() { 10 } else { 5 };
+            let most = if starts.broken.is_some() { 7 } else { 5 };
             (Duration::from_millis(20 << starts.failures.min(most)), breaks)
         };
         if breaks {

@@ -260,6 +260,8 @@ impl Keeper {
         let stack = Stack::new()?;
         let (output, their_output) = output::pipe()?;
         let fds = [their_socket.as_fd(), page.fd(), their_output.as_fd(), stack.fd()];
+        // Kept until the child's pidfd takes its place: that must not be the one for which there is no room, when the child is there already.
+        let reserve = output::duplicate(page.fd())?;
         let mut zygote_alive = stem.alive.clone();
         let pid = match &stem.loader {
             Loader::Forks(control, .., alive) => {
@@ -280,6 +282,7 @@ impl Keeper {
                 told_pid(stem.control.reply_to(control::WORKER).await?.value)?
             }
         };
+        drop(reserve);
         let child = Child { pid, pidfd: Pidfd::open(pid)?, page, stack, zygote_alive };
         Ok(Forked { child, socket, output })
     }
