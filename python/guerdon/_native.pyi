@@ -205,7 +205,7 @@ class Lanes:
         """Wait for something to do for the lanes, None when they are closed. For one keeper thread.
 
         ``thread FUNCTION NUMBER``: start a thread. ``loop INDEX GENERATION``: start an event loop. ``left-behind FUNCTION COUNT`` and
-        ``stalled INDEX GENERATION``: warn.
+        ``stalled INDEX GENERATION``: warn. ``where NUMBER IDENT``: call `stands`.
         """
 
     def next_chunk(self, function: int, thread: int, ident: int) -> Chunk | None:
@@ -213,6 +213,9 @@ class Lanes:
 
     def leave(self, function: int, thread: int) -> bool:
         """A thread is about to end; True if it must call the function's ``close()`` first."""
+
+    def stands(self, thread: int, stack: str) -> None:
+        """Where a thread stands, as a traceback says it."""
 
     def gone(self) -> None:
         """The last word of a thread."""

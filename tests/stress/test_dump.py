@@ -105,8 +105,9 @@ def test_signals_that_a_function_takes_stay_its_own(tmp_path: Path) -> None:
     note = tmp_path / "note"
     with Dispatcher([reward(deep_places.stand, timeout=60)], workers=1) as dispatcher:
         dispatcher.score(completions=[f"own:{note}"], num_generations=1)
+        dispatcher.score(completions=["give:1"])  # the frame that took them has ended for certain
         ticket = dispatcher.submit(completions=["sleep:60"])
-        dump = _until(dispatcher, lambda dump: [(call.batch, call.phase) for call in dump] == [(2, "call")])
+        dump = _until(dispatcher, lambda dump: [(call.batch, call.phase) for call in dump] == [(3, "call")])
         assert dump[0].stack is None
         time.sleep(0.1)
         assert not note.exists()

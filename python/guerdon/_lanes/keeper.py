@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ class Keeper:
             "loop": self._start_loop,
             "left-behind": self._left_behind,
             "stalled": self._stalled,
+            "where": self._where,
         }
         while (order := self.lanes.next_order()) is not None:
             word, subject, number = order.split()
@@ -102,6 +104,12 @@ class Keeper:
             f"so it was left behind with that call ({count} of this function now) and another takes its place. "
             "Use lane='process', where a call that hangs is killed."
         )
+
+    def _where(self, thread: int, ident: int) -> None:
+        stack = of_thread(ident)
+        if stack:
+            frames = traceback.StackSummary.from_list([(file, line, name, None) for file, line, name in stack])
+            self.lanes.stands(thread, "".join(["Stack (most recent call last):\n", *frames.format()]))
 
     def _stalled(self, index: int, generation: int) -> None:
         loop = self._loops.get((index, generation))

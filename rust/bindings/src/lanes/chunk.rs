@@ -3,6 +3,7 @@
 //! - H-1  A call is ended by its thread or by the watch, whoever is first; the other finds the chunk empty.
 //! - H-2  The frame is dropped with its last call, before the thread asks for more, so that more is there when it asks.
 //! - H-3  A call that came back after its timeout timed out, even if the watch had not looked yet.
+//! - H-4  A call that is out of time is asked where it stands before it is ended, and given `ANSWER_NS` for that: C code may hold the GIL.
 
 use std::sync::Arc;
 
@@ -19,6 +20,8 @@ use crate::lanes::report;
 use crate::lanes::rows::Arguments;
 use crate::lanes::thread::{SLOW_NS, Shared};
 
+/// How long Python may take to say where a call stands.
+const ANSWER_NS: u64 = 50_000_000;
 /// Age of a call at which what lies behind it is taken back.
 const TAKE_BACK_NS: u64 = 20_000_000;
 
@@ -47,6 +50,9 @@ struct Inner {
     cursor: usize,
     end: usize,
     current: Option<usize>,
+    /// The call that was asked where it stands, when, and the answer (H-4).
+    asked: Option<(usize, u64)>,
+    stood: Option<String>,
     /// `setup()` runs, since `started_ns`.
     in_setup: bool,
     started_ns: u64,
@@ -91,6 +97,14 @@ impl Held {
         self.ident
     }
 
+    /// Where the call stands that was asked for.
+    pub fn stands(&self, stack: String) {
+        let mut inner = self.inner.lock();
+        if inner.asked.is_some_and(|(asked, _)| inner.current == Some(asked)) {
+            inner.stood = Some(stack);
+        }
+    }
+
     /// The call in hand, for people.
     pub fn doing(&self, now_ns: u64) -> Option<Doing> {
         let inner = self.inner.lock();
@@ -122,8 +136,19 @@ impl Held {
         let swept = !frame.is_open(call);
         if swept || age_ns >= self.timeout_ns {
             if !swept {
+                match inner.asked.filter(|(asked, _)| *asked == call) {
+                    None => {
+                        (inner.asked, inner.stood) = (Some((call, now_ns)), None);
+                        self.shared.ask_where(self.thread, self.ident);
+                        return Watched::Slow;
+                    }
+                    Some((_, at_ns)) if inner.stood.is_none() && now_ns.saturating_sub(at_ns) < ANSWER_NS => {
+                        return Watched::Slow;
+                    }
+                    Some(_) => {}
+                }
                 let times = Times { started_ns: inner.started_ns, run_ns: age_ns };
-                frame.fail(call, report::timed_out(policy.timeout, None), times);
+                frame.fail(call, report::timed_out(policy.timeout, inner.stood.take()), times);
             }
             self.shared.leave_behind(self.function, self.thread, !swept, false);
             return inner.frame.take().map_or(Watched::Fine, Watched::Over);
@@ -162,20 +187,22 @@ impl Held {
     /// Ends the call in hand and starts the next.
     fn end(&self, end: impl FnOnce(&mut Frame, usize, Times)) -> isize {
         let now_ns = self.shared.clock.now_ns();
-        let mut inner = self.inner.lock();
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
         let started_ns = inner.started_ns;
         let Some(call) = inner.current.take() else { return -1 };
         let Some(frame) = inner.frame.as_mut() else { return -1 };
         let times = Times { started_ns, run_ns: now_ns.saturating_sub(started_ns) };
         if times.run_ns > self.timeout_ns {
             let policy = &self.shared.function(self.function).policy;
-            frame.fail(call, report::timed_out(policy.timeout, None), times);
+            let stood = inner.stood.take().filter(|_| inner.asked.is_some_and(|(asked, _)| asked == call));
+            frame.fail(call, report::timed_out(policy.timeout, stood), times);
         } else {
             end(frame, call, times);
         }
         inner.spent.calls += 1;
         inner.spent.run_ns += times.run_ns;
-        self.advance(inner, now_ns)
+        self.advance(guard, now_ns)
     }
 
     fn fail(&self, failure: Failure) -> isize {
@@ -192,6 +219,8 @@ impl Chunk {
             cursor: 0,
             end: frame.len(),
             current: None,
+            asked: None,
+            stood: None,
             in_setup,
             started_ns: shared.clock.now_ns(),
             spent: Spent::default(),

@@ -61,6 +61,10 @@ impl Lanes {
         self.threads.leave(function, thread)
     }
 
+    fn stands(&self, py: Python<'_>, thread: u64, stack: String) {
+        gil::detached(py, || self.threads.stands(thread, stack));
+    }
+
     fn gone(&self, py: Python<'_>) {
         gil::detached(py, || self.threads.gone());
     }

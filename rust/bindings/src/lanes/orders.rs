@@ -16,6 +16,8 @@ pub enum Order {
     Loop { index: usize, generation: u64 },
     /// Say that a thread had to be left behind in a call of this function; `count` are now.
     LeftBehind { function: usize, count: u64 },
+    /// Say where this thread stands, which Python calls `ident`: its call is out of time.
+    Where { thread: u64, ident: u64 },
     /// Look at what blocks this loop, and say it.
     Stalled { index: usize, generation: u64 },
 }
@@ -27,6 +29,7 @@ impl Order {
             Self::Thread { function, thread } => format!("thread {function} {thread}"),
             Self::Loop { index, generation } => format!("loop {index} {generation}"),
             Self::LeftBehind { function, count } => format!("left-behind {function} {count}"),
+            Self::Where { thread, ident } => format!("where {thread} {ident}"),
             Self::Stalled { index, generation } => format!("stalled {index} {generation}"),
         }
     }

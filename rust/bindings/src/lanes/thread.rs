@@ -154,6 +154,14 @@ impl ThreadLane {
         close
     }
 
+    /// Where a thread stands that was asked.
+    pub fn stands(&self, thread: u64, stack: String) {
+        let held = self.shared.state.lock().places.iter().find_map(|place| place.held.get(&thread).cloned());
+        if let Some(held) = held {
+            held.stands(stack);
+        }
+    }
+
     /// The last word of a thread.
     pub fn gone(&self) {
         {
@@ -260,6 +268,11 @@ impl Shared {
         state.alive += 1;
         state.last_thread += 1;
         self.orders.give(Order::Thread { function, thread: state.last_thread });
+    }
+
+    /// Asks where a thread stands (H-4 of `chunk`).
+    pub fn ask_where(&self, thread: u64, ident: u64) {
+        self.orders.give(Order::Where { thread, ident });
     }
 
     /// A chunk is done: its thread is coming for another.

@@ -134,6 +134,7 @@ impl Flight {
         let age_ns = now_ns - started_ns;
         let doing = match hand {
             Hand::Nothing => return None,
+            Hand::Call(call) if !sent.frame.is_pending(call) => return None, // it has said how it ended
             Hand::Call(call) => Doing::call(&sent.frame, call, age_ns),
             Hand::Phase(DECODING) => Doing::before(&sent.frame, Phase::Arguments, age_ns),
             Hand::Phase(LOADING) => Doing::before(&sent.frame, Phase::Loading, age_ns),
