@@ -112,15 +112,14 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("how", ["script", "module"])
-def test_torchrun_with_two_ranks(how: str, tmp_path: Path) -> None:
+def test_torchrun_with_two_ranks(tmp_path: Path) -> None:
     """Functions of the program itself; the ranks share the cores of the host."""
     pytest.importorskip("torch")
     write(tmp_path, train=FUNCTIONS + RANK)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     with marked() as environment:
         done = subprocess.run(
-            [*torchrun, *(["train.py"] if how == "script" else ["-m", "train"])],
+            [*torchrun, "train.py"],
             cwd=tmp_path,
             env={**environment, "TMPDIR": str(tmp_path)},
             capture_output=True,
