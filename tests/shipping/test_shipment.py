@@ -14,7 +14,6 @@ import sys
 import textwrap
 import threading
 import types
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,10 @@ import pytest
 
 from guerdon import Reward, reward
 from guerdon._registration.spec import spec_of
-from guerdon._shipping import shipment as shipment_module
 from guerdon._shipping.importable import importable
 from guerdon._shipping.pickling import dumps
 from guerdon._shipping.shipment import check_shippable, shipment
-from guerdon.errors import GuerdonWarning, ShippingError
+from tests.shipping.making import by_value, closes_over, refused
 
 LOADER = """
 import importlib, json, pickle, sys
@@ -104,13 +102,6 @@ class Keyword(Reward):
 
     def score(self, text: str) -> float:
         return float(self.word in text)
-
-
-def by_value(source: str, name: str = "score", **values: Any) -> Any:
-    """A function of ``__main__``, as a script or a notebook defines it."""
-    scope: dict[str, Any] = {"__name__": "__main__", **values}
-    exec(textwrap.dedent(source), scope)
-    return scope[name]
 
 
 def test_importable_functions_travel_as_names() -> None:
@@ -261,102 +252,6 @@ def test_what_other_processes_can_import(monkeypatch: pytest.MonkeyPatch) -> Non
         assert not importable(name), name
 
 
-def refused(item: Any) -> str:
-    with pytest.raises(ShippingError) as caught:
-        check_shippable(spec_of(item))
-    message = str(caught.value)
-    assert "can't be sent to a worker process" in message
-    assert 'setup() of a guerdon.Reward, or give lane="thread"' in message
-    return message
-
-
-def closes_over(value: Any) -> Callable[[str], float]:
-    return lambda completion: float(bool(value))
-
-
-@pytest.mark.parametrize(
-    ("make", "blamed"),
-    [
-        (lambda lock: closes_over(lock), "the closure variable 'value' (a _thread.lock)"),
-        (lambda lock: by_value("def score(completion): return bool(L)", L=lock), "the global 'L' (a _thread.lock)"),
-        (
-            lambda lock: by_value("def score(completion): return (lambda: L)()", L=lock),
-            "the global 'L' (a _thread.lock)",
-        ),
-        (
-            lambda lock: by_value("def score(completion, x=1, lock=L): return 1.0", L=lock),
-            "the default of 'lock' (a _thread.lock)",
-        ),
-        (
-            lambda lock: by_value("def score(completion, *, lock=L): return 1.0", L=lock),
-            "the default of 'lock' (a _thread.lock)",
-        ),
-        (lambda lock: Scorer(lock), "the attribute 'factor' of the Scorer (a _thread.lock)"),
-        (
-            lambda lock: Scorer(lock).method,
-            "its object, the Scorer, there the attribute 'factor' of the Scorer (a _thread.lock)",
-        ),
-        (
-            lambda lock: functools.partial(lambda completion, other: 1.0, other=lock),
-            "argument 'other' of the partial (a _thread.lock)",
-        ),
-        (
-            lambda lock: closes_over({"fine": 1, "client": [0, lock]}),
-            "the closure variable 'value', there the value of 'client', there item 1 (a _thread.lock)",
-        ),
-        (
-            lambda lock: by_value("def helper(): return L\ndef score(completion): return helper()", L=lock),
-            "the global 'helper', there the global 'L' (a _thread.lock)",
-        ),
-    ],
-)
-def test_what_can_not_travel_is_blamed_by_its_name(make: Callable[[Any], Any], blamed: str) -> None:
-    """S-2, B-1, B-2; acceptance row 9"""
-    message = refused(reward(make(threading.Lock()), name="judge"))
-    assert message.startswith(f"reward function 'judge' can't be sent to a worker process: {blamed} can't be pickled: ")
-    assert "TypeError: cannot pickle '_thread.lock' object" in message
-
-
-def test_functions_that_call_each_other_do_not_hide_the_culprit() -> None:
-    """B-2"""
-    score = by_value(
-        """
-        def even(n): return True if n == 0 else odd(n - 1)
-        def odd(n): return LOCK is None if n == 0 else even(n - 1)
-        def score(completion): return float(even(len(completion)))
-        """,
-        LOCK=threading.Lock(),
-    )
-    assert "there the global 'LOCK' (a _thread.lock)" in refused(reward(score))
-
-
-def test_a_global_that_only_shares_an_attributes_name_is_not_blamed() -> None:
-    """B-1"""
-    score = by_value(
-        "def score(completion): return completion.lock + str(L)",
-        L=threading.Lock(),
-        lock=threading.Lock(),
-    )
-    assert "the global 'L'" in refused(reward(score))
-
-
-def test_an_object_that_refuses_to_be_pickled_is_blamed_itself() -> None:
-    """B-2"""
-
-    class Connection:
-        def __call__(self, completion: str) -> float:
-            return 1.0
-
-        def __reduce__(self) -> Any:
-            raise RuntimeError("connections stay at home")
-
-    message = refused(reward(Connection()))
-    assert "it itself (a " in message
-    assert "RuntimeError: connections stay at home" in message
-    message = refused(reward(closes_over(Connection())))
-    assert "the closure variable 'value' (a " in message
-
-
 def test_only_the_process_lane_ships(monkeypatch: pytest.MonkeyPatch) -> None:
     lock = threading.Lock()
     thread = spec_of(reward(closes_over(lock), lane="thread"))
@@ -395,20 +290,6 @@ def test_a_value_is_pickled_once_and_stays_as_it_was() -> None:
     assert pickle.loads(pickle.loads(data)["functions"][0]["target"][1]).word == "a"
     again = pickle.loads(shipment([spec_of(keyword)]) or b"")
     assert pickle.loads(again["functions"][0]["target"][1]).word == "b"
-
-
-def test_large_values_are_said_and_too_large_ones_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """S-4"""
-    table = bytes(3_000_000)
-    score = by_value("def score(completion): return float(len(T) + S)", T=table, S=1)
-    monkeypatch.setattr(shipment_module, "LARGE", 2_000_000)
-    with pytest.warns(
-        GuerdonWarning, match=r"takes 3 MB to a worker process, most of it the global 'T' \(a bytes, 3 MB\)"
-    ):
-        check_shippable(spec_of(reward(score)))
-    monkeypatch.setattr(shipment_module, "TOO_LARGE", 2_500_000)
-    with pytest.raises(ShippingError, match="more than 2 MB are refused"):
-        check_shippable(spec_of(reward(score)))
 
 
 def test_a_failed_pickle_leaves_no_module_registered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,12 +3,15 @@
 - B-1  The path names things as the user wrote them: global, closure variable, default, attribute, argument of a
        partial.
 - B-2  The end of the path is what fails by itself: none of its parts does.
+- B-3  What is large is followed as long as one part makes up half of the whole; many parts that are large together are
+       named by what holds them.
 """
 
 from __future__ import annotations
 
 import dis
 import functools
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
@@ -16,27 +19,48 @@ from typing import Any, Final
 from guerdon._shipping.importable import importable
 from guerdon.rewards import RewardFunction
 
-__all__ = ["find_culprit", "find_heaviest"]
+__all__ = ["find_culprit", "find_heaviest", "shown_size"]
 
 _DEEPEST: Final = 12
 _MOST_ITEMS: Final = 1000
 
 
-def find_culprit(value: object, dumps: Callable[[object], bytes]) -> str | None:
-    """The path to the innermost part of `value` that `dumps` fails on, with its type; None if it is `value` itself."""
-    path = _descend(value, dumps, {id(value)}, 0)
-    if not path:
-        return None
-    return f"{', there '.join(label for label, _ in path)} ({_type_name(path[-1][1])})"
+def find_culprit(value: object, dumps: Callable[[object], bytes]) -> str:
+    """The path to the innermost part of `value` that `dumps` fails on, with its type and size."""
+    path = _descend(value, dumps, {id(value)}, 0) or [("it itself", value)]
+    culprit = path[-1][1]
+    return f"{', there '.join(label for label, _ in path)} ({_type_name(culprit)}, {shown_size(_size_of(culprit))})"
 
 
 def find_heaviest(value: object, dumps: Callable[[object], bytes]) -> str | None:
-    """The direct part of `value` with the longest pickle, with type and size in MB."""
-    sizes = [(len(dumps(part)), label, part) for label, part in _parts(value) if _can_pickle(part, dumps)]
-    if not sizes:
-        return None
-    size, label, part = max(sizes, key=lambda entry: entry[0])
-    return f"{label} ({_type_name(part)}, {size / 1e6:.0f} MB)"
+    """The path to the part of `value` that most of its pickle is, with type and size; None where no part is that."""
+    path: list[str] = []
+    whole = size = len(dumps(value))
+    while len(path) < _DEEPEST:
+        sizes = [(len(dumps(part)), label, part) for label, part in _parts(value) if _can_pickle(part, dumps)]
+        heaviest = max(sizes, key=lambda entry: entry[0], default=(0, "", None))
+        if heaviest[0] < whole / 2:  # B-3
+            break
+        size, label, value = heaviest
+        path.append(label)
+    return f"{', there '.join(path)} ({_type_name(value)}, {shown_size(size)})" if path else None
+
+
+def shown_size(size: int) -> str:
+    """Bytes for people."""
+    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return f"{size} bytes"
+
+
+def _size_of(value: object) -> int:
+    """Bytes of memory that it is known to hold: of an array all of it, of other objects what is theirs alone."""
+    try:
+        whole = None if isinstance(value, type) else getattr(value, "nbytes", None)
+        return whole if isinstance(whole, int) else sys.getsizeof(value)
+    except Exception:  # of an object that is in no state to be asked
+        return object.__sizeof__(value)
 
 
 def _descend(

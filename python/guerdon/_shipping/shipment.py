@@ -6,7 +6,7 @@
        first batch.
 - S-3  A value is pickled once per registration. Workers get it as it was then: what the trainer changes later doesn't
        reach them.
-- S-4  What is large is said: over 64 MB in a warning, over 1 GB it is refused.
+- S-4  What is large is said: over 10 MB in a warning, over 1 GB it is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from guerdon._registration.spec import FunctionSpec
-from guerdon._shipping.blame import find_culprit, find_heaviest
+from guerdon._shipping.blame import find_culprit, find_heaviest, shown_size
 from guerdon._shipping.edited import Stamp, stamp_of
 from guerdon._shipping.importable import find_attribute, importable
 from guerdon._shipping.pickling import dumps
@@ -30,7 +30,7 @@ __all__ = ["check_shippable", "shipment"]
 
 Parcel = tuple[str, str, str] | tuple[str, bytes]
 
-LARGE: Final = 64_000_000
+LARGE: Final = 10_000_000
 TOO_LARGE: Final = 1_000_000_000
 
 _WAYS_OUT: Final = (
@@ -117,7 +117,7 @@ def _pickled(spec: FunctionSpec) -> bytes:
     try:
         data = dumps(spec.target)
     except Exception as error:
-        culprit = find_culprit(spec.target, dumps) or f"it itself (a {type(spec.target).__qualname__})"
+        culprit = find_culprit(spec.target, dumps)
         raise ShippingError(
             f"reward function {spec.name!r} can't be sent to a worker process: {culprit} can't be pickled: "
             f"{type(error).__name__}: {error}. {_WAYS_OUT}"
@@ -130,11 +130,11 @@ def _pickled(spec: FunctionSpec) -> bytes:
 def _weigh(spec: FunctionSpec, size: int) -> None:
     """Say that a function is large (S-4)."""
     heaviest = find_heaviest(spec.target, dumps)
-    message = f"reward function {spec.name!r} takes {size / 1e6:.0f} MB to a worker process" + (
+    message = f"reward function {spec.name!r} takes {shown_size(size)} to a worker process" + (
         f", most of it {heaviest}" if heaviest else ""
     )
     if size > TOO_LARGE:
-        raise ShippingError(f"{message}; more than {TOO_LARGE / 1e6:.0f} MB are refused. {_WAYS_OUT}")
+        raise ShippingError(f"{message}; more than {shown_size(TOO_LARGE)} are refused. {_WAYS_OUT}")
     warnings.warn(f"{message}. {_WAYS_OUT}", GuerdonWarning, stacklevel=2)
 
 

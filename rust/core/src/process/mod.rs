@@ -46,6 +46,7 @@ mod session;
 mod shared;
 mod slot;
 mod stack;
+mod started;
 mod token;
 mod watch;
 mod wire;

@@ -32,6 +32,7 @@ use super::loading::Loading;
 use super::output::{self, Printer, Source};
 use super::page::Page;
 use super::stack::Stack;
+use super::started::Started;
 use super::token::Token;
 
 /// How long the zygote may take to answer what it does at once.
@@ -118,7 +119,7 @@ struct Keeper {
 }
 
 struct Stem {
-    process: std::process::Child,
+    process: Started,
     pidfd: Pidfd,
     control: Control,
     /// Read by everyone who holds a worker that it forked.
@@ -419,9 +420,9 @@ async fn start_stem(config: &ProcessConfig, printer: &Arc<Printer>) -> io::Resul
     let token = Token::new();
     let (name, value) = token.variable();
     command.env(name, value);
-    let process = command.spawn().map_err(|error| {
+    let process = Started::from(command.spawn().map_err(|error| {
         io::Error::new(error.kind(), format!("could not start {}: {error}", config.python.display()))
-    })?;
+    })?);
     drop(command); // and with it our copies of the descriptors
     let pid = told_pid(i64::from(process.id()))?;
     let pidfd = Pidfd::open(pid)?;

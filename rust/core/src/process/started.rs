@@ -1,0 +1,54 @@
+//! A process that was started and is waited for in the end, whatever becomes of its owner.
+//!
+//! - S-1  It leaves no zombie: an owner that is dropped before it waited (its start was given up half way, for a `close` or for want of
+//!   descriptors) ends the process and waits for it.
+
+use std::ops::{Deref, DerefMut};
+use std::process::Child;
+
+pub(super) struct Started(Child);
+
+impl From<Child> for Started {
+    fn from(child: Child) -> Self {
+        Self(child)
+    }
+}
+
+impl Deref for Started {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Started {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // S-1; one that was waited for is known to have ended.
+        if matches!(self.0.try_wait(), Ok(None)) {
+            let _ = self.0.kill();
+            let _ = self.0.wait(); // killed: it takes a moment
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn s_1_a_process_that_nobody_waited_for_is_ended_and_waited_for() {
+        let started = Started::from(Command::new("sleep").arg("60").spawn().unwrap());
+        let folder = format!("/proc/{}", started.id());
+        assert!(std::fs::exists(&folder).unwrap());
+        drop(started);
+        assert!(!std::fs::exists(&folder).unwrap());
+    }
+}
