@@ -176,7 +176,7 @@ def test_what_is_large_is_followed_to_where_it_is() -> None:
         (lambda stack: contextvars.ContextVar("x"), "_contextvars.ContextVar"),
         (lambda stack: ctypes.pointer(ctypes.c_int(1)), "LP_c_int"),
         (lambda stack: sys._getframe(), "frame"),
-        (lambda stack: multiprocessing.get_context("spawn").Lock(), "_multiprocessing.SemLock"),
+        (lambda stack: multiprocessing.get_context("fork").Lock(), "_multiprocessing.SemLock"),
         (lambda stack: pytest.importorskip("torch").empty(1000, device="meta"), "torch.Tensor, 4 kB"),
     ],
 )
