@@ -1,4 +1,4 @@
-"""Acceptance 12: whatever a function returns, on every lane and in every shape, it is a reward, an abstention, or an
+"""Acceptance 12: what functions return. On every lane and in every shape, it is a reward, an abstention, or an
 error that names the function and the sample and says what it was; the cells beside it keep their rewards."""
 
 from __future__ import annotations
@@ -75,6 +75,10 @@ def check(functions: list[Any], table: dict[str, Any], refused: dict[str, Any], 
             assert np.isnan(wanted) or np.signbit(value) == np.signbit(wanted)
 
 
+@pytest.mark.fault(
+    "a function returns what is no reward: a text, NaN, a list, a number beyond float32",
+    sees="`error` that names function and sample, and says what to return",
+)
 def test_row_12_values_of_samples() -> None:
     check(of_samples(), {**odd.REWARDS, **odd.SINGLE}, odd.REFUSED)
 
@@ -89,6 +93,10 @@ def test_row_12_tensors() -> None:
     check([*of_samples(), of_elements()[0]], odd.TENSORS, {}, workers=1)
 
 
+@pytest.mark.fault(
+    "a group function returns a list of the wrong length or with odd elements",
+    sees="`error` for the whole call or for those elements",
+)
 def test_row_12_lists() -> None:
     """A call that returns what is no list of the right length fails as a whole, and alone."""
     with Dispatcher(of_lists(), workers=2, max_failed_fraction=1.0) as made:
@@ -114,6 +122,10 @@ def test_row_12_the_error_that_is_raised_names_them_too() -> None:
     assert "First: sample 3: InvalidValue: a str" in message
 
 
+@pytest.mark.fault(
+    "a sync function returns a coroutine",
+    sees='its value, and a warning that `lane="asyncio"` is the place for it',
+)
 def test_row_12_a_coroutine_from_a_sync_function(capfd: pytest.CaptureFixture[str]) -> None:
     """Awaited where it is, with a warning to say where it belongs."""
     functions = [reward(odd.later, name="process"), group_reward(odd.all_later, name="group")]

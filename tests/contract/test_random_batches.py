@@ -1,4 +1,4 @@
-"""Design section 4, invariants 1, 2, 3 and 5, on scripted batches through the whole engine (acceptance 11).
+"""Scripted batches through the whole engine: design section 4, invariants 1, 2, 3 and 5 (acceptance 11).
 
 Whatever calls do, on whatever lane and in whatever order they end: cell ``[p, g, f]`` is function ``f`` on sample
 ``p * G + g``, each call ran as often as its outcome says, each group is announced once, complete, and the array equals
@@ -190,6 +190,10 @@ def check(dispatcher: Dispatcher, batch: Batch) -> None:
         os.unlink(batch.log)
 
 
+@pytest.mark.fault(
+    "any mix of functions, lanes, delays, failures, retries and deaths (searched)",
+    sees="what a serial loop gives; each cell and each group once",
+)
 @examples(20)
 @given(script=scripts(EVERY_LANE, DEADLY, most=12))
 def test_row_11_results_equal_a_serial_loop(every_lane: Dispatcher, folder: Path, script: Any) -> None:
@@ -264,6 +268,10 @@ def test_row_11_a_large_batch_with_a_bit_of_everything(every_lane: Dispatcher, f
     check(every_lane, batch)
 
 
+@pytest.mark.fault(
+    "workers are killed from outside at any moment (searched)",
+    sees="what a serial loop gives",
+)
 @examples(8)
 @given(
     seed=st.integers(0, 2**32), when=st.floats(0, 0.1), victims=st.sampled_from(["a worker", "all workers", "zygotes"])

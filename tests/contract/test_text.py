@@ -89,6 +89,10 @@ def test_row_13_a_batch_of_one_kind(dispatcher: Dispatcher, kind: str) -> None:
     check(dispatcher, [text] * 2, [text, text + "."], ["", text], 2)
 
 
+@pytest.mark.fault(
+    "texts of any kind: empty, 1 MB, emoji, NUL, lone surrogates",
+    sees="nothing: they arrive as they are",
+)
 def test_row_13_all_kinds_in_one_batch(dispatcher: Dispatcher) -> None:
     """Of many kinds in one frame none may take another's layout."""
     kinds = list(KINDS.values())
@@ -116,6 +120,10 @@ def test_row_13_any_text_in_any_column(dispatcher: Dispatcher, rows: list[Any]) 
     check(dispatcher, *[list(column) for column in zip(*rows, strict=True)], len(rows))
 
 
+@pytest.mark.fault(
+    "exceptions with texts of any kind",
+    sees="a reason that can be read, odd characters escaped",
+)
 def test_row_13_messages() -> None:
     """Conversational data: prompts and completions are lists of messages, `text` is the last one's."""
     kinds = list(KINDS.values())

@@ -91,6 +91,10 @@ def test_undecorated_functions_get_what_trl_gives_them(tmp_path: Path, monkeypat
 # --- acceptance
 
 
+@pytest.mark.fault(
+    "a tenth of the calls of one function fail under the unmodified TRL trainer",
+    sees="the advantage of their samples is 0, mean and deviation of their groups are those of the others, the failed fraction is in the log",
+)
 @pytest.mark.parametrize("scale", ["group", "none"])
 def test_row_10_failed_samples_are_left_out_of_their_group(scale: str, tmp_path: Path) -> None:
     """Acceptance 10: three functions, about 10 % injected failures in one of them, in the unmodified trainer."""
