@@ -20,6 +20,11 @@ def spin(seconds: float) -> float:
     return 1.0
 
 
+def wait(seconds: float) -> float:
+    time.sleep(seconds)
+    return 1.0
+
+
 def backtrack(completion: str) -> float:
     """Holds the GIL of its process for minutes."""
     re.match(r"(a+)+$", completion)
