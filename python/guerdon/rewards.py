@@ -152,7 +152,8 @@ def reward(
         name: Its name in metrics, files and messages, unique in a dispatcher. Default: the function's own.
         lane: Where it runs. ``"process"`` (default for sync functions): a worker process that can be killed.
             ``"thread"``: in this process; trusted, waits or is cheap; can't be killed; the default for a sync function
-            that names ``environment``. ``"asyncio"`` (default for async functions): on an event loop of this process.
+            that names ``environment``. ``"asyncio"`` (default for async functions): on an event loop of this process. An async function on
+            another lane is awaited where it runs, one call at a time.
         loop: Name of the event loop, shared by all functions that give the same (asyncio lane). Default: one of its
             own.
         timeout: Seconds that one attempt may run, from the start of the user's code. Default 30.

@@ -22,7 +22,10 @@ def run(control_fd: int, shipment: Callable[[], Buffer]) -> None:
     functions.load_all()
     forking.prepare_output()  # user code may have replaced the streams
     forking.freeze()
-    link.reply(control.LOADED, 0, system.threads())
+    try:
+        link.reply(control.LOADED, 0, system.threads())
+    except BrokenPipeError:  # the engine was closed meanwhile
+        return
     while (request := link.next()) is not None:
         if request.op == control.WORKER:
             forking.fork(link, request, lambda: forking.run_worker(request, functions))
