@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from benches.python import light
 from guerdon import Dispatcher, Recycle, reward
 from guerdon.cores import usable_cores
 
@@ -22,18 +23,6 @@ TITLE = "recycling every 100 calls of 1 ms: calls a second, all workers"
 FENCES = "fences, calls that do nothing: µs a call, one worker"
 
 pytestmark = pytest.mark.timeout(600)
-
-
-def work(completion: str) -> float:
-    """A millisecond of this thread's CPU time."""
-    until = time.thread_time_ns() + 1_000_000
-    while time.thread_time_ns() < until:
-        pass
-    return 1.0
-
-
-def nothing(completion: str) -> float:
-    return 1.0
 
 
 def _seconds(dispatcher: Dispatcher, texts: list[str]) -> float:
@@ -47,8 +36,8 @@ def test_recycling(benchmark: Any, tables: Any) -> None:
     workers = usable_cores()
     texts = ["x"] * 1000 * workers
     with (
-        Dispatcher([reward(work)], workers=workers) as kept,
-        Dispatcher([reward(work)], workers=workers, recycle=Recycle(calls=100)) as recycled,
+        Dispatcher([reward(light.work)], workers=workers) as kept,
+        Dispatcher([reward(light.work)], workers=workers, recycle=Recycle(calls=100)) as recycled,
     ):
         for dispatcher in (kept, recycled):
             _seconds(dispatcher, texts[:200])
@@ -79,7 +68,7 @@ def test_recycling(benchmark: Any, tables: Any) -> None:
 )
 def test_fences(benchmark: Any, tables: Any, name: str, fences: dict[str, Any]) -> None:
     count = 300 if "isolation" in fences else 3000
-    with Dispatcher([reward(nothing, **fences)], workers=1) as dispatcher:
+    with Dispatcher([reward(light.nothing, **fences)], workers=1) as dispatcher:
         texts = ["x"] * count
         _seconds(dispatcher, texts)
         benchmark.pedantic(lambda: _seconds(dispatcher, texts), rounds=15)
