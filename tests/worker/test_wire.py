@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -20,8 +21,10 @@ ODD_TEXTS = ["", "a\0b", "é", "€", "\ud83d\ude00", "\U0001f600", "\udc80", "x
 @pytest.fixture
 def ends() -> Iterator[tuple[socket.socket, wire.Link]]:
     engine, worker = socket.socketpair()
-    with engine, worker:
-        yield engine, wire.Link(worker.fileno())
+    with engine:
+        link = wire.Link(worker.detach())
+        yield engine, link
+        os.close(link.leave())
 
 
 @given(st.lists(st.text(alphabet=st.characters(exclude_categories=[]), max_size=20), max_size=20))
@@ -137,7 +140,53 @@ def test_the_engine_gone_shows_as_the_end(ends: tuple[socket.socket, wire.Link])
     engine.sendall(encoding.close()[:10])
     engine.close()
     assert link.next() is None
-    os.fstat(link.fd)
+
+
+def test_w3_a_frame_costs_one_read_and_one_write(
+    ends: tuple[socket.socket, wire.Link], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, link = ends
+    calls: list[str] = []
+
+    class Counted:
+        def __init__(self, inner: socket.socket) -> None:
+            self._inner = inner
+
+        def __getattr__(self, name: str) -> object:
+            calls.append(name)
+            return getattr(self._inner, name)
+
+    monkeypatch.setattr(link, "_socket", Counted(link._socket))
+    monkeypatch.setattr(wire, "os", None)
+    for number in (1, 2):
+        engine.sendall(encoding.run(number, encoding.values(1, 1, encoding.plain_text(0, ["a"])), calls=1))
+        frame = link.next()
+        assert frame is not None
+        frame.release()
+        link.done(number, 1, False)
+    assert calls == ["recv_into", "send"] * 2
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("then", ["reads", "writes"])
+def test_w3_a_file_with_the_number_of_the_socket_is_left_alone(then: str, tmp_path: Path) -> None:
+    engine, worker = socket.socketpair()
+    path = tmp_path / "file"
+    path.write_bytes(b"\1" * 64)
+    pid = os.fork()
+    if pid == 0:
+        number = worker.detach()
+        link = wire.Link(number)
+        os.dup2(os.open(path, os.O_RDWR), number)
+        if then == "reads":
+            link.next()
+        else:
+            link.ready()
+        os._exit(7)
+    worker.close()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+    engine.close()
+    assert path.read_bytes() == b"\1" * 64
 
 
 def _send_in_pieces(engine: socket.socket, data: bytes) -> None:

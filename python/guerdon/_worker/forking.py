@@ -69,7 +69,7 @@ def run_worker(request: Request, functions: Functions) -> None:
     if request.flags & LOAD_FIRST:
         functions.load_all()
     _reseed()
-    Worker(Link(socket_fd), page, functions, marks).serve()
+    Worker(Link(system.out_of_reach(socket_fd)), page, functions, marks).serve()
 
 
 def _reseed() -> None:

@@ -7,23 +7,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 
 from .fences import flush_output
-
-_HIGH = 512  # beyond what functions usually have open
+from .system import out_of_reach
 
 
 class Marks:
     """Writes marks to the pipe behind `fd`, which is taken over."""
 
     def __init__(self, fd: int) -> None:
-        try:
-            self._fd = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH)
-        except OSError:  # fewer descriptors are allowed
-            self._fd = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
-        os.close(fd)
+        self._fd = out_of_reach(fd)
         self._pipe = self._identity()
         self._function = -1
 

@@ -11,24 +11,18 @@
 from __future__ import annotations
 
 import faulthandler
-import fcntl
-import os
 import signal
 
 from .page import STACK
+from .system import out_of_reach
 
 _FIRST = signal.SIGRTMIN + 20
-_HIGH = 512  # beyond what functions usually have open
 
 
 def offer(fd: int, words: memoryview) -> None:
     """Has a signal write the stack to `fd`, which is taken over, and says in the page which and where."""
     number = _free_signal()
-    try:
-        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH)
-    except OSError:  # fewer descriptors are allowed
-        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
-    os.close(fd)
+    high = out_of_reach(fd)
     if number:
         faulthandler.register(number, high, all_threads=False, chain=False)
         words[STACK] = number << 32 | high

@@ -5,7 +5,8 @@
 - W-1  Every message is one header and one body; a message leaves in one piece, before the progress word moves on.
 - W-2  Decoding makes the values once for the whole frame; nothing refers to the receive buffer afterwards.
 - W-3  User code may have closed the socket and opened a file that got its number: nothing is written to that or read
-       from it.
+       from it. That costs no system call: what is done to the socket can be done to sockets only, and its number is so high
+       (`system.out_of_reach`) that no other socket gets it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from __future__ import annotations
 import os
 import pickle
 import struct
-from typing import Any
+from socket import socket  # now: user code may put another in its place
+from typing import Any, NoReturn
 
 # Kinds of calls.
 SAMPLE, GROUP, BATCH, FINISH = range(4)
@@ -165,12 +167,11 @@ def _pickled(body: memoryview, width: int) -> list[list[Any]]:
 
 
 class Link:
-    """The worker's end of its socket."""
+    """The worker's end of its socket, the descriptor of which it takes over."""
 
     def __init__(self, fd: int) -> None:
-        # Set to -1 in a forked child of the worker, which must neither read nor write here.
-        self.fd = fd
-        self._inode = os.fstat(fd).st_ino
+        self._socket = socket(fileno=fd)
+        self._socket.settimeout(None)  # whatever the default that user code set at import
         self._buffer = bytearray(_FIRST_BUFFER)
         self._have = 0  # bytes in the buffer
         self._used = 0  # of these, handed out
@@ -191,9 +192,11 @@ class Link:
                     self._make_room(whole)
             elif len(self._buffer) - self._have < _TO_WORKER.size:
                 self._make_room(_TO_WORKER.size)
-            self._check()
             with memoryview(self._buffer) as view, view[self._have :] as free:
-                got = os.readv(self.fd, [free])
+                try:
+                    got = self._socket.recv_into(free)
+                except OSError:
+                    _end()
             if got == 0:
                 return None
             self._have += got
@@ -207,6 +210,10 @@ class Link:
         else:
             self._buffer = rest + bytes(size - len(rest))
         self._used, self._have = 0, len(rest)
+
+    def leave(self) -> int:
+        """Neither reads nor writes any more; the descriptor. For a forked child of the worker, which ends if it tries."""
+        return self._socket.detach()
 
     def ready(self) -> None:
         self._send(READY, 0, 0, 0, b"")
@@ -242,20 +249,18 @@ class Link:
         self._send(RECORD, 0, call, frame, json)
         return True
 
-    def _check(self) -> None:
-        """Ends the process when its socket is gone (W-3): what it did stands in the page."""
-        try:
-            if os.fstat(self.fd).st_ino == self._inode:
-                return
-        except OSError:  # closed, or a forked child's
-            pass
-        os._exit(1)
-
     def _send(self, message: int, flags: int, call: int, frame: int, body: bytes) -> None:
-        self._check()
         data = memoryview(_TO_SUPERVISOR.pack(len(body), message, flags, call, frame) + body)
         while data:
-            data = data[os.write(self.fd, data) :]
+            try:
+                data = data[self._socket.send(data) :]
+            except OSError:
+                _end()
+
+
+def _end() -> NoReturn:
+    """Ends the process when its socket is gone (W-3), or not its own: what it did stands in the page."""
+    os._exit(1)
 
 
 def _texts(reason: str, traceback: str | None) -> bytes:

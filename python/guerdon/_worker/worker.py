@@ -80,7 +80,7 @@ class Worker:
         self._close()
 
     def _leave_child(self) -> None:
-        self._link.fd = -1
+        self._link.leave()
         self._page.release()
 
     def _run(self, frame: Frame) -> bool:
