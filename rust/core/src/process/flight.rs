@@ -401,7 +401,7 @@ impl Sent {
                 Hand::Phase(_) if matches!(loss, Loss::Crashed(..)) && !self.frame.is_suspect() => {
                     self.fail_in_hand(0, Times::default(), loss);
                 }
-                Hand::Phase(DECODING) => self.fail_in_hand(0, Times::default(), loss),
+                Hand::Phase(DECODING) => self.fail_in_hand(0, self.times(page, 0, Some(now_ns)), loss),
                 Hand::Phase(phase) => {
                     let reason = match loss {
                         Loss::Expired(_, stack) => and_where(self.setup_timed_out(), stack.as_deref()),
