@@ -35,4 +35,4 @@ def run(control_fd: int, shipment: Callable[[], Buffer]) -> None:
             forking.run_worker(request, functions)
             return
         elif request.op == control.REAP:
-            link.reply(request.op, system.reap(request.value))
+            link.reply(request.op, system.reap(request.value), request.value)

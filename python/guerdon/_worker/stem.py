@@ -67,7 +67,7 @@ class Stem:
             self._forked.discard(request.value)
             if request.value == self._loader:
                 self._loader = 0
-            self._link.reply(request.op, status)
+            self._link.reply(request.op, status, request.value)
 
     def _fork(self, request: control.Request, parent: int, run: Callable[[], None]) -> int | None:
         def child() -> None:

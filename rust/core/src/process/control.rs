@@ -1,4 +1,7 @@
 //! Requests to the processes that fork; `python/guerdon/_worker/control.py` is the other side.
+//!
+//! - R-1  An answer that comes after nobody waits for it any more is not taken for that to a later request: a reply to `WORKER` that was not waited
+//!   for loses the process that gave it (`zygote` Z-4), one to `REAP` names its pid.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -6,8 +9,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use rustix::process::Pid;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
+
+use super::ending::Ending;
 
 pub(super) const SHIPMENT: u32 = 1;
 pub(super) const LOADER: u32 = 2;
@@ -105,5 +111,36 @@ impl Control {
                 return Ok(reply);
             }
         }
+    }
+
+    /// Has the process take leave of a child that has ended; how it did.
+    pub(super) async fn reap(&self, pid: Pid) -> io::Result<Ending> {
+        let number = pid.as_raw_nonzero().get();
+        self.send(REAP, 0, u64::from(number.unsigned_abs()), &[]).await?;
+        loop {
+            let reply = self.reply_to(REAP).await?;
+            if reply.extra == number {
+                return Ok(Ending::from_wait(reply.value));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn r1_a_late_reply_is_passed_over() {
+        let (control, theirs) = Control::new().unwrap();
+        let mut theirs = StdStream::from(theirs);
+        for (pid, status) in [(5i32, 9i64), (7, 0x0300)] {
+            let reply = [&REAP.to_le_bytes()[..], &pid.to_le_bytes(), &status.to_le_bytes()].concat();
+            theirs.write_all(&reply).unwrap();
+        }
+        let pid = Pid::from_raw(7).unwrap();
+        assert_eq!(control.reap(pid).await.unwrap(), Ending::Exited(3));
     }
 }

@@ -145,7 +145,7 @@ enum Loader {
 impl Stem {
     /// Takes leave of a child that has ended.
     async fn reap(&self, pid: Pid) -> io::Result<Ending> {
-        timeout(ANSWER, reap(&self.control, pid)).await.map_err(io::Error::from)?
+        timeout(ANSWER, self.control.reap(pid)).await.map_err(io::Error::from)?
     }
 
     /// Its own, and that of the loader that forks.
@@ -291,12 +291,12 @@ impl Keeper {
     async fn reap(&mut self, pid: Pid) -> Ending {
         let Some(stem) = &self.stem else { return Ending::Unknown };
         if let Loader::Forks(control, ..) = &stem.loader
-            && let Ok(ending @ (Ending::Exited(_) | Ending::Killed(_))) = reap(control, pid).await
+            && let Ok(ending @ (Ending::Exited(_) | Ending::Killed(_))) = control.reap(pid).await
         {
             return ending;
         }
         // A worker that the stem forked, or of a loader that has ended: the stem inherited it.
-        reap(&stem.control, pid).await.unwrap_or(Ending::Unknown)
+        stem.control.reap(pid).await.unwrap_or(Ending::Unknown)
     }
 
     /// Makes sure of a stem and of what forks workers.
@@ -346,7 +346,7 @@ impl Keeper {
         if let Some(mut stem) = self.stem.take() {
             stem.lost();
             // It has ended, or is out of step: either way it has to go, and be waited for.
-            let _ = stem.process.kill();
+            let _ = stem.pidfd.signal(Signal::KILL);
             self.leavings.retain(|left| !left.is_finished());
             self.leavings.push(tokio::task::spawn_blocking(move || {
                 let _ = stem.process.wait(); // it can't be said to anyone that it was not ours to wait for
@@ -362,7 +362,7 @@ impl Keeper {
             let _ = stem.pidfd.signal(Signal::CONT); // it may have been stopped
             let asked = stem.control.send(control::END, 0, 0, &[]).await;
             if asked.is_err() || timeout(END, stem.pidfd.ended()).await.is_err() {
-                let _ = stem.process.kill();
+                let _ = stem.pidfd.signal(Signal::KILL);
                 stem.pidfd.ended().await;
             }
             stem.lost();
@@ -445,13 +445,6 @@ async fn start_stem(config: &ProcessConfig, printer: &Arc<Printer>) -> io::Resul
         output_ended,
         reader,
     })
-}
-
-/// Asks a process for the end of a child of its.
-async fn reap(control: &Control, pid: Pid) -> io::Result<Ending> {
-    let number = u64::from(pid.as_raw_nonzero().get().unsigned_abs());
-    control.send(control::REAP, 0, number, &[]).await?;
-    Ok(Ending::from_wait(control.reply_to(control::REAP).await?.value))
 }
 
 /// What came of loading.
