@@ -357,6 +357,21 @@ def say_done_twice(_: str, notes: str) -> float:
     return hang("", notes)
 
 
+def talk_without_end(_: str, _notes: str) -> float:
+    socket, message = _socket(), _message(1) * 4000
+    while True:
+        os.write(socket, message)
+
+
+def go_to_and_fro(_: str, _notes: str) -> float:
+    words = _words()
+    frame = words[0] >> 8 << 8
+    while True:
+        for call in (1, 2):
+            words[0] = frame | call
+            time.sleep(0.001)
+
+
 def scribble_over_the_page(what: str, notes: str) -> float:
     words = _words()
     for index in {"progress": [0], "done": [1], "all": range(len(words))}[what]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from guerdon import Status
-from tests.stress.harness import Scene, expect
+from tests.stress.harness import Scene, expect, wait_for
 
 
 @pytest.mark.parametrize(
@@ -95,3 +95,20 @@ def test_an_end_that_comes_twice_ends_the_worker(tmp_path: Path) -> None:
 def test_nonsense_in_the_page(what: str, tmp_path: Path) -> None:
     with Scene(tmp_path, timeout=0.5) as scene:
         expect(scene.commit(f"scribble_over_the_page:{what}"), Status.TIMEOUT, "0.5 s")
+
+
+@pytest.mark.fault("a worker sends messages without end", sees="`timeout`, in time")
+def test_a_worker_that_talks_without_end_is_out_of_time_like_any_other(tmp_path: Path) -> None:
+    with Scene(tmp_path, timeout=0.5) as scene:
+        expect(scene.commit("talk_without_end"), Status.TIMEOUT, "0.5 s")
+
+
+@pytest.mark.fault(
+    "a worker goes to and fro between two calls in the shared page for ever",
+    sees="some value or failure for the calls that it lies about; the worker is replaced",
+)
+def test_a_worker_that_goes_to_and_fro_is_replaced(tmp_path: Path) -> None:
+    with Scene(tmp_path, timeout=0.5) as scene:
+        scene.score(["give:1", "go_to_and_fro", "give:2", "give:3"] * 2)
+        wait_for(lambda: scene.dispatcher.stats()["worker_restarts"], "the liar was replaced")
+        scene.expect_whole()

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use rustix::process::Pid;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::coop::consume_budget;
 use tokio::time::Instant;
 
 const LINES_A_SECOND: u32 = 1000;
@@ -295,6 +296,7 @@ pub(super) async fn read(pipe: Arc<Receiver>, source: Arc<Source>, printer: Arc<
         if left == 0 {
             break;
         }
+        consume_budget().await; // a flood leaves the thread to others now and then
     }
     lines.flush(give);
 }

@@ -6,9 +6,12 @@
 //! - D-4  Where a call stands that is to be killed is asked for shortly before, once, so that the kill itself need not wait for the answer.
 //! - D-5  A worker that holds frames and shows no claim for `SILENT` is ended: whatever stands in the page, a frame comes back. `LATE` is enough
 //!   where the page says that the frame at work has ended, or the kernel that the worker is stopped.
+//! - D-6  What the worker claims goes forward. One that goes back again and again, or states another start each time, is not waited for longer
+//!   than others.
 
 use std::time::Duration;
 
+use super::page::{DECODING, LOADING, SETUP};
 use crate::clock::nanos;
 
 /// Time between two looks at a busy worker.
@@ -21,6 +24,8 @@ pub(super) const SILENT: Duration = Duration::from_secs(30);
 pub(super) const LATE: Duration = Duration::from_secs(1);
 /// How long before a kill the worker is asked where it stands (D-4); with a shorter grace it is asked at the kill.
 const LAST_WORDS: Duration = Duration::from_millis(20);
+/// How often a claim may be seen to go back in one frame: once by honest workers, where the claim was guessed from half a snapshot.
+const BACKS: u32 = 16;
 /// Time until a look that may confirm what the last one saw (D-1).
 const CONFIRM: Duration = Duration::from_millis(2);
 
@@ -48,6 +53,8 @@ pub(super) enum Order {
     Ask,
     /// Kill the process group.
     Kill,
+    /// The same, for what it claims (D-6).
+    Disown,
 }
 
 /// What one look gave.
@@ -73,6 +80,9 @@ pub(super) struct Watch {
     asked: Option<u64>,
     /// The claim in hand when it was found closed, and when.
     closed: Option<(u64, u64)>,
+    /// The claim furthest ahead in its frame, and how often an earlier one was seen since that frame began.
+    furthest: u64,
+    backs: u32,
     /// Since when nothing has been claimed.
     silent_ns: Option<u64>,
 }
@@ -89,10 +99,15 @@ impl Watch {
         };
         self.silent_ns = None;
         let (confirmed, first_ns) = match self.seen {
-            Some((claim, stated, first)) if claim == hand.claim => (stated == hand.started_ns, first),
+            Some((claim, stated, first)) if claim == hand.claim => {
+                (stated == hand.started_ns || now_ns.saturating_sub(first) >= nanos(LATE), first) // D-6
+            }
             _ => (false, now_ns),
         };
         self.seen = Some((hand.claim, hand.started_ns, first_ns));
+        if self.goes_back(hand.claim) {
+            return Look { order: Some(Order::Disown), slow: false, age_ns: 0, wake_ns: tick };
+        }
         let started_ns = hand.started_ns.clamp(hand.sent_ns.min(first_ns), first_ns); // D-2
         let age_ns = now_ns.saturating_sub(started_ns);
         let mut due_ns = started_ns.saturating_add(hand.limit_ns);
@@ -129,6 +144,18 @@ impl Watch {
         Look { order, slow: age_ns >= nanos(SLOW), age_ns, wake_ns: tick.min(next_ns.max(now_ns + 1)) }
     }
 
+    /// Notes a claim; whether the worker goes back too often (D-6).
+    fn goes_back(&mut self, claim: u64) -> bool {
+        if claim >> 8 != self.furthest >> 8 {
+            self.backs = 0;
+        } else if place(claim) < place(self.furthest) {
+            self.backs += 1;
+            return self.backs > BACKS;
+        }
+        self.furthest = claim;
+        false
+    }
+
     /// Whether nothing has been claimed for `LATE` (D-5).
     pub(super) fn is_late(&self, now_ns: u64) -> bool {
         self.silent_ns.is_some_and(|since| now_ns.saturating_sub(since) >= nanos(LATE))
@@ -137,6 +164,16 @@ impl Watch {
     /// The worker answered: the time without a claim counts anew.
     pub(super) fn heard(&mut self) {
         self.silent_ns = None;
+    }
+}
+
+/// Where a claim stands in its frame: loading, setup, decoding, then the calls.
+const fn place(claim: u64) -> u64 {
+    match (claim & 0xFF) as u8 {
+        LOADING => 0,
+        SETUP => 1,
+        DECODING => 2,
+        call => call as u64 + 2,
     }
 }
 
@@ -215,6 +252,32 @@ mod tests {
         assert_eq!(watch.look(31_000 * MS, None).order, None);
         assert_eq!([31_999, 32_000].map(|ms| watch.is_late(ms * MS)), [false, true]);
         assert_eq!(watch.look(61_000 * MS, None).order, Some(Order::Kill));
+    }
+
+    #[test]
+    fn d6_a_worker_that_goes_to_and_fro_is_ended() {
+        let mut watch = Watch::default();
+        let orders: Vec<_> =
+            (0..1000).map(|look| watch.look(look * 10 * MS, Some(hand(257 + look % 2, 0))).order).collect();
+        let end = orders.iter().position(Option::is_some).unwrap();
+        assert!(orders[end] == Some(Order::Disown) && end < 50, "{end}");
+    }
+
+    #[test]
+    fn d6_forward_is_as_far_as_there_are_calls() {
+        let mut watch = Watch::default();
+        let claims =
+            (1..9).flat_map(|frame| [0xFE, 0xFF, 0xFD].into_iter().chain(1..=64).map(move |low| frame << 8 | low));
+        for (look, claim) in claims.enumerate() {
+            assert_eq!(watch.look(look as u64 * 10 * MS, Some(hand(claim, 0))).order, None);
+        }
+    }
+
+    #[test]
+    fn d6_another_start_each_time_delays_a_little() {
+        let mut watch = Watch::default();
+        let orders: Vec<_> = (0..200).map(|look| watch.look(look * 10 * MS, Some(hand(257, look))).order).collect();
+        assert!(orders.contains(&Some(Order::Kill)));
     }
 
     #[test]

@@ -51,6 +51,9 @@ impl Session {
             (Some(Order::Kill), Some(hand)) => {
                 return Err(Turn::Kill(Loss::Expired(hand.claim, None)));
             }
+            (Some(Order::Disown), _) => {
+                return Err(Turn::kill("was ended: it claimed calls that it had left already"));
+            }
             (Some(Order::Kill), None) => {
                 return Err(Turn::kill("was ended: it did not start its calls"));
             }

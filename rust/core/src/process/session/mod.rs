@@ -5,6 +5,7 @@
 //! - N-3  A worker from which frames were taken back gets no new one before it has answered for all of them.
 //! - N-4  However a worker ends, what it held is settled or given back before its slot gets another.
 //! - N-5  A frame of a function with `max_output` is sent to a worker that holds no other, and no other to a worker that holds one (`meter`).
+//! - N-6  A worker that talks without end keeps nothing from being done: looks that are due come first, and reading is bounded.
 
 mod end;
 mod look;
@@ -16,6 +17,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout};
 
 use super::body::{Body, DYING};
@@ -36,6 +38,9 @@ use sight::Asked;
 
 /// How long a forked worker may take to say ready, beyond what loading may take.
 const START: Duration = Duration::from_secs(20);
+/// Most reads in a row. After so many whatever was in the socket before them has been read: either one of them emptied it, or they were as full as
+/// no socket is.
+const READS: u32 = 256;
 /// Time between two looks at a worker's memory.
 const WEIGH: Duration = Duration::from_secs(1);
 
@@ -191,22 +196,6 @@ impl Session {
                     self.answer(ask);
                     continue;
                 }
-                () = self.link.readable() => self.receive(Read::Announced),
-                () = self.body.child.pidfd.ended() => return Turn::Dead,
-                () = self.link.writable(), if self.link.has_unsent() => {
-                    self.flush();
-                    continue;
-                }
-                held = inbox.recv(), if takes || stalled => {
-                    match held {
-                        // Given back: the scheduler has others for it.
-                        Some(held) if stalled => drop(held),
-                        Some(held) if !self.may_send(Some(&held)) => waiting.push_back(held),
-                        Some(held) => used |= self.send(held),
-                        None => return Turn::Closing,
-                    }
-                    continue;
-                }
                 () = &mut timer, if armed => {
                     armed = false;
                     if !self.ready {
@@ -233,6 +222,22 @@ impl Session {
                         Err(turn) => return turn,
                     }
                 }
+                () = self.link.readable() => self.receive(Read::Announced),
+                () = self.body.child.pidfd.ended() => return Turn::Dead,
+                () = self.link.writable(), if self.link.has_unsent() => {
+                    self.flush();
+                    continue;
+                }
+                held = inbox.recv(), if takes || stalled => {
+                    match held {
+                        // Given back: the scheduler has others for it.
+                        Some(held) if stalled => drop(held),
+                        Some(held) if !self.may_send(Some(&held)) => waiting.push_back(held),
+                        Some(held) => used |= self.send(held),
+                        None => return Turn::Closing,
+                    }
+                    continue;
+                }
             };
             match news {
                 Ok(true) => return Turn::Leave { ask: false },
@@ -240,6 +245,7 @@ impl Session {
                     if self.ready && armed && self.flight.is_empty() && self.calls == 0 {
                         armed = false; // the bound on its start
                     }
+                    consume_budget().await; // N-6: others need the thread too
                 }
                 Err(turn) => return turn,
             }
@@ -306,7 +312,9 @@ impl Session {
 
     /// Reads what has come and acts on it; true when the worker retires.
     fn receive(&mut self, how: Read) -> Result<bool, Turn> {
-        while self.link.read(how) {
+        let mut left = READS; // N-6
+        while left > 0 && self.link.read(how) {
+            left -= 1;
             loop {
                 let message = match self.link.next() {
                     Ok(Some(message)) => message,
@@ -327,7 +335,9 @@ impl Session {
     }
 
     fn act_on(&mut self, news: News) -> bool {
-        self.watch.heard();
+        if (news.ready && !self.ready) || news.ended.is_some() {
+            self.watch.heard();
+        }
         if news.ready && !self.ready {
             self.ready = true;
             self.slot.stalled.store(false, Ordering::Release);
