@@ -18,6 +18,8 @@ import sys
 import time
 from typing import Any
 
+from . import system
+
 # What a failed allocation is called where it is no MemoryError: by torch, C++, the system.
 _SIGNS = ("allocate memory", "bad_alloc", "out of memory", "can't start new thread")
 _UNITS = ((1 << 30, "GiB"), (10**9, "GB"), (1 << 20, "MiB"), (10**6, "MB"), (1 << 10, "KiB"), (10**3, "kB"))
@@ -144,10 +146,7 @@ def flush_output() -> None:
             stream.flush()
         except Exception:  # closed, or replaced by user code that may raise anything
             continue
-    import ctypes
-
-    libc = ctypes.CDLL(None)
-    libc.fflush(ctypes.c_void_p.in_dll(libc, "stdout"))
+    system.flush_c()
 
 
 def _lacks_memory(error: BaseException) -> bool:

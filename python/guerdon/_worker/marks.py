@@ -1,12 +1,14 @@
 """Marks in this process's output that tell its reader whose the lines are (`process/output.rs` reads them).
 
 - M-1  A mark stands between what one function printed and what the next prints, whatever printed it, Python or C.
-- M-2  It is written to the pipe to the engine and to nothing else: not to a file of the user's behind the same number.
+- M-2  It is written to the pipe to the engine and to nothing else: not to a file of the user's behind the same number. Behind a
+       number this high (`system.out_of_reach`) a pipe is ours.
 - M-3  A function that follows itself needs none: no system call is made for it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 
 from .fences import flush_output
@@ -18,7 +20,6 @@ class Marks:
 
     def __init__(self, fd: int) -> None:
         self._fd = out_of_reach(fd)
-        self._pipe = self._identity()
         self._function = -1
 
     def turn_to(self, function: int) -> bool:
@@ -30,16 +31,9 @@ class Marks:
             flush_output()
         except BaseException:  # a stream of the user's: no call is in hand that it could be told to
             pass
-        if self._identity() == self._pipe:  # M-2
-            try:
-                os.write(self._fd, b"\0guerdon:%d\n" % function)
-            except OSError:  # the reader is gone, or user code made the pipe non-blocking and filled it
-                return False
-        return True
-
-    def _identity(self) -> tuple[int, int] | None:
         try:
-            found = os.fstat(self._fd)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
+            fcntl.fcntl(self._fd, fcntl.F_GETPIPE_SZ)  # M-2
+            os.write(self._fd, b"\0guerdon:%d\n" % function)
+        except OSError:  # no pipe; the reader is gone; or user code made the pipe non-blocking and filled it
+            return False
+        return True

@@ -94,6 +94,19 @@ def _libc() -> Any:
     return ctypes.CDLL(None, use_errno=True)
 
 
+def flush_c() -> None:
+    """What C code printed leaves this process."""
+    _libc().fflush(_c_stdout())
+
+
+@cache
+def _c_stdout() -> Any:
+    """The variable of C that says where its standard output is; made once, for it takes longer than to flush that."""
+    import ctypes
+
+    return ctypes.c_void_p.in_dll(_libc(), "stdout")
+
+
 def _prctl(option: int, value: int) -> None:
     import ctypes
 
