@@ -33,12 +33,17 @@ impl Timings {
             run_p90: percentile(&runs, 90),
             run_p99: percentile(&runs, 99),
             run_max: percentile(&runs, 100),
-            run_total: runs.iter().sum(),
+            run_total: total(&runs),
             queue_p50: percentile(&queues, 50),
             queue_p99: percentile(&queues, 99),
             queue_max: percentile(&queues, 100),
         }
     }
+}
+
+/// Their sum; as much as fits where a worker stated nonsense.
+fn total(times: &[u64]) -> u64 {
+    times.iter().fold(0, |sum, time| sum.saturating_add(*time))
 }
 
 /// The smallest value that at least `percent` of all are not above (nearest rank).
@@ -49,7 +54,13 @@ fn percentile(sorted: &[u64], percent: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::percentile;
+    use super::{percentile, total};
+
+    #[test]
+    fn a_sum_of_nonsense_is_no_overflow() {
+        assert_eq!(total(&[1, 2, 3]), 6);
+        assert_eq!(total(&[u64::MAX - 1, u64::MAX]), u64::MAX);
+    }
 
     #[test]
     fn percentiles_are_nearest_rank() {

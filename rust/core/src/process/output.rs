@@ -7,7 +7,7 @@
 //! - O-5  What a process has printed can be told to the byte at any moment: what was read, and what its pipe still holds.
 //! - O-6  A line is named after the function that printed it: the worker puts a mark between what two functions print.
 //! - O-7  A line is shown as text: a carriage return ends it as a newline does, other control characters are escaped. So nothing that is printed
-//!   can pass for another function's line, or reach the terminal as a command.
+//!   can reach the terminal as a command, or pass for another function's line, unless a function prints the mark of another on purpose.
 
 use std::fmt::Write as _;
 use std::io::Write;
