@@ -7,6 +7,8 @@
 //! - F-4  A call's messages are taken in before its value is read from the page: they may carry its records.
 //! - F-5  What a worker was killed for is blamed on that claim alone: a call that it began meanwhile is innocent.
 //! - F-6  Where the progress word makes no sense, what was begun shows by its start stamps: they are of the frame's time or from before it.
+//! - F-7  A worker that had to be ended because it began nothing costs its first call an attempt, which the scheduler grants once more, alone: given
+//!   back with the others it might silence one worker after another for ever.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -261,6 +263,15 @@ impl Flight {
             let ended = page.stamp(sent.id, 1) > page.stamp(sent.id, 0);
             let times = sent.times(page, 0, (!ended).then_some(now_ns));
             sent.frame.fail(0, failure(FailureKind::Error, reason, traceback, false, None), times);
+        }
+    }
+
+    /// Blames the silence of a worker that began nothing, as far as it says, on the first call that it has (F-7).
+    pub(super) fn blame_first(&mut self, page: &Snapshot, why: &str) {
+        if let Some(sent) = self.sent.front_mut().filter(|sent| sent.done(page).unwrap_or(0) == 0)
+            && let Some(call) = (0..sent.frame.len()).find(|call| sent.frame.is_pending(*call))
+        {
+            sent.fail_in_hand(call, Times::default(), &Loss::Crashed(why.to_owned(), None));
         }
     }
 

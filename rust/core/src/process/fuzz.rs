@@ -242,3 +242,34 @@ proptest! {
         })?;
     }
 }
+
+#[tokio::test]
+async fn f7_a_call_that_silences_every_worker_is_tried_twice() {
+    let clock = Clock::start();
+    let functions = vec![function(Shape::Sample)];
+    let (places, seats) = Places::new(1, &functions, |_| true);
+    for (slot, _) in &seats {
+        slot.ready.store(true, Ordering::Release);
+    }
+    let mut inboxes: Vec<_> = seats.into_iter().map(|(_, inbox)| inbox).collect();
+    let scheduler =
+        Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, vec![Arc::new(Trap(places))]);
+    let spec = BatchSpec { samples: SAMPLES, group_size: GROUP, payload: Box::new(Nothing), budget_ns: None };
+    let batch = scheduler.submit(spec).unwrap();
+    let mut rounds = 0;
+    while !batch.is_done() {
+        for inbox in &mut inboxes {
+            let Ok(Held { place, frame }) = inbox.try_recv() else { continue };
+            let (mut flight, page, why) = (Flight::default(), Snapshot::empty(), "said nothing");
+            flight.send(frame, place, clock.now_ns(), &mut Vec::new());
+            flight.blame_first(&page, why);
+            drop(flight.lose(&page, &Loss::Crashed(why.to_owned(), None), clock.now_ns()));
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        rounds += 1;
+        assert!(rounds < 5000, "they are given back for ever");
+    }
+    for sample in 0..SAMPLES {
+        assert_eq!(batch.note_of(sample, 0).unwrap().reason, "the worker process said nothing");
+    }
+}

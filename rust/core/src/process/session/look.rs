@@ -55,11 +55,11 @@ impl Session {
                 return Err(Turn::kill("was ended: it claimed calls that it had left already"));
             }
             (Some(Order::Kill), None) => {
-                return Err(Turn::kill("was ended: it did not start its calls"));
+                return Err(self.silent(&page, "was ended: it did not start its calls"));
             }
             (None, None) if self.watch.is_late(now_ns) => {
                 if self.flight.has_ended(&page) {
-                    return Err(Turn::kill("was ended: it did not say that its calls had ended"));
+                    return Err(self.silent(&page, "was ended: it did not say that its calls had ended"));
                 }
                 if self.body.child.is_stopped() {
                     return Err(Turn::kill("was stopped by a signal"));
@@ -69,6 +69,11 @@ impl Session {
         }
         self.take_back(&page, in_hand.map(|hand| hand.claim), look.slow, look.age_ns, now_ns);
         Ok(look.wake_ns)
+    }
+
+    fn silent(&mut self, page: &Snapshot, why: &str) -> Turn {
+        self.flight.blame_first(page, why);
+        Turn::kill(why)
     }
 
     /// Has the worker end what it claims by an exception.
