@@ -23,7 +23,8 @@ pub(super) struct Token(String);
 
 impl Token {
     pub(super) fn new() -> Self {
-        Self(format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)))
+        // The number of this process too: generators that ranks seed in the same nanosecond, by time, draw the same (T-1).
+        Self(format!("{:x}-{:016x}{:016x}", std::process::id(), fastrand::u64(..), fastrand::u64(..)))
     }
 
     /// What the stem's environment shall hold.
@@ -62,6 +63,12 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn t1_no_other_process_makes_the_same_mark() {
+        let first = Token::new();
+        assert!(first.0.starts_with(&format!("{:x}-", std::process::id())) && first.0 != Token::new().0);
+    }
 
     #[test]
     fn t1_what_carries_the_mark_is_killed_and_nothing_else() {
