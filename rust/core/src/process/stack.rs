@@ -3,7 +3,8 @@
 //!
 //! - T-1  It works whatever the worker does, C code that holds the GIL included: nothing of Python has to run.
 //! - T-2  The signal is sent only where it can do nothing else: the worker said which, a handler is in place and not blocked, and the descriptor
-//!   that it writes to is still ours. Whose handler it is the kernel does not say: one that the call in hand has put there is called. By default the signal would kill, and another file behind the descriptor be written to.
+//!   that it writes to is still ours. Whose handler it is the kernel does not say: one that the call in hand has put there is called. By default the
+//!   signal would kill, and another file behind the descriptor be written to.
 //! - T-3  An answer is bounded, in bytes by the size of the file, in time by who asks; a worker that is stopped gives none.
 //! - T-4  A stack is that of a claim only if the claim was in hand before and after.
 //! - T-5  One asks at a time, and none while an earlier signal waits to be taken: an answer is to the question.
