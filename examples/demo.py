@@ -84,8 +84,8 @@ class Watched(Dispatcher):
         super().__init__(*args, **options)
         self.tickets = []
 
-    def submit_columns(self, given, host):
-        self.tickets.append(super().submit_columns(given, host))
+    def submit_columns(self, given, host, held):
+        self.tickets.append(super().submit_columns(given, host, held))
         return self.tickets[-1]
 
 
