@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from guerdon._worker import fences
-from guerdon._worker.fences import Fences, missing_variable
+from guerdon._worker.fences import Fences, flush_output, missing_variable
 
 MB = 1_000_000
 
@@ -120,6 +120,29 @@ def test_f4_variables_come_and_go_with_the_turn(monkeypatch: pytest.MonkeyPatch)
     made.turn_to(0)
     assert os.environ["GIVEN"] == "secret"
     made.turn_to(2)
+
+
+def test_f4_what_user_code_puts_in_place_of_the_environment_is_no_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    environ = os.environ
+    made = Fences(frozenset())
+    made.give(0, {"GIVEN": "secret"})
+    made.turn_to(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "environ", None)
+        made.turn_to(1)
+    assert "GIVEN" not in environ
+
+
+class Closed:
+    """A stream whose flush() ends the program."""
+
+    def flush(self) -> None:
+        raise SystemExit(3)
+
+
+def test_w3_a_stream_of_the_users_ends_nothing_as_it_is_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", Closed())
+    flush_output()
 
 
 class Odd(KeyError):

@@ -19,6 +19,7 @@ import time
 from typing import Any
 
 from . import system
+from .expiry import Expired
 
 # What a failed allocation is called where it is no MemoryError: by torch, C++, the system.
 _SIGNS = ("allocate memory", "bad_alloc", "out of memory", "can't start new thread")
@@ -36,6 +37,8 @@ class Fences:
 
     def __init__(self, hidden: frozenset[str]) -> None:
         self._hidden = hidden
+        # User code may put something else in its place: what is the process's environment stays.
+        self._environ = os.environ
         # The function at work, and what stood in os.environ in place of its variables.
         self._at_work = -1
         self._given: dict[int, dict[str, str]] = {}
@@ -62,12 +65,12 @@ class Fences:
         self._at_work = function
         for name, value in self._before.items():
             if value is None:
-                os.environ.pop(name, None)
+                self._environ.pop(name, None)
             else:
-                os.environ[name] = value
+                self._environ[name] = value
         given = self._given.get(function, {})
-        self._before = {name: os.environ.get(name) for name in given}
-        os.environ.update(given)
+        self._before = {name: self._environ.get(name) for name in given}
+        self._environ.update(given)
 
     def limit(self, recipe: dict[str, Any]) -> bool:
         """Puts the function's memory limit in force; False when its calls hold too much for it to run here (F-3)."""
@@ -144,7 +147,9 @@ def flush_output() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except Exception:  # closed, or replaced by user code that may raise anything
+        except Expired:
+            raise
+        except BaseException:  # closed, or replaced by user code that may raise anything
             continue
     system.flush_c()
 
