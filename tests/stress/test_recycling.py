@@ -91,6 +91,7 @@ def test_a_pinned_function_is_not_recycled() -> None:
         {"calls": 1.5},
         {"age": 0},
         {"age": float("inf")},
+        {"age": 10**400},
         {"age": "1"},
         {"rss": "much"},
         {"rss": 0},
