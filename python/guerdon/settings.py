@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from numbers import Real
 from typing import Any, Final
 
+from guerdon._registration.fences import is_environment_text
 from guerdon._registration.options import as_float
 from guerdon.errors import RegistrationError
 from guerdon.recycle import Recycle
@@ -85,13 +86,15 @@ def worker_env(value: object) -> dict[str, str | None] | None:
         return None
     expected = "a dict of names and texts, None for a variable that workers shall not get"
     if not isinstance(value, Mapping):
-        raise _wrong("worker_env", value, expected)
+        # Pairs in a list hold the values too.
+        raise RegistrationError(f"worker_env is a {type(value).__name__}: expected {expected}.")
     for name, text in value.items():
         # Not the value: it may be a secret.
-        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+        if not is_environment_text(name) or not name or "=" in name:
             raise RegistrationError(f"worker_env has the name {name!r}: expected {expected}.")
-        if text is not None and (not isinstance(text, str) or "\0" in text):
-            raise RegistrationError(f"worker_env[{name!r}] is a {type(text).__name__}: expected {expected}.")
+        if text is not None and not is_environment_text(text):
+            what = "text with a NUL or a lone surrogate" if isinstance(text, str) else type(text).__name__
+            raise RegistrationError(f"worker_env[{name!r}] is a {what}: expected {expected}.")
     return dict(value)
 
 

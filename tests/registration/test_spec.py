@@ -275,7 +275,10 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     *(({"rowwise": value}, "True or False") for value in (1, None)),
     *(({"memory_limit": value}, "a number of bytes, or a text") for value in ("much", "2 XB", 1.5, True, 0, 999, -1)),
     *(({"max_output": value}, "a number of bytes, or a text") for value in ("much", 0, True, -5, 2**63)),
-    *(({"env": value}, "names of environment variables") for value in ("HF_TOKEN", [3], [""], ["A=B"], None)),
+    *(
+        ({"env": value}, "names of environment variables")
+        for value in ("HF_TOKEN", [3], [""], ["A=B"], ["\ud800"], ["A\0"], None)
+    ),
     *(
         (({option: value, "lane": lane}), f"{option}= .* it runs on the {lane} lane")
         for option, value in (("memory_limit", "1GB"), ("max_output", 10), ("env", ["A"]))
@@ -293,6 +296,12 @@ def test_a_wrong_option_is_refused_with_the_function_and_the_value(options: dict
     with pytest.raises(RegistrationError, match=message) as caught:
         reward(length, **options)
     assert "reward function 'length'" in str(caught.value)
+
+
+def test_an_env_with_values_is_refused_without_them() -> None:
+    with pytest.raises(RegistrationError, match="'length': env is a dict: expected names") as caught:
+        reward(length, env={"JUDGE_API_KEY": "sk-1234"})
+    assert "sk-1234" not in str(caught.value)
 
 
 def test_lanes_of_later_versions_say_so() -> None:

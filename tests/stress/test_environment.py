@@ -100,10 +100,20 @@ def test_odd_values_arrive_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["STRESS_TOKEN"] in ("a=b=c\n\udcff", "a=b=c\n\\udcff")
 
 
-@pytest.mark.parametrize("given", [{"A=B": "x"}, {"": "x"}, {3: "x"}, {"A": 3}, {"A": "\0"}, "A=B", ["A"]])
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({name: "sk-1234"} for name in ("A=B", "", 3, "\0", "\ud800")),
+        *({"A": text} for text in (b"sk-1234", "sk-1234\0", "sk-1234\ud800", 3)),
+        "A=sk-1234",
+        [("A", "sk-1234")],
+    ],
+    ids=ascii,
+)
 def test_a_wrong_worker_env_is_refused_without_its_values(given: Any) -> None:
-    with pytest.raises(RegistrationError, match="worker_env"):
+    with pytest.raises(RegistrationError, match="worker_env") as caught:
         Dispatcher([reward(fenced.look)], worker_env=given)
+    assert "sk-1234" not in str(caught.value)
 
 
 def test_this_process_keeps_its_environment() -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final
 
 from guerdon.errors import RegistrationError
@@ -13,7 +14,7 @@ from guerdon.sizes import EXPECTED, as_bytes
 if TYPE_CHECKING:
     from guerdon._registration.spec import Options
 
-__all__ = ["environment", "max_output", "memory_limit", "refuse_elsewhere"]
+__all__ = ["environment", "is_environment_text", "max_output", "memory_limit", "refuse_elsewhere"]
 
 # Below this an interpreter can't even make room for small objects.
 _LEAST_MEMORY: Final = 1_000_000
@@ -44,11 +45,24 @@ def environment(function: str, value: object) -> tuple[str, ...]:
     """Names of the trainer's variables that it may see."""
     expected = "names of environment variables, as in env=['OPENAI_API_KEY']"
     if isinstance(value, str) or not isinstance(value, (list, tuple, set, frozenset)):
-        raise _wrong(function, "env", value, expected)
+        # Not a dict's values: they may be secrets.
+        shown = repr(value) if isinstance(value, str) else f"a {type(value).__name__}"
+        raise RegistrationError(f"reward function {function!r}: env is {shown}: expected {expected}.")
     for name in value:
-        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+        if not is_environment_text(name) or not name or "=" in name:
             raise _wrong(function, "env", value, expected)
     return tuple(sorted(set(value)))
+
+
+def is_environment_text(value: object) -> bool:
+    """Whether the environment of a process can hold it: a text without NUL that the file system's encoding can write."""
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    try:
+        os.fsencode(value)
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+    return True
 
 
 def refuse_elsewhere(function: str, given: Options, lane: str) -> None:
