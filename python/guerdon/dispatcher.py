@@ -319,13 +319,16 @@ class Dispatcher(Sequence[Any]):
         Args:
             timeout: Seconds that it may take. A worker that does not say in time where it stands is shown without stack.
 
+        Raises:
+            RegistrationError: `timeout` is no such time.
+
         Example:
             >>> from guerdon import Dispatcher, reward
             >>> with Dispatcher([reward(lambda text: float(len(text)), name="length")]) as dispatcher:
             ...     print(dispatcher.dump())
             0 calls in flight, 0 worker processes alive
         """
-        return self._lifetime.dump(timeout)
+        return self._lifetime.dump(settings.bound("timeout", timeout))
 
     def worker_pids(self) -> list[int]:
         """Process ids of the workers alive."""

@@ -52,10 +52,13 @@ def whole(option: str, value: object, most: int = sys.maxsize) -> int | None:
 
 def seconds(option: str, value: object) -> float | None:
     """A time; None = no limit."""
-    if value is None:
-        return None
+    return None if value is None else bound(option, value, " or None for no limit")
+
+
+def bound(option: str, value: object, otherwise: str = "") -> float:
+    """A time that there must be."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < as_float(value) < math.inf:
-        raise _wrong(option, value, "seconds, finite and above 0, or None for no limit")
+        raise _wrong(option, value, "seconds, finite and above 0" + ("," + otherwise if otherwise else ""))
     return float(value)
 
 

@@ -8,10 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from guerdon import Dispatcher, Dump, InFlight, Status, group_reward, reward
+from guerdon.errors import RegistrationError
 from tests.stress import deep_places
 
 
@@ -239,3 +241,9 @@ def test_a_recursion_shows_its_innermost_hundred_frames() -> None:
         dump = _until(dispatcher, _with_stacks(1))
         assert (dump[0].stack or "").count(", in _down") == 0 or "repeated" in (dump[0].stack or "")
         ticket.cancel()
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), 10**400, "1", None])
+def test_a_bound_that_is_none_is_refused(timeout: Any) -> None:
+    with Dispatcher([reward(deep_places.stand)]) as dispatcher, pytest.raises(RegistrationError, match="timeout"):
+        dispatcher.dump(timeout)
