@@ -108,11 +108,14 @@ test-python: setup ## the tests of the package (ARGS="-k name" for some)
 test-pythons: $(VENV)/.dependencies ## the wheel on each Python from 3.10 to 3.13 (PYTHONS="3.10 3.12": on these), and the source distribution
 	BASE=$(BIN) TARGET=$(TARGET)/pythons scripts/test-pythons
 
+ROUNDS := 10
 .PHONY: stress
 stress: setup ## the soak tests too, more cases and deeper model checking
 	LOOM_MAX_PREEMPTIONS=4 cargo test --workspace --locked --features guerdon-core/loom --lib models::
 	PROPTEST_CASES=5000 cargo test --workspace --locked
 	$(BIN)/python -m pytest -m '' --timeout 1200 tests/stress $(ARGS)
+	# The faults again and again: what a race hides in one run shows in ten.
+	for round in {1..$(ROUNDS)}; do $(BIN)/python -m pytest -q -m 'fault and not soak' tests/stress $(ARGS); done
 
 .PHONY: bench
 bench: setup ## speed of the core (criterion) and of the lanes beside their peers (pytest-benchmark)
