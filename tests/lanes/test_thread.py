@@ -169,7 +169,7 @@ def test_what_lies_behind_a_slow_call_is_taken_back() -> None:
 
     def function(completion: str) -> float:
         if completion in {"10", "20", "30"}:
-            time.sleep(0.5)
+            time.sleep(1.5)
         return float(completion)
 
     with Dispatcher([threaded(function)]) as dispatcher:
@@ -178,7 +178,7 @@ def test_what_lies_behind_a_slow_call_is_taken_back() -> None:
         result = dispatcher.score(completions=[str(index) for index in range(64)])
         took = time.monotonic() - start
     assert result.rewards[:, 0, 0].tolist() == list(range(64))
-    assert took < 1.2
+    assert took < 4  # one after another it is 4.5 s
 
 
 def test_retries() -> None:

@@ -97,7 +97,7 @@ def expect(failure: Failure | None, status: Status, reason: str) -> None:
     assert reason in failure.reason, failure
 
 
-def wait_for(condition: object, what: str, *, seconds: float = 5.0) -> None:
+def wait_for(condition: object, what: str, *, seconds: float = 20.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"

@@ -67,7 +67,7 @@ def test_what_a_function_leaves_behind_is_gone_after_close(deed: str, count: int
         assert scene.commit(deed) is None
         pids = scene.pids()
         assert len(pids) == count
-    wait_for(lambda: gone(pids), "what was left behind ends", seconds=1)
+    wait_for(lambda: gone(pids), "what was left behind ends", seconds=5)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_what_a_failed_call_left_behind_is_gone_after_close(
         expect(scene.commit(deed), status, reason)
         pids = scene.pids()
         assert pids
-    wait_for(lambda: gone(pids), "what was left behind ends", seconds=1)
+    wait_for(lambda: gone(pids), "what was left behind ends", seconds=5)
 
 
 @pytest.mark.fault(
@@ -144,7 +144,7 @@ def test_a_daemon_does_not_outlive_a_killed_zygote(deed: str, then: str, tmp_pat
         if then == "score":
             scene.expect_whole()
             wait_for(lambda: gone(pids), "the daemon ends")
-    wait_for(lambda: gone(pids), "the daemon ends", seconds=1)
+    wait_for(lambda: gone(pids), "the daemon ends", seconds=5)
 
 
 @pytest.mark.fault(

@@ -52,9 +52,9 @@ def test_row_1_three_hangs_of_256_cost_their_timeout_once() -> None:
         took = time.monotonic() - start
         start = time.monotonic()
         again = dispatcher.score(completions=[f"give:{index}" for index in range(256)], num_generations=1)
-        assert time.monotonic() - start < 1
+        assert time.monotonic() - start < 2  # no hang's timeout is in it
     assert again.status.max() == Status.OK
-    assert 2.0 <= took < 3.0, took
+    assert 2.0 <= took < 4.0, f"one after another it is 6 s, together 2 s: {took}"
     failures = result.failures()
     assert [(f.sample, f.function, f.status) for f in failures] == [(i, "obey", Status.TIMEOUT) for i in hung]
     assert all("2 s; it stood in " in failure.reason for failure in failures)
@@ -330,14 +330,14 @@ def test_a_worker_is_a_clean_main_thread() -> None:
 
 
 def test_the_heavy_and_the_light_share_the_workers() -> None:
-    """What waits behind a slow call goes to others: four of 0.3 s in one frame take two rounds on two workers."""
+    """What waits behind a slow call goes to others: four of 1 s in one frame take two rounds on two workers."""
     with Dispatcher([reward(hard_cases.spin)], workers=2) as dispatcher:
         _score(dispatcher, ["0"] * 64)
         start = time.monotonic()
-        _, statuses = _score(dispatcher, ["0.3"] * 4 + ["0"] * 60)
+        _, statuses = _score(dispatcher, ["1"] * 4 + ["0"] * 60)
         took = time.monotonic() - start
     assert set(statuses) == {Status.OK}
-    assert took < 1.0, f"one after another it is 1.2 s, spread 0.6 s: {took}"
+    assert took < 3.6, f"one after another it is 4 s, spread 2 s: {took}"
 
 
 def _scaled(completion: str, scale: float) -> float:

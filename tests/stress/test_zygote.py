@@ -97,7 +97,7 @@ def test_close_does_not_wait_for_a_stopped_zygote(which: str, tmp_path: Path) ->
         zygotes()[which == "loader"].suspend()
         start = time.monotonic()
     assert time.monotonic() - start < 5
-    wait_for(lambda: gone(scene.pids()), "the daemon ends", seconds=1)
+    wait_for(lambda: gone(scene.pids()), "the daemon ends", seconds=5)
 
 
 @pytest.mark.fault(
