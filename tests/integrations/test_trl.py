@@ -1,4 +1,4 @@
-"""TRL's trainers, unmodified, with a dispatcher's columns (L-1, L-2 of integrations/trl.py, H-2, C-1 to C-5)."""
+"""TRL's trainers, unmodified, with a dispatcher's columns (L-1, L-2 of integrations/trl/host.py, H-2, C-1 to C-5)."""
 
 from __future__ import annotations
 

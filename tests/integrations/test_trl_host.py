@@ -1,4 +1,4 @@
-"""What a column makes of its caller, without a real trainer (H-1, H-2 of host.py, L-1, L-2 of integrations/trl.py)."""
+"""What a column makes of its caller, without a real trainer (H-1, H-2 of host.py, L-1, L-2 of integrations/trl/host.py)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from guerdon import DataError, Dispatcher, GuerdonError, GuerdonWarning, RewardFailureError, group_reward, reward
 from guerdon.host import Host, Memory, host_of
-from guerdon.integrations import trl as integration
-from guerdon.integrations.trl import TrainerHost
+from guerdon.integrations.trl import host as integration
+from guerdon.integrations.trl.host import TrainerHost
 
 
 class Trainer:
@@ -200,7 +200,7 @@ def test_weights_are_compared_once_a_trainer() -> None:
 
 def test_nothing_of_the_trainer_is_imported() -> None:
     code = (
-        "import sys; import guerdon.integrations.trl; import guerdon.host; guerdon.Dispatcher;"
+        "import sys; import guerdon.integrations.trl.host; import guerdon.host; guerdon.Dispatcher;"
         "print([name for name in ('torch', 'trl', 'transformers', 'numpy', 'asyncio') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

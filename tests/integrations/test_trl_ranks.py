@@ -1,4 +1,4 @@
-"""TRL's trainer on several ranks, unmodified, with a dispatcher's columns (L-2 of integrations/trl.py)."""
+"""TRL's trainer on several ranks, unmodified, with a dispatcher's columns (L-2 of integrations/trl/host.py)."""
 
 from __future__ import annotations
 

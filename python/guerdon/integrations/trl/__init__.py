@@ -1,0 +1,27 @@
+"""TRL's trainers: what a dispatcher is to them, and ours that derive from them.
+
+This module holds only the map of public names, each imported when first used: importing it imports neither trl nor torch.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__: list[str] = []
+
+_HOMES: Final[dict[str, str]] = {}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
