@@ -1,0 +1,361 @@
+"""What reward functions do between an `async def` and its result, one coroutine function a behaviour.
+
+Each takes its sample and gives a number or raises; none depends on what ran before it, so that a task of its own and a
+lane must make the same of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+STARTED = sys.version_info >= (3, 11)  # asyncio.timeout, TaskGroup, uncancel
+
+_variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="clean")
+
+CASES: list[Callable[[str], Awaitable[float]]] = []
+
+
+def case(function: Callable[[str], Awaitable[float]]) -> Callable[[str], Awaitable[float]]:
+    CASES.append(function)
+    return function
+
+
+async def _later(value: float, seconds: float = 0.001) -> float:
+    await asyncio.sleep(seconds)
+    return value
+
+
+async def _fails(error: BaseException) -> float:
+    await asyncio.sleep(0)
+    raise error
+
+
+@case
+async def never_suspends(text: str) -> float:
+    return float(len(text))
+
+
+@case
+async def suspends_once(text: str) -> float:
+    await asyncio.sleep(0)
+    return 2.0
+
+
+@case
+async def sees_a_clean_context(text: str) -> float:
+    before = _variable.get()
+    _variable.set(text)
+    await asyncio.sleep(0.001)
+    return 1.0 if (before, _variable.get()) == ("clean", text) else -1.0
+
+
+@case
+async def leaves_a_context_behind(text: str) -> float:
+    before = _variable.get()
+    _variable.set("left behind")
+    return 1.0 if before == "clean" else -1.0
+
+
+@case
+async def passes_its_context_on(text: str) -> float:
+    _variable.set(text)
+    seen = await asyncio.gather(*(asyncio.create_task(_read()) for _ in range(2)))
+    return 1.0 if seen == [text, text] else -1.0
+
+
+async def _read() -> str:
+    await asyncio.sleep(0)
+    return _variable.get()
+
+
+@case
+async def knows_its_task(text: str) -> float:
+    task = asyncio.current_task()
+    await asyncio.sleep(0.001)
+    return 1.0 if task is not None and task is asyncio.current_task() and task in asyncio.all_tasks() else -1.0
+
+
+@case
+async def starts_uncancelled(text: str) -> float:
+    task = asyncio.current_task()
+    assert task is not None
+    return float(task.cancelling()) if STARTED else 0.0
+
+
+@case
+async def cancels_itself(text: str) -> float:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0.01)
+    return -1.0
+
+
+@case
+async def cancels_itself_and_returns(text: str) -> float:
+    """The request is still pending when the coroutine ends: a task of its own is then cancelled or not, by version; its
+    value counts."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)
+    if STARTED:
+        task.uncancel()
+    return 4.0
+
+
+@case
+async def raises_cancelled(text: str) -> float:
+    raise asyncio.CancelledError
+
+
+@case
+async def awaits_a_cancelled_task(text: str) -> float:
+    child = asyncio.create_task(_later(1.0, 10))
+    await asyncio.sleep(0)
+    child.cancel()
+    return await child
+
+
+@case
+async def raises(text: str) -> float:
+    raise ValueError(text)
+
+
+@case
+async def raises_after_a_wait(text: str) -> float:
+    return await _fails(LookupError(text))
+
+
+@case
+async def raises_in_a_finally(text: str) -> float:
+    try:
+        await asyncio.sleep(0)
+        return 1.0
+    finally:
+        raise OSError(text)
+
+
+@case
+async def raises_stop_iteration(text: str) -> float:
+    raise StopIteration(text)
+
+
+@case
+async def raises_stop_async_iteration(text: str) -> float:
+    raise StopAsyncIteration(text)
+
+
+@case
+async def raises_generator_exit(text: str) -> float:
+    raise GeneratorExit
+
+
+@case
+async def raises_a_timeout_of_its_own(text: str) -> float:
+    return await asyncio.wait_for(_later(1.0, 10), 0.001)
+
+
+@case
+async def catches_a_timeout_of_its_own(text: str) -> float:
+    try:
+        return await asyncio.wait_for(_later(1.0, 10), 0.001)
+    except asyncio.TimeoutError:
+        return 3.0
+
+
+@case
+async def shields(text: str) -> float:
+    return await asyncio.shield(asyncio.create_task(_later(5.0)))
+
+
+@case
+async def shields_from_its_own_timeout(text: str) -> float:
+    inner = asyncio.create_task(_later(6.0, 0.01))
+    try:
+        await asyncio.wait_for(asyncio.shield(inner), 0.001)
+    except asyncio.TimeoutError:
+        return await inner
+    return -1.0
+
+
+@case
+async def gathers(text: str) -> float:
+    return sum(await asyncio.gather(_later(1.0), _later(2.0), _later(3.0)))
+
+
+@case
+async def gathers_exceptions(text: str) -> float:
+    found = await asyncio.gather(_later(1.0), _fails(KeyError(text)), return_exceptions=True)
+    return 1.0 if found[0] == 1.0 and isinstance(found[1], KeyError) else -1.0
+
+
+@case
+async def is_called_back(text: str) -> float:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[float] = loop.create_future()
+    loop.call_later(0.001, future.set_result, 7.0)
+    return await future
+
+
+@case
+async def asks_a_thread(text: str) -> float:
+    return await asyncio.get_running_loop().run_in_executor(None, float, "8")
+
+
+@case
+async def iterates(text: str) -> float:
+    async def numbers() -> AsyncIterator[float]:
+        for number in range(3):
+            await asyncio.sleep(0)
+            yield float(number)
+
+    return sum([number async for number in numbers()])
+
+
+@case
+async def leaves_an_iteration(text: str) -> float:
+    ended = []
+
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            yield 1
+            yield 2
+        finally:
+            await asyncio.sleep(0)
+            ended.append(True)
+
+    iterator = numbers()
+    async for _ in iterator:
+        break
+    await iterator.aclose()  # type: ignore[attr-defined]
+    return 1.0 if ended else -1.0
+
+
+@case
+async def manages_a_context(text: str) -> float:
+    @contextlib.asynccontextmanager
+    async def manager() -> AsyncIterator[float]:
+        await asyncio.sleep(0)
+        yield 9.0
+        await asyncio.sleep(0)
+
+    async with manager() as value:
+        return value
+
+
+@case
+async def returns_nothing(text: str) -> None:  # type: ignore[misc]
+    await asyncio.sleep(0)
+
+
+@case
+async def anyio_moves_on(text: str) -> float:
+    with anyio.move_on_after(0.001) as scope:
+        await anyio.sleep(10)
+    return 1.0 if scope.cancelled_caught else -1.0
+
+
+@case
+async def anyio_fails(text: str) -> float:
+    with anyio.fail_after(0.001):
+        await anyio.sleep(10)
+    return -1.0
+
+
+@case
+async def anyio_groups(text: str) -> float:
+    found: list[float] = []
+
+    async def child(value: float) -> None:
+        await anyio.sleep(0.001)
+        found.append(value)
+
+    async with anyio.create_task_group() as group:
+        for value in (1.0, 2.0):
+            group.start_soon(partial(child, value))
+    return sum(found)
+
+
+@case
+async def anyio_cancels_a_group(text: str) -> float:
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.sleep, 10)
+        await anyio.lowlevel.checkpoint()
+        group.cancel_scope.cancel()
+    return 1.0
+
+
+@case
+async def anyio_asks_a_thread(text: str) -> float:
+    return await anyio.to_thread.run_sync(float, "10")
+
+
+if sys.version_info >= (3, 11):
+
+    @case
+    async def times_out(text: str) -> float:
+        async with asyncio.timeout(0.001):
+            await asyncio.sleep(10)
+        return -1.0
+
+    @case
+    async def catches_its_timeout(text: str) -> float:
+        try:
+            async with asyncio.timeout(0.001):
+                await asyncio.sleep(10)
+        except TimeoutError:
+            task = asyncio.current_task()
+            assert task is not None
+            await asyncio.sleep(0)
+            return float(task.cancelling())
+        return -1.0
+
+    @case
+    async def moves_its_timeout(text: str) -> float:
+        async with asyncio.timeout(10) as timeout:
+            timeout.reschedule(asyncio.get_running_loop().time() + 0.001)
+            with contextlib.suppress(RuntimeError):
+                await asyncio.sleep(10)
+        return -1.0
+
+    @case
+    async def keeps_within_its_timeout(text: str) -> float:
+        async with asyncio.timeout(10):
+            return await _later(11.0)
+
+    @case
+    async def groups(text: str) -> float:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_later(value)) for value in (1.0, 2.0)]
+        return sum(task.result() for task in tasks)
+
+    @case
+    async def a_group_fails(text: str) -> float:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_later(1.0, 10))
+            group.create_task(_fails(ValueError(text)))
+        return -1.0
+
+    @case
+    async def catches_a_group(text: str) -> float:
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_fails(ValueError(text)))
+                await asyncio.sleep(10)
+        except BaseException as error:
+            await asyncio.sleep(0)
+            return float(task.cancelling()) if type(error).__name__ == "ExceptionGroup" else -1.0
+        return -1.0

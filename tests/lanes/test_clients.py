@@ -1,0 +1,175 @@
+"""HTTP clients that reward functions keep over batches: their loop stays the same, and they are never "bound to a
+different event loop".
+
+A real server of the test's own, and real clients: httpx, aiohttp, openai.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import aiohttp
+import httpx
+import openai
+import pytest
+from aiohttp import web
+
+from guerdon import Dispatcher, Reward, Status
+
+from .running import looped
+
+SAMPLES = 40
+
+
+class Server:
+    """Answers with the length of what it was sent; counts the connections that it was asked over."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.connections: set[int] = set()
+        self._loop = asyncio.new_event_loop()
+        self._up = threading.Event()
+        self._over: asyncio.Future[None] = self._loop.create_future()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
+
+    def start(self) -> None:
+        self._thread.start()
+        assert self._up.wait(30)
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._over.set_result, None)
+        self._thread.join()
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        app = web.Application()
+        app.router.add_post("/length", self._length)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        runner = web.AppRunner(app, shutdown_timeout=1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        self._up.set()
+        await self._over
+        await runner.cleanup()
+
+    async def _length(self, request: web.Request) -> web.Response:
+        self.connections.add(id(request.transport))
+        await asyncio.sleep(0.002)
+        return web.json_response({"score": len((await request.json())["text"])})
+
+    async def _chat(self, request: web.Request) -> web.Response:
+        self.connections.add(id(request.transport))
+        text = (await request.json())["messages"][0]["content"]
+        message = {"role": "assistant", "content": str(len(text))}
+        choices = [{"index": 0, "finish_reason": "stop", "message": message}]
+        return web.json_response(
+            {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": choices}
+        )
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    made.start()
+    yield made
+    made.stop()
+
+
+class Judge(Reward):
+    """Opens its client once on its loop, as a user would who read the documentation."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    async def setup(self) -> None:
+        self.client = self.open()
+
+    async def close(self) -> None:
+        await self.client.close()
+
+    def open(self) -> Any:
+        raise NotImplementedError
+
+
+class Httpx(Judge):
+    def open(self) -> Any:
+        return httpx.AsyncClient()
+
+    async def close(self) -> None:
+        await self.client.aclose()
+
+    async def score(self, completion: str) -> float:
+        answer = await self.client.post(f"{self.url}/length", json={"text": completion})
+        return float(answer.json()["score"])
+
+
+class Aiohttp(Judge):
+    def open(self) -> Any:
+        return aiohttp.ClientSession()
+
+    async def score(self, completion: str) -> float:
+        async with self.client.post(f"{self.url}/length", json={"text": completion}) as answer:
+            return float((await answer.json())["score"])
+
+
+class OpenAI(Judge):
+    def open(self) -> Any:
+        return openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key="none")
+
+    async def score(self, completion: str) -> float:
+        messages: Any = [{"role": "user", "content": completion}]
+        answer = await self.client.chat.completions.create(model="m", messages=messages)
+        return float(answer.choices[0].message.content or "nan")
+
+
+def cached(kind: type[Judge], url: str) -> Callable[..., Awaitable[float]]:
+    """A plain function with a client in a closure, opened at the first call; the text "close" closes it."""
+    held: list[Judge] = []
+
+    async def judge(completion: str) -> float:
+        if completion == "close":
+            await held[0].close()
+            return 0.0
+        if not held:
+            held.append(kind(url))
+            await held[0].setup()
+        score: Any = held[0].score
+        return float(await score(completion))
+
+    return judge
+
+
+def check(dispatcher: Dispatcher, batches: int = 5) -> None:
+    for batch in range(batches):
+        texts = ["x" * (sample + batch) for sample in range(SAMPLES)]
+        result = dispatcher.score(completions=texts)
+        assert result.rewards[:, 0, 0].tolist() == [len(text) for text in texts], result.failures()[:2]
+
+
+@pytest.mark.parametrize("kind", [Httpx, Aiohttp, OpenAI])
+def test_a_client_of_a_stateful_reward_lives_as_long_as_the_dispatcher(kind: type[Judge], server: Server) -> None:
+    with Dispatcher([looped(kind(server.url))]) as dispatcher:
+        check(dispatcher)
+    assert 0 < len(server.connections) <= SAMPLES
+
+
+@pytest.mark.parametrize("kind", [Httpx, Aiohttp, OpenAI])
+def test_a_cached_client_is_good_for_many_batches_and_callers(kind: type[Judge], server: Server) -> None:
+    with Dispatcher([looped(cached(kind, server.url))]) as dispatcher:
+        check(dispatcher)
+        with ThreadPoolExecutor(4) as callers:
+            for done in [callers.submit(check, dispatcher, 2) for _ in range(4)]:
+                done.result()
+
+        async def from_a_loop() -> None:
+            results = await asyncio.gather(*(dispatcher.ascore(completions=["abc"] * 5) for _ in range(3)))
+            assert all((result.status == Status.OK).all() for result in results)
+
+        asyncio.run(from_a_loop())
+        assert dispatcher.score(completions=["close"]).status.max() == Status.OK
