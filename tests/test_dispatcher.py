@@ -302,7 +302,7 @@ def test_l5_a_function_that_closes_its_own_dispatcher_does_not_wait_for_itself(l
     others = set(threading.enumerate())
     made = Dispatcher([reward(closes if lane == "thread" else acloses, lane=lane), length], workers=1)
     result = made.score(completions=["a"])
-    assert result.status[0, 0, 0] == Status.CANCELLED
+    assert result.status[0, 0, 0] in {Status.CANCELLED, Status.OK}  # whether its value or its end was there first
     assert made.closed
     deadline = time.monotonic() + 10
     while not took or set(threading.enumerate()) - others:
