@@ -1,4 +1,4 @@
-"""What reward functions print: line by line with the function's name, bounded, whatever it is (O-1 to O-7 of `process/output.rs`)."""
+"""What reward functions print: line by line with the function's name, bounded, whatever it is (O-1 to O-7 of `process/output`)."""
 
 from __future__ import annotations
 

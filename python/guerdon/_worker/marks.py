@@ -1,4 +1,4 @@
-"""Marks in this process's output that tell its reader whose the lines are (`process/output.rs` reads them).
+"""Marks in this process's output that tell its reader whose the lines are (`process/output` reads them).
 
 - M-1  A mark stands between what one function printed and what the next prints, whatever printed it, Python or C.
 - M-2  It is written to the pipe to the engine and to nothing else: not to a file of the user's behind the same number. Behind a

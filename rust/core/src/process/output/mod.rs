@@ -1,0 +1,165 @@
+//! What workers print: whole lines to the trainer's standard error, each with the function and the process it came from.
+//!
+//! - O-1  A worker never waits for the trainer's terminal: what it prints is read at once, and dropped when too much waits to be written.
+//! - O-2  At most `LINES_A_SECOND` lines are written each second; what is dropped is counted and told once a second.
+//! - O-3  What a dying interpreter says of its stack is kept for the outcome of the call.
+//! - O-4  The last words of a worker that ended are read; a descendant that keeps its pipe open delays nothing.
+//! - O-5  What a process has printed can be told to the byte at any moment: what was read, and what its pipe still holds.
+//! - O-6  A line is named after the function that printed it: the worker puts a mark between what two functions print.
+//! - O-7  A line is shown as text: a carriage return ends it as a newline does, other control characters are escaped. So nothing that is printed
+//!   can reach the terminal as a command, or pass for another function's line, unless a function prints the mark of another on purpose.
+
+mod lines;
+mod printer;
+
+use std::io::Write;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use rustix::process::Pid;
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::Notify;
+use tokio::task::coop::consume_budget;
+
+use lines::{Lines, Piece};
+pub(super) use printer::Printer;
+
+/// Most bytes of a crashed interpreter's stack.
+const LONGEST_STACK: usize = 16 << 10;
+/// Reads of 16 KB after the process has ended: more than a pipe holds.
+const LAST_READS: u32 = 16;
+
+/// Where lines go; the lane's is standard error.
+pub type Sink = Arc<dyn Fn(&[u8]) + Send + Sync>;
+
+/// Writes to the trainer's standard error.
+#[must_use]
+pub fn standard_error() -> Sink {
+    Arc::new(|lines| {
+        // Nobody is there to be told that standard error is closed.
+        let _ = std::io::stderr().lock().write_all(lines);
+    })
+}
+/// The names of the functions, and which of them a worker runs now.
+pub(super) struct Source {
+    names: Arc<[Arc<str>]>,
+    /// Index into `names`. Written by the reader as it meets marks (O-6).
+    current: AtomicUsize,
+    pub pid: Pid,
+    /// Bytes read from its pipe. Held by the reader while it reads (O-5).
+    read: Mutex<u64>,
+    /// The stack of an interpreter that crashed (O-3). Written by the reader, taken by the supervisor when the process has ended.
+    crash: Mutex<String>,
+}
+
+impl Source {
+    /// A worker, running none of these functions yet.
+    pub(super) fn new(names: Arc<[Arc<str>]>, pid: Pid) -> Arc<Self> {
+        Arc::new(Self {
+            names,
+            current: AtomicUsize::new(usize::MAX),
+            pid,
+            read: Mutex::default(),
+            crash: Mutex::default(),
+        })
+    }
+
+    /// A process that runs no function.
+    pub(super) fn of(name: &str, pid: Pid) -> Arc<Self> {
+        let source = Self::new([Arc::from(name)].into(), pid);
+        source.current.store(0, Ordering::Relaxed);
+        source
+    }
+
+    /// What the process said of its stack as it crashed.
+    pub(super) fn crash(&self) -> Option<String> {
+        let text = std::mem::take(&mut *self.crash.lock());
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// Bytes that the process has printed until now (O-5).
+    pub(super) fn printed(&self, pipe: &Receiver) -> u64 {
+        let read = self.read.lock();
+        *read + rustix::io::ioctl_fionread(pipe).unwrap_or(0) // a pipe can say
+    }
+
+    /// Reads some of what the process printed, and counts it.
+    fn take(&self, read: impl FnOnce() -> std::io::Result<usize>) -> std::io::Result<usize> {
+        let mut total = self.read.lock();
+        let got = read()?;
+        *total += got as u64;
+        Ok(got)
+    }
+
+    fn watch_for_crash(&self, line: &[u8]) {
+        let mut crash = self.crash.lock();
+        if line.starts_with(b"Fatal Python error: ") {
+            crash.clear();
+        } else if crash.is_empty() {
+            return;
+        }
+        if crash.len() + line.len() < LONGEST_STACK {
+            crash.push_str(&String::from_utf8_lossy(line));
+            crash.push('\n');
+        }
+    }
+
+    fn label(&self) -> String {
+        let name = self.names.get(self.current.load(Ordering::Relaxed)).map_or("worker", |name| name);
+        format!("{name} {}", self.pid.as_raw_nonzero())
+    }
+}
+
+/// A pipe for a process's output: ours, and the process's.
+pub(super) fn pipe() -> std::io::Result<(Receiver, OwnedFd)> {
+    let (ours, theirs) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    Ok((Receiver::from_owned_fd(ours)?, theirs))
+}
+
+/// Another descriptor of the same pipe.
+pub(super) fn duplicate(fd: BorrowedFd<'_>) -> std::io::Result<OwnedFd> {
+    fd.try_clone_to_owned()
+}
+
+/// Reads a process's output until its end, or until `ended` says that the process has ended (O-4).
+pub(super) async fn read(pipe: Arc<Receiver>, source: Arc<Source>, printer: Arc<Printer>, ended: Arc<Notify>) {
+    let mut lines = Lines::default();
+    let mut bytes = vec![0; 16 << 10];
+    let mut last = false;
+    let mut left = LAST_READS;
+    let give = |piece: Piece<'_>| match piece {
+        Piece::Line(line) => {
+            source.watch_for_crash(line);
+            printer.line(&source.label(), line);
+        }
+        Piece::Mark(function) => source.current.store(function, Ordering::Relaxed),
+    };
+    loop {
+        if !last {
+            tokio::select! {
+                ready = pipe.readable() => if ready.is_err() { break },
+                () = ended.notified() => last = true,
+            }
+        }
+        let read = if last {
+            // Whatever is there: the runtime may not have been told of it yet.
+            left -= 1;
+            source.take(|| rustix::io::read(&*pipe, &mut bytes).map_err(Into::into))
+        } else {
+            source.take(|| pipe.try_read(&mut bytes))
+        };
+        match read {
+            Ok(0) => break,
+            Ok(got) => lines.feed(&bytes[..got], give),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && !last => {}
+            Err(_) => break,
+        }
+        if left == 0 {
+            break;
+        }
+        consume_budget().await; // a flood leaves the thread to others now and then
+    }
+    lines.flush(give);
+}
