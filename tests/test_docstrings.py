@@ -13,6 +13,7 @@ import pytest
     [
         "guerdon",
         "guerdon.dispatcher",
+        "guerdon.integrations.trl.pipeline",
         "guerdon.limits",
         "guerdon.report",
         "guerdon.result",

@@ -76,6 +76,21 @@ class RewardColumn:
         return f"<reward column {self.__name__!r}>"
 
 
+@dataclass(frozen=True)
+class Begun:
+    """A batch of columns under way, for a trainer that does not call them one by one. For integrations.
+
+    Attributes:
+        host: Who called.
+        given: The arguments of the call, as a column gets them.
+        ticket: The batch.
+    """
+
+    host: Host
+    given: Mapping[str, Any]
+    ticket: Ticket
+
+
 @dataclass
 class _Open:
     """A batch that not every column has collected."""
@@ -131,7 +146,49 @@ class ColumnBatches:
                 "every column "
                 "of list(dispatcher) for each batch, or use dispatcher.score()."
             )
-        return _column(self._lead(host, batch, given) if first else self._follow(batch), function)
+        if first:
+            result = self.settle(Begun(host, given, batch.ticket))
+            self._tell_of_others(result, host)
+        else:
+            result = self._follow(batch)
+        return _column(result, function)
+
+    def begin(self, given: Mapping[str, Any], held: list[Batch]) -> Begun:
+        """Starts all functions on a batch whose columns nobody will call; `settle` ends it.
+
+        Args:
+            given: What a column would be called with, by name.
+            held: The batch is appended as soon as it exists, for a caller who is interrupted.
+
+        Raises:
+            DataError: The batch can't be scored as it is.
+        """
+        host = self._host(given)
+        host.check(self._owner())
+        return Begun(host, given, self._owner().submit_columns(given, host, held))
+
+    def settle(self, begun: Begun) -> RewardBatch:
+        """Waits for a batch, and raises or logs what there is (C-5).
+
+        Raises:
+            RewardFailureError: A function failed on more samples than allowed, here or on another rank.
+            ClosedError: The dispatcher was closed meanwhile.
+        """
+        result: RewardBatch | None = None
+        error: Exception | None = None
+        try:
+            begun.ticket.wait()
+            result, message = begun.ticket.settled()
+            self._refuse_closed(result)
+            if message is not None:
+                error = RewardFailureError(message, result)
+        except Exception as unforeseen:
+            error = unforeseen
+        error = begun.host.agree(error, result)
+        if error is not None or result is None:
+            raise error or GuerdonError("a batch ended without a result")
+        begun.host.report(result, begun.given)
+        return result
 
     def forget(self) -> None:
         """In a forked child: the open batches are the parent's."""
@@ -143,9 +200,8 @@ class ColumnBatches:
             return host_of(given, self._memories)
 
     def _start(self, host: Host, given: Mapping[str, Any], held: list[Batch]) -> _Open:
-        dispatcher = self._owner()
-        host.check(dispatcher)
-        return _Open(list(_lists(given).values()), dispatcher.submit_columns(given, host, held))
+        host.check(self._owner())
+        return _Open(list(_lists(given).values()), self._owner().submit_columns(given, host, held))
 
     def _drop(self, held: list[Batch]) -> None:
         """Ends the batch that this call started, if it did."""
@@ -162,25 +218,6 @@ class ColumnBatches:
             return False
         self._open.popitem(last=False)
         return True
-
-    def _lead(self, host: Host, batch: _Open, given: Mapping[str, Any]) -> RewardBatch:
-        """Waits, raises or logs what there is (C-5)."""
-        result: RewardBatch | None = None
-        error: Exception | None = None
-        try:
-            batch.ticket.wait()
-            result, message = batch.ticket.settled()
-            self._refuse_closed(result)
-            if message is not None:
-                error = RewardFailureError(message, result)
-        except Exception as unforeseen:
-            error = unforeseen
-        error = host.agree(error, result)
-        if error is not None or result is None:
-            raise error or GuerdonError("a batch ended without a result")
-        self._tell_of_others(result, host)
-        host.report(result, given)
-        return result
 
     def _follow(self, batch: _Open) -> RewardBatch:
         batch.ticket.wait()

@@ -115,6 +115,11 @@ class Ticket:
             yield self._group(self._order[seen])
         self.result()
 
+    def completed(self) -> list[int]:
+        """Indexes of the groups that are complete, in the order in which they completed; does not wait."""
+        self._take()
+        return list(self._order)
+
     async def aresult(self, timeout: float | None = None) -> RewardBatch:
         """`result` for coroutines. Cancelling the wait doesn't cancel the batch."""
         deadline = _deadline(timeout)

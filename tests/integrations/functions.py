@@ -147,3 +147,18 @@ async def second_async(completions: list[Any], **kwargs: Any) -> list[float]:
     await asyncio.sleep(1)
     _stamp("async", started)
     return [1.0] * len(completions)
+
+
+# Waiting, in no order that is known, and in one that is.
+
+
+@reward
+async def random_wait(text: str) -> float:
+    await asyncio.sleep(zlib.crc32(text.encode()) % 7 / 500)
+    return share(text, "mnopq")
+
+
+@reward
+async def later_for_smaller(prompt: str) -> float:
+    await asyncio.sleep(1.2 - 0.4 * float(prompt.rsplit(" ", 1)[1]))
+    return 1.0

@@ -62,7 +62,7 @@ def make_data(rows: int, *, conversational: bool = False) -> Dataset:
 
 
 def make_trainer(
-    functions: list[Any],
+    functions: Any,
     folder: Path,
     *,
     kind: str = "GRPO",
@@ -71,9 +71,19 @@ def make_trainer(
     prompts: int = 8,
     evaluate: bool = False,
     environment_factory: Any = None,
+    trainer_class: Any = None,
+    data: Any = None,
+    more: dict[str, Any] | None = None,
     **options: Any,
 ) -> Any:
-    """A stock trainer on the CPU with a fresh model; the same seed and functions give the same run."""
+    """A trainer on the CPU with a fresh model; the same seed and functions give the same run.
+
+    Args:
+        trainer_class: Another class than TRL's of this `kind`.
+        data: The training data, if not `prompts` rows of `make_data`.
+        more: More arguments of the class.
+        **options: Of its config.
+    """
     set_seed(seed)
     tokenizer = make_tokenizer()
     settings: dict[str, Any] = {
@@ -96,13 +106,19 @@ def make_trainer(
     if evaluate:
         settings.update(eval_strategy="steps", eval_steps=1, num_generations_eval=2, per_device_eval_batch_size=4)
     settings.update(options)
-    more = {} if environment_factory is None else {"environment_factory": environment_factory}
-    trainer = getattr(trl, f"{kind}Trainer")(
-        model=Qwen2ForCausalLM(make_config(tokenizer)),
+    more = dict(more or {})
+    if environment_factory is not None:
+        more["environment_factory"] = environment_factory
+    model = Qwen2ForCausalLM(make_config(tokenizer))
+    if settings["beta"]:  # TRL loads the reference model from where the model comes from
+        model.save_pretrained(folder / "reference")
+        model.config._name_or_path = str(folder / "reference")
+    trainer = (trainer_class or getattr(trl, f"{kind}Trainer"))(
+        model=model,
         processing_class=tokenizer,
         reward_funcs=functions,
         args=getattr(trl, f"{kind}Config")(**settings),
-        train_dataset=make_data(prompts, conversational=conversational),
+        train_dataset=make_data(prompts, conversational=conversational) if data is None else data,
         eval_dataset=make_data(2, conversational=conversational) if evaluate else None,
         **more,
     )

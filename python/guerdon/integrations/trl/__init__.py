@@ -5,11 +5,15 @@ This module holds only the map of public names, each imported when first used: i
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-__all__: list[str] = []
+if TYPE_CHECKING:
+    from guerdon.integrations.trl.grpo import GRPOTrainer
+    from guerdon.integrations.trl.pipeline import Pipeline
 
-_HOMES: Final[dict[str, str]] = {}
+__all__ = ["GRPOTrainer", "Pipeline"]
+
+_HOMES: Final[dict[str, str]] = {"GRPOTrainer": "grpo", "Pipeline": "pipeline"}
 
 
 def __getattr__(name: str) -> object:

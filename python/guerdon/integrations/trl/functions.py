@@ -1,0 +1,52 @@
+"""A trainer's list of reward functions, made into columns of dispatchers and what the trainer runs itself.
+
+- N-1  The order of the list stays, so names, weights and processing classes keep their places.
+- N-2  Functions that belong to no dispatcher share one, made here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from guerdon._registration.callables import is_reward_model
+from guerdon.column import RewardColumn
+from guerdon.dispatcher import Dispatcher
+
+
+def arrange(given: Any) -> tuple[list[Any], list[float] | None, Dispatcher | None]:
+    """The list for TRL, the weights that dispatchers were given for it, and the dispatcher made for the rest.
+
+    Args:
+        given: What a trainer was given as its reward functions: one, a list, a dispatcher, or None.
+
+    Returns:
+        The list; one weight per entry, None if no dispatcher in it has any; the own dispatcher, None without need.
+
+    Raises:
+        RegistrationError: A function can't work.
+    """
+    entries = list(given) if isinstance(given, (list, tuple)) else [] if given is None else [given]
+    functions: list[Any] = []
+    weights: list[float] = []
+    weighed = False
+    for entry in entries:
+        if isinstance(entry, Dispatcher):
+            functions.extend(entry)
+            weights.extend(entry.weights)
+            weighed = weighed or entry.given_weights is not None
+        else:
+            functions.append(entry)
+            weights.append(1.0)
+    plain = [
+        place for place, one in enumerate(functions) if not isinstance(one, RewardColumn) and not is_reward_model(one)
+    ]
+    own = Dispatcher([functions[place] for place in plain]) if plain else None
+    for place, column in zip(plain, own or (), strict=True):
+        functions[place] = column
+    return functions, weights if weighed else None, own
+
+
+def weigh(theirs: Any, weights: list[float]) -> None:
+    """Puts weights in the place of a trainer's first ones: a tensor, changed in place. Those behind are environments'."""
+    for place, weight in enumerate(weights):
+        theirs[place] = weight

@@ -1,0 +1,189 @@
+"""What of a training step goes on at the same time: the parts of a pipeline, and what each of them can't do.
+
+- P-1  A pipeline is a value: it names parts and changes nothing. Without any part the trainer is TRL's own.
+- P-2  What a part can't do is refused when the trainer is made, with the reason and with what to change.
+
+Nothing here imports torch or trl: of a trainer only attributes are read.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from guerdon.errors import GuerdonWarning, RegistrationError
+
+if TYPE_CHECKING:
+    from guerdon.dispatcher import Dispatcher
+
+MOST_AHEAD: Final = 16
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What a trainer does while rewards are computed.
+
+    Args:
+        overlap: The rewards of a completion start as soon as it is finished, while others are still generated.
+        mini_batch: Training starts on the groups whose rewards are complete, in the order in which they complete. Each
+            group is trained on exactly once.
+        lookahead: How many batches are generated, and their scoring begun, before the batch that is trained on: how
+            many batches old the policy may be that wrote what is trained on. 0 trains on nothing but fresh samples.
+
+    Raises:
+        RegistrationError: A value is none of these.
+
+    Example:
+        >>> from guerdon.integrations.trl import Pipeline
+        >>> Pipeline.of("one_step")
+        Pipeline(overlap=False, mini_batch=False, lookahead=1)
+    """
+
+    overlap: bool = False
+    mini_batch: bool = False
+    lookahead: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("overlap", "mini_batch"):
+            if not isinstance(getattr(self, name), bool):
+                raise RegistrationError(f"Pipeline({name}={getattr(self, name)!r}): expected True or False.")
+        ahead: object = self.lookahead
+        if isinstance(ahead, bool) or not isinstance(ahead, int) or not 0 <= ahead <= MOST_AHEAD:
+            raise RegistrationError(
+                f"Pipeline(lookahead={ahead!r}): expected a whole number of batches, 0 to {MOST_AHEAD}; each batch ahead "
+                "is a batch that the policy has moved on when it is trained on."
+            )
+
+    @property
+    def defers(self) -> bool:
+        """Whether training may go on while rewards are missing."""
+        return self.mini_batch or self.lookahead > 0
+
+    @staticmethod
+    def of(given: Pipeline | str | None) -> Pipeline:
+        """The pipeline itself, or the preset of that name.
+
+        Args:
+            given: A pipeline, or ``"off"``, ``"overlap"``, ``"mini_batch"``, ``"one_step"`` or ``"all"``; None is off.
+
+        Raises:
+            RegistrationError: There is no such preset.
+        """
+        if isinstance(given, Pipeline):
+            return given
+        found = PRESETS.get("off" if given is None else str(given))
+        if found is None:
+            raise RegistrationError(
+                f"pipeline={given!r}: expected a Pipeline or one of {', '.join(map(repr, PRESETS))}."
+            )
+        return found
+
+
+PRESETS: Final = {
+    "off": Pipeline(),
+    "overlap": Pipeline(overlap=True),
+    "mini_batch": Pipeline(mini_batch=True),
+    "one_step": Pipeline(lookahead=1),
+    "all": Pipeline(overlap=True, mini_batch=True, lookahead=1),
+}
+
+
+def check(pipeline: Pipeline, trainer: Any, dispatchers: Iterable[Dispatcher]) -> None:
+    """Refuses what the pipeline can't do with this trainer, and warns of what it does otherwise than one may think.
+
+    Raises:
+        RegistrationError: P-2.
+    """
+    dispatchers = tuple(dispatchers)
+    parts = (
+        ("overlap", pipeline.overlap, _against_overlap, replace(pipeline, overlap=False)),
+        ("mini_batch", pipeline.mini_batch, _against_mini_batches, replace(pipeline, mini_batch=False)),
+        ("lookahead", pipeline.lookahead > 0, _against_lookahead, replace(pipeline, lookahead=0)),
+    )
+    for part, wanted, against, without in parts:
+        reason = against(trainer, dispatchers) if wanted else None
+        if reason is not None:
+            raise RegistrationError(f"pipeline: {part} can't work here: {reason} Without it: pipeline={without}.")
+    for warning in _warnings(pipeline, trainer):
+        warnings.warn(warning, GuerdonWarning, stacklevel=4)
+
+
+def _against_overlap(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
+    args = trainer.args
+    if trainer.rollout_func is not None:
+        return "rollout_func generates, and nobody sees a completion before it gives back all."
+    if trainer.tools:
+        return "with tools or environments a completion goes on after it first ends, with the tools' results."
+    if trainer.use_vllm and args.vllm_mode != "server":
+        return f"vLLM with vllm_mode={args.vllm_mode!r} gives all completions back at once; use the server mode."
+    if getattr(args, "use_transformers_continuous_batching", False):
+        return "continuous batching gives all completions back at once."
+    beams = getattr(getattr(trainer, "generation_config", None), "num_beams", 1) or 1
+    if beams > 1:
+        return f"with num_beams={beams} a completion is only known when the search ends."
+    return _several(dispatchers)
+
+
+def _several(dispatchers: tuple[Dispatcher, ...]) -> str | None:
+    return None if dispatchers else "there is no function that Guerdon runs: all rewards are models or environments."
+
+
+def _against_mini_batches(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
+    args, size = trainer.args, trainer.num_generations
+    local = args.per_device_train_batch_size * args.steps_per_generation
+    if trainer.scale_rewards == "batch":
+        return (
+            "scale_rewards='batch' divides by the deviation of the whole batch, which is known last: 'group' or 'none'."
+        )
+    if trainer.multi_objective_aggregation == "normalize_then_sum":
+        return (
+            "multi_objective_aggregation='normalize_then_sum' normalises over the whole batch, which is complete last: "
+            "use 'sum_then_normalize'."
+        )
+    if local % size:
+        return (
+            f"groups straddle ranks: the {local} samples of a rank (per_device_train_batch_size * steps_per_generation) "
+            f"are no multiple of num_generations={size}."
+        )
+    if args.steps_per_generation == 1:
+        return (
+            "a batch is trained on in one piece (steps_per_generation=1), so no part of it can start before the rest: "
+            "raise steps_per_generation (or gradient_accumulation_steps), or use lookahead."
+        )
+    for dispatcher in dispatchers:
+        own = dispatcher.options["num_generations"]
+        if own not in (None, size):
+            return f"the dispatcher was given num_generations={own}, the trainer {size}: give the dispatcher none."
+    return _several(dispatchers)
+
+
+def _against_lookahead(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
+    if trainer.rollout_func is not None:
+        return "rollout_func is called with the trainer, whose state is a batch behind what it generates for."
+    if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
+        return "with DeepSpeed or FSDP it has never been run."
+    if trainer.accelerator.dataloader_config.dispatch_batches:
+        return "with dispatch_batches=True the first rank reads the data for all, as they ask for it."
+    if trainer.args.auto_find_batch_size:
+        return "auto_find_batch_size starts the run again with another batch size."
+    return _several(dispatchers)
+
+
+def _warnings(pipeline: Pipeline, trainer: Any) -> Iterable[str]:
+    args = trainer.args
+    cycle = args.steps_per_generation * trainer.num_iterations
+    if pipeline.mini_batch and args.steps_per_generation > args.gradient_accumulation_steps:
+        yield (
+            "mini_batch with steps_per_generation > gradient_accumulation_steps: the first optimizer steps on a batch "
+            "see the groups that are scored fastest, which need not be like the others."
+        )
+    if pipeline.lookahead and args.sync_ref_model:
+        yield "lookahead with sync_ref_model: the reference's log-probabilities are as old as the batch."
+    saves = str(getattr(args.save_strategy, "value", args.save_strategy)) == "steps" and args.save_steps >= 1
+    if pipeline.defers and saves and int(args.save_steps) * args.gradient_accumulation_steps % cycle:
+        yield (
+            f"save_steps={args.save_steps} saves in the middle of a batch (of {cycle} micro-steps); a run resumed from there "
+            "generates that batch again and trains on all of it, as TRL's own does."
+        )
