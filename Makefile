@@ -104,20 +104,7 @@ test-python: setup ## the tests of the package (ARGS="-k name" for some)
 	echo '== pytest'
 	$(BIN)/python -m pytest $(ARGS)
 
-# An overlay: torch, transformers, trl and guerdon are those of .venv, so that it takes a minute and 1.5 GB instead of five times that.
-VLLM := .venv-vllm
-$(VLLM)/.dependencies: tests/vllm/requirements.txt $(VENV)/.dependencies
-	echo '== dependencies of a vLLM server into $(VLLM)'
-	rm -rf $(VLLM)
-	$(BIN)/python -m venv --without-pip $(VLLM)
-	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$$(echo $(VLLM)/lib/python*/site-packages)/below.pth"
-	$(PIP) --python $(VLLM)/bin/python install --no-deps -r $<
-	touch $@
-
-.PHONY: test-vllm
-test-vllm: setup $(VLLM)/.dependencies ## with a real vLLM server on the CPU, in .venv-vllm (ARGS="-k name" for some)
-	echo '== pytest with vLLM'
-	$(VLLM)/bin/python -m pytest --timeout 600 tests/vllm $(ARGS)
+	rm -rf $(VENV) $(VLLM) $(VERL) $(TARGET) dist demo-out .hypothesis .mypy_cache .pytest_cache .ruff_cache .benchmarks
 
 .PHONY: test-pythons
 test-pythons: $(VENV)/.dependencies ## the wheel on each Python from 3.10 to 3.13 (PYTHONS="3.10 3.12": on these), and the source distribution
@@ -139,5 +126,5 @@ bench: setup ## speed of the core (criterion) and of the lanes beside their peer
 
 .PHONY: clean
 clean: ## remove what the targets made
-	rm -rf $(VENV) $(VLLM) $(TARGET) dist demo-out .hypothesis .mypy_cache .pytest_cache .ruff_cache .benchmarks
+	rm -rf $(VENV) $(VLLM) $(VERL) $(TARGET) dist demo-out .hypothesis .mypy_cache .pytest_cache .ruff_cache .benchmarks
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

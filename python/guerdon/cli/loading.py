@@ -25,7 +25,7 @@ from guerdon.errors import GuerdonError
 from guerdon.rewards import RewardFunction
 from guerdon.stateful import Reward
 
-__all__ = ["file_of", "load"]
+__all__ = ["file_of", "find", "load"]
 
 
 def load(rewards: str, *, workers: int | None = None, max_failed_fraction: float | None = None) -> Dispatcher:
@@ -49,6 +49,15 @@ def load(rewards: str, *, workers: int | None = None, max_failed_fraction: float
     return dispatcher.replace(**options) if options else dispatcher
 
 
+def find(place: str, name: str) -> Any:
+    """What `name` is in the file or module `place`, whatever it is.
+
+    Raises:
+        UsageError: As `load`.
+    """
+    return _named(_import(place), name, place)
+
+
 def file_of(rewards: str) -> str | None:
     """The file of what `load` loaded, None if it has none."""
     place, _ = _split(rewards)
@@ -61,7 +70,7 @@ def _split(rewards: str) -> tuple[str, list[str]]:
         return rewards, []
     names = [name.strip() for name in listed.split(",")]
     if not place or not all(names):
-        raise UsageError(f"REWARDS {rewards!r}: expected file.py, module, or one of them with names, file.py:a,b.")
+        raise UsageError(f"{rewards!r}: expected file.py, module, or one of them with names, file.py:a,b.")
     return place, names
 
 
@@ -69,10 +78,10 @@ def _import(place: str) -> ModuleType:
     path = Path(place)
     if path.suffix == ".py" or os.sep in place or path.is_file():
         if not path.is_file():
-            raise UsageError(f"REWARDS: there is no file {place!r}.")
+            raise UsageError(f"there is no file {place!r}.")
         return _guarded(lambda: _import_file(path.resolve()), place)
     if not all(part.isidentifier() for part in place.split(".")):
-        raise UsageError(f"REWARDS {place!r} is neither a file that ends in .py nor the name of a module.")
+        raise UsageError(f"{place!r} is neither a file that ends in .py nor the name of a module.")
     if "" not in sys.path and os.getcwd() not in sys.path:  # as `python -m` would have it
         sys.path.insert(0, os.getcwd())
     try:
@@ -81,7 +90,7 @@ def _import(place: str) -> ModuleType:
         missing = True
     if missing:
         also = f" Did you mean the file {place}.py?" if Path(f"{place}.py").is_file() else ""
-        raise UsageError(f"REWARDS: there is no module {place!r} on the path.{also}")
+        raise UsageError(f"there is no module {place!r} on the path.{also}")
     return _guarded(lambda: importlib.import_module(place), place)
 
 
@@ -95,7 +104,7 @@ def _import_file(path: Path) -> ModuleType:
     name = f"guerdon_rewards_{abs(hash(str(path))):x}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise UsageError(f"REWARDS: {str(path)!r} is not a Python file: its name should end in .py.")
+        raise UsageError(f"{str(path)!r} is not a Python file: its name should end in .py.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look there while the file runs
     try:

@@ -1,0 +1,121 @@
+"""Rewards as verl takes them: ``{"reward_score": float, "reward_extra_info": {…}}``.
+
+- A-1  ``guerdon_status`` says for each function what became of it, a word each: ``correct:ok judge:timeout``.
+- A-2  verl has no mask for a missing reward: a response without one becomes what ``failed_reward`` says, and A-1 shows it.
+- A-3  The keys are the same for every response, whatever failed: verl reads those of the first one from all.
+- A-4  More failures than a function's ``max_failed_fraction``, of its last responses, raise, whatever ``failed_reward`` says.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from guerdon.errors import RewardFailureError
+from guerdon.status import Status
+
+if TYPE_CHECKING:
+    from guerdon._registration.spec import FunctionSpec
+    from guerdon.integrations.verl.settings import Failed
+    from guerdon.result import RewardBatch
+
+__all__ = ["Budget", "ExtraInfo", "answer"]
+
+
+class ExtraInfo(dict[str, Any]):
+    """A dict in which what is missing is None: a failed response lacks the fields that its function would have returned (A-3)."""
+
+    def __missing__(self, key: str) -> None:
+        return None
+
+
+def answer(result: RewardBatch, sample: int, failed: Failed, *, plain: bool) -> dict[str, Any]:
+    """verl's answer for one response.
+
+    Args:
+        sample: Its index in the batch.
+        failed: What it becomes without a reward.
+        plain: The one function is verl's ``compute_score``: its fields keep the names that verl's own manager would give them.
+
+    Raises:
+        RewardFailureError: It has no reward, and `failed` is ``"raise"``.
+    """
+    prompt, generation = divmod(sample, result.rewards.shape[1])
+    total = float(result.total[prompt, generation])
+    info = ExtraInfo()
+    values = result.rewards[prompt, generation].tolist()
+    for name, value in zip(result.functions, values, strict=True):
+        info["score" if plain else name] = value if value == value else None
+    for column, recorded in result.extra.items():
+        key = column.partition("/")[2] if plain and column.startswith(f"{result.functions[0]}/") else column
+        if len(recorded) == len(result):
+            info[key] = recorded[sample]
+    if plain:
+        info.setdefault("acc", info["score"])
+    states = result.status[prompt, generation].tolist()
+    info["guerdon_status"] = " ".join(
+        f"{name}:{Status(state).label}" for name, state in zip(result.functions, states, strict=True)
+    )
+    score = total if total == total else _instead(result, sample, failed, info["guerdon_status"])
+    return {"reward_score": score, "reward_extra_info": info}
+
+
+def _instead(result: RewardBatch, sample: int, failed: Failed, status: str) -> float:
+    """The reward of a response that has none (A-2)."""
+    if failed == "raise":
+        why = [str(failure) for failure in result.failures() if failure.sample == sample]
+        raise RewardFailureError(
+            f"a response has no reward: {'; '.join(why) or status}. verl can't leave it out of its group. Choose what it becomes: "
+            "+reward.reward_kwargs.failed_reward=group_mean (the mean of the others of its prompt), or a number.",
+            result,
+        )
+    if failed == "group_mean":
+        others = result.total[sample // result.total.shape[1]]
+        others = others[~np.isnan(others)]
+        return float(others.mean()) if others.size else 0.0
+    return float(failed)
+
+
+class Budget:
+    """Counts failures over the last responses of each function (A-4).
+
+    Args:
+        specs: The functions.
+        default: The dispatcher's ``max_failed_fraction``.
+    """
+
+    LEAST = 8
+    """Responses before a share says anything."""
+    LAST = 256
+    """Responses that are looked back at."""
+
+    def __init__(self, specs: Sequence[FunctionSpec], default: float) -> None:
+        given = [spec.policy.max_failed_fraction for spec in specs]
+        self._allowed = [default if fraction is None else fraction for fraction in given]
+        self._raises = [spec.policy.on_failure == "raise" for spec in specs]
+        self._last: list[deque[bool]] = [deque(maxlen=self.LAST) for _ in specs]
+
+    def take(self, result: RewardBatch) -> None:
+        """Counts a result.
+
+        Raises:
+            RewardFailureError: A function failed on too many responses, or on one although it has ``on_failure="raise"``.
+        """
+        failed = result.status >= Status.TIMEOUT
+        for index, name in enumerate(result.functions):
+            last = self._last[index]
+            last.extend(failed[:, :, index].ravel().tolist())
+            if not failed[:, :, index].any():
+                continue
+            reason = next(str(failure) for failure in result.failures() if failure.function == name)
+            if self._raises[index]:
+                raise RewardFailureError(f"reward function {reason}. It has on_failure='raise'.", result)
+            if len(last) >= self.LEAST and sum(last) > self._allowed[index] * len(last):
+                raise RewardFailureError(
+                    f"reward function {name!r} failed on {sum(last)} of the last {len(last)} responses (limit "
+                    f"{self._allowed[index]:.0%}). The last: {reason}. Raise its timeout, or set max_failed_fraction.",
+                    result,
+                )

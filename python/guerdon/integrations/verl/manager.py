@@ -1,0 +1,113 @@
+"""The class that verl makes in each of its reward workers, and asks for the reward of one response at a time.
+
+- M-1  verl's loop never runs user code: it only waits for the dispatcher.
+- M-2  Responses that come together are scored together, each answered as soon as it is done; where a function works on whole groups, a
+       group is answered when it is complete, wherever its responses arrived.
+- M-3  What can't work is refused when verl makes its workers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+from verl import DataProto
+from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+
+from guerdon.errors import DataError, RewardFailureError
+from guerdon.integrations.verl import settings
+from guerdon.integrations.verl.answer import Budget, answer
+from guerdon.integrations.verl.groups import Groups
+from guerdon.integrations.verl.peers import Peers
+from guerdon.integrations.verl.sample import Sample, columns_of, read
+from guerdon.result import RewardBatch
+
+__all__ = ["RewardManager"]
+
+
+class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no types
+    """Rewards through Guerdon in verl 0.9: set ``reward.reward_manager.source=importlib``, ``reward.reward_manager.name=RewardManager``
+    and ``reward.reward_manager.module.path=pkg://guerdon.integrations.verl``.
+
+    Which functions: ``+reward.reward_kwargs.dispatcher=module:attribute`` (or ``file.py:attribute``), else verl's own
+    ``reward.custom_reward_function`` or default ``compute_score``. docs/verl.md has all settings.
+
+    Raises:
+        RegistrationError: The configuration can't work; the message names the key to set.
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        tokenizer: Any,
+        compute_score: Any = None,
+        reward_router_address: str | None = None,
+        reward_model_tokenizer: Any = None,
+    ) -> None:
+        super().__init__(config, tokenizer, compute_score)
+        fixed = {"reward_router_address": reward_router_address, "reward_model_tokenizer": reward_model_tokenizer}
+        self._router = {} if reward_router_address is None else fixed
+        self._settings = settings.read(config, compute_score, self._router, _nodes())
+        self.dispatcher = self._settings.dispatcher
+        self._budget = Budget(self.dispatcher.specs, self.dispatcher.options["max_failed_fraction"])
+        self._peers = Peers(self._settings.reward_workers)
+        self._groups: Groups[Sample, RewardBatch] = Groups(self._score, self._settings.group_timeout)
+
+    async def run_single(self, data: DataProto) -> dict[str, Any]:
+        """The reward of one response.
+
+        Returns:
+            ``{"reward_score": float, "reward_extra_info": {…}}``; the extra info has a value for each function, the fields that
+            functions returned or recorded, and ``guerdon_status``.
+
+        Raises:
+            DataError: A function asks for a field that verl's data doesn't have, or a group does not get complete.
+            RewardFailureError: The response has no reward and ``failed_reward`` is ``"raise"``, or too many failed.
+        """
+        given = self._settings
+        if not given.grouped:
+            result, index = await self._score([read(data, self.tokenizer)]), 0
+        else:
+            place = self._peers.place(data)  # first of all: the order is that in which responses came
+            key = self._key(data)
+            if not self._peers.owns(key):
+                return await self._peers.send(key, place, data)
+            sample = read(data, self.tokenizer)
+            result, index = await self._groups.add(key, place, sample, given.sizes[sample.validation])
+        return answer(result, index, given.failed, plain=given.plain)
+
+    async def _score(self, samples: list[Sample]) -> RewardBatch:
+        """Scores a response, or a whole group."""
+        columns = columns_of(samples)
+        if self._router:
+            columns.update({name: [value] * len(samples) for name, value in self._router.items()})
+        try:
+            result = await self.dispatcher.ascore(num_generations=len(samples), **columns)
+        except RewardFailureError as error:
+            if error.result is None:
+                raise
+            result = error.result
+        self._budget.take(result)
+        return result
+
+    def _key(self, data: DataProto) -> object:
+        name = self._settings.group_by
+        values = data.non_tensor_batch.get(name)
+        if values is None:
+            what = (
+                f"{self.dispatcher.group_function!r} works"
+                if self.dispatcher.group_function
+                else "failed_reward=group_mean works"
+            )
+            raise DataError(
+                f"{what} on whole groups, and verl's data has no {name!r} to tell them by. It has: "
+                f"{', '.join(data.non_tensor_batch) or 'nothing'}. Set +reward.reward_kwargs.group_by=<field>."
+            )
+        return values[-1]
+
+
+def _nodes() -> int:
+    """Machines over which verl spreads its reward workers, which share the cores of each."""
+    if not ray.is_initialized():
+        return 1
+    return sum(bool(node["Alive"]) and node["Resources"].get("CPU", 0) > 0 for node in ray.nodes())

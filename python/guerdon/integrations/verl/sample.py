@@ -1,0 +1,91 @@
+"""One response as verl hands it over: its text, and its columns.
+
+- S-1  The text is the response up to where the attention mask ends, without special tokens, as verl's own managers decode it.
+- S-2  ``data_source``, ``ground_truth``, ``solution_str`` and ``extra_info`` are what verl's own manager gives ``compute_score``;
+       verl's data is not changed.
+- S-3  Every other field that verl has of the response is a column by its own name, except names that `Dispatcher.score` takes
+       for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+__all__ = ["Sample", "columns_of", "read"]
+
+_OURS: Final = frozenset(
+    (
+        *("prompt", "prompts", "completion", "completions", "completion_ids", "num_generations", "groups", "budget"),
+        *("more", "max_pending", "environments", "trainer_state", "log_extra", "log_metric"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One response.
+
+    Attributes:
+        completion: Its text.
+        completion_ids: Its tokens.
+        prompt: The prompt's messages, None where verl doesn't pass them on.
+        fields: Columns by name.
+    """
+
+    completion: str
+    completion_ids: list[int]
+    prompt: object
+    fields: dict[str, object]
+
+    @property
+    def validation(self) -> bool:
+        """Whether the dataset says that this row is not for training: ``extra_info["split"]``, as verl's scripts write it."""
+        info = self.fields.get("extra_info")
+        split = info.get("split") if isinstance(info, Mapping) else None
+        return split is not None and split != "train"
+
+
+def read(data: Any, tokenizer: Any) -> Sample:
+    """The response in `data`, a ``DataProto`` of one trajectory; of several sequences the last, as in verl's own managers."""
+    item = data[-1:][0]
+    responses = item.batch["responses"]
+    length = int(item.batch["attention_mask"][-responses.shape[-1] :].sum())
+    ids = responses[:length].tolist()
+    text = tokenizer.decode(ids, skip_special_tokens=True)
+    given = item.non_tensor_batch
+    fields = {name: _plain(value) for name, value in given.items() if name not in _OURS and not name.startswith("__")}
+    # What verl's own manager adds, under the names that functions written for it expect.
+    info = {**(given.get("extra_info") or {}), **(given.get("tool_extra_fields") or {})}
+    info["num_turns"] = _plain(given.get("__num_turns__"))
+    info["rollout_reward_scores"] = given.get("reward_scores", {})
+    fields["extra_info"] = info
+    fields["solution_str"] = text
+    model = given.get("reward_model")
+    if isinstance(model, Mapping) and "ground_truth" in model:
+        fields["ground_truth"] = model["ground_truth"]
+    return Sample(text, ids, _plain(given.get("raw_prompt")), fields)
+
+
+def columns_of(samples: Sequence[Sample]) -> dict[str, Any]:
+    """The samples as the keyword arguments of `Dispatcher.score`; None where one sample lacks a field that others have."""
+    names = dict.fromkeys(name for sample in samples for name in sample.fields)
+    columns: dict[str, Any] = {name: [sample.fields.get(name) for sample in samples] for name in names}
+    columns["completions"] = [sample.completion for sample in samples]
+    columns["completion_ids"] = [sample.completion_ids for sample in samples]
+    if any(sample.prompt is not None for sample in samples):
+        columns["prompts"] = [sample.prompt for sample in samples]
+    return columns
+
+
+def _plain(value: Any) -> object:
+    """NumPy's scalars and arrays of objects as Python's own, which functions written for datasets expect."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray) and (value.ndim == 0 or value.dtype.kind in "OUS"):
+        listed: object = value.tolist()
+        return listed
+    return value

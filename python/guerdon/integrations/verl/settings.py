@@ -1,0 +1,187 @@
+"""What verl's configuration says to the reward manager, checked when it is made.
+
+- C-1  What can't work is refused here, in each reward worker, before the first response: with the key to set.
+- C-2  A dispatcher's own options stay; only workers that it was not told are shared out among verl's reward workers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from guerdon.cli.loading import load
+from guerdon.cli.problem import UsageError
+from guerdon.cores import usable_cores
+from guerdon.dispatcher import Dispatcher
+from guerdon.errors import RegistrationError
+from guerdon.integrations.verl.compute_score import as_reward
+
+__all__ = ["Failed", "Settings", "read"]
+
+Failed = Literal["raise", "group_mean"] | float
+"""What a response becomes on which a function failed."""
+
+_KNOWN: Final = ("dispatcher", "failed_reward", "group_by", "group_timeout", "options")
+_WHERE: Final = "reward.reward_kwargs"
+GROUP_TIMEOUT: Final = 600.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one reward worker.
+
+    Attributes:
+        dispatcher: Not started yet.
+        plain: Its one function is verl's own ``compute_score``: fields that it returns keep their names.
+        failed: What a response becomes on which a function failed.
+        grouped: Responses are scored in whole groups.
+        group_by: The field that is the same for the responses of one prompt.
+        group_timeout: Seconds that a group may wait for its next response.
+        sizes: Responses per prompt, in training and in validation.
+        reward_workers: Reward workers of verl.
+    """
+
+    dispatcher: Dispatcher
+    plain: bool
+    failed: Failed
+    grouped: bool
+    group_by: str
+    group_timeout: float
+    sizes: tuple[int, int]
+    reward_workers: int
+
+
+def read(config: Any, compute_score: Callable[..., Any] | None, fixed: Mapping[str, Any], nodes: int) -> Settings:
+    """The settings in verl's `config`.
+
+    Args:
+        config: verl's whole configuration, an OmegaConf ``DictConfig``.
+        compute_score: What verl makes of ``reward.custom_reward_function``, or its own default.
+        fixed: Further keyword arguments of ``compute_score``.
+        nodes: Machines over which verl spreads its reward workers.
+
+    Raises:
+        RegistrationError: C-1.
+    """
+    given = _given(config)
+    failed = _failed(given.get("failed_reward", "raise"))
+    workers = int(config.reward.num_workers)
+    named = given.get("dispatcher")
+    if named is not None:
+        if given.get("options"):
+            raise RegistrationError(
+                f"{_WHERE}.options are for compute_score; the functions of a dispatcher have their own."
+            )
+        dispatcher = _loaded(str(named))
+    else:
+        dispatcher = Dispatcher([_own(config, compute_score, fixed, given.get("options") or {})])
+    _refuse(config, dispatcher, named)
+    if dispatcher.options["workers"] is None:
+        dispatcher = dispatcher.replace(workers=max(1, usable_cores() // math.ceil(workers / max(1, nodes))))
+    rollout = config.actor_rollout_ref.rollout
+    size = dispatcher.options["num_generations"] or int(rollout.n)
+    return Settings(
+        dispatcher=dispatcher,
+        plain=named is None,
+        failed=failed,
+        grouped=dispatcher.group_function is not None or failed == "group_mean",
+        group_by=str(given.get("group_by", "uid")),
+        group_timeout=_seconds(given.get("group_timeout", GROUP_TIMEOUT)),
+        sizes=(size, int(rollout.val_kwargs.n)),
+        reward_workers=workers,
+    )
+
+
+def _given(config: Any) -> dict[str, Any]:
+    from omegaconf import OmegaConf
+
+    kwargs = config.reward.get("reward_kwargs")
+    given: dict[str, Any] = {} if kwargs is None else dict(OmegaConf.to_container(kwargs, resolve=True))
+    unknown = [name for name in given if name not in _KNOWN]
+    if unknown:
+        raise RegistrationError(f"{_WHERE}.{unknown[0]} is nothing that guerdon knows. There are: {', '.join(_KNOWN)}.")
+    return given
+
+
+def _loaded(named: str) -> Dispatcher:
+    try:
+        return load(named)
+    except (UsageError, RegistrationError) as error:
+        raise RegistrationError(f"{_WHERE}.dispatcher={named!r}: {error}") from error
+
+
+def _own(
+    config: Any, compute_score: Callable[..., Any] | None, fixed: Mapping[str, Any], options: Mapping[str, Any]
+) -> Any:
+    """verl's ``compute_score`` as a reward function. The user's own is loaded once more, under a name by which workers find it;
+    what verl makes of it would bring all of verl into each worker."""
+    custom = config.reward.get("custom_reward_function") or {}
+    path = custom.get("path")
+    if path:
+        place = str(path).removeprefix("file://")
+        if place.startswith("pkg://"):
+            place = place.removeprefix("pkg://").replace("/", ".")
+        compute_score = _function(place, str(custom.get("name")))
+        fixed = {**fixed, **dict(custom.get("reward_kwargs") or {})}
+    if compute_score is None:
+        raise RegistrationError(
+            f"there is nothing to score with: set +{_WHERE}.dispatcher=module:attribute (or file.py:attribute), or "
+            "reward.custom_reward_function.path."
+        )
+    try:
+        return as_reward(compute_score, fixed, options)
+    except TypeError as error:
+        raise RegistrationError(f"{_WHERE}.options: {error}") from error
+
+
+def _function(place: str, name: str) -> Callable[..., Any]:
+    from guerdon.cli.loading import find
+
+    try:
+        found: Callable[..., Any] = find(place, name)
+    except UsageError as error:
+        raise RegistrationError(f"reward.custom_reward_function: {error}") from error
+    return found
+
+
+def _refuse(config: Any, dispatcher: Dispatcher, named: object) -> None:
+    batch = [spec.name for spec in dispatcher.specs if spec.shape == "batch" and not spec.rowwise]
+    if batch:
+        raise RegistrationError(
+            f"reward function {batch[0]!r} is undecorated, so it works on a whole batch, and verl hands out single responses. "
+            "Decorate it with @guerdon.reward; if it is verl's compute_score, set reward.custom_reward_function.path and name "
+            f"instead of {_WHERE}.dispatcher."
+        )
+    if dispatcher.reward_models:
+        raise RegistrationError(
+            f"the reward model {dispatcher.reward_models[0]} in the dispatcher's list is for TRL: verl runs its own, "
+            "reward.reward_model.enable=True."
+        )
+    custom = (config.reward.get("custom_reward_function") or {}).get("path")
+    model = bool(config.reward.reward_model.enable)
+    if model and not custom:
+        raise RegistrationError(
+            "with reward.reward_model.enable=True and no reward.custom_reward_function.path, verl asks its model alone and never a "
+            f"reward manager. Set the path, of a function that asks the model{' (or of any; the dispatcher goes first)' if named else ''}."
+        )
+    if named and custom and not model:
+        raise RegistrationError(
+            f"both {_WHERE}.dispatcher and reward.custom_reward_function.path are set: leave one out. A dispatcher can hold the "
+            "function too: guerdon.reward(compute_score) takes verl's arguments as columns."
+        )
+
+
+def _failed(given: object) -> Failed:
+    if given in ("raise", "group_mean"):
+        return given
+    if isinstance(given, (int, float)) and not isinstance(given, bool) and math.isfinite(given):
+        return float(given)
+    raise RegistrationError(f"{_WHERE}.failed_reward={given!r}: expected a number, 'raise' or 'group_mean'.")
+
+
+def _seconds(given: object) -> float:
+    if isinstance(given, (int, float)) and not isinstance(given, bool) and math.isfinite(given) and given > 0:
+        return float(given)
+    raise RegistrationError(f"{_WHERE}.group_timeout={given!r}: expected seconds, more than 0.")

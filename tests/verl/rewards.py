@@ -1,0 +1,66 @@
+"""Reward functions as users of verl have them, loaded by the configuration that the tests write."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+import guerdon
+
+
+def compute_score(
+    data_source: str, solution_str: str, ground_truth: str, extra_info: dict[str, Any], bonus: float = 0.0
+) -> Any:
+    """verl's contract. "hang" never returns, "raise" raises; else how long the text is."""
+    while solution_str == "hang":
+        pass
+    if solution_str == "raise":
+        raise ValueError("no score for this")
+    assert data_source == "test"
+    return {
+        "score": len(solution_str) + bonus,
+        "acc": solution_str == ground_truth,
+        "pred": solution_str,
+        "pid": os.getpid(),
+    }
+
+
+def plain_score(data_source: str, solution_str: str, ground_truth: str, extra_info: dict[str, Any]) -> float:
+    return float(len(solution_str)) + extra_info["index"]
+
+
+async def slow_score(data_source: str, solution_str: str, ground_truth: str, extra_info: dict[str, Any]) -> float:
+    await asyncio.sleep(0.2)
+    return float(solution_str == ground_truth)
+
+
+@guerdon.reward(timeout=20)
+def length(text: str) -> float:
+    if text == "bad":
+        raise ValueError("a bad one")
+    return float(len(text))
+
+
+@guerdon.reward(timeout=20)
+async def judge(completion: str, extra_info: dict[str, Any]) -> float:
+    await asyncio.sleep(0.01)
+    return extra_info["index"] / 100
+
+
+class Rank(guerdon.Reward):
+    """The place of a response among those of its prompt; says which ones it saw."""
+
+    def score(self, text: str, uid: str) -> float:
+        return float(len(text))
+
+    def finish_group(
+        self, scores: list[float | None], uid: list[str], ground_truth: list[str], **columns: Any
+    ) -> list[float]:
+        assert len(set(uid)) == 1, "one prompt"
+        assert [int(index) for index in ground_truth] == sorted(int(index) for index in ground_truth), "in order"
+        return [float(sorted(scores).index(score)) for score in scores]
+
+
+dispatcher = guerdon.Dispatcher([length, judge], weights=[1.0, 1.0])
+ranks = guerdon.Dispatcher([Rank()])

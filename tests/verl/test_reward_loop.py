@@ -1,0 +1,105 @@
+"""verl's real RewardLoopManager, two reward workers of Ray, our manager by configuration alone."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+pytest.importorskip("verl")
+
+import ray
+
+from tests.verl import rewards
+from tests.verl.rig import make_config, make_data, make_model, reward_loop, scores_of
+
+from verl.utils import hf_tokenizer  # isort: skip # rig imports verl without its warnings
+
+pytestmark = pytest.mark.timeout(600)  # each of Ray's workers imports verl
+
+REWARDS = Path(rewards.__file__)
+TEXTS = ["aaaa", "b", "cc", "ddd", "eeeee", "ff", "g", "hhh", "i", "jj", "kkk", "llll"]
+RANKS = [3.0, 0.0, 1.0, 2.0, 3.0, 1.0, 0.0, 2.0, 0.0, 1.0, 2.0, 3.0]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(model: Path) -> Any:
+    return hf_tokenizer(str(model))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    """Ray on this machine; nothing of it, nor of the engines in its workers, is left at the end."""
+    ray.init(
+        num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": os.getcwd()}}
+    )
+    children = psutil.Process().children(recursive=True)
+    yield
+    children += psutil.Process().children(recursive=True)
+    ray.shutdown()
+    deadline = time.monotonic() + 120
+    while any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children):
+        assert time.monotonic() < deadline, "processes are left"
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def made(request: pytest.FixtureRequest) -> Any:
+    """Makes a loop manager, whose workers end with the test: their names are taken as long as they live."""
+
+    def make(config: Any) -> reward_loop.RewardLoopManager:
+        manager = reward_loop.RewardLoopManager(config)
+        request.addfinalizer(lambda: [ray.kill(worker) for worker in manager.reward_loop_workers])
+        return manager
+
+    return make
+
+
+def test_a_users_compute_score(made: Any, model: Path, tokenizer: Any) -> None:
+    """The function unchanged, with keyword arguments of the configuration; one call that never returns, one that raises."""
+    config = make_config(
+        model,
+        f"reward.custom_reward_function.path={REWARDS}",
+        "+reward.custom_reward_function.reward_kwargs.bonus=0.25",
+        "+reward.reward_kwargs.failed_reward=-1",
+        "+reward.reward_kwargs.options.timeout=1.5",
+    )
+    batch = made(config).compute_rm_score(make_data(tokenizer, ["a", "hang", "ccc", "3", "raise", "ff", "g"]))
+    assert scores_of(batch) == [1.25, -1.0, 3.25, 1.25, -1.0, 2.25, 1.25]
+    extra = batch.non_tensor_batch
+    assert batch.meta_info["reward_extra_keys"] == list(extra)
+    words = ["ok", "timeout", "ok", "ok", "error", "ok", "ok"]
+    assert extra["guerdon_status"].tolist() == [f"compute_score:{word}" for word in words]
+    assert extra["pred"].tolist() == ["a", None, "ccc", "3", None, "ff", "g"]
+    assert extra["acc"].tolist() == [False, None, False, True, None, False, False]
+
+
+def test_groups_over_both_workers(made: Any, model: Path, tokenizer: Any) -> None:
+    """A class with ``finish_group`` sees each group whole and in order, in a batch that verl cuts in the middle of a group, and where verl
+    hands each response to any worker, as its agent loop does while others are being generated."""
+    manager = made(make_config(model, f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks"))
+    data = make_data(tokenizer, TEXTS)
+    batch = manager.compute_rm_score(data)
+    assert scores_of(batch) == RANKS
+    assert batch.non_tensor_batch["Rank"].tolist() == RANKS
+    assert batch.non_tensor_batch["guerdon_status"].tolist() == ["Rank:ok"] * len(TEXTS)
+
+    streamed = make_data(tokenizer, TEXTS, session_id=[0, 1, 2, 3] * 3)
+    shuffled = random.Random(5).sample(range(len(TEXTS)), len(TEXTS))
+    asked = {
+        index: manager.reward_loop_worker_handles[turn % 2].compute_score.remote(streamed[index : index + 1])
+        for turn, index in enumerate(shuffled)
+    }
+    answers = ray.get([asked[index] for index in range(len(TEXTS))], timeout=300)
+    assert [answer["reward_score"] for answer in answers] == RANKS
