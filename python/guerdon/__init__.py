@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         RewardFailureError,
         ShippingError,
     )
-    from guerdon.limits import Limit
+    from guerdon.limits import Limit, RetryAfter
     from guerdon.recycle import Recycle
     from guerdon.result import Failure, Group, RewardBatch
     from guerdon.rewards import RewardFunction, group_reward, reward
@@ -52,6 +52,7 @@ __all__ = [
     "NotYetError",
     "Recycle",
     "RegistrationError",
+    "RetryAfter",
     "Reward",
     "RewardBatch",
     "RewardFailureError",
@@ -79,6 +80,7 @@ _HOMES: Final = {
     "NotYetError": "errors",
     "Recycle": "recycle",
     "RegistrationError": "errors",
+    "RetryAfter": "limits",
     "Reward": "stateful",
     "RewardBatch": "result",
     "RewardFailureError": "errors",

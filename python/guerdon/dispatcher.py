@@ -25,6 +25,7 @@ from guerdon.column import ColumnBatches, RewardColumn
 from guerdon.cores import default_workers
 from guerdon.errors import DataError, RegistrationError
 from guerdon.lifetime import Lifetime, end_with
+from guerdon.limits import agreed
 from guerdon.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class Dispatcher(Sequence[Any]):
             "worker_env": settings.worker_env(worker_env),
         }
         self._items = items
-        self._specs = tuple(spec_of(item) for item in items if not is_reward_model(item))
+        self._specs = tuple(agreed(spec_of(item) for item in items if not is_reward_model(item)))
         if not self._specs:
             raise RegistrationError("only reward models are in this list, and those a trainer runs: give it the list.")
         repeated_names(self._specs)

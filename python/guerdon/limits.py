@@ -1,52 +1,192 @@
-"""How much of a reward function may run at once."""
+"""How fast, and how many at a time, calls may go to an endpoint; and how a function says that it was too fast.
+
+- L-1  A key is one endpoint: all that name it, in any function, dispatcher and process of this user on this host, share
+       what it allows. The file of a key stands in `folder`, under a name that doesn't show the key.
+- L-2  Functions of one dispatcher that name a key agree about its numbers; one of them may leave them out.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import math
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from guerdon.errors import NotYetError, RegistrationError
+from guerdon.errors import GuerdonError, RegistrationError
 
-__all__ = ["Limit"]
+if TYPE_CHECKING:
+    from guerdon._registration.spec import FunctionSpec
+
+__all__ = ["Limit", "RetryAfter"]
+
+FOLDER = "GUERDON_LIMITS_DIR"
+_MOST_RATE = 1e9
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit on the calls of one reward function.
+    """A limit on the calls of a reward function, or of all that share an endpoint.
+
+    Waiting for a limit is queueing: it never counts toward ``timeout``, only toward ``deadline`` and ``budget``. Each
+    attempt counts, retries too. Answers that say "too many requests" (status 429, `RetryAfter`) make it stricter for a
+    while; answers relax it again.
 
     Args:
         concurrency: Calls in flight at once, at least 1. Without a limit: 256 on the asyncio lane, 8 on the thread
-            lane, the number of workers on the process lane.
-        rpm: Requests per minute. Not yet.
-        tpm: Tokens per minute. Not yet.
-        key: The endpoint whose limit this is, shared by all functions that name it. Not yet.
+            lane, the number of workers on the process lane. With a key: of all that name it together.
+        rpm: Requests (calls) per minute, handed out at a steady rate, without an opening burst.
+        tpm: Tokens per minute. What a call used is taken from its result, a dict with ``"score"`` and ``"usage"`` (the
+            object or dict that OpenAI-compatible servers send, or a number); a judge takes it from the response. Before
+            that it counts as many as its predecessors did on average.
+        key: The endpoint whose limit this is: shared by all functions that name it, on any lane, and by all processes
+            of this user on this host, ranks included. All of them must give the same numbers. The share of a process
+            that dies is free again.
+        tokens: The tokens of a call if they are known before: a number, or a function of the same values that the
+            reward function may name, called when a batch is submitted: ``tokens=lambda text: len(text) / 4``. Of a
+            function of groups or batches it is called for each sample.
 
     Raises:
-        RegistrationError: ``concurrency`` is not a whole number of at least 1, or nothing is limited.
-        NotYetError: ``rpm``, ``tpm`` or ``key`` is given.
+        RegistrationError: A value is out of range, or nothing is limited.
 
     Example:
-        >>> Limit(concurrency=64).concurrency
-        64
+        >>> Limit(rpm=600, tpm=90_000, key="judge")
+        Limit(concurrency=None, rpm=600, tpm=90000, key='judge', tokens=None)
     """
 
     concurrency: int | None = None
     rpm: float | None = None
     tpm: float | None = None
     key: str | None = None
+    tokens: float | Callable[..., float] | None = None
 
     def __post_init__(self) -> None:
-        for option in ("rpm", "tpm", "key"):
-            if getattr(self, option) is not None:
-                raise NotYetError(
-                    f"Limit({option}=…) is not supported yet. Use Limit(concurrency=…), which bounds the calls in "
-                    "flight."
-                )
-        if self.concurrency is None:
-            raise RegistrationError("Limit() limits nothing. Give concurrency=, the number of calls in flight at once.")
-        if isinstance(self.concurrency, bool) or not isinstance(self.concurrency, int):
+        if self.concurrency is self.rpm is self.tpm is self.key is None:
             raise RegistrationError(
-                f"Limit(concurrency={self.concurrency!r}): expected a whole number, got "
-                f"{type(self.concurrency).__name__}."
+                "Limit() limits nothing. Give concurrency=, the number of calls in flight at once; rpm= or tpm=, "
+                "requests or tokens per minute; or key=, the endpoint whose limits others give."
             )
-        if not 1 <= self.concurrency <= 65536:
-            raise RegistrationError(f"Limit(concurrency={self.concurrency}): expected 1 to 65536 calls in flight.")
+        if self.concurrency is not None:
+            if isinstance(self.concurrency, bool) or not isinstance(self.concurrency, int):
+                raise RegistrationError(
+                    f"Limit(concurrency={self.concurrency!r}): expected a whole number, got "
+                    f"{type(self.concurrency).__name__}."
+                )
+            if not 1 <= self.concurrency <= 65536:
+                raise RegistrationError(f"Limit(concurrency={self.concurrency}): expected 1 to 65536 calls in flight.")
+        for option in ("rpm", "tpm"):
+            rate = getattr(self, option)
+            if rate is not None and not (_is_number(rate) and 0 < rate <= _MOST_RATE):
+                raise RegistrationError(f"Limit({option}={rate!r}): expected a number a minute, above 0.")
+        if self.key is not None and not (isinstance(self.key, str) and self.key.strip() and self.key.isprintable()):
+            raise RegistrationError(f"Limit(key={self.key!r}): expected the name of an endpoint, as printable text.")
+        if self.tokens is not None:
+            if self.tpm is None and self.key is None:
+                raise RegistrationError("Limit(tokens=…) without tpm=, the tokens per minute that they count toward.")
+            if not callable(self.tokens) and not (_is_number(self.tokens) and 0 <= self.tokens <= _MOST_RATE):
+                raise RegistrationError(
+                    f"Limit(tokens={self.tokens!r}): expected the tokens of a call, or a function that counts them."
+                )
+
+
+class RetryAfter(GuerdonError):
+    """Raised by a reward function: try this call again later, the server is busy.
+
+    It is no failure of the call: it is put off, at least for that long, up to 8 times (or ``retries`` times, if that is
+    more), and the function's `Limit` hands out nothing meanwhile and less afterwards. Errors of httpx, aiohttp, openai
+    and the like with status 429 mean the same without it.
+
+    Args:
+        seconds: How long to wait, at least 0.
+        message: What happened.
+
+    Raises:
+        ValueError: ``seconds`` is no time.
+
+    Example:
+        >>> str(RetryAfter(2.5))
+        'try again after 2.5 s'
+    """
+
+    status_code = 429  # as errors of clients carry it
+
+    def __init__(self, seconds: float = 0.0, message: str | None = None) -> None:
+        if not (_is_number(seconds) and seconds >= 0):
+            raise ValueError(f"RetryAfter({seconds!r}): expected seconds, at least 0 and finite.")
+        super().__init__(message if message is not None else f"try again after {seconds:g} s")
+        self.retry_after = float(seconds)
+
+    def __reduce__(self) -> tuple[type[RetryAfter], tuple[float, str]]:
+        return type(self), (self.retry_after, str(self))
+
+
+def folder() -> Path:
+    """Where the files of shared limits stand: memory where the system has a place for that, else the temporary folder.
+
+    ``GUERDON_LIMITS_DIR`` names another, the same for all processes that are to share.
+    """
+    given = os.environ.get(FOLDER)
+    if given:
+        return Path(given)
+    memory = Path("/dev/shm")  # noqa: S108 - the folder below it is this user's own, which the engine checks
+    base = memory if memory.is_dir() and os.access(memory, os.W_OK | os.X_OK) else Path(tempfile.gettempdir())
+    return base / f"guerdon-{os.getuid()}"
+
+
+def native(limit: Limit | None, lane: str) -> tuple[float | None, float | None, float | None, tuple[str, str] | None] | None:
+    """The limit as the engine takes it; None if the lane alone keeps it.
+
+    Calls that only wait ask for each call, so that answers can make the limit stricter. Workers and threads with nothing
+    but a concurrency get whole frames of calls.
+    """
+    if limit is None or (limit.rpm is limit.tpm is limit.key is None and lane in ("process", "thread")):
+        return None
+    tokens = None if limit.tokens is None or callable(limit.tokens) else float(limit.tokens)
+    key = None
+    if limit.key is not None:
+        name = hashlib.sha256(limit.key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        key = (limit.key, str(folder() / name))
+    return limit.rpm, limit.tpm, tokens, key
+
+
+def agreed(specs: Iterable[FunctionSpec]) -> list[FunctionSpec]:
+    """The functions with what their keys' limits are, wherever one of them gave it (L-2).
+
+    Raises:
+        RegistrationError: Two functions give other numbers for one key.
+    """
+    specs = list(specs)
+    known: dict[str, tuple[str, Limit]] = {}
+    for spec in specs:
+        limit = spec.policy.limit
+        if limit is None or limit.key is None or limit.rpm is limit.tpm is limit.concurrency is None:
+            continue
+        other, first = known.setdefault(limit.key, (spec.name, limit))
+        if (limit.rpm, limit.tpm, limit.concurrency) != (first.rpm, first.tpm, first.concurrency):
+            raise RegistrationError(
+                f"reward functions {other!r} and {spec.name!r} give other limits for the key {limit.key!r}: {first} and "
+                f"{limit}. Give both the same; a function may also give the key alone."
+            )
+
+    def with_numbers(spec: FunctionSpec) -> FunctionSpec:
+        limit = spec.policy.limit
+        if limit is None or limit.key not in known:
+            return spec
+        _, first = known[limit.key]
+        whole = replace(limit, rpm=first.rpm, tpm=first.tpm, concurrency=first.concurrency)
+        return replace(spec, policy=replace(spec.policy, limit=whole))
+
+    return [with_numbers(spec) for spec in specs]
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False

@@ -15,7 +15,6 @@ from guerdon._worker.reasons import (
     REASON_LIMIT,
     TRACEBACK_LIMIT,
     reason_of,
-    retry_after_of,
     safe_text,
     traceback_of,
 )

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from array import array
 
+from guerdon._worker.answers import answer_of, retry_after_of
 from guerdon._worker.calls import Call
-from guerdon._worker.reasons import REASON_LIMIT, reason_of, retry_after_of, safe_text, traceback_of
+from guerdon._worker.reasons import REASON_LIMIT, reason_of, safe_text, traceback_of
 from guerdon._worker.values import InvalidValue, to_cells
 
-Failed = tuple[str, str | None, bool, float | None]
-"""Reason, traceback, whether another attempt may help, seconds that the other side asked to wait."""
+Failed = tuple[str, str | None, bool, float | None, int | None]
+"""Reason, traceback, whether another attempt may help, seconds that the other side asked to wait, its status."""
 
 
 def failed(call: Call, error: BaseException) -> Failed:
     """An exception that ended a call; what it had recorded is dropped."""
     call.drop_records()
     if isinstance(error, InvalidValue):
-        return reason_of(error), None, False, None
-    return reason_of(error), traceback_of(error), True, retry_after_of(error)
+        return reason_of(error), None, False, None, None
+    return reason_of(error), traceback_of(error), True, retry_after_of(error), answer_of(error)
 
 
 def packed(raw: object, count: int) -> tuple[bytes, bytes, list[str]]:

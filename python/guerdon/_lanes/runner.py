@@ -282,6 +282,9 @@ def _settle(call: Call, jobs: Jobs, index: int, raw: object) -> int:
         status, value, fields = to_cell(raw)
         if fields is not None:
             call.add_fields(fields)
+            tokens = call.tokens()
+            if tokens is not None:
+                jobs.used(index, tokens)
     except BaseException as error:
         return jobs.fail(index, *failed(call, error))
     return jobs.cell(index, status, value, call.records())

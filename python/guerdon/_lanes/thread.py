@@ -87,6 +87,9 @@ class Worker:
             status, value, fields = to_cell(raw)
             if fields is not None:
                 call.add_fields(fields)
+                tokens = call.tokens()
+                if tokens is not None:
+                    chunk.used(tokens)
         except BaseException as error:  # T-2
             return chunk.fail(*failed(call, error))
         return chunk.cell(status, value, call.records())

@@ -140,6 +140,7 @@ class FunctionSpec:
         """What the engine must know of the function."""
         from guerdon._native import FunctionConfig
         from guerdon._shipping.environment import given_to
+        from guerdon.limits import native
 
         policy = self.policy
         return FunctionConfig(
@@ -160,6 +161,7 @@ class FunctionSpec:
             memory_limit=policy.memory_limit,
             max_output=policy.max_output,
             env=given_to(policy.env),
+            limit=native(policy.limit, self.lane),
         )
 
 

@@ -15,6 +15,7 @@ import types
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from .answers import tokens_of
 from .values import to_single
 
 Names = tuple[str, ...]
@@ -31,7 +32,7 @@ class Call:
         recipe: ``name``, ``shape``, ``rowwise``, ``records`` and ``stateful``, as the registration fixed them.
     """
 
-    __slots__ = ("_bound", "_items", "_recipe", "_score", "_target", "is_async", "name", "wants_records")
+    __slots__ = ("_bound", "_items", "_recipe", "_score", "_target", "_tokens", "is_async", "name", "wants_records")
 
     def __init__(self, target: Any, recipe: dict[str, Any]) -> None:
         self.name: str = recipe["name"]
@@ -42,6 +43,7 @@ class Call:
         self.wants_records = bool(recipe["records"])
         # Written by the recorders of the call in hand and by `add_fields`, taken by `records`.
         self._items: list[list[Any]] | None = None
+        self._tokens: float | None = None
         self._bound: dict[tuple[bool, Names | None], Callable[..., Any]] = {}
 
     def twin(self) -> Call:
@@ -78,7 +80,11 @@ class Call:
         return self._target.close() if self._recipe["stateful"] else None
 
     def add_fields(self, fields: dict[str, Any]) -> None:
-        """Keeps the extra fields of a dict result with the call's records."""
+        """Keeps the extra fields of a dict result with the call's records, its ``usage`` as the tokens that it is."""
+        tokens = tokens_of(fields.get("usage"))
+        if tokens is not None:
+            self._tokens = tokens
+            fields = {**fields, "usage": tokens}
         if self._items is None:
             self._items = []
         self._items.append(["fields", fields])
@@ -94,9 +100,14 @@ class Call:
         self._items = None
         return encode_records(items)
 
+    def tokens(self) -> float | None:
+        """The tokens that the call told it used, since the last take."""
+        tokens, self._tokens = self._tokens, None
+        return tokens
+
     def drop_records(self) -> None:
         """Forgets what a failed call recorded."""
-        self._items = None
+        self._items = self._tokens = None
 
     def _make(self, names: Names | None) -> Callable[..., Any]:
         score, rowwise = self._score, self._recipe["rowwise"]

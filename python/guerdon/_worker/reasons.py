@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 
 REASON_LIMIT = 2048
@@ -61,24 +60,6 @@ def traceback_of(error: BaseException) -> str | None:
     # Both ends matter: where it began, and what was raised.
     head, tail = TRACEBACK_LIMIT // 4, TRACEBACK_LIMIT // 4 * 3
     return safe_text(text[:head], head) + f"\n  {_CUT}\n" + safe_text(text[-tail:], tail)
-
-
-def retry_after_of(error: BaseException) -> float | None:
-    """Seconds that the other side asked to wait.
-
-    From ``error.retry_after``, or a Retry-After header, in seconds, of ``error.response``.
-    """
-    try:
-        wanted = getattr(error, "retry_after", None)
-        if wanted is None:
-            headers = getattr(getattr(error, "response", None), "headers", None)
-            wanted = None if headers is None else headers.get("retry-after")
-        if wanted is None:
-            return None
-        seconds = float(wanted)
-    except Exception:  # R-1: attributes of a foreign exception may do anything
-        return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
 def _keep_user_frames(report: object) -> None:

@@ -26,7 +26,7 @@ RUN, CLOSE, ENVIRONMENT = 1, 2, 3
 
 # To the supervisor: length of the body, message, flags, call (or count), frame.
 _TO_SUPERVISOR = struct.Struct("<IBBHQ")
-READY, DONE, FAIL, CELLS, RECORD, SETUP_FAILED, BEGUN = range(1, 8)
+READY, DONE, FAIL, CELLS, RECORD, SETUP_FAILED, BEGUN, USED = range(1, 9)
 RETIRE = 1  # flag of DONE: the worker ends itself after this frame
 RETRYABLE = 1  # flag of FAIL
 PREPARED = 1  # flag of BEGUN: the function was loaded or set up just now
@@ -41,6 +41,7 @@ _CODECS = {
     4: ("utf-32-le", "surrogatepass"),
 }
 _NO_NAMES = 0xFFFFFFFF
+_NO_ANSWER = 0xFFFF
 _BUFFER = 512 << 10
 # The first buffer: a worker that runs one call has no use for more, and writing all of it costs half a millisecond.
 _FIRST_BUFFER = 32 << 10
@@ -225,9 +226,18 @@ class Link:
         self._send(DONE, RETIRE if retire else 0, ran, frame, b"")
 
     def fail(
-        self, frame: int, call: int, reason: str, traceback: str | None, *, flags: int, retry_after: float | None = None
+        self,
+        frame: int,
+        call: int,
+        reason: str,
+        traceback: str | None,
+        *,
+        flags: int,
+        retry_after: float | None = None,
+        answer: int | None = None,
     ) -> None:
-        body = struct.pack("<d", float("nan") if retry_after is None else retry_after) + _texts(reason, traceback)
+        later = float("nan") if retry_after is None else retry_after
+        body = struct.pack("<dH", later, _NO_ANSWER if answer is None else answer) + _texts(reason, traceback)
         self._send(FAIL, flags, call, frame, body)
 
     def setup_failed(self, frame: int, reason: str, traceback: str | None, *, flags: int = 0) -> None:
@@ -241,6 +251,9 @@ class Link:
                 text = error.encode("utf-8", "backslashreplace")
                 parts.append(struct.pack("<II", index, len(text)) + text)
         self._send(CELLS, 0, call, frame, b"".join(parts))
+
+    def used(self, frame: int, call: int, tokens: float) -> None:
+        self._send(USED, 0, call, frame, struct.pack("<d", tokens))
 
     def record(self, frame: int, call: int, json: bytes) -> bool:
         """False when it is too large to be sent."""

@@ -23,13 +23,14 @@ from itertools import repeat
 from typing import Any
 
 from . import stack, wire
+from .answers import answer_of, retry_after_of
 from .calls import Awaiter, Call
 from .expiry import Expired, Expiry
 from .fences import Fences, flush_output
 from .loading import Functions, Unloadable
 from .marks import Marks
 from .page import COUNTED, DECODING, DONE, LOADING, PROGRESS, SETUP, TAKEN, Page
-from .reasons import reason_of, retry_after_of, traceback_of
+from .reasons import reason_of, traceback_of
 from .values import ERROR, FLOAT32_MAX, InvalidValue, to_cell, to_cells
 from .wire import Constant, Frame, Link
 
@@ -227,6 +228,11 @@ class Worker:
         status, value, fields = to_cell(self._awaiter.result(call, raw))
         if fields is not None:
             call.add_fields(fields)
+        tokens = call.tokens()
+        if tokens is not None:
+            self._expiry.shielded = True
+            self._link.used(frame.id, index, tokens)
+            self._expiry.shielded = False
         self._record(frame, call, index)
         return status, value
 
@@ -282,9 +288,14 @@ class Worker:
         why = self._fences.explain(error)
         call.drop_records()
         flags = 0 if isinstance(error, InvalidValue) or prefix else wire.RETRYABLE
-        retry_after = retry_after_of(error)
         self._link.fail(
-            frame.id, index, prefix + reason_of(error) + why, traceback_of(error), flags=flags, retry_after=retry_after
+            frame.id,
+            index,
+            prefix + reason_of(error) + why,
+            traceback_of(error),
+            flags=flags,
+            retry_after=retry_after_of(error),
+            answer=answer_of(error),
         )
         self._expiry.shielded = False
 

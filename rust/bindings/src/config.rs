@@ -1,8 +1,10 @@
 //! `FunctionConfig`: what Python says of a reward function, turned into the core's `Function`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use guerdon_core::function::{Fences, Function, OnFailure, Policy, Shape};
+use guerdon_core::limits::{Limit, Rules};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -37,7 +39,7 @@ impl FunctionConfig {
     #[pyo3(signature = (
         name, *, lane, shape, timeout, grace = 0.5, setup_timeout = 300.0, deadline = None, retries = 0, concurrency = None,
         isolation = "worker", pinned = false, finish = false, r#loop = None, on_failure = OnFailureArg::Word("nan".to_owned()),
-        memory_limit = None, max_output = None, env = Vec::new()
+        memory_limit = None, max_output = None, env = Vec::new(), limit = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
@@ -58,6 +60,7 @@ impl FunctionConfig {
         memory_limit: Option<u64>,
         max_output: Option<u64>,
         env: Vec<(Vec<u8>, Vec<u8>)>,
+        limit: Option<LimitArg>,
     ) -> PyResult<Self> {
         let unknown = |what: &str, value: &str| {
             PyValueError::new_err(format!("reward function '{name}': unknown {what} '{value}'"))
@@ -99,12 +102,24 @@ impl FunctionConfig {
             deadline: deadline.map(|seconds| time("deadline", seconds)).transpose()?,
             retries,
             concurrency: concurrency.map(|calls| calls.max(1)),
+            limit: limit.map(|given| given.limit(concurrency)),
             on_failure,
         };
         let fences = Fences { memory_limit, max_output, environment: env };
         let function =
             Function { name: name.into(), shape, finish, pinned, isolated, lane: lane.index(), policy, fences };
         Ok(Self { lane, function, event_loop: r#loop })
+    }
+}
+
+/// `limit`: requests and tokens a minute, tokens of a call, and a key with its file.
+#[derive(FromPyObject)]
+struct LimitArg(Option<f64>, Option<f64>, Option<f64>, Option<(String, PathBuf)>);
+
+impl LimitArg {
+    fn limit(self, concurrency: Option<usize>) -> Limit {
+        let Self(rpm, tpm, tokens, key) = self;
+        Limit { rules: Rules { rpm, tpm, concurrency }, key: key.map(|(key, path)| (key.into(), path)), tokens }
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::batch::Batch;
 use crate::clock::Clock;
 use crate::function::{Function, FunctionId};
+use crate::limits::{Heard, Permit};
 use crate::outcome::{Cell, Failure, Note, Times};
 use crate::payload::Payload;
 use crate::scheduler::{Call, CallKind, Cause, Inner, kind_of, place};
@@ -31,6 +32,10 @@ pub struct Frame {
     records: BTreeMap<usize, Vec<u8>>,
     run_ns: u64,
     ran: u64,
+    /// Of the one call of a frame whose function has a limit.
+    permit: Option<Permit>,
+    /// Tokens that the call in hand used, where it told.
+    tokens: Option<f64>,
 }
 
 impl Frame {
@@ -58,7 +63,15 @@ impl Frame {
             records: BTreeMap::new(),
             run_ns: 0,
             ran: 0,
+            permit: None,
+            tokens: None,
         }
+    }
+
+    /// Gives the frame, which has one call, the leave that it runs by.
+    pub(crate) fn permitted(mut self, permit: Option<Permit>) -> Self {
+        self.permit = permit;
+        self
     }
 
     /// Unique among the engine's frames.
@@ -195,7 +208,7 @@ impl Frame {
         } else {
             let reason = format!("returned {} values for {expected} samples", cells.len());
             let kind = crate::outcome::FailureKind::Error;
-            let failure = Failure { kind, reason, traceback: None, retryable: false, retry_after: None };
+            let failure = Failure { kind, reason, traceback: None, retryable: false, retry_after: None, answer: None };
             self.fail(call, failure, times);
         }
     }
@@ -205,6 +218,7 @@ impl Frame {
             return;
         }
         self.count(times);
+        self.leave(Heard::Answer);
         let this = self.calls[call];
         let record = self.records.remove(&call);
         let (grid, column) = place(&self.batch, self.function, this.finish);
@@ -224,6 +238,7 @@ impl Frame {
             return;
         }
         self.count(times);
+        self.leave(Heard::of(&failure));
         let this = self.calls[call];
         self.records.remove(&call);
         let (grid, column) = place(&self.batch, self.function, this.finish);
@@ -254,6 +269,18 @@ impl Frame {
         self.records.insert(call, json);
     }
 
+    /// Tells how many tokens a call used, before it is ended: for limits on tokens.
+    pub fn used(&mut self, tokens: f64) {
+        self.tokens = Some(tokens);
+    }
+
+    /// Tells the function's limit how its call ended.
+    fn leave(&mut self, heard: Heard) {
+        if let Some(permit) = self.permit.take() {
+            permit.end(self.clock().now_ns(), heard, self.tokens.take());
+        }
+    }
+
     /// Tells how long the call in hand has been running, so that the next frames are sized for it.
     pub fn observe(&mut self, run_ns: u64) {
         self.scheduler.observe(self.function, run_ns);
@@ -271,6 +298,8 @@ impl Drop for Frame {
     fn drop(&mut self) {
         let unfinished: Vec<Call> =
             self.calls.iter().zip(&self.pending).filter(|(_, pending)| **pending).map(|(call, _)| *call).collect();
+        // A permit that was not used is given back before there is another look for work.
+        drop(self.permit.take());
         self.scheduler.frame_ended(&self.batch, self.function, unfinished, self.run_ns, self.ran);
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use crate::fences::Fences;
+use crate::limits::Limit;
 
 /// The index of a function among the dispatcher's.
 pub type FunctionId = usize;
@@ -45,6 +46,8 @@ pub struct Policy {
     pub retries: u16,
     /// Calls at a time; `None` leaves it to the lane.
     pub concurrency: Option<usize>,
+    /// What its calls must ask before they are handed out.
+    pub limit: Option<Limit>,
     pub on_failure: OnFailure,
 }
 

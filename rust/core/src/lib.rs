@@ -12,6 +12,7 @@ pub mod frame;
 pub mod function;
 pub mod grid;
 pub mod lane;
+pub mod limits;
 #[cfg(all(test, feature = "loom"))]
 mod models;
 pub mod outcome;

@@ -100,6 +100,35 @@ impl FailureKind {
     }
 }
 
+/// What the other side of a call said, where there is one: a server, mostly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A status as in HTTP; 429 says "too many requests", however it was said.
+    Status(u16),
+    /// There was none: no connection, or one that broke.
+    Unreachable,
+}
+
+impl Answer {
+    /// As it crosses from Python and from workers: a status, or 0 for none.
+    #[must_use]
+    pub const fn from_u16(number: u16) -> Self {
+        if number == 0 { Self::Unreachable } else { Self::Status(number) }
+    }
+
+    /// Asks to come back later, rather than that something failed.
+    #[must_use]
+    pub const fn is_later(self) -> bool {
+        matches!(self, Self::Status(429))
+    }
+
+    /// Says that the same request will never do.
+    #[must_use]
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Status(400 | 401 | 403 | 404 | 422))
+    }
+}
+
 /// A failed attempt, as a lane reports it. Whether there is another attempt is the scheduler's to say.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
@@ -111,6 +140,8 @@ pub struct Failure {
     pub retryable: bool,
     /// How long the other side asked to wait before the next attempt.
     pub retry_after: Option<Duration>,
+    /// What the other side said, if the lane knows.
+    pub answer: Option<Answer>,
 }
 
 /// The words that go with a failed cell.

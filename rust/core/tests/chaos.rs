@@ -59,6 +59,7 @@ prop_compose! {
             deadline: deadline_ms.map(Duration::from_millis),
             retries,
             concurrency,
+            limit: None,
             ..plain.policy
         };
         Function { finish, isolated, lane, policy, ..plain }

@@ -70,5 +70,12 @@ impl<F: Fn(&Ask) -> Act + Send + Sync + 'static> Script for F {
 /// A failure that another attempt could mend.
 #[must_use]
 pub fn failure(kind: FailureKind) -> Failure {
-    Failure { kind, reason: format!("{kind:?} by script"), traceback: None, retryable: true, retry_after: None }
+    Failure {
+        kind,
+        reason: format!("{kind:?} by script"),
+        traceback: None,
+        retryable: true,
+        retry_after: None,
+        answer: None,
+    }
 }

@@ -51,6 +51,7 @@ pub fn function(name: &str, shape: Shape) -> Function {
         deadline: None,
         retries: 0,
         concurrency: None,
+        limit: None,
         on_failure: OnFailure::Nan,
     };
     Function {

@@ -322,6 +322,13 @@ impl Chunk {
         self.held.advance(self.held.inner.lock(), self.held.shared.clock.now_ns())
     }
 
+    /// Of the call in hand, for limits on tokens.
+    fn used(&self, tokens: f64) {
+        if let Some(frame) = self.held.inner.lock().frame.as_mut() {
+            frame.used(tokens);
+        }
+    }
+
     fn ok(&self, value: f64) -> isize {
         self.held.end(|frame, call, times| frame.settle(call, report::cell(0, value), times))
     }
@@ -353,7 +360,14 @@ impl Chunk {
         }))
     }
 
-    fn fail(&self, reason: String, traceback: Option<String>, retryable: bool, retry_after: Option<f64>) -> isize {
-        self.held.fail(report::failure(reason, traceback, retryable, retry_after))
+    fn fail(
+        &self,
+        reason: String,
+        traceback: Option<String>,
+        retryable: bool,
+        retry_after: Option<f64>,
+        answer: Option<u16>,
+    ) -> isize {
+        self.held.fail(report::failure(reason, traceback, retryable, retry_after, answer))
     }
 }

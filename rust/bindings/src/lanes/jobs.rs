@@ -379,6 +379,13 @@ impl Jobs {
         self.held.advance(self.held.inner.lock(), now_ns)
     }
 
+    /// For limits on tokens, under which a frame has one call.
+    fn used(&self, _call: usize, tokens: f64) {
+        if let Some(frame) = self.held.inner.lock().frame.as_mut() {
+            frame.used(tokens);
+        }
+    }
+
     fn ok(&self, call: usize, value: f64) -> isize {
         self.held.end(call, None, |frame, times| frame.settle(call, report::cell(0, value), times))
     }
@@ -418,8 +425,9 @@ impl Jobs {
         traceback: Option<String>,
         retryable: bool,
         retry_after: Option<f64>,
+        answer: Option<u16>,
     ) -> isize {
-        let failure = report::failure(reason, traceback.clone(), retryable, retry_after);
+        let failure = report::failure(reason, traceback.clone(), retryable, retry_after, answer);
         self.held.end(call, traceback, |frame, times| frame.fail(call, failure, times))
     }
 }

@@ -37,6 +37,7 @@ pub(super) fn function(retries: u16, finish: bool) -> Function {
         deadline: None,
         retries,
         concurrency: None,
+        limit: None,
         on_failure: OnFailure::Nan,
     };
     Function {

@@ -100,7 +100,7 @@ impl World {
 }
 
 fn failure(kind: FailureKind) -> Failure {
-    Failure { kind, reason: "failed".to_owned(), traceback: None, retryable: true, retry_after: None }
+    Failure { kind, reason: "failed".to_owned(), traceback: None, retryable: true, retry_after: None, answer: None }
 }
 
 /// The status of a settled cell, which goes with its note (B-3).

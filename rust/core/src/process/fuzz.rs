@@ -82,6 +82,7 @@ fn function(shape: Shape) -> Function {
         deadline: None,
         retries: 0,
         concurrency: None,
+        limit: None,
         on_failure: OnFailure::Nan,
     };
     Function {

@@ -18,12 +18,13 @@
 //! u32 length of the body   u8 message   u8 flags   u16 call   u64 frame
 //! 1 READY
 //! 2 DONE          `call` is the number of calls that ran; flag 1: the worker ends itself now
-//! 3 FAIL          f64 retry after (NaN: none), text; flag 1: retryable, flag 2: by the timeout signal
+//! 3 FAIL          f64 retry after (NaN: none), u16 what the other side said (0xFFFF: nothing known), text; flag 1: retryable, flag 2: by the timeout signal
 //! 4 CELLS         u32 cells, per cell u8 status and f64 value, then to the end of the body per bad cell u32 index, u32 length, reason
 //! 5 RECORD        JSON
 //! 6 SETUP_FAILED  text; flag 2: by the timeout signal
 //! 7 BEGUN         a call with `max_output` begins; flag 1: its function was loaded or set up just now, and the worker waits for the
 //!                 page to say that what this printed is counted
+//! 8 USED          f64 tokens
 //! ```
 //!
 //! - W-1  A worker is untrusted: no bytes of its make the parser panic, or hold more memory than one message may have.
@@ -35,13 +36,14 @@ use thiserror::Error;
 
 use crate::frame::Frame;
 use crate::function::FunctionId;
-use crate::outcome::Cell;
+use crate::outcome::{Answer, Cell};
 use crate::scheduler::CallKind;
 
 /// Most bytes of a body from a worker; its records stop at a quarter of that.
 const LARGEST: usize = 64 << 20;
 const HEADER: usize = 16;
 const NONE: u32 = u32::MAX;
+const NO_ANSWER: u16 = u16::MAX;
 
 const RUN: u8 = 1;
 const CLOSE: u8 = 2;
@@ -122,12 +124,44 @@ fn count(number: usize) -> [u8; 4] {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Message {
     Ready,
-    Done { frame: u64, ran: usize, retire: bool },
-    Fail { frame: u64, call: usize, text: Text, retry_after: Option<Duration>, retryable: bool, expired: bool },
-    Cells { frame: u64, call: usize, cells: Vec<Cell> },
-    Record { frame: u64, call: usize, json: Vec<u8> },
-    SetupFailed { frame: u64, text: Text, expired: bool },
-    Begun { frame: u64, prepared: bool },
+    Done {
+        frame: u64,
+        ran: usize,
+        retire: bool,
+    },
+    Fail {
+        frame: u64,
+        call: usize,
+        text: Text,
+        retry_after: Option<Duration>,
+        answer: Option<Answer>,
+        retryable: bool,
+        expired: bool,
+    },
+    Used {
+        frame: u64,
+        call: usize,
+        tokens: f64,
+    },
+    Cells {
+        frame: u64,
+        call: usize,
+        cells: Vec<Cell>,
+    },
+    Record {
+        frame: u64,
+        call: usize,
+        json: Vec<u8>,
+    },
+    SetupFailed {
+        frame: u64,
+        text: Text,
+        expired: bool,
+    },
+    Begun {
+        frame: u64,
+        prepared: bool,
+    },
 }
 
 /// Why something failed.
@@ -191,14 +225,16 @@ fn parse(kind: u8, flags: u8, call: usize, frame: u64, mut body: Reader<'_>) -> 
     let message = match kind {
         1 => Some(Message::Ready),
         2 => Some(Message::Done { frame, ran: call, retire: flags & 1 != 0 }),
-        3 => body.f64().zip(body.text()).map(|(seconds, text)| {
+        3 => body.f64().zip(body.u16()).zip(body.text()).map(|((seconds, answer), text)| {
             let retry_after = Duration::try_from_secs_f64(seconds).ok();
-            Message::Fail { frame, call, text, retry_after, retryable: flags & 1 != 0, expired }
+            let answer = (answer != NO_ANSWER).then_some(Answer::from_u16(answer));
+            Message::Fail { frame, call, text, retry_after, answer, retryable: flags & 1 != 0, expired }
         }),
         4 => body.cells().map(|cells| Message::Cells { frame, call, cells }),
         5 => Some(Message::Record { frame, call, json: body.0.to_vec() }),
         6 => body.text().map(|text| Message::SetupFailed { frame, text, expired }),
         7 => Some(Message::Begun { frame, prepared: flags & 1 != 0 }),
+        8 => body.f64().map(|tokens| Message::Used { frame, call, tokens }),
         _ => return Err(WireError::Kind(kind)),
     };
     message.ok_or(WireError::Body(kind))
@@ -296,7 +332,9 @@ mod tests {
 
     #[test]
     fn a_message_that_comes_in_pieces_is_given_when_it_is_whole() {
-        let body = [7.5f64.to_le_bytes().to_vec(), text("ValueError: no", Some("File x"))].concat();
+        let body =
+            [7.5f64.to_le_bytes().to_vec(), 429u16.to_le_bytes().to_vec(), text("ValueError: no", Some("File x"))]
+                .concat();
         let bytes = message(3, 1, 9, 4, &body);
         let mut parser = Parser::default();
         for byte in &bytes[..bytes.len() - 1] {
@@ -309,6 +347,7 @@ mod tests {
             call: 9,
             text: Text { reason: "ValueError: no".to_owned(), traceback: Some("File x".to_owned()) },
             retry_after: Some(Duration::from_millis(7500)),
+            answer: Some(Answer::Status(429)),
             retryable: true,
             expired: false,
         };

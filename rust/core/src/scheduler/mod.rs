@@ -7,6 +7,7 @@
 //!   A lane that panics then breaks the function for the batch, and nothing else.
 //! - S-4  An idle scheduler does nothing: its one task sleeps until the next timer.
 
+mod barred;
 mod ending;
 mod order;
 mod retry;
@@ -28,14 +29,19 @@ use crate::clock::{Clock, nanos};
 use crate::frame::Frame;
 use crate::function::{Function, FunctionId};
 use crate::lane::{Lane, Poke};
+use crate::limits::{Asked, Gate};
 use crate::outcome::Note;
 use crate::sync::{AtomicU64, Mutex, Ordering};
+use barred::Barred;
 pub(crate) use ending::place;
 use order::Estimate;
 use timers::{Due, Timers};
 pub(crate) use work::{Call, kind_of};
 pub use work::{CallKind, Cause};
 use work::{Line, Work};
+
+/// How soon what could not be written down of a limit is tried again: another process has its file in use for microseconds.
+const SETTLE_NS: u64 = 2_000_000;
 
 /// The engine of one dispatcher: its functions, its lanes and the order of its work. Dropping it cancels what is open.
 pub struct Scheduler {
@@ -46,6 +52,8 @@ pub(crate) struct Inner {
     clock: Clock,
     functions: Arc<[Function]>,
     lanes: Vec<Arc<dyn Lane>>,
+    /// Per function, where it has a limit.
+    gates: Vec<Option<Arc<Gate>>>,
     state: Mutex<State>,
     /// Signalled when a timer was set that is sooner than all others, and at the end.
     timers_changed: Arc<Notify>,
@@ -59,6 +67,8 @@ struct State {
     estimates: Vec<Estimate>,
     /// Frames with the lanes, per function.
     in_flight: Vec<usize>,
+    /// Per function: until when its limit lets nothing through.
+    barred: Vec<Barred>,
     timers: Timers,
     last_batch: u64,
     last_frame: u64,
@@ -67,14 +77,24 @@ struct State {
     closed: bool,
 }
 
+/// What is to be done next.
+enum Next {
+    Frame(Arc<dyn Lane>, Frame),
+    /// The function's limit lets nothing of this batch through any more.
+    Refused(Arc<Batch>, FunctionId, Note),
+    Nothing,
+}
+
 impl Scheduler {
     /// Starts the engine on a runtime. `Function::lane` is an index into `lanes`.
     #[must_use]
     pub fn start(runtime: &Handle, clock: Clock, functions: Vec<Function>, lanes: Vec<Arc<dyn Lane>>) -> Self {
+        let gates = Gate::all(functions.iter().map(|function| function.policy.limit.as_ref()));
         let state = State {
             works: BTreeMap::new(),
             estimates: vec![Estimate::default(); functions.len()],
             in_flight: vec![0; functions.len()],
+            barred: vec![Barred::default(); functions.len()],
             timers: Timers::default(),
             last_batch: 0,
             last_frame: 0,
@@ -85,6 +105,7 @@ impl Scheduler {
             clock,
             functions: functions.into(),
             lanes,
+            gates,
             state: Mutex::new(state),
             timers_changed: Arc::new(Notify::new()),
             late: AtomicU64::new(0),
@@ -236,11 +257,18 @@ impl Inner {
         loop {
             let (lane, frame) = {
                 let mut state = self.state.lock();
-                let Some(next) = self.next_frame(&mut state) else {
-                    state.pumping = false;
-                    return;
-                };
-                next
+                match self.next_frame(&mut state) {
+                    Next::Frame(lane, frame) => (lane, frame),
+                    Next::Refused(batch, function, why) => {
+                        drop(state);
+                        self.end_open(&batch, Some(function), &Cause::Broken(why));
+                        continue;
+                    }
+                    Next::Nothing => {
+                        state.pumping = false;
+                        return;
+                    }
+                }
             };
             let (batch, function) = (frame.batch().clone(), frame.function_id());
             // The calls of a frame that a panic dropped are back in their line: handing them out again could go on for ever.
@@ -251,24 +279,62 @@ impl Inner {
         }
     }
 
-    fn next_frame(self: &Arc<Self>, state: &mut State) -> Option<(Arc<dyn Lane>, Frame)> {
+    fn next_frame(self: &Arc<Self>, state: &mut State) -> Next {
         if state.closed {
-            return None;
+            return Next::Nothing;
         }
-        let State { works, estimates, in_flight, last_frame, .. } = state;
-        let free = |function: FunctionId| {
-            let most = self.functions[function].policy.concurrency.unwrap_or(usize::MAX);
-            in_flight[function] < most && self.lane(function).room(function) > 0
+        let State { works, estimates, in_flight, barred, timers, last_frame, .. } = state;
+        // Read once a round: without limits, and so without a look at the clock, for most.
+        let now_ns = if self.gates.iter().any(Option::is_some) { self.clock.now_ns() } else { 0 };
+        let (work, function, permit) = loop {
+            let free = |function: FunctionId| {
+                let most = self.functions[function].policy.concurrency.unwrap_or(usize::MAX);
+                // A permit is not to wait for a place in the lane (limits L-1).
+                let limited = self.gates[function].is_some();
+                let most = if limited { most.min(self.lane(function).parallelism(function)) } else { most };
+                barred[function].is_over(now_ns) && in_flight[function] < most && self.lane(function).room(function) > 0
+            };
+            let chosen = works.values_mut().find_map(|work| {
+                let chosen = order::choose(work, estimates, |function| &**self.lane(function), free)?;
+                Some((work.batch.id(), chosen))
+            });
+            let Some((batch, function)) = chosen else { return Next::Nothing };
+            let Some(work) = works.get_mut(&batch) else { return Next::Nothing };
+            let Some(gate) = &self.gates[function] else { break (work, function, None) };
+            let tokens = self.functions[function].policy.limit.as_ref().and_then(|limit| limit.tokens);
+            match gate.ask(now_ns, tokens) {
+                Asked::Go(permit) => break (work, function, Some(permit)),
+                Asked::Wait { until_ns, on_release } => {
+                    barred[function] = Barred::new(until_ns, on_release);
+                    if until_ns < u64::MAX && timers.set(until_ns, Due::Look) {
+                        self.timers_changed.notify_one();
+                    }
+                }
+                Asked::Refused(reason) => {
+                    return Next::Refused(work.batch.clone(), function, Note { reason, traceback: None });
+                }
+            }
         };
-        let (work, function) = works.values_mut().find_map(|work| {
-            let chosen = order::choose(work, estimates, |function| &**self.lane(function), free)?;
-            Some((work, chosen))
-        })?;
         let lane = self.lane(function).clone();
         let (calls, alone) = order::take(&mut work.lines[function], &work.batch, function, &*lane, estimates[function]);
         in_flight[function] += 1;
         *last_frame += 1;
-        Some((lane, Frame::new(*last_frame, self.clone(), work.batch.clone(), function, calls, alone)))
+        let frame = Frame::new(*last_frame, self.clone(), work.batch.clone(), function, calls, alone);
+        Next::Frame(lane, frame.permitted(permit))
+    }
+
+    /// Lets others ask a limit of which a call has ended, and writes down how it did.
+    fn released(&self, state: &mut State, function: FunctionId) {
+        let Some(gate) = &self.gates[function] else { return };
+        for (barred, other) in state.barred.iter_mut().zip(&self.gates) {
+            if other.as_ref().is_some_and(|other| Arc::ptr_eq(other, gate)) {
+                barred.released();
+            }
+        }
+        let now_ns = self.clock.now_ns();
+        if !gate.settle(now_ns) && state.timers.set(now_ns.saturating_add(SETTLE_NS), Due::Settle { function }) {
+            self.timers_changed.notify_one();
+        }
     }
 
     /// Takes back what a frame did not end, and frees its place.
@@ -283,6 +349,7 @@ impl Inner {
         {
             let mut state = self.state.lock();
             state.in_flight[function] -= 1;
+            self.released(&mut state, function);
             state.estimates[function].learn(run_ns, ran);
             state.give_back(batch.id(), function, unfinished);
         }
@@ -311,6 +378,8 @@ impl Inner {
             let due = self.state.lock().timers.take(now_ns);
             match due {
                 None => break,
+                Some(Due::Look) => {}
+                Some(Due::Settle { function }) => self.released(&mut self.state.lock(), function),
                 Some(Due::Retry { batch, function, call }) => {
                     self.state.lock().give_back(batch, function, vec![call]);
                 }

@@ -115,7 +115,8 @@ pub(crate) fn take(
     let spec = &batch.functions()[function];
     let span = spec.span(batch.samples(), batch.group_size()).max(1);
     let parallelism = lane.parallelism(function);
-    let most = if spec.isolated { 1 } else { lane.frame_calls(function) };
+    // A permit is for one call.
+    let most = if spec.isolated || spec.policy.limit.is_some() { 1 } else { lane.frame_calls(function) };
     let mut room = lane.frame_bytes();
     let payload = batch.payload();
     let mut fits = |call: &Call, taken: usize| {

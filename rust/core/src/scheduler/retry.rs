@@ -5,16 +5,21 @@
 //! - R-3  The wait before attempt n + 1 is uniform in [0, min(10 s, 0.2 s × 2ⁿ⁻¹)] ("full jitter", M. Brooker, *Exponential Backoff And
 //!   Jitter*, AWS Architecture Blog, 2015), and at least what the other side asked for.
 //! - R-4  There is no attempt that could only start after the call's deadline or the batch's budget.
+//! - R-5  "Too many requests" is no failure of the call: it may be put off `PUT_OFF` times, or `retries` times if that is more. All attempts
+//!   are counted together, so that nothing is tried again within what is tried again.
+//! - R-6  An answer that says that the same request will never do (400, 401, 403, 404, 422) is final.
 
 use std::time::Duration;
 
 use crate::clock::nanos;
 use crate::function::Policy;
-use crate::outcome::{Failure, FailureKind};
+use crate::outcome::{Answer, Failure, FailureKind};
 use crate::scheduler::work::Call;
 
 const BASE_NS: u64 = 200_000_000;
 const CAP_NS: u64 = 10_000_000_000;
+/// How often a call is put off that did not ask for retries.
+const PUT_OFF: u16 = 8;
 
 /// Another attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +43,10 @@ pub(crate) fn decide(
     } else {
         // The attempt that R-2 gave is not counted.
         let counted = call.attempt.saturating_sub(u16::from(call.suspect));
-        if call.finish || !failure.retryable || counted > policy.retries || call.attempt == u16::MAX {
+        let later = failure.answer.is_some_and(Answer::is_later);
+        let most = if later { policy.retries.max(PUT_OFF) } else { policy.retries };
+        let hopeless = !failure.retryable || failure.answer.is_some_and(Answer::is_final);
+        if call.finish || hopeless || counted > most || call.attempt == u16::MAX {
             return None;
         }
         let jitter = backoff_ns(counted, random);
@@ -74,12 +82,13 @@ mod tests {
             deadline: None,
             retries,
             concurrency: None,
+            limit: None,
             on_failure: OnFailure::Nan,
         }
     }
 
     fn failure(kind: FailureKind) -> Failure {
-        Failure { kind, reason: String::new(), traceback: None, retryable: true, retry_after: None }
+        Failure { kind, reason: String::new(), traceback: None, retryable: true, retry_after: None, answer: None }
     }
 
     fn call(attempt: u16, suspect: bool) -> Call {
@@ -113,6 +122,29 @@ mod tests {
         assert_eq!(backoff_ns(5, 0.0), 0);
         let asked = Failure { retry_after: Some(Duration::from_secs(7)), ..failure(FailureKind::Error) };
         assert_eq!(decide(&policy(1), &call(1, false), &asked, 0, None, 0.0).unwrap().due_ns, 7_000_000_000);
+    }
+
+    #[test]
+    fn r5_a_call_that_is_to_come_later_is_put_off_without_retries() {
+        let later = Failure { answer: Some(Answer::Status(429)), ..failure(FailureKind::Error) };
+        assert!(decide(&policy(0), &call(PUT_OFF, false), &later, 0, None, 0.5).is_some());
+        assert!(decide(&policy(0), &call(PUT_OFF + 1, false), &later, 0, None, 0.5).is_none());
+        assert!(decide(&policy(20), &call(20, false), &later, 0, None, 0.5).is_some());
+        let broken = Failure { answer: Some(Answer::Status(500)), ..failure(FailureKind::Error) };
+        assert!(decide(&policy(0), &call(1, false), &broken, 0, None, 0.5).is_none());
+        assert!(decide(&policy(2), &call(3, false), &broken, 0, None, 0.5).is_none());
+    }
+
+    #[test]
+    fn r6_what_will_never_do_is_not_tried_again() {
+        for (status, again) in
+            [(400, false), (401, false), (403, false), (404, false), (422, false), (408, true), (503, true)]
+        {
+            let refused = Failure { answer: Some(Answer::Status(status)), ..failure(FailureKind::Error) };
+            assert_eq!(decide(&policy(3), &call(1, false), &refused, 0, None, 0.5).is_some(), again, "{status}");
+        }
+        let unreachable = Failure { answer: Some(Answer::Unreachable), ..failure(FailureKind::Error) };
+        assert!(decide(&policy(3), &call(1, false), &unreachable, 0, None, 0.5).is_some());
     }
 
     #[test]

@@ -13,6 +13,10 @@ pub(crate) enum Due {
     Retry { batch: u64, function: FunctionId, call: Call },
     /// End what is open of one function, or of all.
     Expire { batch: u64, function: Option<FunctionId>, cause: Cause },
+    /// Look for work again: a limit lets more through.
+    Look,
+    /// Write down what a limit could not be told.
+    Settle { function: FunctionId },
 }
 
 struct Timer {
@@ -75,6 +79,7 @@ impl Timers {
     pub(crate) fn forget(&mut self, done: u64) {
         self.heap.retain(|Reverse(timer)| match &timer.due {
             Due::Retry { batch, .. } | Due::Expire { batch, .. } => *batch != done,
+            Due::Look | Due::Settle { .. } => true,
         });
     }
 }

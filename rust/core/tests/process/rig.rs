@@ -34,6 +34,7 @@ pub fn spec(target: &'static str) -> Spec {
         deadline: None,
         retries: 0,
         concurrency: None,
+        limit: None,
         on_failure: OnFailure::Nan,
     };
     let function = Function {

@@ -19,7 +19,7 @@ use sent::{Hand, Sent, failure, timed_out, timeout_at};
 use crate::clock::nanos;
 use crate::doing::{Doing, Phase};
 use crate::frame::Frame;
-use crate::outcome::{FailureKind, Times};
+use crate::outcome::{Failure, FailureKind, Times};
 use crate::process::page::{DECODING, LOADING, Snapshot};
 use crate::process::places::Place;
 use crate::process::watch::InHand;
@@ -201,12 +201,17 @@ impl Flight {
                 sent.frame.give_back(ran..calls);
                 return Ok(News { ended: Some(ran), retire, ready: false });
             }
+            Message::Used { frame, call, tokens } => {
+                let sent = self.named(frame)?;
+                sent.held(call)?;
+                sent.frame.used(tokens);
+            }
             Message::Record { frame, call, json } => {
                 let sent = self.named(frame)?;
                 sent.held(call)?;
                 sent.frame.record(call, json);
             }
-            Message::Fail { frame, call, text, retry_after, retryable, expired } => {
+            Message::Fail { frame, call, text, retry_after, answer, retryable, expired } => {
                 let sent = self.named(frame)?;
                 sent.held(call)?;
                 let times = page().map_or_else(Times::default, |page| sent.times(&page, call, None));
@@ -217,7 +222,8 @@ impl Flight {
                     let reason = format!("{}; then it failed: {}", timed_out(timeout), text.reason);
                     failure(FailureKind::Timeout, reason, text.traceback, true, None)
                 } else {
-                    failure(FailureKind::Error, text.reason, text.traceback, retryable, retry_after)
+                    let told = failure(FailureKind::Error, text.reason, text.traceback, retryable, retry_after);
+                    Failure { answer, ..told }
                 };
                 sent.frame.fail(call, failure, times);
             }

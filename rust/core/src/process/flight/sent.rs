@@ -230,5 +230,5 @@ pub(super) fn failure(
     retryable: bool,
     retry_after: Option<Duration>,
 ) -> Failure {
-    Failure { kind, reason, traceback, retryable, retry_after }
+    Failure { kind, reason, traceback, retryable, retry_after, answer: None }
 }

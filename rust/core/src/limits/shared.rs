@@ -1,0 +1,221 @@
+//! A book in a file, for all processes of a host that name one key: a lock around each use, positioned reads and writes in between.
+//!
+//! ```text
+//! u64 magic   u64 boot   12 × u64 the book   u64 holders   per holder 6 × u64
+//! ```
+//!
+//! - S-1  The lock is the kernel's and ends with whoever has it; it is never waited for, and held for some microseconds.
+//! - S-2  What a dead process had under way is free again: holders are looked at when there is nothing left to take.
+//! - S-3  A file of another boot or another version starts anew; one that was removed is made again.
+//! - S-4  Whatever stands in the file, reading it does not fail: numbers are bounded (B-6).
+//! - S-5  The file is this user's own: its folder and the file are made for nobody else, links are not followed.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+
+use super::book::{self, Book};
+use super::holder::{self, Holder};
+
+/// "GUERDON" and the version of the layout.
+const MAGIC: u64 = 0x4755_4552_444F_4E01;
+const HEAD: usize = 2 + book::WORDS + 1;
+/// Engines that can share a key.
+const MOST: usize = 1024;
+/// How often an occupied lock is tried before its user is told to come again.
+const TRIES: u32 = 40;
+/// Between two looks at which holders are alive.
+const LOOK_NS: u64 = 200_000_000;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Shared {
+    path: PathBuf,
+    /// Opened with the first use, and again when it was removed (S-3).
+    file: Option<File>,
+    boot: u64,
+    me: Holder,
+    /// Where this one stood the last time.
+    place: usize,
+    looked_ns: Option<u64>,
+}
+
+/// What stands in the file, under the lock.
+pub(super) struct Open {
+    pub book: Book,
+    holders: Vec<Holder>,
+    me: usize,
+    namespace: u64,
+    /// It is time to look who is alive; someone did.
+    look: bool,
+    looked: bool,
+}
+
+impl Open {
+    /// Calls under way with the others.
+    pub(super) fn elsewhere(&self) -> usize {
+        let others = self.holders.iter().enumerate().filter(|(place, _)| *place != self.me);
+        let all = others.map(|(_, holder)| holder.in_use).fold(0, u64::saturating_add);
+        usize::try_from(all).unwrap_or(usize::MAX)
+    }
+
+    /// Writes down how many calls this engine has under way.
+    pub(super) fn mine(&mut self, in_use: usize) {
+        self.holders[self.me].in_use = in_use as u64;
+    }
+
+    /// Frees what dead processes had under way (S-2), if it is time to look again; whether anything was freed.
+    pub(super) fn free_dead(&mut self, now_ns: u64) -> bool {
+        if !self.look {
+            return false;
+        }
+        (self.look, self.looked) = (false, true);
+        let mut freed = false;
+        for (place, holder) in self.holders.iter_mut().enumerate() {
+            if place != self.me && !holder.is_nobody() && !holder.is_alive(self.namespace, now_ns) {
+                freed |= holder.in_use > 0;
+                *holder = Holder::default();
+            }
+        }
+        freed
+    }
+}
+
+impl Shared {
+    pub(super) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), file: None, boot: boot(), me: Holder::new(), place: 0, looked_ns: None }
+    }
+
+    /// Does something with the book under the lock; `None` if someone else has that just now (S-1).
+    pub(super) fn with<R>(&mut self, now_ns: u64, work: impl FnOnce(&mut Open) -> R) -> io::Result<Option<R>> {
+        let file = match self.file.take() {
+            Some(file) if file.metadata()?.nlink() > 0 => file,
+            _ => open(&self.path)?,
+        };
+        if !lock(&file)? {
+            self.file = Some(file);
+            return Ok(None);
+        }
+        let done = self.locked(&file, now_ns, work);
+        let unlocked = flock(&file, FlockOperation::Unlock);
+        self.file = Some(file);
+        unlocked?;
+        done.map(Some)
+    }
+
+    /// Gives up its place in the file.
+    pub(super) fn leave(&mut self) {
+        // Where that fails, the place is free when the process has ended.
+        let _ = self.with(u64::MAX, |open| open.holders[open.me] = Holder::default());
+    }
+
+    fn locked<R>(&mut self, file: &File, now_ns: u64, work: impl FnOnce(&mut Open) -> R) -> io::Result<R> {
+        let mut open = self.read(file, now_ns)?;
+        let done = work(&mut open);
+        if open.looked {
+            self.looked_ns = Some(now_ns);
+        }
+        let holder = &mut open.holders[open.me];
+        if !holder.is_nobody() {
+            holder.seen_ns = now_ns;
+        }
+        let book = open.book.to_words();
+        let holders = open.holders.iter().flat_map(|holder| holder.to_words());
+        let head = [MAGIC, self.boot].into_iter().chain(book).chain([open.holders.len() as u64]);
+        let bytes: Vec<u8> = head.chain(holders).flat_map(u64::to_le_bytes).collect();
+        file.write_all_at(&bytes, 0)?;
+        Ok(done)
+    }
+
+    fn read(&mut self, file: &File, now_ns: u64) -> io::Result<Open> {
+        let head = words(file, 0, HEAD)?;
+        let (mut book, mut holders) = (Book::default(), Vec::new());
+        if let Some(([MAGIC, boot], rest)) = head.split_first_chunk::<2>()
+            && *boot == self.boot
+            && let Some((known, [count])) = rest.split_first_chunk::<{ book::WORDS }>()
+        {
+            book = Book::from_words(*known);
+            book.mend(now_ns);
+            let count = usize::try_from(*count).unwrap_or(MOST).min(MOST);
+            let all = words(file, HEAD * 8, count * holder::WORDS)?;
+            holders = all.as_chunks::<{ holder::WORDS }>().0.iter().map(|words| Holder::from_words(*words)).collect();
+        }
+        let look = self.looked_ns.is_none_or(|looked_ns| now_ns.saturating_sub(looked_ns) >= LOOK_NS);
+        let (me, namespace) = (self.place, self.me.namespace);
+        let mut open = Open { book, holders, me, namespace, look, looked: false };
+        if !open.holders.get(self.place).is_some_and(|holder| holder.is(&self.me)) {
+            open.me = self.sit_down(&mut open, now_ns)?;
+            self.place = open.me;
+        }
+        Ok(open)
+    }
+
+    /// Finds a place among the holders.
+    fn sit_down(&self, open: &mut Open, now_ns: u64) -> io::Result<usize> {
+        if open.holders.len() >= MOST && !open.holders.iter().any(Holder::is_nobody) {
+            open.me = MOST; // nobody yet: all are looked at
+            open.look = true;
+            open.free_dead(now_ns);
+        }
+        let me = self.me;
+        if let Some(place) = open.holders.iter().position(Holder::is_nobody) {
+            open.holders[place] = me;
+            return Ok(place);
+        }
+        if open.holders.len() >= MOST {
+            return Err(io::Error::other(format!("{MOST} engines share {}", self.path.display())));
+        }
+        open.holders.push(me);
+        Ok(open.holders.len() - 1)
+    }
+}
+
+/// Takes the lock if it is free, or gets free within microseconds (S-1).
+fn lock(file: &File) -> io::Result<bool> {
+    for _ in 0..TRIES {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => std::hint::spin_loop(),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(false)
+}
+
+/// As many numbers as there are, up to `count`.
+fn words(file: &File, offset: usize, count: usize) -> io::Result<Vec<u64>> {
+    let mut bytes = vec![0; count * 8];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read_at(&mut bytes[filled..], (offset + filled) as u64) {
+            Ok(0) => break,
+            Ok(more) => filled += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes[..filled].as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
+}
+
+/// Opens or makes the file (S-5).
+fn open(path: &Path) -> io::Result<File> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    if std::fs::symlink_metadata(folder)?.uid() != rustix::process::geteuid().as_raw() {
+        let problem = format!("{} belongs to another user", folder.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+    }
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).open(path)
+}
+
+/// Tells boots of the machine apart, whose clocks begin anew; 0 where that can't be had.
+fn boot() -> u64 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+    u64::from_str_radix(&digits, 16).unwrap_or(0)
+}
