@@ -50,6 +50,8 @@ def nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
     patch.setattr(tempfile, "tempdir", None)
     # Made by importing torch, and meant to stay: not ours.
     patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("torch")))
+    # Tests share no limits with what else runs on this machine.
+    patch.setenv("GUERDON_LIMITS_DIR", str(tmp_path_factory.mktemp("limits")))
     threads, descriptors = set(threading.enumerate()), _descriptors()
     yield
     if request.session.testsfailed:

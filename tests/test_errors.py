@@ -8,8 +8,8 @@ import pytest
 
 import guerdon
 from guerdon import errors
-from guerdon.errors import GuerdonError, NotYetError, RegistrationError, RewardFailureError
-from guerdon.limits import Limit
+from guerdon.errors import GuerdonError, RegistrationError, RewardFailureError
+from guerdon.limits import Limit, RetryAfter
 from guerdon.status import Status
 
 
@@ -58,10 +58,35 @@ def test_a_limit_bounds_calls_in_flight() -> None:
     assert guerdon.Limit(concurrency=64) == Limit(64)
 
 
-@pytest.mark.parametrize("option", ["rpm", "tpm", "key"])
-def test_limits_that_are_not_built_yet_say_so(option: str) -> None:
-    with pytest.raises(NotYetError, match=rf"Limit\({option}=…\) is not supported yet"):
-        Limit(concurrency=1, **{option: 100})
+@pytest.mark.parametrize("wrong", [0, -1.0, True, "8", float("nan"), float("inf"), 10**400])
+@pytest.mark.parametrize("option", ["rpm", "tpm"])
+def test_rates_that_make_no_sense_are_refused(option: str, wrong: object) -> None:
+    with pytest.raises(RegistrationError, match=rf"Limit\({option}=.*a number a minute"):
+        Limit(**{option: wrong})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("key", ["", " ", "a\nb", 3])
+def test_a_key_is_the_name_of_an_endpoint(key: object) -> None:
+    with pytest.raises(RegistrationError, match="name of an endpoint"):
+        Limit(key=key)  # type: ignore[arg-type]
+
+
+def test_tokens_count_toward_something() -> None:
+    with pytest.raises(RegistrationError, match="without tpm="):
+        Limit(rpm=5, tokens=3)
+    with pytest.raises(RegistrationError, match="a function that counts them"):
+        Limit(tpm=5, tokens="many")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), "3", None])
+def test_retry_after_takes_a_time(seconds: object) -> None:
+    with pytest.raises(ValueError, match="expected seconds"):
+        RetryAfter(seconds)  # type: ignore[arg-type]
+
+
+def test_retry_after_survives_pickling() -> None:
+    error = pickle.loads(pickle.dumps(RetryAfter(2.5, "the judge sleeps")))
+    assert (error.retry_after, error.status_code, str(error)) == (2.5, 429, "the judge sleeps")
 
 
 @pytest.mark.parametrize("concurrency", [0, -1, 2.5, True, "8", 70_000])

@@ -24,6 +24,7 @@ PUBLIC = {
     "NotYetError",
     "Recycle",
     "RegistrationError",
+    "RetryAfter",
     "Reward",
     "RewardBatch",
     "RewardFailureError",

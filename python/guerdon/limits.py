@@ -65,7 +65,7 @@ class Limit:
     tokens: float | Callable[..., float] | None = None
 
     def __post_init__(self) -> None:
-        if self.concurrency is self.rpm is self.tpm is self.key is None:
+        if not any(given is not None for given in (self.concurrency, self.rpm, self.tpm, self.key)):
             raise RegistrationError(
                 "Limit() limits nothing. Give concurrency=, the number of calls in flight at once; rpm= or tpm=, "
                 "requests or tokens per minute; or key=, the endpoint whose limits others give."
@@ -82,7 +82,8 @@ class Limit:
             rate = getattr(self, option)
             if rate is not None and not (_is_number(rate) and 0 < rate <= _MOST_RATE):
                 raise RegistrationError(f"Limit({option}={rate!r}): expected a number a minute, above 0.")
-        if self.key is not None and not (isinstance(self.key, str) and self.key.strip() and self.key.isprintable()):
+        key: object = self.key
+        if key is not None and not (isinstance(key, str) and key.strip() and key.isprintable()):
             raise RegistrationError(f"Limit(key={self.key!r}): expected the name of an endpoint, as printable text.")
         if self.tokens is not None:
             if self.tpm is None and self.key is None:
@@ -132,18 +133,22 @@ def folder() -> Path:
     given = os.environ.get(FOLDER)
     if given:
         return Path(given)
-    memory = Path("/dev/shm")  # noqa: S108 - the folder below it is this user's own, which the engine checks
+    memory = Path("/dev/shm")  # the folder below it is this user's own, which the engine checks
     base = memory if memory.is_dir() and os.access(memory, os.W_OK | os.X_OK) else Path(tempfile.gettempdir())
     return base / f"guerdon-{os.getuid()}"
 
 
-def native(limit: Limit | None, lane: str) -> tuple[float | None, float | None, float | None, tuple[str, str] | None] | None:
+def native(
+    limit: Limit | None, lane: str
+) -> tuple[float | None, float | None, float | None, tuple[str, str] | None] | None:
     """The limit as the engine takes it; None if the lane alone keeps it.
 
     Calls that only wait ask for each call, so that answers can make the limit stricter. Workers and threads with nothing
     but a concurrency get whole frames of calls.
     """
-    if limit is None or (limit.rpm is limit.tpm is limit.key is None and lane in ("process", "thread")):
+    if limit is None:
+        return None
+    if limit.rpm is None and limit.tpm is None and limit.key is None and lane in ("process", "thread"):
         return None
     tokens = None if limit.tokens is None or callable(limit.tokens) else float(limit.tokens)
     key = None
@@ -163,7 +168,9 @@ def agreed(specs: Iterable[FunctionSpec]) -> list[FunctionSpec]:
     known: dict[str, tuple[str, Limit]] = {}
     for spec in specs:
         limit = spec.policy.limit
-        if limit is None or limit.key is None or limit.rpm is limit.tpm is limit.concurrency is None:
+        if limit is None or limit.key is None:
+            continue
+        if limit.rpm is None and limit.tpm is None and limit.concurrency is None:
             continue
         other, first = known.setdefault(limit.key, (spec.name, limit))
         if (limit.rpm, limit.tpm, limit.concurrency) != (first.rpm, first.tpm, first.concurrency):

@@ -249,6 +249,7 @@ def test_a_config_says_all_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> Non
         "memory_limit": None,
         "max_output": None,
         "env": [],
+        "limit": (None, None, None, None),
     }
 
 

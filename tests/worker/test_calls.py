@@ -345,23 +345,3 @@ def test_tracebacks_show_user_frames_only() -> None:
     assert text is not None
     assert len(text.encode()) < TRACEBACK_LIMIT * 1.1
     assert text.startswith("Traceback")
-
-
-def test_retry_after() -> None:
-    class Busy(Exception):
-        retry_after: object = 2
-
-    class Response:
-        def __init__(self) -> None:
-            self.headers = {"retry-after": "3.5"}
-
-    class HttpError(Exception):
-        response = Response()
-
-    assert retry_after_of(Busy()) == 2.0
-    assert retry_after_of(HttpError()) == 3.5
-    assert retry_after_of(ValueError()) is None
-    for odd in ("soon", -1, float("nan"), object()):
-        busy = Busy()
-        busy.retry_after = odd
-        assert retry_after_of(busy) is None

@@ -284,7 +284,7 @@ def _settle(call: Call, jobs: Jobs, index: int, raw: object) -> int:
             call.add_fields(fields)
             tokens = call.tokens()
             if tokens is not None:
-                jobs.used(index, tokens)
+                jobs.used(tokens)
     except BaseException as error:
         return jobs.fail(index, *failed(call, error))
     return jobs.cell(index, status, value, call.records())

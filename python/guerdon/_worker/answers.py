@@ -25,7 +25,9 @@ _NO_CONNECTION = frozenset(
     }
 )
 # Those of them that only say that it took too long.
-_TOO_LONG = frozenset({"APITimeoutError", "PoolTimeout", "ReadTimeout", "ServerTimeoutError", "TimeoutError", "WriteTimeout"})
+_TOO_LONG = frozenset(
+    {"APITimeoutError", "PoolTimeout", "ReadTimeout", "ServerTimeoutError", "TimeoutError", "WriteTimeout"}
+)
 
 
 def answer_of(error: BaseException) -> int | None:

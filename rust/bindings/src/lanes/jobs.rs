@@ -380,7 +380,7 @@ impl Jobs {
     }
 
     /// For limits on tokens, under which a frame has one call.
-    fn used(&self, _call: usize, tokens: f64) {
+    fn used(&self, tokens: f64) {
         if let Some(frame) = self.held.inner.lock().frame.as_mut() {
             frame.used(tokens);
         }
