@@ -19,7 +19,7 @@ from tests.integrations.watched import Watched, make_watched
 
 pytestmark = pytest.mark.filterwarnings("default")
 
-MODES = ["mini_batch", "one_step", Pipeline(mini_batch=True, lookahead=2)]
+MODES = ["mini_batch", Pipeline(lookahead=2), Pipeline(mini_batch=True, lookahead=1)]
 
 
 @pytest.fixture(autouse=True)
@@ -82,11 +82,10 @@ def test_g2_each_prompt_is_seen_as_often_and_no_sample_twice(case: str, tmp_path
         assert not ours._flights
 
 
-@pytest.mark.parametrize("mode", ["one_step", Pipeline(mini_batch=True, lookahead=1)], ids=str)
-def test_a_stream_of_data_is_read_ahead_too(mode: Any, tmp_path: Path, dispatcher: Dispatcher) -> None:
+def test_a_stream_of_data_is_read_ahead_too(tmp_path: Path, dispatcher: Dispatcher) -> None:
     """An epoch of a stream has no length; its order changes with the epoch."""
     seen = []
-    for one in ("off", mode):
+    for one in ("off", "one_step"):
         data = make_data(10).to_iterable_dataset()
         trainer = make_watched(dispatcher, tmp_path, one, data=data, max_steps=5)
         trainer.train()

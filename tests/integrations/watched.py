@@ -17,6 +17,7 @@ class Watched(GRPOTrainer):
 
     def __init__(self, *args: Any, **named: Any) -> None:
         self.pieces: list[list[tuple[str, str]]] = []  # by micro-step, (prompt, completion) of each row
+        self.tokens: list[int] = []  # by micro-step, of prompts and completions
         self.ratios: list[float] = []  # by micro-step, the farthest from 1
         self.generated: list[str] = []  # a prompt per generated row, in training
         super().__init__(*args, **named)
@@ -28,6 +29,7 @@ class Watched(GRPOTrainer):
 
     def _compute_loss(self, model: Any, inputs: Any) -> Any:
         if self.model.training:
+            self.tokens.append(int(inputs["prompt_mask"].sum() + inputs["completion_mask"].sum()))
             self.pieces.append(
                 [
                     (self._text(ids, mask), self._text(completion, answered))
@@ -58,12 +60,6 @@ class Watched(GRPOTrainer):
     def prompts_seen(self) -> Counter[str]:
         """How often each prompt was trained on."""
         return Counter(prompt for piece in self.pieces for prompt, _ in piece)
-
-    @property
-    def pending(self) -> list[Any]:
-        """Batches of rewards that are not complete."""
-        flights = [*self._flights, *filter(None, (self._flight, self._launching))]
-        return [flight for flight in flights if flight.scoring is not None]
 
 
 def make_watched(functions: Any, folder: Path, pipeline: Any = "off", **options: Any) -> Watched:
