@@ -19,7 +19,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-NEEDS = {"trl.md": ("trl", "datasets")}
+NEEDS = {"trl.md": ("trl", "datasets"), "pipelines.md": ("trl", "datasets")}
 
 _PIECE = re.compile(
     r"^<!-- test\n(?P<hidden>.*?)^-->$|^(?:<!-- test-file (?P<file>\S+) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```$",

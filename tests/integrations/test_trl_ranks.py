@@ -15,14 +15,14 @@ pytest.importorskip("trl")
 from tests.integrations import functions
 
 
-def run_ranks(ranks: int, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_ranks(ranks: int, folder: Path, *arguments: str, script: str = "two_ranks") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)]
     return subprocess.run(
-        [*command, "-m", "tests.integrations.two_ranks", str(folder), *arguments],
+        [*command, "-m", f"tests.integrations.{script}", str(folder), *arguments],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         env={**os.environ, "TMPDIR": str(folder)},
         check=False,
     )

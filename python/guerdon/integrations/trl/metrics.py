@@ -6,7 +6,7 @@ Per batch that is trained on, mean over the ranks (the wait: the longest), under
 - ``reward_s``: seconds from the first sample's submission to the last outcome.
 - ``hidden_frac``: the share of ``reward_s`` in which the trainer did something else.
 - ``groups_in_flight``: groups without all their rewards when training asked for the batch, over all batches.
-- ``age_s``: seconds from the batch's generation to the end of its recording.
+- ``age_s``: seconds from the batch's generation until all of it was handed to training.
 - ``staleness_steps``: optimizer steps between the policy that wrote it and the one that is trained.
 - ``staleness_batches``: batches generated since.
 """

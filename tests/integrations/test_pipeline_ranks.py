@@ -1,0 +1,48 @@
+"""Pipelines on two ranks (G-5 of integrations/trl/grpo.py): one launch for all, it takes the longest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl")
+
+from tests.integrations.test_trl_ranks import run_ranks
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("ranks")
+    done = run_ranks(2, folder, script="two_ranks_pipeline")
+    assert done.returncode == 0, done.stderr[-4000:]
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.mark.parametrize("name", ["split mini_batch", "split both", "straddling one_step"])
+def test_g5_ranks_see_what_they_see_without_a_pipeline(name: str, ranks: list[dict[str, Any]]) -> None:
+    """The same prompts in the same cycle on each rank, the first step logged alike, the weights alike at the end."""
+    for rank in ranks:
+        ours, plain = rank[name], rank[f"{name.split()[0]} off"]
+        assert "error" not in ours
+        assert ours["generated"] == plain["generated"]
+        assert len(ours["seen"]) == len(plain["seen"]) == len(ours["generated"])
+        for key, value in plain["first"].items():
+            if key != "entropy":
+                assert ours["first"][key] == pytest.approx(value, abs=1e-6), key
+        assert ours["open"] == 0
+    assert ranks[0][name]["weights"] == ranks[1][name]["weights"]
+
+
+def test_g5_a_failure_on_one_rank_ends_both_with_the_same_error(ranks: list[dict[str, Any]]) -> None:
+    errors = [rank["failing"]["error"] for rank in ranks]
+    assert errors[0] == errors[1]
+    assert errors[0].startswith("RewardFailureError: rank 1: reward function 'on_rank_one' failed on 12 of 12")
+    assert all(rank["failing"]["seconds"] < 60 for rank in ranks)
+    assert all(rank["failing"]["open"] == 0 for rank in ranks)
+
+
+def test_p2_mini_batches_of_groups_that_straddle_ranks_are_refused(ranks: list[dict[str, Any]]) -> None:
+    assert all("straddle ranks: the 6 samples" in rank["refused"]["error"] for rank in ranks)

@@ -1,0 +1,84 @@
+"""One rank of a distributed run with pipelines; started by torchrun from the tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from guerdon import Dispatcher, reward
+from tests.integrations import functions
+
+STRADDLING = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 2, "num_generations": 4, "prompts": 9}
+SPLIT = {"per_device_train_batch_size": 6, "gradient_accumulation_steps": 2, "num_generations": 4, "prompts": 18}
+# By name: the pipeline and the sizes of a run.
+RUNS: dict[str, tuple[Any, dict[str, int]]] = {
+    "split off": ("off", SPLIT),
+    "split mini_batch": ("mini_batch", SPLIT),
+    "split both": ({"mini_batch": True, "lookahead": 1}, SPLIT),
+    "straddling off": ("off", STRADDLING),
+    "straddling one_step": ("one_step", STRADDLING),
+}
+
+
+@reward
+async def waiting(text: str) -> float:
+    """Long enough for groups to complete in another order on each rank."""
+    import asyncio
+
+    rank = int(os.environ["RANK"])
+    await asyncio.sleep((sum(text.encode()) + rank) % 5 / 50)
+    return functions.share(text, "mnopq")
+
+
+@reward(lane="thread")
+def on_rank_one(text: str, trainer_state: Any) -> float:
+    if os.environ["RANK"] == "1" and trainer_state.global_step:
+        raise ValueError("on this rank")
+    return 1.0
+
+
+def run(name: str, rewards: list[Any], folder: Path) -> dict[str, Any]:
+    from guerdon.integrations.trl import Pipeline
+    from tests.integrations.tiny import without_times
+    from tests.integrations.watched import make_watched
+
+    pipeline, sizes = RUNS[name]
+    if isinstance(pipeline, dict):
+        pipeline = Pipeline(**pipeline)
+    report: dict[str, Any] = {}
+    started = time.monotonic()
+    with Dispatcher(rewards, workers=1) as dispatcher:
+        trainer = make_watched(dispatcher, folder / "out", pipeline, max_steps=3, **sizes)
+        try:
+            trainer.train()
+        except Exception as error:
+            report["error"] = f"{type(error).__name__}: {error}"
+        report["seconds"] = time.monotonic() - started
+        report["first"] = without_times(trainer.state.log_history)[0]
+        report["generated"] = trainer.generated
+        report["seen"] = sorted(row for piece in trainer.pieces for row in piece)
+        report["weights"] = [float(parameter.double().sum()) for parameter in trainer.model.parameters()]
+        report["open"] = dispatcher.stats()["open_batches"]
+    return report
+
+
+def main(folder: Path) -> None:
+    from guerdon.integrations.trl import Pipeline
+    from tests.integrations.watched import make_watched
+
+    reports = {name: run(name, [functions.vowels, waiting], folder) for name in RUNS}
+    reports["failing"] = run("split both", [functions.vowels, on_rank_one], folder)
+    with Dispatcher([functions.vowels], workers=1) as dispatcher:
+        try:
+            make_watched(dispatcher, folder / "out", Pipeline(mini_batch=True), **STRADDLING)
+        except ValueError as error:
+            reports["refused"] = {"error": str(error)}
+    (folder / f"rank{os.environ['RANK']}.json").write_text(json.dumps(reports))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
