@@ -101,6 +101,9 @@ class Engine:
             TypeError: A value for a worker can't be pickled; ``args`` are (message, column, sample or None).
         """
 
+    def open(self, *, num_generations: int, held: list[Batch], budget: float | None = None) -> Batch:
+        """Take on a batch that grows (`Batch.add`), without samples; arguments as for `submit`."""
+
     def close(self, timeout: float = 5.0) -> bool:
         """End everything; True when all workers and lane threads are gone in time, else it goes on in the background. Open batches become `cancelled`."""
 
@@ -145,9 +148,43 @@ class Batch:
     """A batch in flight or finished. All methods may be called from any thread."""
 
     @property
-    def samples(self) -> int: ...
+    def samples(self) -> int:
+        """Places of all groups; of a batch that grows, so far."""
+
     @property
     def num_generations(self) -> int: ...
+    @property
+    def open(self) -> bool:
+        """Whether samples can still be added."""
+
+    def add(
+        self,
+        columns: Sequence[list[object] | Const],
+        uses: Sequence[Use],
+        *,
+        count: int,
+        dumps: Callable[[object], bytes],
+        group: int | None = None,
+        samples: list[int] | None = None,
+    ) -> list[int]:
+        """Add samples to a batch that grows: to these places, to the free ones of this group, or to the lowest that are free.
+
+        Returns:
+            The place of each sample.
+
+        Raises:
+            ValueError: There is no such place; nothing was added.
+            RuntimeError: It takes no more samples.
+            TypeError: A value for a worker can't be pickled; ``args`` are (message, column, sample or None).
+        """
+
+    def finish(self) -> None:
+        """End growth.
+
+        Raises:
+            ValueError: A group lacks samples; the batch stays open.
+        """
+
     @property
     def done(self) -> bool: ...
     def fileno(self) -> int:
@@ -264,6 +301,9 @@ class Chunk:
     def scores(self) -> bytes:
         """Scores of the group in hand as doubles, NaN where there is none."""
 
+    def is_open(self) -> bool:
+        """Whether the call in hand still counts; once it does not, its values may be gone."""
+
     def start(self) -> int: ...
     def used(self, tokens: float) -> None: ...
     def ok(self, value: float) -> int: ...
@@ -333,6 +373,9 @@ class Jobs:
     def keep_rows(self, rows: list[tuple[object, ...]]) -> None: ...
     def scores(self, call: int) -> bytes: ...
     def setup_failed(self, reason: str, traceback: str | None) -> None: ...
+    def is_open(self, call: int) -> bool:
+        """Whether a call still counts; once it does not, its values may be gone."""
+
     def next(self) -> int: ...
     def used(self, tokens: float) -> None: ...
     def ok(self, call: int, value: float) -> int: ...

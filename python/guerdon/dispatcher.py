@@ -16,7 +16,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 from guerdon import settings
-from guerdon._batch.columns import COMPLETION_IDS, COMPLETIONS, PROMPTS, Data, collect
+from guerdon._batch.columns import (
+    COMPLETION_IDS,
+    COMPLETIONS,
+    PROMPTS,
+    TRAINER_STATE,
+    Data,
+    collect,
+    refuse_singular,
+)
+from guerdon._batch.intake import Intake
 from guerdon._batch.uses import Uses, check_group_size, unshippable
 from guerdon._registration.spec import FunctionSpec, is_reward_model, repeated_names, spec_of
 from guerdon._shipping.shipment import check_shippable
@@ -164,6 +173,7 @@ class Dispatcher(Sequence[Any]):
         prompts: object = None,
         num_generations: int | None = None,
         completion_ids: object = None,
+        budget: float | None = None,
         **columns: object,
     ) -> RewardBatch:
         """Score a batch and wait for it.
@@ -175,6 +185,7 @@ class Dispatcher(Sequence[Any]):
             num_generations: ``G``, completions per prompt; 1 if neither this nor the dispatcher says it and no function
                 needs it.
             completion_ids: One list of token ids per sample.
+            budget: Seconds that the batch may take; the dispatcher's budget if left out.
             **columns: Dataset columns, one value per sample; also ``environments`` and ``trainer_state``.
 
         Returns:
@@ -187,7 +198,8 @@ class Dispatcher(Sequence[Any]):
         """
         held: list[Batch] = []
         try:
-            return self._start(held, completions, prompts, num_generations, completion_ids, columns).result()
+            ticket = self._start(held, completions, prompts, num_generations, completion_ids, columns, budget)
+            return ticket.result()
         except BaseException:
             _give_up(held)
             raise
@@ -196,16 +208,35 @@ class Dispatcher(Sequence[Any]):
         self,
         /,  # a dataset may have a column called self
         *,
-        completions: object,
+        completions: object = None,
         prompts: object = None,
         num_generations: int | None = None,
         completion_ids: object = None,
+        budget: float | None = None,
+        more: bool = False,
         **columns: object,
     ) -> Ticket:
-        """Start scoring a batch and return at once; arguments and errors as for `score`."""
+        """Start scoring a batch and return at once; other arguments and errors as for `score`.
+
+        Args:
+            more: The batch stays open: samples are added with `Ticket.add` as they come, until `Ticket.finish`.
+                `completions` may then be left out, to begin with an empty batch.
+
+        Example:
+            >>> from guerdon import Dispatcher, reward
+            >>> dispatcher = Dispatcher([reward(lambda text: float(len(text)), name="length")])
+            >>> ticket = dispatcher.submit(more=True, num_generations=2)
+            >>> ticket.add(completions=["a", "bc"]), ticket.add(completions=["def", "ghij"])
+            ([0, 1], [2, 3])
+            >>> ticket.finish()
+            >>> ticket.result().rewards.tolist()
+            [[[1.0], [2.0]], [[3.0], [4.0]]]
+        """
         held: list[Batch] = []
         try:
-            return self._start(held, completions, prompts, num_generations, completion_ids, columns)
+            if more:
+                return self._open(held, completions, prompts, num_generations, completion_ids, columns, budget)
+            return self._start(held, completions, prompts, num_generations, completion_ids, columns, budget)
         except BaseException:
             _give_up(held)
             raise
@@ -218,23 +249,58 @@ class Dispatcher(Sequence[Any]):
         num_generations: int | None,
         completion_ids: object,
         columns: dict[str, object],
+        budget: float | None,
     ) -> Ticket:
         """The ticket of a new batch, which is in `held` from the moment it exists (D-5)."""
+        self._refuse_models()
+        refuse_singular(columns)
+        data = collect(prompts, completions, completion_ids, columns)
+        size = check_group_size(self._group_size(num_generations), data.samples)
+        return self._submit(held, data, size, self._budget(budget))
+
+    def _open(
+        self,
+        held: list[Batch],
+        completions: object,
+        prompts: object,
+        num_generations: int | None,
+        completion_ids: object,
+        columns: dict[str, object],
+        budget: float | None,
+    ) -> Ticket:
+        """The ticket of a new batch that takes more samples (D-5)."""
+        self._refuse_models()
+        size = check_group_size(self._group_size(num_generations), 0)
+        batch = self._lifetime.engine().open(num_generations=size, held=held, budget=self._budget(budget))
+        intake = Intake(batch, self._uses, columns.pop(TRAINER_STATE, None))
+        if completions is not None:
+            intake.add(completions, prompts, completion_ids, columns)
+        elif prompts is not None or completion_ids is not None or columns:
+            raise DataError("there are columns without completions: give completions=[...], or all of it to add().")
+        return self._ticket(batch, intake)
+
+    def _refuse_models(self) -> None:
         if self.reward_models:
             raise DataError(
                 f"only a trainer can run the reward model {', '.join(self.reward_models)}. Take it out of the "
                 "dispatcher's list to score here."
             )
-        for name, meant in (("prompt", PROMPTS), ("completion", COMPLETIONS)):
-            if name in columns:
-                raise DataError(f"there is no argument {name}=: the texts go into {meant}=[...], one per sample.")
-        data = collect(prompts, completions, completion_ids, columns)
+
+    def _group_size(self, num_generations: int | None) -> int:
         size = self._options["num_generations"] if num_generations is None else num_generations
         if size is None and self._grouped is not None:
             raise DataError(
                 f"{self._grouped!r} works on whole groups: give num_generations=, the completions per prompt."
             )
-        return self._submit(held, data, check_group_size(1 if size is None else size, data.samples))
+        return 1 if size is None else size
+
+    def _budget(self, budget: float | None) -> float | None:
+        if budget is None:
+            return self._options["budget"]  # type: ignore[no-any-return]
+        try:
+            return settings.bound("budget", budget)
+        except RegistrationError as error:
+            raise DataError(str(error)) from None
 
     async def ascore(
         self,
@@ -244,6 +310,7 @@ class Dispatcher(Sequence[Any]):
         prompts: object = None,
         num_generations: int | None = None,
         completion_ids: object = None,
+        budget: float | None = None,
         **columns: object,
     ) -> RewardBatch:
         """`score` for coroutines: the running loop goes on meanwhile. Cancelling it cancels the batch."""
@@ -253,7 +320,7 @@ class Dispatcher(Sequence[Any]):
             await asyncio.get_running_loop().run_in_executor(None, self._lifetime.engine)
         held: list[Batch] = []
         try:
-            ticket = self._start(held, completions, prompts, num_generations, completion_ids, columns)
+            ticket = self._start(held, completions, prompts, num_generations, completion_ids, columns, budget)
             return await ticket.aresult()
         except BaseException:
             _give_up(held)
@@ -286,7 +353,8 @@ class Dispatcher(Sequence[Any]):
                     "steps_per_generation (in "
                     "evaluation per_device_eval_batch_size), a multiple of it."
                 )
-        return self._submit(held, data, 1 if size is None or data.samples % size else size)
+        size = 1 if size is None or data.samples % size else size
+        return self._submit(held, data, size, self._options["budget"])
 
     def replace(self, **options: Any) -> Dispatcher:
         """A dispatcher of the same functions with some options changed; it has an engine of its own.
@@ -336,7 +404,7 @@ class Dispatcher(Sequence[Any]):
         engine = self._lifetime.started
         return [] if engine is None else engine.worker_pids()
 
-    def _submit(self, held: list[Batch], data: Data, num_generations: int) -> Ticket:
+    def _submit(self, held: list[Batch], data: Data, num_generations: int, budget: float | None) -> Ticket:
         plan = self._uses.of(data)
         engine = self._lifetime.engine()
         try:
@@ -345,12 +413,15 @@ class Dispatcher(Sequence[Any]):
                 plan.uses,
                 samples=data.samples,
                 num_generations=num_generations,
-                budget=self._options["budget"],
+                budget=budget,
                 held=held,
                 dumps=dumps,
             )
         except TypeError as error:
             raise unshippable(error, plan) from error
+        return self._ticket(batch)
+
+    def _ticket(self, batch: Batch, intake: Intake | None = None) -> Ticket:
         weights = [weight for weight, item in zip(self.weights, self._items, strict=True) if not is_reward_model(item)]
         return Ticket(
             self,
@@ -359,6 +430,7 @@ class Dispatcher(Sequence[Any]):
             weights=weights,
             partial=self._options["partial"],
             max_failed_fraction=self._options["max_failed_fraction"],
+            intake=intake,
         )
 
     def _make_columns(self) -> Iterable[object]:

@@ -47,7 +47,7 @@ class DataError(GuerdonError, ValueError):
 
 
 class ClosedError(GuerdonError, RuntimeError):
-    """The dispatcher was closed."""
+    """The dispatcher was closed, or a batch that takes no more samples was given some."""
 
 
 class MainGuardError(GuerdonError, RuntimeError):

@@ -3,7 +3,7 @@
 - T-1  Waiting never holds the GIL, and in a running event loop never blocks the loop.
 - T-2  Every iteration over the groups sees every group exactly once, in order of completion; several may go on at once,
        from any thread. A group that was taken from the batch and not told, because an exception came in between, is
-       told when all have been taken.
+       told when all have been taken. That holds while samples are still added, from wherever that is done.
 - T-3  Ctrl-C while waiting cancels the batch and raises KeyboardInterrupt; the dispatcher stays usable.
 - T-4  An error is raised when the batch is complete, never before, and carries all of it.
 """
@@ -18,11 +18,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from guerdon._registration.spec import FunctionSpec
-from guerdon.errors import RewardFailureError
+from guerdon.errors import ClosedError, RewardFailureError
 
 if TYPE_CHECKING:
     import asyncio
 
+    from guerdon._batch.intake import Intake
     from guerdon._native import Batch
     from guerdon.result import Group, RewardBatch
 
@@ -49,6 +50,7 @@ class Ticket:
         weights: Sequence[float],
         partial: str,
         max_failed_fraction: float,
+        intake: Intake | None = None,
     ) -> None:
         self._owner = owner  # kept alive: a dispatcher that is collected ends its engine and this batch with it
         self._batch = batch
@@ -56,6 +58,7 @@ class Ticket:
         self._weights = weights
         self._partial = partial
         self._max_failed_fraction = max_failed_fraction
+        self._intake = intake  # of a batch that was submitted with more=True
         self._cancelled = False
         self._interrupted = False
         self._news = threading.RLock()
@@ -74,9 +77,85 @@ class Ticket:
         return self._batch
 
     @property
+    def open(self) -> bool:
+        """Whether samples can still be added."""
+        return self._batch.open
+
+    @property
     def num_groups(self) -> int:
-        """``P``."""
+        """``P``; while the batch is open, the groups that there are so far."""
         return self._batch.samples // self._batch.num_generations
+
+    def add(
+        self,
+        /,  # a dataset may have a column called self
+        *,
+        completions: object,
+        prompts: object = None,
+        completion_ids: object = None,
+        group: int | None = None,
+        samples: Sequence[int] | None = None,
+        **columns: object,
+    ) -> list[int]:
+        """Add samples to a batch that was submitted with ``more=True``; from any thread.
+
+        Calls that take one sample start at once, group functions when their group is full, functions of the batch
+        contract at `finish`.
+
+        Args:
+            completions: One per sample, as for `Dispatcher.submit`; the other columns too, the same with every call.
+            group: Index of the group that they belong to. Without it they fill the lowest places that are free, so
+                groups are filled in order.
+            samples: The exact place of each, ``p * G + g``, for whoever knows it: then no order within a group
+                depends on what came first.
+
+        Returns:
+            The place of each sample.
+
+        Raises:
+            DataError: They can't be scored, or there is no such place; nothing was added.
+            ClosedError: The batch takes no more samples: it was finished, cancelled, or its dispatcher closed.
+
+        Example:
+            >>> from guerdon import Dispatcher, reward
+            >>> dispatcher = Dispatcher([reward(lambda text: float(len(text)), name="length")])
+            >>> ticket = dispatcher.submit(more=True, num_generations=2)
+            >>> ticket.add(completions=["abc"], samples=[1]), ticket.add(completions=["d"], group=0)
+            ([1], [0])
+            >>> ticket.finish()
+            >>> [group.rewards.tolist() for group in ticket.groups()]
+            [[[1.0], [3.0]]]
+        """
+        return self._taking().add(completions, prompts, completion_ids, columns, group, samples)
+
+    async def aadd(
+        self,
+        /,  # a dataset may have a column called self
+        *,
+        completions: object,
+        prompts: object = None,
+        completion_ids: object = None,
+        group: int | None = None,
+        samples: Sequence[int] | None = None,
+        **columns: object,
+    ) -> list[int]:
+        """`add` for coroutines."""
+        return self._taking().add(completions, prompts, completion_ids, columns, group, samples)
+
+    def finish(self) -> None:
+        """No more samples come: functions of the batch contract start, and the batch ends with its last group.
+
+        Does nothing the second time.
+
+        Raises:
+            DataError: A group lacks samples; the batch stays open.
+        """
+        self._taking().finish()
+
+    def _taking(self) -> Intake:
+        if self._intake is None:
+            raise ClosedError("this batch was submitted whole: submit(..., more=True) leaves it open for more samples.")
+        return self._intake
 
     def cancel(self) -> None:
         """Gives the batch up: what isn't finished becomes `cancelled`, and `result` returns what there is."""
@@ -106,14 +185,18 @@ class Ticket:
             TimeoutError: No group completed in time.
             RewardFailureError: As `result`, after the last group.
         """
-        for seen in range(self.num_groups):
+        seen = 0
+        while True:
             deadline = _deadline(timeout)
             while len(self._order) <= seen:
+                if self._told_all():
+                    self.result()
+                    return
                 if deadline is not None and time.monotonic() >= deadline and not self._take():
                     raise TimeoutError(f"no group completed in {timeout:g} s; the batch goes on")
                 self._wait_for_news(deadline)
             yield self._group(self._order[seen])
-        self.result()
+            seen += 1
 
     def completed(self) -> list[int]:
         """Indexes of the groups that are complete, in the order in which they completed; does not wait."""
@@ -130,15 +213,19 @@ class Ticket:
 
     async def agroups(self, timeout: float | None = None) -> AsyncIterator[Group]:
         """`groups` for coroutines."""
-        for seen in range(self.num_groups):
+        seen = 0
+        while True:
             deadline = _deadline(timeout)
             self._take()
             while len(self._order) <= seen:
+                if self._told_all():
+                    await self.aresult()
+                    return
                 if not await self._news_from(self._batch.groups_fileno(), deadline, partial(self._knows, seen)):
                     raise TimeoutError(f"no group completed in {timeout:g} s; the batch goes on")
                 self._take()
             yield self._group(self._order[seen])
-        await self.aresult()
+            seen += 1
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until the batch is complete, without looking at what came of it.
@@ -185,7 +272,11 @@ class Ticket:
         return result
 
     def _knows(self, seen: int) -> bool:
-        return len(self._order) > seen
+        return len(self._order) > seen or self._told_all()
+
+    def _told_all(self) -> bool:
+        """Whether all groups are known that will ever be. The batch is asked first: until it is done there may be more."""
+        return self._batch.done and len(self._order) == self.num_groups
 
     def _group(self, index: int) -> Group:
         from guerdon.result import Group

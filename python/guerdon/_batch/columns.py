@@ -96,6 +96,17 @@ def collect(
     return Data(samples, own, dataset, columns.get(TRAINER_STATE))
 
 
+def refuse_singular(columns: Mapping[str, object]) -> None:
+    """Refuses ``prompt=`` and ``completion=``, which are slips.
+
+    Raises:
+        DataError: There is such a column.
+    """
+    for name, meant in (("prompt", PROMPTS), ("completion", COMPLETIONS)):
+        if name in columns:
+            raise DataError(f"there is no argument {name}=: the texts go into {meant}=[...], one per sample.")
+
+
 def as_values(name: str, values: Any, samples: int | None = None) -> list[object]:
     """A list of one value per sample, whatever kind of list it came as (D-1, D-2).
 

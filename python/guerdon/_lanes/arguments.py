@@ -2,6 +2,8 @@
 
 - A-1  Values are passed as they are. A call that gets lists gets its own, so that it may change them.
 - A-2  The argument tuples of a batch are made once per function.
+- A-3  A batch that grows lets go of the values of calls that were swept. No user code sees what is left in their place:
+       it raises `Swept`, or there is nothing to call a function with.
 """
 
 from __future__ import annotations
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 Row = tuple[object, ...]
 
 
+class Swept(Exception):
+    """A call that counts no more; nobody hears of it."""
+
+
 def rows_of(work: Chunk | Jobs) -> list[Row]:
     """One tuple of arguments for each sample of the batch (A-2)."""
     rows = work.rows
@@ -26,7 +32,10 @@ def rows_of(work: Chunk | Jobs) -> list[Row]:
 
 
 def lists_of(work: Chunk | Jobs, first: int) -> list[Any]:
-    """The arguments of the group or batch call that begins with sample `first`."""
+    """The arguments of the group or batch call that begins with sample `first`.
+
+    Of a call that was swept they may be gone: ask whether it is open still before they are used (A-3).
+    """
     end = first + work.size
     return [value if constant else value[first:end] for constant, value in work.columns]
 

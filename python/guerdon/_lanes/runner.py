@@ -22,7 +22,7 @@ from contextvars import Context, copy_context
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from guerdon._lanes.arguments import Row, lists_of, rows_of, scores_from
+from guerdon._lanes.arguments import Row, Swept, lists_of, rows_of, scores_from
 from guerdon._lanes.cells import failed, packed
 from guerdon._lanes.warn import warn
 from guerdon._worker.calls import Call, is_awaitable
@@ -49,7 +49,7 @@ class Load:
         self.rows: list[Row] | None = None
         if jobs.kind == "sample":
             rows = rows_of(jobs)
-            whole = self.firsts == list(range(len(rows)))
+            whole = len(self.firsts) == len(rows) and self.firsts == list(range(len(rows)))
             self.rows = rows if whole else [rows[first] for first in self.firsts]
 
 
@@ -213,10 +213,11 @@ class Function:
             try:
                 if rows is not None:
                     raw = function(*rows[index])
-                elif finish:
-                    raw = function(scores_from(jobs.scores(index)), *lists_of(jobs, load.firsts[index]))
                 else:
-                    raw = function(*lists_of(jobs, load.firsts[index]))
+                    lists = lists_of(jobs, load.firsts[index])
+                    if not jobs.is_open(index):
+                        raise Swept
+                    raw = function(scores_from(jobs.scores(index)), *lists) if finish else function(*lists)
                 if type(raw) is CoroutineType or is_awaitable(raw):
                     raw = await raw
             except GeneratorExit as error:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from guerdon._lanes.arguments import lists_of, rows_of, scores_from
+from guerdon._lanes.arguments import Swept, lists_of, rows_of, scores_from
 from guerdon._lanes.cells import failed, packed
 from guerdon._lanes.warn import warn
 from guerdon._worker.calls import Awaiter, Call, is_awaitable
@@ -102,6 +102,8 @@ class Worker:
         while first >= 0:
             try:
                 lists = lists_of(chunk, first)
+                if not chunk.is_open():
+                    raise Swept
                 raw = function(scores_from(chunk.scores()), *lists) if finish else function(*lists)
                 cells = packed(self._awaiter.result(call, raw), size)
             except BaseException as error:  # T-2

@@ -33,7 +33,7 @@ PREPARED = 1  # flag of BEGUN: the function was loaded or set up just now
 EXPIRED = 2  # flag of FAIL and SETUP_FAILED: by the timeout signal
 _LARGEST_RECORD = 16 << 20
 
-_ASCII, _LATIN1, _MIXED, _PICKLED, _CONSTANT = range(1, 6)
+_ASCII, _LATIN1, _MIXED, _PICKLED, _CONSTANT, _PIECES = range(1, 7)
 _CODECS = {
     0: ("ascii", "strict"),
     1: ("latin-1", "strict"),
@@ -125,9 +125,29 @@ def decode_columns(view: memoryview) -> tuple[int, list[Any]]:
         elif tag == _CONSTANT:
             for position, value in zip(positions, pickle.loads(body), strict=True):
                 columns[position] = Constant(value)
+        elif tag == _PIECES:
+            columns = _joined(body, width)
         else:
             raise ValueError(f"unknown part {tag} in a frame")
     return rows, columns
+
+
+def _joined(body: memoryview, width: int) -> list[Any]:
+    """Columns that came in pieces; what is constant is so in all of them."""
+    columns: list[Any] = [None] * width
+    (pieces,) = struct.unpack_from("<I", body, 0)
+    at = 4
+    for _ in range(pieces):
+        (length,) = struct.unpack_from("<Q", body, at)
+        at += 8
+        _, piece = decode_columns(body[at : at + length])
+        at += length
+        for position, column in enumerate(piece):
+            if isinstance(column, Constant) or columns[position] is None:
+                columns[position] = column
+            else:
+                columns[position].extend(column)
+    return columns
 
 
 def _plain_texts(body: memoryview, rows: int, codec: str) -> list[str]:

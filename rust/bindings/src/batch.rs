@@ -7,15 +7,20 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
 
 use guerdon_core::batch::{Batch, CellView};
+use guerdon_core::growth::{Places, Refusal};
 use guerdon_core::outcome::Times;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_core::timings::Timings;
 use numpy::{Element, PyArray1, PyArray2, PyArray3, PyArrayMethods};
-use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTimeoutError};
+use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
+use tokio::runtime::Handle;
+
+use crate::capture::PyUse;
 use crate::gil;
+use crate::growing::Growing;
 
 /// (sample, function, status, reason, traceback, attempts, `queue_s`, `run_s`)
 type FailureRow = (usize, usize, u8, String, Option<String>, u16, f64, f64);
@@ -26,11 +31,30 @@ pub struct PyBatch {
     batch: Arc<Batch>,
     /// Weak: a result that someone keeps must not keep the engine.
     scheduler: Weak<Scheduler>,
+    /// Of a batch that grows: its values.
+    growing: Option<Arc<Growing>>,
+    runtime: Handle,
 }
 
 impl PyBatch {
-    pub fn new(batch: Arc<Batch>, scheduler: &Arc<Scheduler>) -> Self {
-        Self { pid: std::process::id(), batch, scheduler: Arc::downgrade(scheduler) }
+    pub fn new(batch: Arc<Batch>, scheduler: &Arc<Scheduler>, growing: Option<Arc<Growing>>, runtime: Handle) -> Self {
+        Self { pid: std::process::id(), batch, scheduler: Arc::downgrade(scheduler), growing, runtime }
+    }
+
+    /// The scheduler, if there still is one.
+    fn scheduler(&self) -> PyResult<Arc<Scheduler>> {
+        self.check_process()?;
+        self.scheduler.upgrade().ok_or_else(|| PyRuntimeError::new_err("it takes no more samples: the engine is gone"))
+    }
+
+    /// Lets the values of complete groups go, on this thread (G-2 of `growing`).
+    fn let_go(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(growing) = &self.growing else { return Ok(()) };
+        let size = self.batch.group_size();
+        self.batch
+            .take_completed()
+            .into_iter()
+            .try_for_each(|group| growing.forget(py, group * size..(group + 1) * size))
     }
 
     fn check_process(&self) -> PyResult<()> {
@@ -70,9 +94,10 @@ fn seconds(ns: u64) -> f64 {
     ns / 1e9
 }
 
-/// Time in the queue: from submission to the start of the attempt that settled; 0 for a call that never started.
-fn queue_s(batch: &Batch, times: Times) -> f64 {
-    seconds(times.started_ns.saturating_sub(batch.submitted_ns()))
+/// Time in the queue: from when the call could first be made to the start of the attempt that settled; 0 for a call that never started.
+fn queue_s(batch: &Batch, sample: usize, function: usize, times: Times) -> f64 {
+    let span = batch.functions()[function].span(batch.samples(), batch.group_size()).max(1);
+    seconds(times.started_ns.saturating_sub(batch.ready_ns(sample / span * span, function)))
 }
 
 #[pymethods]
@@ -121,6 +146,7 @@ impl PyBatch {
         self.check_process()?;
         loop {
             if let Some(group) = self.batch.take_group() {
+                self.let_go(py)?;
                 return Ok(Some(group));
             }
             if self.batch.is_exhausted() {
@@ -132,6 +158,50 @@ impl PyBatch {
         }
     }
 
+    #[getter]
+    fn open(&self) -> bool {
+        self.batch.is_open()
+    }
+
+    #[pyo3(signature = (columns, uses, *, count, dumps, group = None, samples = None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn add<'py>(
+        &self,
+        py: Python<'py>,
+        columns: Vec<Bound<'py, PyAny>>,
+        uses: Vec<PyRef<'py, PyUse>>,
+        count: usize,
+        dumps: &Bound<'py, PyAny>,
+        group: Option<usize>,
+        samples: Option<Vec<usize>>,
+    ) -> PyResult<Vec<usize>> {
+        let scheduler = self.scheduler()?;
+        let Some(growing) = &self.growing else {
+            return Err(PyRuntimeError::new_err("it takes no more samples: it was submitted whole"));
+        };
+        self.let_go(py)?;
+        let addition = growing.prepare(py, &columns, &uses, count, dumps)?;
+        let places = match (samples, group) {
+            (Some(samples), _) if samples.len() != count => {
+                let problem = format!("samples= has {} indexes for {count} samples", samples.len());
+                return Err(PyValueError::new_err(problem));
+            }
+            (Some(samples), _) => Places::Exact(samples),
+            (None, Some(group)) => Places::OfGroup(group, count),
+            (None, None) => Places::InOrder(count),
+        };
+        let added = self.batch.reserve(&places).map_err(refused)?;
+        growing.put(py, &addition, &added.samples)?;
+        gil::detached(py, || scheduler.add(&self.batch, &added));
+        Ok(added.samples)
+    }
+
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        let scheduler = self.scheduler()?;
+        let finished = gil::detached(py, || scheduler.finish(&self.batch));
+        finished.map_err(|incomplete| PyValueError::new_err(incomplete.to_string()))
+    }
+
     fn cancel(&self, py: Python<'_>, reason: &str) -> PyResult<()> {
         self.check_process()?;
         if let Some(scheduler) = self.scheduler.upgrade() {
@@ -140,10 +210,12 @@ impl PyBatch {
         Ok(())
     }
 
-    fn release(&self) {
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
         if self.check_process().is_ok() {
+            self.let_go(py)?;
             drop(self.batch.release()); // B-1: in a child, what it holds is not the child's to let go
         }
+        Ok(())
     }
 
     fn rewards<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<f32>>> {
@@ -160,7 +232,7 @@ impl PyBatch {
 
     fn queue_s<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray3<f64>>> {
         self.array(py, |batch, sample, function| {
-            batch.cell(sample, function).map_or(0.0, |cell| queue_s(batch, cell.outcome.times))
+            batch.cell(sample, function).map_or(0.0, |cell| queue_s(batch, sample, function, cell.outcome.times))
         })
     }
 
@@ -204,7 +276,16 @@ impl PyBatch {
                 let times = outcome.times;
                 let run_s = seconds(times.run_ns);
                 let status = outcome.status as u8;
-                Some((sample, function, status, reason, traceback, attempts, queue_s(batch, times), run_s))
+                Some((
+                    sample,
+                    function,
+                    status,
+                    reason,
+                    traceback,
+                    attempts,
+                    queue_s(batch, sample, function, times),
+                    run_s,
+                ))
             };
             cells.filter_map(failed).collect()
         })
@@ -234,6 +315,28 @@ impl PyBatch {
         }
         result.set_item("retries", f64::from(self.batch.retries_of(function)))?;
         Ok(result)
+    }
+}
+
+impl Drop for PyBatch {
+    /// A batch that grows and that nobody can add to any more would never end.
+    fn drop(&mut self) {
+        if self.batch.grows()
+            && self.check_process().is_ok()
+            && self.batch.is_open()
+            && let Some(scheduler) = self.scheduler.upgrade()
+        {
+            let batch = self.batch.clone();
+            self.runtime.spawn(async move { scheduler.cancel(&batch, "its ticket is gone") });
+        }
+    }
+}
+
+/// As `ValueError` what the caller can mend, as `RuntimeError` that it is too late.
+fn refused(why: Refusal) -> PyErr {
+    match why {
+        Refusal::Ended(_) => PyRuntimeError::new_err(why.to_string()),
+        Refusal::NoRoom { .. } | Refusal::Taken(_) | Refusal::TooFar { .. } => PyValueError::new_err(why.to_string()),
     }
 }
 

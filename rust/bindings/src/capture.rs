@@ -33,12 +33,12 @@ impl PyConst {
 /// Which columns the calls of one function get.
 #[pyclass(frozen, module = "guerdon._native", name = "Use")]
 pub struct PyUse {
-    call: Arguments,
-    finish: Arguments,
+    pub call: Arguments,
+    pub finish: Arguments,
 }
 
 /// Values of one kind of call: their keyword names, if they have any, and the columns they stand in.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Arguments {
     pub names: Option<Vec<String>>,
     pub columns: Vec<usize>,
@@ -73,7 +73,7 @@ pub enum Source {
 }
 
 impl Source {
-    fn of(column: &Bound<'_, PyAny>, index: usize, samples: usize) -> PyResult<Self> {
+    pub fn of(column: &Bound<'_, PyAny>, index: usize, samples: usize) -> PyResult<Self> {
         if let Ok(constant) = column.cast::<PyConst>() {
             return Ok(Self::Const(constant.get().value.clone_ref(column.py())));
         }
@@ -84,6 +84,28 @@ impl Source {
         }
         Ok(Self::List(list.get_slice(0, samples).unbind()))
     }
+}
+
+/// The columns as they were submitted, for these uses by functions of these lanes.
+pub fn sources(
+    columns: &[Bound<'_, PyAny>],
+    uses: &[PyRef<'_, PyUse>],
+    lanes: &[LaneKind],
+    samples: usize,
+) -> PyResult<Vec<Source>> {
+    if uses.len() != lanes.len() {
+        return Err(PyValueError::new_err(format!("{} uses for {} functions", uses.len(), lanes.len())));
+    }
+    let sources = columns
+        .iter()
+        .enumerate()
+        .map(|(index, column)| Source::of(column, index, samples))
+        .collect::<PyResult<Vec<_>>>()?;
+    let all_used = uses.iter().flat_map(|one| one.call.columns.iter().chain(&one.finish.columns));
+    if let Some(index) = all_used.copied().find(|index| *index >= sources.len()) {
+        return Err(PyValueError::new_err(format!("there is no column {index}: {} were given", sources.len())));
+    }
+    Ok(sources)
 }
 
 /// The values of one kind of call, as the function's lane wants them.
@@ -121,18 +143,7 @@ impl Arrived {
         samples: usize,
         dumps: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
-        if uses.len() != lanes.len() {
-            return Err(PyValueError::new_err(format!("{} uses for {} functions", uses.len(), lanes.len())));
-        }
-        let sources = columns
-            .iter()
-            .enumerate()
-            .map(|(index, column)| Source::of(column, index, samples))
-            .collect::<PyResult<Vec<_>>>()?;
-        let all_used = uses.iter().flat_map(|one| one.call.columns.iter().chain(&one.finish.columns));
-        if let Some(index) = all_used.copied().find(|index| *index >= sources.len()) {
-            return Err(PyValueError::new_err(format!("there is no column {index}: {} were given", sources.len())));
-        }
+        let sources = sources(columns, uses, lanes, samples)?;
         let mut wire = WireCapture::new(py, &sources, samples, dumps);
         let mut capture = |arguments: &Arguments, lane: &LaneKind| {
             let values = match lane {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use guerdon_core::batch::BatchSpec;
 use guerdon_core::clock::{Clock, nanos};
-use guerdon_core::function::Function;
+use guerdon_core::function::{Function, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::process::{ProcessConfig, ProcessLane, Recycle};
 use guerdon_core::scheduler::Scheduler;
@@ -27,6 +27,7 @@ use crate::batch::PyBatch;
 use crate::capture::{Arrived, PyUse};
 use crate::config::{FunctionConfig, LaneKind};
 use crate::gil;
+use crate::growing::{Growing, GrowingPayload};
 use crate::inside::{self, ProcessRow, Row};
 use crate::lanes::Lanes;
 use crate::lanes::aio::AioLane;
@@ -41,7 +42,8 @@ const LONGEST_LOOK: Duration = Duration::from_secs(60);
 pub struct Engine {
     pid: u32,
     runtime: Handle,
-    lanes: Vec<LaneKind>,
+    /// Lane and shape of each function.
+    functions: Vec<(LaneKind, Shape)>,
     /// Not dropped in a forked child (E-1).
     parts: ManuallyDrop<Parts>,
     closed: AtomicBool,
@@ -65,6 +67,10 @@ impl Engine {
             Err(PyRuntimeError::new_err("the engine was started in another process; a forked child needs its own"))
         }
     }
+}
+
+fn budget_ns(seconds: Option<f64>) -> Option<u64> {
+    seconds.map(|seconds| nanos(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)))
 }
 
 impl Drop for Engine {
@@ -96,6 +102,7 @@ impl Engine {
         let runtime = runtime::handle()?;
         let clock = Clock::start();
         let lanes: Vec<LaneKind> = functions.iter().map(|config| config.lane).collect();
+        let shapes: Vec<Shape> = functions.iter().map(|config| config.function.shape).collect();
         let core: Vec<Function> = functions.iter().map(|config| config.function.clone()).collect();
         let orders = Arc::new(Orders::default());
         let threads = Arc::new(ThreadLane::new(&runtime, clock, &core, &orders));
@@ -117,7 +124,7 @@ impl Engine {
         Ok(Self {
             pid: std::process::id(),
             runtime,
-            lanes,
+            functions: lanes.into_iter().zip(shapes).collect(),
             parts: ManuallyDrop::new(Parts { scheduler, process, orders, threads, loops }),
             closed: AtomicBool::new(false),
         })
@@ -148,12 +155,34 @@ impl Engine {
             let problem = format!("num_generations={num_generations} does not divide {samples} samples");
             return Err(PyValueError::new_err(problem));
         }
-        let payload = Box::new(Arrived::capture(py, &columns, &uses, &self.lanes, samples, dumps)?);
-        let budget_ns = budget.map(|seconds| nanos(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)));
-        let spec = BatchSpec { samples, group_size: num_generations, payload, budget_ns };
+        let lanes: Vec<LaneKind> = self.functions.iter().map(|(lane, _)| *lane).collect();
+        let payload = Box::new(Arrived::capture(py, &columns, &uses, &lanes, samples, dumps)?);
+        let spec =
+            BatchSpec { samples, group_size: num_generations, payload, budget_ns: budget_ns(budget), grows: false };
         let scheduler = &parts.scheduler;
         let batch = gil::detached(py, || scheduler.submit(spec))?;
-        let batch = Bound::new(py, PyBatch::new(batch, scheduler))?;
+        let batch = Bound::new(py, PyBatch::new(batch, scheduler, None, self.runtime.clone()))?;
+        held.append(&batch)?;
+        Ok(batch)
+    }
+
+    /// Takes on a batch that grows, without samples.
+    #[pyo3(signature = (*, num_generations, held, budget = None))]
+    fn open<'py>(
+        &self,
+        py: Python<'py>,
+        num_generations: usize,
+        held: &Bound<'py, PyList>,
+        budget: Option<f64>,
+    ) -> PyResult<Bound<'py, PyBatch>> {
+        let parts = self.parts()?;
+        let growing = Arc::new(Growing::new(self.functions.clone()));
+        let payload = Box::new(GrowingPayload(growing.clone()));
+        let spec =
+            BatchSpec { samples: 0, group_size: num_generations, payload, budget_ns: budget_ns(budget), grows: true };
+        let scheduler = &parts.scheduler;
+        let batch = gil::detached(py, || scheduler.submit(spec))?;
+        let batch = Bound::new(py, PyBatch::new(batch, scheduler, Some(growing), self.runtime.clone()))?;
         held.append(&batch)?;
         Ok(batch)
     }

@@ -5,6 +5,7 @@ mod capture;
 mod config;
 mod engine;
 mod gil;
+mod growing;
 mod inside;
 mod lanes;
 mod runtime;

@@ -70,6 +70,20 @@ impl Wire {
         }
     }
 
+    /// Writes the values of samples that came in several additions, each with its own `Wire` and its index there.
+    pub fn encode_from(rows: &[(&Self, u32)], out: &mut Vec<u8>) {
+        let Some((first, _)) = rows.first() else { return };
+        let same = |one: &(&Self, u32), other: &(&Self, u32)| std::ptr::eq(one.0, other.0);
+        let indexes = |rows: &[(&Self, u32)]| rows.iter().map(|(_, row)| *row).collect::<Vec<_>>();
+        if rows.iter().all(|row| same(row, &rows[0])) {
+            first.encode(&indexes(rows), out);
+        } else {
+            let pieces = rows.chunk_by(same).map(|piece| (piece[0].0, indexes(piece)));
+            ColumnsWriter::new(out, rows.len(), first.width)
+                .pieces(pieces, |(wire, rows), out| wire.encode(&rows, out));
+        }
+    }
+
     /// About how many bytes one sample takes.
     pub fn bytes(&self, sample: u32) -> usize {
         let sample = sample as usize;

@@ -2,6 +2,7 @@
 //!
 //! - B-1  Each completed group is handed out once, in order of completion, whoever asks and from whatever thread.
 //! - B-2  `news` is readable exactly while a completed group waits to be handed out, or all have been; `end` from the last outcome on.
+//!   A batch that still grows has never handed out all.
 //! - B-3  Notes and records of a cell are written before the cell is settled: who sees the outcome can read them.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -10,8 +11,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use crate::clock::Clock;
-use crate::function::{Function, FunctionId, OnFailure};
+use crate::function::{Function, FunctionId, OnFailure, Shape};
 use crate::grid::Grid;
+use crate::growth::{Added, Growth, Incomplete, Places, Refusal};
 use crate::outcome::{Note, Outcome, Status};
 use crate::payload::Payload;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
@@ -25,6 +27,8 @@ pub struct BatchSpec {
     pub payload: Box<dyn Payload>,
     /// Nanoseconds for the whole batch.
     pub budget_ns: Option<u64>,
+    /// Whether samples are added later, until `Scheduler::finish`; such a batch begins empty.
+    pub grows: bool,
 }
 
 /// What one call recorded (`log_extra`, `log_metric`, the fields of a dict), opaque to the core.
@@ -53,8 +57,10 @@ pub struct Batch {
     id: u64,
     clock: Clock,
     functions: Arc<[Function]>,
+    /// Of a batch that does not grow.
     samples: usize,
     group_size: usize,
+    growth: Option<Growth>,
     /// Written by `release`.
     payload: Mutex<Option<Arc<dyn Payload>>>,
     submitted_ns: u64,
@@ -68,7 +74,8 @@ pub struct Batch {
     records: Mutex<Box<[Vec<Record>]>>,
     /// Attempts beyond the first, per function. Written by the scheduler.
     retries: Box<[AtomicU32]>,
-    /// Groups not complete yet. Written by `announce`; the one that takes it to zero ends the batch.
+    /// Groups not complete yet, and one more while the batch grows. Written by `announce`, `add` and `end_growth`; the one that takes it to zero
+    /// ends the batch.
     open_groups: AtomicU64,
     /// When the last outcome came, 0 before. Written by `announce`.
     finished_ns: AtomicU64,
@@ -79,7 +86,12 @@ pub struct Batch {
 
 impl Batch {
     pub(crate) fn new(id: u64, clock: Clock, functions: Arc<[Function]>, spec: BatchSpec) -> io::Result<Self> {
-        if spec.samples > 0 && (!spec.samples.is_multiple_of(spec.group_size) || functions.is_empty()) {
+        let misfit = if spec.grows {
+            spec.samples > 0 || spec.group_size == 0 || functions.is_empty()
+        } else {
+            spec.samples > 0 && (!spec.samples.is_multiple_of(spec.group_size) || functions.is_empty())
+        };
+        if misfit {
             let what = format!("{} samples in groups of {}", spec.samples, spec.group_size);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{what}, {} functions", functions.len())));
         }
@@ -91,6 +103,7 @@ impl Batch {
             clock,
             samples: spec.samples,
             group_size: spec.group_size,
+            growth: spec.grows.then(|| Growth::new(spec.group_size)),
             payload: Mutex::new(Some(spec.payload.into())),
             submitted_ns,
             budget_ns: spec.budget_ns,
@@ -99,14 +112,14 @@ impl Batch {
             notes: Mutex::default(),
             records: Mutex::new(functions.iter().map(|_| Vec::new()).collect()),
             retries: functions.iter().map(|_| AtomicU32::new(0)).collect(),
-            open_groups: AtomicU64::new(groups as u64),
+            open_groups: AtomicU64::new(groups as u64 + u64::from(spec.grows)),
             finished_ns: AtomicU64::new(0),
             ready: Mutex::new(Ready { groups: VecDeque::new(), handed_out: 0 }),
             news: Wake::new()?,
             end: Wake::new()?,
             functions,
         };
-        if groups == 0 {
+        if groups == 0 && !spec.grows {
             batch.finish();
         }
         Ok(batch)
@@ -117,9 +130,10 @@ impl Batch {
         self.id
     }
 
+    /// Places of all its groups; of a batch that grows, so far.
     #[must_use]
-    pub const fn samples(&self) -> usize {
-        self.samples
+    pub fn samples(&self) -> usize {
+        self.growth.as_ref().map_or(self.samples, |growth| growth.groups() * self.group_size)
     }
 
     #[must_use]
@@ -128,11 +142,58 @@ impl Batch {
     }
 
     #[must_use]
-    pub const fn groups(&self) -> usize {
-        match self.samples.checked_div(self.group_size) {
-            Some(groups) => groups,
-            None => 0,
+    pub fn groups(&self) -> usize {
+        match &self.growth {
+            Some(growth) => growth.groups(),
+            None => self.samples.checked_div(self.group_size).unwrap_or(0),
         }
+    }
+
+    /// Whether its samples come one by one, or came so.
+    #[must_use]
+    pub const fn grows(&self) -> bool {
+        self.growth.is_some()
+    }
+
+    /// Whether samples can still be added.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.growth.as_ref().is_some_and(|growth| !growth.is_ended())
+    }
+
+    /// Takes places for samples. Their calls can be made once `Scheduler::add` was told.
+    pub fn reserve(&self, places: &Places) -> Result<Added, Refusal> {
+        let Some(growth) = &self.growth else {
+            return Err(Refusal::Ended("it was submitted whole".to_owned()));
+        };
+        growth.add(places, self.clock.now_ns(), |groups| {
+            self.grid.grow(groups);
+            for stage in self.stages.iter().flatten() {
+                stage.grow(groups);
+            }
+            self.open_groups.fetch_add((groups - growth.groups()) as u64, Ordering::Relaxed);
+        })
+    }
+
+    /// Groups of a batch that grows that were completed since the last time: what their calls were made of is needed no more.
+    #[must_use]
+    pub fn take_completed(&self) -> Vec<usize> {
+        self.growth.as_ref().map_or_else(Vec::new, Growth::take_completed)
+    }
+
+    /// Ends growth; true if that was the end of the batch. With `whole`, only if no group lacks samples.
+    pub(crate) fn end_growth(&self, why: &str, whole: bool) -> Result<bool, Incomplete> {
+        let Some(growth) = &self.growth else { return Ok(false) };
+        Ok(growth.end(self.clock.now_ns(), why, whole)? && self.close_one())
+    }
+
+    /// One group less to wait for, or no more growth; true when there is nothing left.
+    fn close_one(&self) -> bool {
+        let last = self.open_groups.fetch_sub(1, Ordering::AcqRel) == 1;
+        if last {
+            self.finish();
+        }
+        last
     }
 
     #[must_use]
@@ -158,11 +219,25 @@ impl Batch {
         self.submitted_ns
     }
 
-    /// The clock after which no call of this function may still run, if there is such a bound.
+    /// The clock when the call that begins at this sample could first be made: in a batch that grows, when its last sample came.
     #[must_use]
-    pub fn expires_ns(&self, function: FunctionId) -> Option<u64> {
+    pub fn ready_ns(&self, first: usize, function: FunctionId) -> u64 {
+        let Some(growth) = &self.growth else { return self.submitted_ns };
+        let since_ns = match self.functions[function].shape {
+            Shape::Sample => growth.since_ns(first..first + 1),
+            Shape::Group => growth.since_ns(first..first + self.group_size),
+            Shape::Batch => growth.ended_ns().unwrap_or(0),
+        };
+        since_ns.max(self.submitted_ns)
+    }
+
+    /// The clock after which the call of this function that begins at this sample may not run any more, if there is such a bound.
+    #[must_use]
+    pub fn expires_ns(&self, first: usize, function: FunctionId) -> Option<u64> {
         let deadline = self.functions[function].policy.deadline.map(crate::clock::nanos);
-        [deadline, self.budget_ns].into_iter().flatten().min().map(|ns| self.submitted_ns.saturating_add(ns))
+        let deadline = deadline.map(|ns| self.ready_ns(first, function).saturating_add(ns));
+        let budget = self.budget_ns.map(|ns| self.submitted_ns.saturating_add(ns));
+        [deadline, budget].into_iter().flatten().min()
     }
 
     pub(crate) const fn budget_ns(&self) -> Option<u64> {
@@ -198,6 +273,9 @@ impl Batch {
 
     /// Announces a completed group (B-1); true when it was the last.
     pub(crate) fn announce(&self, group: usize) -> bool {
+        if let Some(growth) = &self.growth {
+            growth.complete(group);
+        }
         {
             let mut ready = self.ready.lock();
             ready.groups.push_back(group);
@@ -206,11 +284,7 @@ impl Batch {
                 self.news.notify();
             }
         }
-        let last = self.open_groups.fetch_sub(1, Ordering::AcqRel) == 1;
-        if last {
-            self.finish();
-        }
-        last
+        self.close_one()
     }
 
     fn finish(&self) {
@@ -244,17 +318,18 @@ impl Batch {
         let mut ready = self.ready.lock();
         let group = ready.groups.pop_front()?;
         ready.handed_out += 1;
-        // Left readable for ever once all are handed out, so that every consumer learns of it.
-        if ready.groups.is_empty() && ready.handed_out < self.groups() {
+        // Left readable for ever once all are handed out, so that every consumer learns of it. `finish` looks under this lock, after it said that
+        // the batch is done.
+        if ready.groups.is_empty() && !(self.is_done() && ready.handed_out == self.groups()) {
             self.news.drain();
         }
         Some(group)
     }
 
-    /// Whether all groups were handed out.
+    /// Whether all groups were handed out, and no more come.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
-        self.ready.lock().handed_out == self.groups()
+        self.is_done() && self.ready.lock().handed_out == self.groups()
     }
 
     /// Readable as B-2 says.

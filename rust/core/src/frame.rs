@@ -44,16 +44,26 @@ impl Frame {
         scheduler: Arc<Inner>,
         batch: Arc<Batch>,
         function: FunctionId,
-        calls: Vec<Call>,
+        mut calls: Vec<Call>,
         alone: bool,
     ) -> Self {
         let finish = calls.first().is_some_and(|call| call.finish);
         let kind = if finish { CallKind::Finish } else { kind_of(&batch.functions()[function]) };
+        let mut payload = batch.payload();
+        if batch.grows() {
+            let samples = calls.iter().flat_map(|call| covered(&batch, kind, call.first)).map(|sample| sample as u32);
+            let held =
+                payload.as_ref().and_then(|payload| payload.hold(function, finish, &samples.collect::<Vec<_>>()));
+            payload = held.or(payload);
+            // Of what is open still, the payload had not let go when it was asked.
+            let (grid, column) = place(&batch, function, finish);
+            calls.retain(|call| grid.is_open(call.first, column, call.attempt));
+        }
         let pending = vec![true; calls.len()];
         Self {
             id,
             scheduler,
-            payload: batch.payload(),
+            payload,
             batch,
             function,
             kind,
@@ -131,13 +141,7 @@ impl Frame {
     /// The samples that a call covers.
     #[must_use]
     pub fn samples(&self, call: usize) -> Range<usize> {
-        let first = self.calls[call].first;
-        let span = match self.kind {
-            CallKind::Sample => 1,
-            CallKind::Group | CallKind::Finish => self.batch.group_size(),
-            CallKind::Batch => self.batch.samples(),
-        };
-        first..first + span
+        covered(&self.batch, self.kind, self.calls[call].first)
     }
 
     /// The number of this attempt of a call, from 1.
@@ -292,6 +296,16 @@ impl Frame {
             self.ran += 1;
         }
     }
+}
+
+/// The samples of the call that begins with `first`.
+fn covered(batch: &Batch, kind: CallKind, first: usize) -> Range<usize> {
+    let span = match kind {
+        CallKind::Sample => 1,
+        CallKind::Group | CallKind::Finish => batch.group_size(),
+        CallKind::Batch => batch.samples(),
+    };
+    first..first + span
 }
 
 impl Drop for Frame {

@@ -8,6 +8,7 @@
 //! - G-6  Whoever learns of a group's completion sees all that was written to its cells.
 
 use crate::outcome::{Outcome, Status, Times};
+use crate::segments::Segments;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Phase of a cell, in the low bits of its state word; the number of the attempt (1, 2, …) stands above.
@@ -15,6 +16,9 @@ const OPEN: u32 = 0;
 const CLAIMED: u32 = 1;
 const SETTLED: u32 = 2;
 const PHASE: u32 = 0b11;
+
+/// Room that a grid which begins empty makes first.
+const FIRST_GROUPS: usize = 16;
 
 const fn word(attempt: u16, phase: u32) -> u32 {
     (attempt as u32) << 2 | phase
@@ -50,31 +54,40 @@ impl Slot {
 pub struct Grid {
     group_size: usize,
     functions: usize,
-    slots: Box<[Slot]>,
+    slots: Segments<Slot>,
     /// Per group, its cells still open. Written by every claim that settles; the one that takes it to zero announces the group (G-2).
-    open: Box<[AtomicU32]>,
+    open: Segments<AtomicU32>,
 }
 
 impl Grid {
     /// A grid of open cells, each at its first attempt.
     #[must_use]
     pub fn new(groups: usize, group_size: usize, functions: usize) -> Self {
-        let cells_of_group = u32::try_from(group_size * functions).unwrap_or(u32::MAX);
-        Self {
+        let first = if groups == 0 { FIRST_GROUPS } else { groups };
+        let grid = Self {
             group_size,
             functions,
-            slots: (0..groups * group_size * functions).map(|_| Slot::open()).collect(),
-            open: (0..groups).map(|_| AtomicU32::new(cells_of_group)).collect(),
-        }
+            slots: Segments::new(first * group_size * functions),
+            open: Segments::new(first),
+        };
+        grid.grow(groups);
+        grid
     }
 
-    fn slot(&self, sample: usize, function: usize) -> &Slot {
-        &self.slots[sample * self.functions + function]
+    /// Makes sure that there are at least so many groups. Their cells are seen by whoever learns of them after this.
+    pub fn grow(&self, groups: usize) {
+        let cells_of_group = u32::try_from(self.group_size * self.functions).unwrap_or(u32::MAX);
+        self.slots.grow(groups * self.group_size * self.functions, Slot::open);
+        self.open.grow(groups, || AtomicU32::new(cells_of_group));
+    }
+
+    fn slot(&self, sample: usize, function: usize) -> Option<&Slot> {
+        self.slots.get(sample * self.functions + function)
     }
 
     /// Takes the call that begins at this cell, if its attempt `attempt` is still open (G-4, G-5).
     pub fn claim(&self, first: usize, function: usize, attempt: u16) -> Option<Claim<'_>> {
-        let state = &self.slot(first, function).state;
+        let state = &self.slot(first, function)?.state;
         let taken =
             state.compare_exchange(word(attempt, OPEN), word(attempt, CLAIMED), Ordering::Acquire, Ordering::Relaxed);
         taken.ok().map(|_| Claim { grid: self, first, function, attempt, ended: false })
@@ -82,7 +95,7 @@ impl Grid {
 
     /// Takes the call that begins at this cell, whatever its attempt, if it is open.
     pub fn claim_open(&self, first: usize, function: usize) -> Option<Claim<'_>> {
-        let state = &self.slot(first, function).state;
+        let state = &self.slot(first, function)?.state;
         let mut seen = state.load(Ordering::Relaxed);
         while seen & PHASE == OPEN {
             match state.compare_exchange(seen, seen | CLAIMED, Ordering::Acquire, Ordering::Relaxed) {
@@ -97,12 +110,13 @@ impl Grid {
 
     /// Whether this attempt of the call that begins at this cell may still settle it.
     pub fn is_open(&self, first: usize, function: usize, attempt: u16) -> bool {
-        self.slot(first, function).state.load(Ordering::Acquire) == word(attempt, OPEN)
+        let open = word(attempt, OPEN);
+        self.slot(first, function).is_some_and(|slot| slot.state.load(Ordering::Acquire) == open)
     }
 
     /// What a settled cell holds, and its number of attempts; `None` for a cell that is not settled.
     pub fn read(&self, sample: usize, function: usize) -> Option<(Outcome, u16)> {
-        let slot = self.slot(sample, function);
+        let slot = self.slot(sample, function)?;
         let state = slot.state.load(Ordering::Acquire);
         if state & PHASE != SETTLED {
             return None;
@@ -140,7 +154,8 @@ impl Claim<'_> {
         let mut group = self.first / grid.group_size;
         let mut filled = 0;
         let mut close = |group: usize, filled: u32| {
-            if filled > 0 && grid.open[group].fetch_sub(filled, Ordering::AcqRel) == filled {
+            let open = grid.open.get(group).filter(|_| filled > 0);
+            if open.is_some_and(|open| open.fetch_sub(filled, Ordering::AcqRel) == filled) {
                 completed(group);
             }
         };
@@ -150,7 +165,7 @@ impl Claim<'_> {
                 group = sample / grid.group_size;
                 filled = 0;
             }
-            let slot = grid.slot(sample, self.function);
+            let Some(slot) = grid.slot(sample, self.function) else { break };
             slot.status.store(outcome.status as u8, Ordering::Relaxed);
             slot.value.store(outcome.value.to_bits(), Ordering::Relaxed);
             slot.started_ns.store(outcome.times.started_ns, Ordering::Relaxed);
@@ -165,15 +180,21 @@ impl Claim<'_> {
     pub fn reopen(mut self) -> u16 {
         self.ended = true;
         let next = self.attempt.saturating_add(1);
-        self.grid.slot(self.first, self.function).state.store(word(next, OPEN), Ordering::Release);
+        self.leave_open(next);
         next
+    }
+
+    fn leave_open(&self, attempt: u16) {
+        if let Some(slot) = self.grid.slot(self.first, self.function) {
+            slot.state.store(word(attempt, OPEN), Ordering::Release);
+        }
     }
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.grid.slot(self.first, self.function).state.store(word(self.attempt, OPEN), Ordering::Release);
+            self.leave_open(self.attempt);
         }
     }
 }

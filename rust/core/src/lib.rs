@@ -11,6 +11,7 @@ pub mod fences;
 pub mod frame;
 pub mod function;
 pub mod grid;
+pub mod growth;
 pub mod lane;
 pub mod limits;
 #[cfg(all(test, feature = "loom"))]
@@ -19,6 +20,7 @@ pub mod outcome;
 pub mod payload;
 pub mod process;
 pub mod scheduler;
+mod segments;
 pub mod stood;
 mod sync;
 pub mod timings;

@@ -1,10 +1,11 @@
 //! What the calls of a batch are made of. The core passes it from the caller to the lanes and never looks inside.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use crate::function::FunctionId;
 
-/// The arguments of a batch's calls, captured when it was submitted.
+/// The arguments of a batch's calls, captured when it was submitted or, if it grows, added to.
 pub trait Payload: Send + Sync + 'static {
     /// The keyword names of the values of a function's calls (of its `finish_group`, if `finish`); `None` means by position.
     fn names(&self, function: FunctionId, finish: bool) -> Option<&[String]>;
@@ -14,6 +15,12 @@ pub trait Payload: Send + Sync + 'static {
 
     /// About how many bytes `encode` writes for one sample.
     fn bytes(&self, function: FunctionId, sample: u32) -> usize;
+
+    /// What calls of these samples are made of, for as long as a frame of them lives: of a payload that lets go of samples whose cells have their
+    /// outcomes. `None`: the payload itself.
+    fn hold(&self, _function: FunctionId, _finish: bool, _samples: &[u32]) -> Option<Arc<dyn Payload>> {
+        None
+    }
 
     /// For lanes of the same crate as the payload, which take the values as they are.
     fn as_any(&self) -> &dyn Any;

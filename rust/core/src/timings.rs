@@ -2,6 +2,7 @@
 
 use crate::batch::Batch;
 use crate::function::FunctionId;
+use crate::outcome::Times;
 
 /// Times in nanoseconds; all zero when no call started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,11 +22,14 @@ impl Timings {
     #[must_use]
     pub fn of(batch: &Batch, function: FunctionId) -> Self {
         let span = batch.functions()[function].span(batch.samples(), batch.group_size()).max(1);
-        let cells = (0..batch.samples()).step_by(span).filter_map(|sample| batch.cell(sample, function));
-        let times: Vec<_> = cells.map(|cell| cell.outcome.times).filter(|times| times.started_ns != 0).collect();
-        let mut runs: Vec<u64> = times.iter().map(|times| times.run_ns).collect();
-        let mut queues: Vec<u64> =
-            times.iter().map(|times| times.started_ns.saturating_sub(batch.submitted_ns())).collect();
+        let (mut runs, mut queues) = (Vec::new(), Vec::new());
+        for first in (0..batch.samples()).step_by(span) {
+            let times = batch.cell(first, function).map(|cell| cell.outcome.times);
+            if let Some(Times { started_ns, run_ns }) = times.filter(|times| times.started_ns != 0) {
+                runs.push(run_ns);
+                queues.push(started_ns.saturating_sub(batch.ready_ns(first, function)));
+            }
+        }
         runs.sort_unstable();
         queues.sort_unstable();
         Self {

@@ -220,7 +220,7 @@ fn check_bounds(batch_plan: &BatchPlan, batch: &Batch, log: impl Fn(usize) -> Ar
         assert!(batch.elapsed_ns() <= ms * 1_000_000 + GRAIN_NS, "cancel {ms} ms, took {}", batch.elapsed_ns());
     }
     for id in 0..batch.functions().len() {
-        let Some(expires_ns) = batch.expires_ns(id) else { continue };
+        let Some(expires_ns) = batch.expires_ns(0, id) else { continue };
         for sample in 0..batch.samples() {
             let cell = batch.cell(sample, id).expect("the cell is settled");
             let times = cell.outcome.times;

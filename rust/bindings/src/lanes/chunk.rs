@@ -318,6 +318,12 @@ impl Chunk {
         report::scores(py, scores)
     }
 
+    /// Whether the call in hand still counts; once it does not, its values may be gone.
+    fn is_open(&self) -> bool {
+        let inner = self.held.inner.lock();
+        matches!((&inner.frame, inner.current), (Some(frame), Some(call)) if frame.is_open(call))
+    }
+
     fn start(&self) -> isize {
         self.held.advance(self.held.inner.lock(), self.held.shared.clock.now_ns())
     }

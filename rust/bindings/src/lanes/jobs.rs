@@ -374,6 +374,11 @@ impl Jobs {
         frame.fail_setup(reason, traceback);
     }
 
+    /// Whether a call still counts; once it does not, its values may be gone.
+    fn is_open(&self, call: usize) -> bool {
+        self.held.inner.lock().frame.as_ref().is_some_and(|frame| call < frame.len() && frame.is_open(call))
+    }
+
     fn next(&self) -> isize {
         let now_ns = self.held.owner.clock.now_ns();
         self.held.advance(self.held.inner.lock(), now_ns)

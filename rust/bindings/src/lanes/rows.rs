@@ -17,6 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use crate::capture::{Arrived, Source};
+use crate::growing::GrowingPayload;
 
 /// The values of one kind of call of one function, for all samples of a batch.
 pub struct Rows {
@@ -37,6 +38,11 @@ impl Rows {
         let columns = PyList::new(py, columns.iter().map(pair))?.unbind();
         let names = names.map(|names| PyTuple::new(py, names)).transpose()?.map(Bound::unbind);
         Ok(Self { columns, names, tuples: OnceLock::new() })
+    }
+
+    /// Of a batch that grows: lists that grow with it, and the tuples too, which are made as samples come.
+    pub fn growing(columns: Py<PyList>, names: Option<Py<PyTuple>>, tuples: Py<PyList>) -> Self {
+        Self { columns, names, tuples: OnceLock::from(tuples) }
     }
 }
 
@@ -59,10 +65,13 @@ impl Arguments {
     }
 
     fn rows(&self) -> PyResult<&Rows> {
-        let arrived = self.payload.as_ref().and_then(|payload| payload.as_any().downcast_ref::<Arrived>());
-        arrived
-            .and_then(|arrived| arrived.rows(self.function, self.kind == CallKind::Finish))
-            .ok_or_else(|| PyRuntimeError::new_err("these calls were not captured for a lane of this process"))
+        let (function, finish) = (self.function, self.kind == CallKind::Finish);
+        let payload = self.payload.as_ref().map(|payload| payload.as_any());
+        let rows = payload.and_then(|payload| match payload.downcast_ref::<Arrived>() {
+            Some(arrived) => arrived.rows(function, finish),
+            None => payload.downcast_ref::<GrowingPayload>()?.0.rows(function, finish),
+        });
+        rows.ok_or_else(|| PyRuntimeError::new_err("these calls were not captured for a lane of this process"))
     }
 
     pub const fn function(&self) -> FunctionId {

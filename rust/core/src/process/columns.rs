@@ -12,6 +12,7 @@
 //! - 4 pickled: `u32 blocks`; per block `u64 length of the pickle, u32 n, n × u32 index, pickle`. The pickle is a list with one list per position,
 //!   of which the indices choose, in order of the rows.
 //! - 5 constant: the pickle of a list with one value per position, the same for every row.
+//! - 6 pieces: `u32 pieces`; per piece `u64 length`, values as described here, of the next rows. No position: it is the only part.
 //!
 //! - K-1  Text is copied, never transcoded: a worker gets exactly the characters that the caller had, lone surrogates too.
 //! - K-2  Writing takes no lock and calls nothing of the caller's but the given closures.
@@ -50,6 +51,7 @@ const LATIN1: u8 = 2;
 const MIXED: u8 = 3;
 const PICKLED: u8 = 4;
 const CONSTANT: u8 = 5;
+const PIECES: u8 = 6;
 
 impl<'out> ColumnsWriter<'out> {
     /// Starts the values of `rows` samples, `width` a call.
@@ -117,6 +119,24 @@ impl<'out> ColumnsWriter<'out> {
     /// Values that are the same for every row: the pickle of a list with one per position.
     pub fn constant(&mut self, positions: &[usize], pickle: &[u8]) {
         self.part(CONSTANT, positions, |out| out.extend_from_slice(pickle));
+    }
+
+    /// All values, of some rows after the others: `write` writes those of each piece.
+    pub fn pieces<P>(&mut self, pieces: impl Iterator<Item = P>, write: impl Fn(P, &mut Vec<u8>)) {
+        self.part(PIECES, &[], |out| {
+            let count_at = out.len();
+            out.extend_from_slice(&[0; 4]);
+            let mut count = 0_usize;
+            for piece in pieces {
+                let length_at = out.len();
+                out.extend_from_slice(&[0; 8]);
+                write(piece, out);
+                let length = (out.len() - length_at - 8) as u64;
+                out[length_at..length_at + 8].copy_from_slice(&length.to_le_bytes());
+                count += 1;
+            }
+            out[count_at..count_at + 4].copy_from_slice(&small(count).to_le_bytes());
+        });
     }
 
     fn part(&mut self, tag: u8, positions: &[usize], body: impl FnOnce(&mut Vec<u8>)) {

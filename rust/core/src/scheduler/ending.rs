@@ -1,9 +1,10 @@
 //! How calls end: settled, tried again, or swept by the scheduler.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::{Batch, Record};
-use crate::function::FunctionId;
+use crate::function::{FunctionId, Shape};
 use crate::grid::{Claim, Grid};
 use crate::outcome::{Cell, Failure, Note, Outcome, Status, Times};
 use crate::scheduler::Inner;
@@ -85,13 +86,14 @@ impl Inner {
         failure: Failure,
         times: Times,
     ) {
-        let now_ns = self.clock.now_ns();
         let policy = &self.function(function).policy;
         let mut swept = None;
         {
             let mut state = self.state.lock();
+            // Under the lock: a sweep of late calls takes it too, so an attempt that is not late here is open when that comes (S-2).
+            let now_ns = self.clock.now_ns();
             let closed = state.line(batch.id(), function).and_then(|line| line.closed.clone());
-            let expires_ns = batch.expires_ns(function);
+            let expires_ns = batch.expires_ns(call.first, function);
             if let Some(cause) = closed {
                 swept = Some(cause);
             } else if let Some(again) = retry::decide(policy, &call, &failure, now_ns, expires_ns, fastrand::f64()) {
@@ -116,54 +118,81 @@ impl Inner {
             Some(cause) => cause.end(),
             None => (failure.kind.status(), failure.into()),
         };
-        self.fail(batch, function, call.finish, call.first, claim, status, &note, times);
+        let spec = self.function(function);
+        let span = if call.finish { batch.group_size() } else { spec.span(batch.samples(), batch.group_size()) };
+        self.fail(batch, function, call.finish, call.first..call.first + span, claim, status, &note, times);
     }
 
     /// Ends all open calls of one function, or of all, in a batch.
     pub(crate) fn end_open(self: &Arc<Self>, batch: &Arc<Batch>, function: Option<FunctionId>, cause: &Cause) {
         let functions = function.map_or(0..batch.functions().len(), |one| one..one + 1);
-        let closed: Vec<FunctionId> = {
+        let (closed, grew): (Vec<FunctionId>, bool) = {
             let mut state = self.state.lock();
             let close = |id: &FunctionId| state.line(batch.id(), *id).is_some_and(|line| line.close(cause));
-            functions.filter(close).collect()
+            (functions.filter(close).collect(), batch.is_open())
         };
+        if function.is_none() {
+            let (_, note) = cause.end();
+            if batch.end_growth(&note.reason, false) == Ok(true) {
+                self.forget(batch);
+            }
+        }
+        // After the lines were closed, and growth ended: what is added later ends by itself (`add`).
+        let groups = 0..batch.groups();
+        for function in closed {
+            self.sweep(batch, function, groups.clone(), cause, grew);
+        }
+    }
+
+    /// Ends the open calls of a function in these groups, its line being closed. `apart`: a call over the batch was not made yet, because the batch
+    /// grows: each group's cells stand for themselves.
+    pub(super) fn sweep(
+        self: &Arc<Self>,
+        batch: &Arc<Batch>,
+        function: FunctionId,
+        groups: Range<usize>,
+        cause: &Cause,
+        apart: bool,
+    ) {
         let (status, note) = cause.end();
         let times = Times { started_ns: 0, run_ns: 0 };
-        for function in closed {
-            let spec = &batch.functions()[function];
-            if let Some(stage) = batch.stage(function) {
-                for sample in 0..batch.samples() {
-                    if let Some(claim) = stage.claim_open(sample, 0) {
-                        claim.settle([Outcome::without_value(status, times)], |_| {});
-                    }
+        let spec = &batch.functions()[function];
+        let size = batch.group_size();
+        let samples = groups.start * size..groups.end * size;
+        if let Some(stage) = batch.stage(function) {
+            for sample in samples.clone() {
+                if let Some(claim) = stage.claim_open(sample, 0) {
+                    claim.settle([Outcome::without_value(status, times)], |_| {});
                 }
             }
-            let span = spec.span(batch.samples(), batch.group_size());
-            let span = if spec.finish { batch.group_size() } else { span };
-            for first in (0..batch.samples()).step_by(span.max(1)) {
-                if let Some(claim) = batch.grid().claim_open(first, function) {
-                    self.fail(batch, function, spec.finish, first, claim, status, &note, times);
-                }
+        }
+        let span = match spec.shape {
+            _ if spec.finish => size,
+            Shape::Sample => 1,
+            Shape::Batch if !apart => batch.samples(),
+            Shape::Group | Shape::Batch => size,
+        };
+        for first in samples.step_by(span.max(1)) {
+            if let Some(claim) = batch.grid().claim_open(first, function) {
+                self.fail(batch, function, spec.finish, first..first + span, claim, status, &note, times);
             }
         }
     }
 
     /// Fails the cells of a call; of a `finish_group` call those whose score had not failed already.
     #[expect(clippy::too_many_arguments, reason = "one call, one end: splitting it would hide what belongs together")]
-    fn fail(
+    pub(super) fn fail(
         self: &Arc<Self>,
         batch: &Arc<Batch>,
         function: FunctionId,
         finish: bool,
-        first: usize,
+        samples: Range<usize>,
         claim: Claim<'_>,
         status: Status,
         note: &Note,
         times: Times,
     ) {
-        let spec = &batch.functions()[function];
-        let span = if finish { batch.group_size() } else { spec.span(batch.samples(), batch.group_size()) };
-        let outcomes = (first..first + span).map(|sample| {
+        let outcomes = samples.map(|sample| {
             let score = if finish { batch.stage(function).and_then(|stage| stage.read(sample, 0)) } else { None };
             if let Some((score, _)) =
                 score.filter(|(score, _)| score.status.is_failure() && batch.note_of(sample, function).is_some())
@@ -190,11 +219,16 @@ impl Inner {
             if staged {
                 self.scores_complete(batch, function, group);
             } else if batch.announce(group) {
-                let mut state = self.state.lock();
-                state.works.remove(&batch.id());
-                state.timers.forget(batch.id());
+                self.forget(batch);
             }
         });
+    }
+
+    /// Lets a batch go that is done.
+    pub(super) fn forget(&self, batch: &Batch) {
+        let mut state = self.state.lock();
+        state.works.remove(&batch.id());
+        state.timers.forget(batch.id());
     }
 
     /// All scores of a group are there: its `finish_group` is next, unless there is nothing for it to shape.
@@ -207,7 +241,11 @@ impl Inner {
             .collect();
         if scores.iter().any(|score| !score.status.is_failure()) {
             let call = Call { first, attempt: 1, finish: true, suspect: false };
-            self.state.lock().give_back(batch.id(), function, vec![call]);
+            {
+                let mut state = self.state.lock();
+                state.give_back(batch.id(), function, vec![call]);
+                self.set_deadline(&mut state, batch, function, vec![call], self.clock.now_ns());
+            }
             self.pump();
         } else if let Some(claim) = batch.grid().claim_open(first, function) {
             self.fill(batch, function, true, claim, scores);

@@ -9,6 +9,7 @@
 
 mod barred;
 mod ending;
+mod growing;
 mod order;
 mod retry;
 mod timers;
@@ -137,7 +138,7 @@ impl Scheduler {
             if let Some(budget) = batch.budget_ns() {
                 expire(budget, None, Cause::Budget);
             }
-            for (id, function) in inner.functions.iter().enumerate() {
+            for (id, function) in inner.functions.iter().enumerate().filter(|_| !batch.grows()) {
                 if let Some(deadline) = function.policy.deadline {
                     expire(nanos(deadline), Some(id), Cause::Deadline);
                 }
@@ -153,7 +154,7 @@ impl Scheduler {
         Ok(batch)
     }
 
-    /// Ends what is open of a batch as cancelled.
+    /// Ends what is open of a batch as cancelled; one that grows takes no more samples.
     pub fn cancel(&self, batch: &Arc<Batch>, reason: &str) {
         self.inner.end_open(batch, None, &Cause::Cancelled(reason.to_owned()));
     }
@@ -270,6 +271,9 @@ impl Inner {
                     }
                 }
             };
+            if frame.is_empty() {
+                continue; // its calls were swept while they stood in line
+            }
             let (batch, function) = (frame.batch().clone(), frame.function_id());
             // The calls of a frame that a panic dropped are back in their line: handing them out again could go on for ever.
             if catch_unwind(AssertUnwindSafe(|| lane.run(frame))).is_err() {
@@ -383,6 +387,7 @@ impl Inner {
                 Some(Due::Retry { batch, function, call }) => {
                     self.state.lock().give_back(batch, function, vec![call]);
                 }
+                Some(Due::Late { batch, function, calls }) => self.end_late(batch, function, calls),
                 Some(Due::Expire { batch, function, cause }) => {
                     let open = self.state.lock().works.get(&batch).map(|work| work.batch.clone());
                     if let Some(batch) = open {

@@ -63,7 +63,7 @@ pub(crate) fn choose<'a>(
     lane_of: impl Fn(FunctionId) -> &'a dyn Lane,
     free: impl Fn(FunctionId) -> bool,
 ) -> Option<FunctionId> {
-    let samples = work.batch.samples();
+    let samples = submitted(&work.batch);
     let mut waiting = Vec::with_capacity(work.lines.len());
     for (function, line) in work.lines.iter().enumerate() {
         if line.is_ready(samples) && free(function) {
@@ -93,6 +93,11 @@ pub(crate) fn choose<'a>(
         line.passed_over = if rival.function == chosen { 0 } else { line.passed_over + 1 };
     }
     Some(chosen)
+}
+
+/// The samples that stand in line from the start; those of a batch that grows stand there as they come.
+fn submitted(batch: &Batch) -> usize {
+    if batch.grows() { 0 } else { batch.samples() }
 }
 
 /// Calls in the next frame (O-5), `remaining` of them being left for `parallelism` workers.
@@ -152,15 +157,22 @@ pub(crate) fn take(
         }
         return (calls, spec.isolated);
     }
-    let remaining = (batch.samples() - line.cursor).div_ceil(span);
+    let samples = submitted(batch);
+    let remaining = line.arrived.len() + samples.saturating_sub(line.cursor).div_ceil(span);
     let size = frame_size(estimate, most, remaining, parallelism);
     calls.reserve(size.min(remaining));
-    while calls.len() < size && line.cursor < batch.samples() {
-        let call = Call { first: line.cursor, attempt: 1, finish: false, suspect: false };
+    while calls.len() < size {
+        let call = match line.arrived.front() {
+            Some(call) => *call,
+            None if line.cursor < samples => Call::fresh(line.cursor),
+            None => break,
+        };
         if !fits(&call, calls.len()) {
             break;
         }
-        line.cursor += span;
+        if line.arrived.pop_front().is_none() {
+            line.cursor += span;
+        }
         calls.push(call);
     }
     (calls, spec.isolated)

@@ -17,6 +17,8 @@ pub(crate) enum Due {
     Look,
     /// Write down what a limit could not be told.
     Settle { function: FunctionId },
+    /// End what is open of these calls of a batch that grows: their deadline passed.
+    Late { batch: u64, function: FunctionId, calls: Vec<Call> },
 }
 
 struct Timer {
@@ -78,7 +80,7 @@ impl Timers {
     /// Forgets the timers of a batch that is done.
     pub(crate) fn forget(&mut self, done: u64) {
         self.heap.retain(|Reverse(timer)| match &timer.due {
-            Due::Retry { batch, .. } | Due::Expire { batch, .. } => *batch != done,
+            Due::Retry { batch, .. } | Due::Expire { batch, .. } | Due::Late { batch, .. } => *batch != done,
             Due::Look | Due::Settle { .. } => true,
         });
     }

@@ -43,6 +43,13 @@ pub enum Cause {
     Broken(Note),
 }
 
+impl Call {
+    /// The first attempt of a function's own call.
+    pub(crate) const fn fresh(first: usize) -> Self {
+        Self { first, attempt: 1, finish: false, suspect: false }
+    }
+}
+
 impl Cause {
     /// How the cells of such a call end.
     #[must_use]
@@ -62,6 +69,8 @@ impl Cause {
 pub(crate) struct Line {
     /// First sample that was never handed out.
     pub cursor: usize,
+    /// Calls of a batch that grows, never handed out, in the order in which they became possible.
+    pub arrived: VecDeque<Call>,
     /// Calls that came back (innocent, retried, suspect) and `finish_group` calls; they go first.
     pub returned: VecDeque<Call>,
     /// Set once; from then on nothing of the line is handed out or reopened.
@@ -71,13 +80,14 @@ pub(crate) struct Line {
 }
 
 impl Line {
+    /// Whether there is something to hand out; `samples` are those that the batch was submitted with.
     pub(crate) fn is_ready(&self, samples: usize) -> bool {
-        self.closed.is_none() && (!self.returned.is_empty() || self.cursor < samples)
+        self.closed.is_none() && (!self.returned.is_empty() || !self.arrived.is_empty() || self.cursor < samples)
     }
 
     /// Sample at which the next call begins.
     pub(crate) fn position(&self) -> usize {
-        self.returned.front().map_or(self.cursor, |call| call.first)
+        self.returned.front().or_else(|| self.arrived.front()).map_or(self.cursor, |call| call.first)
     }
 
     /// Closes the line, unless it is.
@@ -86,6 +96,7 @@ impl Line {
         if first {
             self.closed = Some(cause.clone());
             self.returned.clear();
+            self.arrived.clear();
         }
         first
     }

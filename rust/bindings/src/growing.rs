@@ -1,0 +1,303 @@
+//! What the calls of a batch that grows are made of.
+//!
+//! - G-1  The values of an addition are made ready first, with all that can fail or run Python code; then they are put in their places without
+//!   letting the GIL go, so that nobody sees half of them.
+//! - G-2  What no call needs any more is let go by the thread that adds, waits or takes a group: its values may have finalizers, which must not
+//!   run on a thread of a lane.
+//! - G-3  A frame for workers holds the values of its calls. A thread or a loop finds `None` in place of values that were let go; the call was
+//!   swept then, and what it raises is dropped with it.
+//! - G-4  Every addition brings the same columns.
+
+use std::sync::{Arc, OnceLock};
+
+use guerdon_core::function::{FunctionId, Shape};
+use guerdon_core::payload::Payload;
+use parking_lot::Mutex;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use crate::capture::{Arguments, PyUse, Source, sources};
+use crate::config::LaneKind;
+use crate::lanes::rows::Rows;
+use crate::wire::{Wire, WireCapture};
+
+/// One sample's values: those of its addition, and its index there.
+type Row = (Arc<Wire>, u32);
+
+/// The values of one kind of call, by sample.
+enum Values {
+    /// For workers. Written by additions and by `forget`.
+    Wire(Mutex<Vec<Option<Row>>>),
+    /// For threads and loops of this process; the tuples, where calls take one sample.
+    Rows(Rows, Option<Py<PyList>>),
+}
+
+/// One kind of call of one function.
+struct Kind {
+    arguments: Arguments,
+    names: Option<Arc<[String]>>,
+    values: Values,
+}
+
+/// What the first addition settles (G-4).
+struct Settled {
+    /// Of each column that stays in this process: its values by sample, unless it is constant.
+    lists: Vec<Option<Py<PyList>>>,
+    constant: Vec<bool>,
+    /// Of each function: its calls, and those of its `finish_group`.
+    functions: Vec<[Kind; 2]>,
+}
+
+/// The growing columns of one batch.
+pub struct Growing {
+    /// Lane and shape of each function.
+    functions: Vec<(LaneKind, Shape)>,
+    settled: OnceLock<Settled>,
+}
+
+/// The values of some samples, ready to be put in their places.
+pub struct Addition {
+    sources: Vec<Source>,
+    /// Of each function and kind of call.
+    wires: Vec<[Option<Arc<Wire>>; 2]>,
+    tuples: Vec<Vec<Py<PyTuple>>>,
+}
+
+impl Growing {
+    pub const fn new(functions: Vec<(LaneKind, Shape)>) -> Self {
+        Self { functions, settled: OnceLock::new() }
+    }
+
+    /// Captures the values of `count` samples.
+    pub fn prepare(
+        &self,
+        py: Python<'_>,
+        columns: &[Bound<'_, PyAny>],
+        uses: &[PyRef<'_, PyUse>],
+        count: usize,
+        dumps: &Bound<'_, PyAny>,
+    ) -> PyResult<Addition> {
+        let lanes: Vec<LaneKind> = self.functions.iter().map(|(lane, _)| *lane).collect();
+        let sources = sources(columns, uses, &lanes, count)?;
+        let settled = match self.settled.get() {
+            Some(settled) => settled,
+            None => {
+                // Made before it is set: another thread may get the GIL meanwhile, and would wait for it with the GIL held.
+                let made = self.settle(py, &sources, uses)?;
+                self.settled.get_or_init(|| made)
+            }
+        };
+        settled.check(&sources, uses)?;
+        let mut wire = WireCapture::new(py, &sources, count, dumps);
+        let (mut wires, mut tuples) = (Vec::new(), Vec::new());
+        for kinds in &settled.functions {
+            let mut captured = [None, None];
+            for (kind, captured) in kinds.iter().zip(&mut captured) {
+                if matches!(kind.values, Values::Wire(_)) {
+                    *captured = Some(Arc::new(wire.columns(&kind.arguments.columns)?));
+                }
+            }
+            wires.push(captured);
+            tuples.push(match &kinds[0].values {
+                Values::Rows(_, Some(_)) => tuples_of(py, &sources, &kinds[0].arguments.columns, count)?,
+                _ => Vec::new(),
+            });
+        }
+        Ok(Addition { sources, wires, tuples })
+    }
+
+    fn settle(&self, py: Python<'_>, sources: &[Source], uses: &[PyRef<'_, PyUse>]) -> PyResult<Settled> {
+        let lists: Vec<Option<Py<PyList>>> = sources
+            .iter()
+            .map(|source| matches!(source, Source::List(_)).then(|| PyList::empty(py).unbind()))
+            .collect();
+        let rows = |arguments: &Arguments, one_by_one: bool| {
+            let pair = |index: &usize| match &sources[*index] {
+                Source::Const(value) => (true, value.clone_ref(py)),
+                Source::List(_) => {
+                    (false, lists[*index].as_ref().map_or_else(|| py.None(), |list| list.clone_ref(py).into_any()))
+                }
+            };
+            let columns = PyList::new(py, arguments.columns.iter().map(pair))?.unbind();
+            let names = arguments.names.as_deref().map(|names| PyTuple::new(py, names)).transpose()?.map(Bound::unbind);
+            let tuples = PyList::empty(py).unbind();
+            let kept = one_by_one.then(|| tuples.clone_ref(py));
+            PyResult::Ok(Values::Rows(Rows::growing(columns, names, tuples), kept))
+        };
+        let kind = |arguments: &Arguments, lane: LaneKind, one_by_one: bool| {
+            let values = match lane {
+                LaneKind::Process => Values::Wire(Mutex::default()),
+                LaneKind::Thread | LaneKind::Asyncio => rows(arguments, one_by_one)?,
+            };
+            let names = arguments.names.as_deref().map(Arc::from);
+            PyResult::Ok(Kind { arguments: arguments.clone(), names, values })
+        };
+        let functions = uses.iter().zip(&self.functions).map(|(one, (lane, shape))| {
+            Ok([kind(&one.call, *lane, *shape == Shape::Sample)?, kind(&one.finish, *lane, false)?])
+        });
+        let functions = functions.collect::<PyResult<Vec<_>>>()?;
+        let constant = sources.iter().map(|source| matches!(source, Source::Const(_))).collect();
+        Ok(Settled { lists, constant, functions })
+    }
+
+    /// Puts values in their places (G-1).
+    pub fn put(&self, py: Python<'_>, addition: &Addition, samples: &[usize]) -> PyResult<()> {
+        let (Some(settled), Some(most)) = (self.settled.get(), samples.iter().max()) else { return Ok(()) };
+        let fit = |list: &Bound<'_, PyList>| (list.len()..=*most).try_for_each(|_| list.append(py.None()));
+        for (list, source) in settled.lists.iter().zip(&addition.sources) {
+            if let (Some(list), Source::List(values)) = (list, source) {
+                let (list, values) = (list.bind(py), values.bind(py));
+                fit(list)?;
+                for (sample, value) in samples.iter().zip(values.iter()) {
+                    list.set_item(*sample, value)?;
+                }
+            }
+        }
+        for (kinds, (wires, tuples)) in settled.functions.iter().zip(addition.wires.iter().zip(&addition.tuples)) {
+            for (kind, wire) in kinds.iter().zip(wires) {
+                if let (Values::Wire(rows), Some(wire)) = (&kind.values, wire) {
+                    let mut rows = rows.lock();
+                    let length = rows.len().max(most + 1);
+                    rows.resize(length, None);
+                    for (index, sample) in samples.iter().enumerate() {
+                        rows[*sample] = Some((wire.clone(), index as u32));
+                    }
+                }
+            }
+            if let Values::Rows(_, Some(list)) = &kinds[0].values {
+                let list = list.bind(py);
+                fit(list)?;
+                for (sample, tuple) in samples.iter().zip(tuples) {
+                    list.set_item(*sample, tuple)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the values of these samples go (G-2).
+    pub fn forget(&self, py: Python<'_>, samples: std::ops::Range<usize>) -> PyResult<()> {
+        let Some(settled) = self.settled.get() else { return Ok(()) };
+        let empty = |list: &Py<PyList>| {
+            let list = list.bind(py);
+            let end = samples.end.min(list.len());
+            (samples.start..end).try_for_each(|sample| list.set_item(sample, py.None()))
+        };
+        settled.lists.iter().flatten().try_for_each(empty)?;
+        for kind in settled.functions.iter().flatten() {
+            match &kind.values {
+                Values::Rows(_, tuples) => tuples.iter().try_for_each(empty)?,
+                Values::Wire(rows) => {
+                    let mut rows = rows.lock();
+                    let end = samples.end.min(rows.len());
+                    let gone: Vec<_> =
+                        rows.get_mut(samples.start..end).unwrap_or_default().iter_mut().map(Option::take).collect();
+                    drop(rows);
+                    drop(gone);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn kind(&self, function: FunctionId, finish: bool) -> Option<&Kind> {
+        self.settled.get()?.functions.get(function).map(|kinds| &kinds[usize::from(finish)])
+    }
+
+    /// The Python values of a function of the thread or asyncio lane.
+    pub fn rows(&self, function: FunctionId, finish: bool) -> Option<&Rows> {
+        match &self.kind(function, finish)?.values {
+            Values::Rows(rows, _) => Some(rows),
+            Values::Wire(_) => None,
+        }
+    }
+}
+
+impl Settled {
+    fn check(&self, sources: &[Source], uses: &[PyRef<'_, PyUse>]) -> PyResult<()> {
+        let constant: Vec<bool> = sources.iter().map(|source| matches!(source, Source::Const(_))).collect();
+        let same = |(one, kinds): (&PyRef<'_, PyUse>, &[Kind; 2])| {
+            one.call == kinds[0].arguments && one.finish == kinds[1].arguments
+        };
+        if constant == self.constant && uses.iter().zip(&self.functions).all(same) {
+            Ok(())
+        } else {
+            Err(PyValueError::new_err("these samples bring other columns than those before them"))
+        }
+    }
+}
+
+/// One argument tuple per sample.
+fn tuples_of(py: Python<'_>, sources: &[Source], columns: &[usize], count: usize) -> PyResult<Vec<Py<PyTuple>>> {
+    let tuple = |row: usize| {
+        let value = |index: &usize| match &sources[*index] {
+            Source::Const(value) => Ok(value.clone_ref(py)),
+            Source::List(list) => list.bind(py).get_item(row).map(Bound::unbind),
+        };
+        let values = columns.iter().map(value).collect::<PyResult<Vec<_>>>()?;
+        PyTuple::new(py, values).map(Bound::unbind)
+    };
+    (0..count).map(tuple).collect()
+}
+
+/// `Growing` as the core knows it.
+pub struct GrowingPayload(pub Arc<Growing>);
+
+impl Payload for GrowingPayload {
+    fn names(&self, function: FunctionId, finish: bool) -> Option<&[String]> {
+        self.0.kind(function, finish)?.names.as_deref()
+    }
+
+    /// Frames for workers hold what they encode (G-3).
+    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut Vec<u8>) {}
+
+    fn bytes(&self, function: FunctionId, sample: u32) -> usize {
+        let Some(Kind { values: Values::Wire(rows), .. }) = self.0.kind(function, false) else { return 0 };
+        rows.lock().get(sample as usize).and_then(Option::as_ref).map_or(0, |(wire, row)| wire.bytes(*row))
+    }
+
+    fn hold(&self, function: FunctionId, finish: bool, samples: &[u32]) -> Option<Arc<dyn Payload>> {
+        let kind = self.0.kind(function, finish)?;
+        let Values::Wire(rows) = &kind.values else { return None };
+        let rows = rows.lock();
+        let row = |sample: &u32| Some((*sample, rows.get(*sample as usize)?.clone()?));
+        let mut held: Vec<(u32, Row)> = samples.iter().filter_map(row).collect();
+        drop(rows);
+        held.sort_unstable_by_key(|(sample, _)| *sample);
+        Some(Arc::new(HeldRows { names: kind.names.clone(), rows: held }))
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+/// The values of one frame's calls, by sample.
+struct HeldRows {
+    names: Option<Arc<[String]>>,
+    rows: Vec<(u32, Row)>,
+}
+
+impl Payload for HeldRows {
+    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
+        self.names.as_deref()
+    }
+
+    fn encode(&self, _: FunctionId, _: bool, samples: &[u32], out: &mut Vec<u8>) {
+        let row = |sample: &u32| {
+            let index = self.rows.binary_search_by_key(sample, |(held, _)| *held).ok()?;
+            let (wire, row) = &self.rows[index].1;
+            Some((&**wire, *row))
+        };
+        Wire::encode_from(&samples.iter().filter_map(row).collect::<Vec<_>>(), out);
+    }
+
+    fn bytes(&self, _: FunctionId, _: u32) -> usize {
+        0 // a frame that is made asks nobody how large it is
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}

@@ -1,0 +1,296 @@
+//! The places of a batch that grows: which are taken, and how far its groups are.
+//!
+//! - A-1  A place is taken once. An addition that is refused takes none.
+//! - A-2  Each group becomes full once, and the addition that took its last place is told so.
+//! - A-3  Growth ends once; from then on nothing is taken, and there are no more groups than there were.
+//! - A-4  Without a word where they belong samples take the lowest places that are free, so groups are filled in order.
+//! - A-5  A group is there, in grid and count, before anyone learns of it.
+
+use thiserror::Error;
+
+use crate::sync::{AtomicU64, Mutex, Ordering};
+
+/// How far beyond all others a sample may be placed: a slip must not ask for all memory.
+const MOST_AHEAD: usize = 1 << 20;
+/// How many groups an error lists.
+const MOST_LISTED: usize = 5;
+
+/// Where the samples of an addition go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Places {
+    /// So many samples, to the lowest places that are free.
+    InOrder(usize),
+    /// So many samples, to the lowest places of this group that are free.
+    OfGroup(usize, usize),
+    /// These indexes.
+    Exact(Vec<usize>),
+}
+
+/// Why an addition was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    #[error("it takes no more samples: {0}")]
+    Ended(String),
+    #[error("group {group} has room for {free} of the {wanted} samples (num_generations={size})")]
+    NoRoom { group: usize, free: usize, wanted: usize, size: usize },
+    #[error("there is a sample {0} already")]
+    Taken(usize),
+    #[error("sample {sample} is far beyond the {samples} samples that there are")]
+    TooFar { sample: usize, samples: usize },
+}
+
+/// Groups that lack samples.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{groups} groups lack samples: {}", listed(.first, *.groups, *.size))]
+pub struct Incomplete {
+    pub size: usize,
+    pub groups: usize,
+    /// The first of them, and how many samples each has.
+    pub first: Vec<(usize, usize)>,
+}
+
+fn listed(first: &[(usize, usize)], groups: usize, size: usize) -> String {
+    let each = first.iter().map(|(group, have)| format!("group {group} has {have} of {size}"));
+    let mut text = each.collect::<Vec<_>>().join(", ");
+    if groups > first.len() {
+        text.push_str(", …");
+    }
+    text
+}
+
+/// What an addition took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Added {
+    /// The places, in the order of the samples.
+    pub samples: Vec<usize>,
+    /// Groups that it filled.
+    pub(crate) filled: Vec<usize>,
+    /// Groups that it began.
+    pub(crate) begun: Vec<usize>,
+    pub(crate) at_ns: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Group {
+    have: usize,
+    complete: bool,
+}
+
+struct State {
+    /// When each place was taken; 0: it is free. A place behind the last is free too.
+    since_ns: Vec<u64>,
+    groups: Vec<Group>,
+    /// All places before it are taken.
+    lowest: usize,
+    /// When growth ended, and why no more samples are taken.
+    ended: Option<(u64, String)>,
+    /// Complete groups that nobody was told of yet.
+    completed: Vec<usize>,
+}
+
+/// What a batch knows of its places.
+pub(crate) struct Growth {
+    size: usize,
+    /// Written by additions, by `complete` and by `end`.
+    state: Mutex<State>,
+    /// As many as `State::groups`. Written by additions, once the grid has them.
+    groups: AtomicU64,
+}
+
+impl Growth {
+    pub(crate) fn new(size: usize) -> Self {
+        let state = State { since_ns: Vec::new(), groups: Vec::new(), lowest: 0, ended: None, completed: Vec::new() };
+        Self { size, state: Mutex::new(state), groups: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn groups(&self) -> usize {
+        usize::try_from(self.groups.load(Ordering::Acquire)).unwrap_or(usize::MAX)
+    }
+
+    /// Takes places. `grow` is called if that needs more groups than there are: with their number, before they are known.
+    pub(crate) fn add(&self, places: &Places, now_ns: u64, grow: impl FnOnce(usize)) -> Result<Added, Refusal> {
+        let mut state = self.state.lock();
+        if let Some((_, why)) = &state.ended {
+            return Err(Refusal::Ended(why.clone()));
+        }
+        let samples = match places {
+            Places::InOrder(count) => state.free_from(state.lowest).take(*count).collect(),
+            Places::OfGroup(group, count) => state.in_group(*group, *count, self.size)?,
+            Places::Exact(samples) => state.exact(samples)?,
+        };
+        let Some(groups) = samples.iter().map(|sample| sample / self.size + 1).max() else {
+            return Ok(Added::default());
+        };
+        let there = state.groups.len();
+        if groups > there + MOST_AHEAD.div_ceil(self.size) {
+            let sample = samples.iter().copied().max().unwrap_or_default();
+            return Err(Refusal::TooFar { sample, samples: there * self.size });
+        }
+        if groups > there {
+            grow(groups);
+            state.groups.resize(groups, Group::default());
+            state.since_ns.resize(groups * self.size, 0);
+            self.groups.store(groups as u64, Ordering::Release);
+        }
+        let mut added = Added { samples, at_ns: now_ns.max(1), ..Added::default() };
+        for sample in &added.samples {
+            state.since_ns[*sample] = added.at_ns;
+            let group = &mut state.groups[sample / self.size];
+            group.have += 1;
+            if group.have == 1 {
+                added.begun.push(sample / self.size);
+            }
+            if group.have == self.size {
+                added.filled.push(sample / self.size);
+            }
+        }
+        state.raise_lowest();
+        Ok(added)
+    }
+
+    /// Learns that all cells of a group have their outcome.
+    pub(crate) fn complete(&self, group: usize) {
+        let mut state = self.state.lock();
+        if let Some(known) = state.groups.get_mut(group) {
+            known.complete = true;
+            state.completed.push(group);
+        }
+    }
+
+    /// Groups that were completed since the last time.
+    pub(crate) fn take_completed(&self) -> Vec<usize> {
+        std::mem::take(&mut self.state.lock().completed)
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.state.lock().ended.is_some()
+    }
+
+    /// Ends growth; false if it was ended before. With `whole`, only if no group lacks samples.
+    pub(crate) fn end(&self, now_ns: u64, why: &str, whole: bool) -> Result<bool, Incomplete> {
+        let mut state = self.state.lock();
+        if state.ended.is_some() {
+            return Ok(false);
+        }
+        if whole {
+            let lacking = |(_, group): &(usize, &Group)| group.have < self.size && !group.complete;
+            let lacks = || state.groups.iter().enumerate().filter(lacking);
+            let groups = lacks().count();
+            if groups > 0 {
+                let first = lacks().take(MOST_LISTED).map(|(index, group)| (index, group.have)).collect();
+                return Err(Incomplete { size: self.size, groups, first });
+            }
+        }
+        state.ended = Some((now_ns, why.to_owned()));
+        Ok(true)
+    }
+
+    /// When a call of these samples could first be made: when the last of them came; 0 if none of them did.
+    pub(crate) fn since_ns(&self, samples: std::ops::Range<usize>) -> u64 {
+        let state = self.state.lock();
+        state.since_ns.get(samples).and_then(|since| since.iter().max().copied()).unwrap_or(0)
+    }
+
+    /// When growth ended.
+    pub(crate) fn ended_ns(&self) -> Option<u64> {
+        self.state.lock().ended.as_ref().map(|(at_ns, _)| *at_ns)
+    }
+}
+
+impl State {
+    fn is_free(&self, sample: usize) -> bool {
+        self.since_ns.get(sample).is_none_or(|since| *since == 0)
+    }
+
+    fn free_from(&self, first: usize) -> impl Iterator<Item = usize> {
+        (first..).filter(|sample| self.is_free(*sample))
+    }
+
+    fn in_group(&self, group: usize, wanted: usize, size: usize) -> Result<Vec<usize>, Refusal> {
+        if group >= self.groups.len() + MOST_AHEAD.div_ceil(size) {
+            return Err(Refusal::TooFar { sample: group.saturating_mul(size), samples: self.since_ns.len() });
+        }
+        let places = group * size..(group + 1) * size;
+        let free: Vec<usize> = places.filter(|sample| self.is_free(*sample)).collect();
+        if free.len() < wanted {
+            return Err(Refusal::NoRoom { group, free: free.len(), wanted, size });
+        }
+        Ok(free[..wanted].to_vec())
+    }
+
+    fn exact(&self, samples: &[usize]) -> Result<Vec<usize>, Refusal> {
+        let mut sorted = samples.to_vec();
+        sorted.sort_unstable();
+        let twice = sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
+        match twice.or_else(|| samples.iter().copied().find(|sample| !self.is_free(*sample))) {
+            Some(sample) => Err(Refusal::Taken(sample)),
+            None => Ok(samples.to_vec()),
+        }
+    }
+
+    fn raise_lowest(&mut self) {
+        while !self.is_free(self.lowest) {
+            self.lowest += 1;
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+
+    fn add(growth: &Growth, places: Places) -> Result<Added, Refusal> {
+        growth.add(&places, 7, |_| {})
+    }
+
+    #[test]
+    fn a4_samples_fill_the_lowest_free_places() {
+        let growth = Growth::new(3);
+        assert_eq!(add(&growth, Places::Exact(vec![4, 1])).unwrap().samples, [4, 1]);
+        let added = add(&growth, Places::InOrder(3)).unwrap();
+        assert_eq!((added.samples, added.filled, added.begun), (vec![0, 2, 3], vec![0], vec![]));
+        assert_eq!(add(&growth, Places::OfGroup(1, 1)).unwrap().filled, [1]);
+        let added = add(&growth, Places::InOrder(1)).unwrap();
+        assert_eq!((added.samples, added.filled, added.begun), (vec![6], vec![], vec![2]));
+        assert_eq!(growth.groups(), 3);
+    }
+
+    #[test]
+    fn a1_a_refused_addition_takes_nothing() {
+        let growth = Growth::new(2);
+        add(&growth, Places::InOrder(1)).unwrap();
+        assert_eq!(add(&growth, Places::Exact(vec![3, 0])), Err(Refusal::Taken(0)));
+        assert_eq!(add(&growth, Places::Exact(vec![3, 3])), Err(Refusal::Taken(3)));
+        let full = Refusal::NoRoom { group: 0, free: 1, wanted: 2, size: 2 };
+        assert_eq!(add(&growth, Places::OfGroup(0, 2)), Err(full));
+        for far in [Places::Exact(vec![usize::MAX]), Places::OfGroup(usize::MAX, 1)] {
+            assert!(matches!(add(&growth, far), Err(Refusal::TooFar { .. })));
+        }
+        assert_eq!(growth.groups(), 1);
+        assert_eq!(add(&growth, Places::InOrder(3)).unwrap().samples, [1, 2, 3]);
+    }
+
+    #[test]
+    fn a3_growth_ends_once_and_only_whole() {
+        let growth = Growth::new(2);
+        add(&growth, Places::Exact(vec![0, 1, 5])).unwrap();
+        let incomplete = Incomplete { size: 2, groups: 2, first: vec![(1, 0), (2, 1)] };
+        assert_eq!(incomplete.to_string(), "2 groups lack samples: group 1 has 0 of 2, group 2 has 1 of 2");
+        assert_eq!(growth.end(9, "finished", true), Err(incomplete));
+        assert!(!growth.is_ended());
+        growth.complete(1); // it was cut
+        add(&growth, Places::OfGroup(2, 1)).unwrap();
+        assert_eq!(growth.end(9, "finished", true), Ok(true));
+        assert_eq!(growth.end(9, "cancelled", false), Ok(false));
+        assert_eq!(add(&growth, Places::InOrder(1)), Err(Refusal::Ended("finished".to_owned())));
+        assert_eq!((growth.ended_ns(), growth.since_ns(0..2), growth.since_ns(2..4)), (Some(9), 7, 0));
+    }
+
+    #[test]
+    fn a5_the_grid_grows_before_the_groups_are_known() {
+        let growth = Growth::new(2);
+        growth.add(&Places::InOrder(5), 1, |groups| assert_eq!((groups, growth.groups()), (3, 0))).unwrap();
+        growth.add(&Places::InOrder(1), 1, |_| panic!("there is room")).unwrap();
+        assert_eq!(growth.groups(), 3);
+    }
+}

@@ -1,0 +1,117 @@
+//! Batches that grow: calls become possible as samples come.
+//!
+//! - Z-1  The call of a sample can be made from its addition on, that of a group once it is full, that of the batch when growth ends.
+//! - Z-2  What is added after its function's line was closed ends as the line did. Places are taken before the lock is, so the sweep that closed
+//!   the line, or the addition, or both, come by each of these cells; its claim lets one of them write.
+//! - Z-3  `deadline` bounds each call from when it became possible. It is checked under the lock where an attempt is granted, and swept after it
+//!   passed: no attempt slips between (S-2).
+//! - Z-4  Growth ends under the lock, so that the one call of a batch function is either made or swept, whatever ends the growth.
+
+use std::sync::Arc;
+
+use crate::batch::Batch;
+use crate::clock::nanos;
+use crate::function::{FunctionId, Shape};
+use crate::growth::{Added, Incomplete};
+use crate::outcome::Times;
+use crate::scheduler::timers::Due;
+use crate::scheduler::work::{Call, Cause};
+use crate::scheduler::{Inner, Scheduler, State, place};
+
+impl Scheduler {
+    /// Makes the calls possible that samples bring which have taken their places (`Batch::reserve`).
+    pub fn add(&self, batch: &Arc<Batch>, added: &Added) {
+        self.inner.add(batch, added);
+    }
+
+    /// Ends growth: the batch is done with what is there. Refused while a group lacks samples; nothing happens the second time.
+    pub fn finish(&self, batch: &Arc<Batch>) -> Result<(), Incomplete> {
+        self.inner.finish(batch)
+    }
+}
+
+impl Inner {
+    fn add(self: &Arc<Self>, batch: &Arc<Batch>, added: &Added) {
+        let mut closed: Vec<(FunctionId, Cause)> = Vec::new();
+        {
+            let mut state = self.state.lock();
+            for (function, spec) in self.functions.iter().enumerate() {
+                let calls: Vec<Call> = match spec.shape {
+                    Shape::Sample => added.samples.iter().map(|sample| Call::fresh(*sample)).collect(),
+                    Shape::Group => added.filled.iter().map(|group| Call::fresh(group * batch.group_size())).collect(),
+                    Shape::Batch => Vec::new(),
+                };
+                // None when the batch is done: its cells have their outcomes.
+                let Some(line) = state.line(batch.id(), function) else { return };
+                if let Some(cause) = &line.closed {
+                    closed.push((function, cause.clone()));
+                } else if !calls.is_empty() {
+                    line.arrived.extend(&calls);
+                    self.set_deadline(&mut state, batch, function, calls, added.at_ns);
+                }
+            }
+        }
+        for (function, cause) in closed {
+            // Growth may have ended since, but not before the line was closed: its batch call was never made (Z-4).
+            let mut groups: Vec<usize> = added.samples.iter().map(|sample| sample / batch.group_size()).collect();
+            groups.dedup();
+            for group in groups {
+                self.sweep(batch, function, group..group + 1, &cause, true);
+            }
+        }
+        self.pump();
+    }
+
+    fn finish(self: &Arc<Self>, batch: &Arc<Batch>) -> Result<(), Incomplete> {
+        let last = {
+            let mut state = self.state.lock();
+            let was_open = batch.is_open();
+            let last = batch.end_growth("it was finished", true)?;
+            if was_open && batch.groups() > 0 {
+                for (function, _) in self.functions.iter().enumerate().filter(|(_, spec)| spec.shape == Shape::Batch) {
+                    let Some(line) = state.line(batch.id(), function).filter(|line| line.closed.is_none()) else {
+                        continue;
+                    };
+                    line.arrived.push_back(Call::fresh(0));
+                    self.set_deadline(&mut state, batch, function, vec![Call::fresh(0)], self.clock.now_ns());
+                }
+            }
+            last
+        };
+        if last {
+            self.forget(batch);
+        }
+        self.pump();
+        Ok(())
+    }
+
+    /// Sets the timer of calls that became possible at `at_ns`, if their function has a deadline and their batch grows (Z-3).
+    pub(super) fn set_deadline(
+        &self,
+        state: &mut State,
+        batch: &Batch,
+        function: FunctionId,
+        calls: Vec<Call>,
+        at_ns: u64,
+    ) {
+        let Some(deadline) = self.function(function).policy.deadline.filter(|_| batch.grows()) else { return };
+        let due_ns = at_ns.saturating_add(nanos(deadline));
+        if state.timers.set(due_ns, Due::Late { batch: batch.id(), function, calls }) {
+            self.timers_changed.notify_one();
+        }
+    }
+
+    /// Ends calls whose deadline passed.
+    pub(super) fn end_late(self: &Arc<Self>, batch: u64, function: FunctionId, calls: Vec<Call>) {
+        let Some(batch) = self.state.lock().works.get(&batch).map(|work| work.batch.clone()) else { return };
+        let spec = self.function(function);
+        let (status, note) = Cause::Deadline.end();
+        for Call { first, finish, .. } in calls {
+            let (grid, column) = place(&batch, function, finish);
+            let span = if finish { batch.group_size() } else { spec.span(batch.samples(), batch.group_size()) };
+            if let Some(claim) = grid.claim_open(first, column) {
+                self.fail(&batch, function, finish, first..first + span, claim, status, &note, Times::default());
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! A list that grows at its end while others read it.
+//!
+//! - Q-1  An element stays where it is: whoever reads one is never in the way of growth, nor growth of him.
+//! - Q-2  A list that never grows is one piece: finding an element of it costs a comparison.
+
+use std::sync::OnceLock;
+
+/// Far more than memory holds: each piece is as long as all before it.
+const PIECES: usize = 48;
+
+/// The pieces: `first` elements, then as many again, then twice as many, and so on.
+pub(crate) struct Segments<T> {
+    first: usize,
+    /// Written by `grow`, in order.
+    pieces: [OnceLock<Box<[T]>>; PIECES],
+}
+
+impl<T> Segments<T> {
+    /// A list that is to begin with a piece of `first` elements; it is empty until it grows.
+    pub(crate) fn new(first: usize) -> Self {
+        Self { first: first.max(1), pieces: [const { OnceLock::new() }; PIECES] }
+    }
+
+    /// Makes sure that there are at least `length` elements.
+    pub(crate) fn grow(&self, length: usize, make: impl Fn() -> T) {
+        let mut start = 0;
+        for piece in &self.pieces {
+            if start >= length {
+                return;
+            }
+            let count = start.max(self.first);
+            piece.get_or_init(|| (0..count).map(|_| make()).collect());
+            start += count;
+        }
+    }
+
+    /// The element, if the list has grown so far.
+    pub(crate) fn get(&self, index: usize) -> Option<&T> {
+        if index < self.first {
+            return self.pieces[0].get()?.get(index);
+        }
+        let doublings = (index / self.first).ilog2() as usize;
+        self.pieces.get(doublings + 1)?.get()?.get(index - (self.first << doublings))
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn q1_every_element_is_made_once_and_stays() {
+        for first in [1, 2, 3, 7, 64] {
+            let made = AtomicUsize::new(0);
+            let list = Segments::new(first);
+            let mut seen: Vec<*const usize> = Vec::new();
+            for length in 0..200 {
+                list.grow(length, || made.fetch_add(1, Ordering::Relaxed));
+                seen.extend((seen.len()..length).map(|index| std::ptr::from_ref(list.get(index).unwrap())));
+                for (index, place) in seen.iter().enumerate() {
+                    let found = list.get(index).unwrap();
+                    assert_eq!((*found, std::ptr::from_ref(found)), (index, *place), "of pieces from {first}");
+                }
+            }
+            assert!(list.get(made.load(Ordering::Relaxed)).is_none());
+        }
+    }
+
+    #[test]
+    fn q2_a_list_that_never_grows_is_one_piece() {
+        let list = Segments::new(100);
+        assert!(list.get(0).is_none());
+        list.grow(100, || 0_u8);
+        assert!(list.pieces[1].get().is_none());
+        assert!(list.get(99).is_some() && list.get(100).is_none() && list.get(usize::MAX).is_none());
+    }
+}

@@ -1,0 +1,296 @@
+"""Batches that grow: `submit(more=True)`, `add`, `finish` (Z-1 to Z-4 of the engine, G-1 to G-4 of its values, I-1 to I-3)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from guerdon import ClosedError, DataError, Dispatcher, Reward, Status, group_reward, reward
+
+CALLS: list[int] = []
+
+
+@reward(lane="thread")
+def doubled(completion: str, value: float) -> float:
+    return 2 * value
+
+
+@reward(lane="asyncio")
+async def slept(value: float, pause: float = 0.0) -> float:
+    await asyncio.sleep(pause)
+    return value
+
+
+@reward
+def shipped(completion: Any, value: float) -> float:
+    return value + len(completion)
+
+
+@group_reward(lane="thread")
+def ranked(value: list[float]) -> list[float]:
+    return [float(sorted(value).index(one)) for one in value]
+
+
+@group_reward
+def shipped_ranks(completions: list[Any], value: list[float]) -> list[float]:
+    return [float(sorted(value).index(one)) for one in value]
+
+
+def whole(completions: list[Any], value: list[float], **kwargs: Any) -> list[float]:
+    return [sum(value) - one for one in value]
+
+
+async def awhole(completions: list[Any], value: list[float], **kwargs: Any) -> list[float]:
+    CALLS.append(len(completions))
+    return [float(len(completions))] * len(completions)
+
+
+class Centred(Reward):
+    def score(self, value: float) -> float:
+        return value
+
+    def finish_group(self, scores: list[float | None], value: list[float]) -> list[float]:
+        return [score - max(value) for score in scores if score is not None]
+
+
+EVERY = [doubled, slept, shipped, ranked, shipped_ranks, whole, awhole, Centred()]
+
+
+@pytest.fixture(scope="module")
+def every() -> Iterator[Dispatcher]:
+    with Dispatcher(EVERY, workers=2) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Dispatcher]:
+    with Dispatcher([doubled, slept]) as made:
+        yield made
+
+
+def rows(*values: float) -> dict[str, Any]:
+    return {"completions": [f"c{value}" for value in values], "value": list(values)}
+
+
+def test_z1_a_stream_gives_what_the_batch_gives(every: Dispatcher) -> None:
+    values = [float(value * 7 % 12) for value in range(12)]
+    expected = every.score(**rows(*values), num_generations=4)
+    ticket = every.submit(more=True, num_generations=4)
+    assert ticket.open
+    assert ticket.add(**rows(*values[:5])) == [0, 1, 2, 3, 4]
+    assert ticket.add(**rows(values[9], values[8]), samples=[9, 8]) == [9, 8]
+    assert ticket.add(**rows(*values[5:8]), group=1) == [5, 6, 7]
+    assert not ticket.done
+    assert ticket.add(**rows(*values[10:])) == [10, 11]
+    ticket.finish()
+    assert not ticket.open
+    result = ticket.result(timeout=60)
+    np.testing.assert_array_equal(result.rewards, expected.rewards)
+    assert (result.status == Status.OK).all()
+    assert CALLS == [12, 12]
+
+
+def test_z1_what_is_submitted_first_is_part_of_it(plain: Dispatcher) -> None:
+    ticket = plain.submit(**rows(1.0), more=True, num_generations=2)
+    assert ticket.num_groups == 1
+    ticket.add(**rows(2.0))
+    groups = ticket.groups(timeout=30)
+    assert next(groups).rewards.tolist() == [[2.0, 1.0], [4.0, 2.0]]
+    ticket.finish()
+    assert list(groups) == []
+
+
+def test_g1_texts_and_other_values_of_several_additions_meet_in_one_call() -> None:
+    """Of a process lane: the same column is text in one addition, a list in the next, wide text in a third."""
+    with Dispatcher([shipped, shipped_ranks, whole], workers=1) as made:
+        completions: list[Any] = ["plain", [1, 2, 3], "\u0416\ud800", "", [], "x"]
+        expected = made.score(completions=completions, value=[3.0, 1.0, 2.0, 5.0, 4.0, 6.0], num_generations=3)
+        ticket = made.submit(more=True, num_generations=3)
+        for completion, value in zip(completions, [3.0, 1.0, 2.0, 5.0, 4.0, 6.0], strict=True):
+            ticket.add(completions=[completion], value=[value])
+        ticket.finish()
+        np.testing.assert_array_equal(ticket.result(timeout=60).rewards, expected.rewards)
+
+
+def test_i1_what_is_refused_leaves_the_batch_as_it_was(plain: Dispatcher) -> None:
+    ticket = plain.submit(more=True, num_generations=2)
+    ticket.add(**rows(1.0))
+    for wrong, message in [
+        ({**rows(2.0), "samples": [0]}, "there is a sample 0 already"),
+        ({**rows(2.0, 3.0), "samples": [3, 3]}, "there is a sample 3 already"),
+        ({**rows(2.0, 3.0), "group": 0}, "group 0 has room for 1 of the 2"),
+        ({**rows(2.0), "samples": [1, 2]}, "samples= has 2 indexes, but there are 1"),
+        ({**rows(2.0), "samples": [-1]}, "at least 0"),
+        ({**rows(2.0), "samples": [10**15]}, "far beyond"),
+        ({**rows(2.0), "samples": ["1"]}, "expected an index"),
+        ({**rows(2.0), "group": True}, "expected an index"),
+        ({**rows(2.0), "group": 0, "samples": [1]}, "leave group= out"),
+        ({**rows(2.0), "prompt": ["p"]}, "no argument prompt="),
+        ({**rows(2.0), "trainer_state": object()}, "give it to submit"),
+        ({"completions": ["c"]}, "asks for the column 'value'"),
+        ({"completions": ["c", "d"], "value": [1.0]}, "column 'value' has 1 values"),
+        ({**rows(2.0), "pause": [0.0]}, "the same columns with every add"),
+    ]:
+        with pytest.raises(DataError, match=message):
+            ticket.add(**wrong)
+    with pytest.raises(DataError, match=r"1 groups lack samples: group 0 has 1 of 2 samples.*still open"):
+        ticket.finish()
+    assert ticket.open
+    assert ticket.add(**rows(2.0)) == [1]
+    ticket.finish()
+    ticket.finish()
+    assert ticket.result(timeout=30).rewards[:, :, 0].tolist() == [[2.0, 4.0]]
+
+
+def test_a_value_that_no_worker_can_get_is_refused_by_name() -> None:
+    with Dispatcher([shipped], workers=1) as made:
+        ticket = made.submit(more=True)
+        ticket.add(completions=["a"], value=[1.0])
+        with pytest.raises(DataError, match="column 'completions' of sample 1 can't be sent"):
+            ticket.add(completions=["b", threading.Lock()], value=[1.0, 2.0])
+        ticket.finish()
+        assert ticket.result(timeout=60).rewards.ravel().tolist() == [2.0]
+
+
+def test_a3_a_batch_that_is_closed_says_so(plain: Dispatcher) -> None:
+    with pytest.raises(ClosedError, match="more=True"):
+        plain.submit(**rows(1.0)).add(**rows(1.0))
+    ticket = plain.submit(**rows(1.0), more=True)
+    ticket.finish()
+    with pytest.raises(ClosedError, match="takes no more samples: it was finished"):
+        ticket.add(**rows(1.0))
+    ticket = plain.submit(**rows(1.0, 2.0, 3.0), more=True, num_generations=2)
+    ticket.cancel()
+    with pytest.raises(ClosedError, match="takes no more samples: cancelled by the caller"):
+        ticket.add(**rows(1.0))
+    result = ticket.result(timeout=30)
+    assert result.status[1, 1].tolist() == [Status.CANCELLED] * 2
+    made = Dispatcher([slept])
+    ticket = made.submit(more=True)
+    made.close()
+    with pytest.raises(ClosedError, match="the engine"):
+        ticket.add(**rows(1.0))
+    with pytest.raises(ClosedError):
+        made.submit(more=True)
+
+
+def test_an_empty_stream_is_an_empty_batch(plain: Dispatcher) -> None:
+    ticket = plain.submit(more=True, num_generations=4)
+    ticket.finish()
+    assert list(ticket.groups()) == []
+    result = ticket.result(timeout=30)
+    assert result.rewards.shape == (0, 4, 2)
+    assert len(result) == 0
+    assert "0 prompts" in repr(result)
+
+
+def test_columns_without_completions_are_refused(plain: Dispatcher) -> None:
+    with pytest.raises(DataError, match="without completions"):
+        plain.submit(value=[1.0], more=True)
+    with pytest.raises(DataError, match="budget="):
+        plain.submit(**rows(1.0), budget=-1)
+    assert plain.stats()["open_batches"] == 0
+
+
+def test_a_budget_of_one_batch_ends_it(plain: Dispatcher) -> None:
+    ticket = plain.submit(more=True, num_generations=2, budget=0.3)
+    ticket.add(**rows(1.0, 2.0, 3.0))
+    result = ticket.result(timeout=30)
+    assert result.status[:, :, 0].tolist() == [[0, 0], [0, Status.TIMEOUT]]
+    assert [failure.reason for failure in result.failures()] == ["budget"] * 2
+    with pytest.raises(ClosedError, match="no more samples: budget"):
+        ticket.add(**rows(1.0))
+    assert plain.score(completions=["c"], value=[1.0], pause=[30.0], budget=0.2).status[0, 0, 1] == Status.TIMEOUT
+
+
+def test_b1_every_group_reaches_every_consumer_once_wherever_they_are(plain: Dispatcher) -> None:
+    ticket = plain.submit(more=True, num_generations=2)
+    seen: dict[str, list[int]] = {}
+
+    def iterate(name: str) -> None:
+        seen[name] = [group.index for group in ticket.groups(timeout=60)]
+
+    async def aiterate(name: str) -> None:
+        seen[name] = [group.index async for group in ticket.agroups(timeout=60)]
+
+    async def both() -> None:
+        await asyncio.gather(aiterate("a1"), aiterate("a2"), ticket.aresult())
+
+    def produce(offset: int) -> None:
+        for sample in range(offset, 80, 2):
+            ticket.add(**rows(float(sample)), samples=[sample])
+
+    consumers = [threading.Thread(target=iterate, args=("t1",)), threading.Thread(target=iterate, args=("t2",))]
+    consumers.append(threading.Thread(target=lambda: asyncio.run(both())))
+    producers = [threading.Thread(target=produce, args=(offset,)) for offset in (0, 1)]
+    for thread in (*consumers, *producers):
+        thread.start()
+    for thread in producers:
+        thread.join(60)
+    ticket.finish()
+    for thread in consumers:
+        thread.join(60)
+    assert sorted(seen) == ["a1", "a2", "t1", "t2"]
+    assert all(sorted(order) == list(range(40)) for order in seen.values())
+    assert all(order == seen["t1"] for order in seen.values())
+    assert ticket.result().rewards[:, :, 1].ravel().tolist() == [float(sample) for sample in range(80)]
+
+
+class Value:
+    """Can be referred to weakly."""
+
+
+@reward(lane="thread")
+def of_object(thing: Any) -> float:
+    return 1.0
+
+
+def test_g2_what_was_delivered_is_let_go() -> None:
+    with Dispatcher([of_object]) as made:
+        ticket = made.submit(more=True, num_generations=2)
+        alive: list[weakref.ref[Value]] = []
+        groups = ticket.groups(timeout=30)
+        for _ in range(5):
+            things = [Value(), Value()]
+            alive += map(weakref.ref, things)
+            ticket.add(completions=["a", "b"], thing=things)
+            del things
+            assert next(groups).rewards.tolist() == [[1.0], [1.0]]
+        ticket.add(completions=["a"], thing=[Value()])
+        deadline = time.monotonic() + 10
+        while any(one() is not None for one in alive) and time.monotonic() < deadline:
+            gc.collect()
+            time.sleep(0.01)
+        assert [one() for one in alive] == [None] * 10
+        ticket.cancel()
+
+
+def test_a_stream_that_nobody_holds_ends(plain: Dispatcher) -> None:
+    ticket = plain.submit(**rows(1.0), more=True, num_generations=2)
+    del ticket
+    gc.collect()
+    deadline = time.monotonic() + 10
+    while plain.stats()["open_batches"] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert plain.stats()["open_batches"] == 0
+
+
+def test_i3_the_trainers_state_is_that_of_submit() -> None:
+    @reward(lane="thread", name="step")
+    def step(trainer_state: Any, value: float) -> float:
+        return float(trainer_state["step"]) + value
+
+    with Dispatcher([step]) as made:
+        ticket = made.submit(more=True, trainer_state={"step": 40})
+        ticket.add(**rows(1.0))
+        ticket.add(**rows(2.0))
+        ticket.finish()
+        assert ticket.result(timeout=30).rewards.ravel().tolist() == [41.0, 42.0]
