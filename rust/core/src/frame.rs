@@ -242,8 +242,11 @@ impl Frame {
             return;
         }
         self.count(times);
-        self.leave(Heard::of(&failure));
-        let this = self.calls[call];
+        let heard = Heard::of(&failure);
+        let mut this = self.calls[call];
+        if self.leave(heard) && heard == Heard::Sick {
+            this.excused = this.excused.saturating_add(1);
+        }
         self.records.remove(&call);
         let (grid, column) = place(&self.batch, self.function, this.finish);
         if let Some(claim) = grid.claim(this.first, column, this.attempt) {
@@ -278,11 +281,10 @@ impl Frame {
         self.tokens = Some(tokens);
     }
 
-    /// Tells the function's limit how its call ended.
-    fn leave(&mut self, heard: Heard) {
-        if let Some(permit) = self.permit.take() {
-            permit.end(self.clock().now_ns(), heard, self.tokens.take());
-        }
+    /// Tells the function's limit how its call ended; true if its endpoint is taken for dead.
+    fn leave(&mut self, heard: Heard) -> bool {
+        let (tokens, now_ns) = (self.tokens.take(), self.clock().now_ns());
+        self.permit.take().is_some_and(|permit| permit.end(now_ns, heard, tokens))
     }
 
     /// Tells how long the call in hand has been running, so that the next frames are sized for it.

@@ -7,7 +7,7 @@
 //! - B-3  "Too many requests" cuts all rates (without rates: the calls at a time), once for all calls that were under way; answers grow them
 //!   back with time, up to what was set.
 //! - B-4  After `retry_after` nothing is handed out until then, whoever was told.
-//! - B-5  An endpoint that fails `SICK` calls in a row, without an answer in between, gets one probe at a time, with growing pauses; the first
+//! - B-5  An endpoint that fails `SICK` calls in a row, without an answer to what was sent in between, gets one probe at a time, with growing pauses; the first
 //!   answer ends that. One that has been dead for `PATIENCE` refuses calls between probes instead of letting them wait.
 //! - B-6  Whatever numbers stand in the book (another process wrote them), no wait is longer than `LONGEST`.
 
@@ -189,7 +189,7 @@ impl Book {
         }
         match heard {
             Heard::Answer => {
-                self.revive();
+                self.revive(passed);
                 if passed.sent_ns >= self.cut_ns {
                     let since_ns = self.grown_ns.max(self.cut_ns);
                     let step_ns = now_ns.saturating_sub(since_ns).min(GROWTH_STEP_NS);
@@ -198,7 +198,7 @@ impl Book {
                 }
             }
             Heard::Busy(retry_after) => {
-                self.revive();
+                self.revive(passed);
                 // What was sent before the last cut says nothing about the rate since (B-3).
                 if passed.sent_ns >= self.cut_ns {
                     self.factor = (self.factor * CUT).max(LEAST);
@@ -223,8 +223,10 @@ impl Book {
         }
     }
 
-    /// Makes nothing of a call that was never made.
-    pub fn forget(&mut self, passed: Passed) {
+    /// Makes nothing of a call that was never made: what it would have used is there for the next.
+    pub fn forget(&mut self, rules: &Rules, passed: Passed) {
+        self.requests_ns = self.requests_ns.saturating_sub(self.cost_ns(rules.rpm, 1.0));
+        self.tokens_ns = self.tokens_ns.saturating_sub(self.cost_ns(rules.tpm, passed.tokens));
         if passed.probe {
             self.probing_ns = 0;
         }
@@ -260,12 +262,17 @@ impl Book {
         left.clamp(1, most.max(1))
     }
 
-    const fn is_dead(&self) -> bool {
+    /// Whether it has failed so often in a row that only probes are let through (B-5).
+    #[must_use]
+    pub const fn is_dead(&self) -> bool {
         self.sick >= SICK
     }
 
-    const fn revive(&mut self) {
-        (self.sick, self.rests, self.resting_ns, self.probing_ns) = (0, 0, 0, 0);
+    const fn revive(&mut self, by: Passed) {
+        // What was sent before the failures began tells nothing of the time since.
+        if by.sent_ns >= self.sick_since_ns {
+            (self.sick, self.rests, self.resting_ns, self.probing_ns) = (0, 0, 0, 0);
+        }
     }
 
     fn rest(&mut self, now_ns: u64, random: f64) {

@@ -160,13 +160,12 @@ impl Gate {
         state.owed.is_empty() || state.with(&self.rules, now_ns, |_| ()).is_ok_and(|done| done.is_some())
     }
 
-    fn end(&self, end: End) {
+    fn end(&self, end: End) -> bool {
         let mut state = self.state.lock();
         state.in_use -= 1;
         state.owed.push(end);
-        if end.used {
-            let _ = state.with(&self.rules, end.now_ns, |_| ());
-        }
+        let dead = |page: &mut Page<'_>| page.book().is_dead();
+        end.used && matches!(state.with(&self.rules, end.now_ns, dead), Ok(Some(true)))
     }
 }
 
@@ -217,7 +216,7 @@ impl State {
                 if used {
                     page.book().learn(rules, now_ns, passed, heard, tokens, fastrand::f64());
                 } else {
-                    page.book().forget(passed);
+                    page.book().forget(rules, passed);
                 }
             }
             page.mine(*in_use);
@@ -239,16 +238,11 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// The call has ended; `tokens` are those it used, if it told.
-    pub fn end(mut self, now_ns: u64, heard: Heard, tokens: Option<f64>) {
+    /// The call has ended; `tokens` are those it used, if it told. True if the endpoint is taken for dead (B-5): the call is not to blame.
+    pub fn end(mut self, now_ns: u64, heard: Heard, tokens: Option<f64>) -> bool {
         self.open = false;
-        self.gate.end(End { passed: self.passed, now_ns, heard, tokens, used: true });
-    }
-
-    /// Whether it is one of this gate's.
-    #[must_use]
-    pub fn is_of(&self, gate: &Arc<Gate>) -> bool {
-        Arc::ptr_eq(&self.gate, gate)
+        let dead = self.gate.end(End { passed: self.passed, now_ns, heard, tokens, used: true });
+        dead || self.passed.probe
     }
 }
 

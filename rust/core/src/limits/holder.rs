@@ -32,7 +32,10 @@ pub(super) const WORDS: usize = 6;
 impl Holder {
     /// This process, for one more engine.
     pub(super) fn new() -> Self {
-        let pid = std::process::id();
+        Self::of(std::process::id())
+    }
+
+    pub(super) fn of(pid: u32) -> Self {
         let mark = fastrand::u64(1..);
         Self { pid: pid.into(), started: start_of(pid), namespace: namespace(), mark, in_use: 0, seen_ns: 0 }
     }

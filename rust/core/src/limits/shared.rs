@@ -113,6 +113,12 @@ impl Shared {
         let _ = self.with(u64::MAX, |open| open.holders[open.me] = Holder::default());
     }
 
+    /// Stands in the file as another process does.
+    #[cfg(test)]
+    pub(super) fn pretend(&mut self, pid: u32) {
+        self.me = Holder::of(pid);
+    }
+
     fn locked<R>(&mut self, file: &File, now_ns: u64, work: impl FnOnce(&mut Open) -> R) -> io::Result<R> {
         let mut open = self.read(file, now_ns)?;
         let done = work(&mut open);

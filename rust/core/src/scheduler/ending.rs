@@ -240,7 +240,7 @@ impl Inner {
             .map(|(score, _)| score)
             .collect();
         if scores.iter().any(|score| !score.status.is_failure()) {
-            let call = Call { first, attempt: 1, finish: true, suspect: false };
+            let call = Call { first, attempt: 1, finish: true, suspect: false, excused: 0 };
             {
                 let mut state = self.state.lock();
                 state.give_back(batch.id(), function, vec![call]);

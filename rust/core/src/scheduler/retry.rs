@@ -8,6 +8,7 @@
 //! - R-5  "Too many requests" is no failure of the call: it may be put off `PUT_OFF` times, or `retries` times if that is more. All attempts
 //!   are counted together, so that nothing is tried again within what is tried again.
 //! - R-6  An answer that says that the same request will never do (400, 401, 403, 404, 422) is final.
+//! - R-7  An attempt that failed because its endpoint is dead, for all calls, is not counted: the limit ends that (B-5 of its book).
 
 use std::time::Duration;
 
@@ -41,8 +42,8 @@ pub(crate) fn decide(
     let again = if first_crash {
         Again { due_ns: now_ns, suspect: true }
     } else {
-        // The attempt that R-2 gave is not counted.
-        let counted = call.attempt.saturating_sub(u16::from(call.suspect));
+        // The attempts that gave are not counted.
+        let counted = call.attempt.saturating_sub(call.excused.saturating_add(call.suspect.into()));
         let later = failure.answer.is_some_and(Answer::is_later);
         let most = if later { policy.retries.max(PUT_OFF) } else { policy.retries };
         let hopeless = !failure.retryable || failure.answer.is_some_and(Answer::is_final);
@@ -92,7 +93,7 @@ mod tests {
     }
 
     fn call(attempt: u16, suspect: bool) -> Call {
-        Call { first: 0, attempt, finish: false, suspect }
+        Call { first: 0, attempt, finish: false, suspect, excused: 0 }
     }
 
     #[test]
@@ -145,6 +146,15 @@ mod tests {
         }
         let unreachable = Failure { answer: Some(Answer::Unreachable), ..failure(FailureKind::Error) };
         assert!(decide(&policy(3), &call(1, false), &unreachable, 0, None, 0.5).is_some());
+    }
+
+    #[test]
+    fn r7_what_a_dead_endpoint_failed_is_not_counted() {
+        let error = failure(FailureKind::Error);
+        let probed = |excused| Call { excused, ..call(4, false) };
+        assert!(decide(&policy(0), &probed(4), &error, 0, None, 0.5).is_some());
+        assert!(decide(&policy(0), &probed(3), &error, 0, None, 0.5).is_none());
+        assert!(decide(&policy(1), &probed(3), &error, 0, None, 0.5).is_some());
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub(crate) struct Call {
     pub finish: bool,
     /// A worker died with it in hand: it runs alone from now on, and a second death is its end.
     pub suspect: bool,
+    /// Attempts that are not counted: their endpoint was dead for all calls (limits B-5).
+    pub excused: u16,
 }
 
 /// Why a function's open calls in a batch were ended by the scheduler.
@@ -46,7 +48,7 @@ pub enum Cause {
 impl Call {
     /// The first attempt of a function's own call.
     pub(crate) const fn fresh(first: usize) -> Self {
-        Self { first, attempt: 1, finish: false, suspect: false }
+        Self { first, attempt: 1, finish: false, suspect: false, excused: 0 }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::book::{Book, Heard, Passed, Rules, Verdict};
+use super::super::book::{Book, Heard, Passed, Rules, Verdict};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
@@ -233,7 +233,7 @@ fn b5_a_probe_that_was_never_made_leaves_room_for_another() {
     }
     let Verdict::Go(probe) = book.ask(&rules, 3 * S, None, 0) else { panic!("a probe is due") };
     assert!(probe.probe);
-    book.forget(probe);
+    book.forget(&rules, probe);
     assert!(matches!(book.ask(&rules, 3 * S, None, 0), Verdict::Go(_)));
 }
 
@@ -293,4 +293,16 @@ proptest! {
     fn a_book_comes_back_from_a_file_as_it_was(words in prop::array::uniform12(0..u64::MAX / 2)) {
         prop_assert_eq!(Book::from_words(words).to_words(), words);
     }
+}
+
+#[test]
+fn what_was_not_used_is_there_for_the_next() {
+    let rules = Rules { rpm: Some(60.0), tpm: Some(600.0), ..Rules::default() };
+    let mut book = Book::default();
+    for at in 0..100 {
+        let Verdict::Go(passed) = book.ask(&rules, S + at * MS, Some(50.0), 0) else { panic!("{at}") };
+        book.forget(&rules, passed);
+    }
+    assert!(matches!(book.ask(&rules, S + 100 * MS, None, 0), Verdict::Go(_)));
+    assert!(matches!(book.ask(&rules, S + 101 * MS, None, 0), Verdict::Wait { .. }));
 }

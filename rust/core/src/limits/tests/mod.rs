@@ -1,0 +1,27 @@
+//! Tests of the limits: the book alone, the file that processes share, and the gate over both.
+
+mod book;
+mod gate;
+mod shared;
+
+use std::path::PathBuf;
+
+/// A folder that goes with its owner.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = std::env::temp_dir().join(format!("guerdon-limits-{:016x}", fastrand::u64(..)));
+        Self(folder)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("key")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

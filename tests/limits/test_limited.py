@@ -1,0 +1,95 @@
+"""What a limit does to the calls of one dispatcher: rates, tokens, answers that ask to come back."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from guerdon import Dispatcher, Limit, RegistrationError, Status, reward
+from tests.limits import functions
+
+LANES = ("process", "thread", "asyncio")
+
+
+def took(made: Dispatcher, calls: int, **columns: Any) -> float:
+    begun = time.monotonic()
+    result = made.score(completions=["c"] * calls, **{name: [value] * calls for name, value in columns.items()})
+    assert set(result.status.ravel().tolist()) == {Status.OK}
+    return time.monotonic() - begun
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_calls_come_at_a_steady_rate(lane: str) -> None:
+    function = functions.aone if lane == "asyncio" else functions.one
+    with Dispatcher([reward(function, lane=lane, limit=Limit(rpm=3000))], workers=2) as made:
+        # 20 ms between two, less what timers may be late.
+        assert took(made, 50) >= 49 * 0.02 - 0.05
+
+
+def test_waiting_is_queueing_and_never_run_time() -> None:
+    with Dispatcher([reward(functions.aone, name="one", timeout=0.5, limit=Limit(rpm=1200))]) as made:
+        result = made.score(completions=["c"] * 20)
+    assert result.status.ravel().tolist() == [Status.OK] * 20
+    assert result.timings["one"]["run_max_s"] < 0.5
+    assert result.timings["one"]["queue_max_s"] > 0.8
+
+
+def test_functions_of_all_lanes_share_a_key() -> None:
+    limits = [Limit(rpm=3000, key="lanes"), Limit(key="lanes"), Limit(rpm=3000, key="lanes")]
+    made = [
+        reward(functions.aone if lane == "asyncio" else functions.one, name=lane, lane=lane, limit=limit)
+        for lane, limit in zip(LANES, limits, strict=True)
+    ]
+    with Dispatcher(made, workers=2) as dispatcher:
+        assert took(dispatcher, 20) >= 59 * 0.02 - 0.05
+
+
+def test_functions_that_disagree_about_a_key_are_refused() -> None:
+    one = reward(functions.one, name="one", limit=Limit(rpm=10, key="judge"))
+    two = reward(functions.one, name="two", limit=Limit(rpm=20, key="judge"))
+    with pytest.raises(RegistrationError, match=r"'one' and 'two' give other limits for the key 'judge'"):
+        Dispatcher([one, two])
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_call_that_is_to_come_later_is_put_off_without_retries(lane: str, tmp_path: Path) -> None:
+    function = functions.abusy_at_first if lane == "asyncio" else functions.busy_at_first
+    with Dispatcher([reward(function, lane=lane)], workers=1) as made:
+        path = tmp_path / "attempts"
+        result = made.score(completions=["c"], path=[str(path)], times=[2])
+    assert result.status.ravel().tolist() == [Status.OK]
+    assert result.attempts.ravel().tolist() == [3]
+    begun = [float(line) for line in path.read_text().splitlines()]
+    assert all(later - earlier >= 0.14 for earlier, later in itertools.pairwise(begun))
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+def test_what_will_never_do_is_not_tried_again(status: int) -> None:
+    class RefusedError(Exception):
+        response = SimpleNamespace(status_code=status, headers={})
+
+    async def refused(completion: str) -> float:
+        raise RefusedError("no")
+
+    with Dispatcher([reward(refused, retries=5)]) as made:
+        result = made.score(completions=["c"])
+    assert result.attempts.ravel().tolist() == [1]
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_tokens_are_those_that_the_result_tells(lane: str) -> None:
+    function = functions.atelling if lane == "asyncio" else functions.telling
+    # 50 tokens a call, 49 ms each; before the first told, they counted as many more.
+    with Dispatcher([reward(function, lane=lane, limit=Limit(tpm=62_500))], workers=1) as made:
+        assert 30 * 0.048 - 0.1 <= took(made, 30) < 30  # 1000 tokens each: 29 s
+
+
+def test_tokens_are_logged_as_a_number() -> None:
+    with Dispatcher([reward(functions.telling, lane="thread")]) as made:
+        result = made.score(completions=["c"])
+    assert result.extra["telling/usage"] == [50.0]
