@@ -167,6 +167,17 @@ class ColumnBatches:
         host.check(self._owner())
         return Begun(host, given, self._owner().submit_columns(given, host, held))
 
+    def open(self, given: Mapping[str, Any], samples: int, held: list[Batch]) -> Begun:
+        """`begin` for a batch whose samples come one after another, by the ticket's `intake`.
+
+        Args:
+            given: What is the same for all samples: ``trainer_state``, ``log_extra``, ``log_metric``.
+            samples: How many there will be.
+        """
+        host = self._host(given)
+        host.check(self._owner())
+        return Begun(host, given, self._owner().open_columns(given, samples, host, held))
+
     def settle(self, begun: Begun) -> RewardBatch:
         """Waits for a batch, and raises or logs what there is (C-5).
 

@@ -26,7 +26,7 @@ from guerdon._batch.columns import (
     refuse_singular,
 )
 from guerdon._batch.intake import Intake
-from guerdon._batch.uses import Uses, check_group_size, unshippable
+from guerdon._batch.uses import Uses, check_group_size, columns_group_size, unshippable
 from guerdon._registration.spec import FunctionSpec, is_reward_model, repeated_names, spec_of
 from guerdon._shipping.shipment import check_shippable
 from guerdon._shipping.values import dumps
@@ -336,25 +336,20 @@ class Dispatcher(Sequence[Any]):
         columns = {name: values for name, values in given.items() if name not in own}
         data = collect(given.get(PROMPTS), given.get(COMPLETIONS), given.get(COMPLETION_IDS), columns, singles=True)
         size = self._options["num_generations"] or host.group_size()
-        if size is not None:
-            check_group_size(size, data.samples, ranks=host.ranks)
-        if self._grouped is not None:
-            if size is None:
-                raise DataError(
-                    f"{self._grouped!r} works on whole groups, and no trainer says how many completions a prompt has: "
-                    "give it, "
-                    "Dispatcher(..., num_generations=8)."
-                )
-            if data.samples % size:
-                raise DataError(
-                    f"{self._grouped!r} works on whole groups, but the {data.samples} samples of this rank hold part "
-                    "of one "
-                    f"(num_generations={size}). Make the samples of a rank, per_device_train_batch_size * "
-                    "steps_per_generation (in "
-                    "evaluation per_device_eval_batch_size), a multiple of it."
-                )
-        size = 1 if size is None or data.samples % size else size
+        size = columns_group_size(size, data.samples, host.ranks, self._grouped)
         return self._submit(held, data, size, self._options["budget"])
+
+    def open_columns(self, given: Mapping[str, Any], samples: int, host: Host, held: list[Batch]) -> Ticket:
+        """`submit_columns` for a batch whose samples come one after another, by `Ticket.intake`.
+
+        Args:
+            given: What is the same for all samples, ``trainer_state`` among it.
+            samples: How many there will be.
+        """
+        size = self._options["num_generations"] or host.group_size()
+        size = columns_group_size(size, samples, host.ranks, self._grouped)
+        batch = self._lifetime.engine().open(num_generations=size, held=held, budget=self._options["budget"])
+        return self._ticket(batch, Intake(batch, self._uses, given.get(TRAINER_STATE)))
 
     def replace(self, **options: Any) -> Dispatcher:
         """A dispatcher of the same functions with some options changed; it has an engine of its own.

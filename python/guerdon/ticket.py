@@ -126,7 +126,7 @@ class Ticket:
             >>> [group.rewards.tolist() for group in ticket.groups()]
             [[[1.0], [3.0]]]
         """
-        return self._taking().add(completions, prompts, completion_ids, columns, group, samples)
+        return self.intake.add(completions, prompts, completion_ids, columns, group, samples)
 
     async def aadd(
         self,
@@ -140,7 +140,7 @@ class Ticket:
         **columns: object,
     ) -> list[int]:
         """`add` for coroutines."""
-        return self._taking().add(completions, prompts, completion_ids, columns, group, samples)
+        return self.intake.add(completions, prompts, completion_ids, columns, group, samples)
 
     def finish(self) -> None:
         """No more samples come: functions of the batch contract start, and the batch ends with its last group.
@@ -150,9 +150,15 @@ class Ticket:
         Raises:
             DataError: A group lacks samples; the batch stays open.
         """
-        self._taking().finish()
+        self.intake.finish()
 
-    def _taking(self) -> Intake:
+    @property
+    def intake(self) -> Intake:
+        """What takes samples into an open batch. For integrations: there a column may have any name.
+
+        Raises:
+            ClosedError: The batch was submitted whole.
+        """
         if self._intake is None:
             raise ClosedError("this batch was submitted whole: submit(..., more=True) leaves it open for more samples.")
         return self._intake

@@ -20,7 +20,7 @@ from tests.integrations.watched import Watched, make_watched
 pytestmark = pytest.mark.filterwarnings("default")
 
 REWARDS = [functions.vowels, functions.answers, functions.lengths, functions.noted]
-DEFERRED = ["mini_batch", "one_step", Pipeline(mini_batch=True, lookahead=1), Pipeline(lookahead=3)]
+MODES = ["overlap", "mini_batch", "one_step", "all", Pipeline(lookahead=3)]
 SIZES: dict[str, Any] = {
     "per_device_train_batch_size": 4,
     "gradient_accumulation_steps": 4,
@@ -74,7 +74,7 @@ def test_the_first_logged_step_is_trls(tmp_path: Path, dispatcher: Dispatcher) -
     """Two batches in the first step, and a reference model; aligned ones are in the next test."""
     options: dict[str, Any] = {"max_steps": 1, "steps_per_generation": 2, "beta": 0.04, "loss_type": "grpo"}
     plain = plain_run(tmp_path / "plain", **options)
-    for mode in DEFERRED[1:3]:
+    for mode in MODES[2:4]:
         ours = make_watched(dispatcher, tmp_path / "ours", mode, **options)
         ours.train()
         assert_close(*(without_times(trainer.state.log_history)[0] for trainer in (ours, plain)))
@@ -86,9 +86,10 @@ def test_g3_at_learning_rate_zero_every_step_is_trls_and_the_ratio_is_one(
     tmp_path: Path, dispatcher: Dispatcher
 ) -> None:
     """The random numbers are used in TRL's order, so that the modes differ in nothing but the age of the policy."""
-    plain = plain_run(tmp_path / "plain", learning_rate=0.0)
-    for mode in DEFERRED:
-        ours = make_watched(dispatcher, tmp_path / "ours", mode, learning_rate=0.0)
+    options: dict[str, Any] = {"learning_rate": 0.0, "ends": 16}
+    plain = plain_run(tmp_path / "plain", **options)
+    for mode in MODES:
+        ours = make_watched(dispatcher, tmp_path / "ours", mode, **options)
         ours.train()
         for mine, theirs in zip(
             without_times(ours.state.log_history), without_times(plain.state.log_history), strict=True
@@ -100,6 +101,7 @@ def test_g3_at_learning_rate_zero_every_step_is_trls_and_the_ratio_is_one(
             "wait_s",
             "reward_s",
             "hidden_frac",
+            "early_frac",
             "groups_in_flight",
             "age_s",
             "staleness_steps",
@@ -108,6 +110,7 @@ def test_g3_at_learning_rate_zero_every_step_is_trls_and_the_ratio_is_one(
         for entry in ours.state.log_history[:3]:
             figures = {name: entry[f"guerdon/pipeline/{name}"] for name in names}
             assert 0 <= figures["hidden_frac"] <= 1
+            assert (figures["early_frac"] > 0) == ours.pipeline.overlap
             assert all(value >= 0 for value in figures.values())
 
 

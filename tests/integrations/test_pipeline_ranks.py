@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
 
 
-@pytest.mark.parametrize("name", ["split mini_batch", "split both", "straddling one_step"])
+@pytest.mark.parametrize("name", ["split mini_batch", "split all", "straddling one_step"])
 def test_g5_ranks_see_what_they_see_without_a_pipeline(name: str, ranks: list[dict[str, Any]]) -> None:
     """The same prompts in the same cycle on each rank, the first step logged alike, the weights alike at the end."""
     for rank in ranks:

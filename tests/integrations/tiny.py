@@ -74,6 +74,7 @@ def make_trainer(
     trainer_class: Any = None,
     data: Any = None,
     more: dict[str, Any] | None = None,
+    ends: int = 0,
     **options: Any,
 ) -> Any:
     """A trainer on the CPU with a fresh model; the same seed and functions give the same run.
@@ -82,6 +83,7 @@ def make_trainer(
         trainer_class: Another class than TRL's of this `kind`.
         data: The training data, if not `prompts` rows of `make_data`.
         more: More arguments of the class.
+        ends: How many tokens end a completion beside the tokenizer's own, so that more of them end early.
         **options: Of its config.
     """
     set_seed(seed)
@@ -110,6 +112,8 @@ def make_trainer(
     if environment_factory is not None:
         more["environment_factory"] = environment_factory
     model = Qwen2ForCausalLM(make_config(tokenizer))
+    if ends:
+        model.generation_config.eos_token_id = [tokenizer.eos_token_id, *range(100, 100 + ends)]
     if settings["beta"]:  # TRL loads the reference model from where the model comes from
         model.save_pretrained(folder / "reference")
         model.config._name_or_path = str(folder / "reference")

@@ -18,7 +18,7 @@ SPLIT = {"per_device_train_batch_size": 6, "gradient_accumulation_steps": 2, "nu
 RUNS: dict[str, tuple[Any, dict[str, int]]] = {
     "split off": ("off", SPLIT),
     "split mini_batch": ("mini_batch", SPLIT),
-    "split both": ({"mini_batch": True, "lookahead": 1}, SPLIT),
+    "split all": ("all", SPLIT),
     "straddling off": ("off", STRADDLING),
     "straddling one_step": ("one_step", STRADDLING),
 }
@@ -42,17 +42,14 @@ def on_rank_one(text: str, trainer_state: Any) -> float:
 
 
 def run(name: str, rewards: list[Any], folder: Path) -> dict[str, Any]:
-    from guerdon.integrations.trl import Pipeline
     from tests.integrations.tiny import without_times
     from tests.integrations.watched import make_watched
 
     pipeline, sizes = RUNS[name]
-    if isinstance(pipeline, dict):
-        pipeline = Pipeline(**pipeline)
     report: dict[str, Any] = {}
     started = time.monotonic()
     with Dispatcher(rewards, workers=1) as dispatcher:
-        trainer = make_watched(dispatcher, folder / "out", pipeline, max_steps=3, **sizes)
+        trainer = make_watched(dispatcher, folder / "out", pipeline, max_steps=3, ends=16, **sizes)
         try:
             trainer.train()
         except Exception as error:
@@ -71,7 +68,7 @@ def main(folder: Path) -> None:
     from tests.integrations.watched import make_watched
 
     reports = {name: run(name, [functions.vowels, waiting], folder) for name in RUNS}
-    reports["failing"] = run("split both", [functions.vowels, on_rank_one], folder)
+    reports["failing"] = run("split all", [functions.vowels, on_rank_one], folder)
     with Dispatcher([functions.vowels], workers=1) as dispatcher:
         try:
             make_watched(dispatcher, folder / "out", Pipeline(mini_batch=True), **STRADDLING)

@@ -201,6 +201,34 @@ def check_group_size(num_generations: object, samples: int, *, ranks: int = 1) -
     return num_generations
 
 
+def columns_group_size(size: int | None, samples: int, ranks: int, grouped: str | None) -> int:
+    """The group size of a batch that a trainer gives: 1 where no function needs whole groups and none are there.
+
+    Args:
+        size: Completions per prompt, None if nobody says it.
+        samples: Samples of this rank.
+        grouped: A function that works on whole groups; None without one.
+
+    Raises:
+        DataError: That function can't have them.
+    """
+    if size is not None:
+        check_group_size(size, samples, ranks=ranks)
+    if grouped is not None:
+        if size is None:
+            raise DataError(
+                f"{grouped!r} works on whole groups, and no trainer says how many completions a prompt has: give it, "
+                "Dispatcher(..., num_generations=8)."
+            )
+        if samples % size:
+            raise DataError(
+                f"{grouped!r} works on whole groups, but the {samples} samples of this rank hold part of one "
+                f"(num_generations={size}). Make the samples of a rank, per_device_train_batch_size * "
+                "steps_per_generation (in evaluation per_device_eval_batch_size), a multiple of it."
+            )
+    return 1 if size is None or samples % size else size
+
+
 def unshippable(error: TypeError, plan: Plan) -> Exception:
     """The engine's refusal of a value that no worker can get, in the words of whoever gave it."""
     if len(error.args) != 3:

@@ -11,9 +11,12 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from guerdon.integrations.trl.scoring import Scoring
+
+if TYPE_CHECKING:
+    from guerdon.integrations.trl.overlap import Early
 
 
 @dataclass
@@ -30,6 +33,7 @@ class Flight:
     step: int
     number: int
     scoring: Scoring | None = None
+    early: Early | None = None  # of a pipeline with overlap
     # What TRL gave its reward functions.
     inputs: list[dict[str, Any]] = field(default_factory=list)
     prompts: list[Any] = field(default_factory=list)

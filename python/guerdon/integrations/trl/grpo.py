@@ -30,9 +30,11 @@ from guerdon.integrations.trl.flight import Flight, Replay, empty_books, replace
 from guerdon.integrations.trl.functions import arrange, weigh
 from guerdon.integrations.trl.host import TrainerHost
 from guerdon.integrations.trl.minibatch import MiniBatches
+from guerdon.integrations.trl.overlap import Early, columns_of
 from guerdon.integrations.trl.pipeline import Pipeline, check
 from guerdon.integrations.trl.reader import Reader
 from guerdon.integrations.trl.scoring import Scoring, dispatchers_of
+from guerdon.integrations.trl.vllm_client import SplittingClient
 
 
 class GRPOTrainer(trl.GRPOTrainer):  # type: ignore[misc]  # trl is not typed
@@ -75,6 +77,8 @@ class GRPOTrainer(trl.GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             weigh(self.reward_weights, weights)
         self.dispatchers: tuple[Dispatcher, ...] = dispatchers_of(self.reward_funcs)
         check(self.pipeline, self, self.dispatchers)
+        if self.pipeline.overlap and self.use_vllm and self.accelerator.is_main_process:
+            self.vllm_generation.vllm_client = SplittingClient(self.vllm_generation.vllm_client)
 
     # --- the loop
 
@@ -251,10 +255,21 @@ class GRPOTrainer(trl.GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     def _generate(self, prompts: Any) -> Any:
         if self._replaying is None:
+            flight = self._launching
+            if flight is not None and self.pipeline.overlap:
+                flight.scoring = Scoring(self.reward_funcs, len(prompts), self._group_size)
+                flight.early = Early(self, flight.scoring, flight.batch, prompts, self._common)
             return super()._generate(prompts)
         count = len(prompts)
         token = [[self._tokenizer.eos_token_id]] * count
         return token, token, None, self._replaying.pick(self._replaying.flight.completions), None, {}, None, []
+
+    def _generate_single_turn(self, prompt_ids: Any, *args: Any, **named: Any) -> Any:
+        early = None if self._launching is None else self._launching.early
+        if early is None:
+            return super()._generate_single_turn(prompt_ids, *args, **named)
+        with early.watching(prompt_ids):
+            return super()._generate_single_turn(prompt_ids, *args, **named)
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **named: Any) -> Any:
         if self._replaying is None:
@@ -267,13 +282,13 @@ class GRPOTrainer(trl.GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             return self._finished(
                 self.scoring_of(replay.flight), replay.rows, replay.pick(replay.flight.inputs), prompts, completions
             )
-        scoring = Scoring(self.reward_funcs, len(prompts), self._group_size)
         flight = self._launching
         if flight is not None:
-            flight.scoring, flight.born = scoring, time.monotonic()
             flight.inputs, flight.prompts, flight.completions = inputs, prompts, completions
+            flight.born = time.monotonic()
+        scoring = Scoring(self.reward_funcs, len(prompts), self._group_size)
         try:
-            self._begin(scoring, inputs, prompts, completions, completion_ids_list)
+            scoring = self._begin(scoring, inputs, prompts, completions, completion_ids_list)
             waiting = self._other_rewards(scoring, inputs, prompts, completions, completion_ids_list)
             if flight is not None and self.pipeline.defers:
                 return waiting
@@ -289,27 +304,41 @@ class GRPOTrainer(trl.GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     def _group_size(self) -> int:
         return int(self.num_generations if self.model.training else self.num_generations_eval)
 
-    def _begin(self, scoring: Scoring, inputs: Any, prompts: Any, completions: Any, completion_ids: Any) -> None:
-        """Starts the rewards of a batch, on all ranks or on none (G-5)."""
-        given = {
-            **{name: [row[name] for row in inputs] for name in inputs[0] if name not in _OWN},
-            "prompts": prompts,
-            "completions": completions,
-            "completion_ids": completion_ids,
+    @property
+    def _common(self) -> dict[str, Any]:
+        """What TRL gives reward functions beside the batch."""
+        return {
             "trainer_state": self.state,
             "log_extra": self._log_completion_extra,
             "log_metric": self._log_metric,
         }
-        if self.environments is not None:
-            given["environments"] = self.environments
+
+    def _begin(self, scoring: Scoring, inputs: Any, prompts: Any, completions: Any, completion_ids: Any) -> Scoring:
+        """Starts the rewards of a batch, on all ranks or on none (G-5).
+
+        Returns:
+            The scoring, or the one that began while the batch was generated.
+        """
+        flight = self._launching
+        early = None if flight is None else flight.early
         error: Exception | None = None
         try:
-            scoring.begin(given)
+            if early is not None and early.finish(completions, completion_ids):
+                scoring = early.scoring
+            else:
+                if early is not None:
+                    early.scoring.cancel()
+                if flight is not None:
+                    flight.scoring = scoring
+                whole = {"prompts": prompts, "completions": completions, "completion_ids": completion_ids}
+                live = {} if self.environments is None else {"environments": self.environments}
+                scoring.begin({**columns_of(inputs), **whole, **self._common, **live})
         except Exception as refused:
             error = refused
         agreed = TrainerHost(Memory(), self).agree(error, None)
         if agreed is not None:
             raise agreed from None
+        return scoring
 
     def _other_rewards(
         self, scoring: Scoring, inputs: Any, prompts: Any, completions: Any, completion_ids: Any
@@ -333,9 +362,6 @@ class GRPOTrainer(trl.GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         """The rewards of all ranks for some rows of each, once they are complete."""
         with replaced(self, {"reward_funcs": scoring.columns(list(rows))}):
             return super()._calculate_rewards(inputs, prompts, completions, [[]] * len(prompts))
-
-
-_OWN = ("prompt", "completion", "completion_ids")
 
 
 def _zeros(completions: Any, **_: Any) -> list[float]:

@@ -6,6 +6,7 @@ Per batch that is trained on, mean over the ranks (the wait: the longest), under
 - ``reward_s``: seconds from the first sample's submission to the last outcome.
 - ``hidden_frac``: the share of ``reward_s`` in which the trainer did something else.
 - ``groups_in_flight``: groups without all their rewards when training asked for the batch, over all batches.
+- ``early_frac``: the share of the samples whose scoring began while others were still generated.
 - ``age_s``: seconds from the batch's generation until all of it was handed to training.
 - ``staleness_steps``: optimizer steps between the policy that wrote it and the one that is trained.
 - ``staleness_batches``: batches generated since.
@@ -33,6 +34,7 @@ def figures(flight: Flight, scoring: Scoring, *, step: int, newest: int) -> dict
         "reward_s": reward,
         "hidden_frac": 1.0 if reward <= 0 else max(0.0, 1.0 - wait / reward),
         "groups_in_flight": float(flight.in_flight),
+        "early_frac": 0.0 if flight.early is None else flight.early.count / max(1, len(flight.prompts)),
         "age_s": time.monotonic() - flight.born,
         "staleness_steps": float(step - flight.step),
         "staleness_batches": float(newest - 1 - flight.number),

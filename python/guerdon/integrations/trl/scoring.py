@@ -76,6 +76,36 @@ class Scoring:
         for dispatcher in dispatchers_of(self._functions):
             self._begun.append((dispatcher, dispatcher.batches.begin(given, self.held)))
 
+    def open(self, given: Mapping[str, Any]) -> None:
+        """Begins the batch without samples: they come by `add`, all of them before `finish`.
+
+        Args:
+            given: What is the same for all of them, by name.
+        """
+        for dispatcher in dispatchers_of(self._functions):
+            self._begun.append((dispatcher, dispatcher.batches.open(given, self._samples, self.held)))
+
+    def add(
+        self,
+        rows: Sequence[int],
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        completion_ids: Sequence[list[int]],
+        columns: Mapping[str, list[Any]],
+    ) -> None:
+        """Starts the functions on some rows of a batch that was opened, each in its place.
+
+        Raises:
+            DataError: They can't be scored as they are.
+        """
+        for _, begun in self._begun:
+            begun.ticket.intake.add(completions, prompts, completion_ids, columns, samples=rows)
+
+    def finish(self) -> None:
+        """All rows were added."""
+        for _, begun in self._begun:
+            begun.ticket.intake.finish()
+
     @property
     def others(self) -> list[int]:
         """Places in the list of what the trainer runs itself."""
