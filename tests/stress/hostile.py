@@ -264,18 +264,12 @@ def abort(_: str, _notes: str) -> float:
 
 
 def overflow_the_stack(_: str, _notes: str) -> float:
-    """Calls itself through C until the stack is used up, with the recursion limit out of the way."""
-    sys.setrecursionlimit(1 << 30)
-    compare = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-    libc = ctypes.CDLL(None)
-    numbers = (ctypes.c_int * 2)(2, 1)
+    """Passes a gigabyte by value, on the stack. Recursion won't do on every version: some bound it in C too."""
 
-    @compare
-    def again(_a: object, _b: object) -> int:
-        libc.qsort(numbers, 2, 4, again)
-        return 0
+    class Large(ctypes.Structure):
+        _fields_ = (("filling", ctypes.c_char * (1 << 30)),)
 
-    libc.qsort(numbers, 2, 4, again)
+    ctypes.CDLL(None).labs(Large())
     return 1.0
 
 

@@ -29,7 +29,7 @@ from tests.stress.harness import Scene, expect
         pytest.param(
             "overflow_the_stack",
             "was killed by SIGSEGV",
-            "in again",
+            "in overflow_the_stack",
             marks=pytest.mark.fault(
                 "a function overflows the C stack",
                 sees="`crashed`, after one more try alone, with the Python stack",
