@@ -153,6 +153,10 @@ bench: setup ## speed of the core (criterion) and of the lanes beside their peer
 	cargo bench --locked --package guerdon-core --bench '*'
 	$(BIN)/python -m pytest --benchmark-only --timeout 1200 benches/python/bench_*.py $(ARGS)
 
+.PHONY: bench-training
+bench-training: setup ## the published asynchronous-reward recipe, scaled down, in four modes: half an hour (ARGS="--runs 1 --steps 4": less)
+	$(BIN)/python -m benches.training $(ARGS)
+
 .PHONY: clean
 clean: ## remove what the targets made
 	rm -rf $(VENV) $(VLLM) $(VERL) $(TARGET) dist demo-out .hypothesis .mypy_cache .pytest_cache .ruff_cache .benchmarks

@@ -3,6 +3,7 @@
 //! - `lane`: a lane that does what a script says, on tokio's time (paused in most tests), and remembers what it saw.
 //! - `script`: what a script can make of an attempt. `chaos`: one that draws it from a seed, so that the same calls meet the same fate.
 //! - `serial`: the same script, run call by call without an engine; what the engine gives must equal it.
+//! - `training`: a training run as events in time, for docs/prediction.md.
 //! - `instant`: a lane that costs nothing, to measure what is left.
 #![forbid(unsafe_code)]
 
@@ -13,6 +14,7 @@ mod log;
 mod script;
 mod serial;
 mod setup;
+pub mod training;
 
 pub use chaos::Chaos;
 pub use instant::InstantLane;

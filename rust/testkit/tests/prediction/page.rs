@@ -1,0 +1,108 @@
+//! The page docs/prediction.md, its tables made by the simulation.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use guerdon_testkit::paused;
+use guerdon_testkit::training::{MODES, Mode, Queue, Recipe, settled, steps};
+
+/// Steps that a figure is the mean of, less those at both ends of a run.
+const STEPS: u64 = 6;
+
+/// A step on hardware that grows with the batch, and a judge that does or does not.
+fn large(samples: usize, at_once: usize) -> Recipe {
+    Recipe {
+        samples,
+        group: 8,
+        generation: Duration::from_secs(60),
+        training: Duration::from_secs(60),
+        delays: (Duration::from_secs(1), Duration::from_secs(40)),
+        at_once,
+        pieces: 8,
+    }
+}
+
+/// The real run of `make bench-training` that stands beside its prediction: what it took by itself, and what was measured, in [`MODES`]' order.
+pub const REAL: Recipe = Recipe {
+    samples: 32,
+    group: 4,
+    generation: Duration::from_millis(1000),
+    training: Duration::from_millis(1000),
+    delays: (Duration::from_millis(50), Duration::from_millis(2000)),
+    at_once: 256,
+    pieces: 4,
+};
+pub const MEASURED: [f64; 4] = [0.0; 4];
+
+fn seconds(recipe: &Recipe, mode: Mode) -> f64 {
+    paused(async { settled(&steps(recipe, mode, STEPS, &mut Queue::default()).await, mode) })
+}
+
+pub fn page() -> String {
+    let mut page = String::from(HEAD);
+    for samples in [512, 8192, 131_072] {
+        for at_once in [usize::MAX, 4096].into_iter().filter(|&places| places == usize::MAX || places < samples) {
+            let times = MODES.map(|(_, mode)| seconds(&large(samples, at_once), mode));
+            let room = if at_once == usize::MAX { "all".to_owned() } else { at_once.to_string() };
+            let _ = write!(page, "| {samples} | {room} |");
+            for time in times {
+                let _ = write!(page, " {time:.0} s{} |", share(time, times[0]));
+            }
+            page.push('\n');
+        }
+    }
+    page.push_str(BETWEEN);
+    let times = MODES.map(|(_, mode)| seconds(&REAL, mode));
+    let _ = write!(page, "| predicted |");
+    for time in times {
+        let _ = write!(page, " {time:.2} s{} |", share(time, times[0]));
+    }
+    let _ = write!(page, "\n| measured |");
+    for time in MEASURED {
+        let _ = write!(page, " {time:.2} s{} |", share(time, MEASURED[0]));
+    }
+    page.push('\n');
+    page.push_str(TAIL);
+    page
+}
+
+/// What a mode saves of the time without it.
+fn share(time: f64, off: f64) -> String {
+    if time == off { String::new() } else { format!(" ({:+.0} %)", (time / off - 1.0) * 100.0) }
+}
+
+const HEAD: &str = "\
+# What each mode brings
+
+A small simulation of a training run (`rust/testkit/src/training.rs`, events on a clock that only moves when all wait): the
+trainer generates, waits for rewards and trains as the real one does; rewards take their time beside it. This page is made by
+`cargo run --package guerdon-testkit --example predict`, and the suite fails when it is out of date.
+
+Seconds of a step with 60 s of generation, 60 s of training in eight micro-steps, groups of eight, and rewards of 1 to 40 s a
+sample, each time as likely. *At once*: how many rewards are computed at the same time, all of a batch's or 4096, as by a
+judge with that many places. Hardware is taken to grow with the batch, the judge is not.
+
+| samples a step | at once | off | mini_batch | one_step | both |
+| ---: | ---: | ---: | ---: | ---: | ---: |
+";
+
+const BETWEEN: &str = "
+- Where rewards take no longer than generation and training together, `one_step` hides all of them; mini-batches then only
+  add to it what a slow batch would leave.
+- `mini_batch` alone hides what can be trained on before the last group is complete: less, the more the last samples decide.
+  It costs no staleness.
+- Where the judge is the bottleneck (131 072 samples through 4096 places: ten minutes), look-ahead hides generation and training behind
+  it, and no mode makes a step shorter than the judge needs. More places do.
+
+## Beside real runs
+
+The published asynchronous-reward recipe scaled down, in TRL's trainer on this machine (`make bench-training`), and the same
+seconds put into the simulation:
+
+| | off | mini_batch | one_step | both |
+| --- | ---: | ---: | ---: | ---: |
+";
+
+const TAIL: &str = "
+The simulation knows nothing of what the trainer's own code costs, nor of a machine that is busy.
+";
