@@ -10,7 +10,7 @@
 
 The task is sums of two numbers. Two rewards: `right`, in worker processes with a deadline, and `judge`, which waits one to four seconds
 as a model that judges would. The model that is made on the spot has random weights and a tokenizer of characters: it shows speed, and
-that training runs, not how well a real model learns.
+that training runs, not how well a real model learns. Written without a GPU at hand: only --cpu has been run.
 """
 
 from __future__ import annotations

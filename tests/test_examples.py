@@ -12,9 +12,9 @@ import pytest
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def run(name: str, folder: Path) -> str:
+def run(name: str, folder: Path, *arguments: str) -> str:
     ended = subprocess.run(
-        [sys.executable, str(EXAMPLES / name)],
+        [sys.executable, str(EXAMPLES / name), *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -43,3 +43,12 @@ def test_math_verify_rowwise(tmp_path: Path) -> None:
     out = run("math_verify_rowwise.py", tmp_path)
     assert "4 ok, 1 timeout" in out
     assert " 1.0  The chance is $\\boxed{0.1575}$." in out
+
+
+@pytest.mark.timeout(300)
+def test_gpu_grpo_runs_without_one(tmp_path: Path) -> None:
+    """Only that it runs: on a GPU with vLLM it was not tried."""
+    pytest.importorskip("trl")
+    out = run("gpu_grpo.py", tmp_path, "--cpu", "--steps=2", "--batch=8", "--tokens=4")
+    assert "one_step" in out
+    assert "waiting for rewards" in out
