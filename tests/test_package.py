@@ -34,6 +34,9 @@ PUBLIC = {
     "Ticket",
     "__version__",
     "group_reward",
+    "judge",
+    "parse",
+    "remote",
     "reward",
 }
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from guerdon import parse
     from guerdon._native import __version__
     from guerdon.dispatcher import Dispatcher
     from guerdon.dump import Dump, InFlight
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
         RewardFailureError,
         ShippingError,
     )
+    from guerdon.judges import judge
     from guerdon.limits import Limit, RetryAfter
     from guerdon.recycle import Recycle
+    from guerdon.remotes import remote
     from guerdon.result import Failure, Group, RewardBatch
     from guerdon.rewards import RewardFunction, group_reward, reward
     from guerdon.stateful import Reward
@@ -62,6 +65,9 @@ __all__ = [
     "Ticket",
     "__version__",
     "group_reward",
+    "judge",
+    "parse",
+    "remote",
     "reward",
 ]
 
@@ -90,16 +96,21 @@ _HOMES: Final = {
     "Ticket": "ticket",
     "__version__": "_native",
     "group_reward": "rewards",
+    "judge": "judges",
+    "remote": "remotes",
     "reward": "rewards",
 }
+_MODULES: Final = ("parse",)
 
 
 def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
-    if home is None:
+    if home is None and name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if home is None:
+        return import_module(f"{__name__}.{name}")
     value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value
     return value

@@ -10,6 +10,8 @@ from typing import Any, Literal, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from guerdon._http.body import Piece
+
 __version__: str
 
 # Function, batch, samples as (first, end), phase, attempt, age in seconds, place.
@@ -42,7 +44,39 @@ class FunctionConfig:
         max_output: int | None = None,
         env: Sequence[tuple[bytes, bytes]] = ...,  # none
         limit: tuple[float | None, float | None, float | None, tuple[str, str] | None] | None = None,
+        http: HttpConfig | None = None,
     ) -> FunctionConfig: ...
+
+@final
+class HttpConfig:
+    """How the calls of a function of the http lane become requests."""
+
+    def __new__(
+        cls,
+        url: str,
+        *,
+        body: Sequence[Piece],
+        api: str,
+        parse: str = "",
+        value: str = "",
+        words: dict[str, float] = ...,  # none
+        others: Sequence[str] = ...,  # none
+        most: int = 1,
+        headers: Sequence[tuple[str, str]] = ...,  # none
+        key: str | None = None,
+        http2: bool = False,
+        authorities: bytes | None = None,
+    ) -> HttpConfig:
+        """See `guerdon._http.plan.Plan`.
+
+        Args:
+            body: Pieces of JSON; ``("text", column)`` stands within a text, ``("value", column)`` for one, a list for each sample.
+            value: Of `parse`: a tag, pattern, field or token; with ``api="rewards"`` the path to the numbers.
+            authorities: Certificates in PEM.
+
+        Raises:
+            ValueError: It can't work; the message says why.
+        """
 
 @final
 class Engine:
@@ -121,6 +155,9 @@ class Engine:
 
         The place of a thread is ``[number, identifier]``, that of a loop ``[index, generation, frame, call]``.
         """
+
+    def requests(self) -> list[tuple[_Row, str]]:
+        """What requests are on their way, and the server of each; does not wait."""
 
     def open_cells(self) -> list[int]:
         """Cells without an outcome in all open batches, per function."""

@@ -115,6 +115,8 @@ class Dispatcher(Sequence[Any]):
         for spec in self._specs:
             if spec.lane == "process":
                 check_shippable(spec)
+            if spec.http is not None:
+                spec.http.secret.read(spec.name)
         grouped = (spec.name for spec in self._specs if spec.shape == "group" or spec.finish is not None)
         self._grouped = next(grouped, None)
         self._uses = Uses(self._specs)

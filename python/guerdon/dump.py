@@ -42,10 +42,10 @@ class InFlight:
     Attributes:
         function: Name of the reward function.
         samples: Of the call: one, a group's or a batch's. Before ``phase`` is ``"call"``, all that wait for it to end.
-        lane: ``"process"``, ``"thread"`` or ``"asyncio"``.
+        lane: ``"process"``, ``"thread"``, ``"asyncio"`` or ``"http"``.
         attempt: Number of this attempt, from 1.
         age_s: Seconds since it began.
-        worker: Process id of its worker; name of its thread or event loop in the other lanes.
+        worker: Process id of its worker; name of its thread or event loop in the other lanes; of a request its server.
         stack: Where the user's code stands, outermost frame first, as in a traceback. None if it can't be had.
         phase: ``"call"``; before it ``"loading"`` (its module is imported), ``"setup"``, ``"arguments"`` (unpickled).
         batch: Number of its batch, from 1: the dispatcher's first.
@@ -112,6 +112,8 @@ def take(engine: Engine | None, keeper: Keeper | None, specs: Sequence[FunctionS
     if engine is None:
         return Dump((), {spec.name: 0 for spec in specs}, ())
     calls = [] if keeper is None else _here(engine, keeper, specs)
+    for row, host in engine.requests():
+        calls.append(_call(specs, row, host, [], "it waits for an answer"))
     for row, stack, why in engine.look(timeout):
         (pid,) = row[6]
         calls.append(_call(specs, row, pid, _from_text(stack), why))

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from guerdon._registration.spec import FunctionSpec
-from guerdon.errors import ClosedError, MainGuardError
+from guerdon.errors import ClosedError, MainGuardError, RegistrationError
 
 if TYPE_CHECKING:
     from guerdon._lanes import Keeper
@@ -145,15 +145,22 @@ def _start(
     from guerdon._shipping import environment
     from guerdon._shipping.shipment import shipment
 
-    engine = _native.Engine(
-        [spec.config() for spec in specs],
-        workers=workers,
-        python=sys.executable,
-        worker_dir=str(Path(__file__).parent / "_worker"),
-        shipment=shipment(specs, environment.hidden(worker_env)),
-        environment=environment.of_workers(worker_env),
-        recycle=(None, None, None) if recycle is None else (recycle.calls, recycle.age, recycle.rss_bytes),
-    )
+    configs = [spec.config() for spec in specs]
+    # The key of a judge is no worker's, whatever its variable is called.
+    keys = {spec.http.secret.env for spec in specs if spec.http is not None and spec.http.secret.env is not None}
+    worker_env = {**dict.fromkeys(keys), **worker_env}
+    try:
+        engine = _native.Engine(
+            configs,
+            workers=workers,
+            python=sys.executable,
+            worker_dir=str(Path(__file__).parent / "_worker"),
+            shipment=shipment(specs, environment.hidden(worker_env)),
+            environment=environment.of_workers(worker_env),
+            recycle=(None, None, None) if recycle is None else (recycle.calls, recycle.age, recycle.rss_bytes),
+        )
+    except ValueError as error:
+        raise RegistrationError(f"this dispatcher can't start: {error}.") from None
     try:
         return engine, start_lanes(engine, specs)
     except BaseException:

@@ -37,7 +37,7 @@ class Limit:
     while; answers relax it again.
 
     Args:
-        concurrency: Calls in flight at once, at least 1. Without a limit: 256 on the asyncio lane, 8 on the thread
+        concurrency: Calls in flight at once, at least 1. Without a limit: 256 on the asyncio and http lanes, 8 on the thread
             lane, the number of workers on the process lane. With a key: of all that name it together.
         rpm: Requests (calls) per minute, handed out at a steady rate, without an opening burst.
         tpm: Tokens per minute. What a call used is taken from its result, a dict with ``"score"`` and ``"usage"`` (the

@@ -250,6 +250,7 @@ def test_a_config_says_all_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> Non
         "max_output": None,
         "env": [],
         "limit": (None, None, None, None),
+        "http": None,
     }
 
 
@@ -306,8 +307,8 @@ def test_an_env_with_values_is_refused_without_them() -> None:
 
 
 def test_lanes_of_later_versions_say_so() -> None:
-    with pytest.raises(NotYetError, match="lane='http' is not supported yet"):
-        reward(length, lane="http")
+    with pytest.raises(NotYetError, match="lane='ray' is not supported yet"):
+        reward(length, lane="ray")
 
 
 def test_fences_are_settled_in_bytes() -> None:

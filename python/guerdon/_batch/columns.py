@@ -159,11 +159,11 @@ def plain_text(completion: object, sample: int) -> str:
                 "`text` needs a str or a list of messages like {'role': 'assistant', 'content': '...'}"
             )
         if message.get("role") == "assistant":
-            return _content(message.get("content"))
+            return content_text(message.get("content"))
     return ""
 
 
-def _content(content: object) -> str:
+def content_text(content: object) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, (list, tuple)):  # None where the message is only a tool call

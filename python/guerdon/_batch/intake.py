@@ -56,7 +56,7 @@ class Intake:
         index, indexes = _index("group", group), _indexes(samples, data.samples)
         if index is not None and indexes is not None:
             raise DataError("samples= says where each sample belongs: leave group= out.")
-        plan = self._uses.of(data)
+        plan = self._uses.of(data, grows=True)
         if self._names is not None and plan.names != self._names:
             raise DataError(
                 f"these samples bring the columns {', '.join(plan.names)} to the functions, those before them "

@@ -6,6 +6,7 @@
        name is refused.
 - U-4  Live environments never travel to a worker.
 - U-5  A column whose name can't be put into a message to a worker is refused where a function would get it.
+- U-6  A function of the http lane gets texts, whatever its columns hold; what are texts already is not copied.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from guerdon._registration.spec import FunctionSpec, Wants
 from guerdon.errors import DataError
 
 if TYPE_CHECKING:
+    from guerdon._http.template import Field
     from guerdon._native import Const, Use
 
 # Where a value comes from: ("own", "prompts"), ("dataset", "answer"), ("state", "live").
@@ -62,7 +64,7 @@ class Uses:
         self._specs = tuple(specs)
         self._history = tuple(spec.lane == "process" and names_history(spec.target) for spec in self._specs)
 
-    def of(self, data: Data) -> Plan:
+    def of(self, data: Data, *, grows: bool = False) -> Plan:
         """The engine's columns and, for each function, which of them its calls get.
 
         Raises:
@@ -70,11 +72,15 @@ class Uses:
         """
         from guerdon._native import Use
 
-        columns = _Columns(data)
+        columns = _Columns(data, grows)
         uses = []
         for spec, history in zip(self._specs, self._history, strict=True):
             available = _available(spec, spec.wants, data, spec.name)
             names, by_position = _arrange(spec.wants, available)
+            if spec.http is not None:
+                filled = [columns.filled(available[field.column], field, spec.name) for field in spec.http.fields]
+                uses.append(Use([kind for kind, _ in filled], [index for _, index in filled]))
+                continue
             _refuse_odd(spec.name, names)
             indexes = [columns.index(self._source(spec, available[name], history)) for name in names]
             finish_names: tuple[str, ...] = ()
@@ -96,11 +102,13 @@ class Uses:
 class _Columns:
     """The engine's columns of one batch, made as they are asked for (U-1)."""
 
-    def __init__(self, data: Data) -> None:
+    def __init__(self, data: Data, grows: bool) -> None:
         self.values: list[list[object] | Const] = []
         self.names: list[str] = []
         self._data = data
         self._indexes: dict[Source, int] = {}
+        self._grows = grows  # each addition must bring the same columns, whatever is in them
+        self._filled: dict[tuple[Source, Field], tuple[str, int]] = {}
 
     def index(self, source: Source) -> int:
         index = self._indexes.get(source)
@@ -109,6 +117,24 @@ class _Columns:
             self.names.append(TRAINER_STATE if source[0] == "state" else source[1])
             index = self._indexes[source] = len(self.values) - 1
         return index
+
+    def filled(self, source: Source, field: Field, function: str) -> tuple[str, int]:
+        """What kind of texts a field of a request is, and the index of its column (U-6)."""
+        from guerdon._http.fields import PLAIN, texts_of
+
+        known = self._filled.get((source, field))
+        if known is None:
+            kind, name = source
+            values = self._data.texts if name == TEXT else getattr(self._data, kind)[name]
+            made = texts_of(values, field, self._data.samples, function, always=self._grows)
+            if made is None:
+                known = PLAIN, self.index(source)
+            else:
+                self.values.append(made[1])
+                self.names.append(field.column)
+                known = made[0], len(self.values) - 1
+            self._filled[source, field] = known
+        return known
 
     def _value(self, kind: str, name: str) -> list[object] | Const:
         from guerdon._native import Const

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def start_lanes(engine: Engine, specs: Sequence[FunctionSpec]) -> Keeper:
     """Starts what the thread and asyncio lanes of `engine` need; it ends with the engine."""
     keeper = Keeper(engine.lanes, specs)
-    if any(spec.lane != "process" for spec in specs):
+    if any(spec.lane in ("thread", "asyncio") for spec in specs):
         threading.Thread(target=keeper.run, name="guerdon keeper", daemon=True).start()
     return keeper
 
@@ -37,7 +37,7 @@ class Keeper:
 
     def __init__(self, lanes: Lanes, specs: Sequence[FunctionSpec]) -> None:
         self.lanes = lanes
-        self._specs = {index: spec for index, spec in enumerate(specs) if spec.lane != "process"}
+        self._specs = {index: spec for index, spec in enumerate(specs) if spec.lane in ("thread", "asyncio")}
         self._calls = {index: Call(spec.target, spec.recipe()) for index, spec in self._specs.items()}
         # By index and generation. Written by the keeper's thread, read by whoever takes a dump.
         self._loops: dict[tuple[int, int], LoopThread] = {}

@@ -15,12 +15,12 @@ from guerdon.limits import Limit
 
 __all__ = ["LANES", "Isolation", "Lane", "OnFailure"]
 
-Lane = Literal["process", "thread", "asyncio"]
+Lane = Literal["process", "thread", "asyncio", "http"]
 Isolation = Literal["worker", "call"]
 OnFailure = Literal["nan", "abstain", "raise"] | float
 
 LANES: Final[tuple[Lane, ...]] = ("process", "thread", "asyncio")
-_LATER_LANES: Final = ("native", "http", "device", "ray")
+_LATER_LANES: Final = ("native", "device", "ray")
 _LONGEST: Final = 1e9
 _MOST_RETRIES: Final = 10_000
 _FLOAT32_MAX: Final = 3.4028234663852886e38
@@ -62,6 +62,11 @@ def lane(function: str, value: object) -> Lane | None:
     """The lane asked for, None if the function's kind decides."""
     if value is None:
         return None
+    if value == "http":
+        raise RegistrationError(
+            f"reward function {function!r}: lane='http' runs no Python: make a judge with guerdon.judge(…), or ask a reward "
+            "service with guerdon.remote(url)."
+        )
     if isinstance(value, str) and value in _LATER_LANES:
         raise NotYetError(
             f"reward function {function!r}: lane={value!r} is not supported yet. Use one of {', '.join(LANES)}."

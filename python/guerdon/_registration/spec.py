@@ -27,6 +27,7 @@ from guerdon.stateful import Reward
 
 if TYPE_CHECKING:
     from guerdon import _native
+    from guerdon._http.plan import Plan
 
 __all__ = [
     "UNDECORATED_LOOP",
@@ -38,6 +39,7 @@ __all__ = [
     "Wants",
     "is_reward_model",
     "repeated_names",
+    "settled_policy",
     "spec_of",
 ]
 
@@ -107,6 +109,7 @@ class FunctionSpec:
         policy: Timeouts, retries and the like.
         wants: The values that a call gets.
         finish: The values that ``finish_group`` gets beside the scores; None without one.
+        http: How its calls become requests (http lane).
     """
 
     name: str
@@ -123,6 +126,7 @@ class FunctionSpec:
     stateful: bool = False
     decorated: bool = False
     finish: Wants | None = field(default=None)
+    http: Plan | None = None
 
     def recipe(self) -> dict[str, Any]:
         """How a lane calls the function: plain values only, the same in every process."""
@@ -161,7 +165,8 @@ class FunctionSpec:
             memory_limit=policy.memory_limit,
             max_output=policy.max_output,
             env=given_to(policy.env),
-            limit=native(policy.limit, self.lane),
+            limit=None if self.http is not None and self.http.most > 1 else native(policy.limit, self.lane),
+            http=None if self.http is None else self.http.config(self.name),
         )
 
 
@@ -231,7 +236,7 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
         target=target,
         lane=lane,
         shape=shape,
-        policy=_policy(name, given, shape),
+        policy=settled_policy(name, given, shape),
         wants=wants,
         rowwise=rowwise,
         is_async=awaits,
@@ -327,7 +332,12 @@ def _loop(name: str, given: Options, lane: Lane, *, shared: bool) -> str | None:
     return asked or (UNDECORATED_LOOP if shared else f"<loop of {name}>")
 
 
-def _policy(name: str, given: Options, shape: Shape) -> Policy:
+def settled_policy(name: str, given: Options, shape: Shape) -> Policy:
+    """The policy of a function of this shape, checked, with its defaults.
+
+    Raises:
+        RegistrationError: An option can't be.
+    """
     timeout = SAMPLE_TIMEOUT if shape == "sample" else LISTS_TIMEOUT
     return Policy(
         timeout=timeout if given.timeout is None else options.seconds(name, "timeout", given.timeout),

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from guerdon._http.reward import HttpReward
 from guerdon.cli.problem import UsageError
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonError
@@ -156,7 +157,7 @@ def _found(module: ModuleType, place: str) -> list[Any]:
         raise UsageError(f"{place} has {len(dispatchers)} dispatchers. Name the one to use: {place}:{names[0]}.")
     if dispatchers:
         return dispatchers
-    rewards = [value for value in values if isinstance(value, (RewardFunction, Reward))]
+    rewards = [value for value in values if isinstance(value, (HttpReward, RewardFunction, Reward))]
     if not rewards:
         plain = [
             name

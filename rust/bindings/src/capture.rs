@@ -4,10 +4,12 @@
 //!   is pickled at once.
 //! - P-2  Text is not touched under the GIL: where its characters lie is noted, with a reference that keeps them there, and they are
 //!   copied when a frame is made.
-//! - P-3  Only the columns that a function uses are captured for it.
+//! - P-3  For requests a column is texts: those of the batch as they lie, or those that the package made of other values.
+//! - P-4  Only the columns that a function uses are captured for it.
 
 use guerdon_core::function::FunctionId;
 use guerdon_core::payload::Payload;
+use guerdon_core::process::columns::RawText;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -110,7 +112,7 @@ pub fn sources(
 
 /// The values of one kind of call, as the function's lane wants them.
 enum Values {
-    /// For workers: bytes.
+    /// For workers and requests: bytes.
     Wire(Wire),
     /// For threads and loops of this process: Python values.
     Rows(Rows),
@@ -147,7 +149,7 @@ impl Arrived {
         let mut wire = WireCapture::new(py, &sources, samples, dumps);
         let mut capture = |arguments: &Arguments, lane: &LaneKind| {
             let values = match lane {
-                LaneKind::Process => Values::Wire(wire.columns(&arguments.columns)?),
+                LaneKind::Process | LaneKind::Http => Values::Wire(wire.columns(&arguments.columns)?),
                 LaneKind::Thread | LaneKind::Asyncio => {
                     Values::Rows(Rows::new(py, &sources, &arguments.columns, arguments.names.as_deref())?)
                 }
@@ -197,6 +199,10 @@ impl Payload for Arrived {
 
     fn bytes(&self, function: FunctionId, sample: u32) -> usize {
         self.wire(function, false).map_or(0, |columns| columns.bytes(sample))
+    }
+
+    fn text(&self, function: FunctionId, column: usize, sample: u32) -> Option<RawText<'_>> {
+        self.wire(function, false)?.text(column, sample)
     }
 
     fn as_any(&self) -> &dyn std::any::Any {

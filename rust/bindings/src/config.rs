@@ -5,14 +5,18 @@ use std::time::Duration;
 
 use guerdon_core::function::{Fences, Function, OnFailure, Policy, Shape};
 use guerdon_core::limits::{Limit, Rules};
+use guerdon_http::HttpFunction;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+
+use crate::http::HttpConfig;
 
 /// Which lane runs a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneKind {
     Thread,
     Asyncio,
+    Http,
     /// Last: an engine without such functions has no process lane.
     Process,
 }
@@ -31,6 +35,8 @@ pub struct FunctionConfig {
     pub function: Function,
     /// Which event loop runs it; functions with the same name share one.
     pub event_loop: Option<String>,
+    /// How its calls become requests, on the http lane.
+    pub http: Option<HttpFunction>,
 }
 
 #[pymethods]
@@ -39,7 +45,7 @@ impl FunctionConfig {
     #[pyo3(signature = (
         name, *, lane, shape, timeout, grace = 0.5, setup_timeout = 300.0, deadline = None, retries = 0, concurrency = None,
         isolation = "worker", pinned = false, finish = false, r#loop = None, on_failure = OnFailureArg::Word("nan".to_owned()),
-        memory_limit = None, max_output = None, env = Vec::new(), limit = None
+        memory_limit = None, max_output = None, env = Vec::new(), limit = None, http = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
@@ -61,6 +67,7 @@ impl FunctionConfig {
         max_output: Option<u64>,
         env: Vec<(Vec<u8>, Vec<u8>)>,
         limit: Option<LimitArg>,
+        http: Option<PyRef<'_, HttpConfig>>,
     ) -> PyResult<Self> {
         let unknown = |what: &str, value: &str| {
             PyValueError::new_err(format!("reward function '{name}': unknown {what} '{value}'"))
@@ -74,6 +81,7 @@ impl FunctionConfig {
             "process" => LaneKind::Process,
             "thread" => LaneKind::Thread,
             "asyncio" => LaneKind::Asyncio,
+            "http" => LaneKind::Http,
             other => return Err(unknown("lane", other)),
         };
         let shape = match shape {
@@ -108,7 +116,8 @@ impl FunctionConfig {
         let fences = Fences { memory_limit, max_output, environment: env };
         let function =
             Function { name: name.into(), shape, finish, pinned, isolated, lane: lane.index(), policy, fences };
-        Ok(Self { lane, function, event_loop: r#loop })
+        let http = http.map(|http| http.function.clone());
+        Ok(Self { lane, function, event_loop: r#loop, http })
     }
 }
 

@@ -18,6 +18,7 @@ use guerdon_core::function::{Function, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::process::{ProcessConfig, ProcessLane, Recycle};
 use guerdon_core::scheduler::Scheduler;
+use guerdon_http::HttpLane;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -28,6 +29,7 @@ use crate::capture::{Arrived, PyUse};
 use crate::config::{FunctionConfig, LaneKind};
 use crate::gil;
 use crate::growing::{Growing, GrowingPayload};
+use crate::http;
 use crate::inside::{self, ProcessRow, Row};
 use crate::lanes::Lanes;
 use crate::lanes::aio::AioLane;
@@ -56,6 +58,7 @@ struct Parts {
     orders: Arc<Orders>,
     threads: Arc<ThreadLane>,
     loops: Arc<AioLane>,
+    http: Arc<HttpLane>,
 }
 
 impl Engine {
@@ -108,7 +111,9 @@ impl Engine {
         let threads = Arc::new(ThreadLane::new(&runtime, clock, &core, &orders));
         let names: Vec<Option<String>> = functions.iter().map(|config| config.event_loop.clone()).collect();
         let loops = Arc::new(AioLane::new(&runtime, clock, &core, &names, &orders));
-        let mut all: Vec<Arc<dyn Lane>> = vec![threads.clone(), loops.clone()];
+        let specs = functions.iter().map(|config| config.http.clone()).collect();
+        let http = Arc::new(http::lane(&runtime, clock, &core, specs)?);
+        let mut all: Vec<Arc<dyn Lane>> = vec![threads.clone(), loops.clone(), http.clone()];
         let process = lanes.contains(&LaneKind::Process).then(|| {
             let shipment = shipment.unwrap_or_default();
             let mut config = ProcessConfig::new(python.into(), worker_dir.into(), shipment, workers);
@@ -125,7 +130,7 @@ impl Engine {
             pid: std::process::id(),
             runtime,
             functions: lanes.into_iter().zip(shapes).collect(),
-            parts: ManuallyDrop::new(Parts { scheduler, process, orders, threads, loops }),
+            parts: ManuallyDrop::new(Parts { scheduler, process, orders, threads, loops, http }),
             closed: AtomicBool::new(false),
         })
     }
@@ -231,6 +236,11 @@ impl Engine {
         let parts = self.parts()?;
         let clock = parts.scheduler.clock();
         Ok((inside::of_threads(&parts.threads, clock), inside::of_loops(&parts.loops, clock)))
+    }
+
+    /// What requests are on their way, and the server that each waits for.
+    fn requests(&self) -> PyResult<Vec<(Row, String)>> {
+        Ok(inside::of_requests(&self.parts()?.http))
     }
 
     /// Cells without an outcome in all open batches, per function.

@@ -4,7 +4,7 @@
 //!   letting the GIL go, so that nobody sees half of them.
 //! - G-2  What no call needs any more is let go by the thread that adds, waits or takes a group: its values may have finalizers, which must not
 //!   run on a thread of a lane.
-//! - G-3  A frame for workers holds the values of its calls. A thread or a loop finds `None` in place of values that were let go; the call was
+//! - G-3  A frame for workers or requests holds the values of its calls. A thread or a loop finds `None` in place of values that were let go; the call was
 //!   swept then, and what it raises is dropped with it.
 //! - G-4  Every addition brings the same columns.
 
@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use guerdon_core::function::{FunctionId, Shape};
 use guerdon_core::payload::Payload;
+use guerdon_core::process::columns::RawText;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -27,7 +28,7 @@ type Row = (Arc<Wire>, u32);
 
 /// The values of one kind of call, by sample.
 enum Values {
-    /// For workers. Written by additions and by `forget`.
+    /// For workers and requests. Written by additions and by `forget`.
     Wire(Mutex<Vec<Option<Row>>>),
     /// For threads and loops of this process; the tuples, where calls take one sample.
     Rows(Rows, Option<Py<PyList>>),
@@ -127,7 +128,7 @@ impl Growing {
         };
         let kind = |arguments: &Arguments, lane: LaneKind, one_by_one: bool| {
             let values = match lane {
-                LaneKind::Process => Values::Wire(Mutex::default()),
+                LaneKind::Process | LaneKind::Http => Values::Wire(Mutex::default()),
                 LaneKind::Thread | LaneKind::Asyncio => rows(arguments, one_by_one)?,
             };
             let names = arguments.names.as_deref().map(Arc::from);
@@ -291,6 +292,12 @@ impl Payload for HeldRows {
             Some((&**wire, *row))
         };
         Wire::encode_from(&samples.iter().filter_map(row).collect::<Vec<_>>(), out);
+    }
+
+    fn text(&self, _: FunctionId, column: usize, sample: u32) -> Option<RawText<'_>> {
+        let index = self.rows.binary_search_by_key(&sample, |(held, _)| *held).ok()?;
+        let (wire, row) = &self.rows[index].1;
+        wire.text(column, *row)
     }
 
     fn bytes(&self, _: FunctionId, _: u32) -> usize {

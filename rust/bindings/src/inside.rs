@@ -9,6 +9,7 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::doing::Doing;
 use guerdon_core::process::{ProcessLane, Sight};
+use guerdon_http::HttpLane;
 
 use crate::lanes::aio::AioLane;
 use crate::lanes::thread::ThreadLane;
@@ -47,4 +48,9 @@ pub fn of_threads(lane: &ThreadLane, clock: Clock) -> Vec<Row> {
 /// What event loops have in hand.
 pub fn of_loops(lane: &AioLane, clock: Clock) -> Vec<Row> {
     lane.doing(clock.now_ns()).into_iter().map(|(doing, place)| row(doing, place)).collect()
+}
+
+/// What requests are on their way, each with its server.
+pub fn of_requests(lane: &HttpLane) -> Vec<(Row, String)> {
+    lane.doing().into_iter().map(|(doing, host)| (row(doing, Vec::new()), host)).collect()
 }

@@ -6,6 +6,7 @@ mod config;
 mod engine;
 mod gil;
 mod growing;
+mod http;
 mod inside;
 mod lanes;
 mod runtime;
@@ -25,6 +26,8 @@ mod _native {
     use crate::config::FunctionConfig;
     #[pymodule_export]
     use crate::engine::Engine;
+    #[pymodule_export]
+    use crate::http::HttpConfig;
     #[pymodule_export]
     use crate::lanes::Lanes;
     #[pymodule_export]

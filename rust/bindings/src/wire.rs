@@ -84,6 +84,12 @@ impl Wire {
         }
     }
 
+    /// The text of a sample among the values of a call, if it is one.
+    pub fn text(&self, position: usize, sample: u32) -> Option<RawText<'_>> {
+        let (_, texts) = self.texts.iter().find(|(found, _)| *found == position)?;
+        Some(texts.raw(sample as usize))
+    }
+
     /// About how many bytes one sample takes.
     pub fn bytes(&self, sample: u32) -> usize {
         let sample = sample as usize;

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::function::FunctionId;
+use crate::process::columns::RawText;
 
 /// The arguments of a batch's calls, captured when it was submitted or, if it grows, added to.
 pub trait Payload: Send + Sync + 'static {
@@ -15,6 +16,12 @@ pub trait Payload: Send + Sync + 'static {
 
     /// About how many bytes `encode` writes for one sample.
     fn bytes(&self, function: FunctionId, sample: u32) -> usize;
+
+    /// The text of a sample in one column of a function's calls, for lanes that put texts into requests; `None` where there is none. In such
+    /// calls a column's name says what its texts are.
+    fn text(&self, _function: FunctionId, _column: usize, _sample: u32) -> Option<RawText<'_>> {
+        None
+    }
 
     /// What calls of these samples are made of, for as long as a frame of them lives: of a payload that lets go of samples whose cells have their
     /// outcomes. `None`: the payload itself.

@@ -5,10 +5,13 @@
 //! - `serial`: the same script, run call by call without an engine; what the engine gives must equal it.
 //! - `training`: a training run as events in time, for docs/prediction.md.
 //! - `instant`: a lane that costs nothing, to measure what is left.
+//! - `judge` (feature of that name): a server for the http lane that misbehaves on purpose; also a program, `mock-judge`.
 #![forbid(unsafe_code)]
 
 mod chaos;
 mod instant;
+#[cfg(feature = "judge")]
+pub mod judge;
 mod lane;
 mod log;
 mod script;

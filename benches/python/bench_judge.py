@@ -1,0 +1,189 @@
+"""2048 judge calls of one second, all at once, over TLS: the http lane beside openai, httpx and aiohttp with asyncio.
+
+    python -m pytest benches/python/bench_judge.py --benchmark-only
+
+The server is the mock judge, a process of its own. Connections are made in a first round that is not counted. The CPU time
+is that of this process, the latency that of a call as its client sees it. Aim (acceptance 20): under 1.3 s, and no
+handshakes after the first round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from typing import Any
+
+import pytest
+
+from benches.python.mock_judge import MockJudge, mock_judge
+from guerdon import Dispatcher, Limit, judge
+
+CALLS = 2048
+TITLE = f"{CALLS} judge calls of 1 s at once, TLS"
+PROMPT = "Rate this from 0 to 10: {completion}"
+TEXTS = [f"[[score {index % 11}]] " + "x" * 1000 for index in range(CALLS)]
+
+pytestmark = pytest.mark.timeout(600)
+
+# Scores, and how long the slowest hundredth took at least; None where the run can't say.
+Run = Callable[[], tuple[list[float], float]]
+
+
+def p99(times: list[float]) -> float:
+    return sorted(times)[len(times) * 99 // 100]
+
+
+@contextmanager
+def guerdon_lane(server: MockJudge, **options: Any) -> Iterator[Run]:
+    graded = judge(
+        base_url=f"{server.url}/v1",
+        model="mock",
+        prompt=PROMPT,
+        ca_file=server.ca_file,
+        limit=Limit(concurrency=CALLS),
+        **options,
+    )
+    with Dispatcher([graded]) as dispatcher:
+
+        def run() -> tuple[list[float], float]:
+            result = dispatcher.score(completions=TEXTS)
+            return result.rewards.ravel().tolist(), result.timings["judge"]["run_p99_s"]
+
+        yield run
+
+
+@contextmanager
+def gathered(client: Any) -> Iterator[Run]:
+    """`client` is an asynchronous context manager whose value scores one text."""
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        ask = runner.run(stack.enter_async_context(client))
+
+        async def timed(text: str) -> tuple[float, float]:
+            start = time.perf_counter()
+            return await ask(text), time.perf_counter() - start
+
+        async def everything() -> list[tuple[float, float]]:
+            return await asyncio.gather(*map(timed, TEXTS))
+
+        def run() -> tuple[list[float], float]:
+            found = runner.run(everything())
+            return [score for score, _ in found], p99([took for _, took in found])
+
+        try:
+            yield run
+        finally:
+            runner.run(stack.aclose())
+
+
+def messages(text: str) -> dict[str, Any]:
+    return {"model": "mock", "messages": [{"role": "user", "content": PROMPT.format(completion=text)}]}
+
+
+def score(content: str) -> float:
+    return float(content.removeprefix("Score: "))
+
+
+class Aiohttp:
+    def __init__(self, server: MockJudge) -> None:
+        self.server = server
+
+    async def __aenter__(self) -> Any:
+        import aiohttp
+
+        context = ssl.create_default_context(cafile=self.server.ca_file)
+        self.session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=CALLS, ssl=context))
+
+        async def ask(text: str) -> float:
+            async with self.session.post(f"{self.server.url}/v1/chat/completions", json=messages(text)) as answer:
+                return score((await answer.json())["choices"][0]["message"]["content"])
+
+        return ask
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.session.close()
+
+
+class Httpx:
+    def __init__(self, server: MockJudge) -> None:
+        self.server = server
+
+    def client(self) -> Any:
+        import httpx
+
+        limits = httpx.Limits(max_connections=CALLS, max_keepalive_connections=CALLS)
+        context = ssl.create_default_context(cafile=self.server.ca_file)
+        return httpx.AsyncClient(verify=context, limits=limits, timeout=60)
+
+    async def __aenter__(self) -> Any:
+        self.http = self.client()
+
+        async def ask(text: str) -> float:
+            answer = await self.http.post(f"{self.server.url}/v1/chat/completions", json=messages(text))
+            return score(answer.json()["choices"][0]["message"]["content"])
+
+        return ask
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.http.aclose()
+
+
+class Openai(Httpx):
+    async def __aenter__(self) -> Any:
+        import openai
+
+        self.http = self.client()
+        client = openai.AsyncOpenAI(base_url=f"{self.server.url}/v1", api_key="none", http_client=self.http)
+
+        async def ask(text: str) -> float:
+            answer = await client.chat.completions.create(**messages(text))
+            return score(answer.choices[0].message.content)
+
+        return ask
+
+
+# Name, module that it needs, what runs it, rounds, aim.
+CONTENDERS: list[tuple[str, str, Callable[[MockJudge], Any], int, str]] = [
+    ("guerdon, http lane", "guerdon", guerdon_lane, 5, "wall ≤ 1.3"),
+    ("aiohttp, asyncio.gather", "aiohttp", lambda server: gathered(Aiohttp(server)), 3, ""),
+    ("httpx, asyncio.gather", "httpx", lambda server: gathered(Httpx(server)), 3, ""),
+    ("openai, asyncio.gather", "openai", lambda server: gathered(Openai(server)), 3, ""),
+]
+
+
+@pytest.mark.parametrize("contender", CONTENDERS, ids=[name for name, *_ in CONTENDERS])
+def test_calls_of_a_second(benchmark: Any, tables: Any, contender: Any) -> None:
+    name, module, start, rounds, aim = contender
+    pytest.importorskip(module)
+    benchmark.group = TITLE
+    with mock_judge("--tls", "--latency", "fixed:1") as server, start(server) as run:
+        run()
+        before = server.seen()["handshakes"]
+        cpu: list[float] = []
+        slowest: list[float] = []
+
+        def measured() -> list[float]:
+            start = time.process_time()
+            scores, slow = run()
+            cpu.append(time.process_time() - start)
+            slowest.append(slow)
+            return list(scores)
+
+        scores = benchmark.pedantic(measured, rounds=rounds)
+        # Asking made one more.
+        handshakes = server.seen()["handshakes"] - before - 1
+    assert scores == [float(index % 11) for index in range(CALLS)]
+    if benchmark.disabled:
+        return
+    cells = {
+        "wall s": benchmark.stats.stats.median,
+        "p99 s": statistics.median(slowest),
+        "CPU µs a call": statistics.median(cpu) * 1e6 / CALLS,
+        "new handshakes": handshakes / rounds,
+    }
+    tables.add(TITLE, name, cells, aim)
+    benchmark.extra_info.update(cells)

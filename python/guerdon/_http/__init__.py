@@ -1,0 +1,3 @@
+"""Judges and reward services, before a request is made: `template` reads prompts, `body` makes the request's JSON, `fields` the texts of a
+batch, `plan` holds what the engine is told, `secret` finds API keys, `reward` is the object that stands in a dispatcher's list.
+"""

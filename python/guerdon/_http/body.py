@@ -1,0 +1,83 @@
+"""The JSON of a request, with places for the texts of samples.
+
+- B-1  What the engine gets is bytes of JSON and columns by number: it puts them together without Python.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from guerdon._http.template import Field
+
+__all__ = ["Each", "Filled", "Piece", "Pieces", "Text"]
+
+# As the engine takes them: JSON as it is, ("text" | "value", column), pieces for each sample.
+Piece: TypeAlias = "bytes | tuple[str, int] | list[Piece]"
+
+
+class Text(list["str | Field"]):
+    """A text with fields in it, as a value of the JSON."""
+
+
+class Filled:
+    """A field as a value of its own."""
+
+    def __init__(self, field: Field) -> None:
+        self.field = field
+
+
+class Each(Filled):
+    """A list with a field of each sample of the request."""
+
+
+class Pieces:
+    """Puts the pieces of a body together; ``fields`` are the columns that they number."""
+
+    def __init__(self) -> None:
+        self.fields: list[Field] = []
+
+    def of(self, value: Any) -> list[Piece]:
+        """The pieces of a JSON value, in which `Text`, `Filled` and `Each` may stand.
+
+        Raises:
+            TypeError, ValueError: It isn't JSON.
+        """
+        joined: list[Piece] = []
+        for piece in self._walk(value):
+            if isinstance(piece, bytes) and joined and isinstance(joined[-1], bytes):
+                joined[-1] += piece
+            else:
+                joined.append(piece)
+        return joined
+
+    def _walk(self, value: Any) -> list[Piece]:
+        if isinstance(value, Text):
+            return [b'"', *(self._part(part) for part in value), b'"']
+        if isinstance(value, Each):
+            return [b"[", [("value", self._column(value.field))], b"]"]
+        if isinstance(value, Filled):
+            return [("value", self._column(value.field))]
+        if isinstance(value, Mapping):
+            pairs = ([_json(str(name)), b":", *self._walk(each)] for name, each in value.items())
+            return [b"{", *_commas(list(pairs)), b"}"]
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return [b"[", *_commas([self._walk(each) for each in value]), b"]"]
+        return [_json(value)]
+
+    def _part(self, part: str | Field) -> Piece:
+        return ("text", self._column(part)) if isinstance(part, Field) else _json(part)[1:-1]
+
+    def _column(self, field: Field) -> int:
+        if field not in self.fields:
+            self.fields.append(field)
+        return self.fields.index(field)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, allow_nan=False).encode()
+
+
+def _commas(parts: list[list[Piece]]) -> list[Piece]:
+    return [piece for index, part in enumerate(parts) for piece in ([b","] if index else []) + part]

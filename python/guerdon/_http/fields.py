@@ -1,0 +1,87 @@
+"""The texts that a batch's columns are in requests.
+
+- F-1  A column of texts goes as it is: it is looked at, not copied. What is no text is made one here, once a batch, on the caller's thread.
+- F-2  A value that can't be put so is refused before any call, with its column and sample.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from guerdon._batch.columns import Single, content_text
+from guerdon._http.template import Field
+from guerdon.errors import DataError
+
+__all__ = ["JSON", "PLAIN", "texts_of"]
+
+# What the engine calls columns of texts, and of texts that are JSON already.
+PLAIN = "text"
+JSON = "json"
+
+
+def texts_of(
+    values: Sequence[object] | Single, field: Field, samples: int, function: str, *, always: bool = False
+) -> tuple[str, list[object]] | None:
+    """What kind of column the engine gets for a field, and the column; None where it can take the values as they are.
+
+    Args:
+        values: One per sample, or one for all.
+        function: Name of the judge, for messages.
+        always: Make a column of its own of it in any case, of the same kind each time.
+
+    Raises:
+        DataError: F-2.
+    """
+    if isinstance(values, Single):
+        kind, one = texts_of([values.value], field, 1, function, always=always) or (PLAIN, [values.value])
+        return kind, one * samples
+    if not always and not field.rest and all(type(value) is str for value in values):
+        return None
+    make = _as_json if field.json else _as_text
+    made: list[object] = []
+    for sample, value in enumerate(values):
+        try:
+            made.append(make(value, field))
+        except Exception as error:
+            raise DataError(
+                f"column {field.column!r} of sample {sample} can't be put into a request of {function!r} as {field}: "
+                f"{type(error).__name__}: {error}."
+            ) from error
+    return JSON if field.json else PLAIN, made
+
+
+def _as_text(value: Any, field: Field) -> str:
+    if field.rest:
+        return str(f"{{0{field.rest}}}".format(value))
+    if isinstance(value, str):
+        return str(value)
+    return _transcript(value) if _is_messages(value) else format(value)
+
+
+def _as_json(value: Any, field: Field) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """Arrays, tensors and their numbers as lists and numbers."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"a {type(value).__name__} is not JSON")
+
+
+def _is_messages(value: object) -> bool:
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) > 0
+        and all(isinstance(message, Mapping) and "role" in message for message in value)
+    )
+
+
+def _transcript(messages: Sequence[Mapping[str, Any]]) -> str:
+    """A single message is its text; several are told apart by who says it."""
+    texts = [content_text(message.get("content")) for message in messages]
+    if len(texts) == 1:
+        return texts[0]
+    return "\n\n".join(f"{message['role']}: {text}" for message, text in zip(messages, texts, strict=True))

@@ -1,0 +1,88 @@
+"""What the engine must know of a function of the http lane.
+
+- P-1  Plain values only, none of them secret: a plan can be pickled and shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from guerdon._http.secret import Secret
+from guerdon._http.template import Field
+from guerdon.errors import RegistrationError
+from guerdon.parse import Parse
+
+if TYPE_CHECKING:
+    from guerdon._http.body import Piece
+    from guerdon._native import HttpConfig
+
+__all__ = ["Plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the calls of one function become requests, and answers scores.
+
+    Attributes:
+        url: Where requests go.
+        body: Pieces of their JSON; ``fields`` are the columns in it, by number.
+        api: ``"chat"``, ``"completions"`` or ``"rewards"``.
+        parse: How a judge's words are read.
+        path: Where a reward service's numbers are; "" for where they usually are.
+        most: Samples that a request takes at most.
+    """
+
+    url: str
+    body: list[Piece]
+    fields: tuple[Field, ...]
+    api: str
+    parse: Parse = field(default_factory=lambda: Parse("number"))
+    path: str = ""
+    most: int = 1
+    headers: tuple[tuple[str, str], ...] = ()
+    secret: Secret = field(default_factory=Secret)
+    http2: bool = False
+    ca_file: str | None = None
+
+    def config(self, function: str, *, key: bool = True) -> HttpConfig:
+        """As the engine takes it, with the key in it.
+
+        Args:
+            key: Without it nothing secret is read: to check the rest.
+
+        Raises:
+            RegistrationError: Something of it can't work.
+        """
+        from guerdon._native import HttpConfig
+
+        try:
+            return HttpConfig(
+                self.url,
+                body=self.body,
+                api=self.api,
+                parse=self.parse.kind,
+                value=self.path if self.api == "rewards" else self.parse.value,
+                words=dict(self.parse.words),
+                others=list(self.parse.others),
+                most=self.most,
+                headers=list(self.headers),
+                key=self.secret.read(function) if key else None,
+                http2=self.http2,
+                authorities=self._authorities(function),
+            )
+        except RegistrationError:
+            raise
+        except (ValueError, TypeError) as error:
+            raise RegistrationError(f"reward function {function!r}: {error}.") from None
+
+    def _authorities(self, function: str) -> bytes | None:
+        if self.ca_file is None:
+            return None
+        try:
+            return Path(self.ca_file).expanduser().read_bytes()
+        except OSError as error:
+            raise RegistrationError(
+                f"reward function {function!r}: ca_file={self.ca_file!r} can't be read: {error.strerror}."
+            ) from None

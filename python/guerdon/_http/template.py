@@ -1,0 +1,68 @@
+"""Prompts with the sample's columns in them, in the style of ``str.format``.
+
+- T-1  What a template says is read once, when the judge is made; what can't work is refused there.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from guerdon.errors import RegistrationError
+
+__all__ = ["Field", "template"]
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column in a template.
+
+    Attributes:
+        column: Its name, that of a dataset column or a reserved one (``prompt``, ``completion``, ``text``).
+        rest: What stands behind the name: ``[0]``, ``.real``, ``!r``, ``:.2f``.
+        json: It goes as JSON, not as text within a text.
+    """
+
+    column: str
+    rest: str = ""
+    json: bool = False
+
+    def __str__(self) -> str:
+        return f"{{{self.column}{self.rest}}}"
+
+
+def template(text: str, function: str, argument: str) -> list[str | Field]:
+    """The pieces of a template: texts as they are, and fields.
+
+    Raises:
+        RegistrationError: T-1.
+    """
+    try:
+        return list(_pieces(text))
+    except ValueError as error:
+        raise RegistrationError(
+            f"reward function {function!r}: {argument}={_short(text)}: {error}. Name columns as in {{completion}}, and write "
+            "braces that mean themselves as {{ and }}."
+        ) from None
+
+
+def _pieces(text: str) -> Iterator[str | Field]:
+    for literal, name, spec, conversion in string.Formatter().parse(text):
+        if literal:
+            yield literal
+        if name is None:
+            continue
+        column = re.split(r"[.\[]", name, maxsplit=1)[0]
+        if not column or column.isdigit():
+            raise ValueError(f"{{{name}}} names no column")
+        if spec and "{" in spec:
+            raise ValueError(f"{{{name}:{spec}}} has a field in a field")
+        rest = name[len(column) :] + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "")
+        yield Field(column, rest)
+
+
+def _short(text: str) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= 80 else f"{shown[:77]}…"

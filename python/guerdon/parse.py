@@ -1,0 +1,140 @@
+"""How a score is read out of a judge's answer: the ``parse=`` of `guerdon.judge`.
+
+An answer that holds no score as it was asked for is an `error` that shows the answer; it is tried again if the judge has
+``retries`` left.
+
+>>> from guerdon import parse
+>>> parse.tag("score")
+Parse(kind='tag', value='score')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Literal
+
+from guerdon.errors import RegistrationError
+
+__all__ = ["Parse", "json", "logprob", "number", "regex", "tag", "yes_no"]
+
+Kind = Literal["number", "tag", "regex", "json", "yes_no", "logprob"]
+
+
+@dataclass(frozen=True)
+class Parse:
+    """A way to read a score; made by the functions of this module."""
+
+    kind: Kind
+    value: str = ""
+    words: tuple[tuple[str, float], ...] = ()
+    others: tuple[str, ...] = ()
+    top: int = 0
+
+    def __repr__(self) -> str:
+        given = {"value": self.value, "words": dict(self.words), "others": self.others}
+        shown = "".join(f", {name}={value!r}" for name, value in given.items() if value)
+        return f"Parse(kind={self.kind!r}{shown})"
+
+
+def number() -> Parse:
+    """The first number that stands by itself: 7 in ``"7/10"``, 8 in ``"GPT4 says 8"``. The default.
+
+    Example:
+        >>> number()
+        Parse(kind='number')
+    """
+    return Parse("number")
+
+
+def tag(name: str) -> Parse:
+    """The first number within the last ``<name>…</name>`` of the answer.
+
+    Raises:
+        RegistrationError: `name` is no name of a tag.
+
+    Example:
+        >>> tag("score")
+        Parse(kind='tag', value='score')
+    """
+    return Parse("tag", _text("tag", "name", name))
+
+
+def regex(pattern: str, words: Mapping[str, float] | None = None) -> Parse:
+    """The first group (without groups: the whole) of the first match of a pattern.
+
+    Args:
+        pattern: In the syntax of Rust's ``regex``, which is Python's without look-around and backreferences.
+        words: What the match may be and the score that it stands for, in any case of letters; without it the match must
+            be a number.
+
+    Raises:
+        RegistrationError: `words` maps to something else than numbers. A pattern that is none is refused by `guerdon.judge`.
+
+    Example:
+        >>> regex(r"Verdict: (good|bad)", {"good": 1.0, "bad": 0.0})
+        Parse(kind='regex', value='Verdict: (good|bad)', words={'good': 1.0, 'bad': 0.0})
+    """
+    pairs = tuple(_scored(word, score, words) for word, score in ({} if words is None else words).items())
+    return Parse("regex", _text("regex", "pattern", pattern), words=pairs)
+
+
+def json(field: str) -> Parse:
+    """A field of the JSON that the answer is, or of the first object that it holds (in a code block, behind some words).
+
+    Args:
+        field: With dots for fields of fields, ``"verdict.score"``. Its value is a number, a boolean, a text that is a
+            number, or null, which abstains.
+
+    Example:
+        >>> json("score")
+        Parse(kind='json', value='score')
+    """
+    return Parse("json", _text("json", "field", field))
+
+
+def yes_no() -> Parse:
+    """1.0 if the first of the words "yes" and "no" in the answer is "yes", 0.0 if it is "no".
+
+    Example:
+        >>> yes_no()
+        Parse(kind='yes_no')
+    """
+    return Parse("yes_no")
+
+
+def logprob(token: str, *others: str, top: int = 20) -> Parse:
+    """The probability of `token` as the first one of the answer: a soft score from 0 to 1.
+
+    Args:
+        token: Spaces around it don't count; tokens that are the same without them are added up.
+        others: Its rivals. With them the score is the token's share: ``logprob("Yes", "No")`` is P(Yes) ÷ (P(Yes) + P(No)).
+        top: How many of the most likely tokens the server is asked for.
+
+    The judge is asked for one token, unless ``max_tokens`` says otherwise.
+
+    Example:
+        >>> logprob("Yes", "No")
+        Parse(kind='logprob', value='Yes', others=('No',))
+    """
+    rivals = tuple(_text("logprob", "others", other) for other in others)
+    return Parse("logprob", _text("logprob", "token", token), others=rivals, top=_count(top))
+
+
+def _text(function: str, argument: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise RegistrationError(f"parse.{function}({argument}={value!r}): expected a text.")
+    return value
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 100:
+        raise RegistrationError(f"parse.logprob(top={value!r}): expected 1 to 100 tokens.")
+    return value
+
+
+def _scored(word: object, score: object, words: object) -> tuple[str, float]:
+    if not isinstance(word, str) or isinstance(score, bool) or not isinstance(score, Real):
+        raise RegistrationError(f"parse.regex(words={words!r}): expected texts and their scores.")
+    return word, float(score)

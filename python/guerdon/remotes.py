@@ -1,0 +1,120 @@
+"""``remote``: a reward service behind a URL, as a reward function that needs no Python for a request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from guerdon._http.body import Each, Filled
+from guerdon._http.plan import Plan
+from guerdon._http.reward import HttpReward, label, pieces_of, policy_options, secret, text
+from guerdon._http.reward import headers as checked_headers
+from guerdon._http.template import Field
+from guerdon._registration import options
+from guerdon.errors import RegistrationError
+from guerdon.limits import Limit
+
+__all__ = ["remote"]
+
+_PLURAL = {"prompt": "prompts", "completion": "completions", "text": "texts"}
+
+
+def remote(
+    url: str,
+    *,
+    columns: Sequence[str] | Mapping[str, str] = ("prompt", "completion"),
+    batch: int | None = None,
+    score: str | None = None,
+    body: Mapping[str, Any] | None = None,
+    api_key_env: str | None = None,
+    api_key_file: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    http2: bool = False,
+    ca_file: str | None = None,
+    name: str = "remote",
+    timeout: float | None = None,
+    deadline: float | None = None,
+    retries: int = 3,
+    limit: Limit | None = None,
+    on_failure: str | float = "nan",
+    max_failed_fraction: float | None = None,
+) -> HttpReward:
+    """Make a reward function that POSTs samples as JSON to a reward service, one a request or up to ``batch``.
+
+    One sample goes as ``{"prompt": …, "completion": …}``, many as ``{"prompts": […], "completions": […]}``. The answer is
+    ``{"score": 0.5}``, ``{"reward": 0.5}`` or a number; for many ``{"rewards": […]}``, ``{"scores": […]}`` or a list, in the
+    order of the request; the values are numbers, objects with ``"score"`` or ``"reward"``, or null, which abstains.
+
+    Args:
+        url: Where to POST.
+        columns: What is sent: names of dataset columns, ``prompt``, ``completion``, ``completion_ids``, ``text``; a mapping
+            says how the service calls them, ``{"query": "completion", "label": "answer"}``.
+        batch: Samples a request at most; None sends one, as fields and not as lists.
+        score: Where the numbers are in the answer, with dots: ``"result.score"``, ``"data.*.score"`` for a field of each
+            object of a list.
+        limit: ``Limit(concurrency=…)``, requests at a time, 256 by default; the others count single samples, without ``batch``.
+        body: More fields of the request's JSON.
+        api_key_env: As for `guerdon.judge`, like all the others.
+        name: In metrics, files and messages, unique in a dispatcher.
+
+    Raises:
+        RegistrationError: Something of it can't work.
+
+    Example:
+        >>> from guerdon import remote
+        >>> remote("http://localhost:9000/rewards", columns=["completion", "answer"], batch=32, name="checker")
+        <reward function 'checker': http://localhost:9000/rewards, timeout 30 s>
+    """
+    given = dict(locals())
+    name = label(name)
+    most = _most(name, batch)
+    if most > 1 and limit is not None and any(given is not None for given in (limit.rpm, limit.tpm, limit.key)):
+        raise RegistrationError(
+            f"reward function {name!r}: rpm=, tpm= and key= of a Limit count samples, not requests: with batch={batch} only "
+            "Limit(concurrency=), requests at a time, is possible. Leave batch out, or the others."
+        )
+    sent = _columns(name, columns, many=batch is not None)
+    if body is not None and not isinstance(body, Mapping):
+        raise RegistrationError(f"reward function {name!r}: body={body!r}: expected a dict of fields of the request.")
+    place = Filled if batch is None else Each
+    places = {key: place(Field(column, json=True)) for key, column in sent.items()}
+    pieces, fields = pieces_of(name, {**(body or {}), **places})
+    plan = Plan(
+        url=text(name, "url", url),
+        body=pieces,
+        fields=fields,
+        api="rewards",
+        path="" if score is None else text(name, "score", score),
+        most=most,
+        headers=checked_headers(name, headers),
+        secret=secret(name, api_key_env, api_key_file),
+        http2=options.flag(name, "http2", http2),
+        ca_file=None if ca_file is None else str(ca_file),
+    )
+    return HttpReward((remote, given), plan, policy_options(name, given))
+
+
+def _columns(name: str, given: object, *, many: bool) -> dict[str, str]:
+    """Columns by the names under which they are sent."""
+    wrong = RegistrationError(
+        f"reward function {name!r}: columns={given!r}: expected names of columns, or a dict from the service's names to them."
+    )
+    if isinstance(given, Mapping):
+        pairs = list(given.items())
+    elif isinstance(given, Sequence) and not isinstance(given, str):
+        pairs = [(_PLURAL.get(column, column) if many else column, column) for column in given]
+    else:
+        raise wrong
+    if not pairs or not all(isinstance(each, str) and each for pair in pairs for each in pair):
+        raise wrong
+    return dict(pairs)
+
+
+def _most(name: str, batch: object) -> int:
+    if batch is None:
+        return 1
+    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+        raise RegistrationError(
+            f"reward function {name!r}: batch={batch!r}: expected a whole number of at least 1, or None."
+        )
+    return batch

@@ -1,0 +1,107 @@
+//! `HttpConfig`: how a function's calls become requests, as Python says it.
+
+use std::collections::BTreeMap;
+
+use guerdon_core::clock::Clock;
+use guerdon_core::function::Function;
+use guerdon_http::{Answer, Api, Body, Endpoint, HttpFunction, HttpLane, Key, Parse, Path, Piece, check_descriptors};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use tokio::runtime::Handle;
+
+/// A piece of a body: JSON as it is, ("text" or "value", column), or a list of pieces for each sample.
+#[derive(FromPyObject)]
+enum PieceArg {
+    Raw(PyBackedBytes),
+    Column(String, usize),
+    Each(Vec<PieceArg>),
+}
+
+impl PieceArg {
+    fn piece(self) -> PyResult<Piece> {
+        Ok(match self {
+            Self::Raw(bytes) => Piece::Raw(bytes.to_vec()),
+            Self::Column(kind, column) => match kind.as_str() {
+                "text" => Piece::Text(column),
+                "value" => Piece::Value(column),
+                other => return Err(PyValueError::new_err(format!("unknown piece '{other}'"))),
+            },
+            Self::Each(pieces) => Piece::Each(pieces.into_iter().map(Self::piece).collect::<PyResult<_>>()?),
+        })
+    }
+}
+
+/// One function of the http lane. The package has checked what it can; what only the engine can tell raises `ValueError` here.
+#[pyclass(frozen, module = "guerdon._native", name = "HttpConfig")]
+pub struct HttpConfig {
+    pub function: HttpFunction,
+}
+
+#[pymethods]
+impl HttpConfig {
+    #[new]
+    #[pyo3(signature = (url, *, body, api, parse = "", value = "", words = BTreeMap::new(), others = Vec::new(), most = 1,
+        headers = Vec::new(), key = None, http2 = false, authorities = None))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
+    fn new(
+        url: &str,
+        body: Vec<PieceArg>,
+        api: &str,
+        parse: &str,
+        value: &str,
+        words: BTreeMap<String, f64>,
+        others: Vec<String>,
+        most: usize,
+        headers: Vec<(String, String)>,
+        key: Option<String>,
+        http2: bool,
+        authorities: Option<PyBackedBytes>,
+    ) -> PyResult<Self> {
+        let wrong = |why: String| PyValueError::new_err(why);
+        let path = |text: &str| Path::parse(text).ok_or_else(|| wrong(format!("{text:?} is no path to a field")));
+        let parse = || {
+            Ok(match parse {
+                "number" => Parse::Number,
+                "tag" => Parse::Tag(value.to_owned()),
+                "regex" => Parse::pattern(value, words).map_err(|error| wrong(error.to_string()))?,
+                "json" => Parse::Json(path(value)?),
+                "yes_no" => Parse::YesNo,
+                "logprob" => Parse::LogProb { token: value.to_owned(), others },
+                other => return Err(wrong(format!("unknown way to parse '{other}'"))),
+            })
+        };
+        let answer = match api {
+            "chat" => Answer::Judge { api: Api::Chat, parse: parse()? },
+            "completions" => Answer::Judge { api: Api::Completions, parse: parse()? },
+            "rewards" => Answer::Rewards { path: if value.is_empty() { None } else { Some(path(value)?) } },
+            other => return Err(wrong(format!("unknown endpoint '{other}'"))),
+        };
+        let authorities = authorities.map(|pem| pem.to_vec());
+        let endpoint = Endpoint::new(url, headers, key.map(Key::new), http2, authorities);
+        let endpoint = endpoint.map_err(|error| wrong(error.to_string()))?;
+        let pieces = body.into_iter().map(PieceArg::piece).collect::<PyResult<_>>()?;
+        Ok(Self { function: HttpFunction { endpoint, body: Body { pieces }, answer, most: most.max(1) } })
+    }
+}
+
+/// The lane of these functions, if this process may open as many connections as they want.
+pub fn lane(
+    runtime: &Handle,
+    clock: Clock,
+    functions: &[Function],
+    specs: Vec<Option<HttpFunction>>,
+) -> PyResult<HttpLane> {
+    let lane = HttpLane::new(runtime, clock, functions, specs);
+    let lane = lane.map_err(|error| PyValueError::new_err(error.to_string()))?;
+    match lane.connections() {
+        0 => Ok(lane),
+        connections => {
+            check_descriptors(connections).map_err(|error| {
+                let advice = "allow more (ulimit -n 65536 in the shell that starts it), or lower Limit(concurrency=) of its judges";
+                PyValueError::new_err(format!("{error}: {advice}"))
+            })?;
+            Ok(lane)
+        }
+    }
+}

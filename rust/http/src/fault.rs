@@ -1,0 +1,152 @@
+//! What an answer that is none means for the call: why it failed, whether another attempt can help, and when.
+//!
+//! - F-1  A status that says "not this request" (400, 401, 403, 404, 422 and the like) is not tried again; one that says "not now" (408, 425, 429,
+//!   500 and above) is, and so is all that breaks on the way.
+//! - F-2  `Retry-After` is passed on, in seconds or as a date; `retry-after-ms`, which some servers send beside it, goes first.
+//! - F-3  What a reason shows of an answer is cut, and has no key in it, even if the server said it back.
+
+use std::error::Error;
+use std::time::{Duration, SystemTime};
+
+use guerdon_core::outcome::{Answer, Failure, FailureKind};
+use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
+
+use crate::endpoint::Endpoint;
+use crate::verdict::shown;
+
+/// Longer than anyone means.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+/// A failed request.
+pub struct Fault {
+    pub reason: String,
+    pub retryable: bool,
+    pub retry_after: Option<Duration>,
+    /// What it tells of the server, for limits.
+    pub answer: Option<Answer>,
+}
+
+impl Fault {
+    /// The server said something other than "here it is".
+    pub fn of_status(endpoint: &Endpoint, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
+        let code = status.as_u16();
+        let what = status.canonical_reason().map_or_else(|| code.to_string(), |words| format!("{code} {words}"));
+        let said = String::from_utf8_lossy(body);
+        let said = if said.trim().is_empty() { String::new() } else { format!(": {}", shown(said.trim())) };
+        let hint = match code {
+            300..=399 => " (a redirect, which is not followed: give the address that it leads to)",
+            401 | 403 => " (is the key right?)",
+            _ => "",
+        };
+        Self {
+            reason: endpoint.without_key(&format!("{} answered {what}{hint}{said}", endpoint.host())),
+            retryable: matches!(code, 408 | 425 | 429 | 500..),
+            retry_after: retry_after(headers, SystemTime::now()),
+            answer: Some(Answer::Status(code)),
+        }
+    }
+
+    /// The request or its answer broke on the way.
+    pub fn of_transport(endpoint: &Endpoint, error: reqwest::Error) -> Self {
+        let error = error.without_url();
+        let kind = if error.is_connect() { "ConnectionError: can't connect to" } else { "ConnectionError:" };
+        // The outermost words say only that sending failed.
+        let mut causes = Vec::new();
+        let mut cause = error.source();
+        while let Some(inner) = cause {
+            let words = inner.to_string();
+            if causes.last() != Some(&words) {
+                causes.push(words);
+            }
+            cause = inner.source();
+        }
+        let why = if causes.is_empty() { error.to_string() } else { causes.join(": ") };
+        let reason = endpoint.without_key(&format!("{kind} {}: {why}", endpoint.host()));
+        Self { reason, retryable: !error.is_builder(), retry_after: None, answer: Some(Answer::Unreachable) }
+    }
+
+    /// The answer came, and makes no sense.
+    pub fn of_answer(endpoint: &Endpoint, why: &str) -> Self {
+        let reason = endpoint.without_key(&format!("{} gave {why}", endpoint.host()));
+        Self { reason, retryable: true, retry_after: None, answer: Some(Answer::Status(200)) }
+    }
+
+    /// As the scheduler takes it.
+    pub fn into_failure(self) -> Failure {
+        let Self { reason, retryable, retry_after, answer } = self;
+        Failure { kind: FailureKind::Error, reason, traceback: None, retryable, retry_after, answer }
+    }
+}
+
+/// How long the server asked to wait (F-2).
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let number = |text: &str, unit: f64| {
+        let seconds = text.parse::<f64>().ok()? * unit;
+        Duration::try_from_secs_f64(seconds).ok()
+    };
+    let wait = text("retry-after-ms").and_then(|text| number(text, 1e-3)).or_else(|| {
+        let text = text("retry-after")?;
+        number(text, 1.0).or_else(|| {
+            let date = httpdate::parse_http_date(text).ok()?;
+            Some(date.duration_since(now).unwrap_or_default())
+        })
+    });
+    wait.map(|wait| wait.min(LONGEST_WAIT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::Key;
+
+    fn endpoint() -> Endpoint {
+        let key = Key::new("sk-very-secret".to_owned());
+        Endpoint::new("http://judge.local/v1", vec![], Some(key), false, None).unwrap()
+    }
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn f1_what_another_attempt_can_mend() {
+        let retryable = |code: u16| {
+            let status = StatusCode::from_u16(code).unwrap();
+            Fault::of_status(&endpoint(), status, &HeaderMap::new(), b"").retryable
+        };
+        for code in [408, 425, 429, 500, 502, 503, 504, 529] {
+            assert!(retryable(code), "{code}");
+        }
+        for code in [301, 400, 401, 403, 404, 405, 413, 422] {
+            assert!(!retryable(code), "{code}");
+        }
+    }
+
+    #[test]
+    fn f2_how_long_to_wait() {
+        let now = httpdate::parse_http_date("Fri, 01 May 2026 10:00:00 GMT").unwrap();
+        let wait = |pairs: &[(&'static str, &str)]| retry_after(&headers(pairs), now).map(|wait| wait.as_secs_f64());
+        assert_eq!(wait(&[("retry-after", "2")]), Some(2.0));
+        assert_eq!(wait(&[("retry-after", "0.5"), ("retry-after-ms", "1500")]), Some(1.5));
+        assert_eq!(wait(&[("retry-after", "Fri, 01 May 2026 10:00:30 GMT")]), Some(30.0));
+        assert_eq!(wait(&[("retry-after", "Fri, 01 May 2026 09:00:00 GMT")]), Some(0.0));
+        assert_eq!(wait(&[("retry-after", "1e300")]), None);
+        assert_eq!(wait(&[("retry-after", "99999999")]), Some(3600.0));
+        assert_eq!(wait(&[("retry-after", "-1")]), None);
+        assert_eq!(wait(&[]), None);
+    }
+
+    #[test]
+    fn f3_no_key_in_a_reason() {
+        let said = br#"{"error": "Incorrect API key: sk-very-secret"}"#;
+        let fault = Fault::of_status(&endpoint(), StatusCode::UNAUTHORIZED, &HeaderMap::new(), said);
+        assert!(!fault.reason.contains("very-secret"), "{}", fault.reason);
+        assert!(
+            fault.reason.starts_with("judge.local answered 401 Unauthorized (is the key right?): "),
+            "{}",
+            fault.reason
+        );
+    }
+}

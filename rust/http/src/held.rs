@@ -1,0 +1,64 @@
+//! A frame in the hands of the lane: its calls are on their way in different requests, and each is ended by its own index.
+//!
+//! - F-1  The frame is dropped with its last call, with no lock held (L-6 of lanes).
+//! - F-2  Ending a call may hand the lane another frame, on this thread: whoever has the lock of a place must not take that of a frame.
+
+use std::sync::Arc;
+
+use guerdon_core::doing::Doing;
+use guerdon_core::frame::Frame;
+use guerdon_core::payload::Payload;
+use parking_lot::Mutex;
+
+/// See the module.
+pub struct Held {
+    /// Oldest batch first; in it what is tried again, so that its last attempts are not the batch's last calls.
+    pub order: (u64, bool, u64),
+    /// The sample of each call.
+    pub samples: Vec<u32>,
+    /// What the calls are made of.
+    pub payload: Option<Arc<dyn Payload>>,
+    /// Written by requests that end, and by the lane's end.
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    frame: Option<Frame>,
+    /// Calls that have not ended.
+    left: usize,
+}
+
+impl Held {
+    pub fn new(frame: Frame) -> Self {
+        let first = frame.is_empty() || frame.attempt(0) == 1;
+        let samples = (0..frame.len()).map(|call| frame.samples(call).start as u32).collect();
+        Self {
+            order: (frame.batch().id(), first, frame.id()),
+            samples,
+            payload: frame.payload().cloned(),
+            inner: Mutex::new(Inner { left: frame.len(), frame: Some(frame) }),
+        }
+    }
+
+    /// Whether an outcome of the call would still count.
+    pub fn is_open(&self, call: usize) -> bool {
+        let inner = self.inner.lock();
+        inner.frame.as_ref().is_some_and(|frame| frame.is_pending(call) && frame.is_open(call))
+    }
+
+    /// Ends a call: `end` says how, or nothing where the scheduler has ended it.
+    pub fn end(&self, end: impl FnOnce(&mut Frame)) {
+        let mut inner = self.inner.lock();
+        let Some(frame) = inner.frame.as_mut() else { return };
+        end(frame);
+        inner.left = inner.left.saturating_sub(1);
+        let over = if inner.left == 0 { inner.frame.take() } else { None };
+        drop(inner);
+        drop(over);
+    }
+
+    /// The call, for people.
+    pub fn doing(&self, call: usize, age_ns: u64) -> Option<Doing> {
+        self.inner.lock().frame.as_ref().map(|frame| Doing::call(frame, call, age_ns))
+    }
+}

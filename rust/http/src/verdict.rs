@@ -1,0 +1,294 @@
+//! Reading a score out of a judge's words.
+//!
+//! - V-1  What holds no score as it was asked for is an error that shows the words: never a guess, never 0.
+//! - V-2  Words may be hostile, since a model wrote them: reading takes time in proportion to their length.
+
+use std::collections::BTreeMap;
+
+use guerdon_core::outcome::Cell;
+use regex::{Regex, RegexBuilder};
+use serde_json::Value;
+
+use crate::answer::Path;
+
+/// The most that a regex may compile to.
+const REGEX_BYTES: usize = 1 << 20;
+/// How much of a judge's words a reason shows.
+const SHOWN: usize = 300;
+/// A token that is not among the most likely ones has a probability below the least of theirs; from here on that is as good as 0.
+const NEARLY_NOTHING: f64 = 0.01;
+
+/// A pattern that can't be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct PatternError(String);
+
+/// How a score is read out of a judge's answer.
+#[derive(Clone, Debug)]
+pub enum Parse {
+    /// The first number.
+    Number,
+    /// The number within the last `<name>…</name>`.
+    Tag(String),
+    /// What the first match of a pattern's first group (without one: all of it) is: a number, or one of these words.
+    Pattern(Regex, BTreeMap<String, f64>),
+    /// A field of the JSON that the answer is or holds.
+    Json(Path),
+    /// The first "yes" (1) or "no" (0).
+    YesNo,
+    /// The probability of the first token, among these if there are others.
+    LogProb { token: String, others: Vec<String> },
+}
+
+impl Parse {
+    /// A pattern in Rust's syntax, which has neither backreferences nor look-around and so no catastrophic case (V-2).
+    pub fn pattern(pattern: &str, words: BTreeMap<String, f64>) -> Result<Self, PatternError> {
+        let built = RegexBuilder::new(pattern).size_limit(REGEX_BYTES).build();
+        built.map(|regex| Self::Pattern(regex, words)).map_err(|error| PatternError(error.to_string()))
+    }
+
+    /// The score in a text; `Err` says what was looked for.
+    pub fn read(&self, text: &str) -> Result<Cell, String> {
+        let found = match self {
+            Self::Number => first_number(text).map(Cell::Value).ok_or_else(|| "no number".to_owned()),
+            Self::Tag(name) => within(text, name)
+                .ok_or_else(|| format!("no <{name}>…</{name}>"))
+                .and_then(|inside| first_number(inside).ok_or_else(|| format!("no number in <{name}>")))
+                .map(Cell::Value),
+            Self::Pattern(regex, words) => matched(regex, words, text).map(Cell::Value),
+            Self::Json(path) => inner_json(text)
+                .ok_or_else(|| "no JSON".to_owned())
+                .and_then(|value| path.one(&value).ok_or_else(|| format!("no field {path}")).and_then(score)),
+            Self::YesNo => yes_no(text).map(Cell::Value).ok_or_else(|| "neither yes nor no".to_owned()),
+            Self::LogProb { .. } => Err("no log-probabilities: does the server have logprobs?".to_owned()),
+        };
+        found.map_err(|missing| format!("{missing} in the answer {}", shown(text)))
+    }
+
+    /// The score in the log-probabilities of an answer's first token, as `(token, log-probability)` of the most likely ones.
+    pub fn weigh(&self, most_likely: &[(&str, f64)]) -> Result<Cell, String> {
+        let Self::LogProb { token, others } = self else {
+            return Err("log-probabilities were not asked for".to_owned());
+        };
+        let of = |wanted: &str| -> f64 {
+            let same = most_likely.iter().filter(|(token, _)| bare(token) == bare(wanted));
+            same.map(|(_, logprob)| logprob.exp()).sum()
+        };
+        let share = of(token);
+        let rivals: f64 = others.iter().map(|other| of(other)).sum();
+        let least = most_likely.iter().map(|(_, logprob)| logprob.exp()).fold(1.0, f64::min);
+        if share + rivals > 0.0 && (share > 0.0 || !others.is_empty()) {
+            let whole = if others.is_empty() { 1.0 } else { share + rivals };
+            return Ok(Cell::Value((share / whole).min(1.0)));
+        }
+        if others.is_empty() && least <= NEARLY_NOTHING && !most_likely.is_empty() {
+            return Ok(Cell::Value(0.0));
+        }
+        let seen: Vec<&str> = most_likely.iter().take(5).map(|(token, _)| *token).collect();
+        Err(format!("{token:?} is not among the most likely first tokens, which are {seen:?}, …"))
+    }
+}
+
+/// A token without the mark of a space before it.
+fn bare(token: &str) -> &str {
+    token.trim_matches(|letter: char| letter.is_whitespace() || matches!(letter, '\u{120}' | '\u{2581}' | '\u{10A}'))
+}
+
+/// The score that a JSON value is.
+pub fn score(value: &Value) -> Result<Cell, String> {
+    match value {
+        Value::Null => Ok(Cell::Abstained),
+        Value::Bool(yes) => Ok(Cell::Value(f64::from(u8::from(*yes)))),
+        Value::Number(number) => Ok(Cell::Value(number.as_f64().unwrap_or(f64::NAN))),
+        Value::String(text) => {
+            let number = text.trim().parse::<f64>().map_err(|_| format!("{} is no number", shown(text)))?;
+            Ok(Cell::Value(number))
+        }
+        Value::Array(_) | Value::Object(_) => Err(format!("{} is no number", shown(&value.to_string()))),
+    }
+}
+
+/// Words for a reason, cut.
+pub fn shown(text: &str) -> String {
+    let mut end = text.len().min(SHOWN);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let more = if end < text.len() { "…" } else { "" };
+    format!("{:?}{more}", &text[..end])
+}
+
+/// The first number that stands by itself: not the 4 of "GPT4", not the minus of "7-8".
+fn first_number(text: &str) -> Option<f64> {
+    let bytes = text.as_bytes();
+    let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let mut at = 0;
+    while at < bytes.len() {
+        let starts = digit(at) || (bytes[at] == b'.' && digit(at + 1));
+        if !starts {
+            at += 1;
+            continue;
+        }
+        let start = at;
+        at = number_end(bytes, at);
+        let before = text[..start].chars().next_back();
+        let signed = matches!(before, Some('-' | '+' | '\u{2212}'));
+        let ahead = if signed { text[..start].chars().rev().nth(1) } else { before };
+        let glued = ahead.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
+        if glued && !signed {
+            continue;
+        }
+        let size: f64 = text[start..at].trim_end_matches('.').parse().ok()?;
+        let negative = signed && !glued && matches!(before, Some('-' | '\u{2212}'));
+        return Some(if negative { -size } else { size });
+    }
+    None
+}
+
+/// Where the number ends that starts here.
+fn number_end(bytes: &[u8], start: usize) -> usize {
+    let run = |mut at: usize| {
+        while bytes.get(at).is_some_and(u8::is_ascii_digit) {
+            at += 1;
+        }
+        at
+    };
+    let mut end = run(start);
+    if bytes.get(end) == Some(&b'.') {
+        end = run(end + 1);
+    }
+    if matches!(bytes.get(end), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(bytes.get(end + 1), Some(b'-' | b'+')));
+        let after = run(end + 1 + sign);
+        if after > end + 1 + sign {
+            end = after;
+        }
+    }
+    end
+}
+
+/// What stands in the last complete `<name>…</name>`.
+fn within<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let end = text.rfind(&format!("</{name}>"))?;
+    let open = format!("<{name}>");
+    let start = text[..end].rfind(&open)? + open.len();
+    Some(&text[start..end])
+}
+
+fn matched(regex: &Regex, words: &BTreeMap<String, f64>, text: &str) -> Result<f64, String> {
+    let found = regex.captures(text).ok_or_else(|| format!("no match of {:?}", regex.as_str()))?;
+    let part = found.get(1).or_else(|| found.get(0)).map_or("", |part| part.as_str().trim());
+    if words.is_empty() {
+        return part.parse().map_err(|_| format!("no number in the match {}", shown(part)));
+    }
+    let named =
+        words.get(part).or_else(|| words.iter().find(|(word, _)| word.eq_ignore_ascii_case(part)).map(|(_, v)| v));
+    named.copied().ok_or_else(|| format!("the match {} is none of the words given", shown(part)))
+}
+
+/// The first "yes" or "no" that is a word.
+fn yes_no(text: &str) -> Option<f64> {
+    text.split(|letter: char| !letter.is_alphanumeric()).find_map(|word| {
+        let is = |other: &str| word.eq_ignore_ascii_case(other);
+        if is("yes") { Some(1.0) } else { is("no").then_some(0.0) }
+    })
+}
+
+/// The JSON that a text is, or the first object that it holds, as in a code block or behind some words.
+fn inner_json(text: &str) -> Option<Value> {
+    if let Ok(value) = serde_json::from_str(text.trim()) {
+        return Some(value);
+    }
+    // Each brace could start an object: few are looked at, so that braces without end take no square of time (V-2).
+    text.match_indices('{')
+        .take(16)
+        .find_map(|(at, _)| serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>().next()?.ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(parse: &Parse, text: &str) -> Option<f64> {
+        match parse.read(text) {
+            Ok(Cell::Value(value)) => Some(value),
+            Ok(_) => Some(f64::NAN),
+            Err(reason) => {
+                assert!(reason.contains(&format!("{:?}", &text[..text.len().min(5)])[1..4]), "V-1: {reason}");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_number_that_stands_by_itself() {
+        let cases = [
+            ("Score: 7", Some(7.0)),
+            ("8/10", Some(8.0)),
+            ("7-8", Some(7.0)),
+            ("It is -3.5, not 4", Some(-3.5)),
+            ("\u{2212}2", Some(-2.0)),
+            ("GPT4 says 9.", Some(9.0)),
+            ("v2_3 is .5", Some(0.5)),
+            ("1e-3", Some(0.001)),
+            ("**6**", Some(6.0)),
+            ("3e", Some(3.0)),
+            ("no opinion", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(read(&Parse::Number, text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_last_tag_counts() {
+        let tag = Parse::Tag("score".to_owned());
+        assert_eq!(read(&tag, "<score>1</score> wait <score> 4.5 </score>"), Some(4.5));
+        assert_eq!(read(&tag, "score 4"), None);
+        assert_eq!(read(&tag, "<score>none</score>"), None);
+    }
+
+    #[test]
+    fn patterns_give_numbers_or_words() {
+        let number = Parse::pattern(r"Rating:\s*(\d+)", BTreeMap::new()).unwrap();
+        assert_eq!(read(&number, "So 3. Rating: 8"), Some(8.0));
+        assert_eq!(read(&number, "Score: 8"), None);
+        let words = BTreeMap::from([("good".to_owned(), 1.0), ("bad".to_owned(), 0.0)]);
+        let words = Parse::pattern(r"(?i)\b(good|bad)\b", words).unwrap();
+        assert_eq!(read(&words, "Quite Bad"), Some(0.0));
+        assert!(Parse::pattern(r"(?=x)", BTreeMap::new()).unwrap_err().to_string().contains("look-around"));
+    }
+
+    #[test]
+    fn json_may_stand_among_words() {
+        let json = Parse::Json(Path::parse("verdict.score").unwrap());
+        assert_eq!(read(&json, r#"{"verdict": {"score": 3}}"#), Some(3.0));
+        assert_eq!(read(&json, "Sure {ok}:\n```json\n{\"verdict\": {\"score\": \"2.5\"}}\n```"), Some(2.5));
+        assert!(read(&json, r#"{"verdict": {"score": null}}"#).unwrap().is_nan());
+        assert_eq!(read(&json, r#"{"score": 3}"#), None);
+        assert_eq!(read(&json, &"{".repeat(100_000)), None);
+    }
+
+    #[test]
+    fn yes_and_no_are_words() {
+        assert_eq!(read(&Parse::YesNo, "**Yes**, it does. No doubt."), Some(1.0));
+        assert_eq!(read(&Parse::YesNo, "Nothing to say: NO"), Some(0.0));
+        assert_eq!(read(&Parse::YesNo, "yesterday"), None);
+    }
+
+    #[test]
+    fn probabilities_of_the_first_token() {
+        let weigh = |others: &[&str], seen: &[(&str, f64)]| {
+            let others = others.iter().map(|other| (*other).to_owned()).collect();
+            let seen: Vec<(&str, f64)> = seen.iter().map(|(token, p)| (*token, p.ln())).collect();
+            Parse::LogProb { token: "Yes".to_owned(), others }.weigh(&seen).ok()
+        };
+        let close = |cell: Option<Cell>, expected: f64| matches!(cell, Some(Cell::Value(value)) if (value - expected).abs() < 1e-9);
+        assert!(close(weigh(&[], &[("Yes", 0.5), (" Yes", 0.2), ("No", 0.3)]), 0.7));
+        assert!(close(weigh(&["No"], &[("Yes", 0.6), ("No", 0.2), ("Hm", 0.1)]), 0.75));
+        assert!(close(weigh(&["No"], &[("No", 0.9), ("Hm", 0.1)]), 0.0));
+        assert!(close(weigh(&[], &[("No", 0.99), ("Hm", 0.001)]), 0.0));
+        assert!(weigh(&[], &[("No", 0.5), ("Hm", 0.3)]).is_none());
+        assert!(weigh(&["No"], &[("Hm", 0.99), ("So", 0.001)]).is_none());
+    }
+}

@@ -1,0 +1,199 @@
+//! The http lane against the mock judge, over real sockets.
+
+mod rig;
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use guerdon_core::outcome::Status;
+use guerdon_testkit::judge::{JudgeConfig, Latency, MockJudge};
+use rig::{Rig, chat, done, endpoint, outcomes, policy, rewards};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[expect(clippy::expect_used, reason = "a test can't go on without its server")]
+async fn mock(config: JudgeConfig) -> MockJudge {
+    MockJudge::start(config).await.expect("a port of this machine is free")
+}
+
+async fn judged(config: JudgeConfig, retries: u16) -> (MockJudge, Rig) {
+    let judge = mock(config).await;
+    let rig = Rig::new(chat(endpoint(&judge, "/v1/chat/completions")), policy(20 * SECOND, retries, 64));
+    (judge, rig)
+}
+
+fn texts(count: usize) -> Vec<String> {
+    (0..count).map(|index| format!("[[score {index}]] \\ \"quoted\"\n")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_sample_gets_its_own_score() {
+    for (tls, http2) in [(false, false), (true, false), (false, true), (true, true)] {
+        let judge = mock(JudgeConfig {
+            tls,
+            http2,
+            latency: Latency::Uniform(Duration::ZERO, SECOND / 50),
+            ..Default::default()
+        })
+        .await;
+        let endpoint = endpoint(&judge, "/v1/chat/completions").with_http2(http2);
+        let rig = Rig::new(chat(endpoint), policy(20 * SECOND, 0, 64));
+        let batch = done(rig.submit(&texts(300), None)).await;
+        for (index, (status, value, reason)) in outcomes(&batch).into_iter().enumerate() {
+            assert_eq!((status, value), (Status::Ok, index as f64), "tls {tls}, http2 {http2}: {reason}");
+        }
+        let seen = judge.seen();
+        assert!(seen.most_in_flight.load(Ordering::Relaxed) <= 64);
+        let connections = seen.connections.load(Ordering::Relaxed);
+        // A few more than requests at a time may be made, where one is on its way back to the pool when the next is wanted.
+        assert!(if http2 { connections == 1 } else { connections <= 64 + 32 }, "{connections} connections");
+        assert!(judge.bodies()[0].contains(r#"]] \\ \"quoted\"\n"}]}"#), "{}", judge.bodies()[0]);
+        rig.scheduler.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_fault_fails_its_sample_with_its_reason() {
+    let (_judge, rig) = judged(JudgeConfig::default(), 0).await;
+    let cases = [
+        ("[[score 7]]", "7"),
+        ("[[status 500]]", "answered 500 Internal Server Error: \"{\\\"error\\\": \\\"as asked\\\"}\""),
+        ("[[status 404]]", "answered 404 Not Found"),
+        ("[[status 503]]", "answered 503 Service Unavailable"),
+        ("[[reset]]", "ConnectionError: 127.0.0.1"),
+        ("[[truncated]]", "ConnectionError: 127.0.0.1"),
+        ("[[bad-json]]", "gave invalid JSON"),
+        ("[[says nothing at all]]", "gave no number in the answer \"nothing at all\""),
+        ("[[redirect]]", "answered 307 Temporary Redirect (a redirect, which is not followed"),
+        ("[[echo-key]]", "answered 401 Unauthorized (is the key right?): \"wrong key: Bearer …\""),
+        ("[[endless]]", "gave more than"),
+        ("[[score 8]]", "8"),
+    ];
+    let asked: Vec<&str> = cases.iter().map(|(text, _)| *text).collect();
+    for ((text, expected), (status, value, reason)) in cases.iter().zip(rig.score(&asked).await) {
+        if let Ok(number) = expected.parse::<f64>() {
+            assert_eq!((status, value), (Status::Ok, number), "{text}: {reason}");
+        } else {
+            assert!(
+                status == Status::Error && value.is_nan() && reason.contains(expected),
+                "{text}: {status:?} {reason}"
+            );
+        }
+        assert!(!reason.contains("very-secret"), "H-2: {reason}");
+    }
+    rig.scheduler.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_broken_once_is_tried_again_and_what_is_hopeless_is_not() {
+    let (judge, rig) = judged(JudgeConfig::default(), 2).await;
+    let once = [
+        "[[status 500 once]]",
+        "[[reset once]]",
+        "[[truncated once]]",
+        "[[bad-json once]]",
+        "[[status 429 0.05 once]]",
+    ];
+    for (text, (status, value, reason)) in once.iter().zip(rig.score(&once).await) {
+        assert_eq!((status, value), (Status::Ok, 5.0), "{text}: {reason}");
+    }
+    let before = judge.seen().requests.load(Ordering::Relaxed);
+    assert_eq!(before, 10);
+    let hopeless =
+        ["[[status 400]]", "[[status 401]]", "[[status 403]]", "[[status 404]]", "[[status 422]]", "[[redirect]]"];
+    assert!(rig.score(&hopeless).await.iter().all(|(status, ..)| *status == Status::Error));
+    assert_eq!(judge.seen().requests.load(Ordering::Relaxed) - before, 6, "R-1: one attempt each");
+    rig.scheduler.close().await;
+}
+
+/// Acceptance 21: what never ends is ended, and says how far it came.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r1_silence_and_slow_drips_time_out() {
+    let judge = mock(JudgeConfig::default()).await;
+    let rig = Rig::new(chat(endpoint(&judge, "/v1/chat/completions")), policy(SECOND, 0, 64));
+    let start = Instant::now();
+    let found = rig.score(&["[[silence]]", "[[drip 0.05]]", "[[score 3]]"]).await;
+    assert!(start.elapsed() < 15 * SECOND);
+    assert!(found[0].0 == Status::Timeout && found[0].2.ends_with("had not answered"), "{}", found[0].2);
+    assert!(found[1].0 == Status::Timeout && found[1].2.contains("timeout of 1 s: 127.0.0.1"), "{}", found[1].2);
+    assert_eq!((found[2].0, found[2].1), (Status::Ok, 3.0));
+    rig.scheduler.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_listens() {
+    let judge = mock(JudgeConfig::default()).await;
+    let nowhere = endpoint(&judge, "/v1/chat/completions");
+    drop(judge);
+    let rig = Rig::new(chat(nowhere), policy(20 * SECOND, 1, 64));
+    let (status, _, reason) = rig.score(&["x"]).await.remove(0);
+    assert!(status == Status::Error && reason.contains("can't connect to 127.0.0.1"), "{reason}");
+    rig.scheduler.close().await;
+}
+
+/// P-3: a batch whose budget is spent, or that is cancelled, leaves no request behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p3_requests_that_nobody_waits_for_are_dropped() {
+    let (judge, rig) = judged(JudgeConfig { latency: Latency::Fixed(100 * SECOND), ..Default::default() }, 3).await;
+    let batch = rig.submit(&texts(200), Some(SECOND / 2));
+    let cancelled = rig.submit(&texts(10), None);
+    let found = outcomes(&done(batch).await);
+    assert!(found.iter().all(|(status, _, reason)| *status == Status::Timeout && reason == "budget"), "{:?}", found[0]);
+    rig.scheduler.cancel(&cancelled, "enough");
+    let mut patience = 400;
+    while judge.seen().in_flight.load(Ordering::Relaxed) > 0 || !rig.lane.doing().is_empty() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        patience -= 1;
+        assert!(patience > 0, "{} requests are left", judge.seen().in_flight.load(Ordering::Relaxed));
+    }
+    rig.scheduler.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_ends_what_is_on_its_way() {
+    let (_judge, rig) = judged(JudgeConfig { latency: Latency::Fixed(100 * SECOND), ..Default::default() }, 3).await;
+    let batch = rig.submit(&texts(100), None);
+    while rig.lane.doing().len() < 64 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::time::timeout(20 * SECOND, rig.scheduler.close()).await.expect("closing ends");
+    assert!(outcomes(&batch).iter().all(|(status, ..)| *status == Status::Cancelled));
+    assert!(rig.lane.doing().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reward_services_take_many_samples_at_once() {
+    let judge = mock(JudgeConfig::default()).await;
+    let rig = Rig::new(rewards(endpoint(&judge, "/rewards"), 16), policy(20 * SECOND, 0, 4));
+    let batch = done(rig.submit(&texts(100), None)).await;
+    for (index, (status, value, reason)) in outcomes(&batch).into_iter().enumerate() {
+        assert_eq!((status, value), (Status::Ok, index as f64), "{reason}");
+    }
+    assert_eq!(judge.seen().requests.load(Ordering::Relaxed), 7, "P-2");
+    let odd = rig.score(&["[[score null]]", "[[score high]]"]).await;
+    assert!(odd.iter().all(|(_, _, reason)| reason.contains("\"high\" is no number")), "A-1: {odd:?}");
+    rig.scheduler.close().await;
+}
+
+/// Acceptance 20: thousands of slow calls at a time, over connections that are made once. Coarse bounds; the bench has the figures.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_at_a_time_over_the_same_connections() {
+    const CALLS: usize = 512;
+    let judge = mock(JudgeConfig { tls: true, latency: Latency::Fixed(SECOND / 2), ..Default::default() }).await;
+    let rig = Rig::new(chat(endpoint(&judge, "/v1/chat/completions")), policy(60 * SECOND, 0, CALLS));
+    assert_eq!(rig.lane.connections(), CALLS);
+    for round in 0..2 {
+        let start = Instant::now();
+        let batch = done(rig.submit(&texts(CALLS), None)).await;
+        assert!(outcomes(&batch).iter().all(|(status, ..)| *status == Status::Ok));
+        // One after the other they take minutes.
+        assert!(start.elapsed() < 20 * SECOND, "round {round}: {:?}", start.elapsed());
+    }
+    let twice = done(rig.submit(&texts(2 * CALLS), None)).await;
+    assert!(outcomes(&twice).iter().all(|(status, ..)| *status == Status::Ok));
+    let seen = judge.seen();
+    let handshakes = seen.handshakes.load(Ordering::Relaxed);
+    // A request may find that its connection is only on its way back, and make another: few do.
+    assert!(handshakes <= (CALLS + CALLS / 8) as u64, "{handshakes} handshakes for {} calls", 4 * CALLS);
+    rig.scheduler.close().await;
+}

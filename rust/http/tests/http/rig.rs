@@ -1,0 +1,136 @@
+//! An engine with one function on the http lane, a mock judge, and texts in place of Python's.
+#![expect(clippy::unwrap_used, reason = "a rig that can't be set up fails its test")]
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use guerdon_core::batch::{Batch, BatchSpec};
+use guerdon_core::clock::Clock;
+use guerdon_core::function::{Fences, Function, FunctionId, OnFailure, Policy, Shape};
+use guerdon_core::lane::Lane;
+use guerdon_core::outcome::Status;
+use guerdon_core::payload::Payload;
+use guerdon_core::process::columns::{RawText, TextKind};
+use guerdon_core::scheduler::Scheduler;
+use guerdon_http::{Answer, Api, Body, Endpoint, HttpFunction, HttpLane, Key, Parse, Piece};
+use guerdon_testkit::judge::MockJudge;
+use tokio::runtime::Handle;
+
+/// One column of ASCII texts.
+struct Texts(Vec<String>, Vec<String>);
+
+impl Payload for Texts {
+    fn names(&self, _function: FunctionId, _finish: bool) -> Option<&[String]> {
+        Some(&self.1)
+    }
+
+    fn encode(&self, _function: FunctionId, _finish: bool, _samples: &[u32], _out: &mut Vec<u8>) {}
+
+    fn bytes(&self, _function: FunctionId, _sample: u32) -> usize {
+        0
+    }
+
+    fn text(&self, _function: FunctionId, _column: usize, sample: u32) -> Option<RawText<'_>> {
+        Some(RawText { kind: TextKind::Ascii, bytes: self.0.get(sample as usize)?.as_bytes() })
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// An endpoint of the mock.
+pub fn endpoint(judge: &MockJudge, path: &str) -> Endpoint {
+    let authority = judge.authority().map(|pem| pem.as_bytes().to_vec());
+    let key = Some(Key::new("sk-very-secret".to_owned()));
+    Endpoint::new(&judge.url(path), Vec::new(), key, false, authority).unwrap()
+}
+
+/// A judge that answers with a number.
+pub fn chat(endpoint: Endpoint) -> HttpFunction {
+    let head = br#"{"model": "mock", "messages": [{"role": "user", "content": "Rate this: "#.to_vec();
+    let pieces = vec![Piece::Raw(head), Piece::Text(0), Piece::Raw(br#""}]}"#.to_vec())];
+    HttpFunction {
+        endpoint,
+        body: Body { pieces },
+        answer: Answer::Judge { api: Api::Chat, parse: Parse::Number },
+        most: 1,
+    }
+}
+
+/// A reward service that takes `most` completions at once.
+pub fn rewards(endpoint: Endpoint, most: usize) -> HttpFunction {
+    let each = Piece::Each(vec![Piece::Value(0)]);
+    let pieces = vec![Piece::Raw(br#"{"completions": ["#.to_vec()), each, Piece::Raw(b"]}".to_vec())];
+    HttpFunction { endpoint, body: Body { pieces }, answer: Answer::Rewards { path: None }, most }
+}
+
+pub fn policy(timeout: Duration, retries: u16, concurrency: usize) -> Policy {
+    Policy {
+        timeout,
+        grace: Duration::ZERO,
+        setup_timeout: timeout,
+        deadline: None,
+        retries,
+        concurrency: Some(concurrency),
+        limit: None,
+        on_failure: OnFailure::Nan,
+    }
+}
+
+/// The engine.
+pub struct Rig {
+    pub scheduler: Scheduler,
+    pub lane: Arc<HttpLane>,
+}
+
+impl Rig {
+    pub fn new(spec: HttpFunction, policy: Policy) -> Self {
+        let function = Function {
+            name: "judge".into(),
+            shape: Shape::Sample,
+            finish: false,
+            pinned: false,
+            isolated: false,
+            lane: 0,
+            policy,
+            fences: Fences::default(),
+        };
+        let (runtime, clock) = (Handle::current(), Clock::start());
+        let lane = Arc::new(HttpLane::new(&runtime, clock, std::slice::from_ref(&function), vec![Some(spec)]).unwrap());
+        let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone()];
+        Self { scheduler: Scheduler::start(&runtime, clock, vec![function], lanes), lane }
+    }
+
+    pub fn submit(&self, texts: &[String], budget: Option<Duration>) -> Arc<Batch> {
+        let payload = Box::new(Texts(texts.to_vec(), vec!["text".to_owned()]));
+        let budget_ns = budget.map(guerdon_core::clock::nanos);
+        self.scheduler
+            .submit(BatchSpec { samples: texts.len(), group_size: 1, payload, budget_ns, grows: false })
+            .unwrap()
+    }
+
+    /// What became of each text: its status, its value, and the reason where it failed.
+    pub async fn score(&self, texts: &[&str]) -> Vec<(Status, f64, String)> {
+        let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+        outcomes(&done(self.submit(&texts, None)).await)
+    }
+}
+
+/// Waits for a batch.
+pub async fn done(batch: Arc<Batch>) -> Arc<Batch> {
+    while !batch.is_done() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    batch
+}
+
+pub fn outcomes(batch: &Arc<Batch>) -> Vec<(Status, f64, String)> {
+    let of = |sample| {
+        let cell = batch.cell(sample, 0).unwrap();
+        let reason = batch.note_of(sample, 0).map_or_else(String::new, |note| note.reason);
+        (cell.outcome.status, cell.outcome.value, reason)
+    };
+    (0..batch.samples()).map(of).collect()
+}

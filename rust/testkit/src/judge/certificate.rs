@@ -1,0 +1,27 @@
+//! A certificate for `localhost`, made anew for each server.
+
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// What accepts TLS connections, and the PEM of the authority to trust.
+pub fn make(http2: bool) -> Result<(TlsAcceptor, String), Error> {
+    let mut params = CertificateParams::new(Vec::<String>::new())?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+    let key = KeyPair::generate()?;
+    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let certificate = CertificateParams::new(names)?.signed_by(&key, &authority)?;
+    let chain: Vec<CertificateDer<'static>> = vec![certificate.der().clone()];
+    let key = PrivateKeyDer::try_from(key.serialize_der())?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let mut config = builder.with_no_client_auth().with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![if http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
+    Ok((TlsAcceptor::from(Arc::new(config)), authority.pem()))
+}

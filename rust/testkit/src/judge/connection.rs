@@ -1,0 +1,208 @@
+//! One connection: HTTP/1.1 by hand, since what is wanted of it is what no library does.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::fate::Fate;
+use super::{Shared, http2, reply};
+
+/// Bodies that are remembered.
+const REMEMBERED: usize = 64;
+
+pub(super) async fn serve(stream: TcpStream, acceptor: Option<TlsAcceptor>, shared: Arc<Shared>) {
+    let _ = stream.set_nodelay(true);
+    let Some(acceptor) = acceptor else { return talk(stream, shared).await };
+    if let Ok(stream) = acceptor.accept(stream).await {
+        shared.seen.handshakes.fetch_add(1, Ordering::Relaxed);
+        talk(stream, shared).await;
+    }
+}
+
+/// What a connection is made of, with or without TLS.
+trait Wire: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    fn tcp(&self) -> &TcpStream;
+}
+
+impl Wire for TcpStream {
+    fn tcp(&self) -> &TcpStream {
+        self
+    }
+}
+
+impl Wire for TlsStream<TcpStream> {
+    fn tcp(&self) -> &TcpStream {
+        self.get_ref().0
+    }
+}
+
+async fn talk<S: Wire>(mut stream: S, shared: Arc<Shared>) {
+    if shared.config.http2 {
+        http2::serve(stream, shared).await;
+        return;
+    }
+    let mut buffer = Vec::new();
+    while let Ok(Some(request)) = read(&mut stream, &mut buffer).await {
+        if !respond(&mut stream, &request, &shared).await.unwrap_or(false) {
+            return;
+        }
+    }
+}
+
+/// A request as it came.
+pub(super) struct Request {
+    pub path: String,
+    pub key: String,
+    pub body: Vec<u8>,
+}
+
+/// The next request; `None` at the end of the connection.
+async fn read<S: AsyncRead + Unpin>(stream: &mut S, buffer: &mut Vec<u8>) -> io::Result<Option<Request>> {
+    let head = loop {
+        if let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") {
+            break end + 4;
+        }
+        if stream.read_buf(buffer).await? == 0 {
+            return Ok(None);
+        }
+    };
+    let text = String::from_utf8_lossy(&buffer[..head]).into_owned();
+    let header = |name: &str| {
+        let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+        lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim().to_owned())
+    };
+    let length: usize = header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+    while buffer.len() < head + length {
+        if stream.read_buf(buffer).await? == 0 {
+            return Ok(None);
+        }
+    }
+    let path = text.split(' ').nth(1).unwrap_or("/").to_owned();
+    let key = header("authorization").unwrap_or_default();
+    let body = buffer[head..head + length].to_vec();
+    buffer.drain(..head + length);
+    Ok(Some(Request { path, key, body }))
+}
+
+/// What a request is to be told, after the time that it takes.
+pub(super) async fn decide(request: &Request, shared: &Shared) -> (Fate, String) {
+    let seen = &shared.seen;
+    seen.requests.fetch_add(1, Ordering::Relaxed);
+    if request.path == "/seen" {
+        return (Fate::Answer, seen.json());
+    }
+    let body: Value = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
+    if body.is_null() {
+        return (Fate::Status(400, None), String::new());
+    }
+    {
+        let mut bodies = shared.bodies.lock();
+        if bodies.len() == REMEMBERED {
+            bodies.remove(0);
+        }
+        bodies.push(String::from_utf8_lossy(&request.body).into_owned());
+    }
+    if let Some(window) = shared.config.window
+        && let Err(wait) = shared.window.lock().admit(window, Instant::now())
+    {
+        seen.refused.fetch_add(1, Ordering::Relaxed);
+        return (Fate::Status(429, Some(wait.as_secs_f64())), String::new());
+    }
+    let text = reply::text_of(&body);
+    let (latency, unlucky) = {
+        let mut random = shared.random.lock();
+        (shared.config.latency.draw(&mut random), random.f64() < shared.config.failing)
+    };
+    let fate = if unlucky { Fate::Status(500, None) } else { Fate::of(&text, shared) };
+    let now = seen.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
+    seen.most_in_flight.fetch_max(now, Ordering::Relaxed);
+    let counted = Counted(shared);
+    tokio::time::sleep(latency).await;
+    drop(counted);
+    let answer = reply::of(&request.path, &body, &text).to_string();
+    (fate, answer)
+}
+
+/// Counts a request while it is in hand.
+struct Counted<'a>(&'a Shared);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.seen.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Answers; whether the connection goes on.
+async fn respond<S: Wire>(stream: &mut S, request: &Request, shared: &Shared) -> io::Result<bool> {
+    let (fate, answer) = {
+        let decided = decide(request, shared);
+        tokio::pin!(decided);
+        let mut byte = [0; 1];
+        tokio::select! {
+            decided = &mut decided => decided,
+            // No client sends more before it has its answer: this is the end of the connection.
+            _ = stream.read(&mut byte) => {
+                shared.seen.abandoned.fetch_add(1, Ordering::Relaxed);
+                return Ok(false);
+            }
+        }
+    };
+    let whole = |status: u16, more: &str, body: &str| {
+        let length = body.len();
+        format!("HTTP/1.1 {status} -\r\ncontent-type: application/json\r\n{more}content-length: {length}\r\n\r\n{body}")
+    };
+    match fate {
+        Fate::Answer => stream.write_all(whole(200, "", &answer).as_bytes()).await?,
+        Fate::BadJson => stream.write_all(whole(200, "", &answer[..answer.len() / 2]).as_bytes()).await?,
+        Fate::Status(status, wait) => {
+            let more = wait.map_or_else(String::new, |wait| format!("retry-after: {wait:.3}\r\n"));
+            stream.write_all(whole(status, &more, r#"{"error": "as asked"}"#).as_bytes()).await?;
+        }
+        Fate::Redirect => stream.write_all(whole(307, "location: http://127.0.0.1:1/\r\n", "").as_bytes()).await?,
+        Fate::EchoKey => stream.write_all(whole(401, "", &format!("wrong key: {}", request.key)).as_bytes()).await?,
+        Fate::Reset => {
+            stream.tcp().set_zero_linger()?; // closing it is then a reset
+            return Ok(false);
+        }
+        Fate::Truncated => {
+            let text = whole(200, "", &answer);
+            stream.write_all(&text.as_bytes()[..text.len() - answer.len() / 2]).await?;
+            stream.flush().await?;
+            return Ok(false);
+        }
+        Fate::Silence => {
+            let _ = stream.read(&mut [0; 1]).await;
+            shared.seen.abandoned.fetch_add(1, Ordering::Relaxed);
+            return Ok(false);
+        }
+        Fate::Drip(pause) => drip(stream, whole(200, "", &answer).as_bytes(), pause).await?,
+        Fate::Endless => {
+            stream.write_all(b"HTTP/1.1 200 -\r\ncontent-length: 100000000000\r\n\r\n").await?;
+            loop {
+                stream.write_all(&[b' '; 1 << 16]).await?;
+            }
+        }
+    }
+    stream.flush().await?;
+    if request.path != "/seen" {
+        shared.seen.answered.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(true)
+}
+
+async fn drip<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8], pause: Duration) -> io::Result<()> {
+    for byte in bytes {
+        stream.write_all(std::slice::from_ref(byte)).await?;
+        stream.flush().await?;
+        tokio::time::sleep(pause).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! What becomes of a request, as its text asks: `[[status 500]]`, `[[reset]]` and so on; with `once` only the first time this text comes.
+
+use std::time::Duration;
+
+use super::Shared;
+
+/// What becomes of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fate {
+    /// It is answered well.
+    Answer,
+    /// It is answered with a status, and told when to come again.
+    Status(u16, Option<f64>),
+    /// The connection is reset.
+    Reset,
+    /// The connection stays, and nothing comes.
+    Silence,
+    /// The answer comes byte by byte, with this between two.
+    Drip(Duration),
+    /// The answer is no JSON.
+    BadJson,
+    /// The connection ends in the middle of the answer.
+    Truncated,
+    /// The answer leads elsewhere.
+    Redirect,
+    /// The key that came is sent back in an error.
+    EchoKey,
+    /// More than any answer should be.
+    Endless,
+}
+
+impl Fate {
+    /// The fate that `text` asks for.
+    pub fn of(text: &str, shared: &Shared) -> Self {
+        let mut rest = text;
+        while let Some(start) = rest.find("[[") {
+            rest = &rest[start + 2..];
+            let Some(end) = rest.find("]]") else { break };
+            let mut words: Vec<&str> = rest[..end].split_whitespace().collect();
+            if words.last() == Some(&"once") {
+                words.pop();
+                if !shared.spent.lock().insert(text.to_owned()) {
+                    continue;
+                }
+            }
+            if let Some(fate) = Self::parse(&words) {
+                return fate;
+            }
+        }
+        Self::Answer
+    }
+
+    fn parse(words: &[&str]) -> Option<Self> {
+        let number = |at: usize| words.get(at)?.parse::<f64>().ok();
+        Some(match *words.first()? {
+            "status" => Self::Status(words.get(1)?.parse().ok()?, number(2)),
+            "reset" => Self::Reset,
+            "silence" => Self::Silence,
+            "drip" => Self::Drip(Duration::from_secs_f64(number(1)?)),
+            "bad-json" => Self::BadJson,
+            "truncated" => Self::Truncated,
+            "redirect" => Self::Redirect,
+            "echo-key" => Self::EchoKey,
+            "endless" => Self::Endless,
+            _ => return None,
+        })
+    }
+}
+
+/// The word behind `name` in the text's brackets: of `[[score 7]]` the 7.
+pub fn asked<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let start = text.find(&format!("[[{name} "))? + name.len() + 3;
+    Some(&text[start..start + text[start..].find("]]")?])
+}

@@ -1,0 +1,176 @@
+//! A mock judge: a server with the endpoints of judges and reward services that misbehaves on purpose.
+//!
+//! It answers `/v1/chat/completions` and `/v1/completions` like an OpenAI-compatible server, `/rewards` with a list and `/score` with one number,
+//! and does to a request what its text asks for (`fate`): `[[score 7]]` is the judgment, `[[status 500]]` fails, `[[reset once]]` breaks the
+//! connection the first time that this text comes. What it saw stands in `Seen`.
+//!
+//! - J-1  Faults are chosen by the request's text, so that a test says which sample meets which fate; rates and latencies draw from a seed.
+//! - J-2  Nothing of it is left when it is dropped: its tasks, sockets and connections end.
+
+mod certificate;
+mod connection;
+mod fate;
+mod http2;
+mod latency;
+mod reply;
+mod window;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
+
+pub use latency::Latency;
+pub use window::Window;
+
+/// How a mock judge behaves.
+#[derive(Clone, Debug, Default)]
+pub struct JudgeConfig {
+    pub tls: bool,
+    /// Speaks HTTP/2 and nothing else (over TLS: by ALPN).
+    pub http2: bool,
+    pub latency: Latency,
+    /// Requests allowed in a sliding window; more are answered 429.
+    pub window: Option<Window>,
+    /// Share of requests that are answered 500.
+    pub failing: f64,
+    /// Port to listen on; 0 takes a free one.
+    pub port: u16,
+    pub seed: u64,
+}
+
+/// What a mock judge saw. All are written by its connections.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub connections: AtomicU64,
+    pub handshakes: AtomicU64,
+    pub requests: AtomicU64,
+    pub answered: AtomicU64,
+    pub refused: AtomicU64,
+    pub in_flight: AtomicU64,
+    pub most_in_flight: AtomicU64,
+    /// Connections that ended while a request was in hand.
+    pub abandoned: AtomicU64,
+}
+
+impl Seen {
+    /// As JSON, for other programs.
+    #[must_use]
+    pub fn json(&self) -> String {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        serde_json::json!({
+            "connections": read(&self.connections), "handshakes": read(&self.handshakes), "requests": read(&self.requests),
+            "answered": read(&self.answered), "refused": read(&self.refused), "in_flight": read(&self.in_flight),
+            "most_in_flight": read(&self.most_in_flight), "abandoned": read(&self.abandoned),
+        })
+        .to_string()
+    }
+}
+
+/// What all connections share.
+pub(crate) struct Shared {
+    config: JudgeConfig,
+    seen: Arc<Seen>,
+    window: Mutex<window::Log>,
+    random: Mutex<fastrand::Rng>,
+    /// Fates that were to happen once, and did.
+    spent: Mutex<BTreeSet<String>>,
+    /// Bodies of requests, the last ones.
+    bodies: Mutex<Vec<String>>,
+}
+
+/// A running mock judge; dropping it ends it (J-2).
+pub struct MockJudge {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    /// PEM of the authority that signed its certificate, with TLS.
+    authority: Option<String>,
+    task: JoinHandle<()>,
+}
+
+impl MockJudge {
+    /// Starts one on the runtime that this is called in.
+    pub async fn start(config: JudgeConfig) -> io::Result<Self> {
+        let listener = listen(config.port)?;
+        let address = listener.local_addr()?;
+        let tls = if config.tls { Some(certificate::make(config.http2).map_err(io::Error::other)?) } else { None };
+        let (acceptor, authority) = tls.map_or((None, None), |(acceptor, pem)| (Some(acceptor), Some(pem)));
+        let shared = Arc::new(Shared {
+            window: Mutex::default(),
+            random: Mutex::new(fastrand::Rng::with_seed(config.seed)),
+            seen: Arc::default(),
+            spent: Mutex::default(),
+            bodies: Mutex::default(),
+            config,
+        });
+        let task = tokio::spawn(serve(listener, acceptor, shared.clone()));
+        Ok(Self { address, shared, authority, task })
+    }
+
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `http://127.0.0.1:…` and then `path`; with TLS `https://localhost:…`.
+    #[must_use]
+    pub fn url(&self, path: &str) -> String {
+        let port = self.address.port();
+        let base = if self.authority.is_some() {
+            format!("https://localhost:{port}")
+        } else {
+            format!("http://127.0.0.1:{port}")
+        };
+        format!("{base}{path}")
+    }
+
+    #[must_use]
+    pub fn authority(&self) -> Option<&str> {
+        self.authority.as_deref()
+    }
+
+    #[must_use]
+    pub fn seen(&self) -> &Seen {
+        &self.shared.seen
+    }
+
+    /// The bodies of the last requests.
+    #[must_use]
+    pub fn bodies(&self) -> Vec<String> {
+        self.shared.bodies.lock().clone()
+    }
+}
+
+impl Drop for MockJudge {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A socket with a backlog for thousands of connections at once.
+fn listen(port: u16) -> io::Result<TcpListener> {
+    let socket = tokio::net::TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(([127, 0, 0, 1], port).into())?;
+    socket.listen(4096)
+}
+
+async fn serve(listener: TcpListener, acceptor: Option<TlsAcceptor>, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new(); // ends them when this task ends
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((stream, _)) = accepted else { continue };
+                shared.seen.connections.fetch_add(1, Ordering::Relaxed);
+                connections.spawn(connection::serve(stream, acceptor.clone(), shared.clone()));
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}

@@ -1,0 +1,76 @@
+"""A server that judges, in this process: what the package sends to it, it keeps. Faults of servers are tested in Rust (rust/http/tests)."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Answer = Callable[[str, dict[str, Any]], Any]
+
+
+class Server(ThreadingHTTPServer):
+    """Answers with what `answer` makes of a path and a body: JSON, or a status and JSON."""
+
+    daemon_threads = True
+    request_queue_size = 256
+
+    def __init__(self, answer: Answer, delay: float) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answer, self.delay = answer, delay
+        self.bodies: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def handle_error(self, *_: object) -> None:
+        """Clients that are gone are no news."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: Server
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.bodies.append(body)
+        self.server.headers.append(dict(self.headers))
+        time.sleep(self.server.delay)
+        found = self.server.answer(self.path, body)
+        status, said = found if isinstance(found, tuple) else (200, found)
+        text = json.dumps(said).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@contextmanager
+def serving(answer: Answer, delay: float = 0.0) -> Iterator[Server]:
+    with Server(answer, delay) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def said(text: str) -> dict[str, Any]:
+    """A chat completion with this text."""
+    return {"choices": [{"message": {"role": "assistant", "content": text}}], "usage": {"total_tokens": 7}}
+
+
+def asked(body: dict[str, Any]) -> str:
+    """What a chat completion was asked."""
+    return str(body["messages"][-1]["content"])

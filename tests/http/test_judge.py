@@ -1,0 +1,211 @@
+"""`guerdon.judge`: from the columns of a batch to scores."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from guerdon import DataError, Dispatcher, RegistrationError, Status, judge, parse, reward
+from tests.http.server import asked, said, serving
+
+SECRET = "sk-very-secret"
+NOWHERE = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
+
+
+def length(path: str, body: dict[str, Any]) -> Any:
+    return said(f"Score: {len(asked(body))}")
+
+
+def test_each_sample_is_asked_about_in_its_own_words() -> None:
+    texts = ["", "plain", 'quotes " and \\ and \n', "Grüße", "漢字", "🙂" * 3, "NUL \0", "x" * 100_000]
+    with (
+        serving(length) as server,
+        Dispatcher([judge(base_url=server.url + "/v1/", model="m", prompt="{completion}")]) as dispatcher,
+    ):
+        result = dispatcher.score(completions=texts)
+        np.testing.assert_array_equal(result.rewards.ravel(), [len(text) for text in texts])
+        assert sorted(map(asked, server.bodies)) == sorted(texts)
+        assert server.bodies[0] == {
+            "model": "m",
+            "messages": [{"role": "user", "content": asked(server.bodies[0])}],
+            "temperature": 0.0,
+        }
+
+
+def test_columns_of_any_kind_stand_in_the_prompt() -> None:
+    talk = [{"role": "user", "content": "Why?"}]
+    answer = [{"role": "assistant", "content": [{"type": "text", "text": "Because"}]}]
+    prompt = [
+        {"role": "system", "content": "Be {{just}}."},
+        {"role": "user", "content": "{prompt}|{completion}|{text}|{size:.1f}|{tags[0]}|{{}}|{name!r}|{some}"},
+    ]
+    with serving(length) as server, Dispatcher([judge(base_url=server.url, model="m", prompt=prompt)]) as dispatcher:
+        columns = {"size": np.array([2.25, 3.0]), "tags": [["a"], ["b"]], "name": ["x", "y"], "some": [None, 1]}
+        dispatcher.score(prompts=[talk, talk * 2], completions=[answer, answer], **columns)
+        assert sorted(map(asked, server.bodies)) == [
+            "Why?|Because|Because|2.2|a|{}|'x'|None",
+            "user: Why?\n\nuser: Why?|Because|Because|3.0|b|{}|'y'|1",
+        ]
+        assert server.bodies[0]["messages"][0] == {"role": "system", "content": "Be {just}."}
+
+
+@pytest.mark.parametrize(
+    ("way", "text", "score"),
+    [
+        (parse.number(), "8/10", 8.0),
+        (parse.tag("s"), "1 <s>2</s>", 2.0),
+        (parse.regex(r"is (\w+)", {"good": 1.0}), "It is Good", 1.0),
+        (parse.json("a.b"), '```json\n{"a": {"b": 3}}\n```', 3.0),
+        (parse.yes_no(), "No.", 0.0),
+    ],
+)
+def test_ways_to_parse(way: parse.Parse, text: str, score: float) -> None:
+    with (
+        serving(lambda path, body: said(text)) as server,
+        Dispatcher([judge(base_url=server.url, model="m", prompt="{completion}", parse=way, retries=0)]) as dispatcher,
+    ):
+        assert dispatcher.score(completions=["x"]).rewards.item() == score
+
+
+def test_log_probabilities_are_soft_scores() -> None:
+    def weighed(path: str, body: dict[str, Any]) -> Any:
+        assert body["logprobs"] is True
+        assert (body["top_logprobs"], body["max_tokens"]) == (5, 1)
+        top = [{"token": "Yes", "logprob": float(np.log(0.6))}, {"token": " No", "logprob": float(np.log(0.2))}]
+        return {"choices": [{"message": {"content": "Yes"}, "logprobs": {"content": [{"top_logprobs": top}]}}]}
+
+    way = parse.logprob("Yes", "No", top=5)
+    with (
+        serving(weighed) as server,
+        Dispatcher([judge(base_url=server.url, model="m", prompt="{completion}", parse=way)]) as dispatcher,
+    ):
+        assert dispatcher.score(completions=["x"]).rewards.item() == pytest.approx(0.75)
+
+
+def test_completions_and_structured_output() -> None:
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        if path == "/v1/completions":
+            return {"choices": [{"text": f" {len(body['prompt'])}"}]}
+        assert body["response_format"]["json_schema"]["schema"]["properties"] == {"score": {"type": "number"}}
+        assert (body["max_tokens"], body["seed"], "temperature" in body) == (9, 1, False)
+        return said('{"score": 4}')
+
+    with serving(answer) as server:
+        base = {"base_url": server.url + "/v1", "model": "m", "prompt": "{completion}"}
+        schema = {"parse": parse.json("score"), "response_format": "json_schema", "max_tokens": 9, "body": {"seed": 1}}
+        judges = [
+            judge(**base, api="completions", name="plain"),
+            judge(**base, **schema, temperature=None, name="schema"),
+        ]
+        with Dispatcher(judges) as dispatcher:
+            assert dispatcher.score(completions=["abc"]).rewards.ravel().tolist() == [3.0, 4.0]
+
+
+def test_what_can_not_be_parsed_is_an_error_that_shows_it() -> None:
+    with (
+        serving(lambda path, body: said("I would rather not say")) as server,
+        Dispatcher([judge(base_url=server.url, model="m", prompt="{completion}", retries=1)]) as dispatcher,
+    ):
+        result = dispatcher.score(completions=["x"])
+    (failure,) = result.failures()
+    assert failure.status is Status.ERROR
+    assert failure.reason.endswith('gave no number in the answer "I would rather not say"')
+    assert (failure.attempts, len(server.bodies)) == (2, 2)
+
+
+def test_keys_come_from_outside_and_show_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(SECRET + "\n")
+    monkeypatch.setenv("JUDGE_API_KEY", SECRET)
+    with serving(lambda path, body: (401, {"error": f"wrong key {SECRET}"}), delay=0.3) as server:
+        base = {"base_url": server.url, "model": "m", "prompt": "{completion}"}
+        judges = [
+            judge(**base, api_key_env="JUDGE_API_KEY", name="env"),
+            judge(**base, api_key_file=str(file), headers={"api-key": "{key}"}, name="file"),
+        ]
+        shown = repr(judges) + pickle.dumps(judges).decode("latin-1")
+        with Dispatcher(judges) as dispatcher:
+            ticket = dispatcher.submit(completions=["x"])
+            while not (dump := str(dispatcher.dump())).count("(http)"):
+                time.sleep(0.01)
+            shown += dump + pickle.dumps(dispatcher).decode("latin-1")
+            shown += "".join(map(str, ticket.result().failures()))
+    assert SECRET not in shown
+    assert "wrong key …" in shown
+    assert f"'127.0.0.1:{server.server_address[1]}'" in shown
+    sent = {(headers.get("authorization"), headers.get("api-key")) for headers in map(_lower, server.headers)}
+    assert sent == {(f"Bearer {SECRET}", None), (None, SECRET)}
+
+
+def _lower(headers: dict[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def test_pickled_it_is_made_again() -> None:
+    one = judge(**NOWHERE, prompt="{answer}", parse=parse.regex("a|b", {"a": 1}), name="mine", timeout=5, retries=1)
+    other = pickle.loads(pickle.dumps(one))
+    assert (other.name, other.spec.http, other.spec.policy) == (one.name, one.spec.http, one.spec.policy)
+    assert repr(pickle.loads(pickle.dumps(Dispatcher([one])))) == repr(Dispatcher([one]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"prompt": "{}"}, "names no column"),
+        ({"prompt": "{completion"}, "prompt='{completion'"),
+        ({"prompt": "{a:{b}}"}, "a field in a field"),
+        ({"prompt": "{trainer_state}"}, "no request can hold"),
+        ({"prompt": []}, "a text or a list of messages"),
+        ({"prompt": "x", "base_url": "localhost"}, "is no address"),
+        ({"prompt": "x", "base_url": "http://me:pw@x"}, "give a key as api_key_env"),
+        ({"prompt": "x", "api_key_env": "sk-123"}, "names the variable of the environment"),
+        ({"prompt": "x", "api_key_env": "A", "api_key_file": "B"}, "not both"),
+        ({"prompt": "x", "parse": parse.regex("(?=x)")}, "look-around"),
+        ({"prompt": "x", "parse": "number"}, "one of guerdon.parse"),
+        ({"prompt": "x", "api": "images"}, "'chat' or 'completions'"),
+        ({"prompt": "x", "max_tokens": 0}, "max_tokens=0"),
+        ({"prompt": "x", "response_format": "json_schema"}, "parse=parse.json"),
+        ({"prompt": "x", "body": {"stop": {1}}}, "can't be written as JSON"),
+        ({"prompt": "x", "headers": {"a b": "c"}}, "can't be sent"),
+        ({"prompt": "x", "ca_file": "/no/such"}, "can't be read"),
+        ({"prompt": "x", "timeout": -1}, "timeout=-1"),
+    ],
+)
+def test_what_can_not_work_is_refused_when_it_is_made(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(RegistrationError, match="judge") as refused:
+        judge(**{**NOWHERE, **options})
+    assert message in str(refused.value)
+    assert "sk-123" not in str(refused.value)
+    assert "pw" not in str(refused.value)
+
+
+def test_what_is_missing_is_refused_before_any_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    with pytest.raises(RegistrationError, match="has no NO_SUCH_KEY"):
+        Dispatcher([judge(**NOWHERE, prompt="{completion}", api_key_env="NO_SUCH_KEY")])
+    with Dispatcher([judge(**NOWHERE, prompt="{anwser} {size:d}")]) as dispatcher:
+        with pytest.raises(DataError, match=r"'anwser', which this batch doesn't have.*Did you mean 'answer'"):
+            dispatcher.score(completions=["x"], answer=["y"], size=[1])
+        with pytest.raises(
+            DataError, match=r"'size' of sample 1 can't be put into a request of 'judge' as \{size:d\}: ValueError"
+        ):
+            dispatcher.score(completions=["x", "z"], anwser=["y", "y"], size=[1, "big"])
+    with pytest.raises(RegistrationError, match=r"make a judge with guerdon\.judge"):
+        reward(lambda completion: 1.0, name="f", lane="http")
+    with pytest.raises(TypeError, match="only a dispatcher can run it"):
+        judge(**NOWHERE, prompt="{completion}")(completions=["x"])
+
+
+def test_more_connections_than_descriptors_are_refused_at_the_start() -> None:
+    from guerdon import Limit
+
+    with (
+        Dispatcher([judge(**NOWHERE, prompt="{completion}", limit=Limit(concurrency=60_000))]) as dispatcher,
+        pytest.raises(RegistrationError, match=r"60000 connections may be open.*ulimit -n"),
+    ):
+        dispatcher.score(completions=["x"])

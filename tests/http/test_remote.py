@@ -1,0 +1,114 @@
+"""`guerdon.remote`: reward services behind a URL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from guerdon import DataError, Dispatcher, RegistrationError, judge, remote, reward
+from tests.http.server import asked, said, serving
+
+
+def test_one_sample_a_request() -> None:
+    with (
+        serving(lambda path, body: {"score": len(body["completion"]) + body["answer"]["n"], "why": "x"}) as server,
+        Dispatcher([remote(server.url, columns=["prompt", "completion", "answer"])]) as dispatcher,
+    ):
+        result = dispatcher.score(prompts=["p", "p"], completions=["ab", "cde"], answer=[{"n": 1}, {"n": np.int64(2)}])
+        assert result.rewards.ravel().tolist() == [3.0, 5.0]
+        assert {"prompt": "p", "completion": "ab", "answer": {"n": 1}} in server.bodies
+
+
+def test_many_samples_a_request() -> None:
+    def lengths(path: str, body: dict[str, Any]) -> Any:
+        return {"rewards": [None if text == "none" else len(text) for text in body["completions"]]}
+
+    texts = ["x" * index for index in range(20)] + ["none"]
+    with (
+        serving(lengths) as server,
+        Dispatcher([remote(server.url, batch=8, columns=["completion"], body={"kind": "length"})]) as dispatcher,
+    ):
+        rewards = dispatcher.score(completions=texts).rewards.ravel()
+        np.testing.assert_array_equal(rewards, [*range(20), np.nan])
+        assert [len(body["completions"]) for body in server.bodies if body["kind"] == "length"] in (
+            [8, 8, 5],
+            [8, 5, 8],
+            [5, 8, 8],
+        )
+
+
+def test_services_with_names_and_shapes_of_their_own() -> None:
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        return {
+            "data": [
+                {"label": "ok", "score": len(query) * label}
+                for query, label in zip(body["query"], body["label"], strict=True)
+            ]
+        }
+
+    with serving(answer) as server:
+        service = remote(server.url, batch=4, columns={"query": "completion", "label": "answer"}, score="data.*.score")
+        with Dispatcher([service, reward(lambda text: 1.0, name="one", lane="thread")]) as dispatcher:
+            assert dispatcher.score(completions=["ab", "c"], answer=[2, 3]).rewards[:, 0].tolist() == [
+                [4.0, 1.0],
+                [3.0, 1.0],
+            ]
+
+
+def test_a_group_at_a_time_and_in_order() -> None:
+    with (
+        serving(lambda path, body: len(body["completion"]), delay=0.01) as server,
+        Dispatcher([remote(server.url, columns=["completion"])]) as dispatcher,
+    ):
+        texts = ["x" * (index % 7) for index in range(64)]
+        ticket = dispatcher.submit(completions=texts, num_generations=8)
+        for group in ticket.groups():
+            expected = [len(text) for text in texts[group.index * 8 :][:8]]
+            assert group.rewards[:, 0].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"columns": "completion"}, "expected names of columns"),
+        ({"columns": []}, "expected names of columns"),
+        ({"batch": 0}, "batch=0"),
+        ({"score": "a..b"}, "no path to a field"),
+        ({"url": "x"}, "is no address"),
+    ],
+)
+def test_what_can_not_work_is_refused_when_it_is_made(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(RegistrationError, match="remote") as refused:
+        remote(**{"url": "http://127.0.0.1:9", **options})
+    assert message in str(refused.value)
+
+
+def test_what_is_no_json_is_refused_before_any_request() -> None:
+    with Dispatcher([remote("http://127.0.0.1:9", columns=["completion", "answer"])]) as dispatcher:
+        with pytest.raises(DataError, match="'answer' of sample 0 can't be put into a request of 'remote'"):
+            dispatcher.score(completions=["x"], answer=[object()])
+        with pytest.raises(DataError, match="Out of range float"):
+            dispatcher.score(completions=["x"], answer=[float("nan")])
+
+
+def test_a_batch_that_grows_brings_what_it_likes() -> None:
+    """Texts in one addition, lists in another: the service gets each as it is."""
+    with serving(judge_of_length) as server:
+        service = remote(server.url, columns=["completion", "answer"], batch=4, name="service")
+        graded = judge(base_url=server.url, model="m", prompt="{completion}|{answer}")
+        with Dispatcher([service, graded]) as dispatcher:
+            ticket = dispatcher.submit(num_generations=2, more=True)
+            ticket.add(completions=["ab", "cde"], answer=["x", "yz"])
+            ticket.add(completions=["f", "é"], answer=[[1], [1, 2, 3]])
+            ticket.finish()
+            rewards = ticket.result().rewards
+    assert rewards[:, :, 0].ravel().tolist() == [3.0, 5.0, 2.0, 4.0]
+    assert rewards[:, :, 1].ravel().tolist() == [4.0, 6.0, 5.0, 11.0]
+
+
+def judge_of_length(path: str, body: dict[str, Any]) -> Any:
+    if path.endswith("/chat/completions"):
+        return said(str(len(asked(body))))
+    return [len(text) + len(answer) for text, answer in zip(body["completions"], body["answer"], strict=True)]
