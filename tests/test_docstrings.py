@@ -13,6 +13,7 @@ import pytest
     [
         "guerdon",
         "guerdon.dispatcher",
+        "guerdon.integrations.trl.asynchronous.calls",
         "guerdon.integrations.trl.pipeline",
         "guerdon.judges",
         "guerdon.limits",

@@ -23,6 +23,7 @@ __all__ = [
     "RegistrationError",
     "RewardFailureError",
     "ShippingError",
+    "VLLMServerError",
 ]
 
 
@@ -52,6 +53,10 @@ class ClosedError(GuerdonError, RuntimeError):
 
 class MainGuardError(GuerdonError, RuntimeError):
     """A batch was given while multiprocessing imports the program for a child, once more and for another purpose."""
+
+
+class VLLMServerError(GuerdonError, ConnectionError):
+    """A vLLM server could not be asked, or not be given the policy's weights, in the time and tries that there were."""
 
 
 class GuerdonWarning(RuntimeWarning):

@@ -8,12 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from guerdon.integrations.trl.asynchronous.calls import VLLMCalls
+    from guerdon.integrations.trl.asynchronous.trainer import AsyncGRPOTrainer
     from guerdon.integrations.trl.grpo import GRPOTrainer
     from guerdon.integrations.trl.pipeline import Pipeline
 
-__all__ = ["GRPOTrainer", "Pipeline"]
+__all__ = ["AsyncGRPOTrainer", "GRPOTrainer", "Pipeline", "VLLMCalls"]
 
-_HOMES: Final[dict[str, str]] = {"GRPOTrainer": "grpo", "Pipeline": "pipeline"}
+_HOMES: Final[dict[str, str]] = {
+    "AsyncGRPOTrainer": "asynchronous.trainer",
+    "GRPOTrainer": "grpo",
+    "Pipeline": "pipeline",
+    "VLLMCalls": "asynchronous.calls",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -1,0 +1,178 @@
+"""TRL's asynchronous GRPO trainer with rewards that don't hold it up: the same class, and `concurrent_groups=`.
+
+- T-1  All that TRL's trainer takes goes on to it; what is ours is put on its own instance afterwards: the class of the
+       rollout loop and its arguments, and the worker's `stop` and `check_health`.
+- T-2  Every request to the server has the bounds of `VLLMCalls`, the trainer's and the loop's.
+- T-3  The server is not left paused by a transfer that failed.
+- T-4  An error of the rollout process is raised as what it is, in the trainer.
+- T-5  Stopping doesn't wait for a process that waits to be read.
+"""
+
+from __future__ import annotations
+
+import inspect
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from trl.experimental.async_grpo import AsyncGRPOTrainer as TRLAsyncGRPOTrainer
+
+from guerdon import errors, settings
+from guerdon._registration.callables import is_reward_model
+from guerdon.column import RewardColumn
+from guerdon.errors import GuerdonError, RegistrationError
+from guerdon.integrations.trl.asynchronous.calls import VLLMCalls
+from guerdon.integrations.trl.asynchronous.client import Client
+from guerdon.integrations.trl.asynchronous.loop import LoopOptions, RolloutLoop
+from guerdon.integrations.trl.functions import arrange
+
+
+class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not typed
+    """``trl.experimental.async_grpo.AsyncGRPOTrainer`` whose reward functions run on Guerdon, for many groups at once.
+
+    Takes all that TRL's takes, by the same names and in the same order. Each reward function may be a function of TRL's
+    batch contract, a decorated function, a `guerdon.Reward`, or a `Dispatcher` or its columns; `reward_funcs` may be a
+    dispatcher itself. A dispatcher's weights hold: this trainer's config has none. The functions run in the rollout
+    process, in which a copy of the dispatcher is made.
+
+    Args:
+        concurrent_groups: Groups that are scored at the same time, 1 or more.
+        vllm: How the vLLM server is called: time-outs, tries, how long it may be away.
+
+    Raises:
+        RegistrationError: A reward function can't work here; the message says why.
+        VLLMServerError: The server can't be asked what it is.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        reward_funcs: Any = None,
+        args: Any = None,
+        *rest: Any,
+        concurrent_groups: int = 16,
+        vllm: VLLMCalls | None = None,
+        **named: Any,
+    ) -> None:
+        groups = settings.whole("concurrent_groups", concurrent_groups)
+        if groups is None:
+            raise RegistrationError("concurrent_groups=None: expected a whole number of at least 1.")
+        given = inspect.signature(TRLAsyncGRPOTrainer.__init__).bind_partial(None, model, [], args, *rest, **named)
+        if given.arguments.get("rollout_worker") is not None:
+            raise RegistrationError(
+                "rollout_worker= brings its own way to score, which this trainer is there for: use TRL's trainer with it."
+            )
+        self.concurrent_groups: int = groups
+        self.vllm_calls = VLLMCalls() if vllm is None else vllm
+        functions, _, self._own = arrange(reward_funcs)
+        columns = _checked(functions)
+        super().__init__(model, [], args, *rest, **named)
+        if self.rollout_worker is not None:
+            _check_groups(columns, self.args.num_generations)
+            self._extend(self.rollout_worker, columns)
+
+    @property
+    def vllm_client(self) -> Any:
+        """TRL's client of the server, with the bounds of `VLLMCalls` (T-2)."""
+        return self._client
+
+    @vllm_client.setter
+    def vllm_client(self, client: Any) -> None:
+        self._client = None if client is None else Client(client.server_url, client.server_timeout, self.vllm_calls)
+
+    def _extend(self, worker: Any, columns: tuple[RewardColumn, ...]) -> None:
+        """Makes TRL's worker run our loop (T-1)."""
+        worker._loop_cls = RolloutLoop
+        worker._loop_kwargs["guerdon"] = LoopOptions(
+            columns=columns,
+            concurrent_groups=self.concurrent_groups,
+            calls=self.vllm_calls,
+            adapters=self._lora_dir if self._lora_sync else None,
+            max_staleness=self.args.max_staleness,
+        )
+        worker.check_health = _telling(worker.check_health)
+        worker.stop = _draining(worker.stop, worker.rollout_buffer)
+
+    def _sync_weight(self) -> None:
+        try:
+            super()._sync_weight()
+        except BaseException:
+            if self._lora_sync and self.vllm_client is not None:  # T-3
+                self.vllm_client.unfreeze()
+            raise
+
+
+def _checked(functions: list[Any]) -> tuple[RewardColumn, ...]:
+    """The columns, if all can work in the rollout process.
+
+    Raises:
+        RegistrationError: One can't.
+    """
+    models = [entry for entry in functions if is_reward_model(entry)]
+    if models:
+        raise RegistrationError(
+            f"TRL's asynchronous trainer runs no reward models, and the list has {len(models)}: score with one behind a "
+            "reward function, or use the synchronous trainer."
+        )
+    names: set[str] = set()
+    for column in functions:
+        spec = next(spec for spec in column.dispatcher.specs if spec.name == column.__name__)
+        if "trainer_state" in spec.wants.required:
+            raise RegistrationError(
+                f"reward function {spec.name!r} asks for `trainer_state`, which the rollout process doesn't have: give the "
+                "parameter a default, or take it out."
+            )
+        if column.__name__ in names:
+            raise RegistrationError(f"two reward functions are called {column.__name__!r}: give one another name=.")
+        names.add(column.__name__)
+    return tuple(functions)
+
+
+def _check_groups(columns: tuple[RewardColumn, ...], generations: int) -> None:
+    for dispatcher in {id(column.dispatcher): column.dispatcher for column in columns}.values():
+        own = dispatcher.options["num_generations"]
+        if own is not None and own != generations:
+            raise RegistrationError(
+                f"the dispatcher was given num_generations={own}, the trainer's config {generations}: leave it out there."
+            )
+
+
+def _telling(check: Callable[[float], None]) -> Callable[[float], None]:
+    """TRL's health check, with errors of ours as what they were in the rollout process (T-4)."""
+
+    def check_health(stale_after_s: float) -> None:
+        try:
+            check(stale_after_s)
+        except RuntimeError as error:
+            name, _, text = str(error.__cause__ or "").partition(": ")
+            kind = getattr(errors, name, None)
+            if isinstance(kind, type) and issubclass(kind, GuerdonError):
+                raise kind(text.partition("\nTraceback")[0]) from error
+            raise
+
+    return check_health
+
+
+def _draining(stop: Callable[[], None], buffer: Any) -> Callable[[], None]:
+    """TRL's `stop`, while the queue is read: a process ends only when what it has put there is taken (T-5)."""
+
+    def stop_and_drain() -> None:
+        ended = threading.Event()
+
+        def drain() -> None:
+            while not ended.is_set():
+                try:
+                    buffer.get(timeout=0.1)
+                except queue.Empty:
+                    continue
+
+        reader = threading.Thread(target=drain, name="guerdon-drain", daemon=True)
+        reader.start()
+        try:
+            stop()
+        finally:
+            ended.set()
+            reader.join(5.0)
+
+    return stop_and_drain

@@ -1,0 +1,86 @@
+"""Reward functions of the tests of the asynchronous trainer. Workers import this module: nothing heavy here."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from typing import Any
+
+from guerdon import Limit, Reward, group_reward, reward
+
+TOGETHER = 9
+meeting = threading.Barrier(TOGETHER)  # of functions on the thread lane, in the tests' process
+
+
+@reward
+def length(text: str) -> float:
+    return float(len(text))
+
+
+@reward(name="letters")
+async def letters(text: str, answer: str) -> float:
+    return float(text.count(answer))
+
+
+@reward
+def fails_on_x(text: str) -> float:
+    if "x" in text:
+        raise ValueError("an x")
+    return float(len(text))
+
+
+@reward
+def not_a_number(text: str) -> float:
+    return math.inf if "x" in text else float(len(text))
+
+
+@reward
+def always_fails(text: str) -> float:
+    raise ValueError("never")
+
+
+@reward(on_failure="raise")
+def strict(text: str) -> float:
+    raise ValueError("not once")
+
+
+@reward(lane="thread", limit=Limit(concurrency=TOGETHER), timeout=60)
+def meets(text: str) -> float:
+    """Comes back once as many calls are under way as there are groups."""
+    meeting.wait(40)
+    return float(len(text))
+
+
+@reward(timeout=60)
+async def slow_on_x(text: str) -> float:
+    if "x" in text:
+        await asyncio.sleep(1.0)
+    return float(len(text))
+
+
+@group_reward
+def rank(completions: list[Any], **columns: Any) -> list[float]:
+    texts = [completion[-1]["content"] for completion in completions]
+    return [float(sorted(texts).index(text)) for text in texts]
+
+
+class Best(Reward):
+    """1 for the best of its group, 0 for the others."""
+
+    def score(self, text: str) -> float:
+        return float(len(text))
+
+    def finish_group(self, scores: list[float | None], **columns: Any) -> list[float | None]:
+        best = max(score for score in scores if score is not None)
+        return [None if score is None else float(score == best) for score in scores]
+
+
+def plain(prompts: list[Any], completions: list[Any], **columns: Any) -> list[float]:
+    return [float(len(completion[-1]["content"])) for completion in completions]
+
+
+@reward(timeout=600)
+async def never(text: str) -> float:
+    await asyncio.sleep(600)
+    return 0.0

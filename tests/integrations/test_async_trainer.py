@@ -1,0 +1,189 @@
+"""The asynchronous trainer without a server: what it refuses, what goes to its process, and the seams in TRL that it uses."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import queue
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl")
+pytest.importorskip("aiohttp")
+pytest.importorskip("requests")
+
+import torch
+
+from guerdon import Dispatcher, RegistrationError, RewardFailureError, reward
+from guerdon.errors import VLLMServerError
+from guerdon.integrations.trl import VLLMCalls
+from tests.integrations import async_functions as functions
+from tests.integrations import rollouts
+from tests.integrations.rollouts import (
+    AsyncGRPOTrainer,
+    AsyncRolloutWorker,
+    LoopOptions,
+    TRLAsyncGRPOTrainer,
+    TRLRolloutLoop,
+    trainer_module,
+)
+
+pytestmark = pytest.mark.filterwarnings("error::guerdon.GuerdonWarning")
+
+
+@reward
+def state(text: str, trainer_state: Any) -> float:
+    return 0.0
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "says"),
+    [
+        (functions.length, {"concurrent_groups": 0}, "concurrent_groups=0"),
+        (functions.length, {"concurrent_groups": None}, "concurrent_groups=None"),
+        (functions.length, {"rollout_worker": object()}, "rollout_worker="),
+        ([functions.length, "a/reward-model"], {}, "no reward models"),
+        ([functions.length, torch.nn.Linear(1, 1)], {}, "no reward models"),
+        (state, {}, "trainer_state"),
+        ([functions.length, Dispatcher([functions.length])], {}, "two reward functions are called 'length'"),
+        ([lambda completions: [0.0], 3], {}, "3"),
+    ],
+)
+def test_what_can_not_work_is_refused_before_anything_is_loaded(given: Any, named: Any, says: str) -> None:
+    with pytest.raises(RegistrationError, match=says):
+        AsyncGRPOTrainer("no/such-model", given, **named)
+
+
+def test_a_dispatcher_for_groups_of_another_size_is_refused() -> None:
+    columns = tuple(Dispatcher([functions.length], num_generations=8))
+    with pytest.raises(RegistrationError, match="num_generations=8, the trainer's config 4"):
+        trainer_module._check_groups(columns, 4)
+
+
+def test_functions_travel_to_the_rollout_process_by_value_where_they_must() -> None:
+    factor = 2.0
+    with Dispatcher([reward(lambda text: factor * len(text), name="twice"), functions.length]) as dispatcher:
+        options = LoopOptions(tuple(dispatcher), 3, VLLMCalls(retries=1), "/adapters", 2)
+        there = pickle.loads(pickle.dumps(options))
+    assert [column.__name__ for column in there.columns] == ["twice", "length"]
+    assert there.columns[0].dispatcher is there.columns[1].dispatcher
+    assert (there.concurrent_groups, there.calls.retries, there.adapters, there.max_staleness) == (3, 1, "/adapters", 2)
+    with there.columns[0].dispatcher as copy:
+        assert copy.score(completions=["abc"]).rewards.tolist() == [[[6.0, 3.0]]]
+
+
+# --- T-4, T-5: what is put on TRL's worker
+
+
+def failed_worker(error: Exception) -> Any:
+    """TRL's worker as it stands when its process has failed with `error`."""
+    loop = rollouts.make_plain_loop([functions.plain])
+    info: queue.Queue[Any] = queue.Queue()
+    loop._exception_info_queue, loop._failed_event = info, threading.Event()
+
+    async def fail(stop_event: Any) -> None:
+        raise error
+
+    loop._run_loops = fail
+    with pytest.raises(type(error)):
+        loop.run()
+    heart = SimpleNamespace(value=time.time())
+    return SimpleNamespace(_failed_event=loop._failed_event, _exception_info_queue=info, _heartbeat_value=heart)
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (RewardFailureError("too many\nof them"), RewardFailureError),
+        (VLLMServerError("away"), VLLMServerError),
+        (KeyError("prompt"), RuntimeError),
+    ],
+)
+def test_t4_an_error_of_the_rollout_process_is_raised_as_what_it_is(error: Exception, kind: type[Exception]) -> None:
+    worker = failed_worker(error)
+    check = trainer_module._telling(lambda stale: AsyncRolloutWorker.check_health(worker, stale))
+    with pytest.raises(kind) as caught:
+        check(300.0)
+    assert type(caught.value) is kind
+    if kind is not RuntimeError:
+        assert str(caught.value) == str(error)
+
+
+def test_t4_a_heart_that_stopped_is_still_told() -> None:
+    worker = SimpleNamespace(_failed_event=threading.Event(), _heartbeat_value=SimpleNamespace(value=0.0))
+    with pytest.raises(RuntimeError, match="heartbeat stale"):
+        trainer_module._telling(lambda stale: AsyncRolloutWorker.check_health(worker, stale))(300.0)
+
+
+def test_t5_the_queue_is_read_while_the_process_ends() -> None:
+    buffer: queue.Queue[int] = queue.Queue()
+    for index in range(100):
+        buffer.put(index)
+
+    def stop() -> None:
+        deadline = time.monotonic() + 30.0
+        while not buffer.empty() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    trainer_module._draining(stop, buffer)()
+    assert buffer.empty()
+
+
+# --- the seams: each of these is where TRL is held on to, and fails when it moves
+
+
+def source(function: Any) -> str:
+    return " ".join(inspect.getsource(function).split())
+
+
+def parameters(function: Any) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+def test_seam_the_loops_methods_that_are_overridden() -> None:
+    assert parameters(TRLRolloutLoop._run_loops) == ["self", "stop_event"]
+    assert parameters(TRLRolloutLoop._score_loop) == ["self", "stop_event"]
+    assert parameters(TRLRolloutLoop._score_group) == ["self", "group"]
+    assert parameters(TRLRolloutLoop._post) == ["self", "path", "payload", "timeout", "max_retries"]
+    assert 'self._post("/v1/completions", payload, self.request_timeout)' in source(TRLRolloutLoop._generate_one_turn)
+    assert '"model": self._request_model' in source(TRLRolloutLoop._generate_one_turn)
+    assert "self._score_loop(stop_event=stop_event)" in source(TRLRolloutLoop._run_loops)
+    assert "await self._score_group(group)" in source(TRLRolloutLoop._score_loop)
+
+
+def test_seam_how_a_group_is_summed() -> None:
+    text = source(TRLRolloutLoop._score_group)
+    assert "for reward_func in self.reward_funcs" in text
+    assert "r[1] if (r is not None and r[0] is env_type) else None for r in group.env_rewards" in text
+    assert "list(group.rollout_rewards)" in text
+    assert "np.nansum(arr, axis=0)" in text
+    assert "for seq in sequences: samples.append(" in text
+
+
+def test_seam_how_the_loop_gets_to_its_process() -> None:
+    text = source(AsyncRolloutWorker.start)
+    assert "self._loop_cls, self._loop_kwargs," in text
+    assert "pickle.dumps(self._loop_kwargs)" in text
+    child = source(inspect.getmodule(AsyncRolloutWorker)._child_main)
+    assert "loop_cls( **loop_kwargs," in child
+    assert 'cause = RuntimeError(f"{type_name}: {msg}\\n{tb}")' in source(AsyncRolloutWorker.check_health)
+
+
+def test_seam_what_the_trainer_keeps_and_calls() -> None:
+    made = source(TRLAsyncGRPOTrainer.__init__)
+    assert "self.vllm_client = ( VLLMClient(self.args.vllm_server_base_url, self.args.vllm_server_timeout)" in made
+    assert "WeightTransferClient( vllm_client=self.vllm_client," in made
+    assert "self._lora_dir = " in made
+    assert "self._lora_sync = lora_sync" in made
+    assert "self.rollout_worker = AsyncRolloutWorker(" in made
+    assert "self._sync_weight_lora(t0)" in source(TRLAsyncGRPOTrainer._sync_weight)
+    assert 'f"{self._lora_name}-v{version}"' in source(TRLAsyncGRPOTrainer._sync_weight_lora)
+    assert "check_health_fn=self.rollout_worker.check_health" in source(TRLAsyncGRPOTrainer.get_train_dataloader)
+    assert "self.rollout_worker.stop()" in source(TRLAsyncGRPOTrainer._inner_training_loop)
+    position = parameters(TRLAsyncGRPOTrainer.__init__).index("reward_funcs")
+    assert parameters(TRLAsyncGRPOTrainer.__init__)[position - 1 : position + 2] == ["model", "reward_funcs", "args"]
