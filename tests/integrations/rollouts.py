@@ -129,16 +129,15 @@ def score(loop: _AsyncRolloutLoop, groups: list[RolloutGroup]) -> list[list[Any]
     """The samples of each group, in the order in which their groups were sent on."""
 
     async def run() -> None:
-        stop = asyncio.Event()
         for group in groups:
             loop._groups_to_score.put_nowait(group)
-        scoring = asyncio.create_task(loop._score_loop(stop_event=stop))
+        scoring = asyncio.create_task(loop._score_loop(stop_event=asyncio.Event()))
         expected = sum(len(rows) for group in groups for rows in group.completions_sequences)
         try:
             while loop.rollout_buffer.qsize() < expected and not scoring.done():
                 await asyncio.wait([scoring], timeout=0.01)
-            stop.set()
-            await scoring
+            if scoring.done():
+                scoring.result()
         finally:
             rest = asyncio.all_tasks() - {asyncio.current_task()}
             for task in rest:
