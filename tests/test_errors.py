@@ -22,6 +22,8 @@ from guerdon.status import Status
         (errors.ClosedError, RuntimeError),
         (errors.NotYetError, NotImplementedError),
         (errors.RewardFailureError, GuerdonError),
+        (errors.SnapshotError, TypeError),
+        (errors.ToolError, RuntimeError),
     ],
 )
 def test_every_error_is_a_guerdon_error_and_the_builtin_one_expects(
@@ -30,6 +32,16 @@ def test_every_error_is_a_guerdon_error_and_the_builtin_one_expects(
     """E-1"""
     assert issubclass(error, GuerdonError)
     assert issubclass(error, builtin)
+
+
+def test_a_tool_error_keeps_its_status_through_pickle() -> None:
+    """E-3"""
+    again = pickle.loads(pickle.dumps(errors.ToolError("search took longer than 30 s", Status.TIMEOUT)))
+    assert (type(again), str(again), again.status) == (
+        errors.ToolError,
+        "search took longer than 30 s",
+        Status.TIMEOUT,
+    )
 
 
 def test_a_failure_keeps_its_result_through_pickle() -> None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
         RegistrationError,
         RewardFailureError,
         ShippingError,
+        SnapshotError,
+        ToolError,
     )
     from guerdon.judges import judge
     from guerdon.limits import Limit, RetryAfter
@@ -61,8 +63,10 @@ __all__ = [
     "RewardFailureError",
     "RewardFunction",
     "ShippingError",
+    "SnapshotError",
     "Status",
     "Ticket",
+    "ToolError",
     "__version__",
     "group_reward",
     "judge",
@@ -92,8 +96,10 @@ _HOMES: Final = {
     "RewardFailureError": "errors",
     "RewardFunction": "rewards",
     "ShippingError": "errors",
+    "SnapshotError": "errors",
     "Status": "status",
     "Ticket": "ticket",
+    "ToolError": "errors",
     "__version__": "_native",
     "group_reward": "rewards",
     "judge": "judges",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from guerdon.result import RewardBatch
+    from guerdon.status import Status
 
 __all__ = [
     "ClosedError",
@@ -23,6 +24,8 @@ __all__ = [
     "RegistrationError",
     "RewardFailureError",
     "ShippingError",
+    "SnapshotError",
+    "ToolError",
     "VLLMServerError",
 ]
 
@@ -78,3 +81,26 @@ class RewardFailureError(GuerdonError):
 
     def __reduce__(self) -> tuple[type[RewardFailureError], tuple[str, RewardBatch | None]]:
         return type(self), (str(self), self.result)
+
+
+class SnapshotError(GuerdonError, TypeError):
+    """A reward function asked for an environment that can't be copied, or that a call which can't be stopped still
+    changes; the message says what to define."""
+
+
+class ToolError(GuerdonError, RuntimeError):
+    """A tool, or a method of an environment, that came to no result: its time was over, its process died, it was
+    cancelled; or its own exception can't be sent between processes. The message is what the model gets to see.
+
+    Attributes:
+        status: `Status.TIMEOUT`, `CRASHED`, `CANCELLED` or `ERROR`.
+    """
+
+    status: Status
+
+    def __init__(self, message: str, status: Status) -> None:
+        super().__init__(message)
+        self.status = status
+
+    def __reduce__(self) -> tuple[type[ToolError], tuple[str, Status]]:
+        return type(self), (str(self), self.status)

@@ -126,11 +126,16 @@ def make_trainer(
         eval_dataset=make_data(2, conversational=conversational) if evaluate else None,
         **more,
     )
-    _made.append(trainer)
+    ending(trainer)
     return trainer
 
 
-_made: list[Any] = []  # trainers whose loops still run; written by `make_trainer` and `end_loops`
+_made: list[Any] = []  # trainers whose loops still run; written by `ending` and `end_loops`
+
+
+def ending(trainer: Any) -> None:
+    """Lets `end_loops` end this trainer's loops."""
+    _made.append(trainer)
 
 
 def end_loops() -> None:

@@ -12,14 +12,29 @@ if TYPE_CHECKING:
     from guerdon.integrations.trl.asynchronous.trainer import AsyncGRPOTrainer
     from guerdon.integrations.trl.grpo import GRPOTrainer
     from guerdon.integrations.trl.pipeline import Pipeline
+    from guerdon.integrations.trl.toolset import Tools, tools
+    from guerdon.integrations.trl.worlds import Environments, environments
 
-__all__ = ["AsyncGRPOTrainer", "GRPOTrainer", "Pipeline", "VLLMCalls"]
+__all__ = [
+    "AsyncGRPOTrainer",
+    "Environments",
+    "GRPOTrainer",
+    "Pipeline",
+    "Tools",
+    "VLLMCalls",
+    "environments",
+    "tools",
+]
 
 _HOMES: Final[dict[str, str]] = {
     "AsyncGRPOTrainer": "asynchronous.trainer",
+    "Environments": "worlds",
     "GRPOTrainer": "grpo",
     "Pipeline": "pipeline",
+    "Tools": "toolset",
     "VLLMCalls": "asynchronous.calls",
+    "environments": "worlds",
+    "tools": "toolset",
 }
 
 

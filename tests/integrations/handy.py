@@ -1,0 +1,101 @@
+"""Tools for the tests: what they do is little, and they can be imported by workers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from typing import Any
+
+
+def nap(seconds: float, label: str = "") -> str:
+    """Waits.
+
+    Args:
+        seconds: How long.
+        label: What comes back.
+    """
+    time.sleep(seconds)
+    return f"{label} {os.getpid()}"
+
+
+async def doze(seconds: float, label: str = "") -> str:
+    """Waits.
+
+    Args:
+        seconds: How long.
+        label: What comes back.
+    """
+    await asyncio.sleep(seconds)
+    return label
+
+
+def spin() -> None:
+    """Never ends."""
+    while True:
+        pass
+
+
+def fail(text: str) -> None:
+    """Fails.
+
+    Args:
+        text: What it says.
+    """
+    raise ValueError(text)
+
+
+class OddError(Exception):
+    """Can't be made from its own arguments."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code}: {text}")
+
+
+def fail_oddly() -> None:
+    """Fails."""
+    raise OddError(7, "odd")
+
+
+def die() -> None:
+    """Ends its process."""
+    os._exit(3)
+
+
+def lock() -> Any:
+    """Gives what can't be sent."""
+    return threading.Lock()
+
+
+def pieces() -> list[dict[str, Any]]:
+    """Gives a list."""
+    return [{"type": "text", "text": "seen"}]
+
+
+class Pad:
+    """Keeps what is written to it."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def write(self, line: str) -> int:
+        """Writes a line.
+
+        Args:
+            line: What to write.
+        """
+        self.lines.append(line)
+        return len(self.lines)
+
+    async def read(self) -> str:
+        """Reads all."""
+        return "|".join(self.lines)
+
+    def __call__(self, line: str) -> int:
+        """Writes a line.
+
+        Args:
+            line: What to write.
+        """
+        return self.write(line)
