@@ -1,7 +1,7 @@
 """A multi-turn game with state, and a trainer whose model can play it from the first step.
 
 A token stands for a whole move, so that a model with random weights plays: it stands at a place on a line and walks, and
-the row says where to.
+the row says where to. Walls stand at the goal and four places before it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Line:
         Args:
             way: left or right.
         """
-        self.visited.append(self.visited[-1] + (1 if way == "right" else -1))
+        place = self.visited[-1] + (1 if way == "right" else -1)
+        self.visited.append(max(self.goal - 4, min(place, self.goal)))
         return f"{self.visited[-1]}"
 
     @property
@@ -55,7 +56,7 @@ MOVES = (call("walk", way="left"), call("walk", way="right"))
 def rows(count: int) -> Dataset:
     """Prompts with a place to start and one to go to, each row another."""
     prompt = [{"role": "user", "content": "go"}]
-    return Dataset.from_list([{"prompt": prompt, "start": index, "goal": 3 * index + 2} for index in range(count)])
+    return Dataset.from_list([{"prompt": prompt, "start": index, "goal": index + 2} for index in range(count)])
 
 
 TURNS = 2  # of tool calls; what a model says after that is not done

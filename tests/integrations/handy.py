@@ -99,3 +99,8 @@ class Pad:
             line: What to write.
         """
         return self.write(line)
+
+
+def nothing(completions: list[Any], **columns: Any) -> list[float]:
+    """A reward function without an opinion of its own."""
+    return [0.0] * len(completions)

@@ -20,9 +20,9 @@ pytest.importorskip("trl")
 
 import trl
 
-from guerdon import Dispatcher, RegistrationError, SnapshotError, ToolError, reward
+from guerdon import Dispatcher, RegistrationError, RewardFailureError, SnapshotError, ToolError, reward
+from guerdon.integrations import trl as ours
 from guerdon.integrations.trl import environments
-from guerdon.integrations.trl.sidebyside import SideBySide
 from guerdon.integrations.trl.snapshots import snapshot
 from guerdon.integrations.trl.worlds import snapshots
 from tests.integrations.game import Line, make_player, replayed, rows
@@ -32,10 +32,6 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),
     pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
 ]
-
-
-class Trainer(SideBySide, trl.GRPOTrainer):
-    """TRL's trainer with the mixin and nothing else."""
 
 
 @pytest.fixture(autouse=True)
@@ -49,11 +45,6 @@ def played(kind: type[Any], functions: list[Any], folder: Path, factory: Any, **
     """The trainer after a run."""
     trainer = make_player(kind, functions, folder, more={"environment_factory": factory}, **options)
     trainer.train()
-    if kind is not trl.GRPOTrainer:
-        for hub in trainer.environment_factories.values():
-            hub.close()
-        if trainer._own_rewards is not None:
-            trainer._own_rewards.close()
     return trainer
 
 
@@ -67,10 +58,10 @@ def away(completions: list[Any], environments: list[Any], log_extra: Any, **colu
 
 def test_a_game_logs_what_it_logs_in_plain_trl(tmp_path: Path) -> None:
     plain = played(trl.GRPOTrainer, [away], tmp_path / "plain", Line)
-    ours = played(Trainer, [away], tmp_path / "ours", Line)
-    assert without_times(ours.state.log_history) == without_times(plain.state.log_history)
-    assert dict(ours._logs["extra"]) == dict(plain._logs["extra"])
-    assert any("guerdon/tools/walk/failed_frac" in entry for entry in ours.state.log_history)
+    mine = played(ours.GRPOTrainer, [away], tmp_path / "ours", Line)
+    assert without_times(mine.state.log_history) == without_times(plain.state.log_history)
+    assert dict(mine._logs["extra"]) == dict(plain._logs["extra"])
+    assert any("guerdon/tools/walk/failed_frac" in entry for entry in mine.state.log_history)
 
 
 def test_rewards_see_what_a_serial_replay_sees_although_slots_are_used_again(tmp_path: Path) -> None:
@@ -87,7 +78,7 @@ def test_rewards_see_what_a_serial_replay_sees_although_slots_are_used_again(tmp
         return -float(again.distance)
 
     with Dispatcher([right, away], workers=1) as dispatcher:
-        trainer = played(Trainer, list(dispatcher), tmp_path, Line, max_steps=3, data=rows(12))
+        trainer = played(ours.GRPOTrainer, list(dispatcher), tmp_path, Line, max_steps=3, data=rows(12))
     assert len(checked) == 24
     assert all(entry["guerdon/right/failed_frac"] == 0.0 for entry in trainer.state.log_history[:3])
     assert len(trainer._environment_pool[None]) == 8
@@ -135,23 +126,27 @@ def test_what_cannot_be_copied_is_told_by_name(tmp_path: Path) -> None:
     """S-2"""
     message = r"Connected can't be copied .*'peer' is a Socket .*Define Connected.__deepcopy__"
     with pytest.raises(SnapshotError, match=message):
-        played(Trainer, [away], tmp_path, Connected)
+        played(ours.GRPOTrainer, [away], tmp_path, Connected)
     with pytest.raises(SnapshotError, match="gives the environment itself"):
-        played(Trainer, [away], tmp_path, Careless)
-    played(Trainer, [away], tmp_path, Careful, max_steps=1)
+        played(ours.GRPOTrainer, [away], tmp_path, Careless)
+    played(ours.GRPOTrainer, [away], tmp_path, Careful, max_steps=1)
 
 
 def test_who_does_not_look_at_environments_needs_no_snapshot(tmp_path: Path) -> None:
     def kwargs_only(completions: list[Any], **columns: Any) -> list[float]:
         return [float(len(completion)) for completion in completions]
 
-    played(Trainer, [kwargs_only], tmp_path, Connected, max_steps=1)
+    played(ours.GRPOTrainer, [kwargs_only], tmp_path, Connected, max_steps=1)
 
+
+def test_who_takes_environments_out_of_its_keywords_gets_them_too(tmp_path: Path) -> None:
     def looks(completions: list[Any], **columns: Any) -> list[float]:
         return [float(environment.goal) for environment in columns["environments"]]
 
-    with pytest.raises(SnapshotError, match="peer"):
-        played(Trainer, [looks], tmp_path, Connected, max_steps=1)
+    trainer = played(ours.GRPOTrainer, [looks], tmp_path, Line, max_steps=1)
+    assert set(rewards_of(trainer)["looks"]) <= {index + 2.0 for index in range(8)}
+    with pytest.raises(RewardFailureError, match="SnapshotError: the environment Connected can't be copied"):
+        played(ours.GRPOTrainer, [looks], tmp_path, Connected, max_steps=1)
 
 
 # --- E-1 to E-3, by themselves
@@ -212,7 +207,7 @@ def test_a_routed_environment_is_what_it_was_and_runs_on_the_engine() -> None:
     assert [name for name, _ in inspect.getmembers(type(world), inspect.isfunction)] == names
     for name in names:
         assert inspect.signature(getattr(world, name)) == inspect.signature(getattr(plain, name))
-        assert getattr(world, name).__doc__ == getattr(plain, name).__doc__
+        assert inspect.getdoc(getattr(world, name)) == inspect.getdoc(getattr(plain, name))
         sync_reset = name == "reset" or not inspect.iscoroutinefunction(getattr(plain, name))
         assert inspect.iscoroutinefunction(getattr(world, name)) != sync_reset
     assert world.reset(any=1) == "ready"  # E-2
@@ -290,17 +285,17 @@ class AsyncSlow(Line):
 @pytest.mark.parametrize("kind", [Slow, AsyncSlow])
 def test_resets_go_on_side_by_side_and_each_gets_its_row(kind: Any, tmp_path: Path) -> None:
     kind.most = 0
-    trainer = played(Trainer, [away], tmp_path, kind, max_steps=1)
+    trainer = played(ours.GRPOTrainer, [away], tmp_path, kind, max_steps=1)
     assert kind.most >= 4
     visited = trainer._logs["extra"]["visited"]
-    starts = sorted(int(prompt.rpartition("go ")[2].split("<")[0]) for prompt in trainer._logs["prompt"])
+    starts = sorted(int(prompt[-1]["content"].removeprefix("go ")) for prompt in trainer._logs["prompt"])
     assert sorted(one[0] for one in visited) == starts
     assert len(set(starts)) == 2
 
 
 def test_a_reset_that_takes_too_long_ends_the_run_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match=r"reset took longer than 0\.1 s"):
-        played(Trainer, [away], tmp_path, environments(Slow, reset_timeout=0.1), max_steps=1)
+        played(ours.GRPOTrainer, [away], tmp_path, environments(Slow, reset_timeout=0.1), max_steps=1)
 
 
 # --- B-3: an environment's own reward
@@ -327,7 +322,7 @@ def test_an_own_reward_is_a_column_like_any_other(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="odd"):
         played(trl.GRPOTrainer, [half], tmp_path, Owner, max_steps=1)
-    trainer = played(Trainer, [half], tmp_path, {"a": Owner, "b": Line}, max_steps=1, data=_mixed())
+    trainer = played(ours.GRPOTrainer, [half], tmp_path, {"a": Owner, "b": Line}, max_steps=1, data=_mixed())
     visited = trainer._logs["completion"]
     assert len(visited) == 8
     own = rewards_of(trainer)["Owner"]
@@ -344,9 +339,9 @@ def _mixed() -> Any:
 
 def test_async_own_rewards_equal_those_of_trl(tmp_path: Path) -> None:
     plain = played(trl.GRPOTrainer, [], tmp_path / "plain", AsyncOwner, max_steps=1)
-    ours = played(Trainer, [], tmp_path / "ours", AsyncOwner, max_steps=1)
-    assert rewards_of(ours) == rewards_of(plain)
-    assert list(rewards_of(ours)) == ["AsyncOwner"]
+    mine = played(ours.GRPOTrainer, [], tmp_path / "ours", AsyncOwner, max_steps=1)
+    assert rewards_of(mine) == rewards_of(plain)
+    assert list(rewards_of(mine)) == ["AsyncOwner"]
 
 
 class Wired(Connected):
@@ -358,7 +353,7 @@ class Wired(Connected):
 
 
 def test_an_own_reward_needs_no_snapshot(tmp_path: Path) -> None:
-    trainer = played(Trainer, [], tmp_path, Wired, max_steps=1)
+    trainer = played(ours.GRPOTrainer, [], tmp_path, Wired, max_steps=1)
     assert all(value <= 0 for value in rewards_of(trainer)["Wired"])
 
 
@@ -390,7 +385,7 @@ def test_an_environment_that_hangs_costs_its_sample_and_is_replaced(tmp_path: Pa
         return -float(environment.distance)
 
     with Dispatcher([near], workers=1) as dispatcher:
-        trainer = played(Trainer, list(dispatcher), tmp_path, environments(Sticky, timeout=0.5), max_steps=3)
+        trainer = played(ours.GRPOTrainer, list(dispatcher), tmp_path, environments(Sticky, timeout=0.5), max_steps=3)
     history = trainer.state.log_history
     assert Sticky.hung
     assert [entry["guerdon/near/failed_frac"] for entry in history[:3]].count(1 / 8) == 1
@@ -409,8 +404,46 @@ def test_an_environment_that_hangs_costs_its_sample_and_is_replaced(tmp_path: Pa
 
 
 def test_a_player_learns_the_game(tmp_path: Path) -> None:
-    """Its goals lie to the right: it walks there more and more."""
-    trainer = played(Trainer, [away], tmp_path, Line, max_steps=12, learning_rate=3e-2, lr_scheduler_type="constant")
-    scores = [entry["rewards/away/mean"] + 7.0 for entry in trainer.state.log_history if "rewards/away/mean" in entry]
-    calls = [entry["tools/call_frequency"] for entry in trainer.state.log_history if "tools/call_frequency" in entry]
-    print(scores, calls)
+    """Its goal lies to the right: it walks there more and more."""
+    options: dict[str, Any] = {"learning_rate": 6e-2, "lr_scheduler_type": "constant", "max_completion_length": 60}
+    trainer = played(ours.GRPOTrainer, [away], tmp_path, Line, max_steps=7, **options)
+    scores = [entry["rewards/away/mean"] for entry in trainer.state.log_history if "rewards/away/mean" in entry]
+    assert sum(scores[-3:]) / 3 > scores[0] + 0.5, scores
+
+
+@pytest.mark.parametrize("pipeline", ["mini_batch", "one_step", "all"])
+def test_pipelines_score_what_the_completions_left(pipeline: str, tmp_path: Path) -> None:
+    """The next batch resets the same eight instances while the rewards of this one are still computed."""
+    if pipeline == "all":
+        pipeline_given: Any = ours.Pipeline(mini_batch=True, lookahead=1)
+    else:
+        pipeline_given = pipeline
+
+    @reward(lane="thread")
+    def right(completion: Any, environment: Any, start: int, goal: int) -> float:
+        time.sleep(0.2)
+        again = replayed({"start": start, "goal": goal}, completion)
+        assert (environment.visited, environment.goal) == (again.visited, again.goal)
+        return -float(again.distance)
+
+    with Dispatcher([right, away], workers=1) as dispatcher:
+        trainer = make_player(
+            ours.GRPOTrainer,
+            list(dispatcher),
+            tmp_path,
+            more={"environment_factory": SlowOwner, "pipeline": pipeline_given},
+            per_device_train_batch_size=4,
+            gradient_accumulation_steps=2,
+            max_steps=3,
+        )
+        trainer.train()
+    logs = [entry for entry in trainer.state.log_history if "reward" in entry]
+    assert [entry["guerdon/right/failed_frac"] for entry in logs] == [0.0] * 3
+    assert [entry["rewards/SlowOwner/mean"] for entry in logs] == [entry["rewards/right/mean"] for entry in logs]
+    assert len(trainer._environment_pool[None]) == 8
+
+
+class SlowOwner(Line):
+    def get_reward(self) -> float:
+        time.sleep(0.2)
+        return -float(self.distance)

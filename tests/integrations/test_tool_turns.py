@@ -17,8 +17,8 @@ pytest.importorskip("trl")
 
 import trl
 
+from guerdon.integrations import trl as ours
 from guerdon.integrations.trl import tools
-from guerdon.integrations.trl.sidebyside import SideBySide
 from tests.integrations import handy
 from tests.integrations.game import call, make_player
 from tests.integrations.tiny import end_loops
@@ -36,10 +36,16 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     end_loops()
 
 
-class Scripted(trl.GRPOTrainer):
+class Script:
     """Says in each turn what `turns` has for each sample that is asked, instead of generating."""
 
+    _tokenizer: Any
+    seen: Any
     turns: list[dict[int, str]]
+
+    def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, *rest: Any) -> Any:
+        self.seen = completions
+        return super()._calculate_rewards(inputs, prompts, completions, *rest)  # type: ignore[misc]
 
     def _generate_single_turn(self, prompt_ids: Any, *rest: Any, **options: Any) -> Any:
         said = self.turns.pop(0)
@@ -47,25 +53,25 @@ class Scripted(trl.GRPOTrainer):
         return [self._tokenizer(said[sample])["input_ids"] + [self._tokenizer.eos_token_id] for sample in said], None
 
 
-class Ours(SideBySide, Scripted):
-    """The same with the mixin."""
+class Scripted(Script, trl.GRPOTrainer):
+    """TRL's own trainer."""
+
+
+class Ours(Script, ours.GRPOTrainer):
+    """Ours."""
 
 
 def run(
     kind: type[Any], folder: Path, given: Any, turns: list[dict[int, str]], **options: Any
 ) -> tuple[Any, list[Any]]:
     """The trainer after one batch of a script, and for each sample what its tools answered, as (name, answer)."""
-    seen: list[Any] = []
-
-    def look(completions: list[Any], **columns: Any) -> list[float]:
-        seen.extend(completions)
-        return [0.0] * len(completions)
-
     options = {"max_completion_length": 900, "max_tool_calling_iterations": 3, **options}
-    trainer = make_player(kind, [look], folder, calls=(), max_steps=1, more={"tools": given}, **options)
+    trainer = make_player(kind, [handy.nothing], folder, calls=(), max_steps=1, more={"tools": given}, **options)
     trainer.turns = list(turns)
     trainer.train()
-    return trainer, [[(m["name"], m["content"]) for m in completion if m["role"] == "tool"] for completion in seen]
+    return trainer, [
+        [(m["name"], m["content"]) for m in completion if m["role"] == "tool"] for completion in trainer.seen
+    ]
 
 
 def everybody(text: str) -> dict[int, str]:
@@ -122,8 +128,8 @@ def test_samples_call_their_tools_side_by_side(tmp_path: Path) -> None:
     """Sync calls of one sample one after the other, those of eight samples at once."""
     watch = Watch()
     twice = call("wait", label="#a") + call("wait", label="#b")
-    with tools([watch.wait]) as ours:
-        trainer, answers = run(Ours, tmp_path, ours, [everybody(twice), everybody("done")])
+    with tools([watch.wait]) as routed:
+        trainer, answers = run(Ours, tmp_path, routed, [everybody(twice), everybody("done")])
     assert answers == [[("wait", f"{sample}a"), ("wait", f"{sample}b")] for sample in range(8)]
     for sample in range(8):
         assert watch.of(sample) == [(kind, f"{sample}{name}") for name in "ab" for kind in ("begin", "end")]
@@ -137,8 +143,8 @@ def test_samples_call_their_tools_side_by_side(tmp_path: Path) -> None:
 def test_sync_calls_come_first_then_async_ones_together_and_results_as_they_were_called(tmp_path: Path) -> None:
     watch = Watch()
     mixed = "".join(call(name, label=f"#{k}") for k, name in enumerate(("rest", "wait", "rest", "wait")))
-    with tools([watch.wait, watch.rest]) as ours:
-        _, answers = run(Ours, tmp_path, ours, [everybody(mixed), everybody("done")])
+    with tools([watch.wait, watch.rest]) as routed:
+        _, answers = run(Ours, tmp_path, routed, [everybody(mixed), everybody("done")])
     for sample in range(8):
         assert [answer for _, answer in answers[sample]] == [f"{sample}{k}" for k in range(4)]
         events = watch.of(sample)
@@ -155,8 +161,8 @@ def test_failures_and_time_outs_go_back_to_the_model_and_are_counted(tmp_path: P
     first[2] = call("nap", seconds=4.0, label="late")
     first[3] = call("unheard_of", text="x")
     first[4] = call("nap", lenght=3)
-    with tools([handy.nap, handy.fail], timeout=1.0, lane="thread") as ours:
-        trainer, answers = run(Ours, tmp_path, ours, [first, everybody("done")])
+    with tools([handy.nap, handy.fail], timeout=1.0, lane="thread") as routed:
+        trainer, answers = run(Ours, tmp_path, routed, [first, everybody("done")])
     assert answers[0][0][1].startswith("fine")
     assert answers[1] == [("fail", "{'error': 'no such page'}")]
     assert answers[2] == [("nap", "{'error': 'nap took longer than 1 s'}")]
@@ -199,7 +205,7 @@ class Book:
         return f"{word}?"
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_scripts_get_the_answers_that_trl_gives(seed: int, tmp_path: Path) -> None:
     """Samples that stop at different turns, mixed kinds of tools, names that there are not: each call is run as often as
     in TRL, and each sample gets its own answers."""
@@ -258,8 +264,8 @@ def test_a_sample_whose_results_are_too_long_leaves_the_loop_and_calls_nothing_t
     first = everybody(call("grow", label="#a"))
     second = {sample: text for sample, text in everybody(call("grow", label="#b")).items() if sample != 3}
     third = dict.fromkeys(second, "done")
-    with tools([grow]) as ours:
-        _, answers = run(Ours, tmp_path, ours, [first, second, third])
+    with tools([grow]) as routed:
+        _, answers = run(Ours, tmp_path, routed, [first, second, third])
     assert sorted(pad.lines) == sorted([f"{s}a" for s in range(8)] + [f"{s}b" for s in range(8) if s != 3])
     assert answers[3] == []
     assert [len(sample) for sample in answers] == [2, 2, 2, 0, 2, 2, 2, 2]
@@ -268,8 +274,8 @@ def test_a_sample_whose_results_are_too_long_leaves_the_loop_and_calls_nothing_t
 def test_the_limit_on_turns_holds(tmp_path: Path) -> None:
     pad = handy.Pad()
     again = everybody(call("write", line="#"))
-    with tools([pad.write]) as ours:
-        run(Ours, tmp_path, ours, [again, again, again], max_tool_calling_iterations=2)
+    with tools([pad.write]) as routed:
+        run(Ours, tmp_path, routed, [again, again, again], max_tool_calling_iterations=2)
     assert len(pad.lines) == 16
 
 
@@ -288,6 +294,6 @@ def test_an_exception_in_the_middle_leaves_nothing_running(tmp_path: Path) -> No
         raise KeyboardInterrupt
 
     text = call("stop", label="#") + call("rest", label="#")
-    with tools([watch.rest]) as ours, pytest.raises(KeyboardInterrupt):
-        run(Ours, tmp_path, [*ours, stop], [everybody(text), everybody("done")])
+    with tools([watch.rest]) as routed, pytest.raises(KeyboardInterrupt):
+        run(Ours, tmp_path, [*routed, stop], [everybody(text), everybody("done")])
     assert not [thread for thread in threading.enumerate() if thread.name == "guerdon tool turns"]

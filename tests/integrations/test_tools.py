@@ -37,7 +37,7 @@ def test_a_trainer_reads_the_same_of_a_tool() -> None:
         assert isinstance(ours, list)
         for tool, function in zip(ours, plain, strict=True):
             assert shown(tool) == shown(function)
-            assert (tool.__name__, tool.__doc__) == (function.__name__, inspect.getdoc(function))
+            assert (tool.__name__, tool.__doc__) == (function.__name__, function.__doc__)
             assert inspect.signature(tool) == inspect.signature(function)
             assert inspect.iscoroutinefunction(tool) == inspect.iscoroutinefunction(function)
             assert inspect.ismethod(tool)  # what schemas are made of

@@ -134,15 +134,20 @@ _made: list[Any] = []  # trainers whose loops still run; written by `ending` and
 
 
 def ending(trainer: Any) -> None:
-    """Lets `end_loops` end this trainer's loops."""
+    """Lets `end_loops` end what this trainer has running."""
     _made.append(trainer)
 
 
 def end_loops() -> None:
-    """Ends the event loops that trainers with async functions of their own leave to the exit of the process."""
+    """Ends the event loops that trainers with async functions of their own leave to the exit of the process, and what
+    of ours ends with them."""
     atexit.unregister(shutdown_event_loop_in_daemon)
     while _made:
         trainer = _made.pop()
+        factories = getattr(trainer, "environment_factories", None) or {}
+        for ending in (getattr(trainer, "_own", None), getattr(trainer, "_own_rewards", None), *factories.values()):
+            if hasattr(ending, "close"):
+                ending.close()
         for name in ("async_loop", "async_reward_loop"):
             loop = getattr(trainer, name, None)
             if loop is not None:

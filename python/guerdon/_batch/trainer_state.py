@@ -13,7 +13,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from guerdon._registration.callables import innermost
+from guerdon._registration.callables import code_names
 
 HISTORY = "log_history"
 
@@ -28,16 +28,4 @@ def snapshot(state: object, *, history: bool) -> object:
 
 def names_history(target: Any) -> bool:
     """Whether the code of `target` (function, partial, method, callable object, `Reward`) names ``log_history``."""
-    target = innermost(target)
-    functions = [target, getattr(target, "__wrapped__", None)]
-    if not isinstance(target, (types.FunctionType, types.MethodType)):
-        functions += [getattr(type(target), name, None) for name in ("__call__", "score", "finish_group")]
-    return any(_in_code(getattr(function, "__code__", None)) for function in functions)
-
-
-def _in_code(code: types.CodeType | None) -> bool:
-    if code is None:
-        return False
-    if HISTORY in code.co_names or HISTORY in code.co_consts:
-        return True
-    return any(_in_code(inner) for inner in code.co_consts if isinstance(inner, types.CodeType))
+    return code_names(target, HISTORY)

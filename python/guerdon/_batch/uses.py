@@ -3,7 +3,8 @@
 - U-1  Only columns that some function declared travel to the engine; each travels once, however many functions want it.
 - U-2  A batch that lacks what a function requires is refused before any call, with the names that there are.
 - U-3  A reserved name means the reserved value. A function that asks for one while the dataset has a column of that
-       name is refused.
+       name is refused; but where a trainer has environments, a column ``environment`` says which one a row wants, and who
+       asks for ``environment`` gets it itself.
 - U-4  Live environments never travel to a worker.
 - U-5  A column whose name can't be put into a message to a worker is refused where a function would get it.
 - U-6  A function of the http lane gets texts, whatever its columns hold; what are texts already is not copied.
@@ -167,7 +168,9 @@ def _available(spec: FunctionSpec, wants: Wants, data: Data, called: str) -> dic
     for name in wants.reserved:
         kind, key = _RESERVED[name]
         if name in data.dataset:
-            if name in wants.named:
+            if name == "environment" and ENVIRONMENTS in data.own and name in wants.named:
+                available[name] = (kind, key)
+            elif name in wants.named:
                 raise DataError(
                     f"reward function {called!r} asks for {name!r}, a reserved name, and the dataset has a column "
                     f"{name!r} too: ambiguous. Rename the column, or the parameter if another column is meant."
@@ -176,7 +179,7 @@ def _available(spec: FunctionSpec, wants: Wants, data: Data, called: str) -> dic
             there = data.trainer_state is not None if kind == "state" else key == TEXT or key in data.own
             if there:
                 available[name] = (kind, key)
-    available.update((name, ("dataset", name)) for name in data.dataset)
+    available.update((name, ("dataset", name)) for name in data.dataset if name not in available)
     missing = wants.missing(available)
     if missing:
         raise DataError(_missing(called, missing, wants, data, available))

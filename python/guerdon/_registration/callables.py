@@ -8,12 +8,13 @@
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable
 from typing import Any
 
 from guerdon._worker.calls import is_async
 
-__all__ = ["innermost", "is_async", "is_reward_model", "name_of"]
+__all__ = ["code_names", "innermost", "is_async", "is_reward_model", "name_of"]
 
 
 def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -21,6 +22,24 @@ def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(function, functools.partial):
         function = function.func
     return function
+
+
+def code_names(target: Any, word: str) -> bool:
+    """Whether the code of `target` (function, partial, method, callable object, `Reward`) has `word` as a name or as a
+    text."""
+    target = innermost(target) if callable(target) else target
+    functions = [target, getattr(target, "__wrapped__", None)]
+    if not isinstance(target, (types.FunctionType, types.MethodType)):
+        functions += [getattr(type(target), name, None) for name in ("__call__", "score", "finish_group")]
+    return any(_in_code(getattr(function, "__code__", None), word) for function in functions)
+
+
+def _in_code(code: types.CodeType | None, word: str) -> bool:
+    if code is None:
+        return False
+    if word in code.co_names or word in code.co_consts:
+        return True
+    return any(_in_code(inner, word) for inner in code.co_consts if isinstance(inner, types.CodeType))
 
 
 def name_of(target: object) -> str:

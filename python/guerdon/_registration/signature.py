@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any, Final, Literal
 
+from guerdon._registration.callables import code_names
 from guerdon.errors import RegistrationError
 
 __all__ = [
@@ -243,10 +244,13 @@ def _fixed(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def names_environments(function: Callable[..., Any], wants: Wants, shape: Shape) -> bool:
-    """Whether it asks for live environments, which can't leave the process; what a wrapper wraps counts too."""
+    """Whether it asks for live environments, which can't leave the process; what a wrapper wraps counts too, and what is
+    taken out of ``**kwargs`` by its name."""
     live = "environment" if shape == "sample" else "environments"
     if live in wants.named or live in wants.fixed:
         return live in wants.named
+    if wants.everything and code_names(function, live):
+        return True
     try:
         return live in inspect.signature(function).parameters
     except ValueError:  # it wraps something of C

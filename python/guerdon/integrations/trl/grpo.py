@@ -34,10 +34,11 @@ from guerdon.integrations.trl.overlap import Early, columns_of
 from guerdon.integrations.trl.pipeline import Pipeline, check
 from guerdon.integrations.trl.reader import Reader
 from guerdon.integrations.trl.scoring import Scoring, dispatchers_of
+from guerdon.integrations.trl.sidebyside import SideBySide
 from guerdon.integrations.trl.vllm_client import SplittingClient
 
 
-class GRPOTrainer(trl.GRPOTrainer):  # type: ignore[misc]  # trl is not typed
+class GRPOTrainer(SideBySide, trl.GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     """``trl.GRPOTrainer`` whose reward functions run on Guerdon.
 
     Takes all that TRL's takes, by the same names and in the same order. Each reward function may be what TRL knows

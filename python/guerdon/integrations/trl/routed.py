@@ -82,7 +82,7 @@ def shaped(
 
         call = block
     inner = _described(original)
-    call.__name__, call.__doc__ = name, inspect.getdoc(inner)
+    call.__name__, call.__doc__ = name, inner.__doc__
     call.__qualname__ = getattr(inner, "__qualname__", name)
     call.__module__ = getattr(inner, "__module__", None) or __name__
     signature = _signature(original, method=method)

@@ -194,12 +194,9 @@ class _AsyncOwnReward(_OwnReward):
 def asks_for_environments(function: Any) -> bool:
     """Whether a trainer's reward function names environments, or a function of its dispatcher does."""
     if isinstance(function, RewardColumn):
-        specs = function.dispatcher.specs
-        return any(
-            {"environment", "environments"} & {*spec.wants.named, *(spec.finish.named if spec.finish else ())}
-            and not isinstance(spec.target, _OwnReward)
-            for spec in specs
-        )
+        specs = [spec for spec in function.dispatcher.specs if not isinstance(spec.target, _OwnReward)]
+        named = {name for spec in specs for name in (*spec.wants.named, *(spec.finish.named if spec.finish else ()))}
+        return not named.isdisjoint(("environment", "environments"))
     try:
         return "environments" in inspect.signature(function).parameters
     except (TypeError, ValueError):  # a reward model, something of C
