@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is looked up or reported; read when the library is imported
 pytest.importorskip("transformers")
 
 from transformers.utils import get_json_schema

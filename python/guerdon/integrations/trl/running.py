@@ -84,6 +84,13 @@ class Job:
         return 1.0
 
 
+    def taken(self) -> tuple[Any, Exception | None]:
+        """What came of it. It is not kept: the engine holds the job, and an exception holds whoever waited for it."""
+        value, error = self.value, self.error
+        self.value = self.error = None
+        return value, error
+
+
 def _run(job: Job) -> float:
     return job()
 
@@ -196,7 +203,7 @@ class Running:
         if status != Status.OK:
             error = ToolError(self._told(status, batch.failures()[0].reason), status)
         elif self._job is not None:
-            value, error = self._job.value, self._job.error
+            value, error = self._job.taken()
         else:
             value, error = _unpacked(batch.extra, good=bool(batch.rewards[0, 0, 0]))
         self._runner.tally.add(self._name, status, error is not None, float(batch.run_s[0, 0, 0]))
