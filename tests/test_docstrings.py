@@ -15,6 +15,8 @@ import pytest
         "guerdon.dispatcher",
         "guerdon.integrations.trl.asynchronous.calls",
         "guerdon.integrations.trl.pipeline",
+        "guerdon.integrations.trl.toolset",
+        "guerdon.integrations.trl.worlds",
         "guerdon.judges",
         "guerdon.limits",
         "guerdon.parse",

@@ -83,7 +83,6 @@ class Job:
             self.over = True
         return 1.0
 
-
     def taken(self) -> tuple[Any, Exception | None]:
         """What came of it. It is not kept: the engine holds the job, and an exception holds whoever waited for it."""
         value, error = self.value, self.error
