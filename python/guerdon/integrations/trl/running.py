@@ -67,7 +67,7 @@ class Job:
             self.error = error
         finally:
             _inside.reset(token)
-            self.over = True
+            self._end()
         return 1.0
 
     async def awaited(self) -> float:
@@ -80,14 +80,22 @@ class Job:
             self.error = error
         finally:
             _inside.reset(token)
-            self.over = True
+            self._end()
         return 1.0
+
+    def _end(self) -> None:
+        self.function, self.args, self.kwargs = _nothing, (), {}  # the engine holds the job longer than it needs to
+        self.over = True
 
     def taken(self) -> tuple[Any, Exception | None]:
         """What came of it. It is not kept: the engine holds the job, and an exception holds whoever waited for it."""
         value, error = self.value, self.error
         self.value = self.error = None
         return value, error
+
+
+def _nothing() -> None:
+    """In place of a function that was called."""
 
 
 def _run(job: Job) -> float:
