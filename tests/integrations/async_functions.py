@@ -80,6 +80,28 @@ def plain(prompts: list[Any], completions: list[Any], **columns: Any) -> list[fl
     return [float(len(completion[-1]["content"])) for completion in completions]
 
 
+class Game:
+    """An environment whose rewards come four at a time, and not otherwise; some raise, some are no number."""
+
+    together = threading.Barrier(4)
+
+    def reset(self, **row: Any) -> None:
+        self.answer = row["answer"]
+
+    def get_reward(self) -> float:
+        Game.together.wait(40)
+        if self.answer == "?":
+            raise ValueError("no answer")
+        return math.inf if self.answer == "u" else float("aeiou".index(self.answer))
+
+
+class Quiz(Game):
+    """The same, awaited."""
+
+    async def get_reward(self) -> float:
+        return await asyncio.to_thread(super().get_reward)
+
+
 @reward(timeout=600)
 async def never(text: str) -> float:
     await asyncio.sleep(600)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import time
 from collections.abc import Iterator
@@ -117,6 +118,39 @@ def test_a_reward_that_fails_too_often_ends_the_run(fake: FakeVLLM, adapters: st
         run.thread.join(40)
     assert isinstance(run.error, RewardFailureError)
     assert loop._exception_info_queue.get_nowait()[0] == "RewardFailureError"
+
+
+@pytest.mark.parametrize("game", [functions.Game, functions.Quiz])
+@pytest.mark.parametrize("function", [functions.length, None])
+def test_w1_rewards_of_environments_are_taken_side_by_side(
+    fake: FakeVLLM, adapters: str, game: Any, function: Any
+) -> None:
+    """Each waits for three others; one after another, none would come. Instances are used again and again."""
+    functions.Game.together.reset()
+    dispatcher = None if function is None else Dispatcher([function])
+    named = {"adapters": adapters, "lora_name": "trl-policy", "environment_factory": game}
+    loop = rollouts.make_loop(dispatcher, fake.url, **named)
+    with rollouts.running(loop) as run:
+        samples = take(loop, 64)
+        functions.Game.together.abort()
+    assert run.error is None
+    assert len(loop._environment_pool[None]) <= loop.max_inflight_tasks
+    told = 0
+    for sample in samples:
+        index = int(sample.prompt[-1]["content"].removeprefix("say "))
+        answer = "?" if index % 3 == 2 else "aeiou"[index % 5]
+        value = sample.metrics[f"rewards/{game.__name__}"]
+        if answer in "?u":  # W-3
+            assert math.isnan(value)
+            assert sample.advantage == 0.0
+            assert math.isnan(sample.metrics["reward"])
+        else:
+            told += 1
+            expected = float("aeiou".index(answer))
+            assert value == expected
+            length = 0.0 if function is None else sample.metrics["rewards/length"]
+            assert sample.metrics["reward"] == expected + length
+    assert told > 0
 
 
 def test_r4_it_stops_at_once_though_the_server_does_not_answer(fake: FakeVLLM, adapters: str) -> None:

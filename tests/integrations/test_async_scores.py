@@ -119,26 +119,6 @@ def test_group_functions_see_whole_groups_in_order(scored: Any) -> None:
     assert [sample.metrics["rewards/Best"] for sample in by_id[1]] == [1.0, 0.0, 0.0, 0.0]
 
 
-class Game:
-    """Stands for an environment's class."""
-
-
-def test_r5_a_reward_of_an_environment_that_is_no_number_takes_its_sample_out(scored: Any) -> None:
-    group = group_of(0, ["a", "b", "c", "x"])
-    group.env_rewards = [(Game, 1.0), (Game, math.inf), (Game, 2.0), (Game, 5.0)]
-    loop = rollouts.make_loop(Dispatcher([functions.fails_on_x]))
-    loop._env_reward_types, loop.reward_func_names = [Game], [*loop.reward_func_names, "Game"]
-    try:
-        (samples,) = rollouts.score(loop, [group])
-    finally:
-        rollouts.close(loop)
-        loop._scores.dispatchers[0].close()
-    expected = advantages([2.0, 3.0])
-    assert [sample.advantage for sample in samples] == pytest.approx([expected[0], 0.0, expected[1], 0.0])
-    assert math.isnan(samples[1].metrics["reward"])
-    assert samples[3].metrics["rewards/Game"] == 5.0  # what it was, though its sample has no reward
-
-
 def test_a3_failures_are_judged_over_the_last_groups(scored: Any) -> None:
     dispatcher = Dispatcher([functions.always_fails])
     few = [group_of(index, ["a"] * 8) for index in range(3)]

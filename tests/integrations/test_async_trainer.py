@@ -18,7 +18,7 @@ pytest.importorskip("requests")
 
 import torch
 
-from guerdon import Dispatcher, RegistrationError, RewardFailureError, reward
+from guerdon import Dispatcher, GuerdonError, RegistrationError, RewardFailureError, reward
 from guerdon.errors import VLLMServerError
 from guerdon.integrations.trl import VLLMCalls
 from tests.integrations import async_functions as functions
@@ -92,7 +92,14 @@ def failed_worker(error: Exception) -> Any:
     with pytest.raises(type(error)):
         loop.run()
     heart = SimpleNamespace(value=time.time())
-    return SimpleNamespace(_failed_event=loop._failed_event, _exception_info_queue=info, _heartbeat_value=heart)
+    worker = SimpleNamespace(_failed_event=loop._failed_event, _exception_info_queue=info, _heartbeat_value=heart)
+    return checked(worker, None)
+
+
+def checked(worker: Any, process: Any) -> Any:
+    worker._process = process
+    worker.check_health = lambda stale: AsyncRolloutWorker.check_health(worker, stale)
+    return worker
 
 
 @pytest.mark.filterwarnings("default")
@@ -106,9 +113,8 @@ def failed_worker(error: Exception) -> Any:
 )
 def test_t4_an_error_of_the_rollout_process_is_raised_as_what_it_is(error: Exception, kind: type[Exception]) -> None:
     worker = failed_worker(error)
-    check = trainer_module._telling(lambda stale: AsyncRolloutWorker.check_health(worker, stale))
     with pytest.raises(kind) as caught:
-        check(300.0)
+        trainer_module._telling(worker)(300.0)
     assert type(caught.value) is kind
     if kind is not RuntimeError:
         assert str(caught.value) == str(error)
@@ -117,21 +123,56 @@ def test_t4_an_error_of_the_rollout_process_is_raised_as_what_it_is(error: Excep
 def test_t4_a_heart_that_stopped_is_still_told() -> None:
     worker = SimpleNamespace(_failed_event=threading.Event(), _heartbeat_value=SimpleNamespace(value=0.0))
     with pytest.raises(RuntimeError, match="heartbeat stale"):
-        trainer_module._telling(lambda stale: AsyncRolloutWorker.check_health(worker, stale))(300.0)
+        trainer_module._telling(checked(worker, None))(300.0)
 
 
-def test_t5_the_queue_is_read_while_the_process_ends() -> None:
+class Process:
+    """A process that ends when it was told to and its queue has been read, or has ended long ago."""
+
+    exitcode = -9
+
+    def __init__(self, buffer: queue.Queue[int] | None, *, told: bool = True) -> None:
+        self._buffer = buffer
+        self.told = told
+
+    def is_alive(self) -> bool:
+        return not self.told or (self._buffer is not None and not self._buffer.empty())
+
+    def join(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while self.is_alive() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+
+def test_t4_a_process_that_was_killed_is_told_at_once() -> None:
+    worker = SimpleNamespace(_failed_event=threading.Event(), _heartbeat_value=SimpleNamespace(value=time.time()))
+    with pytest.raises(GuerdonError, match=r"exit code -9\) without an error"):
+        trainer_module._telling(checked(worker, Process(None)))(300.0)
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_t5_the_queue_is_read_while_the_process_ends(failed: bool) -> None:
+    """One that has failed isn't told to stop; one that goes on is."""
     buffer: queue.Queue[int] = queue.Queue()
     for index in range(100):
         buffer.put(index)
+    worker = SimpleNamespace(
+        rollout_buffer=buffer, _process=Process(buffer, told=failed), _failed_event=threading.Event()
+    )
+    if failed:
+        worker._failed_event.set()
+    told = []
 
     def stop() -> None:
-        deadline = time.monotonic() + 30.0
-        while not buffer.empty() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        if worker._process is not None:
+            told.append(worker._process)
+            worker._process.told = True
+            worker._process.join(30.0)
 
-    trainer_module._draining(stop, buffer)()
+    worker.stop = stop
+    trainer_module._ending(worker)()
     assert buffer.empty()
+    assert bool(told) is not failed
 
 
 # --- the seams: each of these is where TRL is held on to, and fails when it moves
@@ -169,6 +210,7 @@ def test_seam_how_the_loop_gets_to_its_process() -> None:
     text = source(AsyncRolloutWorker.start)
     assert "self._loop_cls, self._loop_kwargs," in text
     assert "pickle.dumps(self._loop_kwargs)" in text
+    assert "if self._process is None: return" in source(AsyncRolloutWorker.stop)
     child = source(inspect.getmodule(AsyncRolloutWorker)._child_main)
     assert "loop_cls( **loop_kwargs," in child
     assert 'cause = RuntimeError(f"{type_name}: {msg}\\n{tb}")' in source(AsyncRolloutWorker.check_health)

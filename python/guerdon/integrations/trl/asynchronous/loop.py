@@ -5,7 +5,8 @@
 - R-2  The heartbeat says that this process's event loop turns, however long rewards, the server or the trainer take.
 - R-3  A group that the trainer would drop as too old is not scored.
 - R-4  When it is told to stop, or its trainer is gone, it ends what is under way and leaves nothing behind.
-- R-5  A reward that no number can be (an environment's NaN or infinity) takes its sample out of the group's baseline.
+- R-5  An environment's reward is a column like the others; where there is none that is a number, the sample is out of the
+       group's baseline.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from guerdon.column import RewardColumn
 from guerdon.errors import GuerdonError
 from guerdon.integrations.trl.asynchronous.calls import Tries, Trouble, VLLMCalls
 from guerdon.integrations.trl.asynchronous.completions import Completions
+from guerdon.integrations.trl.asynchronous.rewarded import Environments
 from guerdon.integrations.trl.asynchronous.scores import Handover, Scored, Scores, current
 
 _BEAT_S: Final = 1.0
@@ -65,12 +67,21 @@ def _opened(packed: bytes) -> LoopOptions:
 class RolloutLoop(_AsyncRolloutLoop):  # type: ignore[misc]  # trl is not typed
     """TRL's rollout loop with rewards through dispatchers."""
 
+    _env_reward_types: list[type]  # TRL's: classes of environments that it asks for rewards
+
     def __init__(self, *, guerdon: LoopOptions, **named: Any) -> None:
         self._options = guerdon
         handovers = [Handover(column.__name__, index) for index, column in enumerate(guerdon.columns)]
         super().__init__(**{**named, "reward_funcs": handovers})
         self._scores = Scores(guerdon.columns)
         self._completions = Completions(self.vllm_server_url, guerdon.calls, guerdon.adapters, self._count)
+        self._environments = Environments(self._env_reward_types, self._tool_pool, self._count)
+        if self.environment_factories is not None:
+            self._environments.watch(self.environment_factories, self._environment_pool)
+            # Asked and summed here (R-5): to TRL they are functions.
+            self._env_reward_types = []
+            kinds = self._environments.kinds
+            self.reward_funcs = [*handovers, *(Handover(k.__name__, len(handovers) + i) for i, k in enumerate(kinds))]
         self._scoring = 0  # groups that are scored now
 
     def run(self) -> None:
@@ -101,6 +112,7 @@ class RolloutLoop(_AsyncRolloutLoop):  # type: ignore[misc]  # trl is not typed
     async def _score_group(self, group: Any) -> list[Any]:
         if self.model_version - group.model_version > self._options.max_staleness:  # R-3
             self._counters["guerdon/stale_groups_total"] += 1
+            self._environments.rewards_of(group.completions)
             return []
         self._scoring += 1
         try:
@@ -108,7 +120,9 @@ class RolloutLoop(_AsyncRolloutLoop):  # type: ignore[misc]  # trl is not typed
         finally:
             self._scoring -= 1
         self._push_metrics({**scored.metrics, "guerdon/groups_scoring": float(self._scoring + 1)})
-        spared = self._without(group, scored)
+        for column in self._of_environments(group, scored):
+            scored.raw.append(column)
+            scored.weighed.append(column)
         token = current.set(scored)
         try:
             samples: list[Any] = await super()._score_group(group)
@@ -116,10 +130,9 @@ class RolloutLoop(_AsyncRolloutLoop):  # type: ignore[misc]  # trl is not typed
             current.reset(token)
         places = [place for place, rows in enumerate(group.completions_sequences) for _ in rows]
         for sample, place in zip(samples, places, strict=True):
-            for column, values in zip(self._options.columns, scored.raw, strict=True):
+            for name, values in zip(self.reward_func_names, scored.raw, strict=False):
                 value = values[place]
-                sample.metrics[f"rewards/{column.__name__}"] = math.nan if value is None else value
-            sample.metrics.update(spared.get(place, {}))
+                sample.metrics[f"rewards/{name}"] = math.nan if value is None else value
         return samples
 
     def columns_of(self, group: Any) -> dict[str, Any]:
@@ -127,27 +140,23 @@ class RolloutLoop(_AsyncRolloutLoop):  # type: ignore[misc]  # trl is not typed
         own = {"prompts": group.prompts, "completions": group.completions, "completion_ids": group.completions_ids}
         return {**own, **group.reward_kwargs}
 
-    def _without(self, group: Any, scored: Scored) -> dict[int, dict[str, float]]:
-        """Takes samples that have no reward out of every column, environments' too, which come to TRL by the group.
-
-        Returns:
-            By sample, what to log of an environment's reward that was a number.
-        """
-        spared: dict[int, dict[str, float]] = {}
-        for place, reward in enumerate(group.env_rewards):
-            if reward is None:
-                continue
-            name = reward[0].__name__
-            if not _is_number(reward[1]):  # R-5
-                self._counters[f"guerdon/{name}/error_total"] += 1
+    def _of_environments(self, group: Any, scored: Scored) -> list[list[float | None]]:
+        """A column for each class of environments that has rewards; a sample without the one it should have fails."""
+        said = self._environments.rewards_of(group.completions)
+        for place, reward in enumerate(said):
+            if reward is not None and reward.value is None:
                 scored.fail(place)
-            elif scored.failed[place]:
-                spared[place] = {f"rewards/{name}": float(reward[1])}
-        for place in (place for place, failed in enumerate(scored.failed) if failed):
-            if group.env_rewards:
-                group.env_rewards[place] = None
-            group.rollout_rewards[place] = None
-        return spared
+        return [
+            [
+                None if r is None or r.kind is not kind or out else r.value
+                for r, out in zip(said, scored.failed, strict=True)
+            ]
+            for kind in self._environments.kinds
+        ]
+
+    def _generate_one(self, *args: Any, **named: Any) -> Any:
+        generating = super()._generate_one(*args, **named)
+        return generating if self.environment_factories is None else self._environments.rollout(generating)
 
     async def _post(self, path: str, payload: dict[str, Any], timeout: float, max_retries: int = 0) -> dict[str, Any]:
         calls = self._options.calls
@@ -197,13 +206,6 @@ async def _end(tasks: set[asyncio.Task[Any]]) -> None:
             task.cancel()
         _, left = await asyncio.wait(left, timeout=0.2)
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        return math.isfinite(value)
-    except (TypeError, OverflowError):
-        return False
 
 
 def _orphaned() -> bool:

@@ -132,6 +132,8 @@ class FailureBudget:
         Raises:
             RewardFailureError: A function broke its budget.
         """
+        if not results:
+            return
         failures = [failure for result in results for failure in result.failures()]
         for failure in failures:
             if failure.function in self._strict:

@@ -5,7 +5,7 @@
 - T-2  Every request to the server has the bounds of `VLLMCalls`, the trainer's and the loop's.
 - T-3  The server is not left paused by a transfer that failed.
 - T-4  An error of the rollout process is raised as what it is, in the trainer.
-- T-5  Stopping doesn't wait for a process that waits to be read.
+- T-5  Stopping waits neither for a process that waits to be read nor for one that is gone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import inspect
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from trl.experimental.async_grpo import AsyncGRPOTrainer as TRLAsyncGRPOTrainer
 
@@ -26,6 +26,8 @@ from guerdon.integrations.trl.asynchronous.calls import VLLMCalls
 from guerdon.integrations.trl.asynchronous.client import Client
 from guerdon.integrations.trl.asynchronous.loop import LoopOptions, RolloutLoop
 from guerdon.integrations.trl.functions import arrange
+
+_ENDS_S: Final = 15.0
 
 
 class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not typed
@@ -91,8 +93,8 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
             adapters=self._lora_dir if self._lora_sync else None,
             max_staleness=self.args.max_staleness,
         )
-        worker.check_health = _telling(worker.check_health)
-        worker.stop = _draining(worker.stop, worker.rollout_buffer)
+        worker.check_health = _telling(worker)
+        worker.stop = _ending(worker)
 
     def _sync_weight(self) -> None:
         try:
@@ -138,10 +140,18 @@ def _check_groups(columns: tuple[RewardColumn, ...], generations: int) -> None:
             )
 
 
-def _telling(check: Callable[[float], None]) -> Callable[[float], None]:
-    """TRL's health check, with errors of ours as what they were in the rollout process (T-4)."""
+def _telling(worker: Any) -> Callable[[float], None]:
+    """TRL's health check of `worker`, with errors of ours as what they were in the rollout process (T-4), and told at
+    once of a process that is gone without a word."""
+    check = worker.check_health
 
     def check_health(stale_after_s: float) -> None:
+        process = worker._process
+        if process is not None and not process.is_alive() and not worker._failed_event.is_set():
+            raise GuerdonError(
+                f"the rollout process ended (exit code {process.exitcode}) without an error of its own: it was killed, for "
+                "its memory perhaps, or crashed. Look at what it printed last."
+            )
         try:
             check(stale_after_s)
         except RuntimeError as error:
@@ -154,25 +164,37 @@ def _telling(check: Callable[[float], None]) -> Callable[[float], None]:
     return check_health
 
 
-def _draining(stop: Callable[[], None], buffer: Any) -> Callable[[], None]:
-    """TRL's `stop`, while the queue is read: a process ends only when what it has put there is taken (T-5)."""
+def _ending(worker: Any) -> Callable[[], None]:
+    """TRL's `stop` of `worker`, while its queue is read: a process ends only when what it has put there is taken (T-5).
 
-    def stop_and_drain() -> None:
+    A process that has failed is not told to stop: telling waits for a thread of it to hear, which may never be.
+    """
+    stop = worker.stop
+
+    def end() -> None:
+        process = worker._process
         ended = threading.Event()
 
         def drain() -> None:
             while not ended.is_set():
                 try:
-                    buffer.get(timeout=0.1)
+                    worker.rollout_buffer.get(timeout=0.1)
                 except queue.Empty:
                     continue
 
         reader = threading.Thread(target=drain, name="guerdon-drain", daemon=True)
         reader.start()
         try:
+            if process is not None and worker._failed_event.is_set():
+                process.join(_ENDS_S)
+                if process.is_alive():
+                    process.kill()
+                    process.join(_ENDS_S)
+            if process is not None and not process.is_alive():
+                worker._process = None
             stop()
         finally:
             ended.set()
-            reader.join(5.0)
+            reader.join(_ENDS_S)
 
-    return stop_and_drain
+    return end
