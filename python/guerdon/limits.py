@@ -11,7 +11,7 @@ import hashlib
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
@@ -46,9 +46,8 @@ class Limit:
         key: The endpoint whose limit this is: shared by all functions that name it, on any lane, and by all processes
             of this user on this host, ranks included. All of them must give the same numbers. The share of a process
             that dies is free again.
-        tokens: The tokens of a call if they are known before: a number, or a function of the same values that the
-            reward function may name, called when a batch is submitted: ``tokens=lambda text: len(text) / 4``. Of a
-            function of groups or batches it is called for each sample.
+        tokens: The tokens of a call, about, for as long as none has told; later too if none ever tells, as functions of
+            groups and batches can't. Default: 1000.
 
     Raises:
         RegistrationError: A value is out of range, or nothing is limited.
@@ -62,7 +61,7 @@ class Limit:
     rpm: float | None = None
     tpm: float | None = None
     key: str | None = None
-    tokens: float | Callable[..., float] | None = None
+    tokens: float | None = None
 
     def __post_init__(self) -> None:
         if not any(given is not None for given in (self.concurrency, self.rpm, self.tpm, self.key)):
@@ -88,10 +87,9 @@ class Limit:
         if self.tokens is not None:
             if self.tpm is None and self.key is None:
                 raise RegistrationError("Limit(tokens=…) without tpm=, the tokens per minute that they count toward.")
-            if not callable(self.tokens) and not (_is_number(self.tokens) and 0 <= self.tokens <= _MOST_RATE):
-                raise RegistrationError(
-                    f"Limit(tokens={self.tokens!r}): expected the tokens of a call, or a function that counts them."
-                )
+            if not (_is_number(self.tokens) and 0 <= self.tokens <= _MOST_RATE):
+                raise RegistrationError(f"Limit(tokens={self.tokens!r}): expected the tokens of a call.")
+
 
 
 class RetryAfter(GuerdonError):
@@ -150,7 +148,7 @@ def native(
         return None
     if limit.rpm is None and limit.tpm is None and limit.key is None and lane in ("process", "thread"):
         return None
-    tokens = None if limit.tokens is None or callable(limit.tokens) else float(limit.tokens)
+    tokens = None if limit.tokens is None else float(limit.tokens)
     key = None
     if limit.key is not None:
         name = hashlib.sha256(limit.key.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -134,7 +134,7 @@ const fn real(ns: u64) -> f64 {
 }
 
 impl Book {
-    /// Asks for a call of `tokens` (`None`: as many as usual) while `in_use` are under way.
+    /// Asks for a call while `in_use` are under way; `tokens` are those that are taken for it until calls have told.
     pub fn ask(&mut self, rules: &Rules, now_ns: u64, tokens: Option<f64>, in_use: usize) -> Verdict {
         let wait = |until_ns: u64| Verdict::Wait {
             until_ns: until_ns.min(now_ns.saturating_add(LONGEST_NS)),
@@ -158,8 +158,8 @@ impl Book {
         if due_ns > now_ns + SLACK_NS {
             return wait(due_ns - SLACK_NS);
         }
-        let usual = if self.mean_tokens > 0.0 { self.mean_tokens } else { UNKNOWN_TOKENS };
-        let tokens = tokens.unwrap_or(usual);
+        let unknown = tokens.unwrap_or(UNKNOWN_TOKENS);
+        let tokens = if self.mean_tokens > 0.0 { self.mean_tokens } else { unknown };
         // From then on: time in which nothing was asked for is not saved up (B-1).
         self.requests_ns = self.requests_ns.max(now_ns).saturating_add(self.cost_ns(rules.rpm, 1.0));
         self.tokens_ns = self.tokens_ns.max(now_ns).saturating_add(self.cost_ns(rules.tpm, tokens));

@@ -1,7 +1,8 @@
 //! The gate before an endpoint: what the scheduler asks before it hands out a call, and tells when one has ended.
 //!
 //! - T-1  Functions of one engine with one key share a gate, engines with one key the file behind it.
-//! - T-2  A permit that ends while the file is in use elsewhere is owed: it is written with the next look, and no call is held up for it.
+//! - T-2  How a call ended is owed to the file: it is written with the next look, some milliseconds later at the latest, so that many that
+//!   end at a time are one look, and no call is held up by another process. Bad news is written at once.
 //! - T-3  A file that can't be read or written refuses calls and says so, instead of letting them through.
 
 use std::io;
@@ -25,7 +26,7 @@ pub struct Limit {
     pub rules: Rules,
     /// The endpoint, and the file of all processes that name it; without one the limit is the function's own.
     pub key: Option<(Arc<str>, PathBuf)>,
-    /// Tokens of a call, where they are known beforehand.
+    /// Tokens of a call, about, until calls have told.
     pub tokens: Option<f64>,
 }
 
@@ -119,7 +120,7 @@ impl Gate {
         Self { rules: limit.rules.clone(), name, state: Mutex::new(state) }
     }
 
-    /// Asks for one call of `tokens` (`None`: as many as usual).
+    /// Asks for one call; `tokens` are those that are taken for it until calls have told.
     pub fn ask(self: &Arc<Self>, now_ns: u64, tokens: Option<f64>) -> Asked {
         let mut state = self.state.lock();
         let in_use = state.in_use;
@@ -153,6 +154,12 @@ impl Gate {
         }
     }
 
+    /// Whether something is owed.
+    #[must_use]
+    pub fn owes(&self) -> bool {
+        !self.state.lock().owed.is_empty()
+    }
+
     /// Writes what is owed; false if that has to be tried again.
     pub fn settle(&self, now_ns: u64) -> bool {
         let mut state = self.state.lock();
@@ -164,8 +171,12 @@ impl Gate {
         let mut state = self.state.lock();
         state.in_use -= 1;
         state.owed.push(end);
+        // T-2
+        if !end.used || (end.heard == Heard::Answer && matches!(state.store, Store::Shared(_))) {
+            return false;
+        }
         let dead = |page: &mut Page<'_>| page.book().is_dead();
-        end.used && matches!(state.with(&self.rules, end.now_ns, dead), Ok(Some(true)))
+        matches!(state.with(&self.rules, end.now_ns, dead), Ok(Some(true)))
     }
 }
 

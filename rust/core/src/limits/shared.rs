@@ -28,6 +28,8 @@ const HEAD: usize = 2 + book::WORDS + 1;
 const MOST: usize = 1024;
 /// How often an occupied lock is tried before its user is told to come again.
 const TRIES: u32 = 40;
+/// Between two looks at whether the file was removed.
+const FIND_NS: u64 = 100_000_000;
 /// Between two looks at which holders are alive.
 const LOOK_NS: u64 = 200_000_000;
 
@@ -42,6 +44,9 @@ pub(super) struct Shared {
     /// Where this one stood the last time.
     place: usize,
     looked_ns: Option<u64>,
+    found_ns: u64,
+    /// Holders in the file, the last time.
+    count: usize,
 }
 
 /// What stands in the file, under the lock.
@@ -53,6 +58,8 @@ pub(super) struct Open {
     /// It is time to look who is alive; someone did.
     look: bool,
     looked: bool,
+    /// It stands in the file as it was read.
+    written: bool,
 }
 
 impl Open {
@@ -87,13 +94,22 @@ impl Open {
 
 impl Shared {
     pub(super) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), file: None, boot: boot(), me: Holder::new(), place: 0, looked_ns: None }
+        Self {
+            path: path.to_owned(),
+            file: None,
+            boot: boot(),
+            me: Holder::new(),
+            place: 0,
+            looked_ns: None,
+            found_ns: 0,
+            count: 0,
+        }
     }
 
     /// Does something with the book under the lock; `None` if someone else has that just now (S-1).
     pub(super) fn with<R>(&mut self, now_ns: u64, work: impl FnOnce(&mut Open) -> R) -> io::Result<Option<R>> {
         let file = match self.file.take() {
-            Some(file) if file.metadata()?.nlink() > 0 => file,
+            Some(file) if self.is_there(&file, now_ns)? => file,
             _ => open(&self.path)?,
         };
         if !lock(&file)? {
@@ -107,8 +123,20 @@ impl Shared {
         done.map(Some)
     }
 
+    /// Whether the file still has its name; looked at now and then.
+    fn is_there(&mut self, file: &File, now_ns: u64) -> io::Result<bool> {
+        if now_ns.saturating_sub(self.found_ns) < FIND_NS {
+            return Ok(true);
+        }
+        self.found_ns = now_ns;
+        Ok(file.metadata()?.nlink() > 0)
+    }
+
     /// Gives up its place in the file.
     pub(super) fn leave(&mut self) {
+        if self.file.is_none() {
+            return;
+        }
         // Where that fails, the place is free when the process has ended.
         let _ = self.with(u64::MAX, |open| open.holders[open.me] = Holder::default());
     }
@@ -121,9 +149,13 @@ impl Shared {
 
     fn locked<R>(&mut self, file: &File, now_ns: u64, work: impl FnOnce(&mut Open) -> R) -> io::Result<R> {
         let mut open = self.read(file, now_ns)?;
+        let (book, holders) = (open.book.clone(), open.holders.clone());
         let done = work(&mut open);
         if open.looked {
             self.looked_ns = Some(now_ns);
+        }
+        if open.written && open.book == book && open.holders == holders {
+            return Ok(done);
         }
         let holder = &mut open.holders[open.me];
         if !holder.is_nobody() {
@@ -138,24 +170,30 @@ impl Shared {
     }
 
     fn read(&mut self, file: &File, now_ns: u64) -> io::Result<Open> {
-        let head = words(file, 0, HEAD)?;
+        // As many holders as there were the last time, so that one read does.
+        let mut all = words(file, 0, HEAD + self.count * holder::WORDS)?;
         let (mut book, mut holders) = (Book::default(), Vec::new());
-        if let Some(([MAGIC, boot], rest)) = head.split_first_chunk::<2>()
+        if let Some(([MAGIC, boot], rest)) = all.split_first_chunk::<2>()
             && *boot == self.boot
-            && let Some((known, [count])) = rest.split_first_chunk::<{ book::WORDS }>()
+            && let Some((known, [count, ..])) = rest.split_first_chunk::<{ book::WORDS }>()
         {
             book = Book::from_words(*known);
             book.mend(now_ns);
             let count = usize::try_from(*count).unwrap_or(MOST).min(MOST);
-            let all = words(file, HEAD * 8, count * holder::WORDS)?;
-            holders = all.as_chunks::<{ holder::WORDS }>().0.iter().map(|words| Holder::from_words(*words)).collect();
+            if count > self.count {
+                all = words(file, 0, HEAD + count * holder::WORDS)?;
+            }
+            self.count = count;
+            let (known, _) = all.get(HEAD..).unwrap_or_default().as_chunks::<{ holder::WORDS }>();
+            holders = known.iter().take(count).map(|words| Holder::from_words(*words)).collect();
         }
         let look = self.looked_ns.is_none_or(|looked_ns| now_ns.saturating_sub(looked_ns) >= LOOK_NS);
         let (me, namespace) = (self.place, self.me.namespace);
-        let mut open = Open { book, holders, me, namespace, look, looked: false };
+        let mut open = Open { book, holders, me, namespace, look, looked: false, written: true };
         if !open.holders.get(self.place).is_some_and(|holder| holder.is(&self.me)) {
             open.me = self.sit_down(&mut open, now_ns)?;
             self.place = open.me;
+            open.written = false;
         }
         Ok(open)
     }

@@ -6,11 +6,13 @@ pub(crate) struct Barred {
     until_ns: u64,
     /// The end of a call can change it.
     on_release: bool,
+    /// A time is set to write down what the limit is owed.
+    settling: bool,
 }
 
 impl Barred {
-    pub(crate) const fn new(until_ns: u64, on_release: bool) -> Self {
-        Self { until_ns, on_release }
+    pub(crate) const fn until(&mut self, until_ns: u64, on_release: bool) {
+        (self.until_ns, self.on_release) = (until_ns, on_release);
     }
 
     pub(crate) const fn is_over(self, now_ns: u64) -> bool {
@@ -18,9 +20,16 @@ impl Barred {
     }
 
     /// A call of the same limit has ended.
-    pub(crate) fn released(&mut self) {
+    pub(crate) const fn released(&mut self) {
         if self.on_release {
-            *self = Self::default();
+            self.until_ns = 0;
         }
+    }
+
+    /// Whether a time to settle has to be set now.
+    pub(crate) const fn settle(&mut self, owes: bool) -> bool {
+        let first = owes && !self.settling;
+        self.settling = owes;
+        first
     }
 }

@@ -41,7 +41,7 @@ pub(crate) use work::{Call, kind_of};
 pub use work::{CallKind, Cause};
 use work::{Line, Work};
 
-/// How soon what could not be written down of a limit is tried again: another process has its file in use for microseconds.
+/// How soon a limit that processes share is told of calls that ended: those that end together are told together.
 const SETTLE_NS: u64 = 2_000_000;
 
 /// The engine of one dispatcher: its functions, its lanes and the order of its work. Dropping it cancels what is open.
@@ -309,7 +309,7 @@ impl Inner {
             match gate.ask(now_ns, tokens) {
                 Asked::Go(permit) => break (work, function, Some(permit)),
                 Asked::Wait { until_ns, on_release } => {
-                    barred[function] = Barred::new(until_ns, on_release);
+                    barred[function].until(until_ns, on_release);
                     if until_ns < u64::MAX && timers.set(until_ns, Due::Look) {
                         self.timers_changed.notify_one();
                     }
@@ -327,7 +327,7 @@ impl Inner {
         Next::Frame(lane, frame.permitted(permit))
     }
 
-    /// Lets others ask a limit of which a call has ended, and writes down how it did.
+    /// Lets others ask a limit of which a call has ended, and sees to it that how it did is written down.
     fn released(&self, state: &mut State, function: FunctionId) {
         let Some(gate) = &self.gates[function] else { return };
         for (barred, other) in state.barred.iter_mut().zip(&self.gates) {
@@ -335,10 +335,22 @@ impl Inner {
                 barred.released();
             }
         }
-        let now_ns = self.clock.now_ns();
-        if !gate.settle(now_ns) && state.timers.set(now_ns.saturating_add(SETTLE_NS), Due::Settle { function }) {
+        self.settle_soon(state, function, gate.owes());
+    }
+
+    fn settle_soon(&self, state: &mut State, function: FunctionId, owes: bool) {
+        let due_ns = self.clock.now_ns().saturating_add(SETTLE_NS);
+        if state.barred[function].settle(owes) && state.timers.set(due_ns, Due::Settle { function }) {
             self.timers_changed.notify_one();
         }
+    }
+
+    fn settle_limit(&self, function: FunctionId) {
+        let Some(gate) = &self.gates[function] else { return };
+        let settled = gate.settle(self.clock.now_ns());
+        let mut state = self.state.lock();
+        state.barred[function].settle(false);
+        self.settle_soon(&mut state, function, !settled);
     }
 
     /// Takes back what a frame did not end, and frees its place.
@@ -383,7 +395,7 @@ impl Inner {
             match due {
                 None => break,
                 Some(Due::Look) => {}
-                Some(Due::Settle { function }) => self.released(&mut self.state.lock(), function),
+                Some(Due::Settle { function }) => self.settle_limit(function),
                 Some(Due::Retry { batch, function, call }) => {
                     self.state.lock().give_back(batch, function, vec![call]);
                 }

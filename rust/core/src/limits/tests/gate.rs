@@ -43,6 +43,7 @@ fn t1_engines_with_one_key_share_what_it_allows() {
     // What another gives back is looked for again and again: nobody tells.
     assert!(matches!(two.ask(S, None), Asked::Wait { until_ns, .. } if until_ns < S + S / 10));
     held.pop().unwrap().end(S, Heard::Answer, None);
+    assert!(one.owes() && one.settle(S) && !one.owes());
     let third = go(&two, S);
     assert!(third.is_some() && go(&one, S).is_none());
     // One that was never used is written with the next look.

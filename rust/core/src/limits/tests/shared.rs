@@ -52,7 +52,7 @@ fn s3_a_file_that_was_removed_is_made_again() {
     let (mut here, mut there) = (Shared::new(&folder.file()), Shared::new(&folder.file()));
     with(&mut here, S, |open| open.mine(1));
     std::fs::remove_file(folder.file()).unwrap();
-    with(&mut here, S, |open| open.mine(1));
+    with(&mut here, 2 * S, |open| open.mine(1));
     assert_eq!(with(&mut there, S, |open| open.elsewhere()), 1);
 }
 
