@@ -91,7 +91,6 @@ class Limit:
                 raise RegistrationError(f"Limit(tokens={self.tokens!r}): expected the tokens of a call.")
 
 
-
 class RetryAfter(GuerdonError):
     """Raised by a reward function: try this call again later, the server is busy.
 

@@ -160,9 +160,11 @@ def reward(
         grace: Seconds between the exception raised in a worker at ``timeout`` and the kill; 0 kills at once.
         deadline: Seconds that a call may take, queueing and retries included. Default: none.
         setup_timeout: Seconds that ``setup()`` of a `guerdon.Reward` may take.
-        retries: Attempts after the first, for an error, timeout or crash; not for a returned value that is no reward.
-        limit: ``Limit(concurrency=…)``: calls in flight at once. Default: 256 on the asyncio lane, 8 on the thread
-            lane, the number of workers on the process lane.
+        retries: Attempts after the first, for an error, timeout or crash; not for a returned value that is no reward,
+            nor for an answer with status 400, 401, 403, 404 or 422.
+        limit: ``Limit(concurrency=, rpm=, tpm=, key=)``: calls in flight at once, rates, and the endpoint that shares
+            them. Default: 256 in flight on the asyncio lane, 8 on the thread lane, the number of workers on the process
+            lane.
         on_failure: What a failed cell becomes. ``"nan"``: it stays failed and makes its sample unscorable.
             ``"abstain"``: as if the function had returned None. A number: that value, the status stays failed.
             ``"raise"``: the batch raises `RewardFailureError` when it is complete. All count as failures in metrics and

@@ -40,6 +40,10 @@ def test_row_25_two_ranks_get_the_rewards_of_one(tmp_path: Path) -> None:
         )
         assert set(report["rewards"]["group_size"]) == {4.0}
         assert report["rewards"] == reports[0]["rewards"]
+    # The limit of a key is both ranks': of the first of two steps they come one after the other, not two at a time.
+    calls = sorted(float(line) for line in (tmp_path / "calls").read_text().splitlines())
+    half = len(calls) // 2
+    assert calls[half - 1] - calls[0] >= (half - 1) * 0.1 * 0.75
 
 
 def test_row_25_failures_of_one_rank_end_both_with_the_same_error(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from guerdon import Dispatcher
+from guerdon import Dispatcher, Limit, reward
 from guerdon.cores import usable_cores
 from tests.integrations import functions
 
@@ -20,13 +20,24 @@ def rank_one_fails(completions: list[Any], **kwargs: Any) -> list[float]:
     return [1.0] * len(completions)
 
 
+def make_limited(folder: Path) -> Any:
+    """A function that writes down when it is called, of an endpoint that allows 10 calls a second to all ranks."""
+
+    @reward(name="limited", lane="thread", limit=Limit(rpm=600, key=str(folder)))
+    def limited(completion: Any) -> float:
+        with (folder / "calls").open("a") as file:
+            file.write(f"{time.monotonic()}\n")
+        return 1.0
+
+    return limited
+
+
 def main(folder: Path, what: str) -> None:
     from tests.integrations.tiny import make_trainer, rewards_of
 
     rank = os.environ["RANK"]
     rewards: list[Any] = [functions.vowels, functions.group_size, functions.lengths]
-    if what == "fail":
-        rewards.append(rank_one_fails)
+    rewards.append(rank_one_fails if what == "fail" else make_limited(folder))
     report: dict[str, Any] = {"cores": usable_cores()}
     with Dispatcher(rewards) as dispatcher:
         trainer = make_trainer(list(dispatcher), folder / "out", prompts=16)

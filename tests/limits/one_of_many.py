@@ -41,6 +41,28 @@ def hold(completion: str) -> float:
     return 1.0
 
 
+def alone(url: str, calls: int) -> list[int]:
+    """Attempts of each call, without a limit: as many at a time as one would set, each waiting for itself."""
+
+    async def call(places: asyncio.Semaphore) -> int:
+        attempts = 0
+        while True:
+            attempts += 1
+            try:
+                async with places:
+                    await by_hand("", url)
+            except RetryAfter as later:
+                await asyncio.sleep(later.retry_after)
+            else:
+                return attempts
+
+    async def every() -> list[int]:
+        places = asyncio.Semaphore(16)
+        return await asyncio.gather(*(call(places) for _ in range(calls)))
+
+    return asyncio.run(every())
+
+
 def judges(limit: Limit) -> list[Any]:
     return [reward(by_urllib, lane="thread", limit=limit), reward(by_hand, limit=limit)]
 
@@ -49,6 +71,12 @@ def main(what: str, url: str, calls: int, rpm: float) -> None:
     if what == "hold":
         with Dispatcher([reward(hold, lane="thread", timeout=600, limit=Limit(concurrency=2, key="holders"))]) as made:
             made.score(completions=["c"] * 2)
+        return
+    if what == "alone":
+        print("ready", flush=True)
+        sys.stdin.readline()
+        attempts = alone(url, calls)
+        print(json.dumps({"ok": len(attempts), "attempts": sum(attempts)}), flush=True)
         return
     function = judges(Limit(rpm=rpm, key="judge"))[what == "asyncio"]
     with Dispatcher([function]) as made:

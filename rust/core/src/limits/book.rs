@@ -20,8 +20,11 @@ const MINUTE_NS: f64 = 60e9;
 const PACE: f64 = 0.98;
 /// How late a request may be without the next ones having to be late too.
 const SLACK_NS: u64 = 25_000_000;
-/// What is left of the rates after a cut, the least that is ever left, and how long it takes to grow from nothing to all.
+/// What is left of the rates after a cut: a first one, which may be the network's doing, and one that comes soon after another.
+const FIRST_CUT: f64 = 0.95;
 const CUT: f64 = 0.85;
+const SOON_NS: u64 = 10_000_000_000;
+/// The least that is ever left, and how long it takes to grow from nothing to all.
 const LEAST: f64 = 0.02;
 const GROWTH_NS: f64 = 30e9;
 /// Growth is for time in which there were answers: a pause between two of them counts up to this.
@@ -201,7 +204,8 @@ impl Book {
                 self.revive(passed);
                 // What was sent before the last cut says nothing about the rate since (B-3).
                 if passed.sent_ns >= self.cut_ns {
-                    self.factor = (self.factor * CUT).max(LEAST);
+                    let again = self.cut_ns != 0 && now_ns.saturating_sub(self.cut_ns) < SOON_NS;
+                    self.factor = (self.factor * if again { CUT } else { FIRST_CUT }).max(LEAST);
                     self.cut_ns = now_ns.max(passed.sent_ns + 1);
                 }
                 if let Some(after) = retry_after {
@@ -258,7 +262,7 @@ impl Book {
             clippy::cast_precision_loss,
             reason = "between 1 and most"
         )]
-        let left = (most as f64 * self.factor).ceil() as usize;
+        let left = (most as f64 * self.factor) as usize;
         left.clamp(1, most.max(1))
     }
 

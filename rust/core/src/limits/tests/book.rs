@@ -114,14 +114,17 @@ fn b3_a_server_that_allows_less_than_was_said_is_found_out() {
 fn b3_one_wave_of_refusals_is_one_cut_and_answers_heal_it() {
     let rules = rpm(60_000.0);
     let mut book = Book::default();
-    let sent: Vec<Passed> = (0..20)
-        .filter_map(|at| match book.ask(&rules, S + at * MS, None, 0) {
-            Verdict::Go(passed) => Some(passed),
-            _ => None,
-        })
-        .collect();
-    for passed in &sent {
-        book.learn(&rules, 2 * S, *passed, Heard::Busy(None), None, 0.5);
+    for wave in [S, 3 * S] {
+        let sent: Vec<Passed> = (0..20)
+            .filter_map(|at| match book.ask(&rules, wave + at * MS, None, 0) {
+                Verdict::Go(passed) => Some(passed),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(sent.len(), 20);
+        for passed in &sent {
+            book.learn(&rules, wave + S, *passed, Heard::Busy(None), None, 0.5);
+        }
     }
     let steady = |book: &mut Book, from_ns: u64| {
         let mut count = 0;
@@ -133,9 +136,9 @@ fn b3_one_wave_of_refusals_is_one_cut_and_answers_heal_it() {
         }
         count
     };
-    let cut = steady(&mut book, 3 * S);
-    assert!((800..=920).contains(&cut), "{cut}");
-    for second in 4..20 {
+    let cut = steady(&mut book, 5 * S);
+    assert!((760..=880).contains(&cut), "{cut}");
+    for second in 6..20 {
         steady(&mut book, second * S);
     }
     assert!(steady(&mut book, 20 * S) > 960);
