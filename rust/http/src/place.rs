@@ -49,6 +49,9 @@ struct State {
     waiting: BTreeMap<(u64, bool, u64), Waiting>,
     /// Written by the requests themselves.
     flights: BTreeMap<u64, Flight>,
+    /// Calls in `waiting`, and flights without calls: counted, since each arrival asks.
+    left: usize,
+    idle: usize,
     last: u64,
     /// Taken by the end.
     pool: Option<Arc<Pool>>,
@@ -88,6 +91,7 @@ impl Drop for Landing {
         let calls = {
             let mut state = self.place.state.lock();
             let flight = state.flights.remove(&self.flight);
+            state.idle -= usize::from(flight.as_ref().is_some_and(|flight| flight.calls.is_empty()));
             if state.pool.is_none() && state.flights.is_empty() {
                 self.place.gone.notify_waiters();
             }
@@ -112,7 +116,7 @@ impl Place {
         pool: Arc<Pool>,
     ) -> Arc<Self> {
         let (waiting, flights) = (BTreeMap::new(), BTreeMap::new());
-        let state = Mutex::new(State { waiting, flights, last: 0, pool: Some(pool) });
+        let state = Mutex::new(State { waiting, flights, left: 0, idle: 0, last: 0, pool: Some(pool) });
         Arc::new(Self { spec, function, limit, timeout, clock, runtime, gone, state })
     }
 
@@ -124,6 +128,7 @@ impl Place {
                 drop(state);
                 return; // and drops the frame, without the lock
             }
+            state.left += held.samples.len();
             state.waiting.insert(held.order, Waiting { held, next: 0 });
         }
         self.start();
@@ -136,14 +141,13 @@ impl Place {
             if state.pool.is_none() {
                 return;
             }
-            let waiting: usize = state.waiting.values().take(self.limit).map(Waiting::left).sum();
             // One that has no calls yet is about to take some.
-            let idle = state.flights.values().filter(|flight| flight.calls.is_empty()).count();
-            let wanted = waiting.div_ceil(self.spec.most.max(1)).saturating_sub(idle);
+            let wanted = state.left.div_ceil(self.spec.most.max(1)).saturating_sub(state.idle);
             let free = self.limit.saturating_sub(state.flights.len());
             let first = state.last + 1;
             state.last += wanted.min(free) as u64;
             let begun = first..=state.last;
+            state.idle += wanted.min(free);
             state.flights.extend(begun.clone().map(|flight| (flight, Flight::default())));
             begun.collect()
         };
@@ -173,6 +177,7 @@ impl Place {
                     found.push((waiting.held.clone(), waiting.next));
                     waiting.next += 1;
                 }
+                state.left -= found.len();
                 (found, pool)
             };
             if found.is_empty() {
@@ -185,9 +190,11 @@ impl Place {
             }
             if !open.is_empty() {
                 let (calls, stop): (Arc<[Call]>, _) = (open.into(), Arc::new(Notify::new()));
-                if let Some(flight) = self.state.lock().flights.get_mut(&flight) {
+                let mut state = self.state.lock();
+                if let Some(flight) = state.flights.get_mut(&flight) {
                     (flight.calls, flight.stop) = (calls.clone(), stop.clone());
                     flight.started_ns = self.clock.now_ns();
+                    state.idle -= 1;
                 }
                 return Some(Taken { calls, stop, pool });
             }
@@ -196,8 +203,12 @@ impl Place {
 
     /// Ends the calls of a request; `None` where the scheduler has ended them all.
     fn land(&self, flight: u64, calls: &[Call], started_ns: u64, ended: Option<Result<Scores, Failure>>) {
-        if let Some(flight) = self.state.lock().flights.get_mut(&flight) {
-            flight.calls = Arc::default();
+        {
+            let mut state = self.state.lock();
+            if let Some(flight) = state.flights.get_mut(&flight) {
+                flight.calls = Arc::default();
+                state.idle += 1;
+            }
         }
         let times = Times { started_ns, run_ns: self.clock.now_ns().saturating_sub(started_ns) };
         match ended {
