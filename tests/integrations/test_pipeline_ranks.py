@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,14 +11,22 @@ import pytest
 pytest.importorskip("trl")
 
 from tests.integrations.test_trl_ranks import run_ranks
+from tests.integrations.two_ranks_pipeline import RUNS
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, Any]]]:
+    monkeypatch = pytest.MonkeyPatch()
     folder = tmp_path_factory.mktemp("ranks")
+    monkeypatch.setenv("GUERDON_TEST_FOLDER", str(folder))
     done = run_ranks(2, folder, script="two_ranks_pipeline")
     assert done.returncode == 0, done.stderr[-4000:]
-    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+    reports = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+    for rank, report in enumerate(reports):
+        lines = (folder / f"groups{rank}.jsonl").read_text().splitlines()
+        report["groups"] = [json.loads(line) for line in lines]
+    yield reports
+    monkeypatch.undo()
 
 
 @pytest.mark.parametrize("name", ["split mini_batch", "split all", "straddling one_step"])
@@ -33,6 +42,26 @@ def test_g5_ranks_see_what_they_see_without_a_pipeline(name: str, ranks: list[di
                 assert ours["first"][key] == pytest.approx(value, abs=1e-6), key
         assert ours["open"] == 0
     assert ranks[0][name]["weights"] == ranks[1][name]["weights"]
+
+
+@pytest.mark.parametrize("name", ["straddling off", "straddling one_step", "split all"])
+def test_row_26_a_group_function_sees_a_group_of_two_ranks_whole_and_once(
+    name: str, ranks: list[dict[str, Any]]
+) -> None:
+    """Acceptance 26 (X-1): in order, and its values return to the right samples of the right ranks."""
+    table = ranks[0][name]["table"]
+    assert ranks[0][name]["places"] == [float(row % 4) for row in range(len(table))]
+    assert ranks[0][name]["places"] == ranks[1][name]["places"]
+    assert ranks[0][name]["extra"] == [completion for _, completion in table]
+    groups = [group for rank in ranks for group in rank["groups"]]
+    for start in range(0, len(table), 4):
+        whole = [completion for _, completion in table[start : start + 4]]
+        prompts = {prompt for prompt, _ in table[start : start + 4]}
+        seen = [group for group in groups if group["completions"] == whole and set(group["prompts"]) == prompts]
+        assert len(prompts) == 1
+        assert len(seen) >= 1
+    batches = 3 * sum(3 if "straddling" in run else 6 for run in RUNS)
+    assert len(groups) == batches
 
 
 def test_g5_a_failure_on_one_rank_ends_both_with_the_same_error(ranks: list[dict[str, Any]]) -> None:

@@ -9,9 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from guerdon import Dispatcher, reward
+from guerdon import Dispatcher, group_reward, reward
 from tests.integrations import functions
 
+# 6 samples a rank and groups of 4: one group lies on both ranks.
 STRADDLING = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 2, "num_generations": 4, "prompts": 9}
 SPLIT = {"per_device_train_batch_size": 6, "gradient_accumulation_steps": 2, "num_generations": 4, "prompts": 18}
 # By name: the pipeline and the sizes of a run.
@@ -41,6 +42,14 @@ def on_rank_one(text: str, trainer_state: Any) -> float:
     return 1.0
 
 
+@group_reward(lane="thread")
+def place_in_group(prompts: list[Any], completions: list[Any], log_extra: Any) -> list[float]:
+    """The place of each in its group; told to the test with the whole group."""
+    functions._write(f"groups{os.environ['RANK']}", {"prompts": prompts, "completions": completions})
+    log_extra("text", completions)
+    return [float(place) for place in range(len(prompts))]
+
+
 def run(name: str, rewards: list[Any], folder: Path) -> dict[str, Any]:
     from tests.integrations.tiny import without_times
     from tests.integrations.watched import make_watched
@@ -59,6 +68,9 @@ def run(name: str, rewards: list[Any], folder: Path) -> dict[str, Any]:
         report["generated"] = trainer.generated
         report["seen"] = sorted(row for piece in trainer.pieces for row in piece)
         report["weights"] = [float(parameter.double().sum()) for parameter in trainer.model.parameters()]
+        report["places"] = list(trainer._logs["rewards"]["place_in_group"])
+        report["extra"] = list(trainer._logs["extra"]["text"])
+        report["table"] = list(zip(trainer._logs["prompt"], trainer._logs["completion"], strict=True))
         report["open"] = dispatcher.stats()["open_batches"]
     return report
 
@@ -67,7 +79,7 @@ def main(folder: Path) -> None:
     from guerdon.integrations.trl import Pipeline
     from tests.integrations.watched import make_watched
 
-    reports = {name: run(name, [functions.vowels, waiting], folder) for name in RUNS}
+    reports = {name: run(name, [functions.vowels, waiting, place_in_group], folder) for name in RUNS}
     reports["failing"] = run("split all", [functions.vowels, on_rank_one], folder)
     with Dispatcher([functions.vowels], workers=1) as dispatcher:
         try:

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 import trl
+from accelerate.utils import gather_object
 
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonError
@@ -35,6 +36,7 @@ from guerdon.integrations.trl.pipeline import Pipeline, check
 from guerdon.integrations.trl.reader import Reader
 from guerdon.integrations.trl.scoring import Scoring, dispatchers_of
 from guerdon.integrations.trl.sidebyside import SideBySide
+from guerdon.integrations.trl.straddle import Exchange
 from guerdon.integrations.trl.vllm_client import SplittingClient
 
 
@@ -145,7 +147,7 @@ class GRPOTrainer(SideBySide, trl.GRPOTrainer):  # type: ignore[misc]  # trl is 
             return output
         flight = self._next_flight(inputs)
         self.record_generation(flight)
-        self.scoring_of(flight).settle()
+        self.settle(self.scoring_of(flight))
         output = {**flight.output, "advantages": self.replay(flight, range(len(flight.prompts)), record=True)}
         if flight.generator is not None:
             self._later = torch.get_rng_state()
@@ -257,8 +259,8 @@ class GRPOTrainer(SideBySide, trl.GRPOTrainer):  # type: ignore[misc]  # trl is 
     def _generate(self, prompts: Any) -> Any:
         if self._replaying is None:
             flight = self._launching
-            if flight is not None and self.pipeline.overlap:
-                flight.scoring = Scoring(self.reward_funcs, len(prompts), self._group_size)
+            if flight is not None and self.pipeline.overlap and self._exchange(len(prompts)) is None:
+                flight.scoring = self._new_scoring(len(prompts))
                 flight.early = Early(self, flight.scoring, flight.batch, prompts, self._common)
             return super()._generate(prompts)
         count = len(prompts)
@@ -287,7 +289,7 @@ class GRPOTrainer(SideBySide, trl.GRPOTrainer):  # type: ignore[misc]  # trl is 
         if flight is not None:
             flight.inputs, flight.prompts, flight.completions = inputs, prompts, completions
             flight.born = time.monotonic()
-        scoring = Scoring(self.reward_funcs, len(prompts), self._group_size)
+        scoring = self._new_scoring(len(prompts))
         try:
             scoring = self._begin(scoring, inputs, prompts, completions, completion_ids_list)
             waiting = self._other_rewards(scoring, inputs, prompts, completions, completion_ids_list)
@@ -295,7 +297,7 @@ class GRPOTrainer(SideBySide, trl.GRPOTrainer):  # type: ignore[misc]  # trl is 
                 return waiting
             if flight is not None:
                 flight.in_flight = scoring.open_groups()
-            scoring.settle()
+            self.settle(scoring)
         except BaseException:
             scoring.cancel()
             raise
@@ -304,6 +306,27 @@ class GRPOTrainer(SideBySide, trl.GRPOTrainer):  # type: ignore[misc]  # trl is 
     @property
     def _group_size(self) -> int:
         return int(self.num_generations if self.model.training else self.num_generations_eval)
+
+    def _new_scoring(self, rows: int) -> Scoring:
+        return Scoring(self.reward_funcs, rows, self._group_size, self._exchange(rows))
+
+    def _exchange(self, rows: int) -> Exchange | None:
+        """The exchange of rows with other ranks, where a function works on groups and groups lie on several ranks."""
+        ranks, size = self.accelerator.num_processes, self._group_size
+        if ranks == 1 or rows % size == 0 or self.environments is not None:
+            return None
+        if all(dispatcher.group_function is None for dispatcher in self.dispatchers):
+            return None
+        return Exchange(self.accelerator.process_index, ranks, rows, size, TrainerHost(Memory(), self))
+
+    def settle(self, scoring: Scoring) -> None:
+        """Waits until the rewards of a batch are complete; what functions recorded is then in TRL's books."""
+        scoring.settle()
+        if (
+            scoring.exchanges
+        ):  # a rank that scored nothing recorded nothing: TRL would think it lacks values for its rows
+            for column in set(gather_object(list(self._pending_extra_logs))):
+                self._pending_extra_logs.setdefault(column, [])
 
     @property
     def _common(self) -> dict[str, Any]:

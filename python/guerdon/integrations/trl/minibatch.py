@@ -49,7 +49,7 @@ class MiniBatches:
         if new:
             self._advantages[new] = trainer.replay(flight, new, record=False)
         if len(self._pieces) == self._count - 1:
-            trainer.scoring_of(flight).settle()
+            trainer.settle(trainer.scoring_of(flight))
             trainer.replay(flight, range(len(flight.prompts)), record=True)
         rows = self._rows[first : first + size]
         piece = unsplit_pixel_values_by_grid(take({**self._output, "advantages": self._advantages}, rows))

@@ -7,7 +7,8 @@ environments' own rewards. The columns of all dispatchers start together; the re
 - S-2  A sample on which a function failed has no value in any column, reward models' included, unless its dispatcher
        keeps what is left (``partial="keep"``).
 - S-3  A group is handed out once, when all dispatchers have completed it, in the order in which that happens.
-- S-4  Nothing is waited for with the GIL held, and a wait is always counted.
+- S-4  Groups that lie on several ranks are scored where they begin (straddle.py), if a function works on groups.
+- S-5  Nothing is waited for with the GIL held, and a wait is always counted.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 
 from guerdon.column import Begun, RewardColumn
 from guerdon.errors import ClosedError
+from guerdon.integrations.trl.straddle import Exchange
 from guerdon.status import Status
 
 if TYPE_CHECKING:
@@ -45,16 +47,18 @@ class Scoring:
         functions: The trainer's reward functions.
         samples: Samples of this rank.
         size: Completions per prompt.
+        exchange: Of rows with other ranks, where groups lie on several (S-4).
 
     Attributes:
         waited_s: Seconds that the trainer waited for these rewards.
         reward_s: Seconds from the submission of the first sample to the last outcome; 0 until all are complete.
     """
 
-    def __init__(self, functions: Sequence[object], samples: int, size: int) -> None:
+    def __init__(self, functions: Sequence[object], samples: int, size: int, exchange: Exchange | None = None) -> None:
         self._functions = tuple(functions)
         self._samples = samples
         self._size = size
+        self._exchange = exchange
         self._values: NDArray[np.float32] = np.full((samples, len(self._functions)), np.nan, dtype=np.float32)
         self._failed: NDArray[np.bool_] = np.zeros(samples, dtype=np.bool_)  # S-2
         self._begun: list[tuple[Dispatcher, Begun]] = []
@@ -73,6 +77,11 @@ class Scoring:
         Raises:
             DataError: The batch can't be scored as it is.
         """
+        if self._exchange is not None:
+            by_row = {name: values for name, values in given.items() if isinstance(values, list)}
+            given = {**given, **self._exchange.columns(by_row)}
+            if self._exchange.scored == 0:
+                return
         for dispatcher in dispatchers_of(self._functions):
             self._begun.append((dispatcher, dispatcher.batches.begin(given, self.held)))
 
@@ -105,6 +114,11 @@ class Scoring:
         """All rows were added."""
         for _, begun in self._begun:
             begun.ticket.intake.finish()
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether rows are exchanged with other ranks."""
+        return self._exchange is not None
 
     @property
     def others(self) -> list[int]:
@@ -150,17 +164,29 @@ class Scoring:
         """
         if self._settled:
             return
-        for dispatcher, begun in self._begun:
-            started = time.monotonic()
-            try:
-                begun.ticket.wait()
-            finally:
-                self.waited_s += time.monotonic() - started
-            result = dispatcher.batches.settle(begun)
-            self.reward_s = max(self.reward_s, result.elapsed_s)
-            count = len(result.functions)
-            self._keep(dispatcher, slice(None), result.rewards.reshape(-1, count), result.status.reshape(-1, count))
+        for place, dispatcher in enumerate(dispatchers_of(self._functions)):
+            if self._begun:
+                rewards, status = self._outcome(dispatcher, self._begun[place][1])
+            else:  # all groups of this rank begin on others
+                count = len(dispatcher.names)
+                rewards, status = np.empty((0, count), np.float32), np.empty((0, count), np.uint8)
+            if self._exchange is not None:
+                if not self._begun:
+                    self._exchange.agree()
+                rewards, status = self._exchange.values(rewards), self._exchange.values(status)
+            self._keep(dispatcher, slice(None), rewards, status)
         self._settled = True
+
+    def _outcome(self, dispatcher: Dispatcher, begun: Begun) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+        started = time.monotonic()
+        try:
+            begun.ticket.wait()
+        finally:
+            self.waited_s += time.monotonic() - started
+        result = dispatcher.batches.settle(begun)
+        self.reward_s = max(self.reward_s, result.elapsed_s)
+        count = len(result.functions)
+        return result.rewards.reshape(-1, count), result.status.reshape(-1, count)
 
     def columns(self, rows: Sequence[int]) -> list[Callable[..., list[float | None]]]:
         """For each function of the list one that gives the values of these rows, in TRL's contract (S-1)."""
