@@ -49,6 +49,15 @@ def test_a_ticket_is_there_at_once(dispatcher: Dispatcher) -> None:
     assert ticket.result() is ticket.result()
 
 
+def test_groups_that_are_complete_are_told_without_waiting(dispatcher: Dispatcher) -> None:
+    ticket = dispatcher.submit(**batch(0.6, 0.0))
+    assert next(ticket.groups()).index == 1
+    assert ticket.completed() in ([1], [1, 0])
+    ticket.wait()
+    assert ticket.completed() == [1, 0]
+    assert [group.index for group in ticket.groups()] == [1, 0]
+
+
 def test_waiting_may_end_before_the_batch(dispatcher: Dispatcher) -> None:
     ticket = dispatcher.submit(**batch(0.4))
     with pytest.raises(TimeoutError, match="goes on"):

@@ -19,7 +19,7 @@ from tests.integrations.watched import Watched, make_watched
 
 pytestmark = pytest.mark.filterwarnings("default")
 
-MODES = ["mini_batch", Pipeline(lookahead=2), Pipeline(mini_batch=True, lookahead=1)]
+MODES = [Pipeline(lookahead=2), Pipeline(mini_batch=True, lookahead=1)]
 
 
 @pytest.fixture(autouse=True)

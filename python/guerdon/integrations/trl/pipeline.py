@@ -106,7 +106,7 @@ def check(pipeline: Pipeline, trainer: Any, dispatchers: Iterable[Dispatcher]) -
         reason = against(trainer, dispatchers) if wanted else None
         if reason is not None:
             raise RegistrationError(f"pipeline: {part} can't work here: {reason} Without it: pipeline={without}.")
-    for warning in _warnings(pipeline, trainer):
+    for warning in _warnings(pipeline, trainer, dispatchers):
         warnings.warn(warning, GuerdonWarning, stacklevel=4)
 
 
@@ -171,8 +171,14 @@ def _against_lookahead(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str
     return _several(dispatchers)
 
 
-def _warnings(pipeline: Pipeline, trainer: Any) -> Iterable[str]:
+def _warnings(pipeline: Pipeline, trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> Iterable[str]:
     args = trainer.args
+    longest = max((spec.policy.timeout for one in dispatchers for spec in one.specs), default=0.0)
+    if args.world_size > 1 and longest > args.ddp_timeout:
+        yield (
+            f"a reward function may take {longest:g} s (its timeout), but other ranks wait for this one no longer than "
+            f"ddp_timeout={args.ddp_timeout} s: raise ddp_timeout."
+        )
     cycle = args.steps_per_generation * trainer.num_iterations
     if pipeline.mini_batch and args.steps_per_generation > args.gradient_accumulation_steps:
         yield (
