@@ -131,9 +131,24 @@ def test_too_many_failures_raise_whatever_a_failure_becomes(make: Any, tokenizer
     """A-4."""
     manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:dispatcher", "+reward.reward_kwargs.failed_reward=0")
     answers = ask(manager, make_data(tokenizer, ["bad"] * 12))
-    raised = [answer for answer in answers if isinstance(answer, RewardFailureError)]
-    assert len(raised) == 5, "from the eighth on"
-    assert any("'length' failed on 8 of the last 8 responses" in str(error) for error in raised)
+    assert all("'length' failed on 12 of the last 12 responses" in str(error) for error in answers)
+    assert all(isinstance(error, RewardFailureError) for error in answers)
+
+
+def test_thousands_at_once_are_a_few_batches(make: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B-1, B-2."""
+    manager = make(*custom("slow_score"))
+    sizes, score = [], manager.dispatcher.ascore
+
+    async def counted(**columns: Any) -> Any:
+        sizes.append(len(columns["completions"]))
+        return await score(**columns)
+
+    monkeypatch.setattr(manager.dispatcher, "ascore", counted)
+    texts = [str(index if index % 3 else -1) for index in range(200)]
+    answers = ask(manager, make_data(tokenizer, texts))
+    assert [answer["reward_score"] for answer in answers] == [float(index % 3 > 0) for index in range(200)]
+    assert sizes == [64, 64, 64, 8]
 
 
 def test_groups_are_whole_and_in_order_however_responses_arrive(make: Any, tokenizer: Any) -> None:

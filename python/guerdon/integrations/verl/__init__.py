@@ -6,6 +6,7 @@ This module holds only the map of public names, each imported when first used: i
 - `settings`: what the configuration says, checked.
 - `sample`: what verl knows of a response, as the columns that reward functions name.
 - `compute_score`: a function of verl's own contract as a reward function.
+- `bursts`: responses that come in one moment, scored together.
 - `groups`, `peers`: the responses of one prompt put together, wherever they arrive.
 - `answer`: rewards as verl takes them, and what becomes of a failure.
 """

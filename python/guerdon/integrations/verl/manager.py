@@ -1,8 +1,8 @@
 """The class that verl makes in each of its reward workers, and asks for the reward of one response at a time.
 
 - M-1  verl's loop never runs user code: it only waits for the dispatcher.
-- M-2  Responses that come together are scored together, each answered as soon as it is done; where a function works on whole groups, a
-       group is answered when it is complete, wherever its responses arrived.
+- M-2  Responses that come in one moment are scored together (`bursts`); where a function works on whole groups, a group is scored when it
+       is complete, wherever its responses arrived (`groups`, `peers`).
 - M-3  What can't work is refused when verl makes its workers.
 """
 
@@ -17,6 +17,7 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 from guerdon.errors import DataError, RewardFailureError
 from guerdon.integrations.verl import settings
 from guerdon.integrations.verl.answer import Budget, answer
+from guerdon.integrations.verl.bursts import Bursts
 from guerdon.integrations.verl.groups import Groups
 from guerdon.integrations.verl.peers import Peers
 from guerdon.integrations.verl.sample import Sample, columns_of, read
@@ -51,7 +52,8 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         self.dispatcher = self._settings.dispatcher
         self._budget = Budget(self.dispatcher.specs, self.dispatcher.options["max_failed_fraction"])
         self._peers = Peers(self._settings.reward_workers)
-        self._groups: Groups[Sample, RewardBatch] = Groups(self._score, self._settings.group_timeout)
+        self._bursts: Bursts[Sample, RewardBatch] = Bursts(self._score_apart)
+        self._groups: Groups[Sample, RewardBatch] = Groups(self._score_group, self._settings.group_timeout)
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """The reward of one response.
@@ -66,7 +68,7 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         """
         given = self._settings
         if not given.grouped:
-            result, index = await self._score([read(data, self.tokenizer)]), 0
+            result, index = await self._bursts.add(read(data, self.tokenizer))
         else:
             place = self._peers.place(data)  # first of all: the order is that in which responses came
             key = self._key(data)
@@ -76,13 +78,19 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
             result, index = await self._groups.add(key, place, sample, given.sizes[sample.validation])
         return answer(result, index, given.failed, plain=given.plain)
 
-    async def _score(self, samples: list[Sample]) -> RewardBatch:
-        """Scores a response, or a whole group."""
+    async def _score_apart(self, samples: list[Sample]) -> RewardBatch:
+        return await self._score(samples, 1)
+
+    async def _score_group(self, samples: list[Sample]) -> RewardBatch:
+        return await self._score(samples, len(samples))
+
+    async def _score(self, samples: list[Sample], group: int) -> RewardBatch:
+        """Scores responses, in groups of this size."""
         columns = columns_of(samples)
         if self._router:
             columns.update({name: [value] * len(samples) for name, value in self._router.items()})
         try:
-            result = await self.dispatcher.ascore(num_generations=len(samples), **columns)
+            result = await self.dispatcher.ascore(num_generations=group, **columns)
         except RewardFailureError as error:
             if error.result is None:
                 raise
