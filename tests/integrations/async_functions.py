@@ -102,6 +102,31 @@ class Quiz(Game):
         return await asyncio.to_thread(super().get_reward)
 
 
+class Diary:
+    """An environment that keeps what it was reset with, in a list that it goes on with."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def reset(self, **row: Any) -> None:
+        self.seen.append(row["prompt"][-1]["content"])
+
+
+class Locked(Diary):
+    """One that can't be copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+@reward(timeout=60)
+async def latest(prompt: Any, environment: Any) -> float:
+    """1 if the environment is as its completion left it, though it was reset since."""
+    await asyncio.sleep(0.2)
+    return float(environment.seen[-1] == prompt[-1]["content"])
+
+
 @reward(timeout=600)
 async def never(text: str) -> float:
     await asyncio.sleep(600)

@@ -17,7 +17,7 @@ pytest.importorskip("aiohttp")
 pytest.importorskip("requests")
 
 from guerdon import Dispatcher, RewardFailureError
-from guerdon.errors import VLLMServerError
+from guerdon.errors import SnapshotError, VLLMServerError
 from tests.integrations import async_functions as functions
 from tests.integrations import rollouts
 from tests.integrations.fake_vllm import FakeVLLM, Fault, wait_until
@@ -140,7 +140,7 @@ def test_w1_rewards_of_environments_are_taken_side_by_side(
         index = int(sample.prompt[-1]["content"].removeprefix("say "))
         answer = "?" if index % 3 == 2 else "aeiou"[index % 5]
         value = sample.metrics[f"rewards/{game.__name__}"]
-        if answer in "?u":  # W-3
+        if answer in "?u":  # W-4
             assert math.isnan(value)
             assert sample.advantage == 0.0
             assert math.isnan(sample.metrics["reward"])
@@ -151,6 +151,25 @@ def test_w1_rewards_of_environments_are_taken_side_by_side(
             length = 0.0 if function is None else sample.metrics["rewards/length"]
             assert sample.metrics["reward"] == expected + length
     assert told > 0
+
+
+def test_w3_reward_functions_get_environments_as_their_completions_left_them(fake: FakeVLLM, adapters: str) -> None:
+    """They look long after the instances were reset for others."""
+    loop = make(fake, functions.latest, adapters=adapters, environment_factory=functions.Diary)
+    with rollouts.running(loop) as run:
+        samples = take(loop, 96)
+    assert run.error is None
+    assert [sample.metrics["rewards/latest"] for sample in samples] == [1.0] * 96
+    assert max(len(instance.seen) for instance in loop._environment_pool[None]) > 2
+
+
+def test_w3_an_environment_that_can_not_be_copied_is_told_by_name(fake: FakeVLLM, adapters: str) -> None:
+    loop = make(fake, functions.latest, adapters=adapters, environment_factory=functions.Locked)
+    with rollouts.running(loop) as run:
+        run.thread.join(40)
+    assert isinstance(run.error, SnapshotError)
+    assert "'lock'" in str(run.error)
+    assert "__deepcopy__" in str(run.error)
 
 
 def test_r4_it_stops_at_once_though_the_server_does_not_answer(fake: FakeVLLM, adapters: str) -> None:

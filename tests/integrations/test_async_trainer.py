@@ -221,6 +221,8 @@ def test_seam_what_the_trainer_keeps_and_calls() -> None:
     assert "self.vllm_client = ( VLLMClient(self.args.vllm_server_base_url, self.args.vllm_server_timeout)" in made
     assert "WeightTransferClient( vllm_client=self.vllm_client," in made
     assert "self._lora_dir = " in made
+    assert 'self._lora_name = "trl-policy"' in made
+    assert "lora_name=self._lora_name if self._lora_sync else None" in made
     assert "self._lora_sync = lora_sync" in made
     assert "self.rollout_worker = AsyncRolloutWorker(" in made
     assert "self._sync_weight_lora(t0)" in source(TRLAsyncGRPOTrainer._sync_weight)

@@ -31,6 +31,7 @@ from guerdon.integrations.trl.asynchronous.rewarded import Environments
 from guerdon.integrations.trl.asynchronous.scores import Handover, Scored, Scores, current
 
 _BEAT_S: Final = 1.0
+_ENVIRONMENT: Final = frozenset(("environment", "environments"))
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,12 @@ class RolloutLoop(_AsyncRolloutLoop):  # type: ignore[misc]  # trl is not typed
         super().__init__(**{**named, "reward_funcs": handovers})
         self._scores = Scores(guerdon.columns)
         self._completions = Completions(self.vllm_server_url, guerdon.calls, guerdon.adapters, self._count)
-        self._environments = Environments(self._env_reward_types, self._tool_pool, self._count)
+        self._environments = Environments(
+            self._env_reward_types,
+            self.environment_factories is not None and bool(_named(guerdon.columns) & _ENVIRONMENT),
+            self._tool_pool,
+            self._count,
+        )
         if self.environment_factories is not None:
             self._environments.watch(self.environment_factories, self._environment_pool)
             # Asked and summed here (R-5): to TRL they are functions.
@@ -112,7 +118,7 @@ class RolloutLoop(_AsyncRolloutLoop):  # type: ignore[misc]  # trl is not typed
     async def _score_group(self, group: Any) -> list[Any]:
         if self.model_version - group.model_version > self._options.max_staleness:  # R-3
             self._counters["guerdon/stale_groups_total"] += 1
-            self._environments.rewards_of(group.completions)
+            self._environments.forget(group.completions)
             return []
         self._scoring += 1
         try:
@@ -138,7 +144,14 @@ class RolloutLoop(_AsyncRolloutLoop):  # type: ignore[misc]  # trl is not typed
     def columns_of(self, group: Any) -> dict[str, Any]:
         """What reward functions get of a group, by name."""
         own = {"prompts": group.prompts, "completions": group.completions, "completion_ids": group.completions_ids}
-        return {**own, **group.reward_kwargs}
+        given = {**own, **group.reward_kwargs}
+        if self._environments.wanted:
+            if self._multi_environment:
+                given.pop(
+                    "environment", None
+                )  # which one it is was for the loop to know, and is in the snapshot's class
+            given["environments"] = self._environments.snapshots_of(group.completions)
+        return given
 
     def _of_environments(self, group: Any, scored: Scored) -> list[list[float | None]]:
         """A column for each class of environments that has rewards; a sample without the one it should have fails."""
@@ -196,6 +209,12 @@ class RolloutLoop(_AsyncRolloutLoop):  # type: ignore[misc]  # trl is not typed
 
     def _count(self, name: str) -> None:
         self._counters[name] += 1
+
+
+def _named(columns: tuple[RewardColumn, ...]) -> set[str]:
+    """What the functions behind `columns` ask for by name."""
+    specs = (spec for column in columns for spec in column.dispatcher.specs)
+    return {name for spec in specs for name in (*spec.wants.named, *(spec.finish.named if spec.finish else ()))}
 
 
 async def _end(tasks: set[asyncio.Task[Any]]) -> None:

@@ -5,7 +5,9 @@ rollout's own task, side by side with all others, and comes to TRL as a reward c
 
 - W-1  An environment is asked after its completion has ended and before it goes back to the pool.
 - W-2  Rewards go with their completion, whatever the order in which rollouts end.
-- W-3  A ``get_reward`` that raises, or gives what is no finite number, fails its sample and nothing else.
+- W-3  Where a reward function asks for environments, each completion has a snapshot, taken before anything else is done
+       with its environment.
+- W-4  A ``get_reward`` that raises, or gives what is no finite number, fails its sample and nothing else.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Final
+
+from guerdon.integrations.trl.worlds import snapshots
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -49,12 +53,14 @@ class Environments:
 
     Args:
         kinds: Classes with a ``get_reward``.
+        wanted: Whether a reward function asks for environments.
         pool: Where sync methods run.
         count: Told of each failure, by the name of a counter.
     """
 
-    def __init__(self, kinds: list[type], pool: Executor, count: Callable[[str], None]) -> None:
+    def __init__(self, kinds: list[type], wanted: bool, pool: Executor, count: Callable[[str], None]) -> None:
         self.kinds = tuple(kinds)
+        self.wanted = wanted
         self._pool = pool
         self._count = count
         self._drawn: object = (
@@ -62,6 +68,7 @@ class Environments:
         )
         # By the identity of the completion, which is held.
         self._rewards: dict[int, tuple[object, EnvironmentReward]] = {}
+        self._snapshots: dict[int, tuple[object, object]] = {}  # likewise
 
     def watch(self, factories: dict[Any, Callable[[], object]], pools: dict[Any, list[Any]]) -> None:
         """Sees from now on which environment a rollout gets: one of a pool, or a new one."""
@@ -79,6 +86,16 @@ class Environments:
         found = (self._rewards.pop(id(completion), None) for completion in completions)
         return [None if entry is None else entry[1] for entry in found]
 
+    def snapshots_of(self, completions: list[Any]) -> list[object]:
+        """The environments as these completions left them; once (W-2, W-3)."""
+        return [self._snapshots.pop(id(completion))[1] for completion in completions]
+
+    def forget(self, completions: list[Any]) -> None:
+        """Lets go of what is kept for completions that are not scored."""
+        self.rewards_of(completions)
+        if self.wanted:
+            self.snapshots_of(completions)
+
     def _make(self, factory: Callable[[], object]) -> object:
         environment = factory()
         self._draw(environment)
@@ -89,8 +106,11 @@ class Environments:
 
     async def _ended(self, environment: object, generating: Coroutine[Any, Any, Any]) -> Any:
         result = await generating
+        completion = result[0]
+        if self.wanted:
+            (taken,) = snapshots([environment], needed=True, reused=True)
+            self._snapshots[id(completion)] = completion, taken
         if type(environment) in self.kinds:
-            completion = result[0]
             self._rewards[id(completion)] = completion, await self._reward(environment)
         return result
 
@@ -104,7 +124,7 @@ class Environments:
             number = float(value)
             if not math.isfinite(number):
                 raise ValueError(f"get_reward gave {value!r}")
-        except Exception as error:  # W-3
+        except Exception as error:  # W-4
             self._count(f"guerdon/{kind.__name__}/error_total")
             _LOG.warning("the reward of an environment %s: %s: %s", kind.__name__, type(error).__name__, error)
             return EnvironmentReward(kind, None)

@@ -6,16 +6,20 @@
 - T-3  The server is not left paused by a transfer that failed.
 - T-4  An error of the rollout process is raised as what it is, in the trainer.
 - T-5  Stopping waits neither for a process that waits to be read nor for one that is gone.
+- T-6  No other run's adapter has a name of this run's: a server that has served another run holds its adapters still, and
+       would answer with them.
 """
 
 from __future__ import annotations
 
 import inspect
 import queue
+import secrets
 import threading
 from collections.abc import Callable
 from typing import Any, Final
 
+from accelerate.utils import broadcast_object_list
 from trl.experimental.async_grpo import AsyncGRPOTrainer as TRLAsyncGRPOTrainer
 
 from guerdon import errors, settings
@@ -47,6 +51,8 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
         VLLMServerError: The server can't be asked what it is.
     """
 
+    _lora_name: str  # TRL's: what adapters are called, less their version
+
     def __init__(
         self,
         model: Any,
@@ -70,6 +76,9 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
         functions, _, self._own = arrange(reward_funcs)
         columns = _checked(functions)
         super().__init__(model, [], args, *rest, **named)
+        if self._lora_sync:  # T-6; the same on every rank
+            (run,) = broadcast_object_list([secrets.token_hex(4)], from_process=0)
+            self._lora_name = f"{self._lora_name}-{run}"
         if self.rollout_worker is not None:
             _check_groups(columns, self.args.num_generations)
             self._extend(self.rollout_worker, columns)
@@ -86,6 +95,8 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
     def _extend(self, worker: Any, columns: tuple[RewardColumn, ...]) -> None:
         """Makes TRL's worker run our loop (T-1)."""
         worker._loop_cls = RolloutLoop
+        if self._lora_sync:
+            worker._loop_kwargs["lora_name"] = self._lora_name
         worker._loop_kwargs["guerdon"] = LoopOptions(
             columns=columns,
             concurrent_groups=self.concurrent_groups,
