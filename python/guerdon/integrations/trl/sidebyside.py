@@ -160,19 +160,22 @@ def own_rewards(trainer: Any) -> Dispatcher | None:
             places[place] = kind
     if not places:
         return None
-    functions = []
-    for kind in places.values():
-        hub = environments_of_kind(kind)
-        plain: Any = kind.__dict__.get(PLAIN, kind)
-        one = _AsyncOwnReward(plain) if is_async(plain.get_reward) else _OwnReward(plain)
-        limit = Limit(concurrency=_TOGETHER)
-        functions.append(
-            reward(one, name=plain.__name__, timeout=None if hub is None else hub.time_of(REWARD), limit=limit)
-        )
-    dispatcher = Dispatcher(functions, workers=1)
+    dispatcher = dispatcher_of_own(list(places.values()))
     for place, column in zip(places, dispatcher, strict=True):
         trainer.reward_funcs[place] = column
     return dispatcher
+
+
+def dispatcher_of_own(kinds: Sequence[type]) -> Dispatcher:
+    """A dispatcher with the ``get_reward`` of each of these classes of environments."""
+    functions = []
+    for kind in kinds:
+        hub = environments_of_kind(kind)
+        plain: Any = kind.__dict__.get(PLAIN, kind)
+        one = _AsyncOwnReward(plain) if is_async(plain.get_reward) else _OwnReward(plain)
+        timeout = None if hub is None else hub.time_of(REWARD)
+        functions.append(reward(one, name=plain.__name__, timeout=timeout, limit=Limit(concurrency=_TOGETHER)))
+    return Dispatcher(functions, workers=1)
 
 
 class _OwnReward:

@@ -136,7 +136,7 @@ def _snapshot(environment: object, *, needed: bool, reused: bool) -> object:
 class Ahead(Protocol):
     """Who has started resets before they are asked for."""
 
-    def reset(self, environment: object, kwargs: Mapping[str, Any]) -> Running: ...
+    def reset(self, environment: object, kwargs: Mapping[str, Any]) -> Any: ...
 
 
 class Environments:
@@ -258,7 +258,7 @@ class Environments:
         return types.new_class(kind.__name__, (kind,), {}, lambda namespace: namespace.update(body))
 
     def _method(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def launch(environment: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Running:
+        def launch(environment: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
             if name == RESET and self.ahead is not None and not args:
                 return self.ahead.reset(environment, kwargs)
             return self.start(environment, name, function, args, kwargs)
