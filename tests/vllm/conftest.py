@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from importlib.util import find_spec
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,17 @@ if TYPE_CHECKING:
     from tests.vllm.server import Server
 
 collect_ignore_glob = [] if find_spec("vllm") else ["*"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """In place of the whole suite's: no process. TRL's trainer and vLLM leave threads, and with them the queues that these
+    hold, to the exit."""
+    yield
+    gc.collect()
+    resource_tracker._resource_tracker._stop()  # what a spawned process needs, and multiprocessing keeps
+    left = {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+    assert not left, f"the tests left processes behind: {left}"
 
 
 @pytest.fixture(scope="session")

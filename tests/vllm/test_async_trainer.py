@@ -1,0 +1,105 @@
+"""The asynchronous trainers with a real vLLM server: policies published as adapters, rewards by dispatchers."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # read by the next imports, and in the rollout process
+
+from guerdon import Dispatcher, RewardFailureError
+from guerdon.integrations.trl import AsyncGRPOTrainer, VLLMCalls
+from tests.integrations import async_functions as functions
+from tests.vllm.server import READY_S, Server
+from tests.vllm.training import TRLAsyncGRPOTrainer, at_step, make_trainer, stand_in
+
+pytestmark = [
+    pytest.mark.filterwarnings("default"),  # what TRL, PEFT and multiprocessing warn about
+    pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch)
+
+
+def steps_of(trainer: Any) -> list[dict[str, Any]]:
+    return [entry for entry in trainer.state.log_history if "loss" in entry]
+
+
+def paused(server: Server) -> bool:
+    return bool(requests.get(f"{server.url}/is_paused", timeout=30).json()["is_paused"])
+
+
+def adapters(server: Server) -> set[str]:
+    models = requests.get(f"{server.url}/v1/models", timeout=30).json()["data"]
+    return {model["id"] for model in models if model["parent"]}
+
+
+def test_it_trains_on_many_groups_at_once_and_publishes_each_policy(server: Server, tmp_path: Path) -> None:
+    dispatcher = Dispatcher(
+        [functions.length, functions.letters, functions.rank, functions.fails_on_x], weights=[0.1, 1.0, 0.0, 0.1]
+    )
+    trainer = make_trainer(AsyncGRPOTrainer, server, tmp_path, dispatcher, {"concurrent_groups": 6}, max_steps=8)
+    start = {name: value.detach().clone() for name, value in trainer.model.named_parameters() if "lora_B" in name}
+    trainer.train()
+
+    log = steps_of(trainer)
+    assert [entry["step"] for entry in log] == list(range(1, 9))
+    assert all(math.isfinite(entry["loss"]) for entry in log)
+    assert all(0.0 <= entry["sample/staleness_max"] <= 3.0 for entry in log)
+    assert all(0.5 < entry["ratio"] < 2.0 for entry in log)
+    for name in ("length", "letters", "rank", "fails_on_x"):
+        assert any(f"rewards/{name}" in entry for entry in log)
+        assert any(f"guerdon/{name}/run_p50_s" in entry for entry in log)
+    assert any(entry.get("guerdon/fails_on_x/error_frac", 0.0) > 0.0 for entry in log)
+    assert any((value != start[name]).any() for name, value in trainer.model.named_parameters() if name in start)
+    # The policies of the last steps, under new names; what no sample may come from any more is gone.
+    assert {f"{trainer._lora_name}-v{version}" for version in range(6, 10)} <= adapters(server)
+    assert f"{trainer._lora_name}-v4" not in adapters(server)
+    assert not paused(server)
+    assert not multiprocessing.active_children()
+    dispatcher.close()
+
+
+def test_a_restart_of_the_server_in_mid_run_is_survived(server: Server, tmp_path: Path) -> None:
+    """Killed with requests in hand, and there again a while later, without any adapter."""
+
+    def restart() -> None:
+        server.kill()
+        server.start()
+
+    restarting = threading.Thread(target=restart)
+    calls = VLLMCalls(restart_timeout=READY_S)
+    more = {"callbacks": [at_step(2, restarting.start)], "vllm": calls}
+    trainer = make_trainer(AsyncGRPOTrainer, server, tmp_path, [functions.length], more, max_steps=10)
+    trainer.train()
+    restarting.join()
+    assert [entry["step"] for entry in steps_of(trainer)] == list(range(1, 11))
+    assert sum(entry.get("rollout/vllm_retry_total", 0.0) or 0.0 for entry in steps_of(trainer)) > 0.0
+    assert not paused(server)
+
+
+def test_a_function_that_fails_too_often_is_an_error_of_the_trainer(server: Server, tmp_path: Path) -> None:
+    trainer = make_trainer(AsyncGRPOTrainer, server, tmp_path, functions.always_fails, {})
+    with pytest.raises(RewardFailureError, match="'always_fails' failed on 32 of the last 32 samples"):
+        trainer.train()
+    assert not multiprocessing.active_children()
+    assert not paused(server)
+
+
+def test_trls_own_trainer_takes_the_columns_of_a_dispatcher(server: Server, tmp_path: Path) -> None:
+    dispatcher = Dispatcher([functions.length, functions.letters, functions.rank], num_generations=4)
+    trainer = make_trainer(TRLAsyncGRPOTrainer, server, tmp_path, list(dispatcher), {})
+    trainer.train()
+    log = steps_of(trainer)
+    assert [entry["step"] for entry in log] == list(range(1, 7))
+    assert all(f"rewards/{name}" in log[-1] for name in dispatcher.names)
