@@ -35,10 +35,12 @@ PUBLIC = {
     "Ticket",
     "ToolError",
     "__version__",
+    "deadline",
     "group_reward",
     "judge",
     "parse",
     "remote",
+    "quorum",
     "reward",
 }
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import ClosedError, DataError, Dispatcher, Reward, Status, group_reward, reward
+from guerdon import ClosedError, DataError, Dispatcher, Reward, Status, group_reward, judge, reward
+from tests.http.server import asked, said, serving
 
 CALLS: list[int] = []
 
@@ -294,3 +295,15 @@ def test_i3_the_trainers_state_is_that_of_submit() -> None:
         ticket.add(**rows(2.0))
         ticket.finish()
         assert ticket.result(timeout=30).rewards.ravel().tolist() == [41.0, 42.0]
+
+
+def test_requests_of_several_additions_are_each_asked_in_its_own_words() -> None:
+    with (
+        serving(lambda path, body: said(f"Score: {len(asked(body))}")) as server,
+        Dispatcher([judge(base_url=server.url + "/v1/", model="m", prompt="{completion}")]) as made,
+    ):
+        ticket = made.submit(more=True, num_generations=2)
+        for length in range(6):
+            ticket.add(completions=["x" * length])
+        ticket.finish()
+        assert ticket.result(timeout=60).rewards.ravel().tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]

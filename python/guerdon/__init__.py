@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from guerdon import parse
     from guerdon._native import __version__
+    from guerdon.delivery import deadline, quorum
     from guerdon.dispatcher import Dispatcher
     from guerdon.dump import Dump, InFlight
     from guerdon.errors import (
@@ -68,9 +69,11 @@ __all__ = [
     "Ticket",
     "ToolError",
     "__version__",
+    "deadline",
     "group_reward",
     "judge",
     "parse",
+    "quorum",
     "remote",
     "reward",
 ]
@@ -101,8 +104,10 @@ _HOMES: Final = {
     "Ticket": "ticket",
     "ToolError": "errors",
     "__version__": "_native",
+    "deadline": "delivery",
     "group_reward": "rewards",
     "judge": "judges",
+    "quorum": "delivery",
     "remote": "remotes",
     "reward": "rewards",
 }

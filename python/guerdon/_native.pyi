@@ -119,6 +119,8 @@ class Engine:
         held: list[Batch],
         dumps: Callable[[object], bytes],
         budget: float | None = None,
+        quorum: int | None = None,
+        within: float | None = None,
     ) -> Batch:
         """Start scoring and return at once.
 
@@ -130,13 +132,28 @@ class Engine:
             held: The batch is appended before this returns: a signal handler that raises then finds it there.
             dumps: Pickles what workers get, apart from texts.
             budget: Seconds that the whole batch may take.
+            quorum: Finished samples with which a group is delivered; the others are cancelled.
+            within: Seconds after which a group is delivered; what has not ended then times out.
 
         Raises:
             TypeError: A value for a worker can't be pickled; ``args`` are (message, column, sample or None).
         """
 
-    def open(self, *, num_generations: int, held: list[Batch], budget: float | None = None) -> Batch:
-        """Take on a batch that grows (`Batch.add`), without samples; arguments as for `submit`."""
+    def open(
+        self,
+        *,
+        num_generations: int,
+        held: list[Batch],
+        budget: float | None = None,
+        quorum: int | None = None,
+        within: float | None = None,
+        max_pending: int | None = None,
+    ) -> Batch:
+        """Take on a batch that grows (`Batch.add`), without samples; arguments as for `submit`.
+
+        Args:
+            max_pending: Samples in full groups that are not complete, from which on there is no room (`Batch.has_room`).
+        """
 
     def close(self, timeout: float = 5.0) -> bool:
         """End everything; True when all workers and lane threads are gone in time, else it goes on in the background. Open batches become `cancelled`."""
@@ -214,6 +231,16 @@ class Batch:
             RuntimeError: It takes no more samples.
             TypeError: A value for a worker can't be pickled; ``args`` are (message, column, sample or None).
         """
+
+    @property
+    def has_room(self) -> bool:
+        """Whether fewer samples are pending than ``max_pending``, or growth has ended."""
+
+    def room_fileno(self) -> int | None:
+        """A descriptor that is readable while there is room; None where there always is."""
+
+    def wait_for_room(self) -> None:
+        """Wait until there is room, the GIL released; signals are handled."""
 
     def finish(self) -> None:
         """End growth.

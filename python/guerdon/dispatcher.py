@@ -25,6 +25,7 @@ from guerdon._batch.columns import (
     collect,
     refuse_singular,
 )
+from guerdon._batch.given import Given
 from guerdon._batch.intake import Intake
 from guerdon._batch.uses import Uses, check_group_size, columns_group_size, unshippable
 from guerdon._registration.spec import FunctionSpec, is_reward_model, repeated_names, spec_of
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from guerdon._native import Batch
+    from guerdon.delivery import Delivery
     from guerdon.dump import Dump
     from guerdon.host import Host
     from guerdon.recycle import Recycle
@@ -175,6 +177,7 @@ class Dispatcher(Sequence[Any]):
         prompts: object = None,
         num_generations: int | None = None,
         completion_ids: object = None,
+        groups: Delivery = "all",
         budget: float | None = None,
         **columns: object,
     ) -> RewardBatch:
@@ -187,6 +190,8 @@ class Dispatcher(Sequence[Any]):
             num_generations: ``G``, completions per prompt; 1 if neither this nor the dispatcher says it and no function
                 needs it.
             completion_ids: One list of token ids per sample.
+            groups: When a group is delivered: ``"all"`` with its last cell, `guerdon.quorum` with the first of its
+                samples, `guerdon.deadline` after so many seconds.
             budget: Seconds that the batch may take; the dispatcher's budget if left out.
             **columns: Dataset columns, one value per sample; also ``environments`` and ``trainer_state``.
 
@@ -200,7 +205,8 @@ class Dispatcher(Sequence[Any]):
         """
         held: list[Batch] = []
         try:
-            ticket = self._start(held, completions, prompts, num_generations, completion_ids, columns, budget)
+            given = Given(completions, prompts, num_generations, completion_ids, columns, groups, budget)
+            ticket = self._start(held, given)
             return ticket.result()
         except BaseException:
             _give_up(held)
@@ -214,8 +220,10 @@ class Dispatcher(Sequence[Any]):
         prompts: object = None,
         num_generations: int | None = None,
         completion_ids: object = None,
+        groups: Delivery = "all",
         budget: float | None = None,
         more: bool = False,
+        max_pending: int | None = None,
         **columns: object,
     ) -> Ticket:
         """Start scoring a batch and return at once; other arguments and errors as for `score`.
@@ -223,6 +231,8 @@ class Dispatcher(Sequence[Any]):
         Args:
             more: The batch stays open: samples are added with `Ticket.add` as they come, until `Ticket.finish`.
                 `completions` may then be left out, to begin with an empty batch.
+            max_pending: With ``more=True``: `Ticket.add` waits while so many samples stand in full groups that are not
+                complete yet.
 
         Example:
             >>> from guerdon import Dispatcher, reward
@@ -236,48 +246,33 @@ class Dispatcher(Sequence[Any]):
         """
         held: list[Batch] = []
         try:
-            if more:
-                return self._open(held, completions, prompts, num_generations, completion_ids, columns, budget)
-            return self._start(held, completions, prompts, num_generations, completion_ids, columns, budget)
+            given = Given(completions, prompts, num_generations, completion_ids, columns, groups, budget, max_pending)
+            return self._open(held, given) if more else self._start(held, given)
         except BaseException:
             _give_up(held)
             raise
 
-    def _start(
-        self,
-        held: list[Batch],
-        completions: object,
-        prompts: object,
-        num_generations: int | None,
-        completion_ids: object,
-        columns: dict[str, object],
-        budget: float | None,
-    ) -> Ticket:
+    def _start(self, held: list[Batch], given: Given) -> Ticket:
         """The ticket of a new batch, which is in `held` from the moment it exists (D-5)."""
         self._refuse_models()
-        refuse_singular(columns)
-        data = collect(prompts, completions, completion_ids, columns)
-        size = check_group_size(self._group_size(num_generations), data.samples)
-        return self._submit(held, data, size, self._budget(budget))
+        refuse_singular(given.columns)
+        if given.max_pending is not None:
+            raise DataError("max_pending= is for batches that samples are added to: submit(..., more=True).")
+        data = collect(given.prompts, given.completions, given.completion_ids, given.columns)
+        size = check_group_size(self._group_size(given.num_generations), data.samples)
+        return self._submit(held, data, size, **given.terms(size, self._specs, self._options["budget"]))
 
-    def _open(
-        self,
-        held: list[Batch],
-        completions: object,
-        prompts: object,
-        num_generations: int | None,
-        completion_ids: object,
-        columns: dict[str, object],
-        budget: float | None,
-    ) -> Ticket:
+    def _open(self, held: list[Batch], given: Given) -> Ticket:
         """The ticket of a new batch that takes more samples (D-5)."""
         self._refuse_models()
-        size = check_group_size(self._group_size(num_generations), 0)
-        batch = self._lifetime.engine().open(num_generations=size, held=held, budget=self._budget(budget))
+        size = check_group_size(self._group_size(given.num_generations), 0)
+        terms = given.terms(size, self._specs, self._options["budget"])
+        columns = dict(given.columns)
+        batch = self._lifetime.engine().open(num_generations=size, held=held, **terms)
         intake = Intake(batch, self._uses, columns.pop(TRAINER_STATE, None))
-        if completions is not None:
-            intake.add(completions, prompts, completion_ids, columns)
-        elif prompts is not None or completion_ids is not None or columns:
+        if given.completions is not None:
+            intake.add(given.completions, given.prompts, given.completion_ids, columns)
+        elif given.prompts is not None or given.completion_ids is not None or columns:
             raise DataError("there are columns without completions: give completions=[...], or all of it to add().")
         return self._ticket(batch, intake)
 
@@ -296,14 +291,6 @@ class Dispatcher(Sequence[Any]):
             )
         return 1 if size is None else size
 
-    def _budget(self, budget: float | None) -> float | None:
-        if budget is None:
-            return self._options["budget"]  # type: ignore[no-any-return]
-        try:
-            return settings.bound("budget", budget)
-        except RegistrationError as error:
-            raise DataError(str(error)) from None
-
     async def ascore(
         self,
         /,  # a dataset may have a column called self
@@ -312,6 +299,7 @@ class Dispatcher(Sequence[Any]):
         prompts: object = None,
         num_generations: int | None = None,
         completion_ids: object = None,
+        groups: Delivery = "all",
         budget: float | None = None,
         **columns: object,
     ) -> RewardBatch:
@@ -322,7 +310,8 @@ class Dispatcher(Sequence[Any]):
             await asyncio.get_running_loop().run_in_executor(None, self._lifetime.engine)
         held: list[Batch] = []
         try:
-            ticket = self._start(held, completions, prompts, num_generations, completion_ids, columns, budget)
+            given = Given(completions, prompts, num_generations, completion_ids, columns, groups, budget)
+            ticket = self._start(held, given)
             return await ticket.aresult()
         except BaseException:
             _give_up(held)
@@ -339,7 +328,7 @@ class Dispatcher(Sequence[Any]):
         data = collect(given.get(PROMPTS), given.get(COMPLETIONS), given.get(COMPLETION_IDS), columns, singles=True)
         size = self._options["num_generations"] or host.group_size()
         size = columns_group_size(size, data.samples, host.ranks, self._grouped)
-        return self._submit(held, data, size, self._options["budget"])
+        return self._submit(held, data, size, budget=self._options["budget"])
 
     def open_columns(self, given: Mapping[str, Any], samples: int, host: Host, held: list[Batch]) -> Ticket:
         """`submit_columns` for a batch whose samples come one after another, by `Ticket.intake`.
@@ -401,7 +390,7 @@ class Dispatcher(Sequence[Any]):
         engine = self._lifetime.started
         return [] if engine is None else engine.worker_pids()
 
-    def _submit(self, held: list[Batch], data: Data, num_generations: int, budget: float | None) -> Ticket:
+    def _submit(self, held: list[Batch], data: Data, num_generations: int, **terms: Any) -> Ticket:
         plan = self._uses.of(data)
         engine = self._lifetime.engine()
         try:
@@ -410,9 +399,9 @@ class Dispatcher(Sequence[Any]):
                 plan.uses,
                 samples=data.samples,
                 num_generations=num_generations,
-                budget=budget,
                 held=held,
                 dumps=dumps,
+                **terms,
             )
         except TypeError as error:
             raise unshippable(error, plan) from error

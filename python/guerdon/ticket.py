@@ -99,8 +99,9 @@ class Ticket:
     ) -> list[int]:
         """Add samples to a batch that was submitted with ``more=True``; from any thread.
 
-        Calls that take one sample start at once, group functions when their group is full, functions of the batch
-        contract at `finish`.
+        With ``max_pending`` it waits first, while too many samples are pending; Ctrl-C then ends the batch. Calls
+        that take one sample start at once, group functions when their group is full, functions of the batch contract at
+        `finish`.
 
         Args:
             completions: One per sample, as for `Dispatcher.submit`; the other columns too, the same with every call.
@@ -126,7 +127,13 @@ class Ticket:
             >>> [group.rewards.tolist() for group in ticket.groups()]
             [[[1.0], [3.0]]]
         """
-        return self.intake.add(completions, prompts, completion_ids, columns, group, samples)
+        intake = self.intake
+        try:
+            self._batch.wait_for_room()
+        except (KeyboardInterrupt, SystemExit):
+            self.interrupt()
+            raise
+        return intake.add(completions, prompts, completion_ids, columns, group, samples)
 
     async def aadd(
         self,
@@ -139,8 +146,12 @@ class Ticket:
         samples: Sequence[int] | None = None,
         **columns: object,
     ) -> list[int]:
-        """`add` for coroutines."""
-        return self.intake.add(completions, prompts, completion_ids, columns, group, samples)
+        """`add` for coroutines: waiting for room never blocks the loop, and who stops waiting has added nothing."""
+        intake = self.intake
+        room = self._batch.room_fileno()
+        while room is not None and not self._batch.has_room:
+            await self._news_from(room, None, lambda: self._batch.has_room)
+        return intake.add(completions, prompts, completion_ids, columns, group, samples)
 
     def finish(self) -> None:
         """No more samples come: functions of the batch contract start, and the batch ends with its last group.

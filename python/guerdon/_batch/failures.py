@@ -2,7 +2,7 @@
 
 - F-1  A function breaks its budget when more than ``max_failed_fraction`` of its cells failed, in a batch of at least 8
        samples; with ``on_failure="raise"`` at the first failure, whatever the size.
-- F-2  Every failure counts, whatever ``on_failure`` made of its cell.
+- F-2  Every failure counts, whatever ``on_failure`` made of its cell; what a quorum left behind is none.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from guerdon._registration.spec import FunctionSpec
+from guerdon.delivery import QUORUM_REASON
 from guerdon.result import Failure, RewardBatch
 from guerdon.status import Status
 
@@ -21,6 +22,8 @@ def breach(result: RewardBatch, specs: Sequence[FunctionSpec], max_failed_fracti
     """What to tell the user when a function broke its budget; None when all kept theirs."""
     failures: dict[str, list[Failure]] = {}
     for failure in result.failures():
+        if failure.status is Status.CANCELLED and failure.reason == QUORUM_REASON:
+            continue
         failures.setdefault(failure.function, []).append(failure)
     samples = len(result)
     messages = []

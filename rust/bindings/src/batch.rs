@@ -196,6 +196,25 @@ impl PyBatch {
         Ok(added.samples)
     }
 
+    #[getter]
+    fn has_room(&self) -> bool {
+        self.batch.has_room()
+    }
+
+    fn room_fileno(&self) -> Option<i32> {
+        self.batch.room_fd().map(|fd| fd.as_raw_fd())
+    }
+
+    fn wait_for_room(&self, py: Python<'_>) -> PyResult<()> {
+        while !self.batch.has_room() {
+            self.check_process()?;
+            if let Some(room) = self.batch.room_fd() {
+                gil::readable(py, room, None)?;
+            }
+        }
+        Ok(())
+    }
+
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         let scheduler = self.scheduler()?;
         let finished = gil::detached(py, || scheduler.finish(&self.batch));

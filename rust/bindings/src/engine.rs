@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use guerdon_core::batch::BatchSpec;
 use guerdon_core::clock::{Clock, nanos};
+use guerdon_core::delivery::Delivery;
 use guerdon_core::function::{Function, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::process::{ProcessConfig, ProcessLane, Recycle};
@@ -72,8 +73,13 @@ impl Engine {
     }
 }
 
-fn budget_ns(seconds: Option<f64>) -> Option<u64> {
+fn in_ns(seconds: Option<f64>) -> Option<u64> {
     seconds.map(|seconds| nanos(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)))
+}
+
+fn delivery(quorum: Option<usize>, within: Option<f64>) -> Delivery {
+    let within = in_ns(within).map_or(Delivery::Whole, Delivery::Within);
+    quorum.map_or(within, Delivery::Quorum)
 }
 
 impl Drop for Engine {
@@ -142,7 +148,7 @@ impl Engine {
         Ok(Lanes::new(parts.orders.clone(), parts.threads.clone(), parts.loops.clone()))
     }
 
-    #[pyo3(signature = (columns, uses, *, samples, num_generations, held, dumps, budget = None))]
+    #[pyo3(signature = (columns, uses, *, samples, num_generations, held, dumps, budget = None, quorum = None, within = None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn submit<'py>(
         &self,
@@ -154,6 +160,8 @@ impl Engine {
         held: &Bound<'py, PyList>,
         dumps: &Bound<'py, PyAny>,
         budget: Option<f64>,
+        quorum: Option<usize>,
+        within: Option<f64>,
     ) -> PyResult<Bound<'py, PyBatch>> {
         let parts = self.parts()?;
         if num_generations == 0 || !samples.is_multiple_of(num_generations) {
@@ -162,8 +170,11 @@ impl Engine {
         }
         let lanes: Vec<LaneKind> = self.functions.iter().map(|(lane, _)| *lane).collect();
         let payload = Box::new(Arrived::capture(py, &columns, &uses, &lanes, samples, dumps)?);
-        let spec =
-            BatchSpec { samples, group_size: num_generations, payload, budget_ns: budget_ns(budget), grows: false };
+        let spec = BatchSpec {
+            budget_ns: in_ns(budget),
+            delivery: delivery(quorum, within),
+            ..BatchSpec::whole(samples, num_generations, payload)
+        };
         let scheduler = &parts.scheduler;
         let batch = gil::detached(py, || scheduler.submit(spec))?;
         let batch = Bound::new(py, PyBatch::new(batch, scheduler, None, self.runtime.clone()))?;
@@ -172,19 +183,28 @@ impl Engine {
     }
 
     /// Takes on a batch that grows, without samples.
-    #[pyo3(signature = (*, num_generations, held, budget = None))]
+    #[pyo3(signature = (*, num_generations, held, budget = None, quorum = None, within = None, max_pending = None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn open<'py>(
         &self,
         py: Python<'py>,
         num_generations: usize,
         held: &Bound<'py, PyList>,
         budget: Option<f64>,
+        quorum: Option<usize>,
+        within: Option<f64>,
+        max_pending: Option<usize>,
     ) -> PyResult<Bound<'py, PyBatch>> {
         let parts = self.parts()?;
         let growing = Arc::new(Growing::new(self.functions.clone()));
         let payload = Box::new(GrowingPayload(growing.clone()));
-        let spec =
-            BatchSpec { samples: 0, group_size: num_generations, payload, budget_ns: budget_ns(budget), grows: true };
+        let spec = BatchSpec {
+            budget_ns: in_ns(budget),
+            grows: true,
+            max_pending,
+            delivery: delivery(quorum, within),
+            ..BatchSpec::whole(0, num_generations, payload)
+        };
         let scheduler = &parts.scheduler;
         let batch = gil::detached(py, || scheduler.submit(spec))?;
         let batch = Bound::new(py, PyBatch::new(batch, scheduler, Some(growing), self.runtime.clone()))?;

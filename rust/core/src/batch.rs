@@ -5,17 +5,20 @@
 //!   A batch that still grows has never handed out all.
 //! - B-3  Notes and records of a cell are written before the cell is settled: who sees the outcome can read them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use crate::clock::Clock;
+use crate::delivery::{Delivery, Quorum};
 use crate::function::{Function, FunctionId, OnFailure, Shape};
 use crate::grid::Grid;
 use crate::growth::{Added, Growth, Incomplete, Places, Refusal};
 use crate::outcome::{Note, Outcome, Status};
 use crate::payload::Payload;
+use crate::scheduler::Cause;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::wake::Wake;
 
@@ -29,6 +32,18 @@ pub struct BatchSpec {
     pub budget_ns: Option<u64>,
     /// Whether samples are added later, until `Scheduler::finish`; such a batch begins empty.
     pub grows: bool,
+    /// Of a batch that grows: how many samples of full groups that are not complete leave no room for more.
+    pub max_pending: Option<usize>,
+    pub delivery: Delivery,
+}
+
+impl BatchSpec {
+    /// A batch that is submitted whole and delivered as its cells come, without a budget.
+    #[must_use]
+    pub fn whole(samples: usize, group_size: usize, payload: Box<dyn Payload>) -> Self {
+        let (budget_ns, grows, max_pending, delivery) = (None, false, None, Delivery::Whole);
+        Self { samples, group_size, payload, budget_ns, grows, max_pending, delivery }
+    }
 }
 
 /// What one call recorded (`log_extra`, `log_metric`, the fields of a dict), opaque to the core.
@@ -61,6 +76,10 @@ pub struct Batch {
     samples: usize,
     group_size: usize,
     growth: Option<Growth>,
+    delivery: Delivery,
+    quorum: Option<Quorum>,
+    /// Groups that were cut. Written under the scheduler's lock (U-3 of `scheduler::cut`).
+    cuts: Mutex<BTreeSet<usize>>,
     /// Written by `release`.
     payload: Mutex<Option<Arc<dyn Payload>>>,
     submitted_ns: u64,
@@ -98,12 +117,27 @@ impl Batch {
         let groups = spec.samples / spec.group_size.max(1);
         let stage = |function: &Function| function.finish.then(|| Grid::new(groups, spec.group_size, 1));
         let submitted_ns = clock.now_ns();
+        // What sees a group, or all of the batch, needs all of it.
+        let whole = functions.iter().any(|function| function.finish || function.shape != Shape::Sample);
+        let quorum = match spec.delivery {
+            Delivery::Quorum(wanted) => {
+                let counts = functions.len() + usize::from(spec.grows && whole);
+                Some((wanted, Quorum::new(wanted, groups, spec.group_size, counts)))
+            }
+            Delivery::Whole | Delivery::Within(_) => None,
+        };
+        let needed = quorum.as_ref().filter(|_| !whole).map_or(spec.group_size, |(wanted, _)| *wanted);
+        let quorum = quorum.map(|(_, quorum)| quorum);
+        let growth = if spec.grows { Some(Growth::new(spec.group_size, needed, spec.max_pending)?) } else { None };
         let batch = Self {
             id,
             clock,
             samples: spec.samples,
             group_size: spec.group_size,
-            growth: spec.grows.then(|| Growth::new(spec.group_size)),
+            growth,
+            delivery: spec.delivery,
+            quorum,
+            cuts: Mutex::default(),
             payload: Mutex::new(Some(spec.payload.into())),
             submitted_ns,
             budget_ns: spec.budget_ns,
@@ -171,8 +205,72 @@ impl Batch {
             for stage in self.stages.iter().flatten() {
                 stage.grow(groups);
             }
+            if let Some(quorum) = &self.quorum {
+                quorum.grow(groups);
+            }
             self.open_groups.fetch_add((groups - growth.groups()) as u64, Ordering::Relaxed);
         })
+    }
+
+    /// Learns that samples which took places have their values; the groups that this makes whole.
+    pub(crate) fn arrive(&self, samples: &[usize]) -> Vec<usize> {
+        self.growth.as_ref().map_or_else(Vec::new, |growth| growth.arrive(samples))
+    }
+
+    /// Whether all samples of a group are there.
+    pub(crate) fn is_whole(&self, group: usize) -> bool {
+        self.growth.as_ref().is_none_or(|growth| growth.is_whole(group))
+    }
+
+    /// Whether a quorum counts that a group became whole.
+    pub(crate) fn counts_whole(&self) -> bool {
+        self.quorum.is_some()
+            && self.functions.iter().any(|function| function.finish || function.shape != Shape::Sample)
+    }
+
+    /// Whether samples can be added without waiting, as `max_pending` says.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.growth.as_ref().is_none_or(Growth::has_room)
+    }
+
+    /// Readable while `has_room`; `None` where there is always room.
+    pub fn room_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.growth.as_ref()?.room_fd()
+    }
+
+    #[must_use]
+    pub const fn delivery(&self) -> Delivery {
+        self.delivery
+    }
+
+    /// Notes that a group is delivered before all of its calls have ended; false if that was noted before.
+    pub(crate) fn mark_cut(&self, group: usize) -> bool {
+        let first = self.cuts.lock().insert(group);
+        if let Some(growth) = self.growth.as_ref().filter(|_| first) {
+            growth.excuse(group);
+        }
+        first
+    }
+
+    pub(crate) fn is_cut(&self, group: usize) -> bool {
+        self.delivery != Delivery::Whole && self.cuts.lock().contains(&group)
+    }
+
+    /// Why the call of this function that begins at this sample is to end with the cut of its group, if that was cut.
+    pub(crate) fn cut_of(&self, first: usize, function: FunctionId, finish: bool) -> Option<Cause> {
+        let cause = self.delivery.cause()?;
+        let cuttable = match self.functions[function].shape {
+            Shape::Sample => true,
+            Shape::Group => cause == Cause::GroupDeadline,
+            Shape::Batch => false,
+        };
+        (cuttable && !finish && self.is_cut(first / self.group_size)).then_some(cause)
+    }
+
+    /// Counts what one function has settled; the groups whose quorum that completed.
+    pub(crate) fn count_settled(&self, samples: Range<usize>) -> Vec<usize> {
+        self.quorum.as_ref().map_or_else(Vec::new, |quorum| quorum.settled(samples))
     }
 
     /// Groups of a batch that grows that were completed since the last time: what their calls were made of is needed no more.
@@ -362,6 +460,10 @@ impl Batch {
         if !outcome.status.is_failure() {
             #[expect(clippy::cast_possible_truncation, reason = "values beyond float32 never get into the grid")]
             return (outcome.value as f32, outcome.status);
+        }
+        if outcome.status == Status::Cancelled && self.quorum.is_some() && self.is_cut(sample / self.group_size) {
+            // The function did not fail: nothing is to be made of it.
+            return (f32::NAN, outcome.status);
         }
         match self.functions[function].policy.on_failure {
             OnFailure::Nan => (f32::NAN, outcome.status),

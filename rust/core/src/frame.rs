@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::clock::Clock;
+use crate::delivery::Delivery;
 use crate::function::{Function, FunctionId};
 use crate::limits::{Heard, Permit};
 use crate::outcome::{Cell, Failure, Note, Times};
@@ -50,7 +51,7 @@ impl Frame {
         let finish = calls.first().is_some_and(|call| call.finish);
         let kind = if finish { CallKind::Finish } else { kind_of(&batch.functions()[function]) };
         let mut payload = batch.payload();
-        if batch.grows() {
+        if batch.grows() || batch.delivery() != Delivery::Whole {
             let samples = calls.iter().flat_map(|call| covered(&batch, kind, call.first)).map(|sample| sample as u32);
             let held =
                 payload.as_ref().and_then(|payload| payload.hold(function, finish, &samples.collect::<Vec<_>>()));

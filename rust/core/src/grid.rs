@@ -140,6 +140,12 @@ pub struct Claim<'a> {
 }
 
 impl Claim<'_> {
+    /// The first sample of its call.
+    #[must_use]
+    pub const fn first(&self) -> usize {
+        self.first
+    }
+
     /// The attempt that this claim ends.
     #[must_use]
     pub const fn attempt(&self) -> u16 {

@@ -1,14 +1,20 @@
 //! The places of a batch that grows: which are taken, and how far its groups are.
 //!
 //! - A-1  A place is taken once. An addition that is refused takes none.
-//! - A-2  Each group becomes full once, and the addition that took its last place is told so.
+//! - A-2  Each group becomes whole once, with the last of its samples whose values are there, and that addition is told so.
 //! - A-3  Growth ends once; from then on nothing is taken, and there are no more groups than there were.
 //! - A-4  Without a word where they belong samples take the lowest places that are free, so groups are filled in order.
 //! - A-5  A group is there, in grid and count, before anyone learns of it.
+//! - A-6  There is room while fewer than `max_pending` samples stand in full groups that are not complete; and when growth has ended, so that who
+//!   waits learns of it. (A group that still lacks samples is not counted: it could not complete, and who waits would wait for ever.)
+
+use std::io;
+use std::os::fd::BorrowedFd;
 
 use thiserror::Error;
 
 use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::wake::Wake;
 
 /// How far beyond all others a sample may be placed: a slip must not ask for all memory.
 const MOST_AHEAD: usize = 1 << 20;
@@ -43,6 +49,7 @@ pub enum Refusal {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{groups} groups lack samples: {}", listed(.first, *.groups, *.size))]
 pub struct Incomplete {
+    /// How many each needs.
     pub size: usize,
     pub groups: usize,
     /// The first of them, and how many samples each has.
@@ -63,8 +70,6 @@ fn listed(first: &[(usize, usize)], groups: usize, size: usize) -> String {
 pub struct Added {
     /// The places, in the order of the samples.
     pub samples: Vec<usize>,
-    /// Groups that it filled.
-    pub(crate) filled: Vec<usize>,
     /// Groups that it began.
     pub(crate) begun: Vec<usize>,
     pub(crate) at_ns: u64,
@@ -72,8 +77,12 @@ pub struct Added {
 
 #[derive(Clone, Copy, Default)]
 struct Group {
+    /// Places taken, and how many of them have their values.
     have: usize,
+    arrived: usize,
     complete: bool,
+    /// It was cut: it needs no more samples.
+    excused: bool,
 }
 
 struct State {
@@ -86,21 +95,60 @@ struct State {
     ended: Option<(u64, String)>,
     /// Complete groups that nobody was told of yet.
     completed: Vec<usize>,
+    /// Samples in full groups that are not complete.
+    pending: usize,
 }
 
 /// What a batch knows of its places.
 pub(crate) struct Growth {
     size: usize,
+    /// Samples without which a group can never be delivered.
+    needed: usize,
     /// Written by additions, by `complete` and by `end`.
     state: Mutex<State>,
     /// As many as `State::groups`. Written by additions, once the grid has them.
     groups: AtomicU64,
+    /// The most samples that may be pending, and what is readable while there are fewer.
+    most: Option<(usize, Wake)>,
 }
 
 impl Growth {
-    pub(crate) fn new(size: usize) -> Self {
-        let state = State { since_ns: Vec::new(), groups: Vec::new(), lowest: 0, ended: None, completed: Vec::new() };
-        Self { size, state: Mutex::new(state), groups: AtomicU64::new(0) }
+    pub(crate) fn new(size: usize, needed: usize, max_pending: Option<usize>) -> io::Result<Self> {
+        let most = match max_pending {
+            Some(most) => Some((most, Wake::new()?)),
+            None => None,
+        };
+        if let Some((_, room)) = &most {
+            room.notify();
+        }
+        let state = State {
+            since_ns: Vec::new(),
+            groups: Vec::new(),
+            lowest: 0,
+            ended: None,
+            completed: Vec::new(),
+            pending: 0,
+        };
+        Ok(Self { size, needed, state: Mutex::new(state), groups: AtomicU64::new(0), most })
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        let state = self.state.lock();
+        state.ended.is_some() || self.most.as_ref().is_none_or(|(most, _)| state.pending < *most)
+    }
+
+    pub(crate) fn room_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.most.as_ref().map(|(_, room)| room.fd())
+    }
+
+    /// Sets the number of pending samples, and what tells of room.
+    fn set_pending(&self, state: &mut State, pending: usize) {
+        let before = std::mem::replace(&mut state.pending, pending);
+        match &self.most {
+            Some((most, room)) if before < *most && pending >= *most => room.drain(),
+            Some((most, room)) if before >= *most && pending < *most => room.notify(),
+            _ => {}
+        }
     }
 
     pub(crate) fn groups(&self) -> usize {
@@ -133,6 +181,7 @@ impl Growth {
             self.groups.store(groups as u64, Ordering::Release);
         }
         let mut added = Added { samples, at_ns: now_ns.max(1), ..Added::default() };
+        let mut pending = state.pending;
         for sample in &added.samples {
             state.since_ns[*sample] = added.at_ns;
             let group = &mut state.groups[sample / self.size];
@@ -141,11 +190,32 @@ impl Growth {
                 added.begun.push(sample / self.size);
             }
             if group.have == self.size {
-                added.filled.push(sample / self.size);
+                pending += if group.complete { 0 } else { self.size };
             }
         }
+        self.set_pending(&mut state, pending);
         state.raise_lowest();
         Ok(added)
+    }
+
+    /// Learns that these samples have their values; the groups that this makes whole.
+    pub(crate) fn arrive(&self, samples: &[usize]) -> Vec<usize> {
+        let mut state = self.state.lock();
+        let mut whole = Vec::new();
+        for sample in samples {
+            if let Some(group) = state.groups.get_mut(sample / self.size) {
+                group.arrived += 1;
+                if group.arrived == self.size {
+                    whole.push(sample / self.size);
+                }
+            }
+        }
+        whole
+    }
+
+    /// Whether all samples of a group have their values.
+    pub(crate) fn is_whole(&self, group: usize) -> bool {
+        self.state.lock().groups.get(group).is_some_and(|group| group.arrived == self.size)
     }
 
     /// Learns that all cells of a group have their outcome.
@@ -153,7 +223,19 @@ impl Growth {
         let mut state = self.state.lock();
         if let Some(known) = state.groups.get_mut(group) {
             known.complete = true;
+            let full = known.have == self.size;
             state.completed.push(group);
+            if full {
+                let left = state.pending.saturating_sub(self.size);
+                self.set_pending(&mut state, left);
+            }
+        }
+    }
+
+    /// Learns that a group needs no more samples.
+    pub(crate) fn excuse(&self, group: usize) {
+        if let Some(known) = self.state.lock().groups.get_mut(group) {
+            known.excused = true;
         }
     }
 
@@ -173,15 +255,18 @@ impl Growth {
             return Ok(false);
         }
         if whole {
-            let lacking = |(_, group): &(usize, &Group)| group.have < self.size && !group.complete;
+            let lacking = |(_, group): &(usize, &Group)| group.have < self.needed && !group.excused && !group.complete;
             let lacks = || state.groups.iter().enumerate().filter(lacking);
             let groups = lacks().count();
             if groups > 0 {
                 let first = lacks().take(MOST_LISTED).map(|(index, group)| (index, group.have)).collect();
-                return Err(Incomplete { size: self.size, groups, first });
+                return Err(Incomplete { size: self.needed, groups, first });
             }
         }
         state.ended = Some((now_ns, why.to_owned()));
+        if let Some((_, room)) = self.most.as_ref().filter(|(most, _)| state.pending >= *most) {
+            room.notify();
+        }
         Ok(true)
     }
 
@@ -245,19 +330,27 @@ mod tests {
 
     #[test]
     fn a4_samples_fill_the_lowest_free_places() {
-        let growth = Growth::new(3);
+        let growth = Growth::new(3, 3, None).unwrap();
         assert_eq!(add(&growth, Places::Exact(vec![4, 1])).unwrap().samples, [4, 1]);
         let added = add(&growth, Places::InOrder(3)).unwrap();
-        assert_eq!((added.samples, added.filled, added.begun), (vec![0, 2, 3], vec![0], vec![]));
-        assert_eq!(add(&growth, Places::OfGroup(1, 1)).unwrap().filled, [1]);
+        assert_eq!((added.samples, added.begun), (vec![0, 2, 3], vec![]));
+        assert_eq!(add(&growth, Places::OfGroup(1, 1)).unwrap().samples, [5]);
         let added = add(&growth, Places::InOrder(1)).unwrap();
-        assert_eq!((added.samples, added.filled, added.begun), (vec![6], vec![], vec![2]));
+        assert_eq!((added.samples, added.begun), (vec![6], vec![2]));
         assert_eq!(growth.groups(), 3);
     }
 
     #[test]
+    fn a2_a_group_is_whole_with_its_last_value() {
+        let growth = Growth::new(2, 2, None).unwrap();
+        add(&growth, Places::InOrder(4)).unwrap();
+        assert_eq!(growth.arrive(&[0, 3]), [0; 0]);
+        assert_eq!((growth.arrive(&[2, 1]), growth.is_whole(0), growth.is_whole(2)), (vec![1, 0], true, false));
+    }
+
+    #[test]
     fn a1_a_refused_addition_takes_nothing() {
-        let growth = Growth::new(2);
+        let growth = Growth::new(2, 2, None).unwrap();
         add(&growth, Places::InOrder(1)).unwrap();
         assert_eq!(add(&growth, Places::Exact(vec![3, 0])), Err(Refusal::Taken(0)));
         assert_eq!(add(&growth, Places::Exact(vec![3, 3])), Err(Refusal::Taken(3)));
@@ -272,7 +365,7 @@ mod tests {
 
     #[test]
     fn a3_growth_ends_once_and_only_whole() {
-        let growth = Growth::new(2);
+        let growth = Growth::new(2, 2, None).unwrap();
         add(&growth, Places::Exact(vec![0, 1, 5])).unwrap();
         let incomplete = Incomplete { size: 2, groups: 2, first: vec![(1, 0), (2, 1)] };
         assert_eq!(incomplete.to_string(), "2 groups lack samples: group 1 has 0 of 2, group 2 has 1 of 2");
@@ -287,8 +380,29 @@ mod tests {
     }
 
     #[test]
+    fn a6_there_is_room_while_few_samples_are_pending() {
+        let growth = Growth::new(2, 2, Some(4)).unwrap();
+        add(&growth, Places::Exact(vec![0, 2, 4, 6])).unwrap();
+        assert!(growth.has_room(), "no group is full");
+        add(&growth, Places::InOrder(3)).unwrap();
+        assert!(!growth.has_room());
+        growth.complete(3);
+        assert!(!growth.has_room(), "it was not full");
+        add(&growth, Places::OfGroup(3, 1)).unwrap();
+        growth.complete(1);
+        assert!(!growth.has_room());
+        growth.complete(0);
+        assert!(growth.has_room());
+        add(&growth, Places::InOrder(2)).unwrap();
+        assert!(!growth.has_room());
+        assert_eq!(growth.take_completed(), [3, 1, 0]);
+        growth.end(1, "cancelled", false).unwrap();
+        assert!(growth.has_room(), "who waits must learn of the end");
+    }
+
+    #[test]
     fn a5_the_grid_grows_before_the_groups_are_known() {
-        let growth = Growth::new(2);
+        let growth = Growth::new(2, 2, None).unwrap();
         growth.add(&Places::InOrder(5), 1, |groups| assert_eq!((groups, growth.groups()), (3, 0))).unwrap();
         growth.add(&Places::InOrder(1), 1, |_| panic!("there is room")).unwrap();
         assert_eq!(growth.groups(), 3);

@@ -6,6 +6,7 @@
 
 pub mod batch;
 pub mod clock;
+pub mod delivery;
 pub mod doing;
 pub mod fences;
 pub mod frame;

@@ -11,20 +11,21 @@ const PIECES: usize = 48;
 /// The pieces: `first` elements, then as many again, then twice as many, and so on.
 pub(crate) struct Segments<T> {
     first: usize,
-    /// Written by `grow`, in order.
-    pieces: [OnceLock<Box<[T]>>; PIECES],
+    /// Both written by `grow`, in order.
+    begin: OnceLock<Box<[T]>>,
+    rest: Box<[OnceLock<Box<[T]>>]>,
 }
 
 impl<T> Segments<T> {
     /// A list that is to begin with a piece of `first` elements; it is empty until it grows.
     pub(crate) fn new(first: usize) -> Self {
-        Self { first: first.max(1), pieces: [const { OnceLock::new() }; PIECES] }
+        Self { first: first.max(1), begin: OnceLock::new(), rest: (0..PIECES).map(|_| OnceLock::new()).collect() }
     }
 
     /// Makes sure that there are at least `length` elements.
     pub(crate) fn grow(&self, length: usize, make: impl Fn() -> T) {
         let mut start = 0;
-        for piece in &self.pieces {
+        for piece in std::iter::once(&self.begin).chain(&self.rest) {
             if start >= length {
                 return;
             }
@@ -37,10 +38,10 @@ impl<T> Segments<T> {
     /// The element, if the list has grown so far.
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
         if index < self.first {
-            return self.pieces[0].get()?.get(index);
+            return self.begin.get()?.get(index);
         }
         let doublings = (index / self.first).ilog2() as usize;
-        self.pieces.get(doublings + 1)?.get()?.get(index - (self.first << doublings))
+        self.rest.get(doublings)?.get()?.get(index - (self.first << doublings))
     }
 }
 
@@ -73,7 +74,7 @@ mod tests {
         let list = Segments::new(100);
         assert!(list.get(0).is_none());
         list.grow(100, || 0_u8);
-        assert!(list.pieces[1].get().is_none());
+        assert!(list.rest[0].get().is_none());
         assert!(list.get(99).is_some() && list.get(100).is_none() && list.get(usize::MAX).is_none());
     }
 }

@@ -38,13 +38,7 @@ impl Payload for Samples {
 /// A batch without a budget.
 #[must_use]
 pub fn spec(groups: usize, group_size: usize) -> BatchSpec {
-    BatchSpec {
-        samples: groups * group_size,
-        group_size,
-        payload: Box::new(Samples { bytes: 4 }),
-        budget_ns: None,
-        grows: false,
-    }
+    BatchSpec::whole(groups * group_size, group_size, Box::new(Samples { bytes: 4 }))
 }
 
 /// A function of lane 0 with a timeout of 30 s, without retries, limits and a deadline.

@@ -53,7 +53,7 @@ pub(super) fn function(retries: u16, finish: bool) -> Function {
 }
 
 pub(super) fn spec(samples: usize, group_size: usize) -> BatchSpec {
-    BatchSpec { samples, group_size, payload: Box::new(Nothing), budget_ns: None, grows: false }
+    BatchSpec::whole(samples, group_size, Box::new(Nothing))
 }
 
 fn readable(fd: std::os::fd::BorrowedFd<'_>) -> bool {

@@ -18,7 +18,7 @@ use crate::sync::Mutex;
 const RAN: Times = Times { started_ns: 1, run_ns: 1 };
 
 /// A lane that holds the frames it is given, up to its places, until the model takes them out.
-struct Holding {
+pub(super) struct Holding {
     places: usize,
     held: Mutex<Vec<Frame>>,
     /// Someone is in `run` (S-3).
@@ -28,7 +28,7 @@ struct Holding {
 }
 
 impl Holding {
-    fn take(&self) -> Option<Frame> {
+    pub(super) fn take(&self) -> Option<Frame> {
         self.held.lock().pop()
     }
 }
@@ -71,15 +71,15 @@ impl Lane for Holding {
     }
 }
 
-struct World {
-    lane: Arc<Holding>,
-    scheduler: Scheduler,
+pub(super) struct World {
+    pub(super) lane: Arc<Holding>,
+    pub(super) scheduler: Scheduler,
     // Only for its handle: the model has no timers that come due.
     _runtime: tokio::runtime::Runtime,
 }
 
 impl World {
-    fn new(places: usize, function: Function) -> Arc<Self> {
+    pub(super) fn new(places: usize, function: Function) -> Arc<Self> {
         let lane = Arc::new(Holding {
             places,
             held: Mutex::new(Vec::new()),
@@ -92,7 +92,7 @@ impl World {
         Arc::new(Self { lane, scheduler, _runtime: runtime })
     }
 
-    fn close(&self) {
+    pub(super) fn close(&self) {
         let closing = pin!(self.scheduler.close());
         assert!(closing.poll(&mut Context::from_waker(Waker::noop())).is_ready());
         assert!(!self.lane.overrun.load(Ordering::Relaxed), "two threads handed out at once");

@@ -228,7 +228,7 @@ proptest! {
             let lane = Arc::new(Trap(places));
             let scheduler = Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, vec![lane]);
             let spec =
-                BatchSpec { samples: SAMPLES, group_size: GROUP, payload: Box::new(Nothing), budget_ns: None, grows: false };
+                BatchSpec::whole(SAMPLES, GROUP, Box::new(Nothing));
             let batch = scheduler.submit(spec).map_err(|error| TestCaseError::fail(error.to_string()))?;
             let loss = |claim| {
                 if expired { Loss::Expired(claim, None) } else { Loss::Crashed("lied".to_owned(), None) }
@@ -255,8 +255,7 @@ async fn f7_a_call_that_silences_every_worker_is_tried_twice() {
     let mut inboxes: Vec<_> = seats.into_iter().map(|(_, inbox)| inbox).collect();
     let scheduler =
         Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, vec![Arc::new(Trap(places))]);
-    let spec =
-        BatchSpec { samples: SAMPLES, group_size: GROUP, payload: Box::new(Nothing), budget_ns: None, grows: false };
+    let spec = BatchSpec::whole(SAMPLES, GROUP, Box::new(Nothing));
     let batch = scheduler.submit(spec).unwrap();
     let mut rounds = 0;
     while !batch.is_done() {

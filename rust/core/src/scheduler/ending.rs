@@ -94,7 +94,7 @@ impl Inner {
             let now_ns = self.clock.now_ns();
             let closed = state.line(batch.id(), function).and_then(|line| line.closed.clone());
             let expires_ns = batch.expires_ns(call.first, function);
-            if let Some(cause) = closed {
+            if let Some(cause) = closed.or_else(|| batch.cut_of(call.first, function, call.finish)) {
                 swept = Some(cause);
             } else if let Some(again) = retry::decide(policy, &call, &failure, now_ns, expires_ns, fastrand::f64()) {
                 batch.count_retry(function);
@@ -159,10 +159,12 @@ impl Inner {
         let spec = &batch.functions()[function];
         let size = batch.group_size();
         let samples = groups.start * size..groups.end * size;
+        let mut reached = Vec::new();
         if let Some(stage) = batch.stage(function) {
             for sample in samples.clone() {
                 if let Some(claim) = stage.claim_open(sample, 0) {
                     claim.settle([Outcome::without_value(status, times)], |_| {});
+                    reached.extend(batch.count_settled(sample..sample + 1));
                 }
             }
         }
@@ -177,6 +179,7 @@ impl Inner {
                 self.fail(batch, function, spec.finish, first..first + span, claim, status, &note, times);
             }
         }
+        self.cut(batch, reached);
     }
 
     /// Fails the cells of a call; of a `finish_group` call those whose score had not failed already.
@@ -215,6 +218,8 @@ impl Inner {
         outcomes: impl IntoIterator<Item = Outcome>,
     ) {
         let staged = !finish && batch.stage(function).is_some();
+        let (first, mut count) = (claim.first(), 0);
+        let outcomes = outcomes.into_iter().inspect(|_| count += 1);
         claim.settle(outcomes, |group| {
             if staged {
                 self.scores_complete(batch, function, group);
@@ -222,6 +227,9 @@ impl Inner {
                 self.forget(batch);
             }
         });
+        if !finish {
+            self.cut(batch, batch.count_settled(first..first + count));
+        }
     }
 
     /// Lets a batch go that is done.

@@ -33,12 +33,20 @@ impl Scheduler {
 impl Inner {
     fn add(self: &Arc<Self>, batch: &Arc<Batch>, added: &Added) {
         let mut closed: Vec<(FunctionId, Cause)> = Vec::new();
+        let size = batch.group_size();
+        let whole;
         {
             let mut state = self.state.lock();
+            whole = batch.arrive(&added.samples);
+            // Of groups that were cut the cells are ended already, or about to be (U-3).
+            let (samples, filled): (Vec<usize>, Vec<usize>) = (
+                added.samples.iter().copied().filter(|sample| !batch.is_cut(sample / size)).collect(),
+                whole.iter().copied().filter(|group| !batch.is_cut(*group)).collect(),
+            );
             for (function, spec) in self.functions.iter().enumerate() {
                 let calls: Vec<Call> = match spec.shape {
-                    Shape::Sample => added.samples.iter().map(|sample| Call::fresh(*sample)).collect(),
-                    Shape::Group => added.filled.iter().map(|group| Call::fresh(group * batch.group_size())).collect(),
+                    Shape::Sample => samples.iter().map(|sample| Call::fresh(*sample)).collect(),
+                    Shape::Group => filled.iter().map(|group| Call::fresh(group * size)).collect(),
                     Shape::Batch => Vec::new(),
                 };
                 // None when the batch is done: its cells have their outcomes.
@@ -50,14 +58,21 @@ impl Inner {
                     self.set_deadline(&mut state, batch, function, calls, added.at_ns);
                 }
             }
+            for group in &added.begun {
+                self.set_cut(&mut state, batch, *group..*group + 1, added.at_ns);
+            }
         }
         for (function, cause) in closed {
             // Growth may have ended since, but not before the line was closed: its batch call was never made (Z-4).
-            let mut groups: Vec<usize> = added.samples.iter().map(|sample| sample / batch.group_size()).collect();
+            let mut groups: Vec<usize> = added.samples.iter().map(|sample| sample / size).collect();
             groups.dedup();
             for group in groups {
                 self.sweep(batch, function, group..group + 1, &cause, true);
             }
+        }
+        if batch.counts_whole() {
+            let reached = whole.iter().flat_map(|group| batch.count_settled(group * size..(group + 1) * size));
+            self.cut(batch, reached.collect::<Vec<_>>());
         }
         self.pump();
     }

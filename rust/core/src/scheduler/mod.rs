@@ -8,6 +8,7 @@
 //! - S-4  An idle scheduler does nothing: its one task sleeps until the next timer.
 
 mod barred;
+mod cut;
 mod ending;
 mod growing;
 mod order;
@@ -146,6 +147,7 @@ impl Scheduler {
             if soonest {
                 inner.timers_changed.notify_one();
             }
+            inner.set_cut(&mut state, &batch, 0..batch.groups(), batch.submitted_ns());
         }
         if inner.state.lock().closed {
             inner.end_open(&batch, None, &Cause::Cancelled("the engine is closed".to_owned()));
@@ -398,6 +400,12 @@ impl Inner {
                 Some(Due::Settle { function }) => self.settle_limit(function),
                 Some(Due::Retry { batch, function, call }) => {
                     self.state.lock().give_back(batch, function, vec![call]);
+                }
+                Some(Due::Cut { batch, groups }) => {
+                    let open = self.state.lock().works.get(&batch).map(|work| work.batch.clone());
+                    if let Some(batch) = open {
+                        self.cut(&batch, groups);
+                    }
                 }
                 Some(Due::Late { batch, function, calls }) => self.end_late(batch, function, calls),
                 Some(Due::Expire { batch, function, cause }) => {

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 use crate::function::FunctionId;
 use crate::scheduler::work::{Call, Cause};
@@ -17,6 +18,8 @@ pub(crate) enum Due {
     Look,
     /// Write down what a limit could not be told.
     Settle { function: FunctionId },
+    /// Deliver these groups as they are.
+    Cut { batch: u64, groups: Range<usize> },
     /// End what is open of these calls of a batch that grows: their deadline passed.
     Late { batch: u64, function: FunctionId, calls: Vec<Call> },
 }
@@ -80,7 +83,8 @@ impl Timers {
     /// Forgets the timers of a batch that is done.
     pub(crate) fn forget(&mut self, done: u64) {
         self.heap.retain(|Reverse(timer)| match &timer.due {
-            Due::Retry { batch, .. } | Due::Expire { batch, .. } | Due::Late { batch, .. } => *batch != done,
+            Due::Retry { batch, .. } | Due::Expire { batch, .. } => *batch != done,
+            Due::Late { batch, .. } | Due::Cut { batch, .. } => *batch != done,
             Due::Look | Due::Settle { .. } => true,
         });
     }

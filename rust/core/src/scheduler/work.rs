@@ -41,6 +41,10 @@ pub enum Cause {
     Budget,
     /// Ctrl-C, `cancel()`, `close()`; the reason says which.
     Cancelled(String),
+    /// Enough samples of the group are finished without this one.
+    Quorum,
+    /// The group's own deadline passed.
+    GroupDeadline,
     /// The function cannot run: its `setup()` failed, or its lane did.
     Broken(Note),
 }
@@ -61,6 +65,8 @@ impl Cause {
             Self::Deadline => (Status::Timeout, note("deadline")),
             Self::Budget => (Status::Timeout, note("budget")),
             Self::Cancelled(reason) => (Status::Cancelled, note(reason)),
+            Self::Quorum => (Status::Cancelled, note("quorum")),
+            Self::GroupDeadline => (Status::Timeout, note("group deadline")),
             Self::Broken(why) => (Status::Error, why.clone()),
         }
     }

@@ -132,7 +132,7 @@ impl Rig {
     pub fn submit_raw(&self, texts: Vec<(TextKind, Vec<u8>)>, group_size: usize) -> Arc<Batch> {
         let samples = texts.len();
         let payload = Box::new(Texts { texts, shapes: self.shapes.clone(), names: vec!["texts".to_owned()] });
-        self.scheduler.submit(BatchSpec { samples, group_size, payload, budget_ns: None, grows: false }).unwrap()
+        self.scheduler.submit(BatchSpec::whole(samples, group_size, payload)).unwrap()
     }
 
     /// Scores and waits.

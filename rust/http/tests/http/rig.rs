@@ -106,9 +106,7 @@ impl Rig {
     pub fn submit(&self, texts: &[String], budget: Option<Duration>) -> Arc<Batch> {
         let payload = Box::new(Texts(texts.to_vec(), vec!["text".to_owned()]));
         let budget_ns = budget.map(guerdon_core::clock::nanos);
-        self.scheduler
-            .submit(BatchSpec { samples: texts.len(), group_size: 1, payload, budget_ns, grows: false })
-            .unwrap()
+        self.scheduler.submit(BatchSpec { budget_ns, ..BatchSpec::whole(texts.len(), 1, payload) }).unwrap()
     }
 
     /// What became of each text: its status, its value, and the reason where it failed.

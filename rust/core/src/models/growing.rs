@@ -1,0 +1,195 @@
+use std::sync::Arc;
+
+use loom::sync::atomic::{AtomicU64, Ordering};
+
+use super::batch::{function, spec};
+use super::scheduler::World;
+use super::{beside, explore};
+use crate::batch::{Batch, BatchSpec};
+use crate::delivery::Delivery;
+use crate::growth::Places;
+use crate::outcome::{Cell, Failure, FailureKind, Status, Times};
+
+const RAN: Times = Times { started_ns: 1, run_ns: 1 };
+
+/// A world with a batch, and how often each of its groups was handed out.
+struct Stream {
+    world: Arc<World>,
+    batch: Arc<Batch>,
+    handed_out: [AtomicU64; 3],
+}
+
+impl Stream {
+    fn new(group_size: usize, retries: u16, delivery: Delivery) -> Arc<Self> {
+        let world = World::new(8, function(retries, false));
+        let spec = BatchSpec { grows: true, delivery, ..spec(0, group_size) };
+        let batch = world.scheduler.submit(spec).unwrap();
+        Arc::new(Self { world, batch, handed_out: [const { () }; 3].map(|()| AtomicU64::new(0)) })
+    }
+
+    fn add(&self, count: usize) -> bool {
+        let Ok(added) = self.batch.reserve(&Places::InOrder(count)) else { return false };
+        self.world.scheduler.add(&self.batch, &added);
+        true
+    }
+
+    fn settle(&self) -> bool {
+        let frame = self.world.lane.take();
+        frame.is_some_and(|mut frame| {
+            frame.settle(0, Cell::Value(1.0), RAN);
+            true
+        })
+    }
+
+    fn take(&self) {
+        if let Some(group) = self.batch.take_group() {
+            self.handed_out[group].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Everything has been done: each group is handed out once, and the batch is over.
+    fn ends(&self) {
+        while self.settle() {}
+        assert!(self.batch.is_done(), "the batch never ends");
+        while !self.batch.is_exhausted() {
+            let left: u64 = self.handed_out.iter().map(|times| times.load(Ordering::Relaxed)).sum();
+            self.take();
+            let now: u64 = self.handed_out.iter().map(|times| times.load(Ordering::Relaxed)).sum();
+            assert_eq!(now, left + 1, "a group was lost");
+        }
+        for group in 0..self.batch.groups() {
+            assert_eq!(self.handed_out[group].load(Ordering::Relaxed), 1, "group {group}");
+        }
+        assert_eq!(self.world.scheduler.open_batches(), 0);
+        self.world.close();
+    }
+}
+
+fn job(stream: &Arc<Stream>, work: impl FnOnce(&Stream) + Send + 'static) -> Box<dyn FnOnce() + Send> {
+    let stream = stream.clone();
+    Box::new(move || work(&stream))
+}
+
+/// What is added beside the end of growth counts whole or not at all.
+#[test]
+fn z1_a3_an_addition_beside_the_finish() {
+    explore(|| {
+        let stream = Stream::new(1, 0, Delivery::Whole);
+        let add = job(&stream, |stream| {
+            let known = stream.add(1);
+            assert!(known || !stream.batch.is_open());
+        });
+        let finish = job(&stream, |stream| stream.world.scheduler.finish(&stream.batch).unwrap());
+        beside(vec![add, finish]);
+        stream.ends();
+    });
+}
+
+/// Growth ends beside the last outcome, and the consumer is at work: who is last ends the batch, once.
+#[test]
+fn b1_a_finish_beside_a_completion_and_a_consumer() {
+    explore(|| {
+        let stream = Stream::new(1, 0, Delivery::Whole);
+        assert!(stream.add(1));
+        let settle = job(&stream, |stream| {
+            stream.settle();
+        });
+        let finish = job(&stream, |stream| stream.world.scheduler.finish(&stream.batch).unwrap());
+        beside(vec![settle, finish, job(&stream, Stream::take)]);
+        stream.ends();
+    });
+}
+
+/// A group completes while another is added and a consumer takes what there is.
+#[test]
+fn b1_an_addition_beside_a_completion_and_a_consumer() {
+    explore(|| {
+        let stream = Stream::new(1, 0, Delivery::Whole);
+        assert!(stream.add(1));
+        let settle = job(&stream, |stream| {
+            stream.settle();
+        });
+        let add = job(&stream, |stream| assert!(stream.add(1)));
+        beside(vec![settle, add, job(&stream, Stream::take)]);
+        stream.world.scheduler.finish(&stream.batch).unwrap();
+        stream.ends();
+    });
+}
+
+#[test]
+fn z2_an_addition_beside_a_cancel() {
+    explore(|| {
+        let stream = Stream::new(1, 0, Delivery::Whole);
+        let add = job(&stream, |stream| {
+            stream.add(1);
+        });
+        let cancel = job(&stream, |stream| stream.world.scheduler.cancel(&stream.batch, "stop"));
+        beside(vec![add, cancel]);
+        for sample in 0..stream.batch.samples() {
+            assert_eq!(stream.batch.cell(sample, 0).expect("it is settled").outcome.status, Status::Cancelled);
+        }
+        stream.ends();
+    });
+}
+
+/// The quorum is reached by one outcome while that of the straggler arrives.
+#[test]
+fn u4_a_quorum_beside_a_late_completion() {
+    explore(|| {
+        let stream = Stream::new(2, 0, Delivery::Quorum(1));
+        assert!(stream.add(2));
+        let settle = || {
+            job(&stream, |stream| {
+                stream.settle();
+            })
+        };
+        beside(vec![settle(), settle(), job(&stream, Stream::take)]);
+        stream.world.scheduler.finish(&stream.batch).unwrap();
+        let status = |sample| stream.batch.cell(sample, 0).expect("it is settled").outcome.status;
+        let late = usize::from(stream.world.scheduler.late_outcomes() > 0);
+        let cancelled = [0, 1].map(status).iter().filter(|status| **status == Status::Cancelled).count();
+        assert_eq!(cancelled, late, "an outcome is dropped if and only if its cell was cut");
+        stream.ends();
+    });
+}
+
+/// The quorum is reached while an attempt of the straggler fails that would be granted another.
+#[test]
+fn u3_a_quorum_beside_an_attempt_that_fails() {
+    explore(|| {
+        let stream = Stream::new(2, 5, Delivery::Quorum(1));
+        assert!(stream.add(2));
+        let settle = job(&stream, |stream| {
+            stream.settle();
+        });
+        let fail = job(&stream, |stream| {
+            if let Some(mut frame) = stream.world.lane.take() {
+                let (kind, reason) = (FailureKind::Crashed, "died".to_owned());
+                let failure =
+                    Failure { kind, reason, traceback: None, retryable: true, retry_after: None, answer: None };
+                frame.fail(0, failure, RAN);
+            }
+        });
+        beside(vec![settle, fail]);
+        assert_eq!(stream.batch.take_group(), Some(0), "the straggler was not cut");
+        stream.handed_out[0].fetch_add(1, Ordering::Relaxed);
+        stream.world.scheduler.finish(&stream.batch).unwrap();
+        stream.ends();
+    });
+}
+
+/// The quorum is reached while another sample of the group is added.
+#[test]
+fn u3_a_quorum_beside_an_addition() {
+    explore(|| {
+        let stream = Stream::new(2, 0, Delivery::Quorum(1));
+        assert!(stream.add(1));
+        let settle = job(&stream, |stream| {
+            stream.settle();
+        });
+        let add = job(&stream, |stream| assert!(stream.add(1)));
+        beside(vec![settle, add]);
+        stream.world.scheduler.finish(&stream.batch).unwrap();
+        stream.ends();
+    });
+}

@@ -1,0 +1,216 @@
+"""Scripted streams through the whole engine: what `test_random_batches` says of batches, of batches that grow.
+
+Whatever is added in whatever order and pieces, and wherever the groups are taken: each group is delivered once,
+complete, and the array equals a serial loop's bit for bit; what a quorum or a cancel cut short says so.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import guerdon
+from guerdon import ClosedError, Dispatcher, Group, Status, Ticket
+from tests.contract.plan import FAILS, ran
+from tests.contract.scripted import EVERY_LANE, awaited, awaited_group, killable, threaded
+from tests.contract.test_random_batches import DEADLY, Batch, check, examples, scripted, scripts
+
+CUTTABLE = [killable, threaded, awaited]
+WITH_GROUPS = [*CUTTABLE, awaited_group]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("logs")
+
+
+@pytest.fixture(scope="module")
+def every_lane() -> Iterator[Dispatcher]:
+    with Dispatcher(EVERY_LANE, workers=2, max_failed_fraction=1.0) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cuttable() -> Iterator[Dispatcher]:
+    with Dispatcher(CUTTABLE, workers=2, max_failed_fraction=1.0) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def with_groups() -> Iterator[Dispatcher]:
+    with Dispatcher(WITH_GROUPS, workers=2, max_failed_fraction=1.0) as made:
+        yield made
+
+
+class Stream:
+    """A scripted batch that is given bit by bit."""
+
+    def __init__(self, batch: Batch, seed: int) -> None:
+        self.batch = batch
+        self._chance = np.random.default_rng(seed)
+
+    def pieces(self) -> list[list[int]]:
+        """All samples, in a random order and in random pieces."""
+        order = self._chance.permutation(len(self.batch.texts))
+        if self._chance.random() < 0.3:
+            order.sort()
+        cuts = np.sort(self._chance.integers(0, len(order) + 1, self._chance.integers(0, len(order) + 1)))
+        return [piece.tolist() for piece in np.split(order, cuts) if len(piece)]
+
+    def columns(self, samples: Sequence[int]) -> dict[str, Any]:
+        batch = self.batch
+        cells = {
+            f"{spec.name}_cell": [cells[sample] for sample in samples]
+            for spec, cells in zip(batch.specs, batch.cells, strict=True)
+        }
+        return {"completions": [batch.texts[sample] for sample in samples], "prompts": ["p"] * len(samples), **cells}
+
+    def open(self, dispatcher: Dispatcher, **terms: Any) -> Ticket:
+        return dispatcher.submit(more=True, num_generations=self.batch.size, **terms)
+
+    def feed(self, ticket: Ticket, producers: int = 1) -> None:
+        """Adds all samples, each piece from one of some threads."""
+        pieces = self.pieces()
+
+        def produce(number: int) -> None:
+            for piece in pieces[number::producers]:
+                try:
+                    assert ticket.add(**self.columns(piece), samples=piece) == piece
+                except ClosedError:
+                    return  # it was cancelled
+
+        threads = [threading.Thread(target=produce, args=(number,)) for number in range(producers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+
+
+def consumed(ticket: Ticket) -> tuple[threading.Thread, list[Group]]:
+    """A consumer elsewhere, and what it saw."""
+    seen: list[Group] = []
+    thread = threading.Thread(target=lambda: seen.extend(ticket.groups(timeout=60)))
+    thread.start()
+    return thread, seen
+
+
+@pytest.mark.fault(
+    "batches that grow, in any order and pieces, with any mix of failures and deaths (searched)",
+    sees="what a serial loop gives; each cell and each group once",
+)
+@examples(12)
+@given(script=scripts(EVERY_LANE, DEADLY, most=8), seed=st.integers(0, 2**32), producers=st.integers(1, 3))
+def test_streams_equal_a_serial_loop(
+    every_lane: Dispatcher, folder: Path, script: Any, seed: int, producers: int
+) -> None:
+    stream = Stream(scripted(EVERY_LANE, script, folder), seed)
+    ticket = stream.open(every_lane)
+    thread, beside = consumed(ticket)
+    stream.feed(ticket, producers)
+    ticket.finish()
+    groups = list(ticket.groups(timeout=60))
+    thread.join(60)
+    assert [group.index for group in beside] == [group.index for group in groups]
+    stream.batch.check(ticket.result(timeout=60), groups)
+    os.unlink(stream.batch.log)
+
+
+@examples(12)
+@given(
+    script=scripts(WITH_GROUPS, DEADLY, most=8),
+    seed=st.integers(0, 2**32),
+    wanted=st.integers(1, 6),
+    grouped=st.booleans(),
+    grows=st.booleans(),
+)
+def test_what_a_quorum_does_not_cut_equals_a_serial_loop(
+    cuttable: Dispatcher,
+    with_groups: Dispatcher,
+    folder: Path,
+    script: Any,
+    seed: int,
+    wanted: int,
+    grouped: bool,
+    grows: bool,
+) -> None:
+    functions, dispatcher = (WITH_GROUPS, with_groups) if grouped else (CUTTABLE, cuttable)
+    prompts, size, changes = script
+    wanted = min(wanted, size)
+    changes = [change for change in changes if change[0] < len(functions)]
+    stream = Stream(scripted(functions, (prompts, size, changes), folder), seed)
+    batch = stream.batch
+    if grows:
+        ticket = stream.open(dispatcher, groups=guerdon.quorum(wanted))
+        thread, beside = consumed(ticket)
+        stream.feed(ticket, 2)
+        ticket.finish()
+    else:
+        samples = range(len(batch.texts))
+        ticket = dispatcher.submit(**stream.columns(samples), num_generations=size, groups=guerdon.quorum(wanted))
+        thread, beside = consumed(ticket)
+    result = ticket.result(timeout=60)
+    thread.join(60)
+    batch.check_groups(result, beside)
+    batch.check_failures(result)
+    reasons = {(failure.function, failure.sample): failure.reason for failure in result.failures()}
+    status, rewards = result.status.reshape(len(batch.texts), -1), result.rewards.reshape(len(batch.texts), -1)
+    left = np.zeros(len(batch.texts), bool)
+    for function, spec in enumerate(batch.specs):
+        for sample in range(len(batch.texts)):
+            if status[sample, function] == Status.CANCELLED:
+                assert reasons[spec.name, sample] == "quorum"
+                assert np.isnan(rewards[sample, function])
+                assert spec.shape == "sample"
+                left[sample] = True
+            else:
+                expected = batch.foretold(function, sample)
+                assert status[sample, function] == expected.status
+                np.testing.assert_array_equal(rewards[sample, function], np.float32(expected.value))
+    assert (size - left.reshape(-1, size).sum(axis=1) >= wanted).all()
+    started, attempts = ran(batch.log), result.attempts.reshape(len(batch.texts), -1)
+    assert all(started[function, sample] <= attempts[sample, function] for function, sample in started)
+
+
+@examples(10)
+@given(
+    script=scripts(EVERY_LANE, DEADLY, most=8),
+    seed=st.integers(0, 2**32),
+    when=st.floats(0, 0.06),
+)
+def test_a_stream_that_is_cancelled_at_any_moment(
+    every_lane: Dispatcher, folder: Path, script: Any, seed: int, when: float
+) -> None:
+    stream = Stream(scripted(EVERY_LANE, script, folder), seed)
+    batch = stream.batch
+    ticket = stream.open(every_lane)
+    thread, beside = consumed(ticket)
+    timer = threading.Timer(when, ticket.cancel)
+    timer.start()
+    stream.feed(ticket, 2)
+    timer.join()
+    result = ticket.result(timeout=60)
+    thread.join(60)
+    assert sorted(group.index for group in beside) == list(range(ticket.num_groups))
+    reasons = {(failure.function, failure.sample): failure.reason for failure in result.failures()}
+    status, rewards = result.status.reshape(-1, len(batch.specs)), result.rewards.reshape(-1, len(batch.specs))
+    for function, spec in enumerate(batch.specs):
+        for sample in range(len(status)):
+            if status[sample, function] == Status.CANCELLED:
+                assert reasons[spec.name, sample] == "cancelled by the caller"
+                continue
+            first = batch.cells[function][batch.first(function, sample)]
+            attempt = int(result.attempts.reshape(status.shape)[sample, function])
+            if attempt <= len(first.moves) and status[sample, function] == FAILS[first.moves[attempt - 1]]:
+                continue  # it failed, and there was no time for another attempt
+            expected = batch.foretold(function, sample)
+            assert status[sample, function] == expected.status
+            np.testing.assert_array_equal(rewards[sample, function], np.float32(expected.value))
+    check(every_lane, Batch(EVERY_LANE, 2, 3, folder / "after"))

@@ -1,0 +1,240 @@
+"""Quorums, deadlines of groups and back-pressure (D-1, D-2; U-1 to U-4 and A-6 of the engine)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import guerdon
+from guerdon import ClosedError, DataError, Dispatcher, Reward, RewardFailureError, Status, group_reward, reward
+
+LONG = 60.0
+
+
+@reward(lane="asyncio")
+async def slept(pause: float) -> float:
+    await asyncio.sleep(pause)
+    return 1.0
+
+
+@reward(lane="thread")
+def plain(completion: str) -> float:
+    return 2.0
+
+
+@reward(timeout=120)
+def worked(pause: float) -> float:
+    until = time.monotonic() + pause
+    while time.monotonic() < until:
+        pass
+    return 3.0
+
+
+@group_reward(lane="asyncio")
+async def ranked(pause: list[float]) -> list[float]:
+    await asyncio.sleep(max(pause) if max(pause) < LONG else 0)
+    return [4.0] * len(pause)
+
+
+def whole(completions: list[str], **kwargs: Any) -> list[float]:
+    return [5.0] * len(completions)
+
+
+class Shaped(Reward):
+    async def score(self, pause: float) -> float:
+        await asyncio.sleep(pause)
+        return 1.0
+
+    async def finish_group(self, scores: list[float | None], pause: list[float]) -> list[float]:
+        assert len(scores) == len(pause)
+        return [float(sum(score is not None for score in scores))] * len(scores)
+
+
+@pytest.fixture(scope="module")
+def dispatcher() -> Iterator[Dispatcher]:
+    with Dispatcher([slept, plain], max_failed_fraction=0.0) as made:
+        yield made
+
+
+def batch(*pauses: float) -> dict[str, Any]:
+    return {"completions": ["c"] * len(pauses), "pause": list(pauses)}
+
+
+def test_d2_what_a_quorum_leaves_behind_is_no_failure_of_its_function(dispatcher: Dispatcher) -> None:
+    pauses = [0.0, LONG, 0.0, 0.0] * 4
+    ticket = dispatcher.submit(**batch(*pauses), num_generations=4, groups=guerdon.quorum(3))
+    assert sorted(group.index for group in ticket.groups(timeout=30)) == [0, 1, 2, 3]
+    result = ticket.result()  # though not one failure is allowed
+    assert (result.status[:, :, 0] == [[0, Status.CANCELLED, 0, 0]] * 4).all()
+    assert (result.status[:, :, 1] == Status.OK).all()
+    assert {(failure.reason, failure.sample % 4) for failure in result.failures()} == {("quorum", 1)}
+    assert result.unscorable[:, 1].all()
+    assert result.unscorable.sum() == 4
+
+
+def test_d1_a_deadline_of_a_group_counts_as_failure(dispatcher: Dispatcher) -> None:
+    given = {**batch(*[0.0, LONG] * 4), "num_generations": 2, "groups": guerdon.deadline(0.5)}
+    with pytest.raises(RewardFailureError, match=r"(?s)'slept' failed on 4 of 8.*group deadline") as raised:
+        dispatcher.score(**given)
+    result = raised.value.result
+    assert result is not None
+    assert (result.status[:, :, 0] == [[0, Status.TIMEOUT]] * 4).all()
+    assert asyncio.run(dispatcher.ascore(**{**given, "pause": [0.0] * 8})).status.max() == Status.OK
+
+
+def test_u1_a_straggler_in_a_worker_is_stopped() -> None:
+    with Dispatcher([worked], workers=2) as made:
+        started = time.monotonic()
+        result = made.score(**batch(0.0, LONG), num_generations=2, groups=guerdon.quorum(1))
+        assert result.status.ravel().tolist() == [Status.OK, Status.CANCELLED]
+        assert made.score(**batch(0.0, 0.0), num_generations=2).status.max() == Status.OK  # with both workers
+        assert time.monotonic() - started < 40
+
+
+def test_y1_a_group_waits_for_its_group_function() -> None:
+    with Dispatcher([slept, ranked]) as made:
+        result = made.score(**batch(0.0, 0.3, LONG), num_generations=3, groups=guerdon.quorum(2))
+        assert result.status[0].tolist() == [[0, 0], [0, 0], [Status.CANCELLED, 0]]
+
+
+@pytest.mark.parametrize("groups", [guerdon.quorum(2), guerdon.deadline(1.0)])
+def test_u2_finish_group_gets_the_scores_that_there_are(groups: Any) -> None:
+    with Dispatcher([Shaped()]) as made:
+        result = made.score(**batch(0.0, LONG, 0.0), num_generations=3, groups=groups)
+        assert result.rewards[0, [0, 2], 0].tolist() == [2.0, 2.0]
+        assert result.status[0, 1, 0] in (Status.CANCELLED, Status.TIMEOUT)
+
+
+def test_a_stream_may_go_on_without_the_last_samples_of_a_group(dispatcher: Dispatcher) -> None:
+    ticket = dispatcher.submit(more=True, num_generations=3, groups=guerdon.quorum(2))
+    groups = ticket.groups(timeout=30)
+    ticket.add(**batch(0.0, 0.0), group=0)
+    assert next(groups).status[:, 0].tolist() == [0, 0, Status.CANCELLED]
+    ticket.add(**batch(LONG), group=0)  # too late: it is neither run nor refused
+    ticket.add(**batch(0.0, 0.0), group=1)
+    ticket.finish()
+    assert [group.index for group in groups] == [1]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"groups": guerdon.quorum(3)}, r"quorum\(3\), but a group has 2"),
+        ({"groups": "some"}, "expected 'all'"),
+        ({"groups": 3}, "expected 'all'"),
+        ({"max_pending": 4}, r"submit\(..., more=True\)"),
+        ({"max_pending": 0, "more": True}, "max_pending=0"),
+        ({"budget": "1"}, "budget='1'"),
+    ],
+)
+def test_what_cannot_work_is_refused(dispatcher: Dispatcher, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        dispatcher.submit(**batch(0.0, 0.0), num_generations=2, **given)
+    assert dispatcher.stats()["open_batches"] == 0
+
+
+def test_what_cannot_work_with_a_function_of_the_whole_batch_is_refused() -> None:
+    for wrong in (lambda: guerdon.quorum(0), lambda: guerdon.quorum(True), lambda: guerdon.deadline(-1)):
+        with pytest.raises(DataError):
+            wrong()
+    with Dispatcher([slept, whole]) as made:
+        with pytest.raises(DataError, match="can't hold with 'whole'"):
+            made.submit(**batch(0.0), groups=guerdon.deadline(1.0))
+        with pytest.raises(DataError, match="'whole', which sees the whole batch"):
+            made.submit(**batch(0.0), more=True, max_pending=1)
+
+
+def test_a6_add_waits_while_too_many_samples_are_pending(dispatcher: Dispatcher) -> None:
+    ticket = dispatcher.submit(more=True, num_generations=2, max_pending=4)
+    ticket.add(**batch(0.0))  # a group that lacks samples is not waited for
+    ticket.add(**batch(LONG, LONG, LONG, 0.0, 0.0))
+    added = threading.Event()
+
+    def produce() -> None:
+        with contextlib.suppress(ClosedError):
+            ticket.add(**batch(0.0, 0.0))
+            added.set()
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    assert not added.wait(0.5)
+
+    async def wait_for_room() -> list[int]:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(ticket.aadd(**batch(0.0, 0.0)), 0.2)
+        waiting = asyncio.create_task(ticket.aadd(**batch(0.0, 0.0)))
+        await asyncio.sleep(0.1)
+        ticket.cancel()
+        with pytest.raises(ClosedError, match="cancelled by the caller"):
+            await waiting
+        return []
+
+    asyncio.run(wait_for_room())
+    thread.join(30)
+    assert not added.is_set()
+    assert not thread.is_alive()  # the cancel woke it
+
+
+def test_a6_a_producer_goes_on_as_groups_complete(dispatcher: Dispatcher) -> None:
+    ticket = dispatcher.submit(more=True, num_generations=2, max_pending=4)
+    most = 0
+
+    def produce() -> None:
+        for _ in range(60):
+            ticket.add(**batch(0.002, 0.002))
+        ticket.finish()
+
+    async def aproduce() -> int:
+        other = dispatcher.submit(more=True, num_generations=2, max_pending=4)
+        for _ in range(30):
+            await other.aadd(**batch(0.002, 0.002))
+        other.finish()
+        return len((await other.aresult(timeout=60)).rewards)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    for seen, _ in enumerate(ticket.groups(timeout=60), start=1):
+        most = max(most, ticket.num_groups - seen)
+    thread.join(30)
+    assert seen == 60
+    assert asyncio.run(aproduce()) == 30
+
+
+def test_a6_ctrl_c_ends_a_wait_for_room(dispatcher: Dispatcher) -> None:
+    ticket = dispatcher.submit(**batch(LONG), more=True, max_pending=1)
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        ticket.add(**batch(0.0))
+    timer.join()
+    assert time.monotonic() - started < 15
+    assert ticket.result(timeout=30).status[0, 0].tolist() == [Status.CANCELLED, Status.OK]
+
+
+@pytest.mark.parametrize("end", [lambda made, ticket: made.close(), lambda made, ticket: ticket.finish()])
+def test_a6_who_waits_for_room_learns_of_the_end(end: Callable[[Dispatcher, Any], None]) -> None:
+    with Dispatcher([slept]) as made:
+        ticket = made.submit(**batch(LONG), more=True, max_pending=1)
+        raised: list[Exception] = []
+
+        def produce() -> None:
+            try:
+                ticket.add(**batch(0.0))
+            except ClosedError as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=produce)
+        thread.start()
+        time.sleep(0.1)
+        end(made, ticket)
+        thread.join(30)
+        assert len(raised) == 1
