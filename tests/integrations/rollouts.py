@@ -39,6 +39,7 @@ __all__ = [
     "Client",
     "Completions",
     "LoopOptions",
+    "RolloutLoop",
     "TRLAsyncGRPOTrainer",
     "TRLRolloutLoop",
     "Tries",

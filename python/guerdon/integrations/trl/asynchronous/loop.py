@@ -29,6 +29,7 @@ from guerdon.integrations.trl.asynchronous.calls import Tries, Trouble, VLLMCall
 from guerdon.integrations.trl.asynchronous.completions import Completions
 from guerdon.integrations.trl.asynchronous.rewarded import Environments
 from guerdon.integrations.trl.asynchronous.scores import Handover, Scored, Scores, current
+from guerdon.integrations.trl.asynchronous.sidebyside import SideBySideLoop
 
 _BEAT_S: Final = 1.0
 _ENVIRONMENT: Final = frozenset(("environment", "environments"))
@@ -65,7 +66,7 @@ def _opened(packed: bytes) -> LoopOptions:
     return LoopOptions(*pickle.loads(packed))
 
 
-class RolloutLoop(_AsyncRolloutLoop):  # type: ignore[misc]  # trl is not typed
+class RolloutLoop(SideBySideLoop, _AsyncRolloutLoop):  # type: ignore[misc]  # trl is not typed
     """TRL's rollout loop with rewards through dispatchers."""
 
     _env_reward_types: list[type]  # TRL's: classes of environments that it asks for rewards
@@ -75,6 +76,7 @@ class RolloutLoop(_AsyncRolloutLoop):  # type: ignore[misc]  # trl is not typed
         handovers = [Handover(column.__name__, index) for index, column in enumerate(guerdon.columns)]
         super().__init__(**{**named, "reward_funcs": handovers})
         self._scores = Scores(guerdon.columns)
+        self.needs_environments(guerdon.columns)
         self._completions = Completions(self.vllm_server_url, guerdon.calls, guerdon.adapters, self._count)
         self._environments = Environments(
             self._env_reward_types,
@@ -96,6 +98,7 @@ class RolloutLoop(_AsyncRolloutLoop):  # type: ignore[misc]  # trl is not typed
         finally:
             for dispatcher in self._scores.dispatchers:
                 dispatcher.close()
+            self.end_engines()
             if _orphaned():  # nobody reads what the queues still hold, and their ends at exit would wait for that
                 for each in (self.rollout_buffer, self._metrics_queue, self._exception_info_queue):
                     each.cancel_join_thread()
@@ -116,6 +119,7 @@ class RolloutLoop(_AsyncRolloutLoop):  # type: ignore[misc]  # trl is not typed
         await asyncio.gather(*(one(stop_event=stop_event) for _ in range(self._options.concurrent_groups)))  # R-1
 
     async def _score_group(self, group: Any) -> list[Any]:
+        self.take_environments(group)
         if self.model_version - group.model_version > self._options.max_staleness:  # R-3
             self._counters["guerdon/stale_groups_total"] += 1
             self._environments.forget(group.completions)

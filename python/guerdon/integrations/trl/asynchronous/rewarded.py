@@ -22,7 +22,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from guerdon.integrations.trl.worlds import snapshots
+from guerdon.integrations.trl.worlds import environments_of, snapshots
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class EnvironmentReward:
 
 
 class Pool(list[Any]):
-    """Instances that wait for a rollout; tells who was drawn."""
+    """Instances that wait for a rollout; tells who was drawn, and takes none back that an abandoned call still has."""
 
     def __init__(self, instances: list[Any], drawn: Callable[[object], None]) -> None:
         super().__init__(instances)
@@ -46,6 +46,11 @@ class Pool(list[Any]):
         environment = super().pop(*place)
         self._drawn(environment)
         return environment
+
+    def append(self, environment: Any) -> None:
+        hub = environments_of(environment)
+        if hub is None or hub.busy_in(environment) is None:
+            super().append(environment)
 
 
 class Environments:
