@@ -339,7 +339,7 @@ def answer_for_an_unknown_call(_: str, notes: str) -> float:
 def fail_twice(_: str, _notes: str) -> float:
     """Reports its call as failed, twice, and then gives a value all the same."""
     claim = _words()[0]
-    text = struct.pack("<dII", float("nan"), 5, 0xFFFFFFFF) + b"twice"
+    text = struct.pack("<dHII", float("nan"), 0xFFFF, 5, 0xFFFFFFFF) + b"twice"
     for _ in range(2):
         os.write(_socket(), _message(3, frame=claim >> 8, call=(claim & 0xFF) - 1, body=text))
     return 1.0
