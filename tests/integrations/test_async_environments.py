@@ -1,4 +1,4 @@
-"""Tools and environments in the asynchronous trainer's rollout loop (L-1 to L-3 of integrations/trl/asynchronous/sidebyside.py)."""
+"""Tools and environments in the asynchronous trainer's rollout loop (L-1 and L-2 of integrations/trl/asynchronous/sidebyside.py)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Slow(Line):
 
 
 def test_rewards_see_what_a_serial_replay_sees_although_instances_are_used_again() -> None:
-    """L-1, L-2: by snapshot, per sample and per group, while the instances play on."""
+    """L-1, and W-3 of rewarded.py: by snapshot, per sample and per group, while the instances play on."""
     checked: list[int] = []
 
     @reward(lane="thread")
@@ -148,7 +148,7 @@ def test_an_environment_that_hangs_costs_its_sample_and_is_not_used_again() -> N
 
 
 def test_the_calls_of_a_sample_keep_the_rule_and_failures_go_back() -> None:
-    """L-3"""
+    """L-2"""
     events: list[str] = []
 
     def write(word: str) -> str:

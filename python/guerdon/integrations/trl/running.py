@@ -153,13 +153,17 @@ class Tally:
 
 
 class Running:
-    """A call under way."""
+    """A call under way.
+
+    Attributes:
+        job: What runs in this process; None in a worker.
+    """
 
     def __init__(self, runner: Runner, name: str, ticket: Ticket, job: Job | None) -> None:
         self._runner = runner
         self._name = name
         self._ticket = ticket
-        self._job = job
+        self.job = job
         self._settled: tuple[Any, Exception | None] | None = None
         self._lock = threading.Lock()
 
@@ -182,16 +186,9 @@ class Running:
         self._ticket.cancel()
 
     @property
-    def over(self) -> bool:
-        """Whether the user's code has come back, or never began and won't any more."""
-        if self._job is None or self._job.over:
-            return True
-        return self._ticket.done and not self._job.begun
-
-    @property
-    def abandoned(self) -> bool:
-        """Whether the call is over while the user's code still runs: a thread can't be stopped."""
-        return not self.over and self._ticket.done
+    def done(self) -> bool:
+        """Whether the call is over for whoever waits; the user's code may still run."""
+        return self._ticket.done
 
     def _settle(self) -> Any:
         with self._lock:
@@ -209,8 +206,8 @@ class Running:
         error: Exception | None = None
         if status != Status.OK:
             error = ToolError(self._told(status, batch.failures()[0].reason), status)
-        elif self._job is not None:
-            value, error = self._job.taken()
+        elif self.job is not None:
+            value, error = self.job.taken()
         else:
             value, error = _unpacked(batch.extra, good=bool(batch.rewards[0, 0, 0]))
         self._runner.tally.add(self._name, status, error is not None, float(batch.run_s[0, 0, 0]))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 import threading
 import types
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, overload
 
@@ -21,7 +22,7 @@ from guerdon import settings
 from guerdon._registration.callables import is_async, name_of
 from guerdon.errors import RegistrationError, SnapshotError, ToolError
 from guerdon.integrations.trl.routed import shaped
-from guerdon.integrations.trl.running import Count, Lane, Runner, Running, Tally
+from guerdon.integrations.trl.running import Count, Job, Lane, Runner, Running, Tally
 from guerdon.integrations.trl.snapshots import PLAIN, Unavailable, plain_type, snapshot
 from guerdon.status import Status
 
@@ -172,7 +173,9 @@ class Environments:
         self._lock = threading.Lock()
         self._classes: dict[type, type] = {}  # under the lock, as all below
         self._runners: dict[tuple[Lane, float], Runner] = {}
-        self._open: list[tuple[object, str, Running]] = []  # calls whose code has not come back yet
+        # Calls whose code has not come back yet. Not the `Running` itself: that is whose who waits for it, and with it the
+        # engine's batch, which holds the environment.
+        self._open: list[tuple[object, str, Job, weakref.ref[Running]]] = []
 
     def __call__(self) -> object:
         environment = self._factory()
@@ -218,8 +221,9 @@ class Environments:
         lane: Lane = "asyncio" if is_async(function) else "thread"
         bound = types.MethodType(function, environment)
         running = self._runner(lane, self.time_of(method)).launch(method, 0, bound, args, kwargs)
-        with self._lock:
-            self._open.append((environment, method, running))
+        if running.job is not None:
+            with self._lock:
+                self._open.append((environment, method, running.job, weakref.ref(running)))
         return running
 
     def reset(self, environment: object, kwargs: Mapping[str, Any]) -> Running:
@@ -229,9 +233,10 @@ class Environments:
     def busy_in(self, environment: object) -> str | None:
         """The method in which an abandoned call of this environment still is (E-4); None if there is none."""
         with self._lock:
-            self._open = [entry for entry in self._open if not entry[2].over]
-            for other, method, running in self._open:
-                if other is environment and running.abandoned:
+            self._open = [entry for entry in self._open if not _back(entry[2], entry[3]())]
+            for other, method, job, waited in self._open:
+                running = waited()
+                if other is environment and job.begun and (running is None or running.done):
                     return method
         return None
 
@@ -268,6 +273,11 @@ class Environments:
 
     def __reduce__(self) -> tuple[Callable[..., Environments], tuple[Factory, dict[str, float | None]]]:
         return _routed, (self._factory, self._given)
+
+
+def _back(job: Job, running: Running | None) -> bool:
+    """Whether the user's code has come back, or never began and won't any more."""
+    return job.over or (not job.begun and (running is None or running.done))
 
 
 def _routed(factory: Factory, times: Mapping[str, Any]) -> Environments:

@@ -76,7 +76,6 @@ class RolloutLoop(SideBySideLoop, _AsyncRolloutLoop):  # type: ignore[misc]  # t
         handovers = [Handover(column.__name__, index) for index, column in enumerate(guerdon.columns)]
         super().__init__(**{**named, "reward_funcs": handovers})
         self._scores = Scores(guerdon.columns)
-        self.needs_environments(guerdon.columns)
         self._completions = Completions(self.vllm_server_url, guerdon.calls, guerdon.adapters, self._count)
         self._environments = Environments(
             self._env_reward_types,
@@ -119,7 +118,6 @@ class RolloutLoop(SideBySideLoop, _AsyncRolloutLoop):  # type: ignore[misc]  # t
         await asyncio.gather(*(one(stop_event=stop_event) for _ in range(self._options.concurrent_groups)))
 
     async def _score_group(self, group: Any) -> list[Any]:
-        self.take_environments(group)
         if self.model_version - group.model_version > self._options.max_staleness:
             self._counters["guerdon/stale_groups_total"] += 1
             self._environments.forget(group.completions)

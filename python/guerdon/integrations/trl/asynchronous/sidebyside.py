@@ -4,9 +4,7 @@ A mixin to stand before TRL's loop. TRL runs a sample as a task of its own, but 
 one loop that starts all samples, and asks it for its reward there too. Here both belong to the sample's task.
 
 - L-1  A reset is a sample's own first step: `reset` gives nothing at once, the task does it and completes the prompt.
-- L-2  When a completion has ended, and before its environment is used again, a snapshot of it is taken; reward functions
-       get the snapshots of a group in the order of its completions.
-- L-3  The calls of one sample keep the rule of the synchronous trainer: sync ones in order, then async ones together;
+- L-2  The calls of one sample keep the rule of the synchronous trainer: sync ones in order, then async ones together;
        results in call order.
 """
 
@@ -20,11 +18,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from guerdon.column import RewardColumn
 from guerdon.integrations.trl.routed import launcher_of
-from guerdon.integrations.trl.sidebyside import asks_for_environments
 from guerdon.integrations.trl.toolset import Tool
-from guerdon.integrations.trl.worlds import Environments, environments, environments_of, snapshots
+from guerdon.integrations.trl.worlds import Environments, environments, environments_of
 
 __all__ = ["SideBySideLoop"]
 
@@ -44,20 +40,9 @@ class SideBySideLoop:
             named["environment_factory"] = environments(factory)
         super().__init__(**named)
         self._drawn: tuple[object, Mapping[str, Any]] | None = None  # whose reset TRL has asked for last
-        self._left: dict[int, tuple[Any, object]] = {}  # by the id of a completion: itself, and its snapshot
-        self._needed = False
         self._hubs = [hub for hub in (self.environment_factories or {}).values() if isinstance(hub, Environments)]
         for hub in self._hubs:
             hub.ahead = self
-
-    def needs_environments(self, columns: Sequence[RewardColumn]) -> None:
-        """Looks whether reward functions ask for environments, so that one that can't be copied is an error."""
-        self._needed = any(asks_for_environments(column) for column in columns)
-
-    def take_environments(self, group: Any) -> None:
-        """Puts the snapshots of a group where reward functions get them (L-2)."""
-        if self._hubs:
-            group.reward_kwargs["environments"] = [self._left.pop(id(each))[1] for each in group.completions]
 
     def end_engines(self) -> None:
         """Ends what tools and environments run on."""
@@ -88,10 +73,7 @@ class SideBySideLoop:
         _observe(prompt, await hub.reset(environment, kwargs).aresult())
         self._rates["guerdon/env/reset_s"][0] += time.monotonic() - began
         self._rates["guerdon/env/reset_s"][1] += 1
-        result = await rollout()
-        (left,) = snapshots([environment], needed=self._needed, reused=True)
-        self._left[id(result[0])] = result[0], left
-        return result
+        return await rollout()
 
     async def _execute_tool_calls(self, tool_calls: Any, tool_dict: Mapping[str, Any]) -> Any:
         turn = _Turn(tool_calls, tool_dict, self._tool_pool)
@@ -136,7 +118,7 @@ class _Turn:
         return {name: self._stand_in(name) for name in self._tools}
 
     async def run(self) -> None:
-        """Sync calls in order, then async ones together (L-3)."""
+        """Sync calls in order, then async ones together (L-2)."""
         for call in self._sync:
             await self._one(*call)
         await asyncio.gather(*(self._one(*call) for call in self._async))
