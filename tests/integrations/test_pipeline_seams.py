@@ -126,3 +126,38 @@ def test_generation_happens_where_completions_can_be_watched() -> None:
     ]
     assert "unwrapped_model.generate( **generate_inputs, generation_config=self.generation_config )" in turn
     assert hasattr(grpo_trainer, "unwrap_model_for_generation")
+
+
+def test_a_turns_tools_are_called_through_the_dicts_of_their_samples() -> None:
+    loop = source(THEIRS._tool_call_loop)
+    assert list(inspect.signature(THEIRS._tool_call_loop).parameters)[:5] == [
+        "self",
+        "prompts",
+        "prompt_ids",
+        "completion_ids",
+        "completions",
+    ]
+    assert "sync_tool_dict = self._sync_tool_dicts[idx_with_tool]" in loop
+    assert "async_tool_dict = self._async_tool_dicts[idx_with_tool]" in loop
+    assert 'sync_tool_dict[name](**function["arguments"])' in loop
+    assert 'async_tool_dict[name](**function["arguments"])' in loop
+    # The failures of a tool are ordinary exceptions, told to the model.
+    assert 'except Exception as e: tool_failure_count += 1 result = {"error": str(e)}' in loop
+    assert "self.async_loop" in loop
+    users = {name for name, one in inspect.getmembers(THEIRS, inspect.isfunction) if "_sync_tool_dicts" in source(one)}
+    assert users == {"_tool_call_loop", "_generate_and_score_completions"}
+
+
+def test_environments_are_drawn_from_the_pool_and_reset_where_ours_are_started_ahead() -> None:
+    made = source(THEIRS._generate_and_score_completions)
+    assert "pool = self._environment_pool[name]" in made
+    assert "pool.append(self.environment_factories[name]())" in made
+    assert (
+        'reset_kwargs = {k: v for k, v in x.items() if k != "environment"} if self._multi_environment else x '
+        "observation = environment.reset(**reset_kwargs)" in made
+    )
+    # Between the resets and the rewards the environments are read in no place but the generation, after which they
+    # become snapshots.
+    resets, generates = made.index("environment.reset("), made.index(") = self._generate(prompts)")
+    assert resets < generates < made.index("self._calculate_rewards(")
+    assert "self.environments" not in made[generates:]

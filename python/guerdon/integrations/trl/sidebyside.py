@@ -1,7 +1,7 @@
 """Tools and environments of a synchronous trainer on the engine, samples side by side.
 
 A mixin to stand before TRL's trainer in a class. It overrides methods and replaces attributes of its own instance, and
-copies none of TRL's code; `tests/integrations/test_seams.py` fails where TRL moves what it relies on.
+copies none of TRL's code; `tests/integrations/test_pipeline_seams.py` fails where TRL moves what it relies on.
 
 - B-1  Tool calls of a turn start together for all samples (`Turns`); resets of a batch start together for all samples.
 - B-2  When the completions of a batch have ended, and before anything else, the trainer's environments become their
