@@ -27,7 +27,7 @@ settings.load_profile("default")
 # Longer than what any test leaves running in an abandoned thread.
 PATIENCE_S = 15.0
 # The engine's runtime lives as long as the process: its poller, its wakers and a pair of sockets for signals; a batch that
-# somebody still holds, pytest with a traceback for one, has two wakers. 9 were seen after the whole suite.
+# somebody still holds, pytest with a traceback for one, has two wakers. About nine were counted after the whole suite.
 RUNTIME_DESCRIPTORS = 20
 RUNTIME_SOCKETS = 2
 
