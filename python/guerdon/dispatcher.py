@@ -16,24 +16,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 from guerdon import settings
-from guerdon._batch.columns import (
-    COMPLETION_IDS,
-    COMPLETIONS,
-    PROMPTS,
-    TRAINER_STATE,
-    Data,
-    collect,
-    refuse_singular,
-)
+from guerdon._batch.admission import Admission
 from guerdon._batch.given import Given
-from guerdon._batch.intake import Intake
-from guerdon._batch.uses import Uses, check_group_size, columns_group_size, unshippable
+from guerdon._registration.items import listed, model_name
 from guerdon._registration.spec import FunctionSpec, is_reward_model, repeated_names, spec_of
 from guerdon._shipping.shipment import check_shippable
-from guerdon._shipping.values import dumps
 from guerdon.column import ColumnBatches, RewardColumn
 from guerdon.cores import default_workers
-from guerdon.errors import DataError, RegistrationError
+from guerdon.errors import RegistrationError
 from guerdon.lifetime import Lifetime, end_with
 from guerdon.limits import agreed
 from guerdon.ticket import Ticket
@@ -41,6 +31,7 @@ from guerdon.ticket import Ticket
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from guerdon._batch.intake import Intake
     from guerdon._native import Batch
     from guerdon.delivery import Delivery
     from guerdon.dump import Dump
@@ -49,7 +40,7 @@ if TYPE_CHECKING:
     from guerdon.result import RewardBatch
 
 # What `Dispatcher.__init__` makes; a subclass's own attributes are all others.
-_STATE = frozenset(("_columns", "_grouped", "_items", "_lifetime", "_options", "_specs", "_uses", "batches", "workers"))
+_STATE = frozenset(("_admission", "_columns", "_items", "_lifetime", "_options", "_specs", "batches", "workers"))
 
 _BARE = "this is a Dispatcher, not one reward function: pass list(dispatcher) as reward_funcs"
 
@@ -98,7 +89,7 @@ class Dispatcher(Sequence[Any]):
         recycle: Recycle | None = None,
         worker_env: Mapping[str, str | None] | None = None,
     ) -> None:
-        items = _items(functions)
+        items = listed(functions, Dispatcher, RewardColumn)
         self._options: dict[str, Any] = {
             "weights": settings.weights(weights, len(items)),
             "workers": settings.whole("workers", workers, settings.MOST_WORKERS),
@@ -119,12 +110,11 @@ class Dispatcher(Sequence[Any]):
                 check_shippable(spec)
             if spec.http is not None:
                 spec.http.secret.read(spec.name)
-        grouped = (spec.name for spec in self._specs if spec.shape == "group" or spec.finish is not None)
-        self._grouped = next(grouped, None)
-        self._uses = Uses(self._specs)
         workers_now = self._options["workers"] or default_workers()
         self.workers: int = workers_now
         self._lifetime = Lifetime(self._specs, workers_now, self._options["recycle"], self._options["worker_env"] or {})
+        num_generations, budget = self._options["num_generations"], self._options["budget"]
+        self._admission = Admission(self._lifetime, self._specs, self.reward_models, num_generations, budget)
         self.batches = ColumnBatches(self, len(self._specs))
         self._columns = tuple(self._make_columns())
         end_with(self, self._lifetime)
@@ -147,7 +137,7 @@ class Dispatcher(Sequence[Any]):
     @property
     def group_function(self) -> str | None:
         """Name of a function that works on whole groups, so that the group size must be known; None without one."""
-        return self._grouped
+        return self._admission.grouped
 
     @property
     def weights(self) -> list[float]:
@@ -163,7 +153,7 @@ class Dispatcher(Sequence[Any]):
     @property
     def reward_models(self) -> tuple[str, ...]:
         """What the trainer runs itself: names of the reward models in the list."""
-        return tuple(_model_name(item) for item in self._items if is_reward_model(item))
+        return tuple(model_name(item) for item in self._items if is_reward_model(item))
 
     @property
     def closed(self) -> bool:
@@ -206,8 +196,7 @@ class Dispatcher(Sequence[Any]):
         held: list[Batch] = []
         try:
             given = Given(completions, prompts, num_generations, completion_ids, columns, groups, budget)
-            ticket = self._start(held, given)
-            return ticket.result()
+            return self._ticket(self._admission.whole(held, given)).result()
         except BaseException:
             _give_up(held)
             raise
@@ -247,49 +236,12 @@ class Dispatcher(Sequence[Any]):
         held: list[Batch] = []
         try:
             given = Given(completions, prompts, num_generations, completion_ids, columns, groups, budget, max_pending)
-            return self._open(held, given) if more else self._start(held, given)
+            if more:
+                return self._ticket(*self._admission.open(held, given))
+            return self._ticket(self._admission.whole(held, given))
         except BaseException:
             _give_up(held)
             raise
-
-    def _start(self, held: list[Batch], given: Given) -> Ticket:
-        """The ticket of a new batch, which is in `held` from the moment it exists (D-5)."""
-        self._refuse_models()
-        refuse_singular(given.columns)
-        if given.max_pending is not None:
-            raise DataError("max_pending= is for batches that samples are added to: submit(..., more=True).")
-        data = collect(given.prompts, given.completions, given.completion_ids, given.columns)
-        size = check_group_size(self._group_size(given.num_generations), data.samples)
-        return self._submit(held, data, size, **given.terms(size, self._specs, self._options["budget"]))
-
-    def _open(self, held: list[Batch], given: Given) -> Ticket:
-        """The ticket of a new batch that takes more samples (D-5)."""
-        self._refuse_models()
-        size = check_group_size(self._group_size(given.num_generations), 0)
-        terms = given.terms(size, self._specs, self._options["budget"])
-        columns = dict(given.columns)
-        batch = self._lifetime.engine().open(num_generations=size, held=held, **terms)
-        intake = Intake(batch, self._uses, columns.pop(TRAINER_STATE, None))
-        if given.completions is not None:
-            intake.add(given.completions, given.prompts, given.completion_ids, columns)
-        elif given.prompts is not None or given.completion_ids is not None or columns:
-            raise DataError("there are columns without completions: give completions=[...], or all of it to add().")
-        return self._ticket(batch, intake)
-
-    def _refuse_models(self) -> None:
-        if self.reward_models:
-            raise DataError(
-                f"only a trainer can run the reward model {', '.join(self.reward_models)}. Take it out of the "
-                "dispatcher's list to score here."
-            )
-
-    def _group_size(self, num_generations: int | None) -> int:
-        size = self._options["num_generations"] if num_generations is None else num_generations
-        if size is None and self._grouped is not None:
-            raise DataError(
-                f"{self._grouped!r} works on whole groups: give num_generations=, the completions per prompt."
-            )
-        return 1 if size is None else size
 
     async def ascore(
         self,
@@ -311,8 +263,7 @@ class Dispatcher(Sequence[Any]):
         held: list[Batch] = []
         try:
             given = Given(completions, prompts, num_generations, completion_ids, columns, groups, budget)
-            ticket = self._start(held, given)
-            return await ticket.aresult()
+            return await self._ticket(self._admission.whole(held, given)).aresult()
         except BaseException:
             _give_up(held)
             raise
@@ -323,12 +274,7 @@ class Dispatcher(Sequence[Any]):
         Raises:
             DataError: As `score`; also a group that isn't whole on this rank.
         """
-        own = {PROMPTS, COMPLETIONS, COMPLETION_IDS}
-        columns = {name: values for name, values in given.items() if name not in own}
-        data = collect(given.get(PROMPTS), given.get(COMPLETIONS), given.get(COMPLETION_IDS), columns, singles=True)
-        size = self._options["num_generations"] or host.group_size()
-        size = columns_group_size(size, data.samples, host.ranks, self._grouped)
-        return self._submit(held, data, size, budget=self._options["budget"])
+        return self._ticket(self._admission.columns(held, given, host))
 
     def open_columns(self, given: Mapping[str, Any], samples: int, host: Host, held: list[Batch]) -> Ticket:
         """`submit_columns` for a batch whose samples come one after another, by `Ticket.intake`.
@@ -337,10 +283,7 @@ class Dispatcher(Sequence[Any]):
             given: What is the same for all samples, ``trainer_state`` among it.
             samples: How many there will be.
         """
-        size = self._options["num_generations"] or host.group_size()
-        size = columns_group_size(size, samples, host.ranks, self._grouped)
-        batch = self._lifetime.engine().open(num_generations=size, held=held, budget=self._options["budget"])
-        return self._ticket(batch, Intake(batch, self._uses, given.get(TRAINER_STATE)))
+        return self._ticket(*self._admission.open_columns(held, given, samples, host))
 
     def replace(self, **options: Any) -> Dispatcher:
         """A dispatcher of the same functions with some options changed; it has an engine of its own.
@@ -389,23 +332,6 @@ class Dispatcher(Sequence[Any]):
         """Process ids of the workers alive."""
         engine = self._lifetime.started
         return [] if engine is None else engine.worker_pids()
-
-    def _submit(self, held: list[Batch], data: Data, num_generations: int, **terms: Any) -> Ticket:
-        plan = self._uses.of(data)
-        engine = self._lifetime.engine()
-        try:
-            batch = engine.submit(
-                plan.columns,
-                plan.uses,
-                samples=data.samples,
-                num_generations=num_generations,
-                held=held,
-                dumps=dumps,
-                **terms,
-            )
-        except TypeError as error:
-            raise unshippable(error, plan) from error
-        return self._ticket(batch)
 
     def _ticket(self, batch: Batch, intake: Intake | None = None) -> Ticket:
         weights = [weight for weight, item in zip(self.weights, self._items, strict=True) if not is_reward_model(item)]
@@ -480,26 +406,3 @@ def _restore(
     Dispatcher.__init__(restored, items, **options)
     vars(restored).update(state)
     return restored
-
-
-def _items(functions: object) -> tuple[object, ...]:
-    if isinstance(functions, Dispatcher):
-        raise RegistrationError("this is a Dispatcher already: give a new one the functions themselves.")
-    if isinstance(functions, (str, bytes, Mapping)) or not isinstance(functions, Iterable):
-        raise RegistrationError(
-            f"give a list of reward functions, as in Dispatcher([function]), not a {type(functions).__name__}."
-        )
-    items = tuple(functions)
-    if not items:
-        raise RegistrationError("the list of reward functions is empty.")
-    for item in items:
-        if isinstance(item, (Dispatcher, RewardColumn)):
-            raise RegistrationError(f"{item!r} belongs to a dispatcher already: give this one the function itself.")
-    return items
-
-
-def _model_name(item: object) -> str:
-    if isinstance(item, str):
-        return item
-    config = getattr(item, "config", None)
-    return str(getattr(config, "_name_or_path", None) or type(item).__name__)

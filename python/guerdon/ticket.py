@@ -10,19 +10,17 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from guerdon._batch.sleepers import Sleepers
 from guerdon._registration.spec import FunctionSpec
 from guerdon.errors import ClosedError, RewardFailureError
 
 if TYPE_CHECKING:
-    import asyncio
-
     from guerdon._batch.intake import Intake
     from guerdon._native import Batch
     from guerdon.result import Group, RewardBatch
@@ -63,7 +61,7 @@ class Ticket:
         self._interrupted = False
         self._news = threading.RLock()
         self._order: list[int] = []  # completed groups; appended under `_news`, by whoever took them from the batch
-        self._sleepers: list[_Sleeper] = []  # under `_news`: coroutines that wait for news, each on its own loop
+        self._sleepers = Sleepers(self._news)  # coroutines that wait for news
         self._settled: tuple[RewardBatch, str | None] | None = None  # written under `_news`, once
 
     @property
@@ -150,7 +148,7 @@ class Ticket:
         intake = self.intake
         room = self._batch.room_fileno()
         while room is not None and not self._batch.has_room:
-            await self._news_from(room, None, lambda: self._batch.has_room)
+            await self._sleepers.news_from(room, None, lambda: self._batch.has_room)
         return intake.add(completions, prompts, completion_ids, columns, group, samples)
 
     def finish(self) -> None:
@@ -224,7 +222,7 @@ class Ticket:
         """`result` for coroutines. Cancelling the wait doesn't cancel the batch."""
         deadline = _deadline(timeout)
         while not self._batch.done:
-            if not await self._news_from(self._batch.fileno(), deadline, lambda: self._batch.done):
+            if not await self._sleepers.news_from(self._batch.fileno(), deadline, lambda: self._batch.done):
                 raise TimeoutError(f"the batch isn't complete after {timeout:g} s; it goes on")
         return self._result()
 
@@ -238,7 +236,9 @@ class Ticket:
                 if self._told_all():
                     await self.aresult()
                     return
-                if not await self._news_from(self._batch.groups_fileno(), deadline, partial(self._knows, seen)):
+                if not await self._sleepers.news_from(
+                    self._batch.groups_fileno(), deadline, partial(self._knows, seen)
+                ):
                     raise TimeoutError(f"no group completed in {timeout:g} s; the batch goes on")
                 self._take()
             yield self._group(self._order[seen])
@@ -336,65 +336,14 @@ class Ticket:
         """Makes a completed group known to all who wait, once; the caller holds `_news`."""
         if len(self._order) < self.num_groups:  # else somebody else has told it, with the rest
             self._order.append(index)
-        self._wake()
+        self._sleepers.wake()
 
     def _tell_rest(self) -> None:
         """All groups were taken, so all are complete: what is not told yet is in the hands of another thread, or lost
         with an exception there (T-2). The caller holds `_news`."""
         told = set(self._order)
         self._order.extend(index for index in range(self.num_groups) if index not in told)
-        self._wake()
-
-    def _wake(self) -> None:
-        for sleeper in self._sleepers:
-            sleeper.wake()
-
-    async def _news_from(self, descriptor: int, deadline: float | None, known: Callable[[], bool]) -> bool:
-        """Waits until the batch's descriptor is readable or somebody else took its news; False when there is no time
-        left (T-1)."""
-        import asyncio
-
-        left = None if deadline is None else deadline - time.monotonic()
-        if left is not None and left <= 0:
-            return False
-        loop = asyncio.get_running_loop()
-        sleeper = _Sleeper(loop)
-        with self._news:
-            self._sleepers.append(sleeper)
-        own = os.dup(descriptor)  # a loop keeps one reader a descriptor, and two coroutines may wait on it
-        loop.add_reader(own, sleeper.set)
-        timer = None if left is None else loop.call_later(left, sleeper.set)
-        try:
-            if not known():
-                await sleeper.future
-        finally:
-            if timer is not None:
-                timer.cancel()
-            loop.remove_reader(own)
-            os.close(own)
-            with self._news:
-                self._sleepers.remove(sleeper)
-        return True
-
-
-class _Sleeper:
-    """A coroutine that waits for news."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self.future: asyncio.Future[None] = loop.create_future()
-
-    def set(self) -> None:
-        """Wakes it, on its own loop."""
-        if not self.future.done():
-            self.future.set_result(None)
-
-    def wake(self) -> None:
-        """Wakes it, from any thread."""
-        try:
-            self._loop.call_soon_threadsafe(self.set)
-        except RuntimeError:  # its loop was closed under it
-            return
+        self._sleepers.wake()
 
 
 def _deadline(timeout: float | None) -> float | None:

@@ -9,9 +9,11 @@
 
 mod barred;
 mod cut;
+mod due;
 mod ending;
 mod growing;
 mod order;
+mod pump;
 mod retry;
 mod timers;
 mod work;
@@ -19,8 +21,7 @@ mod work;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::runtime::Handle;
@@ -28,22 +29,18 @@ use tokio::sync::Notify;
 
 use crate::batch::{Batch, BatchSpec};
 use crate::clock::{Clock, nanos};
-use crate::frame::Frame;
 use crate::function::{Function, FunctionId};
 use crate::lane::{Lane, Poke};
-use crate::limits::{Asked, Gate};
-use crate::outcome::Note;
+use crate::limits::Gate;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use barred::Barred;
+use due::keep_time;
 pub(crate) use ending::place;
 use order::Estimate;
 use timers::{Due, Timers};
 pub(crate) use work::{Call, kind_of};
 pub use work::{CallKind, Cause};
 use work::{Line, Work};
-
-/// How soon a limit that processes share is told of calls that ended: those that end together are told together.
-const SETTLE_NS: u64 = 2_000_000;
 
 /// The engine of one dispatcher: its functions, its lanes and the order of its work. Dropping it cancels what is open.
 pub struct Scheduler {
@@ -77,14 +74,6 @@ struct State {
     /// A thread is handing out frames (S-3).
     pumping: bool,
     closed: bool,
-}
-
-/// What is to be done next.
-enum Next {
-    Frame(Arc<dyn Lane>, Frame),
-    /// The function's limit lets nothing of this batch through any more.
-    Refused(Arc<Batch>, FunctionId, Note),
-    Nothing,
 }
 
 impl Scheduler {
@@ -210,30 +199,6 @@ impl Drop for Scheduler {
     }
 }
 
-/// Does what is due, until the engine is gone (S-4).
-async fn keep_time(inner: Weak<Inner>, changed: Arc<Notify>) {
-    loop {
-        let (clock, next) = {
-            let Some(inner) = inner.upgrade() else { return };
-            let state = inner.state.lock();
-            if state.closed {
-                return;
-            }
-            (inner.clock, state.timers.next_ns())
-        };
-        match next {
-            None => changed.notified().await,
-            Some(ns) => tokio::select! {
-                () = changed.notified() => {}
-                () = clock.sleep_until_ns(ns) => {}
-            },
-        }
-        if let Some(inner) = inner.upgrade() {
-            inner.do_due();
-        }
-    }
-}
-
 impl Inner {
     pub(crate) fn clock(&self) -> Clock {
         self.clock
@@ -245,114 +210,6 @@ impl Inner {
 
     fn lane(&self, function: FunctionId) -> &Arc<dyn Lane> {
         &self.lanes[self.functions[function].lane]
-    }
-
-    /// Hands out frames until no lane with room has work waiting (S-3).
-    pub(crate) fn pump(self: &Arc<Self>) {
-        {
-            let mut state = self.state.lock();
-            if state.pumping {
-                // That thread looks once more after each frame: it ends under this lock, when it finds nothing.
-                return;
-            }
-            state.pumping = true;
-        }
-        loop {
-            let (lane, frame) = {
-                let mut state = self.state.lock();
-                match self.next_frame(&mut state) {
-                    Next::Frame(lane, frame) => (lane, frame),
-                    Next::Refused(batch, function, why) => {
-                        drop(state);
-                        self.end_open(&batch, Some(function), &Cause::Broken(why));
-                        continue;
-                    }
-                    Next::Nothing => {
-                        state.pumping = false;
-                        return;
-                    }
-                }
-            };
-            if frame.is_empty() {
-                continue; // its calls were swept while they stood in line
-            }
-            let (batch, function) = (frame.batch().clone(), frame.function_id());
-            // The calls of a frame that a panic dropped are back in their line: handing them out again could go on for ever.
-            if catch_unwind(AssertUnwindSafe(|| lane.run(frame))).is_err() {
-                let why = Note { reason: "its lane panicked".to_owned(), traceback: None };
-                self.end_open(&batch, Some(function), &Cause::Broken(why));
-            }
-        }
-    }
-
-    fn next_frame(self: &Arc<Self>, state: &mut State) -> Next {
-        if state.closed {
-            return Next::Nothing;
-        }
-        let State { works, estimates, in_flight, barred, timers, last_frame, .. } = state;
-        // Read once a round: without limits, and so without a look at the clock, for most.
-        let now_ns = if self.gates.iter().any(Option::is_some) { self.clock.now_ns() } else { 0 };
-        let (work, function, permit) = loop {
-            let free = |function: FunctionId| {
-                let most = self.functions[function].policy.concurrency.unwrap_or(usize::MAX);
-                // A permit is not to wait for a place in the lane (limits L-1).
-                let limited = self.gates[function].is_some();
-                let most = if limited { most.min(self.lane(function).parallelism(function)) } else { most };
-                barred[function].is_over(now_ns) && in_flight[function] < most && self.lane(function).room(function) > 0
-            };
-            let chosen = works.values_mut().find_map(|work| {
-                let chosen = order::choose(work, estimates, |function| &**self.lane(function), free)?;
-                Some((work.batch.id(), chosen))
-            });
-            let Some((batch, function)) = chosen else { return Next::Nothing };
-            let Some(work) = works.get_mut(&batch) else { return Next::Nothing };
-            let Some(gate) = &self.gates[function] else { break (work, function, None) };
-            let tokens = self.functions[function].policy.limit.as_ref().and_then(|limit| limit.tokens);
-            match gate.ask(now_ns, tokens) {
-                Asked::Go(permit) => break (work, function, Some(permit)),
-                Asked::Wait { until_ns, on_release } => {
-                    barred[function].until(until_ns, on_release);
-                    if until_ns < u64::MAX && timers.set(until_ns, Due::Look) {
-                        self.timers_changed.notify_one();
-                    }
-                }
-                Asked::Refused(reason) => {
-                    return Next::Refused(work.batch.clone(), function, Note { reason, traceback: None });
-                }
-            }
-        };
-        let lane = self.lane(function).clone();
-        let (calls, alone) = order::take(&mut work.lines[function], &work.batch, function, &*lane, estimates[function]);
-        in_flight[function] += 1;
-        *last_frame += 1;
-        let frame = Frame::new(*last_frame, self.clone(), work.batch.clone(), function, calls, alone);
-        Next::Frame(lane, frame.permitted(permit))
-    }
-
-    /// Lets others ask a limit of which a call has ended, and sees to it that how it did is written down.
-    fn released(&self, state: &mut State, function: FunctionId) {
-        let Some(gate) = &self.gates[function] else { return };
-        for (barred, other) in state.barred.iter_mut().zip(&self.gates) {
-            if other.as_ref().is_some_and(|other| Arc::ptr_eq(other, gate)) {
-                barred.released();
-            }
-        }
-        self.settle_soon(state, function, gate.owes());
-    }
-
-    fn settle_soon(&self, state: &mut State, function: FunctionId, owes: bool) {
-        let due_ns = self.clock.now_ns().saturating_add(SETTLE_NS);
-        if state.barred[function].settle(owes) && state.timers.set(due_ns, Due::Settle { function }) {
-            self.timers_changed.notify_one();
-        }
-    }
-
-    fn settle_limit(&self, function: FunctionId) {
-        let Some(gate) = &self.gates[function] else { return };
-        let settled = gate.settle(self.clock.now_ns());
-        let mut state = self.state.lock();
-        state.barred[function].settle(false);
-        self.settle_soon(&mut state, function, !settled);
     }
 
     /// Takes back what a frame did not end, and frees its place.
@@ -388,35 +245,6 @@ impl Inner {
     /// Counts an outcome that found its call swept, or another attempt of it under way.
     pub(crate) fn count_late(&self) {
         self.late.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn do_due(self: &Arc<Self>) {
-        let now_ns = self.clock.now_ns();
-        loop {
-            let due = self.state.lock().timers.take(now_ns);
-            match due {
-                None => break,
-                Some(Due::Look) => {}
-                Some(Due::Settle { function }) => self.settle_limit(function),
-                Some(Due::Retry { batch, function, call }) => {
-                    self.state.lock().give_back(batch, function, vec![call]);
-                }
-                Some(Due::Cut { batch, groups }) => {
-                    let open = self.state.lock().works.get(&batch).map(|work| work.batch.clone());
-                    if let Some(batch) = open {
-                        self.cut(&batch, groups);
-                    }
-                }
-                Some(Due::Late { batch, function, calls }) => self.end_late(batch, function, calls),
-                Some(Due::Expire { batch, function, cause }) => {
-                    let open = self.state.lock().works.get(&batch).map(|work| work.batch.clone());
-                    if let Some(batch) = open {
-                        self.end_open(&batch, function, &cause);
-                    }
-                }
-            }
-        }
-        self.pump();
     }
 
     fn cancel_all(self: &Arc<Self>, reason: &str) {

@@ -5,20 +5,21 @@
 //!   A batch that still grows has never handed out all.
 //! - B-3  Notes and records of a cell are written before the cell is settled: who sees the outcome can read them.
 
+mod cells;
+mod growing;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use crate::clock::Clock;
 use crate::delivery::{Delivery, Quorum};
-use crate::function::{Function, FunctionId, OnFailure, Shape};
+use crate::function::{Function, FunctionId, Shape};
 use crate::grid::Grid;
-use crate::growth::{Added, Growth, Incomplete, Places, Refusal};
-use crate::outcome::{Note, Outcome, Status};
+use crate::growth::Growth;
+use crate::outcome::{Note, Outcome};
 use crate::payload::Payload;
-use crate::scheduler::Cause;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::wake::Wake;
 
@@ -183,108 +184,6 @@ impl Batch {
         }
     }
 
-    /// Whether its samples come one by one, or came so.
-    #[must_use]
-    pub const fn grows(&self) -> bool {
-        self.growth.is_some()
-    }
-
-    /// Whether samples can still be added.
-    #[must_use]
-    pub fn is_open(&self) -> bool {
-        self.growth.as_ref().is_some_and(|growth| !growth.is_ended())
-    }
-
-    /// Takes places for samples. Their calls can be made once `Scheduler::add` was told.
-    pub fn reserve(&self, places: &Places) -> Result<Added, Refusal> {
-        let Some(growth) = &self.growth else {
-            return Err(Refusal::Ended("it was submitted whole".to_owned()));
-        };
-        growth.add(places, self.clock.now_ns(), |groups| {
-            self.grid.grow(groups);
-            for stage in self.stages.iter().flatten() {
-                stage.grow(groups);
-            }
-            if let Some(quorum) = &self.quorum {
-                quorum.grow(groups);
-            }
-            self.open_groups.fetch_add((groups - growth.groups()) as u64, Ordering::Relaxed);
-        })
-    }
-
-    /// Learns that samples which took places have their values; the groups that this makes whole.
-    pub(crate) fn arrive(&self, samples: &[usize]) -> Vec<usize> {
-        self.growth.as_ref().map_or_else(Vec::new, |growth| growth.arrive(samples))
-    }
-
-    /// Whether all samples of a group are there.
-    pub(crate) fn is_whole(&self, group: usize) -> bool {
-        self.growth.as_ref().is_none_or(|growth| growth.is_whole(group))
-    }
-
-    /// Whether a quorum counts that a group became whole.
-    pub(crate) fn counts_whole(&self) -> bool {
-        self.quorum.is_some()
-            && self.functions.iter().any(|function| function.finish || function.shape != Shape::Sample)
-    }
-
-    /// Whether samples can be added without waiting, as `max_pending` says.
-    #[must_use]
-    pub fn has_room(&self) -> bool {
-        self.growth.as_ref().is_none_or(Growth::has_room)
-    }
-
-    /// Readable while `has_room`; `None` where there is always room.
-    pub fn room_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.growth.as_ref()?.room_fd()
-    }
-
-    #[must_use]
-    pub const fn delivery(&self) -> Delivery {
-        self.delivery
-    }
-
-    /// Notes that a group is delivered before all of its calls have ended; false if that was noted before.
-    pub(crate) fn mark_cut(&self, group: usize) -> bool {
-        let first = self.cuts.lock().insert(group);
-        if let Some(growth) = self.growth.as_ref().filter(|_| first) {
-            growth.excuse(group);
-        }
-        first
-    }
-
-    pub(crate) fn is_cut(&self, group: usize) -> bool {
-        self.delivery != Delivery::Whole && self.cuts.lock().contains(&group)
-    }
-
-    /// Why the call of this function that begins at this sample is to end with the cut of its group, if that was cut.
-    pub(crate) fn cut_of(&self, first: usize, function: FunctionId, finish: bool) -> Option<Cause> {
-        let cause = self.delivery.cause()?;
-        let cuttable = match self.functions[function].shape {
-            Shape::Sample => true,
-            Shape::Group => cause == Cause::GroupDeadline,
-            Shape::Batch => false,
-        };
-        (cuttable && !finish && self.is_cut(first / self.group_size)).then_some(cause)
-    }
-
-    /// Counts what one function has settled; the groups whose quorum that completed.
-    pub(crate) fn count_settled(&self, samples: Range<usize>) -> Vec<usize> {
-        self.quorum.as_ref().map_or_else(Vec::new, |quorum| quorum.settled(samples))
-    }
-
-    /// Groups of a batch that grows that were completed since the last time: what their calls were made of is needed no more.
-    #[must_use]
-    pub fn take_completed(&self) -> Vec<usize> {
-        self.growth.as_ref().map_or_else(Vec::new, Growth::take_completed)
-    }
-
-    /// Ends growth; true if that was the end of the batch. With `whole`, only if no group lacks samples.
-    pub(crate) fn end_growth(&self, why: &str, whole: bool) -> Result<bool, Incomplete> {
-        let Some(growth) = &self.growth else { return Ok(false) };
-        Ok(growth.end(self.clock.now_ns(), why, whole)? && self.close_one())
-    }
-
     /// One group less to wait for, or no more growth; true when there is nothing left.
     fn close_one(&self) -> bool {
         let last = self.open_groups.fetch_sub(1, Ordering::AcqRel) == 1;
@@ -340,33 +239,6 @@ impl Batch {
 
     pub(crate) const fn budget_ns(&self) -> Option<u64> {
         self.budget_ns
-    }
-
-    /// The grid that the cells of the result stand in.
-    #[must_use]
-    pub const fn grid(&self) -> &Grid {
-        &self.grid
-    }
-
-    pub(crate) fn stage(&self, function: FunctionId) -> Option<&Grid> {
-        self.stages[function].as_ref()
-    }
-
-    pub(crate) fn note(&self, sample: usize, function: FunctionId, note: Note) {
-        self.notes.lock().insert((sample, function), note);
-    }
-
-    /// Says why a score failed that its group's `finish_group` call is still to settle, unless a sweep has settled the cell meanwhile.
-    pub(crate) fn note_score(&self, sample: usize, function: FunctionId, note: Note) {
-        self.notes.lock().entry((sample, function)).or_insert(note);
-    }
-
-    pub(crate) fn record(&self, function: FunctionId, record: Record) {
-        self.records.lock()[function].push(record);
-    }
-
-    pub(crate) fn count_retry(&self, function: FunctionId) {
-        self.retries[function].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Announces a completed group (B-1); true when it was the last.
@@ -438,57 +310,5 @@ impl Batch {
     /// Readable as B-2 says.
     pub fn end_fd(&self) -> BorrowedFd<'_> {
         self.end.fd()
-    }
-
-    /// A settled cell as it is, before `on_failure`.
-    #[must_use]
-    pub fn cell(&self, sample: usize, function: FunctionId) -> Option<CellView> {
-        let (outcome, attempts) = self.grid.read(sample, function)?;
-        let attempts = match self.stage(function).and_then(|stage| stage.read(sample, 0)) {
-            Some((_, of_the_score)) => of_the_score,
-            None => attempts,
-        };
-        Some(CellView { outcome, attempts })
-    }
-
-    /// What a settled cell shows in the result: its function's `on_failure` applied. NaN and `Cancelled` where nothing is settled.
-    #[must_use]
-    pub fn shown(&self, sample: usize, function: FunctionId) -> (f32, Status) {
-        let Some((outcome, _)) = self.grid.read(sample, function) else {
-            return (f32::NAN, Status::Cancelled);
-        };
-        if !outcome.status.is_failure() {
-            #[expect(clippy::cast_possible_truncation, reason = "values beyond float32 never get into the grid")]
-            return (outcome.value as f32, outcome.status);
-        }
-        if outcome.status == Status::Cancelled && self.quorum.is_some() && self.is_cut(sample / self.group_size) {
-            // The function did not fail: nothing is to be made of it.
-            return (f32::NAN, outcome.status);
-        }
-        match self.functions[function].policy.on_failure {
-            OnFailure::Nan => (f32::NAN, outcome.status),
-            OnFailure::Abstain => (f32::NAN, Status::Abstained),
-            OnFailure::Value(value) => (value, outcome.status),
-        }
-    }
-
-    /// Why a cell failed.
-    #[must_use]
-    pub fn note_of(&self, sample: usize, function: FunctionId) -> Option<Note> {
-        self.notes.lock().get(&(sample, function)).cloned()
-    }
-
-    /// What a function recorded, in sample order.
-    #[must_use]
-    pub fn records_of(&self, function: FunctionId) -> Vec<Record> {
-        let mut records = self.records.lock()[function].clone();
-        records.sort_by_key(|record| record.first);
-        records
-    }
-
-    /// Attempts of this function beyond the first ones.
-    #[must_use]
-    pub fn retries_of(&self, function: FunctionId) -> u32 {
-        self.retries[function].load(Ordering::Relaxed)
     }
 }

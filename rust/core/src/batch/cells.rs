@@ -1,0 +1,88 @@
+//! The cells of a batch, and what is said about them (B-3).
+
+use crate::batch::{Batch, CellView, Record};
+use crate::function::{FunctionId, OnFailure};
+use crate::grid::Grid;
+use crate::outcome::{Note, Status};
+use crate::sync::Ordering;
+
+impl Batch {
+    /// The grid that the cells of the result stand in.
+    #[must_use]
+    pub const fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    pub(crate) fn stage(&self, function: FunctionId) -> Option<&Grid> {
+        self.stages[function].as_ref()
+    }
+
+    pub(crate) fn note(&self, sample: usize, function: FunctionId, note: Note) {
+        self.notes.lock().insert((sample, function), note);
+    }
+
+    /// Says why a score failed that its group's `finish_group` call is still to settle, unless a sweep has settled the cell meanwhile.
+    pub(crate) fn note_score(&self, sample: usize, function: FunctionId, note: Note) {
+        self.notes.lock().entry((sample, function)).or_insert(note);
+    }
+
+    pub(crate) fn record(&self, function: FunctionId, record: Record) {
+        self.records.lock()[function].push(record);
+    }
+
+    pub(crate) fn count_retry(&self, function: FunctionId) {
+        self.retries[function].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A settled cell as it is, before `on_failure`.
+    #[must_use]
+    pub fn cell(&self, sample: usize, function: FunctionId) -> Option<CellView> {
+        let (outcome, attempts) = self.grid.read(sample, function)?;
+        let attempts = match self.stage(function).and_then(|stage| stage.read(sample, 0)) {
+            Some((_, of_the_score)) => of_the_score,
+            None => attempts,
+        };
+        Some(CellView { outcome, attempts })
+    }
+
+    /// What a settled cell shows in the result: its function's `on_failure` applied. NaN and `Cancelled` where nothing is settled.
+    #[must_use]
+    pub fn shown(&self, sample: usize, function: FunctionId) -> (f32, Status) {
+        let Some((outcome, _)) = self.grid.read(sample, function) else {
+            return (f32::NAN, Status::Cancelled);
+        };
+        if !outcome.status.is_failure() {
+            #[expect(clippy::cast_possible_truncation, reason = "values beyond float32 never get into the grid")]
+            return (outcome.value as f32, outcome.status);
+        }
+        if outcome.status == Status::Cancelled && self.quorum.is_some() && self.is_cut(sample / self.group_size) {
+            // The function did not fail: nothing is to be made of it.
+            return (f32::NAN, outcome.status);
+        }
+        match self.functions[function].policy.on_failure {
+            OnFailure::Nan => (f32::NAN, outcome.status),
+            OnFailure::Abstain => (f32::NAN, Status::Abstained),
+            OnFailure::Value(value) => (value, outcome.status),
+        }
+    }
+
+    /// Why a cell failed.
+    #[must_use]
+    pub fn note_of(&self, sample: usize, function: FunctionId) -> Option<Note> {
+        self.notes.lock().get(&(sample, function)).cloned()
+    }
+
+    /// What a function recorded, in sample order.
+    #[must_use]
+    pub fn records_of(&self, function: FunctionId) -> Vec<Record> {
+        let mut records = self.records.lock()[function].clone();
+        records.sort_by_key(|record| record.first);
+        records
+    }
+
+    /// Attempts of this function beyond the first ones.
+    #[must_use]
+    pub fn retries_of(&self, function: FunctionId) -> u32 {
+        self.retries[function].load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,106 @@
+//! Handing out frames: which function's calls go where next, by leave of its limit (S-3).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::batch::Batch;
+use crate::frame::Frame;
+use crate::function::FunctionId;
+use crate::lane::Lane;
+use crate::limits::Asked;
+use crate::outcome::Note;
+use crate::scheduler::timers::Due;
+use crate::scheduler::work::Cause;
+use crate::scheduler::{Inner, State, order};
+
+/// What is to be done next.
+enum Next {
+    Frame(Arc<dyn Lane>, Frame),
+    /// The function's limit lets nothing of this batch through any more.
+    Refused(Arc<Batch>, FunctionId, Note),
+    Nothing,
+}
+
+impl Inner {
+    /// Hands out frames until no lane with room has work waiting (S-3).
+    pub(crate) fn pump(self: &Arc<Self>) {
+        {
+            let mut state = self.state.lock();
+            if state.pumping {
+                // That thread looks once more after each frame: it ends under this lock, when it finds nothing.
+                return;
+            }
+            state.pumping = true;
+        }
+        loop {
+            let (lane, frame) = {
+                let mut state = self.state.lock();
+                match self.next_frame(&mut state) {
+                    Next::Frame(lane, frame) => (lane, frame),
+                    Next::Refused(batch, function, why) => {
+                        drop(state);
+                        self.end_open(&batch, Some(function), &Cause::Broken(why));
+                        continue;
+                    }
+                    Next::Nothing => {
+                        state.pumping = false;
+                        return;
+                    }
+                }
+            };
+            if frame.is_empty() {
+                continue; // its calls were swept while they stood in line
+            }
+            let (batch, function) = (frame.batch().clone(), frame.function_id());
+            // The calls of a frame that a panic dropped are back in their line: handing them out again could go on for ever.
+            if catch_unwind(AssertUnwindSafe(|| lane.run(frame))).is_err() {
+                let why = Note { reason: "its lane panicked".to_owned(), traceback: None };
+                self.end_open(&batch, Some(function), &Cause::Broken(why));
+            }
+        }
+    }
+
+    fn next_frame(self: &Arc<Self>, state: &mut State) -> Next {
+        if state.closed {
+            return Next::Nothing;
+        }
+        let State { works, estimates, in_flight, barred, timers, last_frame, .. } = state;
+        // Read once a round: without limits, and so without a look at the clock, for most.
+        let now_ns = if self.gates.iter().any(Option::is_some) { self.clock.now_ns() } else { 0 };
+        let (work, function, permit) = loop {
+            let free = |function: FunctionId| {
+                let most = self.functions[function].policy.concurrency.unwrap_or(usize::MAX);
+                // A permit is not to wait for a place in the lane (limits L-1).
+                let limited = self.gates[function].is_some();
+                let most = if limited { most.min(self.lane(function).parallelism(function)) } else { most };
+                barred[function].is_over(now_ns) && in_flight[function] < most && self.lane(function).room(function) > 0
+            };
+            let chosen = works.values_mut().find_map(|work| {
+                let chosen = order::choose(work, estimates, |function| &**self.lane(function), free)?;
+                Some((work.batch.id(), chosen))
+            });
+            let Some((batch, function)) = chosen else { return Next::Nothing };
+            let Some(work) = works.get_mut(&batch) else { return Next::Nothing };
+            let Some(gate) = &self.gates[function] else { break (work, function, None) };
+            let tokens = self.functions[function].policy.limit.as_ref().and_then(|limit| limit.tokens);
+            match gate.ask(now_ns, tokens) {
+                Asked::Go(permit) => break (work, function, Some(permit)),
+                Asked::Wait { until_ns, on_release } => {
+                    barred[function].until(until_ns, on_release);
+                    if until_ns < u64::MAX && timers.set(until_ns, Due::Look) {
+                        self.timers_changed.notify_one();
+                    }
+                }
+                Asked::Refused(reason) => {
+                    return Next::Refused(work.batch.clone(), function, Note { reason, traceback: None });
+                }
+            }
+        };
+        let lane = self.lane(function).clone();
+        let (calls, alone) = order::take(&mut work.lines[function], &work.batch, function, &*lane, estimates[function]);
+        in_flight[function] += 1;
+        *last_frame += 1;
+        let frame = Frame::new(*last_frame, self.clone(), work.batch.clone(), function, calls, alone);
+        Next::Frame(lane, frame.permitted(permit))
+    }
+}
