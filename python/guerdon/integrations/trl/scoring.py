@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from guerdon._native import Batch
     from guerdon.dispatcher import Dispatcher
+    from guerdon.ticket import Ticket
 
 # The longest wait for news in one piece; news that somebody else took is found then.
 _SLICE_MS = 1000
@@ -138,6 +139,8 @@ class Scoring:
         started = time.monotonic()
         try:
             while True:
+                # Asked first: one that is done by now has told all its groups below, and has no more news to wait for.
+                under_way = [begun.ticket for _, begun in self._begun if not begun.ticket.done]
                 orders = [begun.ticket.completed() for _, begun in self._begun]
                 common = set(orders[0]).intersection(*orders[1:]) - self._given_out
                 if common:
@@ -145,7 +148,7 @@ class Scoring:
                     places = {group: max(order.index(group) for order in orders) for group in common}
                     group = min(common, key=places.__getitem__)
                     break
-                self._wait_for_news()
+                _wait_for_news(under_way)
         finally:
             self.waited_s += time.monotonic() - started
         self._given_out.add(group)
@@ -218,12 +221,12 @@ class Scoring:
         if dispatcher.options["partial"] == "drop":
             self._failed[rows] |= ((status >= Status.TIMEOUT) & np.isnan(rewards)).any(axis=1)
 
-    def _wait_for_news(self) -> None:
-        poll = select.poll()
-        for _, begun in self._begun:
-            if not begun.ticket.done:
-                poll.register(begun.ticket.batch.groups_fileno(), select.POLLIN)
-        poll.poll(_SLICE_MS)
+
+def _wait_for_news(tickets: Sequence[Ticket]) -> None:
+    poll = select.poll()
+    for ticket in tickets:
+        poll.register(ticket.batch.groups_fileno(), select.POLLIN)
+    poll.poll(_SLICE_MS)
 
 
 def _column(values: NDArray[np.float32]) -> Callable[..., list[float | None]]:
