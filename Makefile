@@ -155,7 +155,7 @@ bench: setup ## speed of the core (criterion) and of the lanes beside their peer
 	$(BIN)/python -m pytest --benchmark-only --timeout 1200 benches/python/bench_*.py $(ARGS)
 
 .PHONY: bench-training
-bench-training: setup ## the published asynchronous-reward recipe, scaled down, in four modes: half an hour (ARGS="--runs 1 --steps 4": less)
+bench-training: setup ## the published asynchronous-reward recipe, scaled down, in four modes: an hour (ARGS="--runs 1 --steps 4 --learning-steps 8": less)
 	$(BIN)/python -m benches.training $(ARGS)
 
 .PHONY: clean

@@ -35,7 +35,7 @@ def test_bounds(mode: str, short: float, long: float) -> None:
 def test_the_table_says_what_each_mode_saved() -> None:
     run = {
         "wait_s": [4.0] * 6,
-        "rewards": [0.0] * 4 + [1.0] * 2,
+        "learned": [0.0] * 4 + [1.0] * 2,
         "trained_s": 3.0,
         "batches": [[1.0, 2.0, 3.0, 4.0]] * 6,
     }
@@ -58,6 +58,8 @@ def test_a_run(tmp_path: Path) -> None:
         "1",
         "--steps",
         "2",
+        "--learning-steps",
+        "1",
         "--scale",
         "2000",
         "--modes",
@@ -74,4 +76,5 @@ def test_a_run(tmp_path: Path) -> None:
     assert "| both |" in done.stdout
     measured = json.loads(out.read_text())
     assert len(measured["steps_s"]) == len(measured["rewards"]) == len(measured["batches"]) == 2
+    assert len(measured["learned"]) == 1
     assert all(len(groups) == 8 for groups in measured["batches"])
