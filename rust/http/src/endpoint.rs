@@ -1,33 +1,21 @@
-//! A server that requests go to, and the connections to it.
+//! A server that requests go to.
 //!
 //! - E-1  One endpoint, one pool: functions that go to the same server in the same way share its connections.
-//! - E-2  A connection is kept for the next request: as many as there may be requests at a time.
-//! - E-3  With HTTP/2 a connection carries many requests, but servers bound how many (often 100): there are as many connections as that takes,
-//!   so that none waits behind others where nobody sees it.
-//! - E-4  A key shows nowhere: not in `Debug`, not in a reason.
+//! - E-2  A key shows nowhere: not in `Debug`, not in a reason.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::redirect::Policy;
-use reqwest::{Client, Url};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION,
+};
+use hyper::{Method, Request, Uri};
+use url::{Position, Url};
 
-use crate::names::Names;
-use crate::tls;
+use crate::pool::STREAMS;
 
-/// Requests that a connection of HTTP/2 is given at a time (E-3).
-const STREAMS: usize = 100;
-/// How long a connection is kept that nobody uses.
-const IDLE: Duration = Duration::from_secs(90);
-/// How long making a connection may take: what doesn't answer by then would take the whole timeout of the call.
-const CONNECT: Duration = Duration::from_secs(10);
-/// When a silent connection is asked whether the other side is still there.
-const KEEPALIVE: Duration = Duration::from_secs(15);
-
-/// An API key (E-4).
+/// An API key (E-2).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(String);
 
@@ -57,14 +45,30 @@ pub enum EndpointError {
     Key,
     #[error("the certificates in ca_file= can't be used: {0}")]
     Certificates(String),
+    #[error(
+        "the environment names a {0}:// proxy for it, which can't be used: name one with http:// or https://, or except its host in NO_PROXY"
+    )]
+    Proxy(String),
     #[error("no client for it can be made: {0}")]
     Client(String),
+}
+
+/// How a request says where it goes.
+pub(crate) enum Form<'a> {
+    ToServer,
+    /// To a proxy that passes it on, with what that wants to see of a password.
+    ToProxy(Option<&'a HeaderValue>),
+    /// By a connection of HTTP/2.
+    Shared,
 }
 
 /// A server, and how it is talked to.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     url: Url,
+    uri: Uri,
+    /// The address without server.
+    path: Uri,
     headers: HeaderMap,
     key: Option<Key>,
     http2: bool,
@@ -88,8 +92,14 @@ impl Endpoint {
         if !parsed.username().is_empty() || parsed.password().is_some() {
             return Err(EndpointError::Credentials);
         }
+        let address = || EndpointError::Address(url.to_owned());
+        let uri: Uri = parsed[..Position::AfterQuery].parse().map_err(|_| address())?;
+        let path: Uri = parsed[Position::BeforePath..Position::AfterQuery].parse().map_err(|_| address())?;
+        let host = &parsed[Position::BeforeHost..Position::AfterPort];
         let mut all = HeaderMap::new();
+        all.insert(HOST, HeaderValue::from_str(host).map_err(|_| address())?);
         all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        all.insert(ACCEPT, HeaderValue::from_static("*/*"));
         let mut placed = false;
         for (name, value) in headers {
             let wrong = || EndpointError::Header(name.clone());
@@ -106,7 +116,7 @@ impl Endpoint {
             value.set_sensitive(true);
             all.insert(AUTHORIZATION, value);
         }
-        Ok(Self { url: parsed, headers: all, key, http2, authorities })
+        Ok(Self { url: parsed, uri, path, headers: all, key, http2, authorities })
     }
 
     /// The same with HTTP/2, or without.
@@ -132,12 +142,16 @@ impl Endpoint {
         }
     }
 
-    pub(crate) const fn url(&self) -> &Url {
-        &self.url
+    pub(crate) const fn uri(&self) -> &Uri {
+        &self.uri
     }
 
-    pub(crate) const fn headers(&self) -> &HeaderMap {
-        &self.headers
+    pub(crate) const fn http2(&self) -> bool {
+        self.http2
+    }
+
+    pub(crate) fn authorities(&self) -> Option<&[u8]> {
+        self.authorities.as_deref()
     }
 
     /// Whether both can use the same connections (E-1).
@@ -146,67 +160,28 @@ impl Endpoint {
         self.url.origin() == other.url.origin() && self.http2 == other.http2 && self.authorities == other.authorities
     }
 
-    /// How many connections `requests` at a time need.
+    /// How many connections `requests` at a time need, if the server has what is asked for.
     #[must_use]
     pub const fn connections(&self, requests: usize) -> usize {
         if self.http2 { requests.div_ceil(STREAMS) } else { requests }
     }
 
-    /// The pool for so many requests at a time.
-    pub(crate) fn pool(&self, requests: usize) -> Result<Pool, EndpointError> {
-        let names = Arc::new(Names::default());
-        let client = || {
-            let builder = Client::builder()
-                .redirect(Policy::none())
-                .connect_timeout(CONNECT)
-                .pool_idle_timeout(IDLE)
-                .pool_max_idle_per_host(requests)
-                .tcp_nodelay(true)
-                .tcp_keepalive(KEEPALIVE)
-                .dns_resolver(names.clone());
-            let secure = self.url.scheme() == "https";
-            let builder = if self.http2 {
-                // Known beforehand: else each of the first requests would make a connection to find out.
-                builder.http2_prior_knowledge().http2_keep_alive_interval(KEEPALIVE)
-            } else {
-                builder.http1_only()
-            };
-            let tls = tls::config(secure, self.http2, self.authorities.as_deref())?;
-            let builder = builder.tls_backend_preconfigured(tls);
-            builder.build().map_err(|error| EndpointError::Client(error.to_string()))
-        };
-        let shards = if self.http2 { self.connections(requests).max(1) } else { 1 };
-        let clients: Result<Vec<Client>, EndpointError> = (0..shards).map(|_| client()).collect();
-        let clients = clients?.into_iter().map(|client| (client, AtomicUsize::new(0))).collect();
-        Ok(Pool { clients })
-    }
-}
-
-/// The connections to an endpoint.
-pub(crate) struct Pool {
-    /// One that looks after its own connections with HTTP/1; with HTTP/2 each has one (E-3). The counts are of requests on their way, written by
-    /// `Leased`.
-    clients: Box<[(Client, AtomicUsize)]>,
-}
-
-/// A client while a request uses it.
-pub(crate) struct Leased<'a> {
-    pub client: &'a Client,
-    count: &'a AtomicUsize,
-}
-
-impl Pool {
-    /// The client with the fewest requests on their way.
-    pub(crate) fn lease(&self) -> Option<Leased<'_>> {
-        let (client, count) = self.clients.iter().min_by_key(|(_, count)| count.load(Ordering::Relaxed))?;
-        count.fetch_add(1, Ordering::Relaxed);
-        Some(Leased { client, count })
-    }
-}
-
-impl Drop for Leased<'_> {
-    fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
+    /// A request with this body.
+    pub(crate) fn request(&self, body: Bytes, form: Form<'_>) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = if matches!(form, Form::ToServer) { self.path.clone() } else { self.uri.clone() };
+        *request.headers_mut() = self.headers.clone();
+        match form {
+            Form::Shared => {
+                request.headers_mut().remove(HOST); // the address says it
+            }
+            Form::ToProxy(Some(auth)) => {
+                request.headers_mut().insert(PROXY_AUTHORIZATION, auth.clone());
+            }
+            Form::ToServer | Form::ToProxy(None) => {}
+        }
+        request
     }
 }
 
@@ -220,12 +195,12 @@ mod tests {
     }
 
     #[test]
-    fn e4_a_key_shows_nowhere() {
+    fn e2_a_key_shows_nowhere() {
         let bearer = endpoint("https://api.example/v1", &[], Some("sk-123")).unwrap();
-        assert_eq!(bearer.headers()[AUTHORIZATION], "Bearer sk-123");
+        assert_eq!(bearer.headers[AUTHORIZATION], "Bearer sk-123");
         let own = endpoint("https://api.example/v1", &[("api-key", "{key}")], Some("sk-123")).unwrap();
-        assert_eq!(own.headers()["api-key"], "sk-123");
-        assert!(!own.headers().contains_key(AUTHORIZATION));
+        assert_eq!(own.headers["api-key"], "sk-123");
+        assert!(!own.headers.contains_key(AUTHORIZATION));
         for one in [bearer, own] {
             assert!(!format!("{one:?}").contains("sk-123"));
             assert_eq!(one.without_key("your key sk-123 is bad"), "your key … is bad");
@@ -244,13 +219,30 @@ mod tests {
     }
 
     #[test]
-    fn e1_e3_pools() {
+    fn e1_k5_pools() {
         let one = endpoint("http://x/v1/a", &[], None).unwrap();
         assert!(one.shares_pool(&endpoint("http://x:80/v1/b", &[], Some("k")).unwrap()));
         assert!(!one.shares_pool(&endpoint("http://y/v1/a", &[], None).unwrap()));
         assert_eq!(one.connections(2048), 2048);
         let many = Endpoint { http2: true, ..one };
         assert_eq!(many.connections(2048), 21);
-        assert_eq!(many.pool(250).unwrap().clients.len(), 3);
+    }
+
+    #[test]
+    fn requests_say_where_they_go() {
+        let one = endpoint("http://x:8000/v1/a?b=c#d", &[], Some("k")).unwrap();
+        let sent = |form| one.request(Bytes::new(), form);
+        let direct = sent(Form::ToServer);
+        assert_eq!(
+            (direct.uri().to_string().as_str(), &direct.headers()[HOST]),
+            ("/v1/a?b=c", &HeaderValue::from_static("x:8000"))
+        );
+        let shared = sent(Form::Shared);
+        assert_eq!(shared.uri(), "http://x:8000/v1/a?b=c");
+        assert!(!shared.headers().contains_key(HOST) && !direct.headers().contains_key(PROXY_AUTHORIZATION));
+        let word = HeaderValue::from_static("Basic bWU6cHc=");
+        let handed = sent(Form::ToProxy(Some(&word)));
+        assert_eq!(handed.uri(), "http://x:8000/v1/a?b=c");
+        assert_eq!((&handed.headers()[HOST], &handed.headers()[PROXY_AUTHORIZATION]), (&direct.headers()[HOST], &word));
     }
 }

@@ -9,10 +9,12 @@ use std::error::Error;
 use std::time::{Duration, SystemTime};
 
 use guerdon_core::outcome::{Answer, Failure, FailureKind};
-use reqwest::StatusCode;
-use reqwest::header::HeaderMap;
+use hyper::StatusCode;
+use hyper::header::HeaderMap;
 
+use crate::connector::NoConnection;
 use crate::endpoint::Endpoint;
+use crate::pool::Broken;
 use crate::verdict::shown;
 
 /// Longer than anyone means.
@@ -48,22 +50,23 @@ impl Fault {
     }
 
     /// The request or its answer broke on the way.
-    pub fn of_transport(endpoint: &Endpoint, error: reqwest::Error) -> Self {
-        let error = error.without_url();
-        let kind = if error.is_connect() { "ConnectionError: can't connect to" } else { "ConnectionError:" };
-        // The outermost words say only that sending failed.
-        let mut causes = Vec::new();
-        let mut cause = error.source();
-        while let Some(inner) = cause {
-            let words = inner.to_string();
-            if causes.last() != Some(&words) {
-                causes.push(words);
+    pub fn of_transport(endpoint: &Endpoint, broken: &Broken) -> Self {
+        let (kind, why) = match broken {
+            Broken::NoConnection(NoConnection::Late(after)) => {
+                ("ConnectionError: can't connect to", format!("no connection within {} s", after.as_secs_f64()))
             }
-            cause = inner.source();
-        }
-        let why = if causes.is_empty() { error.to_string() } else { causes.join(": ") };
-        let reason = endpoint.without_key(&format!("{kind} {}: {why}", endpoint.host()));
-        Self { reason, retryable: !error.is_builder(), retry_after: None, answer: Some(Answer::Unreachable) }
+            Broken::NoConnection(NoConnection::Failed(error)) => {
+                ("ConnectionError: can't connect to", causes(&**error))
+            }
+            Broken::OnTheWay(error) => ("ConnectionError:", causes(error)),
+        };
+        let hint = if why.contains("UnknownIssuer") {
+            " (its certificate is signed by nobody that this machine trusts: give the authority's as ca_file=)"
+        } else {
+            ""
+        };
+        let reason = endpoint.without_key(&format!("{kind} {}: {why}{hint}", endpoint.host()));
+        Self { reason, retryable: true, retry_after: None, answer: Some(Answer::Unreachable) }
     }
 
     /// The answer came, and makes no sense.
@@ -77,6 +80,21 @@ impl Fault {
         let Self { reason, retryable, retry_after, answer } = self;
         Failure { kind: FailureKind::Error, reason, traceback: None, retryable, retry_after, answer }
     }
+}
+
+/// An error and what is behind it.
+fn causes(error: &(dyn Error + 'static)) -> String {
+    let mut words = vec![error.to_string()];
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let said = inner.to_string();
+        // Some say what is behind them themselves.
+        if words.last().is_some_and(|last| !last.contains(&said)) {
+            words.push(said);
+        }
+        cause = inner.source();
+    }
+    words.join(": ")
 }
 
 /// How long the server asked to wait (F-2).

@@ -14,9 +14,10 @@ use tokio::sync::Notify;
 
 use crate::answer::Answer;
 use crate::body::Body;
-use crate::endpoint::{Endpoint, EndpointError, Pool};
+use crate::endpoint::{Endpoint, EndpointError};
 use crate::held::Held;
 use crate::place::Place;
+use crate::pool::Pool;
 
 /// Requests at a time of a function that says nothing else.
 pub const CONCURRENCY: usize = 256;
@@ -73,7 +74,7 @@ impl HttpLane {
         }
         let connections = pools.iter().map(|(endpoint, requests)| endpoint.connections(*requests)).sum();
         let pools: Result<Vec<Arc<Pool>>, EndpointError> =
-            pools.iter().map(|(endpoint, requests)| endpoint.pool(*requests).map(Arc::new)).collect();
+            pools.iter().map(|(endpoint, requests)| Pool::new(endpoint, *requests).map(Arc::new)).collect();
         let (pools, gone) = (pools?, Arc::new(Notify::new()));
         let place = |(function, (spec, pool)): (usize, (Option<HttpFunction>, Option<usize>))| {
             let (spec, pool) = (spec?, pools.get(pool?)?.clone());

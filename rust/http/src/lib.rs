@@ -1,8 +1,9 @@
 //! The http lane: calls that are HTTP requests. Judges (chat and completion endpoints) and reward services.
 //!
 //! `body` makes a request's body from a template and the texts of a batch, `answer` reads the scores out of what comes back (`verdict`: out
-//! of a judge's words), `fault` says what a bad answer means, `endpoint` is a server with its pooled connections (`tls`, `names`), `lane`
-//! takes the frames of the scheduler (`place`: one function's requests, `held`: a frame in its hands, `request`: one of them on its way).
+//! of a judge's words), `fault` says what a bad answer means, `endpoint` is a server, `pool` keeps the connections to it
+//! (`connector`, `tls`, `names` make one), `lane` takes the frames of the scheduler (`place`: one function's requests, `held`: a frame in its
+//! hands, `request`: one of them on its way).
 //!
 //! - H-1  No request needs Python: templates were split and texts captured before.
 //! - H-2  A key leaves this process in the header of a request to its endpoint, and in no other way: not in a reason, a dump or a log.
@@ -11,6 +12,7 @@
 
 mod answer;
 mod body;
+mod connector;
 mod descriptors;
 mod endpoint;
 mod fault;
@@ -18,6 +20,7 @@ mod held;
 mod lane;
 mod names;
 mod place;
+mod pool;
 mod request;
 mod tls;
 mod verdict;

@@ -20,13 +20,10 @@ use tokio::task::AbortHandle;
 
 use crate::answer::Scores;
 use crate::body::{JSON, Text};
-use crate::endpoint::Pool;
 use crate::held::Held;
 use crate::lane::HttpFunction;
+use crate::pool::Pool;
 use crate::request;
-
-/// How often a request lets others run before the next.
-const TURNS: usize = 4;
 
 /// A call: its frame, and its index in that.
 type Call = (Arc<Held>, usize);
@@ -333,9 +330,5 @@ async fn fly(landing: Landing) {
             })),
         };
         place.land(landing.flight, &calls, started_ns, ended);
-        // The connection goes back to its pool in a task of its own: the next request would else make another one.
-        for _ in 0..TURNS {
-            tokio::task::yield_now().await;
-        }
     }
 }

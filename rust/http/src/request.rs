@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use guerdon_core::outcome::{Failure, FailureKind};
-use reqwest::Response;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
 
 use crate::answer::{Answer, Scores};
-use crate::endpoint::{Endpoint, Pool};
+use crate::endpoint::Endpoint;
 use crate::fault::Fault;
+use crate::pool::{Answering, Broken, Pool};
 
 /// The longest answer that is read.
 const LONGEST_ANSWER: usize = 16 << 20;
@@ -55,40 +57,46 @@ async fn exchange(
     samples: usize,
     progress: &AtomicUsize,
 ) -> Result<Scores, Fault> {
-    let broken = |error| Fault::of_transport(endpoint, error);
-    let Some(leased) = pool.lease() else { return Err(Fault::of_answer(endpoint, "no connection: the pool is empty")) };
-    let request = leased.client.post(endpoint.url().clone()).headers(endpoint.headers().clone()).body(body);
-    let response = request.send().await.map_err(broken)?;
+    let broken = |error: &Broken| Fault::of_transport(endpoint, error);
+    let Answering { response, connection } = pool.send(endpoint, body.into()).await.map_err(|error| broken(&error))?;
     progress.store(0, Ordering::Relaxed);
-    let (status, headers) = (response.status(), response.headers().clone());
-    if !status.is_success() {
-        // The status says enough, even if the words that go with it break.
-        let (said, _) = read(response, LONGEST_ERROR, progress).await;
-        return Err(Fault::of_status(endpoint, status, &headers, &said));
+    let (head, mut incoming) = response.into_parts();
+    let longest = if head.status.is_success() { LONGEST_ANSWER } else { LONGEST_ERROR };
+    let (body, stopped) = read(&mut incoming, longest, progress).await;
+    if stopped.is_none() {
+        connection.give_back().await;
     }
-    match read(response, LONGEST_ANSWER, progress).await {
-        (_, Some(Stopped::Broken(error))) => Err(broken(error)),
-        (_, Some(Stopped::TooLong)) => {
+    if !head.status.is_success() {
+        // The status says enough, even if the words that go with it break.
+        return Err(Fault::of_status(endpoint, head.status, &head.headers, &body));
+    }
+    match stopped {
+        Some(Stopped::Broken(error)) => Err(broken(&Broken::OnTheWay(error))),
+        Some(Stopped::TooLong) => {
             Err(Fault::of_answer(endpoint, &format!("more than {LONGEST_ANSWER} bytes, which is no score")))
         }
-        (body, None) => answer.read(&body, samples).map_err(|why| Fault::of_answer(endpoint, &why)),
+        None => answer.read(&body, samples).map_err(|why| Fault::of_answer(endpoint, &why)),
     }
 }
 
 /// Why an answer was not read to its end.
 enum Stopped {
-    Broken(reqwest::Error),
+    Broken(hyper::Error),
     TooLong,
 }
 
 /// The bytes of an answer, up to a bound.
-async fn read(mut response: Response, longest: usize, progress: &AtomicUsize) -> (Vec<u8>, Option<Stopped>) {
+async fn read(incoming: &mut Incoming, longest: usize, progress: &AtomicUsize) -> (Vec<u8>, Option<Stopped>) {
     let mut body = Vec::new();
     loop {
-        match response.chunk().await {
-            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-            Ok(None) => return (body, None),
-            Err(error) => return (body, Some(Stopped::Broken(error))),
+        match incoming.frame().await {
+            Some(Ok(frame)) => {
+                if let Some(bytes) = frame.data_ref() {
+                    body.extend_from_slice(bytes);
+                }
+            }
+            None => return (body, None),
+            Some(Err(error)) => return (body, Some(Stopped::Broken(error))),
         }
         progress.store(body.len(), Ordering::Relaxed);
         if body.len() > longest {

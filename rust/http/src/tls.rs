@@ -2,6 +2,7 @@
 //!
 //! - T-1  There is no way to leave certificates unchecked.
 //! - T-2  A machine without authorities of its own (a bare container) gets Mozilla's.
+//! - T-3  HTTP/2 is asked for, never assumed: a server that does not have it is talked to in HTTP/1.1.
 
 use std::sync::Arc;
 
@@ -11,8 +12,9 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::endpoint::EndpointError;
 
-/// How servers are checked and talked to; `authorities` are certificates in PEM. With nothing to check, if none is `secure`, nothing is loaded.
-pub fn config(secure: bool, http2: bool, authorities: Option<&[u8]>) -> Result<ClientConfig, EndpointError> {
+/// How servers are checked and talked to, in HTTP/1.1; `authorities` are certificates in PEM. With nothing to check, if none is `secure`,
+/// nothing is loaded.
+pub fn config(secure: bool, authorities: Option<&[u8]>) -> Result<ClientConfig, EndpointError> {
     let wrong = |why: String| EndpointError::Certificates(why);
     let mut roots = RootCertStore::empty();
     if secure {
@@ -36,8 +38,14 @@ pub fn config(secure: bool, http2: bool, authorities: Option<&[u8]>) -> Result<C
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| EndpointError::Client(error.to_string()))?;
     let mut config = builder.with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = vec![if http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
+}
+
+/// The same, with HTTP/2 where the server has it (T-3).
+pub fn with_http2(mut config: ClientConfig) -> ClientConfig {
+    config.alpn_protocols.insert(0, b"h2".to_vec());
+    config
 }
 
 #[cfg(test)]
@@ -46,7 +54,7 @@ mod tests {
 
     #[test]
     fn certificates_that_are_none_are_refused() {
-        let error = |pem: &[u8]| config(false, false, Some(pem)).unwrap_err().to_string();
+        let error = |pem: &[u8]| config(false, Some(pem)).unwrap_err().to_string();
         assert!(error(b"hello").contains("none in PEM form"));
         assert!(error(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").contains("can't be used"));
     }
