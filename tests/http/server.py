@@ -1,8 +1,9 @@
-"""A server that judges, in this process: what the package sends to it, it keeps. Faults of servers are tested in Rust (rust/http/tests)."""
+"""A server that judges, in this process: what the package sends to it, it keeps. `python -m tests.http.server PORT` is one of its own."""
 
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,13 +15,13 @@ Answer = Callable[[str, dict[str, Any]], Any]
 
 
 class Server(ThreadingHTTPServer):
-    """Answers with what `answer` makes of a path and a body: JSON, or a status and JSON."""
+    """Answers with what `answer` makes of a path and a body: JSON, a status and JSON, or what then does something to the connection."""
 
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, answer: Answer, delay: float) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, answer: Answer, delay: float, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
         self.answer, self.delay = answer, delay
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -44,6 +45,10 @@ class Handler(BaseHTTPRequestHandler):
         self.server.headers.append(dict(self.headers))
         time.sleep(self.server.delay)
         found = self.server.answer(self.path, body)
+        if callable(found):
+            self.close_connection = True
+            found(self)
+            return
         status, said = found if isinstance(found, tuple) else (200, found)
         text = json.dumps(said).encode()
         self.send_response(status)
@@ -74,3 +79,14 @@ def said(text: str) -> dict[str, Any]:
 def asked(body: dict[str, Any]) -> str:
     """What a chat completion was asked."""
     return str(body["messages"][-1]["content"])
+
+
+def one() -> None:
+    """Judges the length of what it is asked about, on a port that is given, until it is killed."""
+    with Server(lambda path, body: said(str(len(asked(body)))), delay=0.01, port=int(sys.argv[1])) as server:
+        print("ready", flush=True)
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    one()

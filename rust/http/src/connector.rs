@@ -50,16 +50,14 @@ pub trait Io: Read + Write + Send + Unpin {}
 impl<T: Read + Write + Send + Unpin> Io for T {}
 
 /// See the module.
-#[derive(Clone)]
 pub struct Connector {
     uri: Uri,
     way: Way,
 }
 
-#[derive(Clone)]
 enum Way {
     Direct(HttpsConnector<Tcp>),
-    Tunnel(HttpsConnector<Tunnel<HttpsConnector<Tcp>>>),
+    Tunnel(Box<HttpsConnector<Tunnel<HttpsConnector<Tcp>>>>),
     /// Without TLS to the server: the proxy gets the requests.
     Handed(HttpsConnector<Tcp>, Box<Intercept>),
 }
@@ -97,7 +95,7 @@ impl Connector {
                 if let Some(auth) = proxy.basic_auth() {
                     tunnel = tunnel.with_auth(auth.clone());
                 }
-                Way::Tunnel((tunnel, to_server).into())
+                Way::Tunnel(Box::new((tunnel, to_server).into()))
             }
             Some(proxy) => Way::Handed(over(plain), Box::new(proxy)),
         };
@@ -117,7 +115,7 @@ impl Connector {
         let made = async {
             match &self.way {
                 Way::Direct(direct) => call(direct, &self.uri).await,
-                Way::Tunnel(tunnel) => call(tunnel, &self.uri).await,
+                Way::Tunnel(tunnel) => call(&**tunnel, &self.uri).await,
                 Way::Handed(direct, proxy) => call(direct, proxy.uri()).await,
             }
         };

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use guerdon_core::outcome::Status;
+use guerdon_http::Endpoint;
 use guerdon_testkit::judge::{JudgeConfig, Latency, MockJudge};
 use rig::{Rig, chat, done, endpoint, outcomes, policy, rewards};
 
@@ -141,6 +142,20 @@ async fn nobody_listens() {
     let rig = Rig::new(chat(nowhere), policy(20 * SECOND, 1, 64));
     let (status, _, reason) = rig.score(&["x"]).await.remove(0);
     assert!(status == Status::Error && reason.contains("can't connect to 127.0.0.1"), "{reason}");
+    rig.scheduler.close().await;
+}
+
+/// Fault: a judge's certificate is signed by nobody that this machine trusts
+/// Sees: `error` after `retries`: can't connect, and that the authority can be given as `ca_file=`; nothing is sent
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t1_a_certificate_that_nobody_trusts_is_refused() {
+    let judge = mock(JudgeConfig { tls: true, ..Default::default() }).await;
+    let untrusting = Endpoint::new(&judge.url("/v1/chat/completions"), Vec::new(), None, false, None).unwrap();
+    let rig = Rig::new(chat(untrusting), policy(20 * SECOND, 0, 64));
+    let (status, _, reason) = rig.score(&["x"]).await.remove(0);
+    assert!(status == Status::Error && reason.contains("can't connect to localhost"), "{reason}");
+    assert!(reason.contains("give the authority's as ca_file="), "{reason}");
+    assert_eq!(judge.seen().requests.load(Ordering::Relaxed), 0);
     rig.scheduler.close().await;
 }
 

@@ -1,0 +1,317 @@
+"""Servers that misbehave: what becomes of the samples, and what is said of them."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from guerdon import Dispatcher, Limit, Status, judge, reward
+from guerdon.result import Failure, RewardBatch
+from tests.http.server import Handler, asked, said, serving
+
+ROOT = Path(__file__).parents[2]
+SECRET = "sk-very-secret"
+GOOD = said("Score: 7")
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
+
+Fate = Callable[[Handler], None]
+
+
+def reset(handler: Handler) -> None:
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def half(handler: Handler) -> None:
+    handler.wfile.write(HEAD % 1000 + b'{"choices": [')
+
+
+def garbage(handler: Handler) -> None:
+    handler.wfile.write(HEAD % 9 + b"<html>no<")
+
+
+def no_http(handler: Handler) -> None:
+    handler.wfile.write(b"\x00\x01\x02 hello\r\n\r\n")
+
+
+def endless(handler: Handler) -> None:
+    handler.wfile.write(HEAD % (1 << 40))
+    for _ in range(40):
+        handler.wfile.write(b" " * (1 << 20))
+
+
+def silent(handler: Handler) -> None:
+    handler.connection.recv(1)  # until the other side gives up
+
+
+def drip(handler: Handler) -> None:
+    handler.wfile.write(HEAD % 1000)
+    for _ in range(1000):
+        handler.wfile.write(b" ")
+        time.sleep(0.05)
+
+
+def score(url: str, completions: list[str], **options: Any) -> RewardBatch:
+    options = {"timeout": 20, "retries": 1, "name": "judge", **options}
+    with Dispatcher(
+        [judge(base_url=url, model="m", prompt="{completion}", **options)], max_failed_fraction=1.0
+    ) as dispatcher:
+        return dispatcher.score(completions=completions)
+
+
+def only(result: RewardBatch) -> Failure:
+    (failure,) = result.failures()
+    assert np.isnan(result.rewards).all()
+    return failure
+
+
+BROKEN = "ConnectionError: 127.0.0.1:"
+
+
+@pytest.mark.parametrize(
+    ("fate", "reason"),
+    [
+        pytest.param(
+            (500, {"error": "oh"}),
+            'answered 500 Internal Server Error: "{\\"error\\": \\"oh\\"}"',
+            id="500",
+            marks=pytest.mark.fault(
+                "a judge's server answers 500 to every attempt",
+                sees="`error` after `retries`, with status and answer in the reason",
+            ),
+        ),
+        pytest.param(
+            reset,
+            BROKEN,
+            id="reset",
+            marks=pytest.mark.fault(
+                "a judge's server resets the connection at every attempt",
+                sees="`error` after `retries`: ConnectionError",
+            ),
+        ),
+        pytest.param(
+            half,
+            BROKEN,
+            id="half",
+            marks=pytest.mark.fault(
+                "a judge's server closes the connection in the middle of its answer",
+                sees="`error` after `retries`: ConnectionError; half an answer is none",
+            ),
+        ),
+        pytest.param(
+            garbage,
+            'gave invalid JSON (expected value at line 1 column 1): "<html>no<"',
+            id="garbage",
+            marks=pytest.mark.fault(
+                "a judge's server answers 200 with what is no JSON",
+                sees="`error` after `retries`, with what came in the reason",
+            ),
+        ),
+        pytest.param(
+            no_http,
+            BROKEN,
+            id="no-http",
+            marks=pytest.mark.fault(
+                "what listens there speaks no HTTP",
+                sees="`error` after `retries`: ConnectionError",
+            ),
+        ),
+        pytest.param(
+            endless,
+            "gave more than 16777216 bytes, which is no score",
+            id="endless",
+            marks=pytest.mark.fault(
+                "a judge's server sends an answer without end",
+                sees="`error` after `retries`: 16 MB are read of an answer, then the connection is closed",
+            ),
+        ),
+    ],
+)
+def test_each_sample_fails_by_itself_with_what_happened(fate: Any, reason: str) -> None:
+    with serving(lambda path, body: fate if "bad" in asked(body) else GOOD) as server:
+        result = score(server.url, ["fine", "bad", "fine"])
+    assert result.rewards[[0, 2]].ravel().tolist() == [7.0, 7.0]
+    (failure,) = result.failures()
+    assert (failure.sample, failure.status, failure.attempts) == (1, Status.ERROR, 2)
+    assert reason in failure.reason, failure.reason
+
+
+@pytest.mark.parametrize("fate", [(500, {}), reset, half, garbage], ids=["500", "reset", "half", "garbage"])
+@pytest.mark.fault(
+    "a judge's server answers 500, resets, breaks off or sends no JSON, once", sees="its value, at the second attempt"
+)
+def test_what_happens_once_costs_an_attempt(fate: Any) -> None:
+    fates = [fate]
+    with serving(lambda path, body: fates.pop() if fates else GOOD) as server:
+        result = score(server.url, ["x"])
+    assert (result.rewards.item(), result.attempts.item()) == (7.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("fate", "reason"),
+    [
+        pytest.param(
+            silent,
+            "had not answered",
+            id="silent",
+            marks=pytest.mark.fault(
+                "a judge's server takes the request and never answers (half-open)",
+                sees="`timeout` after `timeout` seconds; the reason says that nothing came",
+            ),
+        ),
+        pytest.param(
+            drip,
+            " bytes of its answer",
+            id="drip",
+            marks=pytest.mark.fault(
+                "a judge's answer comes byte by byte, for longer than `timeout`",
+                sees="`timeout` after `timeout` seconds; the reason says how many bytes came",
+            ),
+        ),
+    ],
+)
+def test_what_never_ends_is_a_timeout_that_says_how_far_it_came(fate: Fate, reason: str) -> None:
+    with serving(lambda path, body: fate) as server:
+        failure = only(score(server.url, ["x"], timeout=0.5, retries=0))
+    assert failure.status is Status.TIMEOUT
+    assert reason in failure.reason, failure.reason
+
+
+@pytest.mark.fault(
+    "a judge's server redirects", sees="`error`, not tried again: neither the request nor its key goes anywhere else"
+)
+def test_a_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGE_API_KEY", SECRET)
+    with serving(lambda path, body: GOOD) as elsewhere:
+
+        def away(handler: Handler) -> None:
+            head = f"HTTP/1.1 307 Temporary Redirect\r\nLocation: {elsewhere.url}/\r\nContent-Length: 0\r\n\r\n"
+            handler.wfile.write(head.encode())
+
+        with serving(lambda path, body: away) as server:
+            failure = only(score(server.url, ["x"], api_key_env="JUDGE_API_KEY"))
+            assert (failure.attempts, len(server.bodies)) == (1, 1)
+        assert elsewhere.bodies == []
+    assert "a redirect, which is not followed" in failure.reason
+
+
+@pytest.mark.fault("nothing listens at a judge's address", sees="`error` after `retries`: can't connect")
+def test_a_refused_connection() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and doesn't listen
+        failure = only(score(f"http://127.0.0.1:{taken.getsockname()[1]}", ["x"]))
+    assert failure.attempts == 2
+    assert "can't connect to 127.0.0.1" in failure.reason
+    assert "refused" in failure.reason
+
+
+@pytest.mark.fault("the name of a judge's server has no address", sees="`error` after `retries`: can't connect")
+def test_a_name_without_address() -> None:
+    failure = only(score("http://no-such-host.invalid", ["x"], retries=0))
+    assert "can't connect to no-such-host.invalid" in failure.reason
+
+
+@pytest.mark.fault(
+    "a judge's server speaks no TLS where the address says https", sees="`error` after `retries`: can't connect"
+)
+def test_no_tls_where_it_is_asked_for() -> None:
+    with serving(lambda path, body: GOOD) as server:
+        failure = only(score(server.url.replace("http:", "https:"), ["x"], retries=0))
+        assert server.bodies == []
+    assert "can't connect to 127.0.0.1" in failure.reason
+
+
+@pytest.mark.fault(
+    "a judge's server is killed in the middle of a batch and started again",
+    sees="all values: what was under way is tried again, what waits is held back until the server answers",
+)
+def test_a_server_that_is_killed_and_started_again() -> None:
+    with socket.socket() as free:
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    def start() -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "tests.http.server", str(port)]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    def end(process: subprocess.Popen[str]) -> None:
+        process.kill()
+        process.communicate()
+
+    texts = ["x" * (index % 50) for index in range(400)]
+    graded = judge(
+        base_url=f"http://127.0.0.1:{port}",
+        model="m",
+        prompt="{completion}",
+        limit=Limit(concurrency=8),
+        retries=50,
+        timeout=20,
+    )
+    server = start()
+    try:
+        with Dispatcher([graded]) as dispatcher:
+            ticket = dispatcher.submit(completions=texts)
+            next(iter(ticket.groups()))
+            end(server)
+            server = start()
+            result = ticket.result(timeout=100)
+    finally:
+        end(server)
+    np.testing.assert_array_equal(result.rewards.ravel(), [len(text) for text in texts])
+    assert result.attempts.max() > 1
+
+
+def test_a_key_is_in_no_process_and_no_output(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A key from a file is in the header of its requests and nowhere else: not in the environment or command of a worker either."""
+    file = tmp_path / "key"
+    file.write_text(SECRET)
+    answering = threading.Event()
+
+    def refused(path: str, body: dict[str, Any]) -> Any:
+        answering.wait(60)
+        return 401, {"error": f"wrong key {SECRET}"}
+
+    def works(completion: str) -> float:
+        Path(completion).touch()
+        return 1.0
+
+    with serving(refused) as server:
+        graded = judge(base_url=server.url, model="m", prompt="{completion}", api_key_file=str(file), name="graded")
+        worked = tmp_path / "worked"
+        with Dispatcher([graded, reward(works)], max_failed_fraction=1.0, workers=1) as dispatcher:
+            ticket = dispatcher.submit(completions=[str(worked)])
+            while not (server.headers and worked.exists()):
+                time.sleep(0.01)
+            shown = _of_descendants()
+            answering.set()
+            shown += repr(ticket.result().failures())
+            headers = [value for each in server.headers for value in each.values()]
+    assert f"Bearer {SECRET}" in headers
+    assert "GUERDON_POOL" in shown, "the workers' environments were read"
+    assert SECRET not in shown
+    assert SECRET not in "".join(capfd.readouterr())
+
+
+def _of_descendants() -> str:
+    """Environments and commands of all processes below this one."""
+    found, waiting = "", [Path("/proc/self")]
+    while waiting:
+        process = waiting.pop()
+        children = " ".join((task / "children").read_text() for task in (process / "task").iterdir())
+        for below in (Path("/proc") / child for child in children.split()):
+            waiting.append(below)
+            found += "".join((below / name).read_bytes().decode("latin-1") for name in ("environ", "cmdline"))
+    return found
