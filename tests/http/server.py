@@ -52,6 +52,7 @@ class Handler(BaseHTTPRequestHandler):
         status, said = found if isinstance(found, tuple) else (200, found)
         text = json.dumps(said).encode()
         self.send_response(status)
+        self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)
