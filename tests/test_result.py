@@ -251,6 +251,24 @@ def test_f2_failures_count_whatever_became_of_their_cells() -> None:
     assert "(after 3 attempts). Raise `timeout`" in message
 
 
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        ("deadline", "the function's `deadline`"),
+        ("group deadline", "`groups=guerdon.deadline(...)`"),
+        ("budget", "the batch's `budget`"),
+    ],
+)
+def test_f3_a_time_that_is_not_the_attempts_own_is_named(reason: str, advice: str) -> None:
+    failed = [(sample, 0, int(Status.TIMEOUT), reason, None, 1, 0.0, 1.0) for sample in range(5)]
+    result = make(np.full((8, 1, 1), NAN), np.full((8, 1, 1), Status.TIMEOUT), failures=failed)
+    message = breach(result, specs(timeout=30), 0.5)
+    assert message is not None
+    assert f"5 timeout ({reason}).\n" in message
+    assert advice in message
+    assert "30 s" not in message
+
+
 def test_every_function_that_failed_is_named() -> None:
     message = breach(make(np.full((8, 1, 2), NAN)), specs(2), 0.5)
     assert message is not None

@@ -3,6 +3,7 @@
 - F-1  A function breaks its budget when more than ``max_failed_fraction`` of its cells failed, in a batch of at least 8
        samples; with ``on_failure="raise"`` at the first failure, whatever the size.
 - F-2  Every failure counts, whatever ``on_failure`` made of its cell; what a quorum left behind is none.
+- F-3  The message names the time that was over: that of an attempt, or what bounds the call, its group or the batch; and how to have more.
 """
 
 from __future__ import annotations
@@ -16,6 +17,12 @@ from guerdon.result import Failure, RewardBatch
 from guerdon.status import Status
 
 FEWEST_SAMPLES = 8
+# Reasons of timeouts that are not an attempt's own (F-3): the engine's words, and where to give more time.
+LONGER = {
+    "deadline": "Raise the function's `deadline`",
+    "group deadline": "Give groups more time: `groups=guerdon.deadline(...)`",
+    "budget": "Raise the batch's `budget`",
+}
 
 
 def breach(result: RewardBatch, specs: Sequence[FunctionSpec], max_failed_fraction: float) -> str | None:
@@ -39,26 +46,31 @@ def breach(result: RewardBatch, specs: Sequence[FunctionSpec], max_failed_fracti
 
 
 def _message(spec: FunctionSpec, failed: list[Failure], samples: int, limit: str) -> str:
-    counts = Counter(failure.status for failure in failed)
-    kinds = ", ".join(f"{count} {_kind(spec, status)}" for status, count in counts.most_common())
+    counts = Counter(_kind(spec, failure) for failure in failed)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
+    most = counts.most_common(1)[0][0]
     first = failed[0]
     tries = "1 attempt" if first.attempts == 1 else f"{first.attempts} attempts"
     return (
         f"reward function {spec.name!r} failed on {len(failed)} of {samples} samples ({limit}): {kinds}.\n"
-        f"First: sample {first.sample}: {first.reason} (after {tries}). {_advice(spec, counts.most_common(1)[0][0])}"
+        f"First: sample {first.sample}: {first.reason} (after {tries}). "
+        f"{_advice(spec, next(failure for failure in failed if _kind(spec, failure) == most))}"
     )
 
 
-def _kind(spec: FunctionSpec, status: Status) -> str:
-    return f"timeout ({spec.policy.timeout:g} s)" if status is Status.TIMEOUT else status.label
+def _kind(spec: FunctionSpec, failure: Failure) -> str:
+    if failure.status is not Status.TIMEOUT:
+        return failure.status.label
+    return f"timeout ({failure.reason if failure.reason in LONGER else f'{spec.policy.timeout:g} s'})"
 
 
-def _advice(spec: FunctionSpec, status: Status) -> str:
-    if status is Status.TIMEOUT:
+def _advice(spec: FunctionSpec, failure: Failure) -> str:
+    if failure.status is Status.TIMEOUT:
+        longer = LONGER.get(failure.reason, "Raise `timeout`")
         slower = ", lower `Limit.concurrency`" if spec.lane == "asyncio" else ""
-        return f"Raise `timeout`{slower}, or set `max_failed_fraction`."
-    if status is Status.CRASHED:
+        return f"{longer}{slower}, or set `max_failed_fraction`."
+    if failure.status is Status.CRASHED:
         return "It ends the worker that runs it: look at what it printed above, or set `max_failed_fraction`."
-    if status is Status.CANCELLED:
+    if failure.status is Status.CANCELLED:
         return "The batch was cancelled before it was complete."
     return "The tracebacks are in `error.result.failures()`; mend the function, or set `max_failed_fraction`."
