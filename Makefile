@@ -136,9 +136,12 @@ test-verl: setup $(VERL)/.dependencies ## the reward manager in verl's real rewa
 	# What verl and Ray warn of is not ours.
 	$(VERL)/bin/python -m pytest -W ignore -W error::guerdon.errors.GuerdonWarning tests/verl $(ARGS)
 
+.PHONY: environments
+environments: $(VENV)/.dependencies $(VLLM)/.dependencies $(VERL)/.dependencies ## what the targets install, without building anything
+
 .PHONY: test-pythons
-test-pythons: $(VENV)/.dependencies ## the wheel on each Python from 3.10 to 3.13 (PYTHONS="3.10 3.12": on these), and the source distribution
-	BASE=$(BIN) TARGET=$(TARGET)/pythons scripts/test-pythons
+test-pythons: ## the source distribution, and wheels of it on each Python from 3.10 to 3.13 (PYTHONS="3.10 3.12": on these)
+	TARGET=$(TARGET)/pythons scripts/test-pythons
 
 ROUNDS := 10
 .PHONY: stress
