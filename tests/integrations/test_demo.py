@@ -46,5 +46,5 @@ def test_reward_rises(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_the_same_without_guerdon(tmp_path: Path) -> None:
-    out = run(tmp_path, "--steps", "5", "--serial")
+    out = run(tmp_path, "--steps", "2", "--serial")
     assert re.search(r"in rewards +\d+\.\d s TRL alone", out), out

@@ -32,12 +32,11 @@ def make_limited(folder: Path) -> Any:
     return limited
 
 
-def main(folder: Path, what: str) -> None:
+def run(what: str, last: Any, folder: Path) -> None:
+    """Trains, and writes down what came of it, an error too, which goes on."""
     from tests.integrations.tiny import make_trainer, rewards_of
 
-    rank = os.environ["RANK"]
-    rewards: list[Any] = [functions.vowels, functions.group_size, functions.lengths]
-    rewards.append(rank_one_fails if what == "fail" else make_limited(folder))
+    rewards: list[Any] = [functions.vowels, functions.group_size, functions.lengths, last]
     report: dict[str, Any] = {"cores": usable_cores()}
     with Dispatcher(rewards) as dispatcher:
         trainer = make_trainer(list(dispatcher), folder / "out", prompts=16)
@@ -51,8 +50,13 @@ def main(folder: Path, what: str) -> None:
             raise
         finally:
             report.update(seconds=time.monotonic() - started, workers=dispatcher.workers)
-            (folder / f"rank{rank}.json").write_text(json.dumps(report))
+            (folder / f"{what}{os.environ['RANK']}.json").write_text(json.dumps(report))
+
+
+def main(folder: Path) -> None:
+    run("works", make_limited(folder), folder)
+    run("fails", rank_one_fails, folder)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]))
