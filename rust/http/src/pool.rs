@@ -1,5 +1,8 @@
 //! The connections to an endpoint: kept, and never more of them than requests at a time.
 //!
+//! The pools of ready-made clients (reqwest's is hyper-util's) begin a new connection for a request while another one may come free, and keep
+//! both: beside 2048 requests at a time that was a few new TLS handshakes in every round. So this one is our own, over hyper's connections.
+//!
 //! - K-1  In HTTP/1.1 a connection is made only while none is idle, and goes back before its request's calls end: there are never more than there
 //!   were requests at a time, and none is made anew for as many as that.
 //! - K-2  One that broke, or whose answer was not read to its end, is closed.
