@@ -228,7 +228,7 @@ fn a_dead_endpoint_ends_a_batch_instead_of_holding_it() {
         let begun = Instant::now();
         let batch = engine.submit(spec(50, 1));
         assert!(done(&batch).await);
-        assert!((MINUTE..MINUTE * 3).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        assert!((MINUTE * 5..MINUTE * 7).contains(&begun.elapsed()), "{:?}", begun.elapsed());
         assert!(statuses(&batch).iter().all(|status| *status == Status::Error));
         assert!(batch.note_of(49, 0).unwrap().reason.contains("taken for dead"));
         // The next one gets an answer to whether it still is.

@@ -35,7 +35,8 @@ const FIRST_REST_NS: u64 = 1_000_000_000;
 const LONGEST_REST_NS: u64 = 15_000_000_000;
 /// A probe that says nothing for so long is given up for another.
 const PROBE_NS: u64 = 60_000_000_000;
-const PATIENCE_NS: u64 = 60_000_000_000;
+/// Longer than a server of models takes to start.
+const PATIENCE_NS: u64 = 300_000_000_000;
 const LONGEST_NS: u64 = 600_000_000_000;
 /// Tokens of a call of which nothing is known.
 const UNKNOWN_TOKENS: f64 = 1000.0;

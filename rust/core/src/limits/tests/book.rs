@@ -204,12 +204,12 @@ fn b5_a_dead_endpoint_gets_probes_and_then_refuses() {
             }
             Verdict::Wait { until_ns, .. } => now_ns = until_ns,
             Verdict::Dead(for_ns) => {
-                assert!(for_ns >= 60 * S);
+                assert!(for_ns >= 300 * S);
                 break;
             }
         }
     }
-    assert!((5..=10).contains(&probes), "{probes}");
+    assert!((20..=30).contains(&probes), "{probes}");
     // It still gets probes, and one answer is enough.
     let passed = go(&mut book, now_ns + 15 * S).unwrap();
     book.learn(&rules, now_ns + 15 * S, passed, Heard::Answer, None, 0.5);
