@@ -195,6 +195,7 @@ class Use:
         columns: Sequence[int],
         finish_names: Sequence[str] = ...,  # none
         finish_columns: Sequence[int] = ...,  # none
+        tokens: Sequence[float] | None = None,  # of each sample
     ) -> Use: ...
 
 @final

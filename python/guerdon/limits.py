@@ -11,7 +11,7 @@ import hashlib
 import math
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
@@ -47,7 +47,9 @@ class Limit:
             of this user on this host, ranks included. All of them must give the same numbers. The share of a process
             that dies is free again.
         tokens: The tokens of a call, about, for as long as none has told; later too if none ever tells, as functions of
-            groups and batches can't. Default: 1000.
+            groups and batches can't. Default: 1000. Or a function that counts them for each sample before its call: it
+            takes columns by name, as a per-sample reward function does, and runs in this process when a batch is
+            submitted; what a call then tells corrects its count.
 
     Raises:
         RegistrationError: A value is out of range, or nothing is limited.
@@ -61,7 +63,7 @@ class Limit:
     rpm: float | None = None
     tpm: float | None = None
     key: str | None = None
-    tokens: float | None = None
+    tokens: float | Callable[..., float] | None = None
 
     def __post_init__(self) -> None:
         if not any(given is not None for given in (self.concurrency, self.rpm, self.tpm, self.key)):
@@ -87,8 +89,10 @@ class Limit:
         if self.tokens is not None:
             if self.tpm is None and self.key is None:
                 raise RegistrationError("Limit(tokens=…) without tpm=, the tokens per minute that they count toward.")
-            if not (_is_number(self.tokens) and 0 <= self.tokens <= _MOST_RATE):
-                raise RegistrationError(f"Limit(tokens={self.tokens!r}): expected the tokens of a call.")
+            if not callable(self.tokens) and not (_is_number(self.tokens) and 0 <= self.tokens <= _MOST_RATE):
+                raise RegistrationError(
+                    f"Limit(tokens={self.tokens!r}): expected the tokens of a call, or a function that counts them."
+                )
 
 
 class RetryAfter(GuerdonError):
@@ -147,7 +151,7 @@ def native(
         return None
     if limit.rpm is None and limit.tpm is None and limit.key is None and lane in ("process", "thread"):
         return None
-    tokens = None if limit.tokens is None else float(limit.tokens)
+    tokens = None if limit.tokens is None or callable(limit.tokens) else float(limit.tokens)
     key = None
     if limit.key is not None:
         name = hashlib.sha256(limit.key.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Limit, RegistrationError, Status, reward
+from guerdon import DataError, Dispatcher, Limit, RegistrationError, Status, reward
 from tests.limits import functions
 
 LANES = ("process", "thread", "asyncio")
@@ -93,3 +93,59 @@ def test_tokens_are_logged_as_a_number() -> None:
     with Dispatcher([reward(functions.telling, lane="thread")]) as made:
         result = made.score(completions=["c"])
     assert result.extra["telling/usage"] == [50.0]
+
+
+def length(completion: str) -> int:
+    return len(completion)
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_tokens_are_those_that_a_function_counts(lane: str) -> None:
+    function = functions.aone if lane == "asyncio" else functions.one
+    texts = ["x" * 10, "x" * 90] * 15
+    with Dispatcher([reward(function, lane=lane, limit=Limit(tpm=62_500, tokens=length))], workers=1) as made:
+        begun = time.monotonic()
+        assert made.score(completions=texts).rewards.ravel().tolist() == [1.0] * 30
+        # 50 tokens a call on average, 48 ms each, the last one's not counted; 1000 for each would be 28 s.
+        assert 29 * 0.048 - 0.1 <= time.monotonic() - begun < 20
+
+
+def test_counts_are_corrected_by_what_calls_tell() -> None:
+    limit = Limit(tpm=62_500, tokens=lambda completion: 1000)
+    with Dispatcher([reward(functions.atelling, limit=limit)]) as made:
+        assert 30 * 0.048 - 0.1 <= took(made, 30) < 20  # 1000 tokens each: 29 s
+
+
+def test_tokens_are_counted_from_columns_of_all_kinds_and_in_a_batch_that_grows() -> None:
+    seen: list[tuple[str, int]] = []
+
+    def count(text: str, budget: int, *, more: int = 0) -> float:
+        seen.append((text, budget))
+        return 1.0
+
+    limited = reward(functions.aone, name="one", limit=Limit(tpm=1e9, tokens=count))
+    with Dispatcher([limited]) as made:
+        ticket = made.submit(num_generations=1, more=True)
+        ticket.add(completions=["a", [{"role": "assistant", "content": "b"}]], budget=[1, 2])
+        ticket.add(completions=["c"], budget=[3])
+        ticket.finish()
+        assert ticket.result().rewards.ravel().tolist() == [1.0] * 3
+        assert seen == [("a", 1), ("b", 2), ("c", 3)]
+        with pytest.raises(DataError, match=r"'budget', which this batch doesn't have"):
+            made.score(completions=["a"])
+
+
+def test_what_cannot_count_is_refused_before_any_call() -> None:
+    def made(tokens: Any) -> Dispatcher:
+        return Dispatcher([reward(functions.aone, name="one", limit=Limit(tpm=100, tokens=tokens))])
+
+    for counted in (None, float("nan"), -1, True, "7"):
+        with made(lambda completion, counted=counted: counted) as dispatcher, pytest.raises(DataError) as refused:
+            dispatcher.score(completions=["a"])
+        assert f"'one', Limit(tokens=), gave {counted!r} for sample 0" in str(refused.value)
+    with made(lambda completion: 1 // 0) as dispatcher, pytest.raises(DataError, match="sample 0: ZeroDivisionError"):
+        dispatcher.score(completions=["a"])
+    with pytest.raises(RegistrationError, match="log_metric: it only counts"):
+        made(lambda completion, log_metric: 1.0)
+    with pytest.raises(RegistrationError, match="takes \\*columns"):
+        made(lambda *columns: 1.0)

@@ -8,6 +8,7 @@
 - U-4  Live environments never travel to a worker.
 - U-5  A column whose name can't be put into a message to a worker is refused where a function would get it.
 - U-6  A function of the http lane gets texts, whatever its columns hold; what are texts already is not copied.
+- U-7  Where a limit counts tokens by a function, that is called here, for each sample, before anything of the batch is submitted.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from guerdon._batch.columns import COMPLETION_IDS, COMPLETIONS, ENVIRONMENTS, PROMPTS, TEXT, TRAINER_STATE, Data, Single
+from guerdon._batch.tokens import counting
 from guerdon._batch.trainer_state import names_history, snapshot
 from guerdon._registration.spec import FunctionSpec, Wants
 from guerdon.errors import DataError
@@ -63,6 +65,7 @@ class Uses:
 
     def __init__(self, specs: Sequence[FunctionSpec]) -> None:
         self._specs = tuple(specs)
+        self._counted = tuple(counting(spec) for spec in self._specs)
         self._history = tuple(spec.lane == "process" and names_history(spec.target) for spec in self._specs)
 
     def of(self, data: Data, *, grows: bool = False) -> Plan:
@@ -75,12 +78,16 @@ class Uses:
 
         columns = _Columns(data, grows)
         uses = []
-        for spec, history in zip(self._specs, self._history, strict=True):
+        for spec, history, counted in zip(self._specs, self._history, self._counted, strict=True):
+            tokens = None
+            if counted is not None:
+                there = _available(spec, counted.wants, data, counted.called)
+                tokens = counted.count(data, there, _arrange(counted.wants, there)[0])
             available = _available(spec, spec.wants, data, spec.name)
             names, by_position = _arrange(spec.wants, available)
             if spec.http is not None:
                 filled = [columns.filled(available[field.column], field, spec.name) for field in spec.http.fields]
-                uses.append(Use([kind for kind, _ in filled], [index for _, index in filled]))
+                uses.append(Use([kind for kind, _ in filled], [index for _, index in filled], tokens=tokens))
                 continue
             _refuse_odd(spec.name, names)
             indexes = [columns.index(self._source(spec, available[name], history)) for name in names]
@@ -90,7 +97,7 @@ class Uses:
                 there = _available(spec, spec.finish, data, f"{spec.name}.finish_group")
                 finish_names, _ = _arrange(spec.finish, there)
                 finish_indexes = [columns.index(self._source(spec, there[name], history)) for name in finish_names]
-            uses.append(Use(None if by_position else names, indexes, finish_names, finish_indexes))
+            uses.append(Use(None if by_position else names, indexes, finish_names, finish_indexes, tokens))
         return Plan(columns.values, columns.names, uses)
 
     @staticmethod

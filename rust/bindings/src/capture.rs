@@ -37,6 +37,8 @@ impl PyConst {
 pub struct PyUse {
     pub call: Arguments,
     pub finish: Arguments,
+    /// Of each sample, where the function counts them.
+    pub tokens: Option<Vec<f64>>,
 }
 
 /// Values of one kind of call: their keyword names, if they have any, and the columns they stand in.
@@ -49,12 +51,13 @@ pub struct Arguments {
 #[pymethods]
 impl PyUse {
     #[new]
-    #[pyo3(signature = (names, columns, finish_names = Vec::new(), finish_columns = Vec::new()))]
+    #[pyo3(signature = (names, columns, finish_names = Vec::new(), finish_columns = Vec::new(), tokens = None))]
     fn new(
         names: Option<Vec<String>>,
         columns: Vec<usize>,
         finish_names: Vec<String>,
         finish_columns: Vec<usize>,
+        tokens: Option<Vec<f64>>,
     ) -> PyResult<Self> {
         let paired = names.as_ref().is_none_or(|names| names.len() == columns.len());
         if !paired || finish_names.len() != finish_columns.len() {
@@ -63,6 +66,7 @@ impl PyUse {
         Ok(Self {
             call: Arguments { names, columns },
             finish: Arguments { names: Some(finish_names), columns: finish_columns },
+            tokens,
         })
     }
 }
@@ -98,6 +102,9 @@ pub fn sources(
     if uses.len() != lanes.len() {
         return Err(PyValueError::new_err(format!("{} uses for {} functions", uses.len(), lanes.len())));
     }
+    if let Some(counts) = uses.iter().filter_map(|one| one.tokens.as_ref()).find(|counts| counts.len() != samples) {
+        return Err(PyValueError::new_err(format!("the tokens of {} samples for {samples}", counts.len())));
+    }
     let sources = columns
         .iter()
         .enumerate()
@@ -128,6 +135,7 @@ struct Captured {
 struct FunctionArguments {
     call: Captured,
     finish: Captured,
+    tokens: Option<Vec<f64>>,
 }
 
 /// The arguments of all calls of a batch.
@@ -160,7 +168,8 @@ impl Arrived {
             .iter()
             .zip(lanes)
             .map(|(one, lane)| {
-                Ok(FunctionArguments { call: capture(&one.call, lane)?, finish: capture(&one.finish, lane)? })
+                let (call, finish) = (capture(&one.call, lane)?, capture(&one.finish, lane)?);
+                Ok(FunctionArguments { call, finish, tokens: one.tokens.clone() })
             })
             .collect::<PyResult<Vec<_>>>()?;
         Ok(Self { functions })
@@ -203,6 +212,10 @@ impl Payload for Arrived {
 
     fn text(&self, function: FunctionId, column: usize, sample: u32) -> Option<RawText<'_>> {
         self.wire(function, false)?.text(column, sample)
+    }
+
+    fn tokens(&self, function: FunctionId, sample: u32) -> Option<f64> {
+        self.functions.get(function)?.tokens.as_ref()?.get(sample as usize).copied()
     }
 
     fn as_any(&self) -> &dyn std::any::Any {

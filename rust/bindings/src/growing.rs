@@ -55,6 +55,8 @@ pub struct Growing {
     /// Lane and shape of each function.
     functions: Vec<(LaneKind, Shape)>,
     settled: OnceLock<Settled>,
+    /// Of each function the tokens of samples, where it counts them. Written by additions.
+    tokens: Mutex<Vec<Vec<f64>>>,
 }
 
 /// The values of some samples, ready to be put in their places.
@@ -63,11 +65,12 @@ pub struct Addition {
     /// Of each function and kind of call.
     wires: Vec<[Option<Arc<Wire>>; 2]>,
     tuples: Vec<Vec<Py<PyTuple>>>,
+    tokens: Vec<Option<Vec<f64>>>,
 }
 
 impl Growing {
     pub const fn new(functions: Vec<(LaneKind, Shape)>) -> Self {
-        Self { functions, settled: OnceLock::new() }
+        Self { functions, settled: OnceLock::new(), tokens: Mutex::new(Vec::new()) }
     }
 
     /// Captures the values of `count` samples.
@@ -105,7 +108,8 @@ impl Growing {
                 _ => Vec::new(),
             });
         }
-        Ok(Addition { sources, wires, tuples })
+        let tokens = uses.iter().map(|one| one.tokens.clone()).collect();
+        Ok(Addition { sources, wires, tuples, tokens })
     }
 
     fn settle(&self, py: Python<'_>, sources: &[Source], uses: &[PyRef<'_, PyUse>]) -> PyResult<Settled> {
@@ -155,6 +159,14 @@ impl Growing {
                 }
             }
         }
+        let mut known = self.tokens.lock();
+        known.resize_with(addition.tokens.len(), Vec::new);
+        for (known, counts) in known.iter_mut().zip(&addition.tokens) {
+            let Some(counts) = counts else { continue };
+            known.resize(known.len().max(most + 1), 0.0);
+            samples.iter().zip(counts).for_each(|(sample, count)| known[*sample] = *count);
+        }
+        drop(known);
         for (kinds, (wires, tuples)) in settled.functions.iter().zip(addition.wires.iter().zip(&addition.tuples)) {
             for (kind, wire) in kinds.iter().zip(wires) {
                 if let (Values::Wire(rows), Some(wire)) = (&kind.values, wire) {
@@ -256,6 +268,10 @@ impl Payload for GrowingPayload {
     fn bytes(&self, function: FunctionId, sample: u32) -> usize {
         let Some(Kind { values: Values::Wire(rows), .. }) = self.0.kind(function, false) else { return 0 };
         rows.lock().get(sample as usize).and_then(Option::as_ref).map_or(0, |(wire, row)| wire.bytes(*row))
+    }
+
+    fn tokens(&self, function: FunctionId, sample: u32) -> Option<f64> {
+        self.0.tokens.lock().get(function)?.get(sample as usize).copied()
     }
 
     fn hold(&self, function: FunctionId, finish: bool, samples: &[u32]) -> Option<Arc<dyn Payload>> {

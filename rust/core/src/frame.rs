@@ -302,7 +302,7 @@ impl Frame {
 }
 
 /// The samples of the call that begins with `first`.
-fn covered(batch: &Batch, kind: CallKind, first: usize) -> Range<usize> {
+pub(crate) fn covered(batch: &Batch, kind: CallKind, first: usize) -> Range<usize> {
     let span = match kind {
         CallKind::Sample => 1,
         CallKind::Group | CallKind::Finish => batch.group_size(),

@@ -23,6 +23,11 @@ pub trait Payload: Send + Sync + 'static {
         None
     }
 
+    /// Tokens that a call on this sample takes, where its function counts them before it is made: for limits.
+    fn tokens(&self, _function: FunctionId, _sample: u32) -> Option<f64> {
+        None
+    }
+
     /// What calls of these samples are made of, for as long as a frame of them lives: of a payload that lets go of samples whose cells have their
     /// outcomes. `None`: the payload itself.
     fn hold(&self, _function: FunctionId, _finish: bool, _samples: &[u32]) -> Option<Arc<dyn Payload>> {

@@ -65,6 +65,15 @@ pub enum Heard {
     Nothing,
 }
 
+/// Tokens of a call, before it is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Tokens {
+    /// As its function counts them.
+    Counted(f64),
+    /// Taken for each call, as long as none has told; `None`: nobody knows.
+    About(Option<f64>),
+}
+
 /// A call that was let through.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Passed {
@@ -138,8 +147,8 @@ const fn real(ns: u64) -> f64 {
 }
 
 impl Book {
-    /// Asks for a call while `in_use` are under way; `tokens` are those that are taken for it until calls have told.
-    pub fn ask(&mut self, rules: &Rules, now_ns: u64, tokens: Option<f64>, in_use: usize) -> Verdict {
+    /// Asks for a call that takes `tokens` while `in_use` are under way.
+    pub fn ask(&mut self, rules: &Rules, now_ns: u64, tokens: Tokens, in_use: usize) -> Verdict {
         let wait = |until_ns: u64| Verdict::Wait {
             until_ns: until_ns.min(now_ns.saturating_add(LONGEST_NS)),
             on_release: false,
@@ -160,10 +169,16 @@ impl Book {
         let rates = [(rules.rpm, self.requests_ns), (rules.tpm, self.tokens_ns)];
         let due_ns = rates.iter().filter(|(rate, _)| rate.is_some()).map(|(_, due_ns)| *due_ns).max().unwrap_or(0);
         if due_ns > now_ns + SLACK_NS {
-            return wait(due_ns - SLACK_NS);
+            let until_ns = (due_ns - SLACK_NS).min(now_ns.saturating_add(LONGEST_NS));
+            // A call that tells of fewer tokens than were paid for makes room sooner (B-2).
+            let by_tokens = rules.tpm.is_some() && due_ns == self.tokens_ns;
+            return Verdict::Wait { until_ns, on_release: by_tokens && in_use > 0 };
         }
-        let unknown = tokens.unwrap_or(UNKNOWN_TOKENS);
-        let tokens = if self.mean_tokens > 0.0 { self.mean_tokens } else { unknown };
+        let tokens = match tokens {
+            Tokens::Counted(tokens) => tokens,
+            Tokens::About(_) if self.mean_tokens > 0.0 => self.mean_tokens,
+            Tokens::About(tokens) => tokens.unwrap_or(UNKNOWN_TOKENS),
+        };
         // From then on: time in which nothing was asked for is not saved up (B-1).
         self.requests_ns = self.requests_ns.max(now_ns).saturating_add(self.cost_ns(rules.rpm, 1.0));
         self.tokens_ns = self.tokens_ns.max(now_ns).saturating_add(self.cost_ns(rules.tpm, tokens));

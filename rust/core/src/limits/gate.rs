@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::book::{Book, Heard, Passed, Rules, Verdict};
+use super::book::{Book, Heard, Passed, Rules, Tokens, Verdict};
 use super::shared::{Open, Shared};
 use crate::outcome::{Answer, Failure, FailureKind};
 
@@ -120,8 +120,14 @@ impl Gate {
         Self { rules: limit.rules.clone(), name, state: Mutex::new(state) }
     }
 
-    /// Asks for one call; `tokens` are those that are taken for it until calls have told.
-    pub fn ask(self: &Arc<Self>, now_ns: u64, tokens: Option<f64>) -> Asked {
+    /// Whether tokens count.
+    #[must_use]
+    pub const fn counts_tokens(&self) -> bool {
+        self.rules.tpm.is_some()
+    }
+
+    /// Asks for one call that takes `tokens`.
+    pub fn ask(self: &Arc<Self>, now_ns: u64, tokens: Tokens) -> Asked {
         let mut state = self.state.lock();
         let in_use = state.in_use;
         let shared = matches!(state.store, Store::Shared(_));
@@ -202,7 +208,7 @@ impl Page<'_> {
         }
     }
 
-    fn ask(&mut self, rules: &Rules, now_ns: u64, tokens: Option<f64>, in_use: usize) -> Verdict {
+    fn ask(&mut self, rules: &Rules, now_ns: u64, tokens: Tokens, in_use: usize) -> Verdict {
         let elsewhere = if let Self::Shared(open) = self { open.elsewhere() } else { 0 };
         self.book().ask(rules, now_ns, tokens, in_use.saturating_add(elsewhere))
     }

@@ -17,5 +17,5 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-pub use book::{Heard, Rules};
+pub use book::{Heard, Rules, Tokens};
 pub use gate::{Asked, Gate, Limit, Permit};

@@ -4,13 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::batch::Batch;
-use crate::frame::Frame;
+use crate::frame::{Frame, covered};
 use crate::function::FunctionId;
 use crate::lane::Lane;
-use crate::limits::Asked;
+use crate::limits::{Asked, Tokens};
 use crate::outcome::Note;
 use crate::scheduler::timers::Due;
-use crate::scheduler::work::Cause;
+use crate::scheduler::work::{Call, Cause, kind_of};
 use crate::scheduler::{Inner, State, order};
 
 /// What is to be done next.
@@ -67,7 +67,7 @@ impl Inner {
         let State { works, estimates, in_flight, barred, timers, last_frame, .. } = state;
         // Read once a round: without limits, and so without a look at the clock, for most.
         let now_ns = if self.gates.iter().any(Option::is_some) { self.clock.now_ns() } else { 0 };
-        let (work, function, permit) = loop {
+        let (work, function, permit, taken) = loop {
             let free = |function: FunctionId| {
                 let most = self.functions[function].policy.concurrency.unwrap_or(usize::MAX);
                 // A permit is not to wait for a place in the lane (limits L-1).
@@ -81,10 +81,26 @@ impl Inner {
             });
             let Some((batch, function)) = chosen else { return Next::Nothing };
             let Some(work) = works.get_mut(&batch) else { return Next::Nothing };
-            let Some(gate) = &self.gates[function] else { break (work, function, None) };
-            let tokens = self.functions[function].policy.limit.as_ref().and_then(|limit| limit.tokens);
-            match gate.ask(now_ns, tokens) {
-                Asked::Go(permit) => break (work, function, Some(permit)),
+            let Some(gate) = &self.gates[function] else { break (work, function, None, None) };
+            // Which calls are next is known by taking them: those that must wait go back to where they stood.
+            let mut take = || {
+                order::take(
+                    &mut work.lines[function],
+                    &work.batch,
+                    function,
+                    &**self.lane(function),
+                    estimates[function],
+                )
+            };
+            let taken = if gate.counts_tokens() { Some(take()) } else { None };
+            let about = self.functions[function].policy.limit.as_ref().and_then(|limit| limit.tokens);
+            let counted = taken.as_ref().and_then(|(calls, _)| tokens_of(&work.batch, function, calls));
+            let asked = gate.ask(now_ns, counted.map_or(Tokens::About(about), Tokens::Counted));
+            if let (Some((calls, _)), false) = (&taken, matches!(asked, Asked::Go(_))) {
+                work.lines[function].put_back(calls);
+            }
+            match asked {
+                Asked::Go(permit) => break (work, function, Some(permit), taken),
                 Asked::Wait { until_ns, on_release } => {
                     barred[function].until(until_ns, on_release);
                     if until_ns < u64::MAX && timers.set(until_ns, Due::Look) {
@@ -97,10 +113,20 @@ impl Inner {
             }
         };
         let lane = self.lane(function).clone();
-        let (calls, alone) = order::take(&mut work.lines[function], &work.batch, function, &*lane, estimates[function]);
+        let (calls, alone) = taken.unwrap_or_else(|| {
+            order::take(&mut work.lines[function], &work.batch, function, &*lane, estimates[function])
+        });
         in_flight[function] += 1;
         *last_frame += 1;
         let frame = Frame::new(*last_frame, self.clone(), work.batch.clone(), function, calls, alone);
         Next::Frame(lane, frame.permitted(permit))
     }
+}
+
+/// Tokens that these calls take together, where their function counts them.
+fn tokens_of(batch: &Batch, function: FunctionId, calls: &[Call]) -> Option<f64> {
+    let payload = batch.payload()?;
+    let own = calls.iter().filter(|call| !call.finish);
+    let samples = own.flat_map(|call| covered(batch, kind_of(&batch.functions()[function]), call.first));
+    samples.filter_map(|sample| payload.tokens(function, sample as u32)).reduce(|all, one| all + one)
 }

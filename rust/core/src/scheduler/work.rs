@@ -98,6 +98,11 @@ impl Line {
         self.returned.front().or_else(|| self.arrived.front()).map_or(self.cursor, |call| call.first)
     }
 
+    /// Puts calls that were taken before all others.
+    pub(crate) fn put_back(&mut self, calls: &[Call]) {
+        calls.iter().rev().for_each(|call| self.returned.push_front(*call));
+    }
+
     /// Closes the line, unless it is.
     pub(crate) fn close(&mut self, cause: &Cause) -> bool {
         let first = self.closed.is_none();

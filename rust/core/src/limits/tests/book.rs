@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::super::book::{Book, Heard, Passed, Rules, Verdict};
+use super::super::book::{Book, Heard, Passed, Rules, Tokens, Verdict};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
@@ -67,7 +67,7 @@ fn run(rules: &Rules, server: &mut Server, for_ns: u64, lag_ns: u64, jitter_ns: 
             }
             book.learn(rules, at_ns, passed, heard, None, random.f64());
         }
-        match book.ask(rules, now_ns, None, 0) {
+        match book.ask(rules, now_ns, Tokens::About(None), 0) {
             Verdict::Go(passed) => {
                 count.sent.push(now_ns);
                 on_the_way.push((now_ns + random.u64(0..=jitter_ns), passed));
@@ -116,7 +116,7 @@ fn b3_one_wave_of_refusals_is_one_cut_and_answers_heal_it() {
     let mut book = Book::default();
     for wave in [S, 3 * S] {
         let sent: Vec<Passed> = (0..20)
-            .filter_map(|at| match book.ask(&rules, wave + at * MS, None, 0) {
+            .filter_map(|at| match book.ask(&rules, wave + at * MS, Tokens::About(None), 0) {
                 Verdict::Go(passed) => Some(passed),
                 _ => None,
             })
@@ -129,7 +129,7 @@ fn b3_one_wave_of_refusals_is_one_cut_and_answers_heal_it() {
     let steady = |book: &mut Book, from_ns: u64| {
         let mut count = 0;
         for at in 0..1000 {
-            if let Verdict::Go(passed) = book.ask(&rules, from_ns + at * MS, None, 0) {
+            if let Verdict::Go(passed) = book.ask(&rules, from_ns + at * MS, Tokens::About(None), 0) {
                 count += 1;
                 book.learn(&rules, from_ns + at * MS, passed, Heard::Answer, None, 0.5);
             }
@@ -148,35 +148,35 @@ fn b3_one_wave_of_refusals_is_one_cut_and_answers_heal_it() {
 fn b3_without_rates_the_calls_at_a_time_are_cut() {
     let rules = Rules { concurrency: Some(10), ..Rules::default() };
     let mut book = Book::default();
-    let Verdict::Go(passed) = book.ask(&rules, S, None, 9) else { panic!("there is room for one") };
-    assert!(matches!(book.ask(&rules, S, None, 10), Verdict::Wait { on_release: true, .. }));
+    let Verdict::Go(passed) = book.ask(&rules, S, Tokens::About(None), 9) else { panic!("there is room for one") };
+    assert!(matches!(book.ask(&rules, S, Tokens::About(None), 10), Verdict::Wait { on_release: true, .. }));
     book.learn(&rules, S, passed, Heard::Busy(None), None, 0.5);
-    assert!(matches!(book.ask(&rules, S + 2, None, 9), Verdict::Wait { on_release: true, .. }));
-    assert!(matches!(book.ask(&rules, S + 2, None, 8), Verdict::Go(_)));
+    assert!(matches!(book.ask(&rules, S + 2, Tokens::About(None), 9), Verdict::Wait { on_release: true, .. }));
+    assert!(matches!(book.ask(&rules, S + 2, Tokens::About(None), 8), Verdict::Go(_)));
     // However often it is refused, one may go.
     for at in 1..100 {
         let passed = Passed { sent_ns: S + at * S, tokens: 0.0, probe: false };
         book.learn(&rules, S + at * S, passed, Heard::Busy(None), None, 0.5);
     }
-    assert!(matches!(book.ask(&rules, 200 * S, None, 0), Verdict::Go(_)));
-    assert!(matches!(book.ask(&rules, 200 * S, None, 1), Verdict::Wait { .. }));
+    assert!(matches!(book.ask(&rules, 200 * S, Tokens::About(None), 0), Verdict::Go(_)));
+    assert!(matches!(book.ask(&rules, 200 * S, Tokens::About(None), 1), Verdict::Wait { .. }));
 }
 
 #[test]
 fn b4_all_wait_for_what_one_was_told() {
     let rules = Rules { concurrency: Some(4), ..Rules::default() };
     let mut book = Book::default();
-    let Verdict::Go(passed) = book.ask(&rules, S, None, 0) else { panic!("nothing is in the way") };
+    let Verdict::Go(passed) = book.ask(&rules, S, Tokens::About(None), 0) else { panic!("nothing is in the way") };
     book.learn(&rules, S, passed, Heard::Busy(Some(Duration::from_secs(7))), None, 0.5);
-    assert_eq!(book.ask(&rules, S, None, 0), Verdict::Wait { until_ns: 8 * S, on_release: false });
-    assert!(matches!(book.ask(&rules, 8 * S, None, 0), Verdict::Go(_)));
+    assert_eq!(book.ask(&rules, S, Tokens::About(None), 0), Verdict::Wait { until_ns: 8 * S, on_release: false });
+    assert!(matches!(book.ask(&rules, 8 * S, Tokens::About(None), 0), Verdict::Go(_)));
 }
 
 #[test]
 fn b5_a_dead_endpoint_gets_probes_and_then_refuses() {
     let rules = Rules { concurrency: Some(100), ..Rules::default() };
     let mut book = Book::default();
-    let go = |book: &mut Book, now_ns| match book.ask(&rules, now_ns, None, 0) {
+    let go = |book: &mut Book, now_ns| match book.ask(&rules, now_ns, Tokens::About(None), 0) {
         Verdict::Go(passed) => Some(passed),
         _ => None,
     };
@@ -185,10 +185,10 @@ fn b5_a_dead_endpoint_gets_probes_and_then_refuses() {
     for passed in sent {
         book.learn(&rules, S, passed, Heard::Sick, None, 1.0);
     }
-    assert_eq!(book.ask(&rules, S, None, 0), Verdict::Wait { until_ns: 2 * S, on_release: false });
+    assert_eq!(book.ask(&rules, S, Tokens::About(None), 0), Verdict::Wait { until_ns: 2 * S, on_release: false });
     let (mut now_ns, mut probes) = (S, 0);
     loop {
-        match book.ask(&rules, now_ns, None, 0) {
+        match book.ask(&rules, now_ns, Tokens::About(None), 0) {
             Verdict::Go(passed) => {
                 assert!(passed.probe && go(&mut book, now_ns).is_none(), "one probe at a time");
                 probes += 1;
@@ -221,7 +221,7 @@ fn b5_an_answer_in_between_keeps_an_endpoint_alive() {
     let rules = Rules { concurrency: Some(100), ..Rules::default() };
     let mut book = Book::default();
     for at in 1..100 {
-        let Verdict::Go(passed) = book.ask(&rules, at * S, None, 0) else { panic!("{at}") };
+        let Verdict::Go(passed) = book.ask(&rules, at * S, Tokens::About(None), 0) else { panic!("{at}") };
         book.learn(&rules, at * S, passed, if at % 5 == 0 { Heard::Answer } else { Heard::Sick }, None, 0.5);
     }
 }
@@ -231,13 +231,13 @@ fn b5_a_probe_that_was_never_made_leaves_room_for_another() {
     let rules = Rules { concurrency: Some(100), ..Rules::default() };
     let mut book = Book::default();
     for _ in 0..5 {
-        let Verdict::Go(passed) = book.ask(&rules, S, None, 0) else { panic!("alive") };
+        let Verdict::Go(passed) = book.ask(&rules, S, Tokens::About(None), 0) else { panic!("alive") };
         book.learn(&rules, S, passed, Heard::Sick, None, 0.0);
     }
-    let Verdict::Go(probe) = book.ask(&rules, 3 * S, None, 0) else { panic!("a probe is due") };
+    let Verdict::Go(probe) = book.ask(&rules, 3 * S, Tokens::About(None), 0) else { panic!("a probe is due") };
     assert!(probe.probe);
     book.forget(&rules, probe);
-    assert!(matches!(book.ask(&rules, 3 * S, None, 0), Verdict::Go(_)));
+    assert!(matches!(book.ask(&rules, 3 * S, Tokens::About(None), 0), Verdict::Go(_)));
 }
 
 #[test]
@@ -271,7 +271,7 @@ proptest! {
         let (mut now_ns, mut sent) = (S, Vec::new());
         for gap in gaps {
             now_ns += gap * MS;
-            while let Verdict::Go(passed) = book.ask(&rules, now_ns, None, 0) {
+            while let Verdict::Go(passed) = book.ask(&rules, now_ns, Tokens::About(None), 0) {
                 sent.push(passed.sent_ns);
             }
         }
@@ -287,7 +287,7 @@ proptest! {
         book.mend(now_ns);
         let heard = [Heard::Answer, Heard::Busy(Some(Duration::MAX)), Heard::Sick, Heard::Nothing][heard];
         book.learn(&rules, now_ns, Passed { sent_ns: now_ns, tokens: 5.0, probe: true }, heard, Some(f64::MAX), 0.5);
-        if let Verdict::Wait { until_ns, .. } = book.ask(&rules, now_ns, None, 0) {
+        if let Verdict::Wait { until_ns, .. } = book.ask(&rules, now_ns, Tokens::About(None), 0) {
             prop_assert!(until_ns <= now_ns + 600 * S);
         }
     }
@@ -303,9 +303,9 @@ fn what_was_not_used_is_there_for_the_next() {
     let rules = Rules { rpm: Some(60.0), tpm: Some(600.0), ..Rules::default() };
     let mut book = Book::default();
     for at in 0..100 {
-        let Verdict::Go(passed) = book.ask(&rules, S + at * MS, Some(50.0), 0) else { panic!("{at}") };
+        let Verdict::Go(passed) = book.ask(&rules, S + at * MS, Tokens::About(Some(50.0)), 0) else { panic!("{at}") };
         book.forget(&rules, passed);
     }
-    assert!(matches!(book.ask(&rules, S + 100 * MS, None, 0), Verdict::Go(_)));
-    assert!(matches!(book.ask(&rules, S + 101 * MS, None, 0), Verdict::Wait { .. }));
+    assert!(matches!(book.ask(&rules, S + 100 * MS, Tokens::About(None), 0), Verdict::Go(_)));
+    assert!(matches!(book.ask(&rules, S + 101 * MS, Tokens::About(None), 0), Verdict::Wait { .. }));
 }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::super::book::{Heard, Rules};
+use super::super::book::{Heard, Rules, Tokens};
 use super::super::gate::{Asked, Gate, Limit, Permit};
 use super::Folder;
 
@@ -17,7 +17,7 @@ fn keyed(folder: &Folder, rules: Rules) -> Limit {
 }
 
 fn go(gate: &Arc<Gate>, now_ns: u64) -> Option<Permit> {
-    match gate.ask(now_ns, None) {
+    match gate.ask(now_ns, Tokens::About(None)) {
         Asked::Go(permit) => Some(permit),
         _ => None,
     }
@@ -41,7 +41,7 @@ fn t1_engines_with_one_key_share_what_it_allows() {
     assert_eq!(held.len(), 3);
     assert!(go(&one, S).is_none() && go(&two, S).is_none());
     // What another gives back is looked for again and again: nobody tells.
-    assert!(matches!(two.ask(S, None), Asked::Wait { until_ns, .. } if until_ns < S + S / 10));
+    assert!(matches!(two.ask(S, Tokens::About(None)), Asked::Wait { until_ns, .. } if until_ns < S + S / 10));
     held.pop().unwrap().end(S, Heard::Answer, None);
     assert!(one.owes() && one.settle(S) && !one.owes());
     let third = go(&two, S);
@@ -57,7 +57,7 @@ fn t1_one_is_told_and_all_wait() {
     let limit = keyed(&folder, Rules { concurrency: Some(3), ..Rules::default() });
     let (one, two) = (gate(&limit), gate(&limit));
     go(&one, S).unwrap().end(S, Heard::Busy(Some(Duration::from_secs(5))), None);
-    assert!(matches!(two.ask(S, None), Asked::Wait { until_ns, .. } if until_ns == 6 * S));
+    assert!(matches!(two.ask(S, Tokens::About(None)), Asked::Wait { until_ns, .. } if until_ns == 6 * S));
 }
 
 #[test]
@@ -70,7 +70,9 @@ fn t2_an_end_that_cannot_be_written_is_owed() {
     rustix::fs::flock(&busy, rustix::fs::FlockOperation::LockExclusive).unwrap();
     permit.end(S, Heard::Answer, None);
     assert!(!one.settle(S));
-    assert!(matches!(one.ask(S, None), Asked::Wait { until_ns, on_release: false } if until_ns < S + S / 100));
+    assert!(
+        matches!(one.ask(S, Tokens::About(None)), Asked::Wait { until_ns, on_release: false } if until_ns < S + S / 100)
+    );
     drop(busy);
     assert!(go(&two, S).is_none());
     assert!(one.settle(S));
@@ -80,7 +82,7 @@ fn t2_an_end_that_cannot_be_written_is_owed() {
 #[test]
 fn t3_a_file_that_cannot_be_used_refuses_and_says_so() {
     let limit = Limit { key: Some(("judge".into(), "/proc/nowhere/key".into())), ..Limit::default() };
-    match gate(&limit).ask(S, None) {
+    match gate(&limit).ask(S, Tokens::About(None)) {
         Asked::Refused(why) => assert!(why.contains("judge") && why.contains("/proc/nowhere/key"), "{why}"),
         other => panic!("{other:?}"),
     }
