@@ -1,0 +1,87 @@
+"""Judges on a real server: scores, many at a time, and a server that dies in mid-batch."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from guerdon import Dispatcher, Limit, judge, parse
+from tests.vllm.server import Server
+
+PROMPT = "Is this right? {completion} Answer:"
+TEXTS = [f"{index} and {index}" for index in range(48)]
+
+
+def ask(server: Server, path: str, body: dict[str, Any]) -> Any:
+    request = urllib.request.Request(
+        f"{server.url}/v1/{path}", data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_log_probabilities_are_those_of_the_server(server: Server, model: Path, api: Any) -> None:
+    first = PROMPT.format(completion=TEXTS[0])
+    body: dict[str, Any] = {"model": str(model), "max_tokens": 1, "temperature": 0}
+    if api == "chat":
+        body |= {"messages": [{"role": "user", "content": first}], "logprobs": True, "top_logprobs": 5}
+        found = ask(server, "chat/completions", body)["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+        likely = {each["token"]: each["logprob"] for each in found}
+    else:
+        found = ask(server, "completions", {**body, "prompt": first, "logprobs": 5})
+        likely = found["choices"][0]["logprobs"]["top_logprobs"][0]
+    token = next(token for token in likely if token.strip())
+    same = math.fsum(math.exp(logprob) for other, logprob in likely.items() if other.strip() == token.strip())
+    soft = judge(
+        base_url=f"{server.url}/v1",
+        model=str(model),
+        prompt=PROMPT,
+        api=api,
+        parse=parse.logprob(token, top=5),
+        timeout=60,
+    )
+    with Dispatcher([soft]) as dispatcher:
+        result = dispatcher.score(completions=TEXTS[:1] * 4)
+    np.testing.assert_allclose(result.rewards.ravel(), same, rtol=0.02)
+
+
+def graded(server: Server, model: Path, **options: Any) -> Any:
+    """A judge whose answer the server holds to two words."""
+    return judge(
+        base_url=f"{server.url}/v1",
+        model=str(model),
+        prompt=PROMPT,
+        parse=parse.yes_no(),
+        max_tokens=8,
+        body={"structured_outputs": {"choice": ["yes", "no"]}},
+        limit=Limit(concurrency=16),
+        timeout=120,
+        **options,
+    )
+
+
+def test_many_at_a_time_and_a_server_that_dies_in_mid_batch(server: Server, model: Path) -> None:
+    """Acceptance 21: no sample is lost, and each has the score that it has on a server that lives."""
+    with Dispatcher([graded(server, model)]) as dispatcher:
+        expected = dispatcher.score(completions=TEXTS).rewards.ravel()
+    assert np.isin(expected, [0.0, 1.0]).all()
+    with Dispatcher([graded(server, model, retries=100)]) as dispatcher:
+        ticket = dispatcher.submit(completions=TEXTS * 4)
+        next(iter(ticket.groups()))
+        server.kill()
+        starting = threading.Thread(target=server.start)
+        starting.start()
+        try:
+            result = ticket.result(timeout=400)
+        finally:
+            starting.join()
+    np.testing.assert_array_equal(result.rewards.ravel(), np.tile(expected, 4))
+    assert result.attempts.max() > 1
