@@ -49,7 +49,10 @@ class _Recorded:
         import guerdon._native as native
 
         class Use:
-            def __new__(cls, names: Any, columns: Any, finish_names: Any = (), finish_columns: Any = ()) -> Any:
+            def __new__(
+                cls, names: Any, columns: Any, finish_names: Any = (), finish_columns: Any = (), tokens: Any = None
+            ) -> Any:
+                assert tokens is None
                 return (names, columns, finish_names, finish_columns)
 
         with pytest.MonkeyPatch.context() as patch:
