@@ -62,5 +62,14 @@ class Rank(guerdon.Reward):
         return [float(sorted(scores).index(score)) for score in scores]
 
 
+@guerdon.reward(timeout=20, lane="thread")
+def noted(text: str, extra_info: dict[str, Any]) -> float:
+    """Writes down that it was called."""
+    with open(extra_info["log"], "a") as log:
+        log.write(f"{text}\n")
+    return 0.25
+
+
 dispatcher = guerdon.Dispatcher([length, judge], weights=[1.0, 1.0])
 ranks = guerdon.Dispatcher([Rank()])
+noted_ranks = guerdon.Dispatcher([noted, Rank()], weights=[1.0, 1.0])

@@ -49,6 +49,7 @@ def make_config(model: Path, *overrides: str, workers: int = 2) -> Any:
             overrides=[
                 f"actor_rollout_ref.model.path={model}",
                 "actor_rollout_ref.rollout.n=4",
+                "data.train_batch_size=8",
                 f"reward.num_workers={workers}",
                 "reward.reward_manager.source=importlib",
                 "reward.reward_manager.name=RewardManager",

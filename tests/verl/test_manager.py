@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("verl")
 
-from guerdon.errors import DataError, RegistrationError, RewardFailureError
+from guerdon.errors import DataError, GuerdonWarning, RegistrationError, RewardFailureError
 from guerdon.integrations.verl import peers, settings
 from tests.verl import rewards
 from tests.verl.rig import changed, make_config, make_data, make_model, reward_loop
@@ -160,6 +160,41 @@ def test_groups_are_whole_and_in_order_however_responses_arrive(make: Any, token
     assert [answer["reward_score"] for answer in answers] == [3.0, 0.0, 1.0, 2.0, 0.0, 3.0, 2.0, 0.0]
 
 
+def test_a_response_is_scored_before_its_group_is_complete(make: Any, tokenizer: Any, tmp_path: Path) -> None:
+    """E-1, G-4: functions of one response have run while the last of the group is awaited; group functions see verl's order."""
+    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:noted_ranks")
+    log = tmp_path / "log"
+    infos = [{"index": index, "split": "train", "log": str(log)} for index in range(4)]
+    data = make_data(tokenizer, ["dddd", "a", "ccc", "bb"], session_id=[0, 1, 2, 3], extra_info=infos)
+
+    async def one_by_one() -> list[Any]:
+        early = [asyncio.create_task(manager.run_single(data[index : index + 1])) for index in (3, 0, 2)]
+        while not log.exists() or len(log.read_text().split()) < 3:  # noqa: ASYNC110 # threads write it
+            await asyncio.sleep(0.01)
+        assert not any(task.done() for task in early)
+        last = await manager.run_single(data[1:2])
+        later = await asyncio.gather(*early)
+        return [later[1], last, later[2], later[0]]
+
+    answers = asyncio.run(one_by_one())
+    assert sorted(log.read_text().split()) == ["a", "bb", "ccc", "dddd"]
+    assert [answer["reward_score"] for answer in answers] == [3.25, 0.25, 2.25, 1.25]
+
+
+def test_a_group_that_was_begun_fails_as_a_whole_one_does(make: Any, tokenizer: Any) -> None:
+    """E-3: a field that a function asks for and verl does not have; a number that came before."""
+    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:noted_ranks")
+    without = make_data(tokenizer, ["a", "b", "c", "d"], session_id=[0, 1, 2, 3])
+    del without.non_tensor_batch["reward_model"]
+    assert all(isinstance(error, DataError) and "ground_truth" in str(error) for error in ask(manager, without))
+    twice = make_data(tokenizer, ["a", "b"], session_id=[2, 2])
+    short = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:noted_ranks", "+reward.reward_kwargs.group_timeout=0.2")
+    first, second = ask(short, twice)
+    assert "1 of 4 responses came" in str(first)
+    assert "number 2 of the 4" in str(second)
+    assert "reward.num_workers" in str(second)
+
+
 def test_validation_has_groups_of_its_own_size(make: Any, tokenizer: Any) -> None:
     manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks", "actor_rollout_ref.rollout.val_kwargs.n=2")
     data = make_data(tokenizer, ["aa", "b"], extra_info=[{"index": 0, "split": "test"}, {"index": 1, "split": "test"}])
@@ -191,12 +226,29 @@ def test_a_group_that_does_not_get_complete_says_what_to_set(make: Any, tokenize
             ["reward.reward_model.enable=True", f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks"],
             "custom_reward_function.path",
         ),
+        (
+            [
+                *custom("plain_score"),
+                "reward.reward_model.enable=True",
+                "reward.num_workers=3",
+                "+reward.reward_kwargs.failed_reward=group_mean",
+            ],
+            "reward.num_workers=3 does not divide the 32 responses",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_key_to_set(overrides: list[str], says: str, make: Any) -> None:
     with pytest.raises(RegistrationError) as caught:
         make(*overrides)
     assert says in str(caught.value)
+
+
+def test_more_responses_than_ray_lets_workers_have_are_told_with_the_number_to_set(make: Any) -> None:
+    """C-2: 4096 responses, as many calls in a worker's hand on their way to the owner of their group, and there."""
+    many = [f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks", "data.train_batch_size=1024"]
+    with pytest.warns(GuerdonWarning, match=r"4096 responses .* Set reward.num_workers=8\."):
+        make(*many, "reward.num_workers=4")
+    make(*many, "reward.num_workers=8")
 
 
 def test_verls_default_function_works_too(make: Any, tokenizer: Any) -> None:

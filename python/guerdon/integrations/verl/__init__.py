@@ -8,6 +8,7 @@ This module holds only the map of public names, each imported when first used: i
 - `compute_score`: a function of verl's own contract as a reward function.
 - `bursts`: responses that come in one moment, scored together.
 - `groups`, `peers`: the responses of one prompt put together, wherever they arrive.
+- `early`: a group that is scored while it fills.
 - `answer`: rewards as verl takes them, and what becomes of a failure.
 """
 

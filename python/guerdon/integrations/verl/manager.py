@@ -1,13 +1,14 @@
 """The class that verl makes in each of its reward workers, and asks for the reward of one response at a time.
 
 - M-1  verl's loop never runs user code: it only waits for the dispatcher.
-- M-2  Responses that come in one moment are scored together (`bursts`); where a function works on whole groups, a group is scored when it
-       is complete, wherever its responses arrived (`groups`, `peers`).
+- M-2  Responses that come in one moment are scored together (`bursts`); where a function works on whole groups, they are put together
+       wherever they arrived (`groups`, `peers`), and what takes one response starts before its group is complete (`early`).
 - M-3  What can't work is refused when verl makes its workers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 import ray
@@ -18,7 +19,8 @@ from guerdon.errors import DataError, RewardFailureError
 from guerdon.integrations.verl import settings
 from guerdon.integrations.verl.answer import Budget, answer
 from guerdon.integrations.verl.bursts import Bursts
-from guerdon.integrations.verl.groups import Groups
+from guerdon.integrations.verl.early import Early
+from guerdon.integrations.verl.groups import Filling, Groups
 from guerdon.integrations.verl.peers import Peers
 from guerdon.integrations.verl.sample import Sample, columns_of, read
 from guerdon.result import RewardBatch
@@ -53,7 +55,9 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         self._budget = Budget(self.dispatcher.specs, self.dispatcher.options["max_failed_fraction"])
         self._peers = Peers(self._settings.reward_workers)
         self._bursts: Bursts[Sample, RewardBatch] = Bursts(self._score_apart)
-        self._groups: Groups[Sample, RewardBatch] = Groups(self._score_group, self._settings.group_timeout)
+        # A budget is for what was given whole: it would count the time in which a group fills.
+        begin = self._begin if self.dispatcher.options["budget"] is None else None
+        self._groups: Groups[Sample, RewardBatch] = Groups(self._score_group, self._settings.group_timeout, begin)
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """The reward of one response.
@@ -84,13 +88,23 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
     async def _score_group(self, samples: list[Sample]) -> RewardBatch:
         return await self._score(samples, len(samples))
 
-    async def _score(self, samples: list[Sample], group: int) -> RewardBatch:
-        """Scores responses, in groups of this size."""
+    def _begin(self, size: int) -> Filling[Sample, RewardBatch]:
+        return Early(self.dispatcher, size, self._columns, self._taken)
+
+    def _columns(self, samples: list[Sample]) -> dict[str, Any]:
         columns = columns_of(samples)
         if self._router:
             columns.update({name: [value] * len(samples) for name, value in self._router.items()})
+        return columns
+
+    async def _score(self, samples: list[Sample], group: int) -> RewardBatch:
+        """Scores responses, in groups of this size."""
+        return await self._taken(self.dispatcher.ascore(num_generations=group, **self._columns(samples)))
+
+    async def _taken(self, scored: Awaitable[RewardBatch]) -> RewardBatch:
+        """A result, also of a batch with too many failures: how many are too many is told over more than one batch (A-4)."""
         try:
-            result = await self.dispatcher.ascore(num_generations=group, **columns)
+            result = await scored
         except RewardFailureError as error:
             if error.result is None:
                 raise

@@ -1,12 +1,14 @@
 """What verl's configuration says to the reward manager, checked when it is made.
 
 - C-1  What can't work is refused here, in each reward worker, before the first response: with the key to set.
-- C-2  A dispatcher's own options stay; only workers that it was not told are shared out among verl's reward workers.
+- C-2  Where groups could wait for responses that verl can't hand out any more, or come with copies, that is said or refused here too.
+- C-3  A dispatcher's own options stay; only workers that it was not told are shared out among verl's reward workers.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -15,7 +17,7 @@ from guerdon.cli.loading import load
 from guerdon.cli.problem import UsageError
 from guerdon.cores import usable_cores
 from guerdon.dispatcher import Dispatcher
-from guerdon.errors import RegistrationError
+from guerdon.errors import GuerdonWarning, RegistrationError
 from guerdon.integrations.verl.compute_score import as_reward
 
 __all__ = ["Failed", "Settings", "read"]
@@ -26,6 +28,8 @@ Failed = Literal["raise", "group_mean"] | float
 _KNOWN: Final = ("dispatcher", "failed_reward", "group_by", "group_timeout", "options")
 _WHERE: Final = "reward.reward_kwargs"
 GROUP_TIMEOUT: Final = 600.0
+IN_HAND: Final = 1000
+"""Calls that Ray lets an asynchronous actor have in hand, if its class doesn't say otherwise; verl's doesn't."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +86,14 @@ def read(config: Any, compute_score: Callable[..., Any] | None, fixed: Mapping[s
         dispatcher = dispatcher.replace(workers=max(1, usable_cores() // math.ceil(workers / max(1, nodes))))
     rollout = config.actor_rollout_ref.rollout
     size = dispatcher.options["num_generations"] or int(rollout.n)
+    grouped = dispatcher.group_function is not None or failed == "group_mean"
+    if grouped:
+        _check_workers(config, workers, int(config.data.train_batch_size) * int(rollout.n))
     return Settings(
         dispatcher=dispatcher,
         plain=named is None,
         failed=failed,
-        grouped=dispatcher.group_function is not None or failed == "group_mean",
+        grouped=grouped,
         group_by=str(given.get("group_by", "uid")),
         group_timeout=_seconds(given.get("group_timeout", GROUP_TIMEOUT)),
         sizes=(size, int(rollout.val_kwargs.n)),
@@ -171,6 +178,31 @@ def _refuse(config: Any, dispatcher: Dispatcher, named: object) -> None:
             f"both {_WHERE}.dispatcher and reward.custom_reward_function.path are set: leave one out. A dispatcher can hold the "
             "function too: guerdon.reward(compute_score) takes verl's arguments as columns."
         )
+
+
+def _check_workers(config: Any, workers: int, responses: int) -> None:
+    """Whether so many reward workers can put the groups of a training step's responses together (C-2)."""
+    model = config.reward.reward_model
+    if model.enable and not model.enable_resource_pool:  # else responses are handed out one by one, not as a batch
+        if responses % workers:
+            raise RegistrationError(
+                f"reward.num_workers={workers} does not divide the {responses} responses of a batch (data.train_batch_size times "
+                "actor_rollout_ref.rollout.n), so verl would fill it up with copies, and groups can't be told from them. Set a number that does."
+            )
+    elif _in_hand(responses, workers) > IN_HAND:
+        enough = next(count for count in range(workers, responses + 1) if _in_hand(responses, count) <= IN_HAND)
+        warnings.warn(
+            f"{responses} responses of a batch may wait for others of their prompts with reward.num_workers={workers}, and Ray lets a worker "
+            f"have {IN_HAND} calls in hand: if groups need responses that wait behind those, nothing goes on until "
+            f"{_WHERE}.group_timeout. Set reward.num_workers={enough}.",
+            GuerdonWarning,
+            stacklevel=2,
+        )
+
+
+def _in_hand(responses: int, workers: int) -> float:
+    """Calls that a worker has in hand when all responses wait: its share, and that of the groups which are its own."""
+    return responses / workers * (2 - 1 / workers)
 
 
 def _failed(given: object) -> Failed:
