@@ -7,47 +7,23 @@ a serial loop's bit for bit.
 
 from __future__ import annotations
 
-import itertools
 import os
 import random
 import signal
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from guerdon import Dispatcher, Group, RewardBatch, Status, Ticket
-from guerdon._registration.spec import FunctionSpec, spec_of
-from tests.contract.plan import FAILS, Cell, End, foretell, ran
+from guerdon import Dispatcher, Status
+from tests.contract.batches import DEADLY, DELAYS, QUIET, Batch, check, examples, scripted, scripts
+from tests.contract.plan import FAILS, ran
 from tests.contract.scripted import EVERY_LANE, HANGING, forked, killable, killable_batch, killable_group
-
-
-def examples(percent: int) -> settings:
-    """Part of what the profile asks for (100, if none was chosen)."""
-    return settings(max_examples=max(1, settings().max_examples * percent // 100))
-
-
-QUIET = ("raise", "exit", "interrupt")
-DEADLY = (*QUIET, "die", "kill")
-NUMBERS = itertools.count()
-DELAYS = (0.001, 0.005, 0.03)  # the last is long enough for what waits behind it to be taken back
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("logs")
-
-
-@pytest.fixture(scope="module")
-def every_lane() -> Iterator[Dispatcher]:
-    with Dispatcher(EVERY_LANE, workers=2, max_failed_fraction=1.0) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -67,127 +43,6 @@ def hanging() -> Iterator[Dispatcher]:
 def processes() -> Iterator[Dispatcher]:
     with Dispatcher([killable, killable_group, killable_batch], workers=2, max_failed_fraction=1.0) as made:
         yield made
-
-
-class Batch:
-    """A scripted batch for a list of functions."""
-
-    def __init__(self, functions: Sequence[Any], prompts: int, size: int, log: Path) -> None:
-        self.specs: list[FunctionSpec] = [spec_of(function) for function in functions]
-        self.size = size
-        self.texts = ["x" * (sample * 7 % 50) for sample in range(prompts * size)]
-        self.log = str(log)
-        log.touch()
-        samples = range(prompts * size)
-        self.cells = [[Cell(self.log, number, sample) for sample in samples] for number in range(len(self.specs))]
-
-    def put(self, function: int, sample: int, **changes: Any) -> None:
-        self.cells[function][sample] = self.cells[function][sample]._replace(**changes)
-
-    def first(self, function: int, sample: int) -> int:
-        """The first sample of the call that `sample` belongs to."""
-        return {"sample": sample, "group": sample // self.size * self.size, "batch": 0}[self.specs[function].shape]
-
-    def submit(self, dispatcher: Dispatcher) -> Ticket:
-        columns = {f"{spec.name}_cell": cells for spec, cells in zip(self.specs, self.cells, strict=True)}
-        return dispatcher.submit(
-            prompts=["p"] * len(self.texts), completions=self.texts, num_generations=self.size, **columns
-        )
-
-    def foretold(self, function: int, sample: int) -> End:
-        cells, retries = self.cells[function], self.specs[function].policy.retries
-        return foretell(self.texts[sample], cells[sample], cells[self.first(function, sample)], retries)
-
-    def check(self, result: RewardBatch, groups: Sequence[Group]) -> None:
-        rewards = np.full(result.rewards.shape, np.nan, np.float32).reshape(len(self.texts), -1)
-        status, attempts = np.zeros_like(rewards, np.uint8), np.zeros_like(rewards, np.uint16)
-        for function in range(len(self.specs)):
-            for sample in range(len(self.texts)):
-                end = self.foretold(function, sample)
-                status[sample, function], rewards[sample, function], attempts[sample, function] = end
-        np.testing.assert_array_equal(result.status, status.reshape(result.status.shape))
-        np.testing.assert_array_equal(result.attempts, attempts.reshape(result.status.shape))
-        self.check_rewards(result, rewards)
-        self.check_failures(result)
-        self.check_groups(result, groups)
-        started = ran(self.log)
-        for function in range(len(self.specs)):
-            for sample in range(len(self.texts)):
-                if self.first(function, sample) == sample:
-                    assert started.pop((function, sample), 0) == attempts[sample, function], (function, sample)
-        assert not started
-
-    def check_rewards(self, result: RewardBatch, rewards: Any) -> None:
-        """Bit for bit: NaN where there is none, and no other number that is merely close."""
-        expected = rewards.reshape(result.rewards.shape)
-        np.testing.assert_array_equal(np.isnan(result.rewards), np.isnan(expected))
-        there = ~np.isnan(expected)
-        np.testing.assert_array_equal(result.rewards[there].view(np.uint32), expected[there].view(np.uint32))
-
-    def check_failures(self, result: RewardBatch) -> None:
-        failures = {(failure.function, failure.sample): failure for failure in result.failures()}
-        assert len(failures) == int((result.status >= 2).sum())
-        for (name, sample), failure in failures.items():
-            assert failure.reason, (name, sample)
-            assert f"'{name}' on sample {sample}: {failure.status.label}" in str(failure)
-
-    def check_groups(self, result: RewardBatch, groups: Sequence[Group]) -> None:
-        assert sorted(group.index for group in groups) == list(range(len(self.texts) // self.size))
-        for group in groups:
-            np.testing.assert_array_equal(group.rewards, result.rewards[group.index])
-            np.testing.assert_array_equal(group.status, result.status[group.index])
-
-    def run(self, dispatcher: Dispatcher) -> tuple[RewardBatch, list[Group]]:
-        """The result, and the groups as two iterations at once saw them."""
-        ticket = self.submit(dispatcher)
-        beside: list[Group] = []
-        thread = threading.Thread(target=lambda: beside.extend(ticket.groups(timeout=60)))
-        thread.start()
-        groups = list(ticket.groups(timeout=60))
-        thread.join(60)
-        assert [group.index for group in beside] == [group.index for group in groups]
-        return ticket.result(timeout=60), groups
-
-
-@st.composite
-def scripts(draw: st.DrawFn, functions: Sequence[Any], moves: Sequence[str], most: int) -> Any:
-    """(prompts, group size, changes): a few cells that do something; all others give their number at once."""
-    prompts, size = draw(st.integers(1, 8)), draw(st.integers(1, 6))
-    specs = [spec_of(function) for function in functions]
-
-    def change(function: int) -> st.SearchStrategy[Any]:
-        allowed = [move for move in moves if specs[function].lane == "process" or move in (*QUIET, "hang")]
-        steps = st.lists(st.sampled_from(allowed), max_size=3).map(tuple)
-        return st.tuples(
-            st.just(function),
-            st.integers(0, prompts * size - 1),
-            st.fixed_dictionaries(
-                {},
-                optional={
-                    "moves": steps,
-                    "gives": st.sampled_from(["none", "text"]),
-                    "delay": st.sampled_from(DELAYS),
-                },
-            ),
-        )
-
-    changes = draw(st.lists(st.integers(0, len(specs) - 1).flatmap(change), max_size=most))
-    return prompts, size, changes
-
-
-def scripted(functions: Sequence[Any], script: Any, folder: Path) -> Batch:
-    prompts, size, changes = script
-    batch = Batch(functions, prompts, size, folder / f"log{next(NUMBERS)}")
-    for function, sample, change in changes:
-        batch.put(function, sample, **change)
-    return batch
-
-
-def check(dispatcher: Dispatcher, batch: Batch) -> None:
-    try:
-        batch.check(*batch.run(dispatcher))
-    finally:
-        os.unlink(batch.log)
 
 
 @pytest.mark.fault(

@@ -19,23 +19,12 @@ from hypothesis import strategies as st
 
 import guerdon
 from guerdon import ClosedError, Dispatcher, Group, Status, Ticket
+from tests.contract.batches import DEADLY, Batch, check, examples, scripted, scripts
 from tests.contract.plan import FAILS, ran
 from tests.contract.scripted import EVERY_LANE, awaited, awaited_group, killable, threaded
-from tests.contract.test_random_batches import DEADLY, Batch, check, examples, scripted, scripts
 
 CUTTABLE = [killable, threaded, awaited]
 WITH_GROUPS = [*CUTTABLE, awaited_group]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("logs")
-
-
-@pytest.fixture(scope="module")
-def every_lane() -> Iterator[Dispatcher]:
-    with Dispatcher(EVERY_LANE, workers=2, max_failed_fraction=1.0) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
