@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from guerdon.lazy import names as _names
+
 if TYPE_CHECKING:
     from guerdon import parse
     from guerdon._native import __version__
@@ -78,7 +80,7 @@ __all__ = [
     "reward",
 ]
 
-_HOMES: Final = {
+_HOMES: Final[dict[str, str | None]] = {
     "ClosedError": "errors",
     "DataError": "errors",
     "Dispatcher": "dispatcher",
@@ -107,25 +109,10 @@ _HOMES: Final = {
     "deadline": "delivery",
     "group_reward": "rewards",
     "judge": "judges",
+    "parse": None,
     "quorum": "delivery",
     "remote": "remotes",
     "reward": "rewards",
 }
-_MODULES: Final = ("parse",)
 
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None and name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    if home is None:
-        return import_module(f"{__name__}.{name}")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = _names(globals(), _HOMES)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from guerdon.lazy import names as _names
+
 if TYPE_CHECKING:
     from guerdon.integrations.trl.asynchronous.calls import VLLMCalls
     from guerdon.integrations.trl.asynchronous.trainer import AsyncGRPOTrainer
@@ -26,7 +28,7 @@ __all__ = [
     "tools",
 ]
 
-_HOMES: Final[dict[str, str]] = {
+_HOMES: Final = {
     "AsyncGRPOTrainer": "asynchronous.trainer",
     "Environments": "worlds",
     "GRPOTrainer": "grpo",
@@ -37,17 +39,4 @@ _HOMES: Final[dict[str, str]] = {
     "tools": "toolset",
 }
 
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = _names(globals(), _HOMES)

@@ -14,23 +14,15 @@ This module holds only the map of public names, each imported when first used: i
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from guerdon.lazy import names as _names
+
+if TYPE_CHECKING:
+    from guerdon.integrations.verl.manager import RewardManager
 
 __all__ = ["RewardManager"]
 
-_HOMES: Final[dict[str, str]] = {"RewardManager": "manager"}
+_HOMES: Final = {"RewardManager": "manager"}
 
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = _names(globals(), _HOMES)
