@@ -247,7 +247,7 @@ fn b2_tokens_are_paid_for_when_their_use_is_known() {
     for (told, used) in [(None, 49.0), (Some(10.0), 49.0), (Some(500.0), 49.0)] {
         let (mut book, mut now_ns, mut sent) = (Book::default(), S, 0);
         while now_ns < 101 * S {
-            match book.ask(&rules, now_ns, told, 0) {
+            match book.ask(&rules, now_ns, Tokens::About(told), 0) {
                 Verdict::Go(passed) => {
                     sent += 1;
                     book.learn(&rules, now_ns, passed, Heard::Answer, Some(used), 0.5);
