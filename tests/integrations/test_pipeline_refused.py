@@ -129,6 +129,7 @@ def test_p2_group_sizes_that_differ_are_refused_with_mini_batches() -> None:
     ("preset", "changed", "warning"),
     [
         ("mini_batch", {"args__gradient_accumulation_steps": 2}, "scored fastest"),
+        ("mini_batch", {"args__gradient_accumulation_steps": 6}, "scored fastest"),
         ("off", {"args__world_size": 2, "args__ddp_timeout": 20}, r"may take 30 s.*ddp_timeout=20"),
         ("one_step", {"args__sync_ref_model": True}, "sync_ref_model"),
         ("all", {"args__save_strategy": "steps", "args__save_steps": 1, "num_iterations": 2}, "middle of a batch"),

@@ -180,10 +180,11 @@ def _warnings(pipeline: Pipeline, trainer: Any, dispatchers: tuple[Dispatcher, .
             f"ddp_timeout={args.ddp_timeout} s: raise ddp_timeout."
         )
     cycle = args.steps_per_generation * trainer.num_iterations
-    if pipeline.mini_batch and args.steps_per_generation > args.gradient_accumulation_steps:
+    if pipeline.mini_batch and args.gradient_accumulation_steps % args.steps_per_generation:
         yield (
-            "mini_batch with steps_per_generation > gradient_accumulation_steps: the first optimizer steps on a batch "
-            "see the groups that are scored fastest, which need not be like the others."
+            f"mini_batch with steps_per_generation={args.steps_per_generation}, which does not divide "
+            f"gradient_accumulation_steps={args.gradient_accumulation_steps}: optimizer steps end in the middle of a batch, "
+            "and the first on a batch see the groups that are scored fastest, which need not be like the others."
         )
     if pipeline.lookahead and args.sync_ref_model:
         yield "lookahead with sync_ref_model: the reference's log-probabilities are as old as the batch."
