@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ import trl
 from guerdon import Dispatcher, RegistrationError, RewardFailureError, SnapshotError, ToolError, reward
 from guerdon.integrations import trl as ours
 from guerdon.integrations.trl import environments
+from guerdon.integrations.trl.sidebyside import _looks_ahead
 from guerdon.integrations.trl.snapshots import snapshot
 from guerdon.integrations.trl.worlds import snapshots
 from tests.integrations.game import Line, make_player, replayed, rows
@@ -447,3 +449,20 @@ class SlowOwner(Line):
     def get_reward(self) -> float:
         time.sleep(0.2)
         return -float(self.distance)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "accumulation", "evaluates", "ahead"),
+    [
+        (ours.Pipeline(), 4, "steps", False),
+        (ours.Pipeline(lookahead=1), 4, "no", True),
+        (ours.Pipeline(mini_batch=True), 4, "steps", False),
+        (ours.Pipeline(mini_batch=True), 2, "no", False),
+        (ours.Pipeline(mini_batch=True), 2, "steps", True),  # between two optimizer steps on one batch
+    ],
+)
+def test_b2_who_resets_an_environment_before_its_rewards_are_known(
+    pipeline: ours.Pipeline, accumulation: int, evaluates: str, ahead: bool
+) -> None:
+    args = SimpleNamespace(gradient_accumulation_steps=accumulation, steps_per_generation=4, eval_strategy=evaluates)
+    assert _looks_ahead(SimpleNamespace(pipeline=pipeline, args=args)) is ahead

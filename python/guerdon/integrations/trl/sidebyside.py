@@ -238,4 +238,10 @@ def _kind_of(function: Any) -> type | None:
 
 def _looks_ahead(trainer: Any) -> bool:
     """Whether environments are reset for another batch before this one's rewards are known."""
-    return bool(getattr(getattr(trainer, "pipeline", None), "lookahead", 0))
+    pipeline, args = getattr(trainer, "pipeline", None), trainer.args
+    if pipeline is None or not pipeline.mini_batch:
+        return pipeline is not None and pipeline.lookahead > 0
+    # Evaluation resets them too, and comes between two optimizer steps: with mini-batches, on one and the same batch.
+    within = args.gradient_accumulation_steps % args.steps_per_generation
+    evaluates = str(getattr(args.eval_strategy, "value", args.eval_strategy)) != "no"
+    return pipeline.lookahead > 0 or (within > 0 and evaluates)
