@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import ClosedError, DataError, Dispatcher, Reward, Status, group_reward, judge, reward
+from guerdon import ClosedError, DataError, Dispatcher, RegistrationError, Reward, Status, group_reward, judge, reward
 from tests.http.server import asked, said, serving
 
 CALLS: list[int] = []
@@ -132,6 +132,8 @@ def test_i1_what_is_refused_leaves_the_batch_as_it_was(plain: Dispatcher) -> Non
         ({**rows(2.0), "samples": [-1]}, "at least 0"),
         ({**rows(2.0), "samples": [10**15]}, "far beyond"),
         ({**rows(2.0), "samples": ["1"]}, "expected an index"),
+        ({**rows(2.0), "samples": [None]}, "the index of each sample"),
+        ({"completions": (text for text in "ab"), "value": [1.0]}, r"list\(…\) of it makes one"),
         ({**rows(2.0), "group": True}, "expected an index"),
         ({**rows(2.0), "group": 0, "samples": [1]}, "leave group= out"),
         ({**rows(2.0), "prompt": ["p"]}, "no argument prompt="),
@@ -157,6 +159,21 @@ def test_a_value_that_no_worker_can_get_is_refused_by_name() -> None:
         ticket.add(completions=["a"], value=[1.0])
         with pytest.raises(DataError, match="column 'completions' of sample 1 can't be sent"):
             ticket.add(completions=["b", threading.Lock()], value=[1.0, 2.0])
+        ticket.finish()
+        assert ticket.result(timeout=60).rewards.ravel().tolist() == [2.0]
+
+
+class Interrupting:
+    def __reduce__(self) -> Any:
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_while_values_are_pickled_is_no_fault_of_theirs() -> None:
+    with Dispatcher([shipped], workers=1) as made:
+        ticket = made.submit(more=True)
+        with pytest.raises(KeyboardInterrupt):
+            ticket.add(completions=["a", Interrupting()], value=[1.0, 2.0])
+        assert ticket.add(completions=["a"], value=[1.0]) == [0]
         ticket.finish()
         assert ticket.result(timeout=60).rewards.ravel().tolist() == [2.0]
 
@@ -196,6 +213,10 @@ def test_an_empty_stream_is_an_empty_batch(plain: Dispatcher) -> None:
 def test_columns_without_completions_are_refused(plain: Dispatcher) -> None:
     with pytest.raises(DataError, match="without completions"):
         plain.submit(value=[1.0], more=True)
+    with pytest.raises(DataError, match=r"num_generations=.*at most"):  # all memory, with the first sample
+        plain.submit(more=True, num_generations=1 << 62)
+    with pytest.raises(RegistrationError, match=r"num_generations=.*at most"):
+        Dispatcher([slept], num_generations=1 << 62)
     with pytest.raises(DataError, match="budget="):
         plain.submit(**rows(1.0), budget=-1)
     assert plain.stats()["open_batches"] == 0

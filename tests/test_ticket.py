@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import itertools
 import os
+import pickle
 import signal
 import threading
 import time
@@ -14,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, RewardFailureError, Status, Ticket, reward
+from guerdon import ClosedError, DataError, Dispatcher, RewardFailureError, Status, Ticket, reward
 
 
 @reward(lane="thread")
@@ -67,6 +69,49 @@ def test_waiting_may_end_before_the_batch(dispatcher: Dispatcher) -> None:
     with pytest.raises(TimeoutError, match="goes on"):
         next(ticket.groups(timeout=0.05))
     assert ticket.result(timeout=30).status.max() == Status.OK
+
+
+@pytest.mark.parametrize("timeout", ["1", float("nan"), True, [1.0]])
+def test_a_timeout_that_is_no_time_is_refused(dispatcher: Dispatcher, timeout: Any) -> None:
+    ticket = dispatcher.submit(**batch(0.0))
+
+    async def all_of_them() -> None:
+        with pytest.raises(DataError, match="expected seconds to wait"):
+            await ticket.aresult(timeout)
+        with pytest.raises(DataError, match="expected seconds to wait"):
+            await ticket.agroups(timeout).__anext__()
+
+    asyncio.run(all_of_them())
+    for waits in (ticket.result, lambda timeout: list(ticket.groups(timeout))):
+        with pytest.raises(DataError, match="expected seconds to wait"):
+            waits(timeout)
+    assert ticket.result(10**400).rewards.shape == (1, 1, 2)
+
+
+def test_a_ticket_says_what_it_is_and_stays_in_its_process(dispatcher: Dispatcher) -> None:
+    ticket = dispatcher.submit(**batch(0.0, 0.0, size=2))
+    ticket.wait()
+    assert repr(ticket) == "<Ticket: 1 groups of 2 samples, done>"
+    for copied in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match=r"send what result\(\) gives"):
+            copied(ticket)
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_t5_a_forked_child_has_nothing_to_wait_for(dispatcher: Dispatcher) -> None:
+    ticket = dispatcher.submit(**batch(0.0), more=True)
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        for use in (ticket.result, ticket.cancel, ticket.finish, lambda: list(ticket.groups())):
+            try:
+                use()
+            except ClosedError:
+                refused += 1
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
+    ticket.finish()
+    assert ticket.result(60).rewards.shape == (1, 1, 2)
 
 
 def test_t2_groups_come_as_they_complete(dispatcher: Dispatcher) -> None:

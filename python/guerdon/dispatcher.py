@@ -93,7 +93,7 @@ class Dispatcher(Sequence[Any]):
         self._options: dict[str, Any] = {
             "weights": settings.weights(weights, len(items)),
             "workers": settings.whole("workers", workers, settings.MOST_WORKERS),
-            "num_generations": settings.whole("num_generations", num_generations),
+            "num_generations": settings.whole("num_generations", num_generations, settings.MOST_GENERATIONS),
             "max_failed_fraction": settings.fraction("max_failed_fraction", max_failed_fraction),
             "budget": settings.seconds("budget", budget),
             "partial": settings.partial(partial),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any, Literal
 
 from guerdon import parse as parses
+from guerdon._http.address import address, endpoint
 from guerdon._http.body import Text
 from guerdon._http.plan import Plan
 from guerdon._http.reward import HttpReward, label, pieces_of, policy_options, secret, text
@@ -91,7 +94,7 @@ def judge(
     """
     given = dict(locals())
     name = label(name)
-    if api not in _PATHS:
+    if api not in tuple(_PATHS):
         raise RegistrationError(f"reward function {name!r}: api={api!r}: expected 'chat' or 'completions'.")
     parse = parses.number() if parse is None else parse
     if not isinstance(parse, Parse):
@@ -107,21 +110,25 @@ def judge(
     if max_tokens is not None:
         asked["max_tokens"] = _tokens(name, max_tokens)
     if temperature is not None:
-        asked["temperature"] = temperature
+        asked["temperature"] = _temperature(name, temperature)
     if response_format is not None:
         asked["response_format"] = _format(name, response_format, parse)
     if body is not None and not isinstance(body, Mapping):
         raise RegistrationError(f"reward function {name!r}: body={body!r}: expected a dict of fields of the request.")
     pieces, fields = pieces_of(name, {**asked, **(body or {})})
-    url = text(name, "base_url", base_url).rstrip("/")
+    if body is not None and body.get("stream"):
+        raise RegistrationError(
+            f"reward function {name!r}: body={{'stream': …}}: an answer is read as a whole. Leave it out."
+        )
+    key = secret(name, api_key_env, api_key_file)
     plan = Plan(
-        url=url if url.endswith(_PATHS[api]) else url + _PATHS[api],
+        url=endpoint(address(name, "base_url", base_url), _PATHS[api]),
         body=pieces,
         fields=fields,
         api=api,
         parse=parse,
-        headers=checked_headers(name, headers),
-        secret=secret(name, api_key_env, api_key_file),
+        headers=checked_headers(name, headers, key),
+        secret=key,
         http2=options.flag(name, "http2", http2),
         ca_file=None if ca_file is None else str(ca_file),
     )
@@ -159,6 +166,15 @@ def _tokens(name: str, value: object) -> int:
             f"reward function {name!r}: max_tokens={value!r}: expected a whole number of at least 1."
         )
     return value
+
+
+def _temperature(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= options.as_float(value) < math.inf:
+        raise RegistrationError(
+            f"reward function {name!r}: temperature={value!r}: expected a number of at least 0, or None to leave it to the "
+            "server."
+        )
+    return float(value)
 
 
 def _format(name: str, value: object, parse: Parse) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Literal
 
+from guerdon._registration.options import FLOAT32_MAX, as_float
 from guerdon.errors import RegistrationError
 
 __all__ = ["Parse", "json", "logprob", "number", "regex", "tag", "yes_no"]
@@ -76,7 +77,7 @@ def regex(pattern: str, words: Mapping[str, float] | None = None) -> Parse:
         >>> regex(r"Verdict: (good|bad)", {"good": 1.0, "bad": 0.0})
         Parse(kind='regex', value='Verdict: (good|bad)', words={'good': 1.0, 'bad': 0.0})
     """
-    pairs = tuple(_scored(word, score, words) for word, score in ({} if words is None else words).items())
+    pairs = _words(words)
     return Parse("regex", _text("regex", "pattern", pattern), words=pairs)
 
 
@@ -119,6 +120,11 @@ def logprob(token: str, *others: str, top: int = 20) -> Parse:
         Parse(kind='logprob', value='Yes', others=('No',))
     """
     rivals = tuple(_text("logprob", "others", other) for other in others)
+    tokens = [_text("logprob", "token", token).strip(), *(rival.strip() for rival in rivals)]
+    if len(set(tokens)) < len(tokens):
+        raise RegistrationError(
+            f"parse.logprob({', '.join(map(repr, tokens))}): a token can't be its own rival: each once."
+        )
     return Parse("logprob", _text("logprob", "token", token), others=rivals, top=_count(top))
 
 
@@ -134,7 +140,17 @@ def _count(value: object) -> int:
     return value
 
 
-def _scored(word: object, score: object, words: object) -> tuple[str, float]:
-    if not isinstance(word, str) or isinstance(score, bool) or not isinstance(score, Real):
-        raise RegistrationError(f"parse.regex(words={words!r}): expected texts and their scores.")
-    return word, float(score)
+def _words(words: object) -> tuple[tuple[str, float], ...]:
+    if words is None:
+        return ()
+    wrong = f"parse.regex(words={words!r}): expected "
+    if not isinstance(words, Mapping) or not words:
+        raise RegistrationError(wrong + "a dict of texts and their scores.")
+    for word, score in words.items():
+        if not isinstance(word, str) or isinstance(score, bool) or not isinstance(score, Real):
+            raise RegistrationError(wrong + "texts and their scores.")
+        if not abs(as_float(score)) <= FLOAT32_MAX:
+            raise RegistrationError(wrong + "scores that float32 can hold.")
+    if len({word.lower() for word in words}) < len(words):
+        raise RegistrationError(wrong + "each word once: the case of letters doesn't count.")
+    return tuple((word, float(score)) for word, score in words.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from guerdon._http.address import address
 from guerdon._http.body import Each, Filled
 from guerdon._http.plan import Plan
 from guerdon._http.reward import HttpReward, label, pieces_of, policy_options, secret, text
@@ -16,6 +17,7 @@ from guerdon.limits import Limit
 
 __all__ = ["remote"]
 
+_MOST = 1 << 20
 _PLURAL = {"prompt": "prompts", "completion": "completions", "text": "texts"}
 
 
@@ -79,15 +81,16 @@ def remote(
     place = Filled if batch is None else Each
     places = {key: place(Field(column, json=True)) for key, column in sent.items()}
     pieces, fields = pieces_of(name, {**(body or {}), **places})
+    key = secret(name, api_key_env, api_key_file)
     plan = Plan(
-        url=text(name, "url", url),
+        url=address(name, "url", url),
         body=pieces,
         fields=fields,
         api="rewards",
         path="" if score is None else text(name, "score", score),
         most=most,
-        headers=checked_headers(name, headers),
-        secret=secret(name, api_key_env, api_key_file),
+        headers=checked_headers(name, headers, key),
+        secret=key,
         http2=options.flag(name, "http2", http2),
         ca_file=None if ca_file is None else str(ca_file),
     )
@@ -113,8 +116,8 @@ def _columns(name: str, given: object, *, many: bool) -> dict[str, str]:
 def _most(name: str, batch: object) -> int:
     if batch is None:
         return 1
-    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+    if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= _MOST:
         raise RegistrationError(
-            f"reward function {name!r}: batch={batch!r}: expected a whole number of at least 1, or None."
+            f"reward function {name!r}: batch={batch!r}: expected a whole number from 1 to {_MOST}, or None."
         )
     return batch

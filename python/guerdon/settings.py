@@ -14,11 +14,14 @@ from typing import Any, Final
 
 from guerdon._registration.fences import is_environment_text
 from guerdon._registration.options import as_float
-from guerdon.errors import RegistrationError
+from guerdon.errors import DataError, RegistrationError
 from guerdon.recycle import Recycle
 
 MOST_WORKERS: Final = 4096
 """More processes than any host has cores: a slip, which would be found out one fork at a time."""
+
+MOST_GENERATIONS: Final = 1 << 20
+"""More completions than any prompt has: a slip, which would take all memory with the first sample of a batch that grows."""
 
 
 def weights(value: object, count: int) -> list[float] | None:
@@ -60,6 +63,19 @@ def bound(option: str, value: object, otherwise: str = "") -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < as_float(value) < math.inf:
         raise _wrong(option, value, "seconds, finite and above 0" + ("," + otherwise if otherwise else ""))
     return float(value)
+
+
+def patience(timeout: object) -> float | None:
+    """How long a caller waits, in seconds: None as long as it takes, 0 and below not at all.
+
+    Raises:
+        DataError: That is no time.
+    """
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, Real) or math.isnan(as_float(timeout)):
+        raise DataError(f"timeout={timeout!r}: expected seconds to wait, or None to wait as long as it takes.")
+    return as_float(timeout)
 
 
 def fraction(option: str, value: object) -> float:

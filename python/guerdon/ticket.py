@@ -6,16 +6,19 @@
        told when all have been taken. That holds while samples are still added, from wherever that is done.
 - T-3  Ctrl-C while waiting cancels the batch and raises KeyboardInterrupt; the dispatcher stays usable.
 - T-4  An error is raised when the batch is complete, never before, and carries all of it.
+- T-5  In a forked child there is nothing to wait for, unless the batch was done before the fork.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
+from guerdon import settings
 from guerdon._batch.sleepers import Sleepers
 from guerdon._registration.spec import FunctionSpec
 from guerdon.errors import ClosedError, RewardFailureError
@@ -50,6 +53,7 @@ class Ticket:
         max_failed_fraction: float,
         intake: Intake | None = None,
     ) -> None:
+        self._pid = os.getpid()
         self._owner = owner  # kept alive: a dispatcher that is collected ends its engine and this batch with it
         self._batch = batch
         self._specs = specs
@@ -174,6 +178,7 @@ class Ticket:
 
     def cancel(self) -> None:
         """Gives the batch up: what isn't finished becomes `cancelled`, and `result` returns what there is."""
+        self._check_process(done=False)
         self._cancelled = True
         self._batch.cancel("cancelled by the caller")
 
@@ -200,7 +205,8 @@ class Ticket:
             TimeoutError: No group completed in time.
             RewardFailureError: As `result`, after the last group.
         """
-        seen = 0
+        self._check_process()
+        timeout, seen = settings.patience(timeout), 0
         while True:
             deadline = _deadline(timeout)
             while len(self._order) <= seen:
@@ -220,6 +226,8 @@ class Ticket:
 
     async def aresult(self, timeout: float | None = None) -> RewardBatch:
         """`result` for coroutines. Cancelling the wait doesn't cancel the batch."""
+        self._check_process()
+        timeout = settings.patience(timeout)
         deadline = _deadline(timeout)
         while not self._batch.done:
             if not await self._sleepers.news_from(self._batch.fileno(), deadline, lambda: self._batch.done):
@@ -228,7 +236,8 @@ class Ticket:
 
     async def agroups(self, timeout: float | None = None) -> AsyncIterator[Group]:
         """`groups` for coroutines."""
-        seen = 0
+        self._check_process()
+        timeout, seen = settings.patience(timeout), 0
         while True:
             deadline = _deadline(timeout)
             self._take()
@@ -250,6 +259,8 @@ class Ticket:
         Raises:
             TimeoutError: It isn't, after `timeout` seconds.
         """
+        self._check_process()
+        timeout = settings.patience(timeout)
         try:
             done = self._batch.wait(timeout)
         except (KeyboardInterrupt, SystemExit):
@@ -287,6 +298,20 @@ class Ticket:
         if message is not None:
             raise RewardFailureError(message, result)
         return result
+
+    def _check_process(self, *, done: bool = True) -> None:
+        """Raises `ClosedError` in a forked child (T-5); with `done`, only if the batch was not done before."""
+        if os.getpid() != self._pid and not (done and self._batch.done):
+            raise ClosedError(
+                "this batch was submitted in another process, and ends only there: a forked child can submit its own."
+            )
+
+    def __repr__(self) -> str:
+        state = "done" if self.done else "open" if self.open else "under way"
+        return f"<Ticket: {self.num_groups} groups of {self._batch.num_generations} samples, {state}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Ticket belongs to the engine of this process: send what result() gives instead.")
 
     def _knows(self, seen: int) -> bool:
         return len(self._order) > seen or self._told_all()

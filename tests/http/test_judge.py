@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,19 @@ def test_pickled_it_is_made_again() -> None:
         ({"prompt": "x", "headers": {"a b": "c"}}, "can't be sent"),
         ({"prompt": "x", "ca_file": "/no/such"}, "can't be read"),
         ({"prompt": "x", "timeout": -1}, "timeout=-1"),
+        ({"prompt": "x", "base_url": "http:///v1"}, "is no address"),
+        ({"prompt": "x", "base_url": "http:127.0.0.1"}, "is no address"),
+        ({"prompt": "x", "base_url": "http://x:99999"}, "is no address"),
+        ({"prompt": "x", "base_url": "http://{host}/v1"}, "Columns go into the request's JSON"),
+        ({"prompt": "x", "base_url": "me:pw@x:99999/v1"}, "a user name or password"),
+        ({"prompt": "x", "base_url": "https://x/v1?api_key=sk-123"}, "'api_key' looks like a key"),
+        ({"prompt": "x", "headers": {"Authorization": "Bearer sk-123"}}, "'Authorization' holds a key"),
+        ({"prompt": "x", "headers": {"x-api-key": "{key}"}}, "there is no api_key_env="),
+        ({"prompt": "x", "headers": {"Content-Length": "3"}}, "set by the engine"),
+        ({"prompt": "x", "api": []}, "'chat' or 'completions'"),
+        ({"prompt": "x", "temperature": "0"}, "temperature='0'"),
+        ({"prompt": "x", "body": {"stream": True}}, "read as a whole"),
+        ({"prompt": "x", "ca_file": "/dev/zero"}, "no regular file"),
     ],
 )
 def test_what_can_not_work_is_refused_when_it_is_made(options: dict[str, Any], message: str) -> None:
@@ -182,6 +196,55 @@ def test_what_can_not_work_is_refused_when_it_is_made(options: dict[str, Any], m
     assert message in str(refused.value)
     assert "sk-123" not in str(refused.value)
     assert "pw" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: parse.regex("a", 5), "a dict of texts"),  # type: ignore[arg-type]
+        (lambda: parse.regex("a", {"a": float("nan")}), "float32 can hold"),
+        (lambda: parse.regex("a", {"a": 10**400}), "float32 can hold"),
+        (lambda: parse.regex("a", {"Yes": 1, "yes": 0}), "each word once"),
+        (lambda: parse.logprob("Yes", "No", " Yes"), "its own rival"),
+    ],
+)
+def test_ways_to_parse_that_can_not_work_are_refused(make: Callable[[], parse.Parse], message: str) -> None:
+    with pytest.raises(RegistrationError, match=message):
+        make()
+
+
+def test_a_query_of_the_address_stands_behind_the_path_and_is_not_shown() -> None:
+    with serving(lambda path, body: said("1" if path == "/v1/chat/completions?version=7" else "0")) as server:
+        one = judge(base_url=server.url + "/v1/?version=7", model="m", prompt="{completion}")
+        with Dispatcher([one]) as dispatcher:
+            assert dispatcher.score(completions=["x"]).rewards.item() == 1.0
+    assert "/v1/chat/completions?…," in repr(one)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"api_key_file": "/dev/zero"}, "api_key_file='/dev/zero' can't be read: it is no regular file"),
+        ({"api_key_file": "/no/such\0file"}, "its name holds a NUL"),
+        ({"api_key_file": "gsk_123"}, "may be a key: not shown"),
+        ({"api_key_env": "gsk_123"}, "may be a key: not shown"),
+    ],
+)
+def test_places_of_keys_that_are_none(given: dict[str, str], message: str) -> None:
+    with pytest.raises(RegistrationError, match="judge") as refused:
+        Dispatcher([judge(**NOWHERE, prompt="{completion}", **given)])
+    assert message in str(refused.value)
+    assert "gsk_123" not in str(refused.value)
+
+
+def test_a_key_file_may_begin_with_a_mark_of_its_encoding(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_bytes(b"\xef\xbb\xbf" + SECRET.encode() + b"\r\n")
+    with serving(lambda path, body: said("1")) as server:
+        one = judge(base_url=server.url, model="m", prompt="{completion}", api_key_file=str(file))
+        with Dispatcher([one]) as dispatcher:
+            assert dispatcher.score(completions=["x"]).rewards.item() == 1.0
+    assert _lower(server.headers[0])["authorization"] == f"Bearer {SECRET}"
 
 
 def test_what_is_missing_is_refused_before_any_request(monkeypatch: pytest.MonkeyPatch) -> None:

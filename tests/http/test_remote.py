@@ -75,6 +75,7 @@ def test_a_group_at_a_time_and_in_order() -> None:
         ({"columns": "completion"}, "expected names of columns"),
         ({"columns": []}, "expected names of columns"),
         ({"batch": 0}, "batch=0"),
+        ({"batch": 10**30}, "from 1 to"),
         ({"score": "a..b"}, "no path to a field"),
         ({"url": "x"}, "is no address"),
     ],

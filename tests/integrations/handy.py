@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -29,6 +30,24 @@ async def doze(seconds: float, label: str = "") -> str:
     """
     await asyncio.sleep(seconds)
     return label
+
+
+def forgetful(text: str) -> Any:
+    """Forgets to await.
+
+    Args:
+        text: Anything.
+    """
+    return doze(0.0, text)
+
+
+def ask(text: str) -> Iterator[str]:
+    """Asks piece by piece.
+
+    Args:
+        text: Anything.
+    """
+    yield text
 
 
 def spin() -> None:

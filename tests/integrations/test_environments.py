@@ -134,6 +134,27 @@ def test_what_cannot_be_copied_is_told_by_name(tmp_path: Path) -> None:
     played(ours.GRPOTrainer, [away], tmp_path, Careful, max_steps=1)
 
 
+class Leaving:
+    """An exception whose text can't be had, and one that would end the program."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise self.error
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), Speechless()])
+def test_whatever_a_copy_raises_is_told_and_ends_nothing(error: BaseException) -> None:
+    with pytest.raises(SnapshotError, match=f"Leaving can't be copied.*{type(error).__name__}.*Define"):
+        snapshot(Leaving(error))
+
+
 def test_who_does_not_look_at_environments_needs_no_snapshot(tmp_path: Path) -> None:
     def kwargs_only(completions: list[Any], **columns: Any) -> list[float]:
         return [float(len(completion)) for completion in completions]
@@ -231,6 +252,8 @@ def test_a_factory_can_be_pickled_and_refuses_what_makes_nothing() -> None:
         environments(Line, reset_timeout=-1)
     with pytest.raises(RegistrationError, match="can't be routed"):
         environments(lambda: copy.deepcopy(3))()
+    with pytest.raises(RegistrationError, match="NoneType can't be routed"):
+        environments(lambda: None)()
 
 
 def test_an_abandoned_call_keeps_its_environment_from_all_others() -> None:

@@ -199,14 +199,26 @@ def test_what_cannot_be_a_tool_is_refused() -> None:
         tools([lambda text: text])
     with pytest.raises(RegistrationError, match="is no tool"):
         tools([handy.Pad])
-    with pytest.raises(RegistrationError, match="timeout"):
-        tools([handy.nap], timeout=0)
+    with pytest.raises(RegistrationError, match="give a list of tools"):
+        tools(handy.nap)  # type: ignore[arg-type]
+    with pytest.raises(RegistrationError, match="'ask' yields its results"):
+        tools([handy.ask])
+    for timeout in (0, None, float("nan")):
+        with pytest.raises(RegistrationError, match="timeout"):
+            tools([handy.nap], timeout=timeout)  # type: ignore[arg-type]
     with pytest.raises(RegistrationError, match="lane='gpu'"):
         tools([handy.nap], lane="gpu")
     with pytest.raises(RegistrationError, match="'doze' is an async function"):
         tools([handy.doze], lane="process")
     with pytest.raises(RegistrationError, match="'nap' is not an async function"):
         tools([handy.nap], lane="asyncio")
+
+
+@pytest.mark.parametrize("lane", ["process", "thread"])
+def test_a_sync_tool_that_gives_something_to_await_fails_and_says_so(lane: str) -> None:
+    message = "returned a coroutine, which nobody awaits: define it with async def"
+    with tools([handy.forgetful], lane=lane, workers=1) as ours, pytest.raises(TypeError, match=message):
+        ours[0](text="a")
 
 
 def test_a_tool_that_no_worker_can_get_is_refused_with_what_is_to_blame() -> None:

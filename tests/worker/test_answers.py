@@ -25,8 +25,11 @@ class Told(Exception):
 class Nasty(Exception):
     """Its attributes fail when they are asked for."""
 
+    def __init__(self, kind: type[BaseException] = RuntimeError) -> None:
+        self.kind = kind
+
     def __getattr__(self, name: str) -> Any:
-        raise RuntimeError(name)
+        raise self.kind(name)
 
 
 def respond(status: int, **headers: str) -> Any:
@@ -41,6 +44,7 @@ def test_retry_after() -> None:
     assert retry_after_of(Told(headers={"Retry-After": "4"})) == 4.0  # aiohttp
     assert retry_after_of(Told(response=respond(429, retry_after_ms="250", retry_after="1"))) == 0.25  # openai
     assert retry_after_of(ValueError()) is None
+    assert retry_after_of(Told(retry_after=1e300)) == 1e9  # no engine has a longer time
     for odd in (float("nan"), -1, "soon", object()):
         assert retry_after_of(Told(retry_after=odd)) is None
         assert retry_after_of(Told(headers={"Retry-After": odd})) is None
@@ -95,6 +99,8 @@ def test_a2_no_connection_is_told_from_what_took_too_long() -> None:
 def test_a1_nothing_raises() -> None:
     assert answer_of(Nasty()) is None
     assert retry_after_of(Nasty()) is None
+    assert answer_of(Nasty(KeyboardInterrupt)) is None
+    assert retry_after_of(Nasty(SystemExit)) is None
     assert tokens_of(Nasty()) is None
 
 

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -118,9 +118,11 @@ def as_values(name: str, values: Any, samples: int | None = None) -> list[object
         DataError: It isn't a list of any kind, or not of `samples` values.
     """
     if not _is_list_like(values):
+        hint = "" if isinstance(values, Mapping) else f" ([value] * {samples or 'samples'} if it is the same for all)"
+        if isinstance(values, Iterator):
+            hint = " (list(…) of it makes one)"
         raise DataError(
-            f"column {name!r} is a {type(values).__name__}, not a list: give a list with one value per sample"
-            + ("" if isinstance(values, Mapping) else f" ([value] * {samples or 'samples'} if it is the same for all)")
+            f"column {name!r} is a {type(values).__name__}, not a list: give a list with one value per sample{hint}"
         )
     if isinstance(values, (list, tuple)):
         listed = list(values)

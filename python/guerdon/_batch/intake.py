@@ -109,4 +109,7 @@ def _indexes(values: Any, samples: int) -> list[int] | None:
         raise DataError(f"samples={values!r}: expected a list with the index of each sample.")
     if len(values) != samples:
         raise DataError(f"samples= has {len(values)} indexes, but there are {samples} completions.")
-    return [index for value in values if (index := _index("samples", value)) is not None]
+    indexes = [_index("samples", value) for value in values]
+    if None in indexes:
+        raise DataError(f"samples={values!r}: expected the index of each sample.")
+    return [index for index in indexes if index is not None]

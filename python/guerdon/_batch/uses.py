@@ -22,6 +22,7 @@ from guerdon._batch.tokens import counting
 from guerdon._batch.trainer_state import names_history, snapshot
 from guerdon._registration.spec import FunctionSpec, Wants
 from guerdon.errors import DataError
+from guerdon.settings import MOST_GENERATIONS
 
 if TYPE_CHECKING:
     from guerdon._http.template import Field
@@ -227,6 +228,8 @@ def check_group_size(num_generations: object, samples: int, *, ranks: int = 1) -
     """
     if isinstance(num_generations, bool) or not isinstance(num_generations, int) or num_generations < 1:
         raise DataError(f"num_generations={num_generations!r}: expected a whole number of at least 1.")
+    if num_generations > MOST_GENERATIONS:
+        raise DataError(f"num_generations={num_generations}: expected at most {MOST_GENERATIONS}.")
     if samples * ranks % num_generations:
         where = f"{samples} samples" if ranks == 1 else f"{samples} samples on each of {ranks} ranks"
         raise DataError(

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from guerdon._http.address import contents
 from guerdon._http.secret import Secret
 from guerdon._http.template import Field
 from guerdon.errors import RegistrationError
@@ -41,7 +41,7 @@ class Plan:
     parse: Parse = field(default_factory=lambda: Parse("number"))
     path: str = ""
     most: int = 1
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     secret: Secret = field(default_factory=Secret)
     http2: bool = False
     ca_file: str | None = None
@@ -81,7 +81,7 @@ class Plan:
         if self.ca_file is None:
             return None
         try:
-            return Path(self.ca_file).expanduser().read_bytes()
+            return contents(self.ca_file)
         except OSError as error:
             raise RegistrationError(
                 f"reward function {function!r}: ca_file={self.ca_file!r} can't be read: {error.strerror}."

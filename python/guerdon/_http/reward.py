@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from guerdon._http.address import shown
 from guerdon._http.body import Pieces
 from guerdon._http.plan import Plan
 from guerdon._http.secret import Secret
@@ -21,6 +22,22 @@ if TYPE_CHECKING:
     from guerdon.limits import Limit
 
 __all__ = ["HttpReward"]
+
+# They say how the request is sent: with another value the server would read its body wrongly.
+_OWN_HEADERS = frozenset(
+    (
+        "connection",
+        "content-length",
+        "expect",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    )
+)
+_KEY_HEADERS = frozenset(("authorization", "proxy-authorization", "cookie", "api-key", "x-api-key", "x-goog-api-key"))
 
 
 class HttpReward:
@@ -74,7 +91,7 @@ class HttpReward:
 
     def __repr__(self) -> str:
         plan = self.spec.http
-        return f"<reward function {self.name!r}: {plan.url if plan else ''}, timeout {self.spec.policy.timeout:g} s>"
+        return f"<reward function {self.name!r}: {shown(plan.url) if plan else ''}, timeout {self.spec.policy.timeout:g} s>"
 
 
 def _remade(made_by: Callable[..., HttpReward], given: dict[str, Any]) -> HttpReward:
@@ -136,18 +153,29 @@ def secret(function: str, env: object, file: object) -> Secret:
     return Secret(env, None if file is None else str(file))
 
 
-def headers(function: str, given: object) -> tuple[tuple[str, str], ...]:
+def headers(function: str, given: object, key: Secret) -> tuple[tuple[str, str], ...]:
     """Headers of every request.
 
     Raises:
-        RegistrationError: They aren't texts.
+        RegistrationError: They aren't texts, or can't go with a request of ours.
     """
     if given is None:
         return ()
+    wrong = f"reward function {function!r}: headers="  # what stands in them may be a key: not shown
     if not isinstance(given, Mapping) or not all(isinstance(each, str) for pair in given.items() for each in pair):
-        raise RegistrationError(
-            f"reward function {function!r}: headers= wants a dict of texts."
-        )  # may hold a key: not shown
+        raise RegistrationError(f"{wrong} wants a dict of texts.")
+    for name, value in given.items():
+        if name.lower() in _OWN_HEADERS:
+            raise RegistrationError(f"{wrong}: {name!r} is set by the engine, which knows what it sends. Leave it out.")
+        if "{key}" in value and key == Secret():
+            raise RegistrationError(
+                f"{wrong}: {name!r} has a place for {{key}}, but there is no api_key_env= or api_key_file=."
+            )
+        if "{key}" not in value and name.lower() in _KEY_HEADERS:
+            raise RegistrationError(
+                f"{wrong}: {name!r} holds a key, which would be in pickles and in the program. Give it as api_key_env= or "
+                f"api_key_file=, and the header as {{{name!r}: '… {{key}}'}}."
+            )
     return tuple(given.items())
 
 

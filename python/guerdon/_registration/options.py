@@ -23,7 +23,7 @@ LANES: Final[tuple[Lane, ...]] = ("process", "thread", "asyncio")
 _LATER_LANES: Final = ("native", "device", "ray")
 _LONGEST: Final = 1e9
 _MOST_RETRIES: Final = 10_000
-_FLOAT32_MAX: Final = 3.4028234663852886e38
+FLOAT32_MAX: Final = 3.4028234663852886e38
 
 
 def _wrong(function: str, option: str, value: object, expected: str) -> RegistrationError:
@@ -100,7 +100,7 @@ def on_failure(function: str, value: object) -> OnFailure:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise _wrong(function, "on_failure", value, expected)
     number = as_float(value)
-    if not abs(number) <= _FLOAT32_MAX:
+    if not abs(number) <= FLOAT32_MAX:
         raise _wrong(function, "on_failure", value, expected)
     return number
 

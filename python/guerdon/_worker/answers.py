@@ -14,6 +14,9 @@ from typing import Any
 
 UNREACHABLE = 0
 
+# As long as any time that the engine is given: a longer wait would be no time to it, and the call be tried again at once.
+_LONGEST = 1e9
+
 # How clients call the errors of a connection; with bases, so that all kinds of one are known.
 _NO_CONNECTION = frozenset(
     {
@@ -43,7 +46,7 @@ def answer_of(error: BaseException) -> int | None:
             return None
         names = {kind.__name__ for kind in type(error).__mro__}
         return UNREACHABLE if names & _NO_CONNECTION and not names & _TOO_LONG else None
-    except Exception:  # attributes of a foreign exception may do anything
+    except BaseException:  # attributes of a foreign exception may do anything
         return None
 
 
@@ -67,7 +70,7 @@ def retry_after_of(error: BaseException) -> float | None:
             return None if seconds is None else seconds / 1000
         wanted = _header(headers, "retry-after")
         return None if wanted is None else _seconds(wanted)
-    except Exception:
+    except BaseException:
         return None
 
 
@@ -87,7 +90,7 @@ def _seconds(wanted: Any) -> float | None:
         from email.utils import parsedate_to_datetime
 
         seconds = max(0.0, parsedate_to_datetime(wanted).timestamp() - time.time())
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+    return min(seconds, _LONGEST) if math.isfinite(seconds) and seconds >= 0 else None
 
 
 def tokens_of(usage: Any) -> float | None:

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use guerdon_core::process::columns::{ColumnsWriter, RawText, TextKind};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -171,6 +171,9 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         samples: std::ops::Range<usize>,
         error: PyErr,
     ) -> PyErr {
+        if !error.is_instance_of::<PyException>(self.py) {
+            return error; // Ctrl-C is nobody's fault
+        }
         for (_, column, list) in lists {
             for sample in samples.clone() {
                 if let Ok(value) = list.get_item(sample)
@@ -191,6 +194,9 @@ impl<'a, 'py> WireCapture<'a, 'py> {
 /// `TypeError(message, column, sample)`: the package, which knows the columns by name, makes a sentence of it.
 fn unpicklable(value: &Bound<'_, PyAny>, column: usize, sample: Option<usize>, error: PyErr) -> PyErr {
     let py = value.py();
+    if !error.is_instance_of::<PyException>(py) {
+        return error;
+    }
     let kind = value.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string());
     let raised = PyTypeError::new_err((format!("a {kind} can't be pickled: {}", error.value(py)), column, sample));
     raised.set_cause(py, Some(error));

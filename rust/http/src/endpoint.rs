@@ -14,6 +14,7 @@ use hyper::{Method, Request, Uri};
 use url::{Position, Url};
 
 use crate::pool::STREAMS;
+use crate::verdict::CUT;
 
 /// An API key (E-2).
 #[derive(Clone, PartialEq, Eq)]
@@ -133,13 +134,22 @@ impl Endpoint {
         self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
-    /// `text` without the key.
+    /// `text` without the key, as it is or as it stands in quotation marks; nor with the beginning of one where a text was cut.
     #[must_use]
     pub fn without_key(&self, text: &str) -> String {
-        match &self.key {
-            Some(Key(key)) if !key.is_empty() => text.replace(key.as_str(), "…"),
-            _ => text.to_owned(),
+        let Some(Key(key)) = self.key.as_ref().filter(|Key(key)| !key.is_empty()) else { return text.to_owned() };
+        let escaped = key.escape_debug().to_string();
+        let text = text.replace(key.as_str(), "…").replace(&escaped, "…");
+        let mut pieces = text.split(CUT);
+        let mut clean = pieces.next().unwrap_or_default().to_owned();
+        for piece in pieces {
+            let begun = (1..escaped.len()).rev().filter(|end| escaped.is_char_boundary(*end));
+            let longest = begun.map(|end| &escaped[..end]).find(|start| clean.ends_with(start)).map_or(0, str::len);
+            clean.truncate(clean.len() - longest);
+            clean.push_str(CUT);
+            clean.push_str(piece);
         }
+        clean
     }
 
     pub(crate) const fn uri(&self) -> &Uri {
@@ -204,7 +214,15 @@ mod tests {
         for one in [bearer, own] {
             assert!(!format!("{one:?}").contains("sk-123"));
             assert_eq!(one.without_key("your key sk-123 is bad"), "your key … is bad");
+            assert_eq!(one.without_key("gave \"your key sk-1\"… in \"sk-12\"…"), "gave \"your key \"… in \"\"…");
         }
+    }
+
+    #[test]
+    fn e2_nor_does_it_in_quotation_marks() {
+        let one = endpoint("https://api.example/v1", &[], Some("a\\b\"c")).unwrap();
+        let shown = one.without_key(&format!("{:?}", "key a\\b\"c"));
+        assert_eq!(shown, "\"key …\"");
     }
 
     #[test]

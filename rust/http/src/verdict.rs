@@ -15,8 +15,13 @@ use crate::answer::Path;
 const REGEX_BYTES: usize = 1 << 20;
 /// How much of a judge's words a reason shows.
 const SHOWN: usize = 300;
+/// What a text ends with in a reason that was cut.
+pub const CUT: &str = "\"…";
 /// A token that is not among the most likely ones has a probability below the least of theirs; from here on that is as good as 0.
 const NEARLY_NOTHING: f64 = 0.01;
+
+/// The log of a probability that was rounded up is hardly above 0.
+const ROUNDED: f64 = 0.01;
 
 /// A pattern that can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -62,7 +67,7 @@ impl Parse {
             Self::YesNo => yes_no(text).map(Cell::Value).ok_or_else(|| "neither yes nor no".to_owned()),
             Self::LogProb { .. } => Err("no log-probabilities: does the server have logprobs?".to_owned()),
         };
-        found.map_err(|missing| format!("{missing} in the answer {}", shown(text)))
+        found.and_then(fitting).map_err(|missing| format!("{missing} in the answer {}", shown(text)))
     }
 
     /// The score in the log-probabilities of an answer's first token, as `(token, log-probability)` of the most likely ones.
@@ -70,6 +75,9 @@ impl Parse {
         let Self::LogProb { token, others } = self else {
             return Err("log-probabilities were not asked for".to_owned());
         };
+        if let Some((token, logprob)) = most_likely.iter().find(|(_, logprob)| !(*logprob <= ROUNDED)) {
+            return Err(format!("{logprob} for the token {token:?}, which is no log-probability"));
+        }
         let of = |wanted: &str| -> f64 {
             let same = most_likely.iter().filter(|(token, _)| bare(token) == bare(wanted));
             same.map(|(_, logprob)| logprob.exp()).sum()
@@ -96,7 +104,7 @@ fn bare(token: &str) -> &str {
 
 /// The score that a JSON value is.
 pub fn score(value: &Value) -> Result<Cell, String> {
-    match value {
+    let cell = match value {
         Value::Null => Ok(Cell::Abstained),
         Value::Bool(yes) => Ok(Cell::Value(f64::from(u8::from(*yes)))),
         Value::Number(number) => Ok(Cell::Value(number.as_f64().unwrap_or(f64::NAN))),
@@ -105,6 +113,15 @@ pub fn score(value: &Value) -> Result<Cell, String> {
             Ok(Cell::Value(number))
         }
         Value::Array(_) | Value::Object(_) => Err(format!("{} is no number", shown(&value.to_string()))),
+    };
+    cell.and_then(fitting)
+}
+
+/// A score that a reward can be: neither NaN nor infinite, nor beyond what float32 holds.
+fn fitting(cell: Cell) -> Result<Cell, String> {
+    match cell {
+        Cell::Value(value) if !(value.abs() <= f64::from(f32::MAX)) => Err(format!("{value}, which is no reward,")),
+        other => Ok(other),
     }
 }
 
@@ -114,8 +131,9 @@ pub fn shown(text: &str) -> String {
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    let more = if end < text.len() { "…" } else { "" };
-    format!("{:?}{more}", &text[..end])
+    let end_mark = if end < text.len() { CUT } else { "\"" };
+    let quoted = format!("{:?}", &text[..end]);
+    format!("{}{end_mark}", &quoted[..quoted.len() - 1])
 }
 
 /// The first number that stands by itself: not the 4 of "GPT4", not the minus of "7-8".
@@ -270,6 +288,18 @@ mod tests {
     }
 
     #[test]
+    fn v1_what_no_reward_can_be_is_shown() {
+        let json = Parse::Json(Path::parse("s").unwrap());
+        let words = Parse::pattern(r"(\S+)", BTreeMap::new()).unwrap();
+        let cases =
+            [(&Parse::Number, "It is 1e999"), (&Parse::Number, "4e38"), (&json, r#"{"s": "nan"}"#), (&words, "inf")];
+        for (parse, text) in cases {
+            let reason = parse.read(text).unwrap_err();
+            assert!(reason.contains("is no reward") && reason.ends_with(&format!("{text:?}")), "{reason}");
+        }
+    }
+
+    #[test]
     fn yes_and_no_are_words() {
         assert_eq!(read(&Parse::YesNo, "**Yes**, it does. No doubt."), Some(1.0));
         assert_eq!(read(&Parse::YesNo, "Nothing to say: NO"), Some(0.0));
@@ -290,5 +320,7 @@ mod tests {
         assert!(close(weigh(&[], &[("No", 0.99), ("Hm", 0.001)]), 0.0));
         assert!(weigh(&[], &[("No", 0.5), ("Hm", 0.3)]).is_none());
         assert!(weigh(&["No"], &[("Hm", 0.99), ("So", 0.001)]).is_none());
+        assert!(close(weigh(&[], &[("Yes", 1.000_001)]), 1.0));
+        assert!(weigh(&["No"], &[("Yes", f64::INFINITY), ("No", f64::INFINITY)]).is_none());
     }
 }

@@ -13,6 +13,7 @@ process it is left on the call itself (`Job`), from a worker it comes pickled wi
 from __future__ import annotations
 
 import base64
+import inspect
 import pickle
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +63,7 @@ class Job:
         self.begun = True
         token = _inside.set(True)
         try:
-            self.value = self.function(*self.args, **self.kwargs)
+            self.value = _result(self.function, self.args, self.kwargs)
         except Exception as error:
             self.error = error
         finally:
@@ -94,6 +95,20 @@ class Job:
         return value, error
 
 
+def _result(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """What a sync function gives.
+
+    Raises:
+        TypeError: It gives something to await, whose text would tell a model nothing.
+    """
+    value = function(*args, **kwargs)
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()
+        raise TypeError(f"it returned a {type(value).__name__}, which nobody awaits: define it with async def")
+    return value
+
+
 def _nothing() -> None:
     """In place of a function that was called."""
 
@@ -114,7 +129,7 @@ class Box:
 
     def __call__(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         try:
-            value = self._functions[number](*args, **kwargs)
+            value = _result(self._functions[number], args, kwargs)
         except Exception as error:
             return {"score": 0.0, "object": _packed(error), "text": _text(error)}
         packed = _packed(value)

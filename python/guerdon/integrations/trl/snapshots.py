@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 from typing import NoReturn
 
+from guerdon._worker.reasons import reason_of
 from guerdon.errors import SnapshotError
 
 __all__ = ["PLAIN", "Unavailable", "itself", "plain_type", "snapshot"]
@@ -74,7 +75,9 @@ def snapshot(environment: object) -> object:
     kind = plain_type(environment)
     try:
         copied = copy.deepcopy(environment)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit would end the training without a word
         raise SnapshotError(_uncopied(environment, kind, error)) from error
     if copied is environment:
         raise SnapshotError(
@@ -86,18 +89,18 @@ def snapshot(environment: object) -> object:
     return copied
 
 
-def _uncopied(environment: object, kind: type, error: Exception) -> str:
+def _uncopied(environment: object, kind: type, error: BaseException) -> str:
     held = getattr(environment, "__dict__", {})
     for name, value in held.items():
         try:
             copy.deepcopy(value)
-        except Exception:
+        except BaseException:
             what = f"its attribute {name!r} is a {type(value).__qualname__}"
             break
     else:
         what = "copy.deepcopy fails"
     return (
         f"the environment {kind.__qualname__} can't be copied for the reward functions that ask for it: {what} "
-        f"({type(error).__name__}: {error}). Define {kind.__qualname__}.__deepcopy__(self, memo) to return what "
+        f"({reason_of(error)}). Define {kind.__qualname__}.__deepcopy__(self, memo) to return what "
         "rewards need of it."
     )

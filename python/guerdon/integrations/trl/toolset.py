@@ -88,8 +88,8 @@ class Tools(list[Callable[..., Any]]):
         lane: str | None = None,
         workers: int | None = None,
     ) -> None:
-        self._functions = tuple(functions)
-        self._timeout = settings.seconds("timeout", timeout) or 30.0
+        self._functions = _listed(functions)
+        self._timeout = settings.bound("timeout", timeout)
         self._workers = settings.whole("workers", workers, settings.MOST_WORKERS)
         self._asked = lane
         if lane is not None and lane not in LANES:
@@ -160,6 +160,8 @@ class Tool:
         self.number = number
         self.function = function
         self.name = name_of(function)
+        if inspect.isgeneratorfunction(innermost(function)) or inspect.isasyncgenfunction(innermost(function)):
+            raise RegistrationError(f"tool {self.name!r} yields its results one by one: have it return them.")
         if not self.name.isidentifier():
             raise RegistrationError(f"a tool called {self.name!r} can't be called by a model: give it a name with def.")
         self.lane = owner.lane_of(function)
@@ -202,6 +204,12 @@ def holds_state(function: Callable[..., Any]) -> bool:
     if isinstance(inner, types.FunctionType):
         return inner.__closure__ is not None
     return not isinstance(getattr(inner, "__self__", None), (type, types.ModuleType, type(None)))
+
+
+def _listed(functions: object) -> tuple[Any, ...]:
+    if isinstance(functions, (str, bytes, Mapping)) or not isinstance(functions, Iterable):
+        raise RegistrationError(f"give a list of tools, as in tools([function]), not a {type(functions).__name__}.")
+    return tuple(functions)
 
 
 def _refuse_doubles(made: Iterable[Tool]) -> None:

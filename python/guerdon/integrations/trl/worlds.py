@@ -161,7 +161,7 @@ class Environments:
                 f"{factory!r} makes no environments: give a class, or a function without arguments."
             )
         self._factory = factory
-        self._timeout = settings.seconds("timeout", timeout) or 30.0
+        self._timeout = settings.bound("timeout", timeout)
         self._times = {
             RESET: settings.seconds("reset_timeout", reset_timeout) or self._timeout,
             REWARD: settings.seconds("reward_timeout", reward_timeout) or self._timeout,
@@ -183,15 +183,15 @@ class Environments:
         if environments_of(environment) is not None:
             return environment
         with self._lock:
-            routed = self._classes.get(kind)
-            if routed is None:
-                routed = self._classes[kind] = self._class_of(kind)
-        try:
-            object.__setattr__(environment, "__class__", routed)
-        except TypeError as error:
-            raise RegistrationError(
-                f"the environment {kind.__qualname__} can't be routed ({error}). Derive a class of your own from it."
-            ) from error
+            try:
+                if kind not in self._classes:
+                    self._classes[kind] = self._class_of(kind)
+                object.__setattr__(environment, "__class__", self._classes[kind])
+            except TypeError as error:
+                raise RegistrationError(
+                    f"the environment {kind.__qualname__} can't be routed ({error}). Have the factory give an object of a "
+                    "class of your own, which others can derive from."
+                ) from error
         return environment
 
     def stats(self) -> dict[str, Count]:

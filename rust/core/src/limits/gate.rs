@@ -3,7 +3,8 @@
 //! - T-1  Functions of one engine with one key share a gate, engines with one key the file behind it.
 //! - T-2  How a call ended is owed to the file: it is written with the next look, some milliseconds later at the latest, so that many that
 //!   end at a time are one look, and no call is held up by another process. Bad news is written at once.
-//! - T-3  A file that can't be read or written refuses calls and says so, instead of letting them through.
+//! - T-3  A file that can't be read or written, or that somebody keeps locked (`LOCKED_NS`: a stopped process, another program), refuses calls
+//!   and says so, instead of letting them through or having them wait for ever.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,6 +18,10 @@ use crate::outcome::{Answer, Failure, FailureKind};
 
 /// How soon to ask again when the file is in use.
 const BUSY_NS: u64 = 1_000_000;
+/// How long a file may be in use without a break: its lock is held for microseconds.
+const LOCKED_NS: u64 = 60_000_000_000;
+/// Between two looks at a file in use; after a longer pause nobody knows that it was in use all the time.
+const BREAK_NS: u64 = 1_000_000_000;
 /// How soon to ask again for what another process may give back: nobody tells this one.
 const ELSEWHERE_NS: u64 = 10_000_000;
 
@@ -75,6 +80,8 @@ struct State {
     in_use: usize,
     /// Ends that are not written yet (T-2).
     owed: Vec<End>,
+    /// Since when the file was in use whenever it was asked for, and when that was last. Written by asking.
+    locked_ns: Option<(u64, u64)>,
 }
 
 #[derive(Debug)]
@@ -116,7 +123,7 @@ impl Gate {
             None => (String::new(), Store::Own(Book::default())),
             Some((key, path)) => (format!(" '{key}' ({})", path.display()), Store::Shared(Box::new(Shared::new(path)))),
         };
-        let state = State { store, in_use: 0, owed: Vec::new() };
+        let state = State { store, in_use: 0, owed: Vec::new(), locked_ns: None };
         Self { rules: limit.rules.clone(), name, state: Mutex::new(state) }
     }
 
@@ -141,7 +148,13 @@ impl Gate {
             }
             verdict
         });
+        let locked_ns = state.locked_for(matches!(verdict, Ok(None)), now_ns);
         match verdict {
+            Ok(None) if locked_ns >= LOCKED_NS => Asked::Refused(format!(
+                "the shared limit{} can't be used: another process has kept its file locked for {} s. Is one stopped?",
+                self.name,
+                locked_ns / 1_000_000_000
+            )),
             Ok(None) => Asked::Wait { until_ns: now_ns + BUSY_NS, on_release: false },
             Ok(Some(Verdict::Go(passed))) => {
                 state.in_use += 1;
@@ -225,9 +238,17 @@ impl Page<'_> {
 }
 
 impl State {
+    /// For how long the file has been in use without a break, as far as anyone looked.
+    fn locked_for(&mut self, locked: bool, now_ns: u64) -> u64 {
+        let before = self.locked_ns.filter(|(_, last)| locked && now_ns.saturating_sub(*last) <= BREAK_NS);
+        let since = before.map_or(now_ns, |(since, _)| since);
+        self.locked_ns = locked.then_some((since, now_ns));
+        now_ns.saturating_sub(since)
+    }
+
     /// Does something with the book, after what is owed was written; `None` if the file is in use.
     fn with<R>(&mut self, rules: &Rules, now_ns: u64, work: impl FnOnce(&mut Page<'_>) -> R) -> io::Result<Option<R>> {
-        let Self { store, owed, in_use } = self;
+        let Self { store, owed, in_use, .. } = self;
         let write = |page: &mut Page<'_>| {
             for End { passed, now_ns, heard, tokens, used } in owed.drain(..) {
                 if used {

@@ -89,6 +89,29 @@ fn t3_a_file_that_cannot_be_used_refuses_and_says_so() {
 }
 
 #[test]
+fn t3_a_file_that_stays_locked_refuses_and_says_so() {
+    let folder = Folder::new();
+    let limit = keyed(&folder, Rules { rpm: Some(6000.0), ..Rules::default() });
+    let (_, path) = limit.key.clone().unwrap();
+    let gate = gate(&limit);
+    drop(go(&gate, S).unwrap());
+    let other = std::fs::File::open(path).unwrap();
+    rustix::fs::flock(&other, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let asked = |at_ns| gate.ask(at_ns, None);
+    assert!(matches!(asked(2 * S), Asked::Wait { .. }));
+    // In between nobody asked: it may have been free.
+    for second in 100..=159 {
+        assert!(matches!(asked(second * S), Asked::Wait { .. }), "{second}");
+    }
+    match asked(160 * S) {
+        Asked::Refused(why) => assert!(why.contains("locked for 60 s"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    drop(other);
+    assert!(matches!(asked(160 * S), Asked::Go(_)));
+}
+
+#[test]
 fn l3_engines_never_have_more_under_way_than_the_key_allows() {
     let folder = Folder::new();
     let limit = keyed(&folder, Rules { concurrency: Some(5), ..Rules::default() });

@@ -1,0 +1,87 @@
+"""Addresses of servers, and files that keys and certificates stand in: checked before anything goes there.
+
+- A-1  What is no address is refused when the function is made, and never mended by guessing: ``http:host`` and ``http:///host`` are none.
+- A-2  What is shown of an address has no user name, no password, and nothing of what stands behind its "?".
+- A-3  Only a regular file of no great size is read: a device or a pipe would never end, or keep its reader waiting.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import Final
+
+from guerdon._shipping.environment import is_secret
+from guerdon.errors import RegistrationError
+
+__all__ = ["address", "contents", "endpoint", "shown"]
+
+_ADDRESS: Final = re.compile(
+    r"https?://[^/?#\s\\{}\x00-\x1f]+(/[^?#\s\\{}\x00-\x1f]*)?(\?[^#\s\\{}\x00-\x1f]*)?", re.IGNORECASE
+)
+_USER: Final = re.compile(r"^([a-z][a-z0-9+.-]*:/*)?[^/?#]*@", re.IGNORECASE)
+_LONGEST: Final = 1 << 20
+_LONGEST_SHOWN: Final = 200
+
+
+def address(function: str, option: str, value: object) -> str:
+    """An address that requests can go to.
+
+    Raises:
+        RegistrationError: It is none, or it holds something secret.
+    """
+    wrong = f"reward function {function!r}: {option}="
+    if not isinstance(value, str) or not value.strip():
+        raise RegistrationError(f"{wrong}{value!r}: expected an address, like http://localhost:8000/v1.")
+    url = value.strip()
+    if _USER.match(url):
+        raise RegistrationError(f"{wrong} holds a user name or password: give a key as api_key_env= or api_key_file=.")
+    if not _ADDRESS.fullmatch(url) or not url.isprintable():
+        hint = " Columns go into the request's JSON, not into the address." if "{" in url else ""
+        raise RegistrationError(
+            f"{wrong}{shown(url)!r} is no address: expected one like http://localhost:8000/v1.{hint}"
+        )
+    names = re.findall(r"[?&]([^=&]*)", url)
+    secret = next((name for name in names if is_secret(name) or name.lower() in ("key", "sig", "code", "auth")), None)
+    if secret is not None:
+        raise RegistrationError(
+            f"{wrong}{shown(url)!r}: {secret!r} looks like a key, which would show in logs of servers on the way. Give it "
+            "as api_key_env= or api_key_file=, with headers={'the-header': '{key}'} if it is no bearer token."
+        )
+    return url
+
+
+def endpoint(url: str, path: str) -> str:
+    """The address of `path` below a base address, before its query; as it is if it ends so already."""
+    base, mark, query = url.partition("?")
+    base = base.rstrip("/")
+    return (base if base.endswith(path) else base + path) + mark + query
+
+
+def shown(url: str) -> str:
+    """An address for people (A-2)."""
+    base, mark, _ = _USER.sub(lambda found: (found[1] or "") + "…@", url).partition("?")
+    if len(base) > _LONGEST_SHOWN:
+        base = base[:_LONGEST_SHOWN] + "…"
+    return base + ("?…" if mark else "")
+
+
+def contents(path: str) -> bytes:
+    """What stands in a file (A-3).
+
+    Raises:
+        OSError: It can't be read, or is no such file; ``strerror`` says why.
+    """
+    try:
+        # Not blocking: opening a pipe would wait for whoever writes into it.
+        descriptor = os.open(os.path.expanduser(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError:
+        raise OSError(0, "its name holds a NUL") from None
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(0, "it is no regular file")
+        read = file.read(_LONGEST + 1)
+    if len(read) > _LONGEST:
+        raise OSError(0, f"it is longer than {_LONGEST} bytes")
+    return read
