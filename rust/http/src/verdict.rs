@@ -75,7 +75,7 @@ impl Parse {
         let Self::LogProb { token, others } = self else {
             return Err("log-probabilities were not asked for".to_owned());
         };
-        if let Some((token, logprob)) = most_likely.iter().find(|(_, logprob)| !(*logprob <= ROUNDED)) {
+        if let Some((token, logprob)) = most_likely.iter().find(|(_, logprob)| logprob.is_nan() || *logprob > ROUNDED) {
             return Err(format!("{logprob} for the token {token:?}, which is no log-probability"));
         }
         let of = |wanted: &str| -> f64 {
@@ -120,7 +120,9 @@ pub fn score(value: &Value) -> Result<Cell, String> {
 /// A score that a reward can be: neither NaN nor infinite, nor beyond what float32 holds.
 fn fitting(cell: Cell) -> Result<Cell, String> {
     match cell {
-        Cell::Value(value) if !(value.abs() <= f64::from(f32::MAX)) => Err(format!("{value}, which is no reward,")),
+        Cell::Value(value) if value.is_nan() || value.abs() > f64::from(f32::MAX) => {
+            Err(format!("{value}, which is no reward,"))
+        }
         other => Ok(other),
     }
 }
