@@ -162,6 +162,17 @@ def test_the_two_outputs_are_two_files(guerdon: Command, rewards: Path, data: Pa
     assert guerdon("score", f"{rewards}:correct", data, "-o", "/dev/null", "--failures", "/dev/null").code == 0
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_an_output_that_takes_no_more_is_told(guerdon: Command, rewards: Path, data: Path) -> None:
+    ended = guerdon("score", f"{rewards}:correct", data, "-o", "/dev/full")
+    assert ended.code == 2
+    assert ended.err.endswith("guerdon: not all results could be written: No space left on device.\n")
+
+
+def test_a_name_that_no_file_can_have(guerdon: Command, data: Path) -> None:
+    assert "there is no module" in guerdon("score", "x" * 5000, data).err
+
+
 def test_data_that_is_no_file(guerdon: Command, rewards: Path, tmp_path: Path) -> None:
     assert "is a folder" in guerdon("score", rewards, tmp_path).err
     assert "No such file" in guerdon("score", rewards, tmp_path / "nothing.jsonl").err

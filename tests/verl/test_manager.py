@@ -222,6 +222,9 @@ def test_a_group_that_does_not_get_complete_says_what_to_set(make: Any, tokenize
         ([*custom("plain_score"), "+reward.reward_kwargs.options.timeuot=1"], "timeuot"),
         ([*custom("plain_score"), "+reward.reward_kwargs.dispacher=x"], "dispacher"),
         ([*custom("plain_score"), "+reward.reward_kwargs.group_timeout=0"], "more than 0"),
+        ([*custom("plain_score"), "+reward.reward_kwargs.group_by=null"], "the name of a field"),
+        ([*custom("plain_score"), "reward.num_workers=0"], "at least 1"),
+        (custom("__doc__"), "no function"),
         (
             ["reward.reward_model.enable=True", f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks"],
             "custom_reward_function.path",

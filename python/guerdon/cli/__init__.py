@@ -9,11 +9,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
 
-from guerdon.cli.problem import INTERRUPTED, UNREAD, USAGE
+from guerdon.cli.problem import FULL, INTERRUPTED, UNREAD, USAGE
 from guerdon.errors import GuerdonError
 
 __all__ = ["main"]
@@ -43,6 +44,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        with contextlib.suppress(OSError):  # it may be the one that is full: at exit it would complain again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"guerdon: not all results could be written: {error.strerror}.", file=sys.stderr)
+        return USAGE
     except KeyboardInterrupt:
         print("\nguerdon: interrupted", file=sys.stderr)
         return INTERRUPTED

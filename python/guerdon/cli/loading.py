@@ -62,7 +62,7 @@ def find(place: str, name: str) -> Any:
 def file_of(rewards: str) -> str | None:
     """The file of what `load` loaded, None if it has none."""
     place, _ = _split(rewards)
-    return place if Path(place).is_file() else getattr(sys.modules.get(place), "__file__", None)
+    return place if _is_file(Path(place)) else getattr(sys.modules.get(place), "__file__", None)
 
 
 def _split(rewards: str) -> tuple[str, list[str]]:
@@ -77,8 +77,8 @@ def _split(rewards: str) -> tuple[str, list[str]]:
 
 def _import(place: str) -> ModuleType:
     path = Path(place)
-    if path.suffix == ".py" or os.sep in place or path.is_file():
-        if not path.is_file():
+    if path.suffix == ".py" or os.sep in place or _is_file(path):
+        if not _is_file(path):
             raise UsageError(f"there is no file {place!r}.")
         return _guarded(lambda: _import_file(path.resolve()), place)
     if not all(part.isidentifier() for part in place.split(".")):
@@ -90,9 +90,16 @@ def _import(place: str) -> ModuleType:
     except ModuleNotFoundError:
         missing = True
     if missing:
-        also = f" Did you mean the file {place}.py?" if Path(f"{place}.py").is_file() else ""
+        also = f" Did you mean the file {place}.py?" if _is_file(Path(f"{place}.py")) else ""
         raise UsageError(f"there is no module {place!r} on the path.{also}")
     return _guarded(lambda: importlib.import_module(place), place)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long
+        return False
 
 
 def _import_file(path: Path) -> ModuleType:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Final
 
 from guerdon.errors import GuerdonError
 
-__all__ = ["FINE", "INTERRUPTED", "TOO_MANY_FAILURES", "UNREAD", "USAGE", "UsageError"]
+__all__ = ["FINE", "FULL", "INTERRUPTED", "TOO_MANY_FAILURES", "UNREAD", "USAGE", "UsageError"]
 
 FINE: Final = 0
+FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors of a place that takes no more."""
 TOO_MANY_FAILURES: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130

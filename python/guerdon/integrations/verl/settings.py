@@ -71,7 +71,7 @@ def read(config: Any, compute_score: Callable[..., Any] | None, fixed: Mapping[s
     """
     given = _given(config)
     failed = _failed(given.get("failed_reward", "raise"))
-    workers = int(config.reward.num_workers)
+    workers = _count("reward.num_workers", config.reward.num_workers)
     named = given.get("dispatcher")
     if named is not None:
         if given.get("options"):
@@ -94,7 +94,7 @@ def read(config: Any, compute_score: Callable[..., Any] | None, fixed: Mapping[s
         plain=named is None,
         failed=failed,
         grouped=grouped,
-        group_by=str(given.get("group_by", "uid")),
+        group_by=_field(given.get("group_by", "uid")),
         group_timeout=_seconds(given.get("group_timeout", GROUP_TIMEOUT)),
         sizes=(size, int(rollout.val_kwargs.n)),
         reward_workers=workers,
@@ -105,6 +105,8 @@ def _given(config: Any) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
     kwargs = config.reward.get("reward_kwargs")
+    if kwargs is not None and not OmegaConf.is_dict(kwargs):
+        raise RegistrationError(f"{_WHERE}={kwargs!r}: expected settings by name, as in +{_WHERE}.failed_reward=0.")
     given: dict[str, Any] = {} if kwargs is None else dict(OmegaConf.to_container(kwargs, resolve=True))
     unknown = [name for name in given if name not in _KNOWN]
     if unknown:
@@ -114,7 +116,7 @@ def _given(config: Any) -> dict[str, Any]:
 
 def _loaded(named: str) -> Dispatcher:
     try:
-        return load(named)
+        return load(named.strip())
     except (UsageError, RegistrationError) as error:
         raise RegistrationError(f"{_WHERE}.dispatcher={named!r}: {error}") from error
 
@@ -131,7 +133,12 @@ def _own(
         if place.startswith("pkg://"):
             place = place.removeprefix("pkg://").replace("/", ".")
         compute_score = _function(place, str(custom.get("name")))
-        fixed = {**fixed, **dict(custom.get("reward_kwargs") or {})}
+        more = custom.get("reward_kwargs") or {}
+        if not isinstance(more, Mapping):
+            raise RegistrationError(
+                f"reward.custom_reward_function.reward_kwargs={more!r}: expected arguments by name."
+            )
+        fixed = {**fixed, **dict(more)}
     if compute_score is None:
         raise RegistrationError(
             f"there is nothing to score with: set +{_WHERE}.dispatcher=module:attribute (or file.py:attribute), or "
@@ -150,6 +157,8 @@ def _function(place: str, name: str) -> Callable[..., Any]:
         found: Callable[..., Any] = find(place, name)
     except UsageError as error:
         raise RegistrationError(f"reward.custom_reward_function: {error}") from error
+    if not callable(found):
+        raise RegistrationError(f"reward.custom_reward_function: {name!r} is a {type(found).__name__}, no function.")
     return found
 
 
@@ -211,6 +220,18 @@ def _failed(given: object) -> Failed:
     if isinstance(given, (int, float)) and not isinstance(given, bool) and math.isfinite(given):
         return float(given)
     raise RegistrationError(f"{_WHERE}.failed_reward={given!r}: expected a number, 'raise' or 'group_mean'.")
+
+
+def _count(where: str, given: object) -> int:
+    if isinstance(given, int) and not isinstance(given, bool) and given >= 1:
+        return given
+    raise RegistrationError(f"{where}={given!r}: expected a whole number of at least 1.")
+
+
+def _field(given: object) -> str:
+    if isinstance(given, str) and given:
+        return given
+    raise RegistrationError(f"{_WHERE}.group_by={given!r}: expected the name of a field of verl's data.")
 
 
 def _seconds(given: object) -> float:
