@@ -47,8 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        with contextlib.suppress(OSError):  # it may be the one that is full: at exit it would complain again
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
+            os.dup2(
+                nowhere.fileno(), sys.stdout.fileno()
+            )  # if it is the one that is full, it would complain again at exit
         print(f"guerdon: not all results could be written: {error.strerror}.", file=sys.stderr)
         return USAGE
     except KeyboardInterrupt:
