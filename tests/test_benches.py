@@ -16,7 +16,7 @@ BENCHES = {
     "bench_flat": "",
     "bench_idle": "",
     "bench_import": "",
-    "bench_judge": "guerdon or aiohttp",
+    "bench_judge": "2048",
     "bench_kill": "",
     "bench_lanes": "",
     "bench_limits": "4",

@@ -1,10 +1,11 @@
-"""2048 judge calls of one second, all at once, over TLS: the http lane beside openai, httpx and aiohttp with asyncio.
+"""Judge calls of one second, 2048 and 256 at once, over TLS: the http lane beside openai, httpx and aiohttp with asyncio.
 
     python -m pytest benches/python/bench_judge.py --benchmark-only
 
 The server is the mock judge, a process of its own. Connections are made in a first round that is not counted. The CPU time
-is that of this process, the latency that of a call as its client sees it. Aim (acceptance 20): under 1.3 s, and no
-handshakes after the first round.
+is that of this process, the latency that of a call as its client sees it. Aim (acceptance 20): 2048 under 1.3 s, and no
+handshakes after the first round. httpx, and openai which is made of it, take minutes for a round of 2048 (the time that their
+pool takes grows with the square of its connections), so they are measured with 256.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from guerdon import Dispatcher, Limit, judge
 from tests.http.server import asked, said, serving
 
 CALLS = 2048
-TITLE = f"{CALLS} judge calls of 1 s at once, TLS"
+FEWER = 256
 PROMPT = "Rate this from 0 to 10: {completion}"
 TEXTS = [f"[[score {index % 11}]] " + "x" * 1000 for index in range(CALLS)]
 
@@ -46,7 +47,7 @@ def guerdon_lane(server: MockJudge, texts: list[str]) -> Iterator[Run]:
         model="mock",
         prompt=PROMPT,
         ca_file=server.ca_file,
-        limit=Limit(concurrency=CALLS),
+        limit=Limit(concurrency=len(texts)),
     )
     with Dispatcher([graded]) as dispatcher:
 
@@ -147,12 +148,12 @@ class Openai(Httpx):
         return ask
 
 
-# Name, module that it needs, what runs it, rounds, aim.
-CONTENDERS: list[tuple[str, str, Callable[[MockJudge, list[str]], Any], int, str]] = [
-    ("guerdon, http lane", "guerdon", guerdon_lane, 5, "wall ≤ 1.3"),
-    ("aiohttp, asyncio.gather", "aiohttp", lambda server, texts: gathered(Aiohttp(server), texts), 3, ""),
-    ("httpx, asyncio.gather", "httpx", lambda server, texts: gathered(Httpx(server), texts), 3, ""),
-    ("openai, asyncio.gather", "openai", lambda server, texts: gathered(Openai(server), texts), 3, ""),
+# Name, module that it needs, what runs it, rounds.
+CONTENDERS: list[tuple[str, str, Callable[[MockJudge, list[str]], Any], int]] = [
+    ("guerdon, http lane", "guerdon", guerdon_lane, 5),
+    ("aiohttp, asyncio.gather", "aiohttp", lambda server, texts: gathered(Aiohttp(server), texts), 3),
+    ("httpx, asyncio.gather", "httpx", lambda server, texts: gathered(Httpx(server), texts), 3),
+    ("openai, asyncio.gather", "openai", lambda server, texts: gathered(Openai(server), texts), 3),
 ]
 
 
@@ -163,12 +164,20 @@ def in_short() -> Iterator[MockJudge]:
         yield MockJudge(server.url, None)
 
 
-@pytest.mark.parametrize("contender", CONTENDERS, ids=[name for name, *_ in CONTENDERS])
-def test_calls_of_a_second(benchmark: Any, tables: Any, contender: Any) -> None:
-    name, module, start, rounds, aim = contender
+RUNS = [
+    pytest.param(calls, contender, id=f"{calls}-{contender[1]}")
+    for calls in (CALLS, FEWER)
+    for contender in CONTENDERS
+    if calls == FEWER or contender[1] not in ("httpx", "openai")
+]
+
+
+@pytest.mark.parametrize(("calls", "contender"), RUNS)
+def test_calls_of_a_second(benchmark: Any, tables: Any, calls: int, contender: Any) -> None:
+    name, module, start, rounds = contender
     pytest.importorskip(module)
-    benchmark.group = TITLE
-    texts = TEXTS[:16] if benchmark.disabled else TEXTS
+    title = benchmark.group = f"{calls} judge calls of 1 s at once, TLS"
+    texts = TEXTS[: 16 if benchmark.disabled else calls]
     judging = in_short() if benchmark.disabled else mock_judge("--tls", "--latency", "fixed:1")
     with judging as server, start(server, texts) as run:
         run()
@@ -192,10 +201,10 @@ def test_calls_of_a_second(benchmark: Any, tables: Any, contender: Any) -> None:
     wall = benchmark.stats.stats.median
     cells = {
         "wall s": wall,
-        "calls a second": CALLS / wall,
+        "calls a second": calls / wall,
         "p99 s": statistics.median(slowest),
-        "CPU µs a call": statistics.median(cpu) * 1e6 / CALLS,
+        "CPU µs a call": statistics.median(cpu) * 1e6 / calls,
         "new handshakes": handshakes / rounds,
     }
-    tables.add(TITLE, name, cells, aim)
+    tables.add(title, name, cells, "wall ≤ 1.3, 0 handshakes" if (calls, module) == (CALLS, "guerdon") else "")
     benchmark.extra_info.update(cells)
