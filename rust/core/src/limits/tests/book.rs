@@ -309,3 +309,18 @@ fn what_was_not_used_is_there_for_the_next() {
     assert!(matches!(book.ask(&rules, S + 100 * MS, Tokens::About(None), 0), Verdict::Go(_)));
     assert!(matches!(book.ask(&rules, S + 101 * MS, Tokens::About(None), 0), Verdict::Wait { .. }));
 }
+
+#[test]
+fn b2_tokens_that_are_counted_are_paid_for_as_they_are_and_corrected_when_a_call_tells() {
+    // 6000 a minute at 98 %: 98 a second.
+    let rules = Rules { tpm: Some(6000.0), ..Rules::default() };
+    let mut book = Book::default();
+    let mut ask = |now_ns, tokens| book.ask(&rules, now_ns, Tokens::Counted(tokens), 1);
+    let Verdict::Go(large) = ask(S, 980.0) else { panic!("the first one goes") };
+    assert_eq!(large.tokens, 980.0);
+    // Its end may make room, so whoever waits is told of that.
+    let Verdict::Wait { until_ns, on_release: true } = ask(S, 1.0) else { panic!("ten seconds are paid for") };
+    assert!((11 * S - S / 10..=11 * S).contains(&until_ns), "{until_ns}");
+    book.learn(&rules, 2 * S, large, Heard::Answer, Some(98.0), 0.5);
+    assert!(matches!(book.ask(&rules, 2 * S, Tokens::Counted(1.0), 0), Verdict::Go(_)));
+}
