@@ -73,3 +73,4 @@ def noted(text: str, extra_info: dict[str, Any]) -> float:
 dispatcher = guerdon.Dispatcher([length, judge], weights=[1.0, 1.0])
 ranks = guerdon.Dispatcher([Rank()])
 noted_ranks = guerdon.Dispatcher([noted, Rank()], weights=[1.0, 1.0])
+with_budget = noted_ranks.replace(budget=60.0)

@@ -195,6 +195,17 @@ def test_a_group_that_was_begun_fails_as_a_whole_one_does(make: Any, tokenizer: 
     assert "reward.num_workers" in str(second)
 
 
+def test_with_a_budget_nothing_starts_before_its_group_is_complete(make: Any, tokenizer: Any, tmp_path: Path) -> None:
+    """It would count the time in which the group fills."""
+    log = tmp_path / "log"
+    infos = [{"index": index, "split": "train", "log": str(log)} for index in range(4)]
+    data = make_data(tokenizer, ["a", "b", "c", "d"], session_id=[0, 1, 2, 3], extra_info=infos)
+    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:with_budget", "+reward.reward_kwargs.group_timeout=0.3")
+    assert all("3 of 4 responses" in str(answer) for answer in ask(manager, data, order=[0, 1, 2]))
+    assert not log.exists()
+    assert [answer["reward_extra_info"]["noted"] for answer in ask(manager, data)] == [0.25] * 4
+
+
 def test_validation_has_groups_of_its_own_size(make: Any, tokenizer: Any) -> None:
     manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks", "actor_rollout_ref.rollout.val_kwargs.n=2")
     data = make_data(tokenizer, ["aa", "b"], extra_info=[{"index": 0, "split": "test"}, {"index": 1, "split": "test"}])
