@@ -15,8 +15,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is looked up or reported
 
 import trl
 from datasets import Dataset
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, set_seed
+from transformers import Qwen2ForCausalLM, set_seed
 
 from tests.integrations import tiny
 
@@ -79,24 +78,6 @@ def replayed(row: dict[str, Any], completion: Sequence[dict[str, Any]]) -> Line:
     return game
 
 
-def make_tokenizer(calls: Sequence[str]) -> PreTrainedTokenizerFast:
-    """Pieces of what a chat template that TRL knows writes, and a token for each of `calls`."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    template = (Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja").read_text()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer.train_from_iterator(
-        [template], trainers.BpeTrainer(vocab_size=900, special_tokens=tiny.SPECIAL, initial_alphabet=alphabet)
-    )
-    tokenizer.add_tokens([AddedToken(one, special=False, normalized=False) for one in calls])
-    made = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>", padding_side="left"
-    )
-    made.chat_template = template
-    return made
-
-
 def make_player(
     kind: type[Any],
     functions: list[Any],
@@ -110,45 +91,19 @@ def make_player(
 ) -> Any:
     """A trainer of class `kind` whose fresh model can say nothing but `calls` and the end of its turn."""
     set_seed(seed)
-    tokenizer = make_tokenizer(calls)
+    tokenizer = tiny.make_tokenizer(calls)
     said = [tokenizer.convert_tokens_to_ids(one) for one in calls]
-    model = Qwen2ForCausalLM(
-        Qwen2Config(
-            vocab_size=len(tokenizer),
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            num_key_value_heads=1,
-            max_position_embeddings=2048,
-            initializer_range=0.1,
-            bos_token_id=None,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-        )
-    )
     never = [token for token in range(len(tokenizer)) if token not in said and token != tokenizer.eos_token_id]
-    settings: dict[str, Any] = {
-        "output_dir": str(folder),
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
-        "seed": seed,
-        "report_to": "none",
-        "save_strategy": "no",
-        "disable_tqdm": True,
-        "logging_steps": 1,
-        "max_steps": 2,
-        "learning_rate": 1e-2,
-        "beta": 0.0,
-        "num_generations": 4,
-        "per_device_train_batch_size": 8,
-        "max_completion_length": 200,
-        "max_tool_calling_iterations": TURNS,
-        "generation_kwargs": {"suppress_tokens": never},
-    }
+    settings = tiny.make_settings(
+        folder,
+        seed,
+        learning_rate=1e-2,
+        max_completion_length=200,
+        max_tool_calling_iterations=TURNS,
+        generation_kwargs={"suppress_tokens": never},
+    )
     trainer = kind(
-        model=model,
+        model=Qwen2ForCausalLM(tiny.make_config(tokenizer, max_position_embeddings=2048)),
         processing_class=tokenizer,
         reward_funcs=functions,
         args=trl.GRPOConfig(**{**settings, **options}),

@@ -16,7 +16,8 @@ pytest.importorskip("aiohttp")
 from guerdon import Dispatcher, reward
 from guerdon.integrations.trl import environments, tools
 from tests.integrations import rollouts
-from tests.integrations.game import MOVES, Line, call, make_tokenizer, replayed, rows
+from tests.integrations.game import MOVES, Line, call, replayed, rows
+from tests.integrations.tiny import make_tokenizer
 
 pytestmark = [
     pytest.mark.filterwarnings("default"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 import tqdm
 import trl
 from datasets import Dataset
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, set_seed
 from trl.trainer.utils import shutdown_event_loop_in_daemon
 
@@ -23,34 +24,58 @@ torch.set_num_threads(1)  # the model is too small for more
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
-def make_tokenizer() -> PreTrainedTokenizerFast:
-    """Bytes, and a chat template that TRL knows."""
+def make_tokenizer(calls: Sequence[str] = ()) -> PreTrainedTokenizerFast:
+    """Bytes, and a chat template that TRL knows; with `calls` a token for each of them, and pieces of what the template writes."""
+    template = (Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja").read_text()
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer.train_from_iterator([], trainers.BpeTrainer(special_tokens=SPECIAL, initial_alphabet=alphabet))
+    trainer = trainers.BpeTrainer(vocab_size=900, special_tokens=SPECIAL, initial_alphabet=alphabet)
+    tokenizer.train_from_iterator([template] if calls else [], trainer)
+    tokenizer.add_tokens([AddedToken(call, special=False, normalized=False) for call in calls])
     made = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>", padding_side="left"
     )
-    made.chat_template = (Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja").read_text()
+    made.chat_template = template
     return made
 
 
-def make_config(tokenizer: PreTrainedTokenizerFast) -> Qwen2Config:
-    return Qwen2Config(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=512,
-        initializer_range=0.1,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
+def make_config(tokenizer: PreTrainedTokenizerFast, **changes: Any) -> Qwen2Config:
+    settings: dict[str, Any] = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "max_position_embeddings": 512,
+        "initializer_range": 0.1,
+        "bos_token_id": None,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    return Qwen2Config(**{**settings, **changes})
+
+
+def make_settings(folder: Path, seed: int, **options: Any) -> dict[str, Any]:
+    """Those of a config of TRL, for a few short steps on the CPU."""
+    return {
+        "output_dir": str(folder),
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "seed": seed,
+        "report_to": "none",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "logging_steps": 1,
+        "max_steps": 2,
+        "beta": 0.0,
+        "num_generations": 4,
+        "per_device_train_batch_size": 8,
+        **options,
+    }
 
 
 def make_data(rows: int, *, conversational: bool = False) -> Dataset:
@@ -88,23 +113,7 @@ def make_trainer(
     """
     set_seed(seed)
     tokenizer = make_tokenizer()
-    settings: dict[str, Any] = {
-        "output_dir": str(folder),
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
-        "seed": seed,
-        "report_to": "none",
-        "save_strategy": "no",
-        "disable_tqdm": True,
-        "logging_steps": 1,
-        "max_steps": 2,
-        "learning_rate": 1e-3,
-        "beta": 0.0,
-        "num_generations": 4,
-        "per_device_train_batch_size": 8,
-        "max_completion_length": 8,
-    }
+    settings = make_settings(folder, seed, learning_rate=1e-3, max_completion_length=8)
     if evaluate:
         settings.update(eval_strategy="steps", eval_steps=1, num_generations_eval=2, per_device_eval_batch_size=4)
     settings.update(options)

@@ -20,9 +20,9 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from transformers import Qwen2Config, Qwen2ForCausalLM, set_seed
+from transformers import Qwen2ForCausalLM, set_seed
 
-from tests.integrations.tiny import make_tokenizer
+from tests.integrations.tiny import make_config, make_tokenizer
 
 READY_S = 300.0  # imports of vLLM in three processes, on a machine that does other things too
 ENDED_S = 30.0
@@ -44,19 +44,7 @@ def make_model(folder: Path, seed: int = 0) -> Path:
     """A model and its tokenizer in `folder`: random weights, bytes as tokens. Heads of 32, the fewest that vLLM has a kernel for."""
     set_seed(seed)
     tokenizer = make_tokenizer()
-    config = Qwen2Config(
-        vocab_size=len(tokenizer),
-        hidden_size=64,
-        intermediate_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=512,
-        initializer_range=0.1,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
+    config = make_config(tokenizer, hidden_size=64)
     Qwen2ForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
