@@ -219,6 +219,8 @@ def test_columns_without_completions_are_refused(plain: Dispatcher) -> None:
         Dispatcher([slept], num_generations=1 << 62)
     with pytest.raises(DataError, match="budget="):
         plain.submit(**rows(1.0), budget=-1)
+    with pytest.raises(DataError, match=r"budget=1e\+300: expected at most"):
+        plain.submit(**rows(1.0), budget=1e300)
     assert plain.stats()["open_batches"] == 0
 
 

@@ -13,7 +13,7 @@ from numbers import Real
 from typing import Any, Final
 
 from guerdon._registration.fences import is_environment_text
-from guerdon._registration.options import as_float
+from guerdon._registration.options import LONGEST, as_float
 from guerdon.errors import DataError, RegistrationError
 from guerdon.recycle import Recycle
 
@@ -62,6 +62,8 @@ def bound(option: str, value: object, otherwise: str = "") -> float:
     """A time that there must be."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < as_float(value) < math.inf:
         raise _wrong(option, value, "seconds, finite and above 0" + ("," + otherwise if otherwise else ""))
+    if as_float(value) > LONGEST:
+        raise _wrong(option, value, f"at most {LONGEST:.0e} s")
     return float(value)
 
 

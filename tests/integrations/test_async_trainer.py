@@ -45,6 +45,7 @@ def state(text: str, trainer_state: Any) -> float:
     [
         (functions.length, {"concurrent_groups": 0}, "concurrent_groups=0"),
         (functions.length, {"concurrent_groups": None}, "concurrent_groups=None"),
+        (functions.length, {"vllm": VLLMCalls}, "expected a VLLMCalls"),
         (functions.length, {"rollout_worker": object()}, "rollout_worker="),
         ([functions.length, "a/reward-model"], {}, "no reward models"),
         ([functions.length, torch.nn.Linear(1, 1)], {}, "no reward models"),

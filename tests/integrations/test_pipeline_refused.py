@@ -151,3 +151,7 @@ def test_p2_the_trainer_asks_when_it_is_made(tmp_path: Path) -> None:
         make_watched(DISPATCHER, tmp_path, "mini_batch", gradient_accumulation_steps=1)
     with pytest.raises(RegistrationError, match="expected a Pipeline"):
         make_watched(DISPATCHER, tmp_path, "fast")
+    closed = Dispatcher([one])
+    closed.close()
+    with pytest.raises(RegistrationError, match="is closed: make a new one"):
+        make_watched(closed, tmp_path, "off")

@@ -21,7 +21,7 @@ OnFailure = Literal["nan", "abstain", "raise"] | float
 
 LANES: Final[tuple[Lane, ...]] = ("process", "thread", "asyncio")
 _LATER_LANES: Final = ("native", "device", "ray")
-_LONGEST: Final = 1e9
+LONGEST: Final = 1e9
 _MOST_RETRIES: Final = 10_000
 FLOAT32_MAX: Final = 3.4028234663852886e38
 
@@ -46,8 +46,8 @@ def seconds(function: str, option: str, value: object, *, zero: bool = False) ->
     number = as_float(value)
     if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
         raise _wrong(function, option, value, expected)
-    if number > _LONGEST:
-        raise _wrong(function, option, value, f"at most {_LONGEST:.0e} s")
+    if number > LONGEST:
+        raise _wrong(function, option, value, f"at most {LONGEST:.0e} s")
     return number
 
 

@@ -24,7 +24,7 @@ import trl
 from accelerate.utils import gather_object
 
 from guerdon.dispatcher import Dispatcher
-from guerdon.errors import GuerdonError
+from guerdon.errors import GuerdonError, RegistrationError
 from guerdon.host import Memory
 from guerdon.integrations.trl import metrics
 from guerdon.integrations.trl.flight import Flight, Replay, empty_books, replaced
@@ -80,6 +80,10 @@ class GRPOTrainer(SideBySide, trl.GRPOTrainer):  # type: ignore[misc]  # trl is 
         if self.args.reward_weights is None and weights is not None:
             weigh(self.reward_weights, weights)
         self.dispatchers: tuple[Dispatcher, ...] = dispatchers_of(self.reward_funcs)
+        if any(dispatcher.closed for dispatcher in self.dispatchers):
+            raise RegistrationError(
+                "a dispatcher in reward_funcs is closed: make a new one, or close it after the training."
+            )
         check(self.pipeline, self, self.dispatchers)
         if self.pipeline.overlap and self.use_vllm and self.accelerator.is_main_process:
             self.vllm_generation.vllm_client = SplittingClient(self.vllm_generation.vllm_client)

@@ -66,6 +66,8 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
         groups = settings.whole("concurrent_groups", concurrent_groups)
         if groups is None:
             raise RegistrationError("concurrent_groups=None: expected a whole number of at least 1.")
+        if vllm is not None and not isinstance(vllm, VLLMCalls):
+            raise RegistrationError(f"vllm={vllm!r}: expected a VLLMCalls, as in VLLMCalls(retries=2).")
         given = inspect.signature(TRLAsyncGRPOTrainer.__init__).bind_partial(None, model, [], args, *rest, **named)
         if given.arguments.get("rollout_worker") is not None:
             raise RegistrationError(
