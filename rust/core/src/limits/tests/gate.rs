@@ -97,7 +97,7 @@ fn t3_a_file_that_stays_locked_refuses_and_says_so() {
     drop(go(&gate, S).unwrap());
     let other = std::fs::File::open(path).unwrap();
     rustix::fs::flock(&other, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    let asked = |at_ns| gate.ask(at_ns, None);
+    let asked = |at_ns| gate.ask(at_ns, Tokens::About(None));
     assert!(matches!(asked(2 * S), Asked::Wait { .. }));
     // In between nobody asked: it may have been free.
     for second in 100..=159 {
