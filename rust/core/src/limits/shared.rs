@@ -4,7 +4,8 @@
 //! u64 magic   u64 boot   12 × u64 the book   u64 holders   per holder 6 × u64
 //! ```
 //!
-//! - S-1  The lock is the kernel's and ends with whoever has it; it is never waited for, and held for some microseconds.
+//! - S-1  The lock is the kernel's and ends with whoever has it; it is held for some microseconds, and only who leaves for good waits for it,
+//!   a little: his share would be taken until his process ends.
 //! - S-2  What a dead process had under way is free again: holders are looked at when there is nothing left to take.
 //! - S-3  A file of another boot or another version starts anew; one that was removed is made again.
 //! - S-4  Whatever stands in the file, reading it does not fail: numbers are bounded (B-6).
@@ -14,6 +15,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
@@ -28,6 +30,9 @@ const HEAD: usize = 2 + book::WORDS + 1;
 const MOST: usize = 1024;
 /// How often an occupied lock is tried before its user is told to come again.
 const TRIES: u32 = 40;
+/// How often, and how soon again, who leaves tries.
+const LEAVES: u32 = 200;
+const LEAVE_AGAIN: Duration = Duration::from_millis(1);
 /// Between two looks at whether the file was removed.
 const FIND_NS: u64 = 100_000_000;
 /// Between two looks at which holders are alive.
@@ -132,13 +137,21 @@ impl Shared {
         Ok(file.metadata()?.nlink() > 0)
     }
 
-    /// Gives up its place in the file.
+    /// Gives up its place in the file. Where that fails, the place is free when the process has ended.
     pub(super) fn leave(&mut self) {
-        if self.file.is_none() {
-            return;
+        self.leave_after(|| std::thread::sleep(LEAVE_AGAIN));
+    }
+
+    /// `leave`, with something else to do until the next try.
+    pub(super) fn leave_after(&mut self, mut wait: impl FnMut()) {
+        for _ in 0..LEAVES {
+            if self.file.is_none()
+                || !matches!(self.with(u64::MAX, |open| open.holders[open.me] = Holder::default()), Ok(None))
+            {
+                return;
+            }
+            wait();
         }
-        // Where that fails, the place is free when the process has ended.
-        let _ = self.with(u64::MAX, |open| open.holders[open.me] = Holder::default());
     }
 
     /// Stands in the file as another process does.

@@ -25,6 +25,18 @@ fn s1_an_occupied_file_is_not_waited_for() {
 }
 
 #[test]
+fn s1_who_leaves_waits_for_an_occupied_file() {
+    let folder = Folder::new();
+    let (mut here, mut there) = (Shared::new(&folder.file()), Shared::new(&folder.file()));
+    with(&mut there, S, |open| open.mine(3));
+    let mut other = Some(std::fs::File::open(folder.file()).unwrap());
+    flock(other.as_ref().unwrap(), FlockOperation::LockExclusive).unwrap();
+    there.leave_after(|| other = None);
+    assert!(other.is_none());
+    assert_eq!(with(&mut here, S, |open| open.elsewhere()), 0);
+}
+
+#[test]
 fn s2_what_others_have_under_way_counts_until_they_are_dead() {
     let folder = Folder::new();
     let (mut here, mut there) = (Shared::new(&folder.file()), Shared::new(&folder.file()));
