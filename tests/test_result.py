@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 import pickle
 import time
 import weakref
@@ -297,3 +298,12 @@ def test_a_result_that_is_kept_does_not_keep_its_inputs() -> None:
             gc.collect()
         assert alive() is None
     assert result.rewards.tolist() == [[[1.0]]]
+
+
+def test_a_result_that_is_kept_keeps_no_descriptor_open() -> None:
+    with Dispatcher([reward(lambda text: float(len(text)), name="length", lane="thread")]) as dispatcher:
+        dispatcher.score(completions=["a"])
+        before = len(os.listdir("/proc/self/fd"))
+        kept = [dispatcher.score(completions=["a", "bc"]) for _ in range(10)]
+        assert len(os.listdir("/proc/self/fd")) <= before
+    assert all(one.rewards.ravel().tolist() == [1.0, 2.0] and one.run_s.shape == (2, 1, 1) for one in kept)

@@ -258,6 +258,9 @@ class Batch:
     def groups_fileno(self) -> int:
         """A descriptor that is readable while a completed group was not handed out yet, and once all were."""
 
+    def apart(self) -> Batch:
+        """The same batch to read its result from, without the two descriptors above; it can't be waited for."""
+
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the batch is done, the GIL released; signals are handled. False when `timeout` seconds passed first."""
 

@@ -289,7 +289,7 @@ class Ticket:
                 self._batch.release()
                 specs = self._specs
                 names, shapes = [spec.name for spec in specs], [spec.shape for spec in specs]
-                result = RewardBatch(self._batch, names, shapes, self._weights, self._partial)
+                result = RewardBatch(self._batch.apart(), names, shapes, self._weights, self._partial)
                 self._settled = result, None if self._cancelled else breach(result, specs, self._max_failed_fraction)
             return self._settled
 

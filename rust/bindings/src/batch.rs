@@ -2,11 +2,13 @@
 //!
 //! - B-1  A batch in flight belongs to the process that submitted it: in a forked child it would never end, and its locks may be held by threads
 //!   that the child does not have. There, waiting and cancelling raise; a batch that was done before the fork can be read.
+//! - B-2  A batch holds two descriptors to wait by. They end with the object that waits, if the batch is done then: what is kept of it for its
+//!   result (`apart`) holds none.
 
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
 
-use guerdon_core::batch::{Batch, CellView};
+use guerdon_core::batch::{Batch, CellView, Wakes};
 use guerdon_core::growth::{Places, Refusal};
 use guerdon_core::outcome::Times;
 use guerdon_core::scheduler::Scheduler;
@@ -33,12 +35,19 @@ pub struct PyBatch {
     scheduler: Weak<Scheduler>,
     /// Of a batch that grows: its values.
     growing: Option<Arc<Growing>>,
+    /// None in what is kept for a result (B-2).
+    wakes: Option<Arc<Wakes>>,
     runtime: Handle,
 }
 
 impl PyBatch {
     pub fn new(batch: Arc<Batch>, scheduler: &Arc<Scheduler>, growing: Option<Arc<Growing>>, runtime: Handle) -> Self {
-        Self { pid: std::process::id(), batch, scheduler: Arc::downgrade(scheduler), growing, runtime }
+        let wakes = batch.wakes();
+        Self { pid: std::process::id(), batch, scheduler: Arc::downgrade(scheduler), growing, wakes, runtime }
+    }
+
+    fn wakes(&self) -> PyResult<&Wakes> {
+        self.wakes.as_deref().ok_or_else(|| PyRuntimeError::new_err("nobody waits for a result"))
     }
 
     /// The scheduler, if there still is one.
@@ -122,12 +131,18 @@ impl PyBatch {
         seconds(self.batch.elapsed_ns())
     }
 
-    fn fileno(&self) -> i32 {
-        self.batch.end_fd().as_raw_fd()
+    fn fileno(&self) -> PyResult<i32> {
+        Ok(self.wakes()?.end.fd().as_raw_fd())
     }
 
-    fn groups_fileno(&self) -> i32 {
-        self.batch.news_fd().as_raw_fd()
+    fn groups_fileno(&self) -> PyResult<i32> {
+        Ok(self.wakes()?.news.fd().as_raw_fd())
+    }
+
+    /// The same batch for its result, which is all that it can be read for (B-2).
+    fn apart(&self) -> Self {
+        let (batch, runtime) = (self.batch.clone(), self.runtime.clone());
+        Self { pid: self.pid, batch, scheduler: Weak::new(), growing: None, wakes: None, runtime }
     }
 
     #[pyo3(signature = (timeout = None))]
@@ -136,7 +151,7 @@ impl PyBatch {
             return Ok(true);
         }
         self.check_process()?;
-        gil::readable(py, self.batch.end_fd(), gil::end_of(timeout))?;
+        gil::readable(py, self.wakes()?.end.fd(), gil::end_of(timeout))?;
         Ok(self.batch.is_done())
     }
 
@@ -152,7 +167,7 @@ impl PyBatch {
             if self.batch.is_exhausted() {
                 return Ok(None);
             }
-            if !gil::readable(py, self.batch.news_fd(), end)? {
+            if !gil::readable(py, self.wakes()?.news.fd(), end)? {
                 return Err(PyTimeoutError::new_err("no group was completed in time"));
             }
         }
@@ -338,8 +353,11 @@ impl PyBatch {
 }
 
 impl Drop for PyBatch {
-    /// A batch that grows and that nobody can add to any more would never end.
+    /// A batch that grows and that nobody can add to any more would never end; one that is done is waited for no more (B-2).
     fn drop(&mut self) {
+        if self.wakes.is_some() && self.pid == std::process::id() {
+            self.batch.forget_wakes();
+        }
         if self.batch.grows()
             && self.check_process().is_ok()
             && self.batch.is_open()

@@ -2,7 +2,8 @@
 //!
 //! - B-1  Each completed group is handed out once, in order of completion, whoever asks and from whatever thread.
 //! - B-2  `news` is readable exactly while a completed group waits to be handed out, or all have been; `end` from the last outcome on.
-//!   A batch that still grows has never handed out all.
+//!   A batch that still grows has never handed out all. Who waits holds the descriptors: once it is done, and nobody waits any more, the batch
+//!   lets them go, so that a result that is kept keeps none open.
 //! - B-3  Notes and records of a cell are written before the cell is settled: who sees the outcome can read them.
 
 mod cells;
@@ -10,7 +11,6 @@ mod growing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use crate::clock::Clock;
@@ -66,6 +66,16 @@ pub struct CellView {
 struct Ready {
     groups: VecDeque<usize>,
     handed_out: usize,
+    /// Until `forget_wakes`.
+    wakes: Option<Arc<Wakes>>,
+}
+
+impl Ready {
+    fn wake(&self, tell: impl FnOnce(&Wakes)) {
+        if let Some(wakes) = &self.wakes {
+            tell(wakes);
+        }
+    }
 }
 
 /// A batch in flight, or finished.
@@ -100,8 +110,12 @@ pub struct Batch {
     /// When the last outcome came, 0 before. Written by `announce`.
     finished_ns: AtomicU64,
     ready: Mutex<Ready>,
-    news: Wake,
-    end: Wake,
+}
+
+/// What is readable when (B-2).
+pub struct Wakes {
+    pub news: Wake,
+    pub end: Wake,
 }
 
 impl Batch {
@@ -130,6 +144,7 @@ impl Batch {
         let needed = quorum.as_ref().filter(|_| !whole).map_or(spec.group_size, |(wanted, _)| *wanted);
         let quorum = quorum.map(|(_, quorum)| quorum);
         let growth = if spec.grows { Some(Growth::new(spec.group_size, needed, spec.max_pending)?) } else { None };
+        let wakes = Arc::new(Wakes { news: Wake::new()?, end: Wake::new()? });
         let batch = Self {
             id,
             clock,
@@ -149,9 +164,7 @@ impl Batch {
             retries: functions.iter().map(|_| AtomicU32::new(0)).collect(),
             open_groups: AtomicU64::new(groups as u64 + u64::from(spec.grows)),
             finished_ns: AtomicU64::new(0),
-            ready: Mutex::new(Ready { groups: VecDeque::new(), handed_out: 0 }),
-            news: Wake::new()?,
-            end: Wake::new()?,
+            ready: Mutex::new(Ready { groups: VecDeque::new(), handed_out: 0, wakes: Some(wakes) }),
             functions,
         };
         if groups == 0 && !spec.grows {
@@ -251,18 +264,18 @@ impl Batch {
             ready.groups.push_back(group);
             if ready.groups.len() == 1 {
                 // Else it is readable already (B-2), and a system call per group would cost more than a cheap function.
-                self.news.notify();
+                ready.wake(|wakes| wakes.news.notify());
             }
         }
         self.close_one()
     }
 
     fn finish(&self) {
+        let ready = self.ready.lock(); // first: what is done lets its descriptors go under this lock
         self.finished_ns.store(self.clock.now_ns(), Ordering::Release);
-        self.end.notify();
-        let ready = self.ready.lock();
+        ready.wake(|wakes| wakes.end.notify());
         if ready.handed_out == self.groups() {
-            self.news.notify();
+            ready.wake(|wakes| wakes.news.notify());
         }
     }
 
@@ -291,7 +304,7 @@ impl Batch {
         // Left readable for ever once all are handed out, so that every consumer learns of it. `finish` looks under this lock, after it said that
         // the batch is done.
         if ready.groups.is_empty() && !(self.is_done() && ready.handed_out == self.groups()) {
-            self.news.drain();
+            ready.wake(|wakes| wakes.news.drain());
         }
         Some(group)
     }
@@ -302,13 +315,17 @@ impl Batch {
         self.is_done() && self.ready.lock().handed_out == self.groups()
     }
 
-    /// Readable as B-2 says.
-    pub fn news_fd(&self) -> BorrowedFd<'_> {
-        self.news.fd()
+    /// Readable as B-2 says; `None` once they were let go.
+    #[must_use]
+    pub fn wakes(&self) -> Option<Arc<Wakes>> {
+        self.ready.lock().wakes.clone()
     }
 
-    /// Readable as B-2 says.
-    pub fn end_fd(&self) -> BorrowedFd<'_> {
-        self.end.fd()
+    /// Lets the descriptors go, if the batch is done: whoever holds them still finds both readable.
+    pub fn forget_wakes(&self) {
+        if self.is_done() {
+            let gone = self.ready.lock().wakes.take();
+            drop(gone);
+        }
     }
 }

@@ -95,8 +95,12 @@ impl World {
     fn news_is_true(&self, announced: u64) {
         let taken: u64 = self.handed_out.iter().map(|times| times.load(Ordering::Relaxed)).sum();
         let all = taken == self.handed_out.len() as u64;
-        assert_eq!(readable(self.batch.news_fd()), taken < announced || all, "{taken} of {announced} were taken");
-        assert_eq!(readable(self.batch.end_fd()), announced == self.handed_out.len() as u64);
+        assert_eq!(
+            readable(self.batch.wakes().unwrap().news.fd()),
+            taken < announced || all,
+            "{taken} of {announced} were taken"
+        );
+        assert_eq!(readable(self.batch.wakes().unwrap().end.fd()), announced == self.handed_out.len() as u64);
         assert_eq!(self.batch.is_exhausted(), all);
     }
 }
