@@ -1,8 +1,17 @@
-"""Tests with a real vLLM server, which `make test-vllm` runs in an environment of its own; elsewhere they are not collected."""
+"""Tests with a real vLLM server, which `make test-vllm` runs in an environment of its own; elsewhere they are not collected.
+
+There is one server for all of them. It starts before the tests are collected, because it takes as long to be ready as
+this process takes to import what they need.
+"""
 
 from __future__ import annotations
 
 import gc
+import importlib
+import shutil
+import sys
+import tempfile
+import warnings
 from collections.abc import Iterator
 from importlib.util import find_spec
 from multiprocessing import resource_tracker
@@ -16,34 +25,64 @@ if TYPE_CHECKING:
 
 collect_ignore_glob = [] if find_spec("vllm") else ["*"]
 
+_SERVER = pytest.StashKey["Server"]()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not collect_ignore_glob and not session.config.option.collectonly:
+        _launch(session.config)
+        with warnings.catch_warnings(action="ignore"):  # in a test's module what this imports would be an error
+            importlib.import_module("tests.vllm.training")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    _end(config)
+
+
+def _launch(config: pytest.Config) -> Server:
+    from tests.vllm.model import make_model
+    from tests.vllm.server import Server
+
+    folder = Path(tempfile.mkdtemp(prefix="vllm-model-"))
+    server = Server(make_model(folder / "model"), folder / "log")
+    config.stash[_SERVER] = server
+    server.launch()
+    return server
+
+
+def _end(config: pytest.Config) -> None:
+    """Ends the server, if there is one."""
+    server = config.stash.get(_SERVER, None)
+    if server is not None:
+        del config.stash[_SERVER]
+        server.stop()
+        shutil.rmtree(server.model.parent)
+
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_is_left() -> Iterator[None]:
+def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """In place of the whole suite's: no process. TRL's trainer and vLLM leave threads, and with them the queues that these
     hold, to the exit."""
     yield
+    server = request.config.stash.get(_SERVER, None)
+    if server is not None and request.session.testsfailed:
+        sys.stderr.write(f"The end of the server's log:\n{server.tail()}\n")
+    _end(request.config)
     gc.collect()
-    resource_tracker._resource_tracker._stop()  # what a spawned process needs, and multiprocessing keeps
     left = {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+    left.discard(str(resource_tracker._resource_tracker._pid))  # multiprocessing's own, which ends with this process
     assert not left, f"the tests left processes behind: {left}"
 
 
 @pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model made on the spot, in a folder that trainer and server read."""
-    from tests.vllm.server import make_model
-
-    return make_model(tmp_path_factory.mktemp("model"))
+def server(request: pytest.FixtureRequest) -> Server:
+    """One server for all tests, ready. A test that kills it starts it again."""
+    server = request.config.stash.get(_SERVER, None) or _launch(request.config)
+    server.wait()
+    return server
 
 
 @pytest.fixture(scope="session")
-def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for all tests. A test that kills it starts it again."""
-    from tests.vllm.server import Server
-
-    server = Server(model, tmp_path_factory.mktemp("server") / "log")
-    try:
-        server.start()
-        yield server
-    finally:
-        server.stop()
+def model(server: Server) -> Path:
+    """The folder of the server's model and its tokenizer."""
+    return server.model

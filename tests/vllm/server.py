@@ -1,4 +1,4 @@
-"""A real vLLM server on the CPU, serving a model made on the spot.
+"""A real vLLM server on the CPU.
 
 - V-1  A server is a process group of its own, ended by that group's id: nothing of it is left after `stop` or `kill`.
 - V-2  It answers on 127.0.0.1 only, on a port that was free; a restart keeps the port, as a supervisor would.
@@ -20,9 +20,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from transformers import Qwen2ForCausalLM, set_seed
-
-from tests.integrations.tiny import make_config, make_tokenizer
+from tests.vllm.model import CONTEXT
 
 READY_S = 300.0  # imports of vLLM in three processes, on a machine that does other things too
 ENDED_S = 30.0
@@ -34,20 +32,14 @@ ENVIRONMENT = {
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine works in its own process and not in one more
+    "TORCH_COMPILE_DISABLE": "1",  # of a small function of the sampler: ten seconds at the first request
 }
-ARGUMENTS = ("--max-model-len", "512", "--dtype", "float32", "--enforce-eager", "--distributed-executor-backend", "uni")
+ARGUMENTS = ("--max-model-len", str(CONTEXT), "--dtype", "float32", "--enforce-eager", "--distributed-executor-backend", "uni")
+# A prompt taken in pieces and a seed together end the engine of vLLM 0.30 on a CPU ("CPU Generator does not use offset").
+WHOLE = ("--no-enable-chunked-prefill", "--max-num-batched-tokens", str(4 * CONTEXT))
 # `--max-loras` is at least the trainer's `max_staleness` + 2.
 ADAPTERS = ("--enable-lora", "--max-lora-rank", "8", "--max-loras", "6")
-
-
-def make_model(folder: Path, seed: int = 0) -> Path:
-    """A model and its tokenizer in `folder`: random weights, bytes as tokens. Heads of 32, the fewest that vLLM has a kernel for."""
-    set_seed(seed)
-    tokenizer = make_tokenizer()
-    config = make_config(tokenizer, hidden_size=64)
-    Qwen2ForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 class Server:
@@ -74,7 +66,7 @@ class Server:
         """Starts it, without waiting."""
         assert self._process is None
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(self.model)]
-        command += ["--host", "127.0.0.1", "--port", str(self._port), *ARGUMENTS, *ADAPTERS, *self._arguments]
+        command += ["--host", "127.0.0.1", "--port", str(self._port), *ARGUMENTS, *WHOLE, *ADAPTERS, *self._arguments]
         self._scratch = tempfile.mkdtemp(prefix="vllm-")
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -102,7 +94,7 @@ class Server:
         except (urllib.error.URLError, OSError):
             return False
 
-    def tail(self, characters: int = 4000) -> str:
+    def tail(self, characters: int = 20_000) -> str:
         """The end of its log."""
         return self.log.read_text(errors="replace")[-characters:]
 

@@ -18,7 +18,7 @@ from guerdon import Dispatcher, RewardFailureError
 from guerdon.integrations.trl import AsyncGRPOTrainer, VLLMCalls
 from tests.integrations import async_functions as functions
 from tests.vllm.server import READY_S, Server
-from tests.vllm.training import TRLAsyncGRPOTrainer, at_step, make_trainer, stand_in
+from tests.vllm.training import TRLAsyncGRPOTrainer, at_step, make_trainer, stand_in, steps_of
 
 pytestmark = [
     pytest.mark.filterwarnings("default"),  # what TRL, PEFT and multiprocessing warn about
@@ -29,10 +29,6 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch)
-
-
-def steps_of(trainer: Any) -> list[dict[str, Any]]:
-    return [entry for entry in trainer.state.log_history if "loss" in entry]
 
 
 def paused(server: Server) -> bool:

@@ -1,7 +1,8 @@
-"""A run of the asynchronous trainers on the CPU, with a server that is real.
+"""Runs of the trainers on the CPU, with a server that is real.
 
-Two stand-ins, in the test's process alone: the attention kernel of TRL's packed rows needs a GPU and is written here with
-PyTorch's own attention, and the peak speed of a device that has none is unknown.
+In the asynchronous ones two stand-ins, in the test's process alone: the attention kernel of TRL's packed rows needs a GPU and is written here with
+PyTorch's own attention, and the peak speed of a device that has none is unknown. In the synchronous one weights are not
+sent, which needs NCCL: at learning rate 0 the server's are the trainer's throughout.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # a warning at the impor
 import peft
 import pytest
 import torch
+import trl
 from datasets import Dataset
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import TrainerCallback
+from transformers import AutoTokenizer, Qwen2ForCausalLM, TrainerCallback
 from trl.experimental import async_grpo
 from trl.experimental.async_grpo import async_grpo_trainer, packing
+from trl.generation.vllm_client import VLLMClient
+from trl.generation.vllm_generation import VLLMGeneration
 
 from tests.vllm.server import Server
 
@@ -64,8 +68,22 @@ def make_data(rows: int) -> Dataset:
     return Dataset.from_dict({"prompt": prompts, "answer": ["aeiou"[index % 5] for index in range(rows)]})
 
 
-def make_trainer(kind: Any, server: Server, folder: Path, functions: Any, more: dict[str, Any], **options: Any) -> Any:
-    """A trainer of the class `kind`, which publishes its policy as adapters.
+def steps_of(trainer: Any) -> list[dict[str, Any]]:
+    """What was logged at each step."""
+    return [entry for entry in trainer.state.log_history if "loss" in entry]
+
+
+def make_trainer(
+    kind: Any,
+    server: Server,
+    folder: Path,
+    functions: Any,
+    more: dict[str, Any],
+    *,
+    data: Dataset | None = None,
+    **options: Any,
+) -> Any:
+    """An asynchronous trainer of the class `kind`, which publishes its policy as adapters.
 
     Args:
         more: For the trainer itself; `options` are the config's.
@@ -93,8 +111,54 @@ def make_trainer(kind: Any, server: Server, folder: Path, functions: Any, more: 
         str(server.model),
         functions,
         async_grpo.AsyncGRPOConfig(**settings),
-        make_data(16),
-        peft_config=peft.LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"),
+        make_data(16) if data is None else data,
+        peft_config=peft.LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM"),
+        **more,
+    )
+
+
+def make_server_trainer(
+    kind: Any,
+    functions: Any,
+    folder: Path,
+    server: Server,
+    patch: pytest.MonkeyPatch,
+    more: dict[str, Any],
+    data: Dataset,
+    **options: Any,
+) -> Any:
+    """A synchronous trainer of the class `kind`, whose completions come from the server.
+
+    Args:
+        more: For the trainer itself; `options` are the config's.
+    """
+    patch.setattr(VLLMClient, "init_communicator", lambda self, device: None)
+    patch.setattr(VLLMGeneration, "sync_weights", lambda self: None)
+    settings: dict[str, Any] = {
+        "output_dir": str(folder),
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "report_to": "none",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "logging_steps": 1,
+        "max_steps": 2,
+        "learning_rate": 0.0,
+        "num_generations": 4,
+        "per_device_train_batch_size": 4,
+        "gradient_accumulation_steps": 4,
+        "use_vllm": True,
+        "vllm_mode": "server",
+        "vllm_server_base_url": server.url,
+        "vllm_server_timeout": 30,
+    }
+    return kind(
+        Qwen2ForCausalLM.from_pretrained(server.model),
+        functions,
+        trl.GRPOConfig(**{**settings, **options}),
+        data,
+        processing_class=AutoTokenizer.from_pretrained(server.model),
         **more,
     )
 
