@@ -57,8 +57,8 @@ def test_gpu_grpo_runs_without_one(tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 def test_multi_turn_game(tmp_path: Path) -> None:
     pytest.importorskip("trl")
-    lines = run("multi_turn_game.py", tmp_path, "--steps=2").splitlines()
-    assert lines[0].split() == "step near calls of the tool seconds a call".split()
+    lines = run("multi_turn_game.py", tmp_path, "--steps=2").strip().splitlines()
+    assert lines[0].split() == ["step", "near", "calls", "of", "the", "tool", "seconds", "a", "call"]
     steps = [[float(number) for number in line.split()] for line in lines[1:]]
     assert [step for step, *_ in steps] == [1.0, 2.0]
     assert all(near <= 1.0 and calls > 0.0 and seconds >= 0.01 for _, near, calls, seconds in steps)

@@ -35,7 +35,15 @@ ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine works in its own process and not in one more
     "TORCH_COMPILE_DISABLE": "1",  # of a small function of the sampler: ten seconds at the first request
 }
-ARGUMENTS = ("--max-model-len", str(CONTEXT), "--dtype", "float32", "--enforce-eager", "--distributed-executor-backend", "uni")
+ARGUMENTS = (
+    "--max-model-len",
+    str(CONTEXT),
+    "--dtype",
+    "float32",
+    "--enforce-eager",
+    "--distributed-executor-backend",
+    "uni",
+)
 # A prompt taken in pieces and a seed together end the engine of vLLM 0.30 on a CPU ("CPU Generator does not use offset").
 WHOLE = ("--no-enable-chunked-prefill", "--max-num-batched-tokens", str(4 * CONTEXT))
 # `--max-loras` is at least the trainer's `max_staleness` + 2.

@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 import requests
