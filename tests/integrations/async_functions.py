@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+import time
 from typing import Any
 
 from guerdon import Limit, Reward, group_reward, reward
@@ -131,3 +132,9 @@ async def latest(prompt: Any, environment: Any) -> float:
 async def never(text: str) -> float:
     await asyncio.sleep(600)
     return 0.0
+
+
+def begin_a_message(buffer: Any) -> None:
+    """In a process of its own: more than a pipe takes, so that whoever is killed now has written half of it."""
+    buffer.put(b"x" * 10_000_000)
+    time.sleep(600)

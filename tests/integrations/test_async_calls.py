@@ -264,3 +264,24 @@ def test_h4_without_adapters_a_server_started_anew_ends_the_run(fake: FakeVLLM) 
     with pytest.raises(VLLMServerError, match="was started anew"):
         asyncio.run(run())
     assert fake.paths().count("/v1/completions") == 2
+
+
+def test_h2_behind_a_proxy_a_server_started_anew_is_seen_before_it_is_asked(fake: FakeVLLM) -> None:
+    """No connection is cut: the proxy says that the server is away, and then there is another one."""
+    fake.lora = False
+    completions = Completions(fake.url, rollouts.QUICK, None, lambda name: None)
+
+    def payload() -> dict[str, Any]:
+        return {"model": "base", "prompt": [1], "max_tokens": 4, "seed": 1}
+
+    async def run() -> None:
+        async with aiohttp.ClientSession() as session:
+            await completions.post(session, "/v1/completions", payload, 20.0)
+            fake.faults["/v1/completions"] = [Fault(status=503)]
+            fake.faults["/metrics"] = [Fault(status=502)]
+            fake.started += 1.0
+            await completions.post(session, "/v1/completions", payload, 20.0)
+
+    with pytest.raises(VLLMServerError, match="was started anew"):
+        asyncio.run(run())
+    assert fake.paths() == ["/metrics", "/v1/completions", "/v1/completions", "/metrics", "/metrics"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import multiprocessing
 import pickle
 import queue
 import threading
@@ -176,6 +177,51 @@ def test_t5_the_queue_is_read_while_the_process_ends(failed: bool) -> None:
     assert bool(told) is not failed
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # that it has threads
+def test_t5_half_a_message_of_a_process_that_was_killed_is_not_waited_for() -> None:
+    context = multiprocessing.get_context("fork")  # a spawned one would leave multiprocessing's tracker of resources
+    buffer = context.Queue()
+    process = context.Process(target=functions.begin_a_message, args=(buffer,), daemon=True)
+    worker = SimpleNamespace(rollout_buffer=buffer, start=process.start, _process=process)
+    worker._failed_event, worker._exception_info_queue = context.Event(), context.Queue()
+    trainer_module._severing(worker)()
+    try:
+        assert buffer._reader.poll(60)  # it has begun to write, and waits for a reader
+        process.kill()
+        process.join(30)
+        with pytest.raises(queue.Empty):
+            buffer.get(timeout=60)
+        with pytest.raises(GuerdonError, match=r"exit code -9\) without an error"):
+            trainer_module._telling(checked(worker, process))(300.0)
+    finally:
+        process.kill()
+        process.join(30)
+        process.close()
+        buffer.close()
+        worker._exception_info_queue.close()
+
+
+# --- T-3
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_t3_a_transfer_that_failed_leaves_the_server_running(lora: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By adapter or by NCCL; the error is that of the transfer."""
+    done: list[str] = []
+
+    def fail(self: Any) -> None:
+        done.append("paused")
+        raise VLLMServerError("no weights")
+
+    monkeypatch.setattr(TRLAsyncGRPOTrainer, "_sync_weight", fail)
+    trainer = object.__new__(AsyncGRPOTrainer)
+    trainer._lora_sync = lora
+    trainer._client = SimpleNamespace(unfreeze=lambda: done.append("resumed"))
+    with pytest.raises(VLLMServerError, match="no weights"):
+        trainer._sync_weight()
+    assert done == ["paused", "resumed"]
+
+
 # --- the seams: each of these is where TRL is held on to, and fails when it moves
 
 
@@ -215,6 +261,10 @@ def test_seam_how_the_loop_gets_to_its_process() -> None:
     child = source(inspect.getmodule(AsyncRolloutWorker)._child_main)
     assert "loop_cls( **loop_kwargs," in child
     assert 'cause = RuntimeError(f"{type_name}: {msg}\\n{tb}")' in source(AsyncRolloutWorker.check_health)
+    assert "self.rollout_buffer = ctx.Queue(maxsize=queue_maxsize)" in source(AsyncRolloutWorker.__init__)
+    assert "self.rollout_queue = self.rollout_worker.rollout_buffer" in source(TRLAsyncGRPOTrainer.__init__)
+    reading = source(inspect.getmodule(TRLAsyncGRPOTrainer).RolloutQueueDataset.__iter__)
+    assert "self.queue.get(timeout=self.poll_interval_s) break except queue.Empty:" in reading
 
 
 def test_seam_what_the_trainer_keeps_and_calls() -> None:

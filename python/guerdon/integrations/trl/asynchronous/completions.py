@@ -17,7 +17,15 @@ from typing import Any, Final
 import aiohttp
 
 from guerdon.errors import VLLMServerError
-from guerdon.integrations.trl.asynchronous.calls import RESTARTED, Tries, Trouble, VLLMCalls, retry_after, started_at
+from guerdon.integrations.trl.asynchronous.calls import (
+    AWAY,
+    RESTARTED,
+    Tries,
+    Trouble,
+    VLLMCalls,
+    retry_after,
+    started_at,
+)
 from guerdon.integrations.trl.asynchronous.client import refusal
 
 _OK: Final = 200
@@ -65,18 +73,13 @@ class Completions:
         while True:
             body = payload()
             try:
-                if self._suspect:
-                    await self.look(session)
-                async with session.post(url, json=body, timeout=limit) as response:
-                    if response.status == _OK:
-                        answer: dict[str, Any] = await response.json()
-                        return answer
-                    text = await response.text()
-                    trouble = Trouble(
-                        f"{response.status} {response.reason}: {text}",
-                        status=response.status,
-                        retry_after=retry_after(response.headers),
-                    )
+                trouble = await self.look(session) if self._suspect else None
+                if trouble is None:
+                    async with session.post(url, json=body, timeout=limit) as response:
+                        if response.status == _OK:
+                            answer: dict[str, Any] = await response.json()
+                            return answer
+                        trouble = await _said(response)
                 if (
                     trouble.status == _MISSING
                     and self._adapters is not None
@@ -84,6 +87,7 @@ class Completions:
                 ):
                     self._count("rollout/adapter_republished_total")
                     trouble = Trouble(trouble.what, status=500, retry_after=0.0)  # counted, and asked again at once
+                self._suspect |= trouble.away
                 wait = tries.again(trouble)
             except aiohttp.ClientConnectorError as error:  # among `_CUT`, but the request never left
                 wait = tries.again(self._lost(error))
@@ -96,8 +100,8 @@ class Completions:
             self._count("rollout/vllm_retry_total")
             await asyncio.sleep(wait)
 
-    async def look(self, session: aiohttp.ClientSession) -> None:
-        """Asks the server whether it is there and which one it is (H-2, H-4).
+    async def look(self, session: aiohttp.ClientSession) -> Trouble | None:
+        """Asks the server whether it is there and which one it is (H-2, H-4); what a proxy says in its place, if one does.
 
         Raises:
             VLLMServerError: It is another one, and can't be given the policy.
@@ -106,6 +110,8 @@ class Completions:
         async with self._looking:
             limit = aiohttp.ClientTimeout(total=self._calls.control_timeout)
             async with session.get(f"{self.url}/metrics", timeout=limit) as response:
+                if response.status in AWAY:
+                    return await _said(response)
                 now = started_at(await response.text()) if response.status == _OK else None
             before, self._identity = self._identity, now or self._identity
             if before is not None and now is not None and now != before:
@@ -113,6 +119,7 @@ class Completions:
                 if self._adapters is None:
                     raise VLLMServerError(RESTARTED.format(url=self.url))
             self._suspect = False
+            return None
 
     async def _publish(self, session: aiohttp.ClientSession, name: str) -> bool:
         """Gives the server the adapter `name` again; whether it has it now (H-3).
@@ -137,3 +144,9 @@ class Completions:
     def _lost(self, error: Exception) -> Trouble:
         self._suspect = True
         return Trouble(f"{type(error).__name__}: {error}")
+
+
+async def _said(response: aiohttp.ClientResponse) -> Trouble:
+    """An answer that is none."""
+    text = f"{response.status} {response.reason}: {await response.text()}"
+    return Trouble(text, status=response.status, retry_after=retry_after(response.headers))

@@ -198,11 +198,14 @@ class RolloutLoop(SideBySideLoop, _AsyncRolloutLoop):  # type: ignore[misc]  # t
                     raise GuerdonError("the trainer that this process worked for is gone.")
                 if time.monotonic() - looked >= calls.health_interval:
                     try:
-                        await self._completions.look(session)
-                        tries = None
+                        trouble = await self._completions.look(session)
                     except (aiohttp.ClientError, TimeoutError, asyncio.TimeoutError) as error:
+                        trouble = Trouble(f"{type(error).__name__}: {error}")
+                    if trouble is None:
+                        tries = None
+                    else:
                         tries = tries or Tries(calls, f"GET {self.vllm_server_url}/metrics")
-                        tries.again(Trouble(f"{type(error).__name__}: {error}"))
+                        tries.again(trouble)
                     looked = time.monotonic()
                 try:
                     await asyncio.wait_for(stop_event.wait(), _BEAT_S)

@@ -1,11 +1,12 @@
 """TRL's asynchronous GRPO trainer with rewards that don't hold it up: the same class, and `concurrent_groups=`.
 
 - T-1  All that TRL's trainer takes goes on to it; what is ours is put on its own instance afterwards: the class of the
-       rollout loop and its arguments, and the worker's `stop` and `check_health`.
+       rollout loop and its arguments, the worker's `start`, `stop` and `check_health`, and its queue's `get`.
 - T-2  Every request to the server has the bounds of `VLLMCalls`, the trainer's and the loop's.
 - T-3  The server is not left paused by a transfer that failed.
 - T-4  An error of the rollout process is raised as what it is, in the trainer.
-- T-5  Stopping waits neither for a process that waits to be read nor for one that is gone.
+- T-5  Stopping waits neither for a process that waits to be read nor for one that is gone; nor does reading wait for the
+       rest of a message that a process was killed in the middle of.
 - T-6  No other run's adapter has a name of this run's: a server that has served another run holds its adapters still, and
        would answer with them.
 """
@@ -16,6 +17,7 @@ import inspect
 import queue
 import secrets
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -32,6 +34,7 @@ from guerdon.integrations.trl.asynchronous.loop import LoopOptions, RolloutLoop
 from guerdon.integrations.trl.functions import arrange
 
 _ENDS_S: Final = 15.0
+_GONE_S: Final = 0.1  # between looks at a queue that nobody writes to
 
 
 class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not typed
@@ -108,12 +111,13 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
         )
         worker.check_health = _telling(worker)
         worker.stop = _ending(worker)
+        worker.start = _severing(worker)
 
     def _sync_weight(self) -> None:
         try:
             super()._sync_weight()
         except BaseException:
-            if self._lora_sync and self.vllm_client is not None:  # T-3
+            if self.vllm_client is not None:  # T-3
                 self.vllm_client.unfreeze()
             raise
 
@@ -175,6 +179,27 @@ def _telling(worker: Any) -> Callable[[float], None]:
             raise
 
     return check_health
+
+
+def _severing(worker: Any) -> Callable[[], None]:
+    """TRL's `start` of `worker`, after which only the rollout process can write to the buffer: as long as this one can too,
+    who reads half a message of a process that was killed waits for the other half forever (T-5)."""
+    start, buffer = worker.start, worker.rollout_buffer
+    get = buffer.get
+
+    def read(block: bool = True, timeout: float | None = None) -> Any:
+        try:
+            return get(block, timeout)
+        except (EOFError, OSError):  # nobody writes any more; the health check says why
+            time.sleep(min(_GONE_S, timeout or _GONE_S))
+            raise queue.Empty from None
+
+    def begin() -> None:
+        start()
+        buffer._writer.close()
+        buffer.get = read
+
+    return begin
 
 
 def _ending(worker: Any) -> Callable[[], None]:
