@@ -29,9 +29,7 @@ def make_model(folder: Path, seed: int = 0) -> Path:
     set_seed(seed)
     tokenizer = make_tokenizer()
     tokenizer.add_tokens([AddedToken(one, special=False, normalized=False) for one in (OFFER, *CALLS)])
-    model = Qwen2ForCausalLM(
-        make_config(tokenizer, hidden_size=2 * HEAD, max_position_embeddings=CONTEXT)
-    )
+    model = Qwen2ForCausalLM(make_config(tokenizer, hidden_size=2 * HEAD, max_position_embeddings=CONTEXT))
     _set_by_hand(model, tokenizer)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
