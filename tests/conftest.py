@@ -27,8 +27,7 @@ settings.load_profile("default")
 # Longer than what any test leaves running in an abandoned thread.
 PATIENCE_S = 15.0
 # The engine's runtime lives as long as the process: its poller, its wakers (3 descriptors) and a pair of sockets for signals.
-# A dispatcher that is closed while loops are blocked keeps its batch's wakers and the loops' (5, by tests/stress/test_dump.py).
-RUNTIME_DESCRIPTORS = 10
+RUNTIME_DESCRIPTORS = 3
 RUNTIME_SOCKETS = 2
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import os
 import subprocess
 import sys
 import threading
@@ -12,9 +15,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from guerdon import Dispatcher, GuerdonWarning, Limit, Status, reward
+from guerdon import Dispatcher, GuerdonWarning, Limit, Reward, Status, reward
 from tests.lanes import running
-from tests.lanes.running import looped, scored
+from tests.lanes.running import eventually, looped, scored
 
 
 @pytest.fixture
@@ -237,6 +240,64 @@ def test_tasks_that_a_function_leaves_are_ended_with_the_loop() -> None:
 
     scored(looped(function), 3)
     assert ended == [True] * 3
+
+
+class WaitsToSetUp(Reward):
+    """Its calls never start."""
+
+    def __init__(self) -> None:
+        self.waits = threading.Event()
+
+    async def setup(self) -> None:
+        self.waits.set()
+        await asyncio.sleep(60)
+
+    async def score(self, completion: str) -> float:
+        return 1.0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts what /proc tells of")
+def test_y5_loops_that_end_with_calls_in_hand_keep_nothing_of_their_batch() -> None:
+    """Neither calls that wait for `setup()`, nor those of a loop that was blocked, nor those in flight."""
+    release = threading.Event()
+    blocked = threading.Event()
+
+    async def blocks(completion: str) -> float:
+        blocked.set()
+        release.wait(20)
+        return 1.0
+
+    async def waits(completion: str) -> float:
+        await asyncio.sleep(60)
+        return 1.0
+
+    def wakes() -> int:
+        gc.collect()
+        count = 0
+        for name in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):  # the listing's own is gone
+                count += "eventfd" in os.readlink(f"/proc/self/fd/{name}")
+        return count
+
+    def closed_with_calls_in_hand() -> None:
+        slow = WaitsToSetUp()
+        functions = [slow, looped(blocks, name="blocks", loop="blocked"), looped(waits, limit=Limit(concurrency=1))]
+        with Dispatcher(functions, max_failed_fraction=1.0) as dispatcher:
+            ticket = dispatcher.submit(completions=["0", "1", "2"])
+            assert slow.waits.wait(20)
+            assert blocked.wait(20)
+            release.set()
+            ticket.cancel()
+        blocked.clear()
+        release.clear()
+
+    with running.no_new_threads():
+        closed_with_calls_in_hand()  # the runtime's own descriptors are there from now on
+    before = wakes()
+    with running.no_new_threads():
+        for _ in range(5):
+            closed_with_calls_in_hand()
+    eventually(lambda: wakes() <= before)
 
 
 @pytest.mark.parametrize("end", ["sys.exit(0)", "dispatcher.close()", "del dispatcher, ticket", "os._exit(0)"])

@@ -6,6 +6,8 @@
 //! - Y-3  A loop that has been silent for half a second with work in hand is reported, once per silence. One that was silent from before a
 //!   call's timeout until its end by the watch is replaced: a new loop, of the next generation, takes over what was not started.
 //! - Y-4  Time is watched only while a loop has work.
+//! - Y-5  A loop that has ended holds nothing: what it had in hand is ended or goes back to the scheduler. A frame knows its scheduler, and that
+//!   its lanes: one kept here would keep them all, and its batch.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -341,9 +343,16 @@ impl LoopQueue {
         self.gone();
     }
 
-    /// The last word of a loop.
+    /// The last word of a loop (Y-5).
     fn gone(&self) {
-        self.owner.state.lock().alive -= 1;
+        let left: Vec<Arc<Held>> = {
+            let mut state = self.owner.state.lock();
+            state.alive -= 1;
+            state.held.extract_if(.., |one| one.generation == self.generation).collect()
+        };
+        for one in left {
+            one.abandon();
+        }
         self.owner.gone.notify_waiters();
     }
 }

@@ -153,6 +153,24 @@ impl Held {
         self.end_if_over(inner);
     }
 
+    /// The loop has ended: calls in flight failed, the others go back to the scheduler with the frame.
+    pub fn abandon(&self) {
+        let now_ns = self.owner.clock.now_ns();
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        let Some(mut frame) = self.take_frame(inner) else { return };
+        for (call, phase, started_ns) in inner.running() {
+            if matches!(phase, Phase::Running | Phase::Told) {
+                let times = Times { started_ns, run_ns: now_ns.saturating_sub(started_ns) };
+                let reason = "CancelledError: its event loop ended before it did".to_owned();
+                frame.fail(call, report::failure(reason, None, true, None, None), times);
+            }
+        }
+        (inner.cursor, inner.in_flight) = (inner.phases.len(), 0);
+        drop(guard);
+        drop(frame);
+    }
+
     /// Whether the watch has anything to do here.
     pub fn is_active(&self) -> bool {
         self.active.load(Ordering::Acquire)
