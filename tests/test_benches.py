@@ -18,6 +18,7 @@ BENCHES = {
     "bench_import": "",
     "bench_judge": "2048",
     "bench_kill": "",
+    "bench_lane_lag": "",
     "bench_lanes": "",
     "bench_limits": "4",
     "bench_loop_lag": "",

@@ -335,7 +335,10 @@ class Lanes:
 
 @final
 class Chunk:
-    """Calls in the hands of one thread. `start` and all that end a call return the next one, as its first sample; -1: there is none."""
+    """Calls in the hands of one thread, in order. `start` and all that end a call start the next.
+
+    What they return is how many calls are passed over before that one; -1: there is none.
+    """
 
     @property
     def setup(self) -> bool:
@@ -345,6 +348,18 @@ class Chunk:
     def setup_failed(self, reason: str, traceback: str | None) -> None: ...
     @property
     def kind(self) -> Literal["sample", "group", "batch", "finish"]: ...
+    @property
+    def calls(self) -> int:
+        """Number of calls."""
+
+    @property
+    def firsts(self) -> bytes:
+        """First sample of each call, 8 bytes each."""
+
+    @property
+    def line(self) -> int | None:
+        """First sample of all, if each call takes one and they follow one another."""
+
     @property
     def samples(self) -> int:
         """Samples of the batch."""
@@ -363,9 +378,8 @@ class Chunk:
 
     @property
     def rows(self) -> list[tuple[object, ...]] | None:
-        """Argument tuples, one a sample, if `keep_rows` was called for this batch and function."""
+        """Argument tuples, one a sample, of a batch that grows: None in the place of one that was let go."""
 
-    def keep_rows(self, rows: list[tuple[object, ...]]) -> None: ...
     def scores(self) -> bytes:
         """Scores of the group in hand as doubles, NaN where there is none."""
 
@@ -406,6 +420,9 @@ class LoopQueue:
     def overdue(self) -> bytes:
         """Function, frame, call and whether its cell was ended already, 8 bytes each, for each call to cancel; each told once."""
 
+    def turned(self) -> None:
+        """The loop has turned, as it was asked to show (see `Jobs`)."""
+
     def setup_begins(self, function: int) -> None: ...
     def setup_ends(self, function: int) -> None: ...
     def not_started(self, reason: str) -> None:
@@ -416,7 +433,12 @@ class LoopQueue:
 
 @final
 class Jobs:
-    """Calls in the hands of an event loop. `next` and all that end a call return the index of the next; -1: none; -2: turn the loop first."""
+    """Calls in the hands of an event loop. `next` and all that end a call start the next.
+
+    What they return is its index, or -1: there is none. Or the loop is to turn first: -2; -4 to who has run calls since it last
+    did. Or -3, -5, and `LoopQueue.turned` is to be called when it turns; so it is for -6 and below, but the call is started, its
+    index counted downwards from there.
+    """
 
     @property
     def id(self) -> int: ...
@@ -425,8 +447,16 @@ class Jobs:
     @property
     def kind(self) -> Literal["sample", "group", "batch", "finish"]: ...
     @property
+    def calls(self) -> int:
+        """Number of calls."""
+
+    @property
     def firsts(self) -> bytes:
         """First sample of each call, 8 bytes each."""
+
+    @property
+    def line(self) -> int | None:
+        """First sample of all, if each call takes one and they follow one another."""
 
     @property
     def samples(self) -> int: ...
@@ -438,7 +468,6 @@ class Jobs:
     def columns(self) -> list[tuple[bool, Any]]: ...
     @property
     def rows(self) -> list[tuple[object, ...]] | None: ...
-    def keep_rows(self, rows: list[tuple[object, ...]]) -> None: ...
     def scores(self, call: int) -> bytes: ...
     def setup_failed(self, reason: str, traceback: str | None) -> None: ...
     def is_open(self, call: int) -> bool:

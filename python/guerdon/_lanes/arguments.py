@@ -1,34 +1,44 @@
 """The arguments of calls, out of a batch's columns.
 
 - A-1  Values are passed as they are. A call that gets lists gets its own, so that it may change them.
-- A-2  The argument tuples of a batch are made once per function.
+- A-2  A call of one value gets it straight from its column. Tuples are made of several, and not long before they are needed:
+       thousands at once would keep the collector busy, and a loop from turning.
 - A-3  A batch that grows lets go of the values of calls that were swept. No user code sees what is left in their place:
        it raises `Swept`, or there is nothing to call a function with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from guerdon._native import Chunk, Jobs
 
-Row = tuple[object, ...]
-
 
 class Swept(Exception):
     """A call that counts no more; nobody hears of it."""
 
 
-def rows_of(work: Chunk | Jobs) -> list[Row]:
-    """One tuple of arguments for each sample of the batch (A-2)."""
-    rows = work.rows
-    if rows is None:
-        rows = _zipped(work.columns, work.samples)
-        work.keep_rows(rows)
-    return rows
+def samples_of(work: Chunk | Jobs) -> Sequence[int]:
+    """The first sample of each call."""
+    line = work.line
+    if line is not None:
+        return range(line, line + work.calls)
+    return memoryview(work.firsts).cast("Q").tolist()
+
+
+def singles_of(work: Chunk | Jobs, samples: Sequence[int]) -> tuple[bool, Iterable[Any]]:
+    """What the calls on these samples, one each, are called with: whether it is tuples of values, and what it is (A-2)."""
+    rows, columns = work.rows, work.columns
+    if rows is not None:
+        return True, _at(rows, samples)
+    if all(constant for constant, _ in columns):
+        return True, repeat(tuple(value for _, value in columns), len(samples))
+    if len(columns) == 1:
+        return False, _at(columns[0][1], samples)
+    return True, zip(*(repeat(value) if constant else _at(value, samples) for constant, value in columns), strict=False)
 
 
 def lists_of(work: Chunk | Jobs, first: int) -> list[Any]:
@@ -45,7 +55,12 @@ def scores_from(doubles: bytes) -> list[float | None]:
     return [None if score != score else score for score in memoryview(doubles).cast("d")]
 
 
-def _zipped(columns: Sequence[tuple[bool, Any]], samples: int) -> list[Row]:
-    if all(constant for constant, _ in columns):
-        return [tuple(value for _, value in columns)] * samples
-    return list(zip(*(repeat(value) if constant else value for constant, value in columns), strict=False))
+def spread(function: Callable[..., Any]) -> Callable[[Iterable[Any]], Any]:
+    """`function`, called with a tuple of its values."""
+    return lambda row: function(*row)
+
+
+def _at(values: list[Any], samples: Sequence[int]) -> list[Any]:
+    if isinstance(samples, range):
+        return values[samples.start : samples.stop]
+    return [values[sample] for sample in samples]

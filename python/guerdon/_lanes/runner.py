@@ -18,11 +18,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
+from collections.abc import Callable
 from contextvars import Context, copy_context
+from itertools import islice
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from guerdon._lanes.arguments import Row, Swept, lists_of, rows_of, scores_from
+from guerdon._lanes.arguments import Swept, lists_of, samples_of, scores_from, singles_of, spread
 from guerdon._lanes.cells import failed, packed
 from guerdon._lanes.warn import warn
 from guerdon._worker.calls import Call, is_awaitable
@@ -34,23 +36,35 @@ if TYPE_CHECKING:
     from guerdon._registration.spec import FunctionSpec
 
 CONCURRENCY = 256
-_YIELD = -2
+# What comes instead of the index of a call (`Jobs`).
+_NONE = -1
+_YIELD_LONG = -4
+_MARKED = -6
+# Argument tuples that are made at a time.
+_ROWS = 256
 _sleep = asyncio.sleep
 
 
 class Load:
     """The calls of one frame, with their arguments."""
 
-    __slots__ = ("firsts", "jobs", "rows")
+    __slots__ = ("_rest", "are_rows", "firsts", "jobs", "values")
 
     def __init__(self, jobs: Jobs) -> None:
         self.jobs = jobs
-        self.firsts: list[int] = memoryview(jobs.firsts).cast("Q").tolist()
-        self.rows: list[Row] | None = None
+        self.firsts = samples_of(jobs)
+        # What calls of one sample are called with; None: the calls are of several.
+        self.values: list[Any] | None = None
+        self.are_rows = False
         if jobs.kind == "sample":
-            rows = rows_of(jobs)
-            whole = len(self.firsts) == len(rows) and self.firsts == list(range(len(rows)))
-            self.rows = rows if whole else [rows[first] for first in self.firsts]
+            self.are_rows, values = singles_of(jobs, self.firsts)
+            self.values = values if isinstance(values, list) else []
+            self._rest = iter(values)
+
+    def more(self, values: list[Any], index: int) -> Any:
+        """What a call is called with that is not among its `values` yet."""
+        values.extend(islice(self._rest, index + _ROWS - len(values)))
+        return values[index]
 
 
 class Runner:
@@ -61,7 +75,7 @@ class Runner:
     def __init__(self) -> None:
         self.task: asyncio.Task[None] | None = None
         self.frame = -1
-        self.call = -1  # index in the frame, -1 between calls
+        self.call = _NONE  # index in the frame, of its last one; none while the loop turns
         self.told = False  # it was cancelled because its call is overdue, or the loop ends
         self.left = False  # it ignored that (R-4)
 
@@ -92,6 +106,7 @@ class Function:
         self._runners: set[Runner] = set()
         self._count = 0  # runners that count toward the limit
         self._spare = False  # a runner was started that has not run yet
+        self._turning = 0  # runners that let the loop turn before they go on
         self._newest: Runner | None = None  # the last one started without a call
         self._ready = not spec.stateful
         self._setting_up: asyncio.Task[None] | None = None
@@ -154,7 +169,7 @@ class Function:
             self._count -= 1
         if not self._spare and self._count < self._limit:
             self._spare = True
-            self._start(None, -1)
+            self._start(None, _NONE)
 
     def _start(self, load: Load | None, index: int) -> None:
         if self._ending:
@@ -166,75 +181,119 @@ class Function:
         if load is None:
             self._newest = runner
 
-    def _replace(self, runner: Runner, load: Load, index: int) -> None:
-        """Has a fresh runner go on with the call that is next, in a context that is clean (R-2)."""
+    def _replace(self, runner: Runner, load: Load | None, index: int) -> None:
+        """Has a fresh runner go on with what is next, in a context that is clean (R-2)."""
         if not runner.left and not self._ending and not self._loop.is_closed():
-            self._loop.call_soon(self._start, load if index >= 0 else None, index, context=self._clean)
+            self._loop.call_soon(self._start, load if index != _NONE else None, index, context=self._clean)
 
     async def _run(self, runner: Runner, load: Load | None, index: int) -> None:
+        """Runs calls until none is left to start or the runner must end.
+
+        `load` and `index` are of the call that a former runner had taken already; without, this one is the spare.
+        """
         base = copy_context()
+        cancellations = _cancellations(runner.task)
+        spare = load is None
         try:
-            if load is None:
-                self._spare = False
-            else:
-                # The call that a former runner had taken already.
-                await self._run_load(runner, load, index, base)
-            while self._loads and not runner.told:
-                load = self._loads[0]
-                await self._run_load(runner, load, load.jobs.next(), base)
+            while load is not None or (self._loads and not runner.told):
+                if load is None:
+                    if spare and self._turning:
+                        await self._turn(runner, spare)
+                        continue
+                    load = self._loads[0]
+                    index = load.jobs.next()
+                jobs, values = load.jobs, load.values
+                call, function = self._caller(load)
+                ok = None if values is None or call.wants_records else jobs.ok
+                runner.frame = jobs.id
+                while index != _NONE:
+                    if index < 0:
+                        if index % 2 or index <= _MARKED:
+                            self._loop.call_soon(self._queue.turned, context=self._clean)
+                        if index > _MARKED:
+                            await self._turn(runner, spare, long=index <= _YIELD_LONG)
+                            index = jobs.next()
+                            continue
+                        index = _MARKED - index
+                    runner.call = index
+                    if spare:
+                        spare = self._spare = False
+                    if not self._spare and self._count < self._limit:
+                        self._spare = True
+                        self._start(None, _NONE)
+                    try:
+                        if values is None:
+                            raw = self._call_with_lists(load, function, index)
+                        else:
+                            try:
+                                given = values[index]
+                            except IndexError:
+                                given = load.more(values, index)
+                            raw = function(given)
+                        if type(raw) is CoroutineType or is_awaitable(raw):
+                            raw = await raw
+                    except GeneratorExit as error:
+                        # Most likely the task is being thrown away: it must not await anything any more.
+                        runner.told = True
+                        self._replace(runner, load, jobs.fail(index, *failed(call, error)))
+                        return
+                    except BaseException as error:  # R-3
+                        index = jobs.fail(index, *failed(call, error))
+                    else:
+                        if type(raw) is float and ok is not None:
+                            index = ok(index, raw)
+                        else:
+                            index = _settle(call, jobs, index, raw)
+                    if runner.told or copy_context() != base or cancellations():
+                        runner.told = True
+                        self._replace(runner, load, index)
+                        return
+                if self._loads and self._loads[0] is load:
+                    self._loads.popleft()
+                load = None
         finally:
+            if spare:
+                self._spare = False
             self._runners.discard(runner)
             if not runner.left:
                 self._count -= 1
 
-    async def _run_load(self, runner: Runner, load: Load, index: int, base: Context) -> None:
-        """Runs calls of a frame until none is left to start, or until the runner must end (`told` is set then)."""
-        jobs, rows = load.jobs, load.rows
+    def _caller(self, load: Load) -> tuple[Call, Callable[..., Any]]:
+        """What calls the function, and keeps what those calls record."""
         call = self._call.twin() if self._call.wants_records else self._call
-        names = jobs.names
-        finish = jobs.kind == "finish"
-        function = call.bind_finish(names or ()) if finish else call.bind(names)
-        plain = rows is not None and not call.wants_records
-        task: Any = runner.task
-        runner.frame = jobs.id
-        while True:
-            if index < 0:
-                if index == _YIELD:
-                    await _sleep(0)
-                    index = jobs.next()
-                    continue
-                if self._loads and self._loads[0] is load:
-                    self._loads.popleft()
-                return
-            runner.call = index
-            if not self._spare and self._count < self._limit:
-                self._spare = True
-                self._start(None, -1)
-            try:
-                if rows is not None:
-                    raw = function(*rows[index])
-                else:
-                    lists = lists_of(jobs, load.firsts[index])
-                    if not jobs.is_open(index):
-                        raise Swept
-                    raw = function(scores_from(jobs.scores(index)), *lists) if finish else function(*lists)
-                if type(raw) is CoroutineType or is_awaitable(raw):
-                    raw = await raw
-            except GeneratorExit as error:
-                # Most likely the task is being thrown away: it must not await anything any more.
-                runner.told = True
-                index = jobs.fail(index, *failed(call, error))
-                self._replace(runner, load, index)
-                return
-            except BaseException as error:  # R-3
-                index = jobs.fail(index, *failed(call, error))
-            else:
-                index = jobs.ok(index, raw) if plain and type(raw) is float else _settle(call, jobs, index, raw)
-            runner.call = -1
-            if runner.told or copy_context() != base or _cancelled(task):
-                runner.told = True
-                self._replace(runner, load, index)
-                return
+        names = load.jobs.names
+        if load.jobs.kind == "finish":
+            return call, call.bind_finish(names or ())
+        function = call.bind(names)
+        return call, spread(function) if load.are_rows else function
+
+    def _call_with_lists(self, load: Load, function: Callable[..., Any], index: int) -> Any:
+        jobs = load.jobs
+        lists = lists_of(jobs, load.firsts[index])
+        if not jobs.is_open(index):
+            raise Swept
+        return function(scores_from(jobs.scores(index)), *lists) if jobs.kind == "finish" else function(*lists)
+
+    async def _turn(self, runner: Runner, spare: bool, *, long: bool = False) -> None:
+        """Lets the loop turn before the next call is taken.
+
+        `long`: this runner has run calls since the last turn. It lets the loop turn until what a timer or a socket wakes
+        has run: that takes three turns. The spare leaves the next call to it, and stays the spare.
+        """
+        runner.call = _NONE
+        self._turning += long
+        try:
+            await _sleep(0)
+            if long:
+                await _sleep(0)
+                await _sleep(0)
+            while spare and self._turning:
+                await _sleep(0)
+        except asyncio.CancelledError:
+            self._replace(runner, None, _NONE)  # by user code that cancels all there is
+            raise
+        finally:
+            self._turning -= long
 
     async def _set_up(self) -> None:
         self._queue.setup_begins(self._number)
@@ -297,12 +356,12 @@ async def _awaited(raw: Any) -> Any:
 
 if sys.version_info >= (3, 11):
 
-    def _cancelled(task: asyncio.Task[None]) -> bool:
-        """Whether a cancellation is left on the task, which would hit the next call."""
-        return task.cancelling() > 0
+    def _cancellations(task: Any) -> Callable[[], int]:
+        """Tells of cancellations that are left on the task, which would hit the next call."""
+        return task.cancelling  # type: ignore[no-any-return]
 
 else:
 
-    def _cancelled(task: asyncio.Task[None]) -> bool:
-        """Whether a cancellation is left on the task, which would hit the next call."""
-        return bool(task._must_cancel)
+    def _cancellations(task: Any) -> Callable[[], int]:
+        """Tells of cancellations that are left on the task, which would hit the next call."""
+        return lambda: task._must_cancel

@@ -9,9 +9,10 @@
 from __future__ import annotations
 
 import threading
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from guerdon._lanes.arguments import Swept, lists_of, rows_of, scores_from
+from guerdon._lanes.arguments import Swept, lists_of, samples_of, scores_from, singles_of, spread
 from guerdon._lanes.cells import failed, packed
 from guerdon._lanes.warn import warn
 from guerdon._worker.calls import Awaiter, Call, is_awaitable
@@ -64,20 +65,23 @@ class Worker:
 
     def _run_samples(self, chunk: Chunk) -> None:
         call = self._call
-        function = call.bind(chunk.names)
-        rows = rows_of(chunk)
+        are_rows, values = singles_of(chunk, samples_of(chunk))
+        function = spread(call.bind(chunk.names)) if are_rows else call.bind(chunk.names)
         ok = chunk.ok if not call.wants_records else None
-        sample = chunk.start()
-        while sample >= 0:
-            try:
-                raw = function(*rows[sample])
-            except BaseException as error:  # T-2
-                sample = chunk.fail(*failed(call, error))
-                continue
-            if type(raw) is float and ok is not None:
-                sample = ok(raw)
+        rest = iter(values)
+        passed = chunk.start()
+        while passed >= 0:
+            for value in islice(rest, passed, None):
+                try:
+                    raw = function(value)
+                except BaseException as error:  # T-2
+                    passed = chunk.fail(*failed(call, error))
+                else:
+                    passed = ok(raw) if type(raw) is float and ok is not None else self._settle(chunk, raw)
+                if passed:
+                    break
             else:
-                sample = self._settle(chunk, raw)
+                break
 
     def _settle(self, chunk: Chunk, raw: object) -> int:
         call = self._call
@@ -98,18 +102,21 @@ class Worker:
         call, finish, size = self._call, chunk.kind == "finish", chunk.size
         names = chunk.names or ()
         function = call.bind_finish(names) if finish else call.bind(names)
-        first = chunk.start()
-        while first >= 0:
+        firsts, at = samples_of(chunk), 0
+        passed = chunk.start()
+        while passed >= 0:
+            at += passed
             try:
-                lists = lists_of(chunk, first)
+                lists = lists_of(chunk, firsts[at])
                 if not chunk.is_open():
                     raise Swept
                 raw = function(scores_from(chunk.scores()), *lists) if finish else function(*lists)
                 cells = packed(self._awaiter.result(call, raw), size)
             except BaseException as error:  # T-2
-                first = chunk.fail(*failed(call, error))
-                continue
-            first = chunk.cells(*cells, call.records())
+                passed = chunk.fail(*failed(call, error))
+            else:
+                passed = chunk.cells(*cells, call.records())
+            at += 1
 
     def _set_up(self, chunk: Chunk) -> bool:
         try:

@@ -162,17 +162,18 @@ impl Held {
         if age_ns >= SLOW_NS { Watched::Slow } else { Watched::Fine }
     }
 
-    /// Starts the next call; -1 when there is none, and then the chunk is over.
+    /// Starts the next call; how many were passed over for it, or -1 when there is none, and then the chunk is over.
     fn advance(&self, mut guard: parking_lot::MutexGuard<'_, Inner>, now_ns: u64) -> isize {
         let inner = &mut *guard;
         let Some(frame) = inner.frame.as_ref() else { return -1 };
+        let behind = inner.cursor;
         while inner.cursor < inner.end {
             let call = inner.cursor;
             inner.cursor += 1;
             if frame.is_pending(call) && frame.is_open(call) {
                 inner.current = Some(call);
                 inner.started_ns = now_ns;
-                return report::index_or_none(Some(frame.samples(call).start));
+                return report::index_or_none(Some(call - behind));
             }
         }
         inner.spent.cpu_ns = thread_cpu_ns().saturating_sub(inner.cpu_from_ns);
@@ -278,6 +279,25 @@ impl Chunk {
         self.arguments.kind()
     }
 
+    /// Number of calls.
+    #[getter]
+    fn calls(&self) -> usize {
+        self.held.inner.lock().frame.as_ref().map_or(0, Frame::len)
+    }
+
+    /// First sample of each call.
+    #[getter]
+    fn firsts<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let firsts = report::firsts(self.held.inner.lock().frame.as_ref());
+        report::packed(py, firsts.into_iter())
+    }
+
+    /// First sample of all, if each call takes one and they follow one another.
+    #[getter]
+    fn line(&self) -> Option<usize> {
+        report::line(self.held.inner.lock().frame.as_ref())
+    }
+
     #[getter]
     fn samples(&self) -> usize {
         self.arguments.samples()
@@ -301,10 +321,6 @@ impl Chunk {
     #[getter]
     fn rows(&self, py: Python<'_>) -> PyResult<Option<Py<PyList>>> {
         self.arguments.tuples(py)
-    }
-
-    fn keep_rows(&self, rows: Py<PyList>) -> PyResult<()> {
-        self.arguments.keep_tuples(rows)
     }
 
     /// Of the call in hand.

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use guerdon_core::clock::Clock;
 use guerdon_core::doing::Doing;
@@ -25,7 +25,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tokio::sync::Notify;
 
-use crate::lanes::jobs::{Held, Jobs};
+use crate::lanes::flight::Held;
+use crate::lanes::jobs::Jobs;
 use crate::lanes::orders::{Order, Orders};
 use crate::lanes::report;
 
@@ -64,6 +65,8 @@ pub struct Loop {
     state: Mutex<State>,
     /// When the loop last showed that it turns. Written by the loop, and when work arrives at an idle one.
     beat_ns: AtomicU64,
+    /// The loop was asked to show its next turn, and has not yet. Written by the loop.
+    marked: AtomicBool,
     gone: Arc<Notify>,
 }
 
@@ -88,7 +91,8 @@ impl Loop {
             in_setup: BTreeMap::new(),
             alive: 0,
         };
-        Self { index, name, clock, functions, orders, state: Mutex::new(state), beat_ns: AtomicU64::new(0), gone }
+        let (state, beat_ns, marked) = (Mutex::new(state), AtomicU64::new(0), AtomicBool::new(false));
+        Self { index, name, clock, functions, orders, state, beat_ns, marked, gone }
     }
 
     pub fn name(&self) -> &str {
@@ -108,6 +112,12 @@ impl Loop {
     /// The loop turns now.
     pub fn turn(&self, now_ns: u64) {
         self.beat_ns.store(now_ns, Ordering::Relaxed);
+        self.marked.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the loop is yet to be asked to show its next turn; it counts as asked from here on.
+    pub fn to_be_marked(&self) -> bool {
+        !self.marked.swap(true, Ordering::Relaxed)
     }
 
     /// When it last did.
@@ -321,6 +331,11 @@ impl LoopQueue {
         let now_ns = self.owner.clock.now_ns();
         let found: Vec<[u64; 4]> = self.held().iter().flat_map(|one| one.overdue(now_ns)).collect();
         report::packed(py, found.into_iter().flatten().map(u64::to_ne_bytes))
+    }
+
+    /// The loop has turned, as it was asked to show (J-4 of `jobs`).
+    fn turned(&self) {
+        self.owner.turn(self.owner.clock.now_ns());
     }
 
     fn setup_begins(&self, function: usize) {

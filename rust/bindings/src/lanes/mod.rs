@@ -8,11 +8,12 @@
 //!   of the scheduler is called, and no frame is dropped.
 //!
 //! `orders` holds what Python is asked for (threads, loops, warnings); `thread` (with `place`) and `aio` (with
-//! `event_loop`) are the lanes, `chunk` and `jobs` a frame in the hands of a thread or a loop, `rows` the arguments of calls.
+//! `event_loop`) are the lanes, `chunk` and `jobs` (with `flight`) a frame in the hands of a thread or a loop, `rows` the arguments of calls.
 
 pub mod aio;
 pub mod chunk;
 pub mod event_loop;
+pub mod flight;
 pub mod jobs;
 pub mod orders;
 mod place;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use guerdon_core::clock::nanos;
+use guerdon_core::frame::Frame;
 use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind};
 use guerdon_core::stood::and_where;
 use pyo3::exceptions::PyValueError;
@@ -35,6 +36,19 @@ pub fn cells(statuses: &[u8], values: &[u8], wrong: &Bound<'_, PyList>) -> PyRes
 pub fn packed<'py, const N: usize>(py: Python<'py>, numbers: impl Iterator<Item = [u8; N]>) -> Bound<'py, PyBytes> {
     let bytes: Vec<u8> = numbers.flatten().collect();
     PyBytes::new(py, &bytes)
+}
+
+/// The first sample of each call, for `packed`.
+pub fn firsts(frame: Option<&Frame>) -> Vec<[u8; 8]> {
+    let first = |frame: &Frame, call: usize| (frame.samples(call).start as u64).to_ne_bytes();
+    frame.map_or_else(Vec::new, |frame| (0..frame.len()).map(|call| first(frame, call)).collect())
+}
+
+/// The first sample of all, if each call takes one and they follow one another.
+pub fn line(frame: Option<&Frame>) -> Option<usize> {
+    let frame = frame.filter(|frame| !frame.is_empty())?;
+    let first = frame.samples(0).start;
+    (0..frame.len()).all(|call| frame.samples(call) == (first + call..first + call + 1)).then_some(first)
 }
 
 /// Scores as doubles, NaN where there is none.

@@ -1,11 +1,12 @@
 //! The arguments of calls that run in this process: the batch's own Python values.
 //!
 //! - A-1  Values are passed as they are, never copied; lists are copied when a call gets a list, so that a function may change it.
-//! - A-2  Argument tuples are made once per batch and function, by the Python thread that needs them first.
+//! - A-2  Only a batch that grows has argument tuples, made as its samples come: each is there as a whole, or gone. The calls of other batches
+//!   read the columns.
 //! - A-3  What is handed out here was made on the caller's thread: making Python containers can run the collector and with it user code,
 //!   which must not happen on top of a Rust frame of a lane's thread (N-1).
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use guerdon_core::batch::Batch;
 use guerdon_core::frame::Frame;
@@ -24,8 +25,8 @@ pub struct Rows {
     /// (is constant, the value or the list) of each argument.
     columns: Py<PyList>,
     names: Option<Py<PyTuple>>,
-    /// One argument tuple per sample. Written once, by the first lane thread that needs it.
-    tuples: OnceLock<Py<PyList>>,
+    /// One argument tuple per sample.
+    tuples: Option<Py<PyList>>,
 }
 
 impl Rows {
@@ -37,12 +38,12 @@ impl Rows {
         };
         let columns = PyList::new(py, columns.iter().map(pair))?.unbind();
         let names = names.map(|names| PyTuple::new(py, names)).transpose()?.map(Bound::unbind);
-        Ok(Self { columns, names, tuples: OnceLock::new() })
+        Ok(Self { columns, names, tuples: None })
     }
 
     /// Of a batch that grows: lists that grow with it, and the tuples too, which are made as samples come.
     pub fn growing(columns: Py<PyList>, names: Option<Py<PyTuple>>, tuples: Py<PyList>) -> Self {
-        Self { columns, names, tuples: OnceLock::from(tuples) }
+        Self { columns, names, tuples: Some(tuples) }
     }
 }
 
@@ -109,12 +110,6 @@ impl Arguments {
     }
 
     pub fn tuples(&self, py: Python<'_>) -> PyResult<Option<Py<PyList>>> {
-        Ok(self.rows()?.tuples.get().map(|tuples| tuples.clone_ref(py)))
-    }
-
-    /// Keeps the tuples for other frames of the batch; of two threads that made them at the same time, the first counts.
-    pub fn keep_tuples(&self, tuples: Py<PyList>) -> PyResult<()> {
-        let _ = self.rows()?.tuples.set(tuples);
-        Ok(())
+        Ok(self.rows()?.tuples.as_ref().map(|tuples| tuples.clone_ref(py)))
     }
 }
