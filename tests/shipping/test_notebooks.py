@@ -138,6 +138,19 @@ def ask(*texts):
     return made.score(completions=texts, spec=[Spec(2.0)] * len(texts), num_generations=len(texts)).rewards.ravel().tolist()
 """
 
+JUDGE = """
+import asyncio
+LOOPS = set()
+
+@reward
+async def judge(completion):
+    LOOPS.add(asyncio.get_running_loop())
+    await asyncio.sleep(0.01)
+    return float(len(completion))
+
+judges = Dispatcher([judge])
+"""
+
 
 def test_a_jupyter_kernel(kernel: Kernel) -> None:
     kernel.run(SETUP)
@@ -147,6 +160,11 @@ def test_a_jupyter_kernel(kernel: Kernel) -> None:
         "print((await made.ascore(completions=['a'], spec=[Spec(3.0)], num_generations=1)).rewards.ravel().tolist())"
     )
     assert kernel.run(awaited) == "[3.0, 1.0]\n"
+    # An async function has a loop of its own, whether the notebook's waits for it or is stopped by the call.
+    kernel.run(JUDGE)
+    for call in ("await judges.ascore", "judges.score", "await judges.ascore"):
+        assert kernel.run(f"print(({call}(completions=['a', 'bc'])).rewards.ravel().tolist())") == "[1.0, 2.0]\n"
+    assert kernel.run("print(asyncio.get_running_loop() in LOOPS, len(LOOPS))") == "False 1\n"
     # The button that interrupts: the batch ends, the dispatcher stays.
     request = kernel.start("print('waiting', flush=True); ask('slow')")
     time.sleep(1.0)

@@ -22,7 +22,7 @@ use crate::lanes::thread::{SLOW_NS, Shared};
 
 /// How long Python may take to say where a call stands.
 const ANSWER_NS: u64 = 50_000_000;
-/// Age of a call at which what lies behind it is taken back.
+/// Age of a call, or of the whole chunk, at which what lies behind it is taken back.
 const TAKE_BACK_NS: u64 = 20_000_000;
 
 /// What a chunk's calls took.
@@ -56,6 +56,8 @@ struct Inner {
     /// `setup()` runs, since `started_ns`.
     in_setup: bool,
     started_ns: u64,
+    /// When the first call was started.
+    began_ns: u64,
     spent: Spent,
     cpu_from_ns: u64,
 }
@@ -153,10 +155,11 @@ impl Held {
             self.shared.leave_behind(self.function, self.thread, !swept, false);
             return inner.frame.take().map_or(Watched::Fine, Watched::Over);
         }
-        if age_ns >= TAKE_BACK_NS && inner.cursor < inner.end {
+        let chunk_ns = now_ns.saturating_sub(inner.began_ns);
+        if age_ns.max(chunk_ns) >= TAKE_BACK_NS && inner.cursor < inner.end {
             let behind = inner.cursor..inner.end;
             inner.end = inner.cursor;
-            frame.observe(age_ns);
+            frame.observe(age_ns.max(chunk_ns / (inner.spent.calls + 1)));
             frame.give_back(behind);
         }
         if age_ns >= SLOW_NS { Watched::Slow } else { Watched::Fine }
@@ -224,6 +227,7 @@ impl Chunk {
             stood: None,
             in_setup,
             started_ns: shared.clock.now_ns(),
+            began_ns: 0,
             spent: Spent::default(),
             cpu_from_ns: thread_cpu_ns(),
             frame: Some(frame),
@@ -341,7 +345,10 @@ impl Chunk {
     }
 
     fn start(&self) -> isize {
-        self.held.advance(self.held.inner.lock(), self.held.shared.clock.now_ns())
+        let now_ns = self.held.shared.clock.now_ns();
+        let mut inner = self.held.inner.lock();
+        inner.began_ns = now_ns;
+        self.held.advance(inner, now_ns)
     }
 
     /// Of the call in hand, for limits on tokens.

@@ -6,7 +6,7 @@
 //!   gets all its threads once its calls are seen to take long, or to wait.
 //! - T-3  `setup()` runs once, on the function's first thread, while the others wait; `close()` once, on the last. A `setup()` that failed is
 //!   tried again with the next batch.
-//! - T-4  What lies behind a call that takes longer than 20 ms goes back to the scheduler.
+//! - T-4  What lies behind a call that takes longer than 20 ms goes back to the scheduler; so does what is left of a chunk that has taken so long.
 //! - T-5  Time is watched only while a chunk is out.
 
 use std::collections::VecDeque;
@@ -27,8 +27,8 @@ use crate::lanes::place::{Place, Setup};
 
 /// Threads of a function that says nothing else.
 const THREADS: usize = 8;
-/// The most calls in a chunk.
-const CHUNK_CALLS: usize = 64;
+/// The most calls in a chunk. Only those of cheap functions are so many: a frame is to take a few milliseconds.
+const CHUNK_CALLS: usize = 512;
 /// How often chunks are looked at while some are out.
 const TICK: Duration = Duration::from_millis(5);
 /// How long a call may take before its function is seen to take long (T-2).
