@@ -7,7 +7,7 @@ import itertools
 import socket
 import time
 
-from guerdon import Dispatcher, Limit, Reward, Status
+from guerdon import Dispatcher, Reward, Status
 from tests.lanes.running import looped
 
 CALLS = 4000
@@ -91,32 +91,3 @@ def test_j4_functions_that_share_a_loop_take_turns() -> None:
         dispatcher.score(completions=[str(n) for n in range(CALLS // 2)])
     changes = sum(before != after for before, after in itertools.pairwise(order))
     assert changes > 20, "each a turn of 2 ms, 400 ms in all"
-
-
-def test_user_code_that_cancels_all_tasks_while_the_loop_turns_loses_no_call() -> None:
-    """Not even where the only runner was about to take the next call."""
-
-    class CancelsAll(Reward):
-        over = False
-
-        async def setup(self) -> None:
-            self.task = asyncio.create_task(self.cancel())
-
-        async def cancel(self) -> None:
-            while True:
-                await asyncio.sleep(0.002)
-                if self.over:
-                    return
-                for task in asyncio.all_tasks() - {asyncio.current_task()}:
-                    task.cancel()
-
-        async def score(self, completion: str) -> float:
-            return spin()
-
-    for limit in (None, Limit(concurrency=1)):
-        cancels = CancelsAll()
-        with Dispatcher([looped(cancels, limit=limit)], max_failed_fraction=1.0) as dispatcher:
-            result = dispatcher.submit(completions=["a"] * 500).result(timeout=60)
-            cancels.over = True
-        assert set(result.status.ravel().tolist()) <= {Status.OK, Status.ERROR}
-        assert (result.status == Status.OK).mean() > 0.5
