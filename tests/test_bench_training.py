@@ -42,7 +42,7 @@ def test_the_table_says_what_each_mode_saved() -> None:
     off = {**run, "mode": "off", "steps_s": [10.0] * 6}
     ahead = {**run, "mode": "one_step", "steps_s": [9.0, 6.5, 6.5, 6.5, 6.5, 3.0]}
     lines = table({"off": [off] * 3, "one_step": [ahead] * 3})
-    assert "| one_step | 6.500 (6.500 to 6.500) | -35.0 % | -25.2 % | 6.000 | 87.5% | 1.000 ± 0.000 |" in lines
+    assert "| one_step | 6.500 (6.500 to 6.500) | -35.0 % | -25.2 % | 6.000 | 87.5% | 1.0000 ± 0.0000 |" in lines
     assert "generation 3.000 s, training 3.000 s, rewards 4.000 s" in lines[-1]
 
 

@@ -89,8 +89,8 @@ def table(runs: dict[str, list[dict[str, Any]]]) -> list[str]:
         else:
             row += ["", ""]
         final = list(map(_final, of))
-        spread = f" ± {statistics.stdev(final):.3f}" if len(final) > 1 else ""
-        row.append(f"{statistics.mean(final):.3f}{spread}")
+        spread = f" ± {statistics.stdev(final):.4f}" if len(final) > 1 else ""
+        row.append(f"{statistics.mean(final):.4f}{spread}")
         lines.append(f"| {' | '.join(row)} |")
     if off:
         parts = [_parts(each) for each in off]

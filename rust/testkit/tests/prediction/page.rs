@@ -22,18 +22,18 @@ fn large(samples: usize, at_once: usize) -> Recipe {
     }
 }
 
-/// The real run that stands beside its prediction: the recipe of `make bench-training`, scaled down by 25, and what a step took in
+/// The real run that stands beside its prediction: the recipe of `make bench-training`, scaled down by 12.5, and what a step took in
 /// [`MODES`]' order.
 const REAL: Recipe = Recipe {
     samples: 32,
     group: 4,
-    generation: Duration::from_millis(1600),
-    training: Duration::from_millis(3200),
-    delays: (Duration::from_millis(40), Duration::from_millis(1600)),
+    generation: Duration::from_millis(3200),
+    training: Duration::from_millis(6400),
+    delays: (Duration::from_millis(80), Duration::from_millis(3200)),
     at_once: 256,
     pieces: 4,
 };
-const MEASURED: [f64; 4] = [6.435, 5.963, 4.915, 5.009];
+const MEASURED: [f64; 4] = [12.777, 11.812, 9.659, 9.674];
 
 fn seconds(recipe: &Recipe, mode: Mode) -> f64 {
     paused(async { settled(&steps(recipe, mode, STEPS, &mut Queue::default()).await, mode) })
@@ -97,14 +97,14 @@ const BETWEEN: &str = "
 
 ## Beside real runs
 
-The published asynchronous-reward recipe divided by 25, in TRL's trainer on two busy cores (`make bench-training`): 32 samples a
-step in groups of four and four mini-batches, 1.6 s of generation, 3.2 s of training, rewards of 0.04 to 1.6 s; and the same
-seconds in the simulation.
+The published asynchronous-reward recipe divided by 12.5, in TRL's trainer on two cores (`make bench-training`, medians of five
+runs): 32 samples a step in groups of four and four mini-batches, 3.2 s of generation, 6.4 s of training, rewards of 0.08 to
+3.2 s; and the same seconds in the simulation.
 
 | | off | mini_batch | one_step | both |
 | --- | ---: | ---: | ---: | ---: |
 ";
 
 const TAIL: &str = "
-The simulation knows nothing of what the trainer's own code costs, 0.05 to 0.15 s a step here.
+The simulation knows nothing of what the trainer's own code costs, 0.02 to 0.06 s a step here.
 ";
