@@ -10,6 +10,7 @@ import pytest
 import guerdon
 
 PUBLIC = {
+    "Batch",
     "ClosedError",
     "DataError",
     "Dispatcher",

@@ -19,6 +19,7 @@ from guerdon.lazy import names as _names
 if TYPE_CHECKING:
     from guerdon import parse
     from guerdon._native import __version__
+    from guerdon.batching import Batch
     from guerdon.delivery import deadline, quorum
     from guerdon.dispatcher import Dispatcher
     from guerdon.dump import Dump, InFlight
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from guerdon.ticket import Ticket
 
 __all__ = [
+    "Batch",
     "ClosedError",
     "DataError",
     "Dispatcher",
@@ -81,6 +83,7 @@ __all__ = [
 ]
 
 _HOMES: Final[dict[str, str | None]] = {
+    "Batch": "batching",
     "ClosedError": "errors",
     "DataError": "errors",
     "Dispatcher": "dispatcher",

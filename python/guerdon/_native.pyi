@@ -45,6 +45,7 @@ class FunctionConfig:
         env: Sequence[tuple[bytes, bytes]] = ...,  # none
         limit: tuple[float | None, float | None, float | None, tuple[str, str] | None] | None = None,
         http: HttpConfig | None = None,
+        gather: tuple[int, float] | None = None,
     ) -> FunctionConfig: ...
 
 @final
@@ -293,8 +294,8 @@ class Batch:
         The failures stand here whatever ``on_failure`` made of their value.
         """
 
-    def records(self, function: int) -> list[tuple[int, bytes]]:
-        """(first sample of the call, JSON) of what a function recorded, in sample order."""
+    def records(self, function: int) -> list[tuple[int, list[int], bytes]]:
+        """(first sample of the call, all of them if they were gathered, JSON) of what a function recorded, in sample order."""
 
     def timings(self, function: int) -> dict[str, float]:
         """``run_p50_s``, ``run_p90_s``, ``run_p99_s``, ``run_max_s``, ``run_total_s``, ``queue_p50_s``, ``queue_p99_s``, ``queue_max_s``, ``retries``."""
@@ -347,7 +348,7 @@ class Chunk:
     def setup_done(self) -> None: ...
     def setup_failed(self, reason: str, traceback: str | None) -> None: ...
     @property
-    def kind(self) -> Literal["sample", "group", "batch", "finish"]: ...
+    def kind(self) -> Literal["sample", "gathered", "group", "batch", "finish"]: ...
     @property
     def calls(self) -> int:
         """Number of calls."""
@@ -385,6 +386,9 @@ class Chunk:
 
     def is_open(self) -> bool:
         """Whether the call in hand still counts; once it does not, its values may be gone."""
+
+    def gathered(self) -> bytes:
+        """The samples of the call in hand on gathered ones, 8 bytes each, without those that count no more."""
 
     def start(self) -> int: ...
     def used(self, tokens: float) -> None: ...
@@ -445,7 +449,7 @@ class Jobs:
     @property
     def function(self) -> int: ...
     @property
-    def kind(self) -> Literal["sample", "group", "batch", "finish"]: ...
+    def kind(self) -> Literal["sample", "gathered", "group", "batch", "finish"]: ...
     @property
     def calls(self) -> int:
         """Number of calls."""
@@ -472,6 +476,9 @@ class Jobs:
     def setup_failed(self, reason: str, traceback: str | None) -> None: ...
     def is_open(self, call: int) -> bool:
         """Whether a call still counts; once it does not, its values may be gone."""
+
+    def gathered(self, call: int) -> bytes:
+        """The samples of a call on gathered ones, 8 bytes each, without those that count no more."""
 
     def next(self) -> int: ...
     def used(self, tokens: float) -> None: ...

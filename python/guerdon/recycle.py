@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from numbers import Real
 
-from guerdon._registration.options import as_float
+from guerdon._registration.numbers import as_float
 from guerdon.errors import RegistrationError
 from guerdon.sizes import EXPECTED, as_bytes
 

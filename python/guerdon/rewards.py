@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, o
 
 from guerdon._registration.spec import FunctionSpec, Options, Shape, build
 from guerdon._shipping.importable import find_attribute
+from guerdon.batching import Batch
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
 from guerdon.stateful import Reward
@@ -51,6 +52,7 @@ class _GroupOptions(TypedDict, total=False):
 class _RewardOptions(_GroupOptions, total=False):
     """The keywords of ``reward``, for the type checker."""
 
+    batch: Batch | None
     rowwise: bool
 
 
@@ -135,6 +137,7 @@ def reward(
     memory_limit: int | str | None = None,
     max_output: int | str | None = None,
     env: Iterable[str] = (),
+    batch: Batch | None = None,
     rowwise: bool = False,
 ) -> Any:
     """Make a per-sample reward function: as a decorator, with or without options, or as a call.
@@ -179,8 +182,11 @@ def reward(
             it is ended: an `error`, not tried again. Such calls go to workers one at a time.
         env: Names of variables of the trainer's environment that it may see although they look like secrets (process
             lane): ``env=["OPENAI_API_KEY"]``. It finds them from ``setup()`` on, not yet when its module is imported.
+        batch: ``Batch(max_size=)``: the function is called with lists, of up to so many samples at a time, under the names of
+            `group_reward` (``completions``, ``texts``, …), and returns one value a sample (docs/batching.md). Timeout and limit
+            are then those of such a call.
         rowwise: The function obeys TRL's batch contract (lists and keyword columns) and its rows are independent:
-            call it with lists of one row, so that each sample has its own deadline.
+            call it with lists of one row, so that each sample has its own deadline; with ``batch``, of up to so many.
 
     Returns:
         A `RewardFunction`, callable as the plain function; without ``function``, a decorator that makes one.
@@ -213,6 +219,7 @@ def reward(
         memory_limit=memory_limit,
         max_output=max_output,
         env=env,
+        batch=batch,
         rowwise=rowwise,
     )
     return _decorate(function, options, "sample")

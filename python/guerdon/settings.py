@@ -13,7 +13,8 @@ from numbers import Real
 from typing import Any, Final
 
 from guerdon._registration.fences import is_environment_text
-from guerdon._registration.options import LONGEST, as_float
+from guerdon._registration.numbers import as_float
+from guerdon._registration.options import LONGEST
 from guerdon.errors import DataError, RegistrationError
 from guerdon.recycle import Recycle
 

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,15 +23,18 @@ class Recorded:
     metrics: list[tuple[str, float]] = field(default_factory=list)
 
 
-def decode(name: str, shape: str, samples: int, num_generations: int, blobs: Iterable[tuple[int, bytes]]) -> Recorded:
-    """The records of the function `name` of this `shape`, from (first sample of the call, JSON) in sample order.
+def decode(
+    name: str, shape: str, samples: int, num_generations: int, blobs: Iterable[tuple[int, list[int], bytes]]
+) -> Recorded:
+    """The records of the function `name` of this `shape`, from (first sample of the call, its samples if they were
+    gathered, JSON) in sample order.
 
     Extra fields of dict results become columns named ``<function>/<field>``.
     """
     recorded = Recorded()
     columns: dict[str, list[Any]] = {}
     width = {"sample": 1, "group": num_generations}.get(shape, samples)
-    for first, blob in blobs:
+    for first, gathered, blob in blobs:
         for kind, *item in json.loads(blob):
             if kind == "metric":
                 if isinstance(item[1], (bool, int, float)):
@@ -42,7 +45,7 @@ def decode(name: str, shape: str, samples: int, num_generations: int, blobs: Ite
             elif shape == "batch":
                 recorded.extra.append((str(item[0]), item[1] if isinstance(item[1], list) else [item[1]]))
             else:
-                _place(_column(columns, str(item[0]), samples), first, width, item[1])
+                _place(_column(columns, str(item[0]), samples), gathered or range(first, first + width), item[1])
     recorded.extra.extend(columns.items())
     return recorded
 
@@ -54,9 +57,9 @@ def _column(columns: dict[str, list[Any]], name: str, samples: int) -> list[Any]
     return column
 
 
-def _place(column: list[Any], first: int, width: int, values: Any) -> None:
+def _place(column: list[Any], places: Sequence[int], values: Any) -> None:
     """Puts one call's values where its samples are; what isn't one value per sample is the value of each of them."""
-    if isinstance(values, list) and len(values) == width:
-        column[first : first + width] = values
-    else:
-        column[first : first + width] = [values] * width
+    if not isinstance(values, list) or len(values) != len(places):
+        values = [values] * len(places)
+    for place, value in zip(places, values, strict=True):
+        column[place] = value

@@ -50,6 +50,22 @@ def lists_of(work: Chunk | Jobs, first: int) -> list[Any]:
     return [value if constant else value[first:end] for constant, value in work.columns]
 
 
+def gathered_of(work: Chunk | Jobs, samples: Callable[[], bytes]) -> tuple[list[Any], int]:
+    """The arguments of the call on gathered samples that `samples` tells of, and how many these are.
+
+    Raises:
+        Swept: None of them counts any more (A-3).
+    """
+    while True:
+        packed = samples()
+        places = memoryview(packed).cast("Q").tolist()
+        if not places:
+            raise Swept
+        lists = [value if constant else [value[place] for place in places] for constant, value in work.columns]
+        if samples() == packed:  # none was swept while they were taken
+            return lists, len(places)
+
+
 def scores_from(doubles: bytes) -> list[float | None]:
     """Scores as `finish_group` gets them."""
     return [None if score != score else score for score in memoryview(doubles).cast("d")]

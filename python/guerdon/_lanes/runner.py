@@ -20,11 +20,12 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
+from functools import partial
 from itertools import islice
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from guerdon._lanes.arguments import Swept, lists_of, samples_of, scores_from, singles_of, spread
+from guerdon._lanes.arguments import Swept, gathered_of, lists_of, samples_of, scores_from, singles_of, spread
 from guerdon._lanes.cells import failed, packed
 from guerdon._lanes.warn import warn
 from guerdon._worker.calls import Call, is_awaitable
@@ -202,7 +203,7 @@ class Function:
                         continue
                     load = self._loads[0]
                     index = load.jobs.next()
-                jobs, values = load.jobs, load.values
+                jobs, values, size = load.jobs, load.values, 1
                 call, function = self._caller(load)
                 ok = None if values is None or call.wants_records else jobs.ok
                 runner.frame = jobs.id
@@ -223,7 +224,7 @@ class Function:
                         self._start(None, _NONE)
                     try:
                         if values is None:
-                            raw = self._call_with_lists(load, function, index)
+                            raw, size = self._call_with_lists(load, function, index)
                         else:
                             try:
                                 given = values[index]
@@ -243,7 +244,7 @@ class Function:
                         if type(raw) is float and ok is not None:
                             index = ok(index, raw)
                         else:
-                            index = _settle(call, jobs, index, raw)
+                            index = _settle(call, jobs, index, raw, size)
                     if runner.told or copy_context() != base or cancellations():
                         runner.told = True
                         self._replace(runner, load, index)
@@ -267,12 +268,17 @@ class Function:
         function = call.bind(names)
         return call, spread(function) if load.are_rows else function
 
-    def _call_with_lists(self, load: Load, function: Callable[..., Any], index: int) -> Any:
+    def _call_with_lists(self, load: Load, function: Callable[..., Any], index: int) -> tuple[Any, int]:
+        """What a call of several samples returned, and how many they are."""
         jobs = load.jobs
+        if jobs.kind == "gathered":
+            lists, size = gathered_of(jobs, partial(jobs.gathered, index))
+            return function(*lists), size
         lists = lists_of(jobs, load.firsts[index])
         if not jobs.is_open(index):
             raise Swept
-        return function(scores_from(jobs.scores(index)), *lists) if jobs.kind == "finish" else function(*lists)
+        raw = function(scores_from(jobs.scores(index)), *lists) if jobs.kind == "finish" else function(*lists)
+        return raw, jobs.size
 
     async def _turn(self, runner: Runner, spare: bool, *, long: bool = False) -> None:
         """Lets the loop turn before the next call is taken.
@@ -334,11 +340,11 @@ class Function:
         task.result()
 
 
-def _settle(call: Call, jobs: Jobs, index: int, raw: object) -> int:
-    """Ends a call with what it returned."""
+def _settle(call: Call, jobs: Jobs, index: int, raw: object, size: int) -> int:
+    """Ends a call on `size` samples with what it returned."""
     try:
         if jobs.kind != "sample":
-            return jobs.cells(index, *packed(raw, jobs.size), call.records())
+            return jobs.cells(index, *packed(raw, size), call.records())
         status, value, fields = to_cell(raw)
         if fields is not None:
             call.add_fields(fields)

@@ -12,7 +12,7 @@ import threading
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from guerdon._lanes.arguments import Swept, lists_of, samples_of, scores_from, singles_of, spread
+from guerdon._lanes.arguments import Swept, gathered_of, lists_of, samples_of, scores_from, singles_of, spread
 from guerdon._lanes.cells import failed, packed
 from guerdon._lanes.warn import warn
 from guerdon._worker.calls import Awaiter, Call, is_awaitable
@@ -100,16 +100,19 @@ class Worker:
 
     def _run_lists(self, chunk: Chunk) -> None:
         call, finish, size = self._call, chunk.kind == "finish", chunk.size
-        names = chunk.names or ()
+        names, gathers = chunk.names or (), chunk.kind == "gathered"
         function = call.bind_finish(names) if finish else call.bind(names)
         firsts, at = samples_of(chunk), 0
         passed = chunk.start()
         while passed >= 0:
             at += passed
             try:
-                lists = lists_of(chunk, firsts[at])
-                if not chunk.is_open():
-                    raise Swept
+                if gathers:
+                    lists, size = gathered_of(chunk, chunk.gathered)
+                else:
+                    lists = lists_of(chunk, firsts[at])
+                    if not chunk.is_open():
+                        raise Swept
                 raw = function(scores_from(chunk.scores()), *lists) if finish else function(*lists)
                 cells = packed(self._awaiter.result(call, raw), size)
             except BaseException as error:  # T-2

@@ -10,6 +10,8 @@ import math
 from numbers import Real
 from typing import Final, Literal
 
+from guerdon._registration.numbers import as_float
+from guerdon.batching import Batch
 from guerdon.errors import NotYetError, RegistrationError
 from guerdon.limits import Limit
 
@@ -28,14 +30,6 @@ FLOAT32_MAX: Final = 3.4028234663852886e38
 
 def _wrong(function: str, option: str, value: object, expected: str) -> RegistrationError:
     return RegistrationError(f"reward function {function!r}: {option}={value!r}: expected {expected}.")
-
-
-def as_float(value: Real) -> float:
-    """The number as a float; an integer that no float can hold is infinite, so that it is refused like inf."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
 
 
 def seconds(function: str, option: str, value: object, *, zero: bool = False) -> float:
@@ -119,6 +113,13 @@ def limit(function: str, value: object) -> Limit | None:
     if value is None or isinstance(value, Limit):
         return value
     raise _wrong(function, "limit", value, "a Limit, as in Limit(concurrency=64)")
+
+
+def batch(function: str, value: object) -> Batch | None:
+    """How its samples are put together into calls."""
+    if value is None or isinstance(value, Batch):
+        return value
+    raise _wrong(function, "batch", value, "a Batch, as in Batch(max_size=32)")
 
 
 def flag(function: str, option: str, value: object) -> bool:

@@ -8,7 +8,7 @@
 
 Reserved names. Per sample: ``prompt``, ``completion``, ``completion_ids``, ``text`` (the last assistant message as
 plain text), ``environment``, ``trainer_state``. Per group, as lists of length G: ``prompts``, ``completions``,
-``completion_ids``, ``texts``, ``environments``; and ``trainer_state`` itself. TRL's batch contract: the same lists
+``completion_ids``, ``texts``, ``environments``; and ``trainer_state`` itself; the same of a function with ``batch``. TRL's batch contract: the same lists
 without ``texts``, over the whole batch. ``log_extra`` and ``log_metric`` in all of them.
 """
 
@@ -29,6 +29,7 @@ __all__ = [
     "GROUP_NAMES",
     "RECORDERS",
     "SAMPLE_NAMES",
+    "Contract",
     "Shape",
     "Wants",
     "inspect_finish",
@@ -37,13 +38,20 @@ __all__ = [
 ]
 
 Shape = Literal["sample", "group", "batch"]
+Contract = Literal["sample", "group", "batch", "gathered"]
+"""How a function is called; ``"gathered"``: samples of any groups, as lists under the names of a group function."""
 
 SAMPLE_NAMES: Final = ("prompt", "completion", "completion_ids", "text", "environment", "trainer_state")
 GROUP_NAMES: Final = ("prompts", "completions", "completion_ids", "texts", "environments", "trainer_state")
 BATCH_NAMES: Final = ("prompts", "completions", "completion_ids", "environments", "trainer_state")
 RECORDERS: Final = ("log_extra", "log_metric")
 
-_RESERVED: Final = {"sample": SAMPLE_NAMES, "group": GROUP_NAMES, "batch": BATCH_NAMES}
+_RESERVED: Final = {"sample": SAMPLE_NAMES, "group": GROUP_NAMES, "batch": BATCH_NAMES, "gathered": GROUP_NAMES}
+_CALLED: Final = {
+    "group": "is called once per group",
+    "batch": "undecorated functions get lists, as from TRL",
+    "gathered": "batch= has it called with lists",
+}
 _PLURAL: Final = {"prompt": "prompts", "completion": "completions"}
 _SINGULAR: Final = {"prompts": "prompt", "completions": "completion", "environments": "environment"}
 
@@ -101,13 +109,13 @@ class Wants:
         return names, self.positional and names == self.named[: len(names)]
 
 
-def inspect_wants(function: Callable[..., Any], name: str, shape: Shape) -> Wants:
+def inspect_wants(function: Callable[..., Any], name: str, shape: Contract) -> Wants:
     """Read the signature of `function` under the contract of `shape`.
 
     Args:
         function: Any callable that is not a class; for a stateful reward its bound ``score``.
         name: What errors call it.
-        shape: ``"sample"``, ``"group"`` or ``"batch"`` (TRL's contract; also that of a rowwise function).
+        shape: ``"sample"``, ``"group"``, ``"gathered"`` or ``"batch"`` (TRL's contract; also that of a rowwise function).
 
     Raises:
         RegistrationError: No signature can be read, or no batch can satisfy it.
@@ -132,7 +140,7 @@ def inspect_finish(function: Callable[..., Any], name: str) -> Wants:
     return wants
 
 
-def _read(parameters: list[Parameter], fixed: tuple[str, ...], name: str, shape: Shape) -> Wants:
+def _read(parameters: list[Parameter], fixed: tuple[str, ...], name: str, shape: Contract) -> Wants:
     data = [
         p
         for p in parameters
@@ -167,7 +175,7 @@ def _by_position(parameters: list[Parameter], asked: list[Parameter]) -> bool:
     return parameters[: len(asked)] == asked and all(p.kind is not Parameter.KEYWORD_ONLY for p in asked)
 
 
-def _refuse(parameters: list[Parameter], name: str, shape: Shape) -> None:
+def _refuse(parameters: list[Parameter], name: str, shape: Contract) -> None:
     """Refuse what no batch can satisfy (W-3)."""
     if shape == "batch":
         if not parameters:
@@ -194,14 +202,14 @@ def _refuse(parameters: list[Parameter], name: str, shape: Shape) -> None:
                 "reward(fn, rowwise=True) if its rows are independent."
             )
         if shape != "sample" and p.name in _PLURAL:
-            called = "undecorated functions get lists, as from TRL" if shape == "batch" else "is called once per group"
+            otherwise = "leave batch out" if shape == "gathered" else "decorate it with @reward"
             raise RegistrationError(
-                f"reward function {name!r} wants {p.name!r}, but {called}: use {_PLURAL[p.name]!r}, or decorate it "
-                "with @reward to have it called once per sample."
+                f"reward function {name!r} wants {p.name!r}, but {_CALLED[shape]}: use {_PLURAL[p.name]!r}, or {otherwise} "
+                "to have it called once per sample."
             )
 
 
-def _parameters(function: Callable[..., Any], name: str, shape: Shape) -> list[Parameter]:
+def _parameters(function: Callable[..., Any], name: str, shape: Contract) -> list[Parameter]:
     try:
         signature = _signature(function, shape)
     except (ValueError, TypeError) as error:
@@ -212,7 +220,7 @@ def _parameters(function: Callable[..., Any], name: str, shape: Shape) -> list[P
     return list(signature.parameters.values())
 
 
-def _signature(function: Callable[..., Any], shape: Shape) -> inspect.Signature:
+def _signature(function: Callable[..., Any], shape: Contract) -> inspect.Signature:
     """The signature that calls must fit.
 
     A wrapper that names its parameters means them; one that passes ``*args`` or ``**kwargs`` on (functools.wraps) is
@@ -243,7 +251,7 @@ def _fixed(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_fixed(function.func), *by_position, *function.keywords)))
 
 
-def names_environments(function: Callable[..., Any], wants: Wants, shape: Shape) -> bool:
+def names_environments(function: Callable[..., Any], wants: Wants, shape: Contract) -> bool:
     """Whether it asks for live environments, which can't leave the process; what a wrapper wraps counts too, and what is
     taken out of ``**kwargs`` by its name."""
     live = "environment" if shape == "sample" else "environments"

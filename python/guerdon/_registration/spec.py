@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 from guerdon._registration import fences, options
 from guerdon._registration.callables import innermost, is_async, is_reward_model, name_of
 from guerdon._registration.options import Isolation, Lane, OnFailure
-from guerdon._registration.signature import Shape, Wants, inspect_finish, inspect_wants, names_environments
+from guerdon._registration.signature import Contract, Shape, Wants, inspect_finish, inspect_wants, names_environments
+from guerdon.batching import Batch
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
 from guerdon.stateful import Reward
@@ -68,6 +69,7 @@ class Options:
     memory_limit: int | str | None = None
     max_output: int | str | None = None
     env: Iterable[str] = ()
+    batch: Batch | None = None
     rowwise: bool = False
 
 
@@ -100,7 +102,8 @@ class FunctionSpec:
             ``stateful``.
         lane: Where it runs.
         shape: What one call is: one sample, one group, or the whole batch (TRL's contract).
-        rowwise: Sample shape of a TRL-contract function: called with lists of one.
+        rowwise: Sample shape of a TRL-contract function: called with lists, of one or as ``batch`` says.
+        batch: Sample shape of a function that takes many in one call.
         is_async: Calling it gives an awaitable, as inspection says.
         pinned: One worker of its own, one call at a time.
         loop: Name of its event loop (asyncio lane), else None. Functions with the same name share the loop.
@@ -120,6 +123,7 @@ class FunctionSpec:
     policy: Policy
     wants: Wants
     rowwise: bool = False
+    batch: Batch | None = None
     is_async: bool = False
     pinned: bool = False
     loop: str | None = None
@@ -133,7 +137,7 @@ class FunctionSpec:
         return {
             "name": self.name,
             "shape": self.shape,
-            "rowwise": self.rowwise,
+            "rowwise": self.rowwise and self.batch is None,
             "records": list(self.wants.records),
             "stateful": self.stateful,
             "memory_limit": self.policy.memory_limit,
@@ -167,6 +171,7 @@ class FunctionSpec:
             env=given_to(policy.env),
             limit=None if self.http is not None and self.http.most > 1 else native(policy.limit, self.lane),
             http=None if self.http is None else self.http.config(self.name),
+            gather=None if self.batch is None else (self.batch.max_size, self.batch.max_wait_ms / 1000),
         )
 
 
@@ -223,9 +228,10 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
         raise RegistrationError(
             f"reward function {name!r}: rowwise is for functions of lists; a Reward's score() is per sample."
         )
+    batch = options.batch(name, given.batch)
     called = _called(target, name)
-    _refuse_generators(called, name, shape if not rowwise else "batch")
-    contract: Shape = "batch" if rowwise else shape
+    contract: Contract = "batch" if rowwise else "gathered" if batch is not None else shape
+    _refuse_generators(called, name, contract)
     wants = inspect_wants(called, name, contract)
     finish = inspect_finish(target.finish_group, name) if stateful and hasattr(target, "finish_group") else None
     awaits = is_async(called)
@@ -239,6 +245,7 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
         policy=settled_policy(name, given, shape),
         wants=wants,
         rowwise=rowwise,
+        batch=batch,
         is_async=awaits,
         pinned=shape == "batch" and lane == "process",
         loop=_loop(name, given, lane, shared=shape == "batch"),
@@ -278,7 +285,7 @@ def _called(target: Callable[..., Any] | Reward, name: str) -> Callable[..., Any
     return score
 
 
-def _refuse_generators(called: Callable[..., Any], name: str, contract: Shape) -> None:
+def _refuse_generators(called: Callable[..., Any], name: str, contract: Contract) -> None:
     function = innermost(called)
     if not inspect.isroutine(function):
         function = getattr(function, "__call__", function)  # noqa: B004

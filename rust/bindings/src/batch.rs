@@ -27,6 +27,9 @@ use crate::growing::Growing;
 /// (sample, function, status, reason, traceback, attempts, `queue_s`, `run_s`)
 type FailureRow = (usize, usize, u8, String, Option<String>, u16, f64, f64);
 
+/// (first sample, all samples if they were gathered, JSON)
+type RecordOf<'py> = (usize, Vec<usize>, Bound<'py, PyBytes>);
+
 #[pyclass(frozen, module = "guerdon._native", name = "Batch")]
 pub struct PyBatch {
     pid: u32,
@@ -325,10 +328,11 @@ impl PyBatch {
         })
     }
 
-    fn records<'py>(&self, py: Python<'py>, function: usize) -> PyResult<Vec<(usize, Bound<'py, PyBytes>)>> {
+    /// The first sample of each call that recorded something, all of them if they were gathered, and what it recorded.
+    fn records<'py>(&self, py: Python<'py>, function: usize) -> PyResult<Vec<RecordOf<'py>>> {
         self.check_function(function)?;
         let records = self.batch.records_of(function);
-        Ok(records.into_iter().map(|record| (record.first, PyBytes::new(py, &record.json))).collect())
+        Ok(records.into_iter().map(|record| (record.first, record.gathered, PyBytes::new(py, &record.json))).collect())
     }
 
     fn timings<'py>(&self, py: Python<'py>, function: usize) -> PyResult<Bound<'py, PyDict>> {

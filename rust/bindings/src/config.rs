@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use guerdon_core::function::{Fences, Function, OnFailure, Policy, Shape};
+use guerdon_core::function::{Fences, Function, Gather, OnFailure, Policy, Shape};
 use guerdon_core::limits::{Limit, Rules};
 use guerdon_http::HttpFunction;
 use pyo3::exceptions::PyValueError;
@@ -45,7 +45,7 @@ impl FunctionConfig {
     #[pyo3(signature = (
         name, *, lane, shape, timeout, grace = 0.5, setup_timeout = 300.0, deadline = None, retries = 0, concurrency = None,
         isolation = "worker", pinned = false, finish = false, r#loop = None, on_failure = OnFailureArg::Word("nan".to_owned()),
-        memory_limit = None, max_output = None, env = Vec::new(), limit = None, http = None
+        memory_limit = None, max_output = None, env = Vec::new(), limit = None, http = None, gather = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
@@ -68,6 +68,7 @@ impl FunctionConfig {
         env: Vec<(Vec<u8>, Vec<u8>)>,
         limit: Option<LimitArg>,
         http: Option<PyRef<'_, HttpConfig>>,
+        gather: Option<(usize, f64)>,
     ) -> PyResult<Self> {
         let unknown = |what: &str, value: &str| {
             PyValueError::new_err(format!("reward function '{name}': unknown {what} '{value}'"))
@@ -90,6 +91,10 @@ impl FunctionConfig {
             "batch" => Shape::Batch,
             other => return Err(unknown("shape", other)),
         };
+        let gather = gather.map(|(max_size, wait)| {
+            Ok::<_, PyErr>(Gather { max_size: max_size.max(1), max_wait: time("max_wait", wait)? })
+        });
+        let gather = gather.transpose()?;
         let isolated = match isolation {
             "worker" => false,
             "call" => true,
@@ -115,7 +120,7 @@ impl FunctionConfig {
         };
         let fences = Fences { memory_limit, max_output, environment: env };
         let function =
-            Function { name: name.into(), shape, finish, pinned, isolated, lane: lane.index(), policy, fences };
+            Function { name: name.into(), shape, gather, finish, pinned, isolated, lane: lane.index(), policy, fences };
         let http = http.map(|http| http.function.clone());
         Ok(Self { lane, function, event_loop: r#loop, http })
     }

@@ -45,8 +45,8 @@ const LONGEST_LOOK: Duration = Duration::from_secs(60);
 pub struct Engine {
     pid: u32,
     runtime: Handle,
-    /// Lane and shape of each function.
-    functions: Vec<(LaneKind, Shape)>,
+    /// Lane of each function, and whether its calls take one sample.
+    functions: Vec<(LaneKind, bool)>,
     /// Not dropped in a forked child (E-1).
     parts: ManuallyDrop<Parts>,
     closed: AtomicBool,
@@ -111,7 +111,8 @@ impl Engine {
         let runtime = runtime::handle()?;
         let clock = Clock::start();
         let lanes: Vec<LaneKind> = functions.iter().map(|config| config.lane).collect();
-        let shapes: Vec<Shape> = functions.iter().map(|config| config.function.shape).collect();
+        let one_by_one: Vec<bool> =
+            functions.iter().map(|one| one.function.shape == Shape::Sample && one.function.gather.is_none()).collect();
         let core: Vec<Function> = functions.iter().map(|config| config.function.clone()).collect();
         let orders = Arc::new(Orders::default());
         let threads = Arc::new(ThreadLane::new(&runtime, clock, &core, &orders));
@@ -135,7 +136,7 @@ impl Engine {
         Ok(Self {
             pid: std::process::id(),
             runtime,
-            functions: lanes.into_iter().zip(shapes).collect(),
+            functions: lanes.into_iter().zip(one_by_one).collect(),
             parts: ManuallyDrop::new(Parts { scheduler, process, orders, threads, loops, http }),
             closed: AtomicBool::new(false),
         })

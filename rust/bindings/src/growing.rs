@@ -10,7 +10,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use guerdon_core::function::{FunctionId, Shape};
+use guerdon_core::function::FunctionId;
 use guerdon_core::payload::Payload;
 use guerdon_core::process::columns::RawText;
 use parking_lot::Mutex;
@@ -52,8 +52,8 @@ struct Settled {
 
 /// The growing columns of one batch.
 pub struct Growing {
-    /// Lane and shape of each function.
-    functions: Vec<(LaneKind, Shape)>,
+    /// Lane of each function, and whether its calls take one sample.
+    functions: Vec<(LaneKind, bool)>,
     settled: OnceLock<Settled>,
     /// Of each function the tokens of samples, where it counts them. Written by additions.
     tokens: Mutex<Vec<Vec<f64>>>,
@@ -69,7 +69,7 @@ pub struct Addition {
 }
 
 impl Growing {
-    pub const fn new(functions: Vec<(LaneKind, Shape)>) -> Self {
+    pub const fn new(functions: Vec<(LaneKind, bool)>) -> Self {
         Self { functions, settled: OnceLock::new(), tokens: Mutex::new(Vec::new()) }
     }
 
@@ -138,8 +138,8 @@ impl Growing {
             let names = arguments.names.as_deref().map(Arc::from);
             PyResult::Ok(Kind { arguments: arguments.clone(), names, values })
         };
-        let functions = uses.iter().zip(&self.functions).map(|(one, (lane, shape))| {
-            Ok([kind(&one.call, *lane, *shape == Shape::Sample)?, kind(&one.finish, *lane, false)?])
+        let functions = uses.iter().zip(&self.functions).map(|(one, (lane, one_by_one))| {
+            Ok([kind(&one.call, *lane, *one_by_one)?, kind(&one.finish, *lane, false)?])
         });
         let functions = functions.collect::<PyResult<Vec<_>>>()?;
         let constant = sources.iter().map(|source| matches!(source, Source::Const(_))).collect();

@@ -54,7 +54,7 @@ impl Doing {
         Self {
             function: frame.function_id(),
             batch: frame.batch().id(),
-            samples: vec![frame.samples(call)],
+            samples: spans(frame.samples(call)),
             phase: Phase::Call,
             attempt: frame.attempt(call),
             age_ns,
@@ -65,20 +65,25 @@ impl Doing {
     #[must_use]
     pub fn before(frame: &Frame, phase: Phase, age_ns: u64) -> Self {
         let waiting = || (0..frame.len()).filter(|call| frame.is_pending(*call));
-        let mut samples: Vec<Range<usize>> = Vec::new();
-        for span in waiting().map(|call| frame.samples(call)) {
-            match samples.last_mut() {
-                Some(last) if last.end == span.start => last.end = span.end,
-                _ => samples.push(span),
-            }
-        }
         Self {
             function: frame.function_id(),
             batch: frame.batch().id(),
-            samples,
+            samples: spans(waiting().flat_map(|call| frame.samples(call))),
             phase,
             attempt: waiting().next().map_or(1, |call| frame.attempt(call)),
             age_ns,
         }
     }
+}
+
+/// Neighbours together.
+fn spans(samples: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
+    let mut spans: Vec<Range<usize>> = Vec::new();
+    for sample in samples {
+        match spans.last_mut() {
+            Some(last) if last.end == sample => last.end = sample + 1,
+            _ => spans.push(sample..sample + 1),
+        }
+    }
+    spans
 }

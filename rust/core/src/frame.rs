@@ -3,6 +3,8 @@
 //! - F-1  Each call of a frame is ended once: settled, failed, given back, or, when the frame is dropped, taken back by the scheduler.
 //! - F-2  Dropping the frame frees its place with the scheduler; so nothing that a lane does, not even a panic, loses a call or a place.
 //! - F-3  What came too late (the call was swept, or another attempt is under way) is dropped in silence and counted.
+//! - F-4  Samples that were gathered (`scheduler::gather`) are one call to the lane, and the only one of their frame; to the scheduler each sample
+//!   is a call of its own, which is claimed, swept and given another attempt by itself.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,6 +14,7 @@ use crate::batch::Batch;
 use crate::clock::Clock;
 use crate::delivery::Delivery;
 use crate::function::{Function, FunctionId};
+use crate::grid::Claim;
 use crate::limits::{Heard, Permit};
 use crate::outcome::{Cell, Failure, Note, Times};
 use crate::payload::Payload;
@@ -26,8 +29,9 @@ pub struct Frame {
     function: FunctionId,
     kind: CallKind,
     alone: bool,
+    /// As the scheduler knows them (F-4).
     calls: Vec<Call>,
-    /// Which calls the lane has not ended (F-1).
+    /// Which calls, as the lane knows them, it has not ended (F-1).
     pending: Vec<bool>,
     /// Recorded by calls that are not settled yet.
     records: BTreeMap<usize, Vec<u8>>,
@@ -60,7 +64,7 @@ impl Frame {
             let (grid, column) = place(&batch, function, finish);
             calls.retain(|call| grid.is_open(call.first, column, call.attempt));
         }
-        let pending = vec![true; calls.len()];
+        let pending = vec![true; if kind == CallKind::Gathered { calls.len().min(1) } else { calls.len() }];
         Self {
             id,
             scheduler,
@@ -131,24 +135,43 @@ impl Frame {
     /// Number of calls.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.calls.len()
+        self.pending.len()
     }
 
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.calls.is_empty()
+        self.pending.is_empty()
     }
 
-    /// The samples that a call covers.
+    /// The scheduler's calls that are one to the lane (F-4).
+    fn of(&self, call: usize) -> &[Call] {
+        if self.kind == CallKind::Gathered { &self.calls } else { std::slice::from_ref(&self.calls[call]) }
+    }
+
+    /// The samples that a call covers, in its order.
+    pub fn samples(&self, call: usize) -> impl Iterator<Item = usize> {
+        self.of(call).iter().flat_map(|one| covered(&self.batch, self.kind, one.first))
+    }
+
+    /// The first sample that a call covers.
     #[must_use]
-    pub fn samples(&self, call: usize) -> Range<usize> {
-        covered(&self.batch, self.kind, self.calls[call].first)
+    pub fn first(&self, call: usize) -> usize {
+        self.of(call).first().map_or(0, |one| one.first)
     }
 
-    /// The number of this attempt of a call, from 1.
+    /// How many samples a call covers.
+    #[must_use]
+    pub fn size(&self, call: usize) -> usize {
+        match self.kind {
+            CallKind::Gathered => self.calls.len(),
+            _ => covered(&self.batch, self.kind, self.first(call)).len(),
+        }
+    }
+
+    /// The number of this attempt of a call, from 1; of gathered samples that of the first.
     #[must_use]
     pub fn attempt(&self, call: usize) -> u16 {
-        self.calls[call].attempt
+        self.of(call).first().map_or(1, |one| one.attempt)
     }
 
     /// Whether the lane has not ended the call yet.
@@ -157,12 +180,24 @@ impl Frame {
         self.pending[call]
     }
 
-    /// Whether an outcome of the call would still count; false once the scheduler swept it.
+    /// Whether an outcome of the call would still count, for one sample at least; false once the scheduler swept it.
     #[must_use]
     pub fn is_open(&self, call: usize) -> bool {
-        let Call { first, attempt, finish, .. } = self.calls[call];
-        let (grid, column) = place(&self.batch, self.function, finish);
-        grid.is_open(first, column, attempt)
+        self.of(call).iter().any(|one| self.counts(one))
+    }
+
+    fn counts(&self, call: &Call) -> bool {
+        let (grid, column) = place(&self.batch, self.function, call.finish);
+        grid.is_open(call.first, column, call.attempt)
+    }
+
+    /// Leaves samples out of a call on gathered ones that count no more: what it is made of may be gone.
+    pub fn leave_out_swept(&mut self) {
+        if self.kind == CallKind::Gathered {
+            let mut calls = std::mem::take(&mut self.calls);
+            calls.retain(|call| self.counts(call));
+            self.calls = calls;
+        }
     }
 
     /// What the batch's calls are made of. Only a batch that is done has none, and no call of it is open then.
@@ -207,7 +242,7 @@ impl Frame {
 
     /// Ends a call of several samples; one cell each.
     pub fn settle_many(&mut self, call: usize, cells: Vec<Cell>, times: Times) {
-        let expected = self.samples(call).len();
+        let expected = self.size(call);
         if cells.len() == expected {
             self.end(call, cells, times);
         } else {
@@ -224,17 +259,47 @@ impl Frame {
         }
         self.count(times);
         self.leave(Heard::Answer);
-        let this = self.calls[call];
         let record = self.records.remove(&call);
+        if self.kind == CallKind::Gathered {
+            self.end_gathered(cells, record, times);
+            return;
+        }
+        let this = self.calls[call];
         let (grid, column) = place(&self.batch, self.function, this.finish);
         if let Some(claim) = grid.claim(this.first, column, this.attempt) {
             if let Some(json) = record {
-                Inner::keep_record(&self.batch, self.function, this, json);
+                Inner::keep_record(&self.batch, self.function, this.first, Vec::new(), json);
             }
             self.scheduler.settle(&self.batch, self.function, this, claim, cells, times);
         } else {
             self.scheduler.count_late();
         }
+    }
+
+    fn end_gathered(&self, cells: impl IntoIterator<Item = Cell>, record: Option<Vec<u8>>, times: Times) {
+        let claimed = self.claim_gathered();
+        if let Some(json) = record.filter(|_| claimed.iter().any(Option::is_some)) {
+            let samples: Vec<usize> = self.samples(0).collect();
+            Inner::keep_record(&self.batch, self.function, self.first(0), samples, json);
+        }
+        for ((call, claim), cell) in self.calls.iter().zip(claimed).zip(cells) {
+            if let Some(claim) = claim {
+                self.scheduler.settle(&self.batch, self.function, *call, claim, [cell], times);
+            }
+        }
+    }
+
+    /// The claims on gathered samples, `None` where it was too late (F-3).
+    fn claim_gathered(&self) -> Vec<Option<Claim<'_>>> {
+        let (grid, column) = place(&self.batch, self.function, false);
+        let claim = |call: &Call| {
+            let claim = grid.claim(call.first, column, call.attempt);
+            if claim.is_none() {
+                self.scheduler.count_late();
+            }
+            claim
+        };
+        self.calls.iter().map(claim).collect()
     }
 
     /// Ends an attempt that failed; the scheduler says whether there is another.
@@ -244,11 +309,19 @@ impl Frame {
         }
         self.count(times);
         let heard = Heard::of(&failure);
-        let mut this = self.calls[call];
-        if self.leave(heard) && heard == Heard::Sick {
-            this.excused = this.excused.saturating_add(1);
+        let dead = self.leave(heard) && heard == Heard::Sick;
+        let all = if self.kind == CallKind::Gathered { 0..self.calls.len() } else { call..call + 1 };
+        for one in self.calls[all].iter_mut().filter(|_| dead) {
+            one.excused = one.excused.saturating_add(1);
         }
         self.records.remove(&call);
+        if self.kind == CallKind::Gathered && self.calls.len() != 1 {
+            let claimed = self.calls.iter().zip(self.claim_gathered());
+            let claimed = claimed.filter_map(|(call, claim)| Some((*call, claim?))).collect();
+            self.scheduler.gathered_failed(&self.batch, self.function, claimed, failure, dead, times);
+            return;
+        }
+        let this = self.calls[call];
         let (grid, column) = place(&self.batch, self.function, this.finish);
         if let Some(claim) = grid.claim(this.first, column, this.attempt) {
             self.scheduler.attempt_failed(&self.batch, self.function, this, claim, failure, times);
@@ -265,8 +338,12 @@ impl Frame {
 
     /// Gives calls that were not started back to the scheduler, as they are.
     pub fn give_back(&mut self, calls: Range<usize>) {
-        let back: Vec<Call> =
-            calls.filter(|call| std::mem::take(&mut self.pending[*call])).map(|call| self.calls[call]).collect();
+        let mut back = Vec::new();
+        for call in calls {
+            if std::mem::take(&mut self.pending[call]) {
+                back.extend_from_slice(self.of(call));
+            }
+        }
         if !back.is_empty() {
             self.scheduler.given_back(&self.batch, self.function, back);
         }
@@ -305,7 +382,7 @@ impl Frame {
 /// The samples of the call that begins with `first`.
 pub(crate) fn covered(batch: &Batch, kind: CallKind, first: usize) -> Range<usize> {
     let span = match kind {
-        CallKind::Sample => 1,
+        CallKind::Sample | CallKind::Gathered => 1,
         CallKind::Group | CallKind::Finish => batch.group_size(),
         CallKind::Batch => batch.samples(),
     };
@@ -314,8 +391,8 @@ pub(crate) fn covered(batch: &Batch, kind: CallKind, first: usize) -> Range<usiz
 
 impl Drop for Frame {
     fn drop(&mut self) {
-        let unfinished: Vec<Call> =
-            self.calls.iter().zip(&self.pending).filter(|(_, pending)| **pending).map(|(call, _)| *call).collect();
+        let open = (0..self.pending.len()).filter(|call| self.pending[*call]);
+        let unfinished: Vec<Call> = open.flat_map(|call| self.of(call)).copied().collect();
         // A permit that was not used is given back before there is another look for work.
         drop(self.permit.take());
         self.scheduler.frame_ended(&self.batch, self.function, unfinished, self.run_ns, self.ran);

@@ -31,6 +31,15 @@ pub enum OnFailure {
     Value(f32),
 }
 
+/// How a function's samples are put together into calls (`scheduler::gather`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gather {
+    /// The most samples in one call, at least 1.
+    pub max_size: usize,
+    /// How long a call of fewer waits for more.
+    pub max_wait: Duration,
+}
+
 /// The rules for one function's calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
@@ -56,6 +65,8 @@ pub struct Policy {
 pub struct Function {
     pub name: Arc<str>,
     pub shape: Shape,
+    /// Of a function of samples that takes many in one call.
+    pub gather: Option<Gather>,
     /// Whether the scores of a group go through the function's `finish_group` once they are all there.
     pub finish: bool,
     /// Whether it has one worker of its own, so that module state behaves as in the trainer's process.

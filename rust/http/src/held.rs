@@ -31,7 +31,7 @@ struct Inner {
 impl Held {
     pub fn new(frame: Frame) -> Self {
         let first = frame.is_empty() || frame.attempt(0) == 1;
-        let samples = (0..frame.len()).map(|call| frame.samples(call).start as u32).collect();
+        let samples = (0..frame.len()).map(|call| frame.first(call) as u32).collect();
         Self {
             order: (frame.batch().id(), first, frame.id()),
             samples,

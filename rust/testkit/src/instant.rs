@@ -32,11 +32,11 @@ impl Lane for InstantLane {
     fn run(&self, mut frame: Frame) {
         let times = Times { started_ns: 1, run_ns: 1 };
         for call in 0..frame.len() {
-            let samples = frame.samples(call);
-            if samples.len() == 1 {
-                frame.settle(call, Cell::Value(samples.start as f64), times);
+            let (first, size) = (frame.first(call), frame.size(call));
+            if size == 1 {
+                frame.settle(call, Cell::Value(first as f64), times);
             } else {
-                frame.settle_many(call, vec![Cell::Value(samples.start as f64); samples.len()], times);
+                frame.settle_many(call, vec![Cell::Value(first as f64); size], times);
             }
         }
     }

@@ -129,7 +129,7 @@ impl Lane for FakeLane {
             function: frame.function_id(),
             kind: frame.kind(),
             alone: frame.alone(),
-            calls: (0..frame.len()).map(|call| (frame.samples(call).start, frame.attempt(call))).collect(),
+            calls: (0..frame.len()).map(|call| (frame.first(call), frame.attempt(call))).collect(),
             at_ns: frame.clock().now_ns(),
         });
         let most = frame.function().policy.concurrency.unwrap_or(256);
@@ -269,11 +269,11 @@ impl Job {
 
     fn ask(&self, frame: &Frame, call: usize) -> Ask {
         let (batch, function, kind) = (frame.batch().id(), frame.function_id(), frame.kind());
-        let (samples, attempt) = (frame.samples(call), frame.attempt(call));
+        let (first, attempt) = (frame.first(call), frame.attempt(call));
         let finish = kind == CallKind::Finish;
-        let handed = self.log.handed(batch, function, finish, samples.start, attempt);
+        let handed = self.log.handed(batch, function, finish, first, attempt);
         let scores = if finish { frame.scores(call) } else { Vec::new() };
-        Ask { batch, function, kind, first: samples.start, samples: samples.len(), attempt, handed, scores }
+        Ask { batch, function, kind, first, samples: frame.size(call), attempt, handed, scores }
     }
 
     fn settle(frame: &mut Frame, call: usize, mut cells: Vec<Cell>, times: Times) {

@@ -57,6 +57,7 @@ pub fn function(name: &str, shape: Shape) -> Function {
     Function {
         name: name.into(),
         shape,
+        gather: None,
         finish: false,
         pinned: false,
         isolated: false,

@@ -344,6 +344,15 @@ impl Chunk {
         matches!((&inner.frame, inner.current), (Some(frame), Some(call)) if frame.is_open(call))
     }
 
+    /// The samples of the call in hand on gathered ones, as 8 bytes each, without those that count no more; they may get fewer.
+    fn gathered<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let mut inner = self.held.inner.lock();
+        let Inner { frame, current, .. } = &mut *inner;
+        let samples = report::gathered(frame.as_mut(), *current);
+        drop(inner);
+        report::packed(py, samples.into_iter().map(u64::to_ne_bytes))
+    }
+
     fn start(&self) -> isize {
         let now_ns = self.held.shared.clock.now_ns();
         let mut inner = self.held.inner.lock();

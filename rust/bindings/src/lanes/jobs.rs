@@ -114,6 +114,12 @@ impl Jobs {
         self.held.inner.lock().frame.as_ref().is_some_and(|frame| call < frame.len() && frame.is_open(call))
     }
 
+    /// The samples of a call on gathered ones, as 8 bytes each, without those that count no more; they may get fewer.
+    fn gathered<'py>(&self, py: Python<'py>, call: usize) -> Bound<'py, PyBytes> {
+        let samples = report::gathered(self.held.inner.lock().frame.as_mut(), Some(call));
+        report::packed(py, samples.into_iter().map(u64::to_ne_bytes))
+    }
+
     fn next(&self) -> isize {
         let now_ns = self.held.owner.clock.now_ns();
         self.held.advance(self.held.inner.lock(), now_ns, None)

@@ -40,15 +40,15 @@ pub fn packed<'py, const N: usize>(py: Python<'py>, numbers: impl Iterator<Item 
 
 /// The first sample of each call, for `packed`.
 pub fn firsts(frame: Option<&Frame>) -> Vec<[u8; 8]> {
-    let first = |frame: &Frame, call: usize| (frame.samples(call).start as u64).to_ne_bytes();
+    let first = |frame: &Frame, call: usize| (frame.first(call) as u64).to_ne_bytes();
     frame.map_or_else(Vec::new, |frame| (0..frame.len()).map(|call| first(frame, call)).collect())
 }
 
 /// The first sample of all, if each call takes one and they follow one another.
 pub fn line(frame: Option<&Frame>) -> Option<usize> {
     let frame = frame.filter(|frame| !frame.is_empty())?;
-    let first = frame.samples(0).start;
-    (0..frame.len()).all(|call| frame.samples(call) == (first + call..first + call + 1)).then_some(first)
+    let first = frame.first(0);
+    (0..frame.len()).all(|call| frame.first(call) == first + call && frame.size(call) == 1).then_some(first)
 }
 
 /// Scores as doubles, NaN where there is none.
@@ -89,4 +89,11 @@ pub fn index_or_none(index: Option<usize>) -> isize {
 /// JSON of a call's records.
 pub fn json(records: Option<&Bound<'_, PyBytes>>) -> Option<Vec<u8>> {
     records.map(|bytes| bytes.as_bytes().to_vec())
+}
+
+/// The samples of a call on gathered ones that still count.
+pub fn gathered(frame: Option<&mut Frame>, call: Option<usize>) -> Vec<u64> {
+    let (Some(frame), Some(call)) = (frame, call) else { return Vec::new() };
+    frame.leave_out_swept();
+    frame.samples(call).map(|sample| sample as u64).collect()
 }

@@ -82,6 +82,7 @@ impl Arguments {
     pub const fn kind(&self) -> &'static str {
         match self.kind {
             CallKind::Sample => "sample",
+            CallKind::Gathered => "gathered",
             CallKind::Group => "group",
             CallKind::Batch => "batch",
             CallKind::Finish => "finish",
@@ -92,10 +93,10 @@ impl Arguments {
         self.batch.samples()
     }
 
-    /// Samples of one call.
+    /// Samples of one call; how many were gathered, their call says.
     pub fn size(&self) -> usize {
         match self.kind {
-            CallKind::Sample => 1,
+            CallKind::Sample | CallKind::Gathered => 1,
             CallKind::Group | CallKind::Finish => self.batch.group_size(),
             CallKind::Batch => self.batch.samples(),
         }

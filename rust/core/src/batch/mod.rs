@@ -52,6 +52,8 @@ impl BatchSpec {
 pub struct Record {
     /// First sample of the call.
     pub first: usize,
+    /// Of a call on gathered samples: all of them, in its order.
+    pub gathered: Vec<usize>,
     pub json: Vec<u8>,
 }
 

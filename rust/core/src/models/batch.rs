@@ -43,6 +43,7 @@ pub(super) fn function(retries: u16, finish: bool) -> Function {
     Function {
         name: "f".into(),
         shape: Shape::Sample,
+        gather: None,
         finish,
         pinned: false,
         isolated: false,

@@ -88,6 +88,7 @@ fn function(shape: Shape) -> Function {
     Function {
         name: "liar".into(),
         shape,
+        gather: None,
         finish: false,
         pinned: false,
         isolated: false,
@@ -197,7 +198,7 @@ async fn finish(inboxes: &mut [UnboundedReceiver<Held>], batch: &Batch) {
         for inbox in &mut *inboxes {
             while let Ok(Held { place, mut frame }) = inbox.try_recv() {
                 for call in 0..frame.len() {
-                    let cells = vec![Cell::Value(1.0); frame.samples(call).len()];
+                    let cells = vec![Cell::Value(1.0); frame.size(call)];
                     frame.settle_many(call, cells, Times { started_ns: 1, run_ns: 1 });
                 }
                 drop(place);

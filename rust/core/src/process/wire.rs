@@ -79,7 +79,7 @@ pub(super) fn run(id: u64, frame: &Frame, out: &mut Vec<u8>) {
     out.extend_from_slice(&number(frame.function_id()));
     let kind = match frame.kind() {
         CallKind::Sample => 0,
-        CallKind::Group => 1,
+        CallKind::Group | CallKind::Gathered => 1, // the same to a worker: lists in, a value for each sample out
         CallKind::Batch => 2,
         CallKind::Finish => 3,
     };
@@ -99,7 +99,7 @@ pub(super) fn run(id: u64, frame: &Frame, out: &mut Vec<u8>) {
     }
     if frame.kind() != CallKind::Sample {
         for call in 0..frame.len() {
-            out.extend_from_slice(&count(frame.samples(call).len()));
+            out.extend_from_slice(&count(frame.size(call)));
         }
     }
     if frame.kind() == CallKind::Finish {

@@ -101,7 +101,7 @@ impl Inner {
                 call.suspect = again.suspect;
                 call.attempt = claim.reopen();
                 if again.due_ns > now_ns {
-                    let retry = Due::Retry { batch: batch.id(), function, call };
+                    let retry = Due::Retry { batch: batch.id(), function, calls: vec![call] };
                     if state.timers.set(again.due_ns, retry) {
                         self.timers_changed.notify_one();
                     }
@@ -248,7 +248,7 @@ impl Inner {
             .map(|(score, _)| score)
             .collect();
         if scores.iter().any(|score| !score.status.is_failure()) {
-            let call = Call { first, attempt: 1, finish: true, suspect: false, excused: 0 };
+            let call = Call { first, attempt: 1, finish: true, suspect: false, excused: 0, part: 0 };
             {
                 let mut state = self.state.lock();
                 state.give_back(batch.id(), function, vec![call]);
@@ -260,7 +260,8 @@ impl Inner {
         }
     }
 
-    pub(crate) fn keep_record(batch: &Batch, function: FunctionId, call: Call, json: Vec<u8>) {
-        batch.record(function, Record { first: call.first, json });
+    /// Keeps what a call recorded; `gathered` are its samples, if they were gathered.
+    pub(crate) fn keep_record(batch: &Batch, function: FunctionId, first: usize, gathered: Vec<usize>, json: Vec<u8>) {
+        batch.record(function, Record { first, gathered, json });
     }
 }

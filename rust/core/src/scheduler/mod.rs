@@ -11,6 +11,7 @@ mod barred;
 mod cut;
 mod due;
 mod ending;
+mod gather;
 mod growing;
 mod order;
 mod pump;
@@ -71,6 +72,8 @@ struct State {
     timers: Timers,
     last_batch: u64,
     last_frame: u64,
+    /// Parts of calls that were split.
+    last_part: u64,
     /// A thread is handing out frames (S-3).
     pumping: bool,
     closed: bool,
@@ -89,6 +92,7 @@ impl Scheduler {
             timers: Timers::default(),
             last_batch: 0,
             last_frame: 0,
+            last_part: 0,
             pumping: false,
             closed: false,
         };

@@ -12,6 +12,7 @@ use std::cmp::Reverse;
 use crate::batch::Batch;
 use crate::function::{FunctionId, Shape};
 use crate::lane::Lane;
+use crate::scheduler::gather;
 use crate::scheduler::work::{Call, Line, Work};
 
 /// Work that a frame should hold, in nanoseconds (O-5): long beside a round trip to a worker, short beside a group.
@@ -56,19 +57,24 @@ struct Candidate {
     expected_ns: u64,
 }
 
-/// The function whose calls go next in this batch (O-2, O-3, O-4); `free` says whether a function may be given another frame.
+/// The function whose calls go next in this batch (O-2, O-3, O-4); `free` says whether a function may be given another frame, `waits` whether what
+/// stands in its line waits for more (M-2).
 pub(crate) fn choose<'a>(
     work: &mut Work,
     estimates: &[Estimate],
     lane_of: impl Fn(FunctionId) -> &'a dyn Lane,
     free: impl Fn(FunctionId) -> bool,
+    mut waits: impl FnMut(&Batch, FunctionId, &mut Line) -> bool,
 ) -> Option<FunctionId> {
     let samples = submitted(&work.batch);
     let mut waiting = Vec::with_capacity(work.lines.len());
-    for (function, line) in work.lines.iter().enumerate() {
-        if line.is_ready(samples) && free(function) {
+    for (function, line) in work.lines.iter_mut().enumerate() {
+        if line.is_ready(samples) && free(function) && !waits(&work.batch, function, line) {
             let lane = lane_of(function);
-            let calls = frame_size(estimates[function], lane.frame_calls(function), usize::MAX, 1);
+            let calls = match work.batch.functions()[function].gather {
+                Some(gather) => gather.max_size,
+                None => frame_size(estimates[function], lane.frame_calls(function), usize::MAX, 1),
+            };
             waiting.push(Candidate {
                 function,
                 pool: (work.batch.functions()[function].lane, lane.pool(function)),
@@ -96,7 +102,7 @@ pub(crate) fn choose<'a>(
 }
 
 /// The samples that stand in line from the start; those of a batch that grows stand there as they come.
-fn submitted(batch: &Batch) -> usize {
+pub(super) fn submitted(batch: &Batch) -> usize {
     if batch.grows() { 0 } else { batch.samples() }
 }
 
@@ -118,6 +124,9 @@ pub(crate) fn take(
     estimate: Estimate,
 ) -> (Vec<Call>, bool) {
     let spec = &batch.functions()[function];
+    if let Some(calls) = spec.gather.and_then(|gather| gather::take(line, batch, gather)) {
+        return (calls, spec.isolated);
+    }
     let span = spec.span(batch.samples(), batch.group_size()).max(1);
     let parallelism = lane.parallelism(function);
     // A permit is for one call.

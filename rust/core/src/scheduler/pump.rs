@@ -10,8 +10,8 @@ use crate::lane::Lane;
 use crate::limits::{Asked, Tokens};
 use crate::outcome::Note;
 use crate::scheduler::timers::Due;
-use crate::scheduler::work::{Call, Cause, kind_of};
-use crate::scheduler::{Inner, State, order};
+use crate::scheduler::work::{Call, Cause, Line, kind_of};
+use crate::scheduler::{Inner, State, gather, order};
 
 /// What is to be done next.
 enum Next {
@@ -65,8 +65,9 @@ impl Inner {
             return Next::Nothing;
         }
         let State { works, estimates, in_flight, barred, timers, last_frame, .. } = state;
-        // Read once a round: without limits, and so without a look at the clock, for most.
-        let now_ns = if self.gates.iter().any(Option::is_some) { self.clock.now_ns() } else { 0 };
+        // Read once a round: without limits and gathering, and so without a look at the clock, for most.
+        let looks = self.gates.iter().any(Option::is_some) || self.functions.iter().any(|spec| spec.gather.is_some());
+        let now_ns = if looks { self.clock.now_ns() } else { 0 };
         let (work, function, permit, taken) = loop {
             let free = |function: FunctionId| {
                 let most = self.functions[function].policy.concurrency.unwrap_or(usize::MAX);
@@ -76,7 +77,14 @@ impl Inner {
                 barred[function].is_over(now_ns) && in_flight[function] < most && self.lane(function).room(function) > 0
             };
             let chosen = works.values_mut().find_map(|work| {
-                let chosen = order::choose(work, estimates, |function| &**self.lane(function), free)?;
+                let mut waits = |batch: &Batch, function: FunctionId, line: &mut Line| {
+                    let Some(until_ns) = gather::waits_until(batch, function, line, now_ns) else { return false };
+                    if std::mem::replace(&mut line.looks_ns, until_ns) != until_ns && timers.set(until_ns, Due::Look) {
+                        self.timers_changed.notify_one();
+                    }
+                    true
+                };
+                let chosen = order::choose(work, estimates, |function| &**self.lane(function), free, &mut waits)?;
                 Some((work.batch.id(), chosen))
             });
             let Some((batch, function)) = chosen else { return Next::Nothing };

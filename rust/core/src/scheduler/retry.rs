@@ -93,7 +93,7 @@ mod tests {
     }
 
     fn call(attempt: u16, suspect: bool) -> Call {
-        Call { first: 0, attempt, finish: false, suspect, excused: 0 }
+        Call { first: 0, attempt, finish: false, suspect, excused: 0, part: 0 }
     }
 
     #[test]

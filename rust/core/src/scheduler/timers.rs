@@ -10,8 +10,8 @@ use crate::scheduler::work::{Call, Cause};
 /// What to do when a time comes.
 #[derive(Debug)]
 pub(crate) enum Due {
-    /// Hand out another attempt.
-    Retry { batch: u64, function: FunctionId, call: Call },
+    /// Hand out other attempts.
+    Retry { batch: u64, function: FunctionId, calls: Vec<Call> },
     /// End what is open of one function, or of all.
     Expire { batch: u64, function: Option<FunctionId>, cause: Cause },
     /// Look for work again: a limit lets more through.

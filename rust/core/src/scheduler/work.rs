@@ -12,6 +12,8 @@ use crate::outcome::{Note, Status};
 pub enum CallKind {
     /// One sample.
     Sample,
+    /// Some samples, of whatever groups.
+    Gathered,
     /// One whole group.
     Group,
     /// One whole batch.
@@ -28,8 +30,10 @@ pub(crate) struct Call {
     pub finish: bool,
     /// A worker died with it in hand: it runs alone from now on, and a second death is its end.
     pub suspect: bool,
-    /// Attempts that are not counted: their endpoint was dead for all calls (limits B-5).
+    /// Attempts that are not counted: their endpoint was dead for all calls (limits B-5), or there were other samples in them (M-4).
     pub excused: u16,
+    /// Of a part of a call that failed: its number. Those with the same one go together, and nothing goes with them (M-3); 0: of none.
+    pub part: u64,
 }
 
 /// Why a function's open calls in a batch were ended by the scheduler.
@@ -52,7 +56,7 @@ pub enum Cause {
 impl Call {
     /// The first attempt of a function's own call.
     pub(crate) const fn fresh(first: usize) -> Self {
-        Self { first, attempt: 1, finish: false, suspect: false, excused: 0 }
+        Self { first, attempt: 1, finish: false, suspect: false, excused: 0, part: 0 }
     }
 }
 
@@ -85,6 +89,8 @@ pub(crate) struct Line {
     pub closed: Option<Cause>,
     /// How often another function of its pool went first since its last turn.
     pub passed_over: usize,
+    /// Until when what stands in line waits for more, where a time was set to look again (M-2).
+    pub looks_ns: u64,
 }
 
 impl Line {
@@ -131,6 +137,7 @@ impl Work {
 /// What a function's own calls cover.
 pub(crate) const fn kind_of(function: &Function) -> CallKind {
     match function.shape {
+        Shape::Sample if function.gather.is_some() => CallKind::Gathered,
         Shape::Sample => CallKind::Sample,
         Shape::Group => CallKind::Group,
         Shape::Batch => CallKind::Batch,

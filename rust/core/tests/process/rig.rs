@@ -40,6 +40,7 @@ pub fn spec(target: &'static str) -> Spec {
     let function = Function {
         name: target.into(),
         shape: Shape::Sample,
+        gather: None,
         finish: false,
         pinned: false,
         isolated: false,

@@ -90,6 +90,7 @@ impl Rig {
         let function = Function {
             name: "judge".into(),
             shape: Shape::Sample,
+            gather: None,
             finish: false,
             pinned: false,
             isolated: false,

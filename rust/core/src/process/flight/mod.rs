@@ -230,7 +230,7 @@ impl Flight {
             Message::Cells { frame, call, cells } => {
                 let sent = self.named(frame)?;
                 sent.held(call)?;
-                if sent.frame.kind() == CallKind::Sample || cells.len() != sent.frame.samples(call).len() {
+                if sent.frame.kind() == CallKind::Sample || cells.len() != sent.frame.size(call) {
                     return Err(Violation);
                 }
                 let times = page().map_or_else(Times::default, |page| sent.times(&page, call, None));
