@@ -182,6 +182,10 @@ def ends(completions: list[str]) -> list[float]:
     return [float(len(completion)) for completion in completions]
 
 
+@pytest.mark.fault(
+    "one of the samples in a call on many (`batch=`) kills its worker, ends it, or never returns",
+    sees="`crashed` or `timeout` for that sample, their values for the others of its call",
+)
 def test_m3_the_sample_that_ends_its_worker_or_hangs_is_found() -> None:
     completions = ["a", "bb", "kill", "ccc", "d", "exit", "ee", "fff"]
     with Dispatcher([reward(ends, batch=Batch(4), timeout=30)], workers=2, max_failed_fraction=1.0) as made:

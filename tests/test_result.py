@@ -51,7 +51,7 @@ class FakeBatch:
     def timings(self, function: int) -> dict[str, float]:
         return {"run_p50_s": 0.1 * function}
 
-    def records(self, function: int) -> list[tuple[int, bytes]]:
+    def records(self, function: int) -> list[tuple[int, list[int], bytes]]:
         return self._records.get(function, [])  # type: ignore[no-any-return]
 
     def failures(self) -> list[Any]:
@@ -110,7 +110,7 @@ def test_r3_partial_keep_sums_what_is_left_as_trl_does() -> None:
 
 
 def test_r4_a_result_can_be_pickled_whole() -> None:
-    result = make([[[1.0], [NAN]]], records={0: [(0, b'[["metric", "m", 1.0], ["fields", {"a": "b"}]]')]})
+    result = make([[[1.0], [NAN]]], records={0: [(0, [], b'[["metric", "m", 1.0], ["fields", {"a": "b"}]]')]})
     copy = pickle.loads(pickle.dumps(result))
     np.testing.assert_array_equal(copy.rewards, result.rewards)
     assert copy.failures() == result.failures()

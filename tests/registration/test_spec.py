@@ -248,6 +248,7 @@ def test_a_config_says_all_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> Non
         "on_failure": -1.0,
         "memory_limit": None,
         "max_output": None,
+        "gather": None,
         "env": [],
         "limit": (None, None, None, None),
         "http": None,
