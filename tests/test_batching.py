@@ -1,4 +1,4 @@
-"""``@reward(batch=Batch(...))`` on every lane (M-1 to M-6 of the engine's `scheduler::gather`)."""
+"""Calls on many samples: `@reward(batch=Batch(...))` on every lane (M-1 to M-6 of `scheduler::gather`)."""
 
 from __future__ import annotations
 
