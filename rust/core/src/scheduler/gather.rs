@@ -18,10 +18,10 @@ use crate::batch::Batch;
 use crate::clock::nanos;
 use crate::function::{FunctionId, Gather};
 use crate::grid::Claim;
-use crate::outcome::{Answer, Failure, FailureKind, Note, Status, Times};
+use crate::outcome::{Answer, Failure, FailureKind, Note, Times};
 use crate::scheduler::order::submitted;
 use crate::scheduler::timers::Due;
-use crate::scheduler::work::{Call, Line};
+use crate::scheduler::work::{Call, Cause, Line};
 use crate::scheduler::{Inner, retry};
 
 /// Until when what stands in line waits for more; `None` when it shall go (M-2).
@@ -89,7 +89,7 @@ impl Inner {
         let crashed = failure.kind == FailureKind::Crashed;
         let random = fastrand::f64();
         let (mut again, mut due_ns): (Vec<Call>, u64) = (Vec::new(), 0);
-        let mut ended: Vec<(Call, Claim<'_>, Option<(Status, Note)>)> = Vec::new();
+        let mut ended: Vec<(Call, Claim<'_>, Option<Cause>)> = Vec::new();
         {
             let mut state = self.state.lock();
             // Under the lock, as for a call of one sample (S-2).
@@ -97,7 +97,7 @@ impl Inner {
             let closed = state.line(batch.id(), function).and_then(|line| line.closed.clone());
             for (mut call, claim) in claimed {
                 if let Some(cause) = closed.clone().or_else(|| batch.cut_of(call.first, function, false)) {
-                    ended.push((call, claim, Some(cause.end())));
+                    ended.push((call, claim, Some(cause)));
                     continue;
                 }
                 let expires_ns = batch.expires_ns(call.first, function);
@@ -141,8 +141,8 @@ impl Inner {
         }
         let why = (failure.kind.status(), Note::from(failure));
         for (call, claim, swept) in ended {
-            let (status, note) = swept.as_ref().unwrap_or(&why);
-            self.fail(batch, function, false, call.first..call.first + 1, claim, *status, note, times);
+            let (status, note) = swept.map_or_else(|| why.clone(), |cause| cause.end());
+            self.fail(batch, function, false, call.first..call.first + 1, claim, status, &note, times);
         }
         self.pump();
     }
