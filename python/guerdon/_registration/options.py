@@ -15,7 +15,7 @@ from guerdon.batching import Batch
 from guerdon.errors import NotYetError, RegistrationError
 from guerdon.limits import Limit
 
-__all__ = ["LANES", "Isolation", "Lane", "OnFailure"]
+__all__ = ["LANES", "Isolation", "Lane", "OnFailure", "as_float"]
 
 Lane = Literal["process", "thread", "asyncio", "http"]
 Isolation = Literal["worker", "call"]
