@@ -62,7 +62,6 @@ class HttpConfig:
         value: str = "",
         words: dict[str, float] = ...,  # none
         others: Sequence[str] = ...,  # none
-        most: int = 1,
         headers: Sequence[tuple[str, str]] = ...,  # none
         key: str | None = None,
         http2: bool = False,

@@ -17,7 +17,7 @@ from guerdon.limits import Limit
 
 __all__ = ["remote"]
 
-_MOST = 1 << 20
+_MOST = 65536  # as of a Batch
 _PLURAL = {"prompt": "prompts", "completion": "completions", "text": "texts"}
 
 
@@ -51,10 +51,11 @@ def remote(
         url: Where to POST.
         columns: What is sent: names of dataset columns, ``prompt``, ``completion``, ``completion_ids``, ``text``; a mapping
             says how the service calls them, ``{"query": "completion", "label": "answer"}``.
-        batch: Samples a request at most; None sends one, as fields and not as lists.
+        batch: Samples a request at most; None sends one, as fields and not as lists. A request that fails is made again
+            in halves, down to the sample that is to blame, unless no sample is: no connection, 401, 403, 404, 429.
         score: Where the numbers are in the answer, with dots: ``"result.score"``, ``"data.*.score"`` for a field of each
             object of a list.
-        limit: ``Limit(concurrency=…)``, requests at a time, 256 by default; the others count single samples, without ``batch``.
+        limit: Requests at a time, 256 by default, and a minute; tokens are those of a whole request.
         body: More fields of the request's JSON.
         api_key_env: As for `guerdon.judge`, like all the others.
         name: In metrics, files and messages, unique in a dispatcher.
@@ -70,11 +71,6 @@ def remote(
     given = dict(locals())
     name = label(name)
     most = _most(name, batch)
-    if most > 1 and limit is not None and any(given is not None for given in (limit.rpm, limit.tpm, limit.key)):
-        raise RegistrationError(
-            f"reward function {name!r}: rpm=, tpm= and key= of a Limit count samples, not requests: with batch={batch} only "
-            "Limit(concurrency=), requests at a time, is possible. Leave batch out, or the others."
-        )
     sent = _columns(name, columns, many=batch is not None)
     if body is not None and not isinstance(body, Mapping):
         raise RegistrationError(f"reward function {name!r}: body={body!r}: expected a dict of fields of the request.")
@@ -113,9 +109,9 @@ def _columns(name: str, given: object, *, many: bool) -> dict[str, str]:
     return dict(pairs)
 
 
-def _most(name: str, batch: object) -> int:
+def _most(name: str, batch: object) -> int | None:
     if batch is None:
-        return 1
+        return None
     if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= _MOST:
         raise RegistrationError(
             f"reward function {name!r}: batch={batch!r}: expected a whole number from 1 to {_MOST}, or None."

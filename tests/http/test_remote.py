@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 
-from guerdon import DataError, Dispatcher, RegistrationError, judge, remote, reward
+from guerdon import DataError, Dispatcher, Limit, RegistrationError, judge, remote, reward
 from tests.http.server import asked, said, serving
 
 
@@ -76,6 +77,7 @@ def test_a_group_at_a_time_and_in_order() -> None:
         ({"columns": []}, "expected names of columns"),
         ({"batch": 0}, "batch=0"),
         ({"batch": 10**30}, "from 1 to"),
+        ({"batch": 1 << 20}, "batch=1048576"),
         ({"score": "a..b"}, "no path to a field"),
         ({"url": "x"}, "is no address"),
     ],
@@ -113,3 +115,76 @@ def judge_of_length(path: str, body: dict[str, Any]) -> Any:
     if path.endswith("/chat/completions"):
         return said(str(len(asked(body))))
     return [len(text) + len(answer) for text, answer in zip(body["completions"], body["answer"], strict=True)]
+
+
+def lengths(path: str, body: dict[str, Any]) -> Any:
+    return {"rewards": [len(text) for text in body["completions"]]}
+
+
+@pytest.mark.parametrize("fault", [(400, {"error": "bad input"}), (500, {}), {"rewards": [1.0]}], ids=str)
+@pytest.mark.fault(
+    "a reward service fails a request of many samples for the sake of one (400, 422, 500, an answer that makes no sense)",
+    sees="`error` of that sample alone: the request is made again in halves",
+)
+def test_a_bad_sample_fails_alone(fault: Any) -> None:
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        return fault if "bad" in body["completions"] else lengths(path, body)
+
+    texts = ["x" * index for index in range(16)]
+    texts[5] = "bad"
+    with (
+        serving(answer) as server,
+        Dispatcher([remote(server.url, batch=16, columns=["completion"], retries=0)]) as dispatcher,
+    ):
+        result = dispatcher.score(completions=texts)
+    alone = isinstance(fault, dict)  # of one sample it is a whole answer
+    expected = [1.0 if text == "bad" else len(text) for text in texts]
+    if not alone:
+        expected[5] = np.nan
+        (failure,) = result.failures()
+        assert failure.sample == 5
+        assert f"answered {fault[0]}" in failure.reason
+    np.testing.assert_array_equal(result.rewards.ravel(), expected)
+    # 16, 8 and 8, 4 and 4, 2 and 2, 1 and 1.
+    assert sorted(len(body["completions"]) for body in server.bodies) == [1, 1, 2, 2, 4, 4, 8, 8, 16]
+
+
+def test_a_value_that_is_no_number_fails_alone_at_once() -> None:
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        return {"rewards": ["high" if text == "bad" else len(text) for text in body["completions"]]}
+
+    with (
+        serving(answer) as server,
+        Dispatcher([remote(server.url, batch=8, columns=["completion"])], max_failed_fraction=1) as dispatcher,
+    ):
+        result = dispatcher.score(completions=["a", "bad", "ccc"])
+    np.testing.assert_array_equal(result.rewards.ravel(), [1.0, np.nan, 3.0])
+    assert len(server.bodies) == 1
+    (failure,) = result.failures()
+    assert '"high" is no number' in failure.reason
+
+
+def test_what_is_about_the_server_splits_nothing() -> None:
+    with (
+        serving(lambda path, body: (401, {})) as server,
+        Dispatcher([remote(server.url, batch=8, columns=["completion"])], max_failed_fraction=1) as dispatcher,
+    ):
+        assert len(dispatcher.score(completions=["a"] * 8).failures()) == 8
+        assert len(server.bodies) == 1
+
+
+def test_a_rate_counts_requests_and_tokens_those_of_all_their_samples() -> None:
+    with serving(lengths) as server:
+        service = remote(server.url, batch=16, columns=["completion"], name="rate", limit=Limit(rpm=600))
+        with Dispatcher([service]) as dispatcher:
+            begun = time.monotonic()
+            dispatcher.score(completions=["x"] * 64)
+            # A tenth of a second between two requests; samples one by one would take six.
+            assert time.monotonic() - begun >= 0.3 - 0.05
+        assert len(server.bodies) == 4
+        limit = Limit(tpm=12_000, tokens=lambda completion: 5, concurrency=1)
+        with Dispatcher([remote(server.url, batch=16, columns=["completion"], name="t", limit=limit)]) as dispatcher:
+            begun = time.monotonic()
+            dispatcher.score(completions=["x"] * 32)
+            assert time.monotonic() - begun >= 16 * 5 / 200 - 0.05  # 200 tokens a second
+        assert len(server.bodies) == 6

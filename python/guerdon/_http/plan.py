@@ -31,7 +31,7 @@ class Plan:
         api: ``"chat"``, ``"completions"`` or ``"rewards"``.
         parse: How a judge's words are read.
         path: Where a reward service's numbers are; "" for where they usually are.
-        most: Samples that a request takes at most.
+        most: Samples that a request takes at most; None where it takes one, and not as a list.
     """
 
     url: str
@@ -40,7 +40,7 @@ class Plan:
     api: str
     parse: Parse = field(default_factory=lambda: Parse("number"))
     path: str = ""
-    most: int = 1
+    most: int | None = None
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     secret: Secret = field(default_factory=Secret)
     http2: bool = False
@@ -66,7 +66,6 @@ class Plan:
                 value=self.path if self.api == "rewards" else self.parse.value,
                 words=dict(self.parse.words),
                 others=list(self.parse.others),
-                most=self.most,
                 headers=list(self.headers),
                 key=self.secret.read(function) if key else None,
                 http2=self.http2,

@@ -16,6 +16,7 @@ from guerdon._http.secret import Secret
 from guerdon._registration import options as checked
 from guerdon._registration.signature import Wants
 from guerdon._registration.spec import FunctionSpec, Options, settled_policy
+from guerdon.batching import Batch
 from guerdon.errors import RegistrationError
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class HttpReward:
             is_async=True,
             decorated=True,
             http=plan,
+            batch=None if plan.most is None else Batch(max_size=plan.most, max_wait_ms=0),
         )
         self.__name__ = name
 

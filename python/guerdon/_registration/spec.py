@@ -169,7 +169,7 @@ class FunctionSpec:
             memory_limit=policy.memory_limit,
             max_output=policy.max_output,
             env=given_to(policy.env),
-            limit=None if self.http is not None and self.http.most > 1 else native(policy.limit, self.lane),
+            limit=native(policy.limit, self.lane),
             http=None if self.http is None else self.http.config(self.name),
             gather=None if self.batch is None else (self.batch.max_size, self.batch.max_wait_ms / 1000),
         )

@@ -41,7 +41,7 @@ pub struct HttpConfig {
 #[pymethods]
 impl HttpConfig {
     #[new]
-    #[pyo3(signature = (url, *, body, api, parse = "", value = "", words = BTreeMap::new(), others = Vec::new(), most = 1,
+    #[pyo3(signature = (url, *, body, api, parse = "", value = "", words = BTreeMap::new(), others = Vec::new(),
         headers = Vec::new(), key = None, http2 = false, authorities = None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
@@ -52,7 +52,6 @@ impl HttpConfig {
         value: &str,
         words: BTreeMap<String, f64>,
         others: Vec<String>,
-        most: usize,
         headers: Vec<(String, String)>,
         key: Option<String>,
         http2: bool,
@@ -81,7 +80,7 @@ impl HttpConfig {
         let endpoint = Endpoint::new(url, headers, key.map(Key::new), http2, authorities);
         let endpoint = endpoint.map_err(|error| wrong(error.to_string()))?;
         let pieces = body.into_iter().map(PieceArg::piece).collect::<PyResult<_>>()?;
-        Ok(Self { function: HttpFunction { endpoint, body: Body { pieces }, answer, most: most.max(1) } })
+        Ok(Self { function: HttpFunction { endpoint, body: Body { pieces }, answer } })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reading the scores of a request's samples out of the body of its answer.
 //!
 //! - A-1  There is one score a sample, in order, or the whole answer is an error: a score is never given to another sample.
-//! - A-2  `null` abstains; all else that is no number is an error that shows what came.
+//! - A-2  `null` abstains; all else that is no number is an error that shows what came: of its sample alone, where there are others.
 
 use std::fmt;
 
@@ -157,7 +157,10 @@ fn rewards(path: Option<&Path>, value: &Value, samples: usize) -> Result<Vec<Cel
     if values.len() != samples {
         return Err(format!("{} scores for {samples} samples in {}", values.len(), shown(&value.to_string())));
     }
-    values.into_iter().map(one_reward).collect()
+    if samples == 1 {
+        return values.into_iter().map(one_reward).collect();
+    }
+    Ok(values.into_iter().map(|value| one_reward(value).unwrap_or_else(Cell::Invalid)).collect())
 }
 
 /// A score, or an object that holds one.
@@ -193,8 +196,11 @@ mod tests {
         assert_eq!(values(&usual, r#"[{"score": 1}, {"reward": true}]"#, 2), Ok(vec![1.0, 1.0]));
         let error = values(&usual, r#"{"rewards": [1, 2]}"#, 3).unwrap_err();
         assert!(error.contains("2 scores for 3 samples"), "{error}");
-        let error = values(&usual, r#"{"rewards": [1, "high"]}"#, 2).unwrap_err();
+        let error = values(&usual, r#"{"rewards": ["high"]}"#, 1).unwrap_err();
         assert!(error.contains("\"high\" is no number"), "{error}");
+        let scores = usual.read(br#"{"rewards": [1, "high", null]}"#, 3).unwrap();
+        let [Cell::Value(1.0), Cell::Invalid(why), Cell::Abstained] = &scores.cells[..] else { panic!("{scores:?}") };
+        assert!(why.contains("\"high\" is no number"), "A-2: {why}");
         assert!(values(&usual, r#"{"value": 1}"#, 1).unwrap_err().contains("none of"));
         assert!(values(&usual, "{\"rewards\": [1", 1).unwrap_err().contains("invalid JSON"));
     }

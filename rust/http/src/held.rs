@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 pub struct Held {
     /// Oldest batch first; in it what is tried again, so that its last attempts are not the batch's last calls.
     pub order: (u64, bool, u64),
-    /// The sample of each call.
-    pub samples: Vec<u32>,
+    /// Calls in it.
+    pub calls: usize,
     /// What the calls are made of.
     pub payload: Option<Arc<dyn Payload>>,
     /// Written by requests that end, and by the lane's end.
@@ -31,10 +31,9 @@ struct Inner {
 impl Held {
     pub fn new(frame: Frame) -> Self {
         let first = frame.is_empty() || frame.attempt(0) == 1;
-        let samples = (0..frame.len()).map(|call| frame.first(call) as u32).collect();
         Self {
             order: (frame.batch().id(), first, frame.id()),
-            samples,
+            calls: frame.len(),
             payload: frame.payload().cloned(),
             inner: Mutex::new(Inner { left: frame.len(), frame: Some(frame) }),
         }
@@ -44,6 +43,14 @@ impl Held {
     pub fn is_open(&self, call: usize) -> bool {
         let inner = self.inner.lock();
         inner.frame.as_ref().is_some_and(|frame| frame.is_pending(call) && frame.is_open(call))
+    }
+
+    /// The samples of a call that still count, in its order; of gathered ones no others are part of it from then on.
+    pub fn samples(&self, call: usize) -> Vec<u32> {
+        let mut inner = self.inner.lock();
+        let Some(frame) = inner.frame.as_mut() else { return Vec::new() };
+        frame.leave_out_swept();
+        frame.samples(call).map(|sample| sample as u32).collect()
     }
 
     /// Ends a call: `end` says how, or nothing where the scheduler has ended it.

@@ -32,8 +32,6 @@ pub struct HttpFunction {
     pub endpoint: Endpoint,
     pub body: Body,
     pub answer: Answer,
-    /// Samples that one request takes at most.
-    pub most: usize,
 }
 
 /// See the module.
@@ -134,7 +132,7 @@ impl Lane for HttpLane {
     }
 
     fn parallelism(&self, function: FunctionId) -> usize {
-        self.places[function].as_ref().map_or(1, |place| place.limit.saturating_mul(place.spec.most))
+        self.places[function].as_ref().map_or(1, |place| place.limit)
     }
 
     fn pool(&self, function: FunctionId) -> usize {

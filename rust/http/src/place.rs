@@ -1,8 +1,8 @@
 //! One function's requests: what waits, and what is on its way.
 //!
 //! - P-1  At most `limit` requests are on their way; each is a task that goes on with the next one, so that tasks are as many as requests.
-//! - P-2  A request takes up to `most` calls, of whatever frames are there; calls that the scheduler has ended meanwhile are left out.
-//! - P-3  A request none of whose calls counts any more is dropped, and its connection with it.
+//! - P-2  A request is one call: of one sample, or of those that the scheduler gathered; what it has ended meanwhile is left out.
+//! - P-3  A request whose call doesn't count any more is dropped, and its connection with it.
 //! - P-4  Time in here is not run time: a call starts when its request does.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,6 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::doing::Doing;
 use guerdon_core::outcome::{Failure, FailureKind, Times};
-use guerdon_core::payload::Payload;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -46,7 +45,7 @@ struct State {
     waiting: BTreeMap<(u64, bool, u64), Waiting>,
     /// Written by the requests themselves.
     flights: BTreeMap<u64, Flight>,
-    /// Calls in `waiting`, and flights without calls: counted, since each arrival asks.
+    /// Calls in `waiting`, and flights without one: counted, since each arrival asks.
     left: usize,
     idle: usize,
     last: u64,
@@ -62,17 +61,18 @@ struct Waiting {
 /// A request on its way, or about to be.
 #[derive(Default)]
 struct Flight {
-    calls: Arc<[Call]>,
+    call: Option<Call>,
     started_ns: u64,
-    /// Told when nobody waits for the calls any more; one for each request.
+    /// Told when nobody waits for the call any more; one for each request.
     stop: Arc<Notify>,
     /// For the end.
     abort: Option<AbortHandle>,
 }
 
-/// What a request is made of: its calls, what tells it to stop, and the connections to send it by.
+/// What a request is made of: its call and the samples of that, what tells it to stop, and the connections to send it by.
 struct Taken {
-    calls: Arc<[Call]>,
+    call: Call,
+    samples: Vec<u32>,
     stop: Arc<Notify>,
     pool: Arc<Pool>,
 }
@@ -85,17 +85,17 @@ struct Landing {
 
 impl Drop for Landing {
     fn drop(&mut self) {
-        let calls = {
+        let call = {
             let mut state = self.place.state.lock();
             let flight = state.flights.remove(&self.flight);
-            state.idle -= usize::from(flight.as_ref().is_some_and(|flight| flight.calls.is_empty()));
+            state.idle -= usize::from(flight.as_ref().is_some_and(|flight| flight.call.is_none()));
             if state.pool.is_none() && state.flights.is_empty() {
                 self.place.gone.notify_waiters();
             }
-            flight.map(|flight| flight.calls)
+            flight.and_then(|flight| flight.call)
         };
-        // Where it was dropped in mid-flight, at the end or by a panic, its calls go back to the scheduler.
-        for (held, _) in calls.iter().flat_map(|calls| calls.iter()) {
+        // Where it was dropped in mid-flight, at the end or by a panic, its call goes back to the scheduler.
+        if let Some((held, _)) = call {
             held.end(|_| {});
         }
         self.place.start();
@@ -125,7 +125,7 @@ impl Place {
                 drop(state);
                 return; // and drops the frame, without the lock
             }
-            state.left += held.samples.len();
+            state.left += held.calls;
             state.waiting.insert(held.order, Waiting { held, next: 0 });
         }
         self.start();
@@ -138,8 +138,8 @@ impl Place {
             if state.pool.is_none() {
                 return;
             }
-            // One that has no calls yet is about to take some.
-            let wanted = state.left.div_ceil(self.spec.most.max(1)).saturating_sub(state.idle);
+            // One that has no call yet is about to take one.
+            let wanted = state.left.saturating_sub(state.idle);
             let free = self.limit.saturating_sub(state.flights.len());
             let first = state.last + 1;
             state.last += wanted.min(free) as u64;
@@ -159,84 +159,55 @@ impl Place {
     /// The next request.
     fn take(&self, flight: u64) -> Option<Taken> {
         loop {
-            let (found, pool) = {
-                let mut found: Vec<Call> = Vec::new();
+            let (call, pool) = {
                 let mut state = self.state.lock();
                 let pool = state.pool.clone()?;
-                while found.len() < self.spec.most
-                    && let Some(mut entry) = state.waiting.first_entry()
-                {
-                    let waiting = entry.get_mut();
-                    if waiting.left() == 0 {
-                        entry.remove();
-                        continue;
-                    }
-                    found.push((waiting.held.clone(), waiting.next));
-                    waiting.next += 1;
-                }
-                state.left -= found.len();
-                (found, pool)
+                (state.next()?, pool)
             };
-            if found.is_empty() {
-                return None;
-            }
             // Not with the lock held: F-2 of `held`.
-            let (open, ended): (Vec<Call>, Vec<Call>) = found.into_iter().partition(|(held, call)| held.is_open(*call));
-            for (held, _) in ended {
+            let (held, index) = &call;
+            if !held.is_open(*index) {
                 held.end(|_| {});
+                continue;
             }
-            if !open.is_empty() {
-                let (calls, stop): (Arc<[Call]>, _) = (open.into(), Arc::new(Notify::new()));
-                let mut state = self.state.lock();
-                if let Some(flight) = state.flights.get_mut(&flight) {
-                    (flight.calls, flight.stop) = (calls.clone(), stop.clone());
-                    flight.started_ns = self.clock.now_ns();
-                    state.idle -= 1;
-                }
-                return Some(Taken { calls, stop, pool });
+            let (samples, stop) = (held.samples(*index), Arc::new(Notify::new()));
+            let mut state = self.state.lock();
+            if let Some(flight) = state.flights.get_mut(&flight) {
+                (flight.call, flight.stop) = (Some(call.clone()), stop.clone());
+                flight.started_ns = self.clock.now_ns();
+                state.idle -= 1;
             }
+            return Some(Taken { call, samples, stop, pool });
         }
     }
 
-    /// Ends the calls of a request; `None` where the scheduler has ended them all.
-    fn land(&self, flight: u64, calls: &[Call], started_ns: u64, ended: Option<Result<Scores, Failure>>) {
+    /// Ends the call of a request; `None` where the scheduler has ended it.
+    fn land(&self, flight: u64, (held, call): &Call, started_ns: u64, ended: Option<Result<Scores, Failure>>) {
         {
             let mut state = self.state.lock();
             if let Some(flight) = state.flights.get_mut(&flight) {
-                flight.calls = Arc::default();
+                flight.call = None;
                 state.idle += 1;
             }
         }
         let times = Times { started_ns, run_ns: self.clock.now_ns().saturating_sub(started_ns) };
-        match ended {
-            Some(Ok(scores)) => {
-                #[expect(clippy::cast_precision_loss, reason = "a few calls")]
-                let tokens = scores.tokens.map(|tokens| tokens / calls.len() as f64);
-                for ((held, call), cell) in calls.iter().zip(scores.cells) {
-                    held.end(|frame| {
-                        if let Some(tokens) = tokens {
-                            frame.used(tokens);
-                        }
-                        frame.settle(*call, cell, times);
-                    });
+        held.end(|frame| match ended {
+            Some(Ok(Scores { cells, tokens })) => {
+                if let Some(tokens) = tokens {
+                    frame.used(tokens);
                 }
+                frame.settle_many(*call, cells, times);
             }
-            Some(Err(failure)) => {
-                for (held, call) in calls {
-                    held.end(|frame| frame.fail(*call, failure.clone(), times));
-                }
-            }
-            None => calls.iter().for_each(|(held, _)| held.end(|_| {})),
-        }
+            Some(Err(failure)) => frame.fail(*call, failure, times),
+            None => {}
+        });
     }
 
-    fn body(&self, calls: &[Call]) -> Option<Vec<u8>> {
-        let payloads: Option<Vec<&dyn Payload>> = calls.iter().map(|(held, _)| held.payload.as_deref()).collect();
-        let (payloads, places) = (payloads?, (0..calls.len() as u32).collect::<Vec<u32>>());
-        self.spec.body.fill(&places, |column, place| {
-            let ((held, call), payload) = (&calls[place as usize], payloads[place as usize]);
-            let names = payload.names(self.function, false)?;
-            let raw = payload.text(self.function, column, held.samples[*call])?;
+    fn body(&self, held: &Held, samples: &[u32]) -> Option<Vec<u8>> {
+        let payload = held.payload.as_deref()?;
+        let names = payload.names(self.function, false)?;
+        self.spec.body.fill(samples, |column, sample| {
+            let raw = payload.text(self.function, column, sample)?;
             Some(Text { raw, json: names.get(column).is_some_and(|name| name == JSON) })
         })
     }
@@ -245,12 +216,12 @@ impl Place {
     pub fn look(&self) -> bool {
         let (flights, busy) = {
             let state = self.state.lock();
-            let flights: Vec<(Arc<[Call]>, Arc<Notify>)> =
-                state.flights.values().map(|flight| (flight.calls.clone(), flight.stop.clone())).collect();
+            let on_its_way = |flight: &Flight| Some((flight.call.clone()?, flight.stop.clone()));
+            let flights: Vec<(Call, Arc<Notify>)> = state.flights.values().filter_map(on_its_way).collect();
             (flights, state.is_busy())
         };
-        for (calls, stop) in flights {
-            if !calls.is_empty() && !calls.iter().any(|(held, call)| held.is_open(*call)) {
+        for ((held, call), stop) in flights {
+            if !held.is_open(call) {
                 stop.notify_one();
             }
         }
@@ -263,13 +234,12 @@ impl Place {
 
     /// The calls on their way, for people.
     pub fn doing(&self, now_ns: u64) -> Vec<Doing> {
-        let flights: Vec<(Arc<[Call]>, u64)> =
-            self.state.lock().flights.values().map(|flight| (flight.calls.clone(), flight.started_ns)).collect();
-        let age = |since_ns: u64| now_ns.saturating_sub(since_ns);
-        let told = |(calls, since_ns): &(Arc<[Call]>, u64)| -> Vec<Doing> {
-            calls.iter().filter_map(|(held, call)| held.doing(*call, age(*since_ns))).collect()
+        let flights: Vec<(Call, u64)> = {
+            let state = self.state.lock();
+            state.flights.values().filter_map(|flight| Some((flight.call.clone()?, flight.started_ns))).collect()
         };
-        flights.iter().flat_map(told).collect()
+        let told = |((held, call), since_ns): &(Call, u64)| held.doing(*call, now_ns.saturating_sub(*since_ns));
+        flights.iter().filter_map(told).collect()
     }
 
     /// Ends all requests and closes the connections.
@@ -291,13 +261,22 @@ impl Place {
     }
 }
 
-impl Waiting {
-    fn left(&self) -> usize {
-        self.held.samples.len() - self.next
-    }
-}
-
 impl State {
+    /// The next call that no request has taken.
+    fn next(&mut self) -> Option<Call> {
+        loop {
+            let mut entry = self.waiting.first_entry()?;
+            let Waiting { held, next } = entry.get_mut();
+            if *next < held.calls {
+                let call = (held.clone(), *next);
+                *next += 1;
+                self.left -= 1;
+                return Some(call);
+            }
+            entry.remove();
+        }
+    }
+
     fn is_busy(&self) -> bool {
         !self.flights.is_empty() || !self.waiting.is_empty()
     }
@@ -306,17 +285,13 @@ impl State {
 /// Sends one request after the other, until none waits.
 async fn fly(landing: Landing) {
     let place = landing.place.clone();
-    if place.spec.most > 1 {
-        // The scheduler may be handing out more, one frame at a time.
-        tokio::task::yield_now().await;
-    }
-    while let Some(Taken { calls, stop, pool }) = place.take(landing.flight) {
+    while let Some(Taken { call, samples, stop, pool }) = place.take(landing.flight) {
         let started_ns = place.clock.now_ns();
-        let ended = match place.body(&calls) {
+        let ended = match place.body(&call.0, &samples) {
             Some(body) => {
                 let HttpFunction { endpoint, answer, .. } = &place.spec;
                 tokio::select! {
-                    ended = request::ask(endpoint, &pool, answer, body, calls.len(), place.timeout) => Some(ended),
+                    ended = request::ask(endpoint, &pool, answer, body, samples.len(), place.timeout) => Some(ended),
                     () = stop.notified() => None,
                 }
             }
@@ -329,6 +304,6 @@ async fn fly(landing: Landing) {
                 answer: None,
             })),
         };
-        place.land(landing.flight, &calls, started_ns, ended);
+        place.land(landing.flight, &call, started_ns, ended);
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use guerdon_core::outcome::{Failure, FailureKind};
+use guerdon_core::outcome::{Cell, Failure, FailureKind};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
@@ -75,7 +75,15 @@ async fn exchange(
         Some(Stopped::TooLong) => {
             Err(Fault::of_answer(endpoint, &format!("more than {LONGEST_ANSWER} bytes, which is no score")))
         }
-        None => answer.read(&body, samples).map_err(|why| Fault::of_answer(endpoint, &why)),
+        None => {
+            let mut scores = answer.read(&body, samples).map_err(|why| Fault::of_answer(endpoint, &why))?;
+            for cell in &mut scores.cells {
+                if let Cell::Invalid(why) = cell {
+                    *why = Fault::of_answer(endpoint, why).reason;
+                }
+            }
+            Ok(scores)
+        }
     }
 }
 

@@ -7,8 +7,8 @@
 //!   is never put together with anything else, however often it is given back.
 //! - M-4  `retries` are of a sample that is alone; calls in which others were are not counted for them. The death of a worker counts as its first
 //!   alone there is no other try after it.
-//! - M-5  What is about the endpoint and no sample ("too many requests", no connection, a dead endpoint, 401, 403, 404) splits nothing: the samples
-//!   are put off or fail together, as `retry` says of each.
+//! - M-5  What is about the endpoint and no sample ("too many requests", no connection, a dead endpoint or gateway, 401, 403, 404, redirects)
+//!   splits nothing: the samples are put off or fail together, as `retry` says of each.
 //! - M-6  A call is one call for all that counts or times calls: places, permits, `timeout`, estimates. Deadlines, budgets, cuts and sweeps are of
 //!   samples: those that are ended so are left out of the parts, and the others go on.
 
@@ -70,7 +70,8 @@ pub(super) fn take(line: &mut Line, batch: &Batch, gather: Gather) -> Option<Vec
 
 /// Whether a failure is about the endpoint, for all calls alike (M-5).
 fn is_of_endpoint(failure: &Failure) -> bool {
-    matches!(failure.answer, Some(Answer::Unreachable | Answer::Status(401 | 403 | 404 | 429)))
+    let Some(Answer::Status(status)) = failure.answer else { return failure.answer == Some(Answer::Unreachable) };
+    matches!(status, 300..=399 | 401 | 403 | 404 | 405 | 407 | 429 | 502..=504)
 }
 
 impl Inner {

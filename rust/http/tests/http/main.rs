@@ -1,5 +1,6 @@
 //! The http lane against the mock judge, over real sockets.
 
+mod limits;
 mod rig;
 
 use std::sync::atomic::Ordering;
@@ -190,17 +191,40 @@ async fn the_end_ends_what_is_on_its_way() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reward_services_take_many_samples_at_once() {
+async fn p2_reward_services_take_many_samples_at_once() {
     let judge = mock(JudgeConfig::default()).await;
-    let rig = Rig::new(rewards(endpoint(&judge, "/rewards"), 16), policy(20 * SECOND, 0, 4));
+    let rig = Rig::gathering(rewards(endpoint(&judge, "/rewards")), policy(20 * SECOND, 0, 4), Some(16));
     let batch = done(rig.submit(&texts(100), None)).await;
     for (index, (status, value, reason)) in outcomes(&batch).into_iter().enumerate() {
         assert_eq!((status, value), (Status::Ok, index as f64), "{reason}");
     }
-    assert_eq!(judge.seen().requests.load(Ordering::Relaxed), 7, "P-2");
-    let odd = rig.score(&["[[score null]]", "[[score high]]"]).await;
-    assert!(odd.iter().all(|(_, _, reason)| reason.contains("\"high\" is no number")), "A-1: {odd:?}");
+    assert_eq!(judge.seen().requests.load(Ordering::Relaxed), 7);
+    let odd = rig.score(&["[[score null]]", "[[score high]]", "[[score 3]]"]).await;
+    assert_eq!((odd[0].0, odd[1].0), (Status::Abstained, Status::Error));
+    assert_eq!((odd[2].0, odd[2].1), (Status::Ok, 3.0));
+    assert!(odd[1].2.contains("127.0.0.1") && odd[1].2.contains("\"high\" is no number"), "A-2: {odd:?}");
     rig.scheduler.close().await;
+}
+
+/// A request that fails for one sample's sake is made again in halves, until that is alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_sample_fails_alone() {
+    for fate in ["[[status 400]]", "[[status 500]]", "[[bad-json]]", "[[reset]]"] {
+        let judge = mock(JudgeConfig::default()).await;
+        let rig = Rig::gathering(rewards(endpoint(&judge, "/rewards")), policy(20 * SECOND, 0, 4), Some(16));
+        let mut all = texts(16);
+        all[5] = fate.to_owned();
+        let found = outcomes(&done(rig.submit(&all, None)).await);
+        let together = fate == "[[reset]]"; // says nothing about a sample: all are put off or fail together
+        for (index, (status, value, reason)) in found.iter().enumerate() {
+            let failed = index == 5 || together;
+            assert_eq!(*status, if failed { Status::Error } else { Status::Ok }, "{fate} {index}: {reason}");
+            assert!(failed || *value == index as f64);
+        }
+        let requests = judge.seen().requests.load(Ordering::Relaxed);
+        assert_eq!(requests, if together { 1 } else { 9 }, "{fate}: 16, 8 and 8, 4 and 4, 2 and 2, 1 and 1");
+        rig.scheduler.close().await;
+    }
 }
 
 /// Acceptance 20: thousands of slow calls at a time, over connections that are made once. Coarse bounds; the bench has the figures.

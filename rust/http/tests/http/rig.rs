@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
-use guerdon_core::function::{Fences, Function, FunctionId, OnFailure, Policy, Shape};
+use guerdon_core::function::{Fences, Function, FunctionId, Gather, OnFailure, Policy, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
@@ -51,19 +51,14 @@ pub fn endpoint(judge: &MockJudge, path: &str) -> Endpoint {
 pub fn chat(endpoint: Endpoint) -> HttpFunction {
     let head = br#"{"model": "mock", "messages": [{"role": "user", "content": "Rate this: "#.to_vec();
     let pieces = vec![Piece::Raw(head), Piece::Text(0), Piece::Raw(br#""}]}"#.to_vec())];
-    HttpFunction {
-        endpoint,
-        body: Body { pieces },
-        answer: Answer::Judge { api: Api::Chat, parse: Parse::Number },
-        most: 1,
-    }
+    HttpFunction { endpoint, body: Body { pieces }, answer: Answer::Judge { api: Api::Chat, parse: Parse::Number } }
 }
 
-/// A reward service that takes `most` completions at once.
-pub fn rewards(endpoint: Endpoint, most: usize) -> HttpFunction {
+/// A reward service that takes lists of completions.
+pub fn rewards(endpoint: Endpoint) -> HttpFunction {
     let each = Piece::Each(vec![Piece::Value(0)]);
     let pieces = vec![Piece::Raw(br#"{"completions": ["#.to_vec()), each, Piece::Raw(b"]}".to_vec())];
-    HttpFunction { endpoint, body: Body { pieces }, answer: Answer::Rewards { path: None }, most }
+    HttpFunction { endpoint, body: Body { pieces }, answer: Answer::Rewards { path: None } }
 }
 
 pub fn policy(timeout: Duration, retries: u16, concurrency: usize) -> Policy {
@@ -87,10 +82,15 @@ pub struct Rig {
 
 impl Rig {
     pub fn new(spec: HttpFunction, policy: Policy) -> Self {
+        Self::gathering(spec, policy, None)
+    }
+
+    /// With so many samples a request at most.
+    pub fn gathering(spec: HttpFunction, policy: Policy, most: Option<usize>) -> Self {
         let function = Function {
             name: "judge".into(),
             shape: Shape::Sample,
-            gather: None,
+            gather: most.map(|max_size| Gather { max_size, max_wait: Duration::ZERO }),
             finish: false,
             pinned: false,
             isolated: false,
