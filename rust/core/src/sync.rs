@@ -22,6 +22,12 @@ mod checked {
     #[derive(Default)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
+    impl<T> std::fmt::Debug for Mutex<T> {
+        fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            out.write_str("Mutex(…)")
+        }
+    }
+
     impl<T> Mutex<T> {
         pub(crate) fn new(value: T) -> Self {
             Self(loom::sync::Mutex::new(value))

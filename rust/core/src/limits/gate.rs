@@ -10,11 +10,10 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::book::{Book, Heard, Passed, Rules, Tokens, Verdict};
 use super::shared::{Open, Shared};
 use crate::outcome::{Answer, Failure, FailureKind};
+use crate::sync::Mutex;
 
 /// How soon to ask again when the file is in use.
 const BUSY_NS: u64 = 1_000_000;
@@ -201,7 +200,7 @@ impl Gate {
 
 impl Drop for Gate {
     fn drop(&mut self) {
-        if let Store::Shared(shared) = &mut self.state.get_mut().store {
+        if let Store::Shared(shared) = &mut self.state.lock().store {
             shared.leave();
         }
     }

@@ -1,7 +1,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 
 use super::batch::{function, spec};
@@ -15,7 +15,7 @@ use crate::outcome::{Cell, Failure, FailureKind, Status, Times};
 use crate::scheduler::Scheduler;
 use crate::sync::Mutex;
 
-const RAN: Times = Times { started_ns: 1, run_ns: 1 };
+pub(super) const RAN: Times = Times { started_ns: 1, run_ns: 1 };
 
 /// A lane that holds the frames it is given, up to its places, until the model takes them out.
 pub(super) struct Holding {
@@ -25,11 +25,17 @@ pub(super) struct Holding {
     running: AtomicBool,
     /// `run` was entered twice, or without room. Told at the end: the scheduler catches what panics in `run`.
     overrun: AtomicBool,
+    /// Frames that came.
+    started: AtomicUsize,
 }
 
 impl Holding {
     pub(super) fn take(&self) -> Option<Frame> {
         self.held.lock().pop()
+    }
+
+    pub(super) fn started(&self) -> usize {
+        self.started.load(Ordering::Relaxed)
     }
 }
 
@@ -53,6 +59,7 @@ impl Lane for Holding {
     }
 
     fn run(&self, frame: Frame) {
+        self.started.fetch_add(1, Ordering::Relaxed);
         let twice = self.running.swap(true, Ordering::Relaxed);
         let full = {
             let mut held = self.held.lock();
@@ -85,6 +92,7 @@ impl World {
             held: Mutex::new(Vec::new()),
             running: AtomicBool::new(false),
             overrun: AtomicBool::new(false),
+            started: AtomicUsize::new(0),
         });
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone()];
