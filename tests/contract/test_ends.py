@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 import contextlib
+import operator
 import os
 import signal
 import subprocess
@@ -245,10 +245,9 @@ def _zygotes() -> list[str]:
     """The zygotes among this process's children."""
     found = []
     for listing in Path("/proc/self/task").glob("*/children"):  # by the thread that started them
-        for pid in listing.read_text().split():
-            with contextlib.suppress(FileNotFoundError):
-                if b"_zygote.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    found.append(pid)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            children = listing.read_text().split()
+            found += [pid for pid in children if b"_zygote.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     return found
 
 
