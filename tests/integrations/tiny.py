@@ -24,16 +24,16 @@ torch.set_num_threads(1)  # the model is too small for more
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
-def make_tokenizer(calls: Sequence[str] = ()) -> PreTrainedTokenizerFast:
-    """Bytes, and a chat template that TRL knows; with `calls` a token for each of them, and pieces of what the template writes."""
+def make_tokenizer(calls: Sequence[str] | None = None) -> PreTrainedTokenizerFast:
+    """Bytes, and a chat template that TRL knows; for `calls` pieces of what the template writes, and a token for each of them."""
     template = (Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja").read_text()
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=900, special_tokens=SPECIAL, initial_alphabet=alphabet)
-    tokenizer.train_from_iterator([template] if calls else [], trainer)
-    tokenizer.add_tokens([AddedToken(call, special=False, normalized=False) for call in calls])
+    tokenizer.train_from_iterator([] if calls is None else [template], trainer)
+    tokenizer.add_tokens([AddedToken(call, special=False, normalized=False) for call in calls or ()])
     made = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>", padding_side="left"
     )
