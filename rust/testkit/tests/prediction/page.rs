@@ -106,5 +106,5 @@ runs): 32 samples a step in groups of four and four mini-batches, 3.2 s of gener
 ";
 
 const TAIL: &str = "
-The simulation knows nothing of what the trainer's own code costs, 0.02 to 0.06 s a step here.
+The simulation knows nothing of what the trainer's own code costs, 0.04 to 0.15 s a step here.
 ";
