@@ -20,9 +20,9 @@ use pyo3::types::{PyBytes, PyDict};
 
 use tokio::runtime::Handle;
 
-use crate::capture::PyUse;
 use crate::gil;
-use crate::growing::Growing;
+use crate::values::given::PyUse;
+use crate::values::growing::Growing;
 
 /// (sample, function, status, reason, traceback, attempts, `queue_s`, `run_s`)
 type FailureRow = (usize, usize, u8, String, Option<String>, u16, f64, f64);

@@ -26,10 +26,8 @@ use pyo3::types::PyList;
 use tokio::runtime::Handle;
 
 use crate::batch::PyBatch;
-use crate::capture::{Arrived, PyUse};
 use crate::config::{FunctionConfig, LaneKind};
 use crate::gil;
-use crate::growing::{Growing, GrowingPayload};
 use crate::http;
 use crate::inside::{self, ProcessRow, Row};
 use crate::lanes::Lanes;
@@ -37,6 +35,9 @@ use crate::lanes::aio::AioLane;
 use crate::lanes::orders::Orders;
 use crate::lanes::thread::ThreadLane;
 use crate::runtime;
+use crate::values::arrived::Arrived;
+use crate::values::given::PyUse;
+use crate::values::growing::{Growing, GrowingPayload};
 
 /// A look at the workers has a bound, whatever was asked for.
 const LONGEST_LOOK: Duration = Duration::from_secs(60);

@@ -1,17 +1,14 @@
 //! `guerdon._native`: the engine as a Python extension module. Conversions and the discipline of the GIL; no logic.
 
 mod batch;
-mod capture;
 mod config;
 mod engine;
 mod gil;
-mod growing;
 mod http;
 mod inside;
 mod lanes;
 mod runtime;
-mod text;
-mod wire;
+mod values;
 
 /// The compiled engine of guerdon.
 #[pyo3::pymodule(gil_used = true)]
@@ -21,8 +18,6 @@ mod _native {
     #[pymodule_export]
     use crate::batch::PyBatch;
     #[pymodule_export]
-    use crate::capture::{PyConst, PyUse};
-    #[pymodule_export]
     use crate::config::FunctionConfig;
     #[pymodule_export]
     use crate::engine::Engine;
@@ -31,11 +26,13 @@ mod _native {
     #[pymodule_export]
     use crate::lanes::Lanes;
     #[pymodule_export]
-    use crate::lanes::chunk::Chunk;
+    use crate::lanes::aio::event_loop::LoopQueue;
     #[pymodule_export]
-    use crate::lanes::event_loop::LoopQueue;
+    use crate::lanes::aio::jobs::Jobs;
     #[pymodule_export]
-    use crate::lanes::jobs::Jobs;
+    use crate::lanes::thread::chunk::Chunk;
+    #[pymodule_export]
+    use crate::values::given::{PyConst, PyUse};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -7,18 +7,13 @@
 //! - N-3  Locks are taken in one order: a frame's (`Chunk`, `Jobs`), then the scheduler's, then a lane's own. With a lane's lock held nothing
 //!   of the scheduler is called, and no frame is dropped.
 //!
-//! `orders` holds what Python is asked for (threads, loops, warnings); `thread` (with `place`) and `aio` (with
-//! `event_loop`) are the lanes, `chunk` and `jobs` (with `flight`) a frame in the hands of a thread or a loop, `rows` the arguments of calls.
+//! `thread` and `aio` are the lanes: a frame in the hands of a Python thread, of an event loop. `orders` holds what Python is asked for (threads,
+//! loops, warnings), `arguments` finds the values of a frame's calls, `report` makes outcomes of what came of them.
 
 pub mod aio;
-pub mod chunk;
-pub mod event_loop;
-pub mod flight;
-pub mod jobs;
+mod arguments;
 pub mod orders;
-mod place;
 mod report;
-pub mod rows;
 pub mod thread;
 
 use std::sync::Arc;
@@ -27,10 +22,10 @@ use pyo3::prelude::*;
 
 use crate::gil;
 use aio::AioLane;
-use chunk::Chunk;
-use event_loop::LoopQueue;
+use aio::event_loop::LoopQueue;
 use orders::Orders;
 use thread::ThreadLane;
+use thread::chunk::Chunk;
 
 /// What the Python threads of the lanes hold on to: where they get their work, and where they tell that they are gone.
 #[pyclass(frozen, module = "guerdon._native")]

@@ -1,10 +1,4 @@
-//! The arguments of calls that run in this process: the batch's own Python values.
-//!
-//! - A-1  Values are passed as they are, never copied; lists are copied when a call gets a list, so that a function may change it.
-//! - A-2  Only a batch that grows has argument tuples, made as its samples come: each is there as a whole, or gone. The calls of other batches
-//!   read the columns.
-//! - A-3  What is handed out here was made on the caller's thread: making Python containers can run the collector and with it user code,
-//!   which must not happen on top of a Rust frame of a lane's thread (N-1).
+//! The arguments of the calls of one frame, found in what its batch is made of, whether that came as a whole or grows.
 
 use std::sync::Arc;
 
@@ -17,35 +11,9 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
-use crate::capture::{Arrived, Source};
-use crate::growing::GrowingPayload;
-
-/// The values of one kind of call of one function, for all samples of a batch.
-pub struct Rows {
-    /// (is constant, the value or the list) of each argument.
-    columns: Py<PyList>,
-    names: Option<Py<PyTuple>>,
-    /// One argument tuple per sample.
-    tuples: Option<Py<PyList>>,
-}
-
-impl Rows {
-    /// The columns with these indices, called by `names` or by position.
-    pub fn new(py: Python<'_>, sources: &[Source], columns: &[usize], names: Option<&[String]>) -> PyResult<Self> {
-        let pair = |index: &usize| match &sources[*index] {
-            Source::List(list) => (false, list.clone_ref(py).into_any()),
-            Source::Const(value) => (true, value.clone_ref(py)),
-        };
-        let columns = PyList::new(py, columns.iter().map(pair))?.unbind();
-        let names = names.map(|names| PyTuple::new(py, names)).transpose()?.map(Bound::unbind);
-        Ok(Self { columns, names, tuples: None })
-    }
-
-    /// Of a batch that grows: lists that grow with it, and the tuples too, which are made as samples come.
-    pub fn growing(columns: Py<PyList>, names: Option<Py<PyTuple>>, tuples: Py<PyList>) -> Self {
-        Self { columns, names, tuples: Some(tuples) }
-    }
-}
+use crate::values::arrived::Arrived;
+use crate::values::growing::GrowingPayload;
+use crate::values::rows::Rows;
 
 /// The arguments of the calls of one frame; outlives it.
 pub struct Arguments {
@@ -103,14 +71,14 @@ impl Arguments {
     }
 
     pub fn names(&self, py: Python<'_>) -> PyResult<Option<Py<PyTuple>>> {
-        Ok(self.rows()?.names.as_ref().map(|names| names.clone_ref(py)))
+        Ok(self.rows()?.names(py))
     }
 
     pub fn columns(&self, py: Python<'_>) -> PyResult<Py<PyList>> {
-        Ok(self.rows()?.columns.clone_ref(py))
+        Ok(self.rows()?.columns(py))
     }
 
     pub fn tuples(&self, py: Python<'_>) -> PyResult<Option<Py<PyList>>> {
-        Ok(self.rows()?.tuples.as_ref().map(|tuples| tuples.clone_ref(py)))
+        Ok(self.rows()?.tuples(py))
     }
 }

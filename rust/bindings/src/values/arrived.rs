@@ -10,112 +10,12 @@
 use guerdon_core::function::FunctionId;
 use guerdon_core::payload::Payload;
 use guerdon_core::process::columns::RawText;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
 
 use crate::config::LaneKind;
-use crate::lanes::rows::Rows;
-use crate::wire::{Wire, WireCapture};
-
-/// A column with the same value for every sample.
-#[pyclass(frozen, module = "guerdon._native", name = "Const")]
-pub struct PyConst {
-    value: Py<PyAny>,
-}
-
-#[pymethods]
-impl PyConst {
-    #[new]
-    const fn new(value: Py<PyAny>) -> Self {
-        Self { value }
-    }
-}
-
-/// Which columns the calls of one function get.
-#[pyclass(frozen, module = "guerdon._native", name = "Use")]
-pub struct PyUse {
-    pub call: Arguments,
-    pub finish: Arguments,
-    /// Of each sample, where the function counts them.
-    pub tokens: Option<Vec<f64>>,
-}
-
-/// Values of one kind of call: their keyword names, if they have any, and the columns they stand in.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Arguments {
-    pub names: Option<Vec<String>>,
-    pub columns: Vec<usize>,
-}
-
-#[pymethods]
-impl PyUse {
-    #[new]
-    #[pyo3(signature = (names, columns, finish_names = Vec::new(), finish_columns = Vec::new(), tokens = None))]
-    fn new(
-        names: Option<Vec<String>>,
-        columns: Vec<usize>,
-        finish_names: Vec<String>,
-        finish_columns: Vec<usize>,
-        tokens: Option<Vec<f64>>,
-    ) -> PyResult<Self> {
-        let paired = names.as_ref().is_none_or(|names| names.len() == columns.len());
-        if !paired || finish_names.len() != finish_columns.len() {
-            return Err(PyValueError::new_err("there must be as many names as columns"));
-        }
-        Ok(Self {
-            call: Arguments { names, columns },
-            finish: Arguments { names: Some(finish_names), columns: finish_columns },
-            tokens,
-        })
-    }
-}
-
-/// A column as it was submitted.
-pub enum Source {
-    /// A copy of the list (P-1).
-    List(Py<PyList>),
-    Const(Py<PyAny>),
-}
-
-impl Source {
-    pub fn of(column: &Bound<'_, PyAny>, index: usize, samples: usize) -> PyResult<Self> {
-        if let Ok(constant) = column.cast::<PyConst>() {
-            return Ok(Self::Const(constant.get().value.clone_ref(column.py())));
-        }
-        let list = column.cast::<PyList>()?;
-        if list.len() != samples {
-            let problem = format!("column {index} has {} values for {samples} samples", list.len());
-            return Err(PyValueError::new_err(problem));
-        }
-        Ok(Self::List(list.get_slice(0, samples).unbind()))
-    }
-}
-
-/// The columns as they were submitted, for these uses by functions of these lanes.
-pub fn sources(
-    columns: &[Bound<'_, PyAny>],
-    uses: &[PyRef<'_, PyUse>],
-    lanes: &[LaneKind],
-    samples: usize,
-) -> PyResult<Vec<Source>> {
-    if uses.len() != lanes.len() {
-        return Err(PyValueError::new_err(format!("{} uses for {} functions", uses.len(), lanes.len())));
-    }
-    if let Some(counts) = uses.iter().filter_map(|one| one.tokens.as_ref()).find(|counts| counts.len() != samples) {
-        return Err(PyValueError::new_err(format!("the tokens of {} samples for {samples}", counts.len())));
-    }
-    let sources = columns
-        .iter()
-        .enumerate()
-        .map(|(index, column)| Source::of(column, index, samples))
-        .collect::<PyResult<Vec<_>>>()?;
-    let all_used = uses.iter().flat_map(|one| one.call.columns.iter().chain(&one.finish.columns));
-    if let Some(index) = all_used.copied().find(|index| *index >= sources.len()) {
-        return Err(PyValueError::new_err(format!("there is no column {index}: {} were given", sources.len())));
-    }
-    Ok(sources)
-}
+use crate::values::given::{PyUse, Wants, sources};
+use crate::values::rows::Rows;
+use crate::values::wire::{Wire, WireCapture};
 
 /// The values of one kind of call, as the function's lane wants them.
 enum Values {
@@ -155,14 +55,14 @@ impl Arrived {
     ) -> PyResult<Self> {
         let sources = sources(columns, uses, lanes, samples)?;
         let mut wire = WireCapture::new(py, &sources, samples, dumps);
-        let mut capture = |arguments: &Arguments, lane: &LaneKind| {
+        let mut capture = |wants: &Wants, lane: &LaneKind| {
             let values = match lane {
-                LaneKind::Process | LaneKind::Http => Values::Wire(wire.columns(&arguments.columns)?),
+                LaneKind::Process | LaneKind::Http => Values::Wire(wire.columns(&wants.columns)?),
                 LaneKind::Thread | LaneKind::Asyncio => {
-                    Values::Rows(Rows::new(py, &sources, &arguments.columns, arguments.names.as_deref())?)
+                    Values::Rows(Rows::new(py, &sources, &wants.columns, wants.names.as_deref())?)
                 }
             };
-            PyResult::Ok(Captured { names: arguments.names.clone(), values })
+            PyResult::Ok(Captured { names: wants.names.clone(), values })
         };
         let functions = uses
             .iter()

@@ -16,8 +16,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::lanes::arguments::Arguments;
 use crate::lanes::report;
-use crate::lanes::rows::Arguments;
 use crate::lanes::thread::{SLOW_NS, Shared};
 
 /// How long Python may take to say where a call stands.

@@ -8,6 +8,11 @@
 //!   tried again with the next batch.
 //! - T-4  What lies behind a call that takes longer than 20 ms goes back to the scheduler; so does what is left of a chunk that has taken so long.
 //! - T-5  Time is watched only while a chunk is out.
+//!
+//! `place` is one function's threads and work, `chunk` a frame in the hands of a thread.
+
+pub mod chunk;
+mod place;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -21,9 +26,9 @@ use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::lanes::chunk::{Chunk, Held, Spent, Watched};
 use crate::lanes::orders::{Done, Order, Orders};
-use crate::lanes::place::{Place, Setup};
+use crate::lanes::thread::chunk::{Chunk, Held, Spent, Watched};
+use crate::lanes::thread::place::{Place, Setup};
 
 /// Threads of a function that says nothing else.
 const THREADS: usize = 8;

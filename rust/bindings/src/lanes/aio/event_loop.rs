@@ -25,8 +25,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tokio::sync::Notify;
 
-use crate::lanes::flight::Held;
-use crate::lanes::jobs::Jobs;
+use crate::lanes::aio::flight::Held;
+use crate::lanes::aio::jobs::Jobs;
 use crate::lanes::orders::{Order, Orders};
 use crate::lanes::report;
 

@@ -9,7 +9,7 @@ use guerdon_core::function::FunctionId;
 use guerdon_core::outcome::Times;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::lanes::event_loop::Loop;
+use crate::lanes::aio::event_loop::Loop;
 use crate::lanes::report;
 
 /// Instead of an index: turn the loop first. One less: and have it show that turn.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use guerdon_core::frame::Frame;
 
-use crate::lanes::chunk::{Held, Spent};
+use crate::lanes::thread::chunk::{Held, Spent};
 
 /// Mean run time from which a function gets all its threads (T-2).
 const LONG_NS: u64 = 100_000;

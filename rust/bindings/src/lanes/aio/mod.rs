@@ -1,5 +1,10 @@
 //! The asyncio lane: event loops, each a Python thread, that take frames ("jobs") and run their calls side by side. One loop is in
-//! `event_loop`; here is which function has which, and the watch over all.
+//! `event_loop`, a frame in its hands in `jobs` (for Python) and `flight` (for the watch); here is which function has which loop, and the watch
+//! over all.
+
+pub mod event_loop;
+mod flight;
+pub mod jobs;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::lanes::event_loop::{Loop, LoopQueue};
+use crate::lanes::aio::event_loop::{Loop, LoopQueue};
 use crate::lanes::orders::{Done, Orders};
 
 /// Calls at a time of a function that says nothing else.

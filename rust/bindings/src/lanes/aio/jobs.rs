@@ -12,10 +12,10 @@ use guerdon_core::frame::Frame;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
-use crate::lanes::event_loop::Loop;
-use crate::lanes::flight::Held;
+use crate::lanes::aio::event_loop::Loop;
+use crate::lanes::aio::flight::Held;
+use crate::lanes::arguments::Arguments;
 use crate::lanes::report;
-use crate::lanes::rows::Arguments;
 
 #[pyclass(frozen, module = "guerdon._native")]
 pub struct Jobs {

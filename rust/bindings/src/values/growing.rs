@@ -18,10 +18,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
-use crate::capture::{Arguments, PyUse, Source, sources};
 use crate::config::LaneKind;
-use crate::lanes::rows::Rows;
-use crate::wire::{Wire, WireCapture};
+use crate::values::given::{PyUse, Source, Wants, sources};
+use crate::values::rows::Rows;
+use crate::values::wire::{Wire, WireCapture};
 
 /// One sample's values: those of its addition, and its index there.
 type Row = (Arc<Wire>, u32);
@@ -36,7 +36,7 @@ enum Values {
 
 /// One kind of call of one function.
 struct Kind {
-    arguments: Arguments,
+    wants: Wants,
     names: Option<Arc<[String]>>,
     values: Values,
 }
@@ -99,12 +99,12 @@ impl Growing {
             let mut captured = [None, None];
             for (kind, captured) in kinds.iter().zip(&mut captured) {
                 if matches!(kind.values, Values::Wire(_)) {
-                    *captured = Some(Arc::new(wire.columns(&kind.arguments.columns)?));
+                    *captured = Some(Arc::new(wire.columns(&kind.wants.columns)?));
                 }
             }
             wires.push(captured);
             tuples.push(match &kinds[0].values {
-                Values::Rows(_, Some(_)) => tuples_of(py, &sources, &kinds[0].arguments.columns, count)?,
+                Values::Rows(_, Some(_)) => tuples_of(py, &sources, &kinds[0].wants.columns, count)?,
                 _ => Vec::new(),
             });
         }
@@ -117,26 +117,26 @@ impl Growing {
             .iter()
             .map(|source| matches!(source, Source::List(_)).then(|| PyList::empty(py).unbind()))
             .collect();
-        let rows = |arguments: &Arguments, one_by_one: bool| {
+        let rows = |wants: &Wants, one_by_one: bool| {
             let pair = |index: &usize| match &sources[*index] {
                 Source::Const(value) => (true, value.clone_ref(py)),
                 Source::List(_) => {
                     (false, lists[*index].as_ref().map_or_else(|| py.None(), |list| list.clone_ref(py).into_any()))
                 }
             };
-            let columns = PyList::new(py, arguments.columns.iter().map(pair))?.unbind();
-            let names = arguments.names.as_deref().map(|names| PyTuple::new(py, names)).transpose()?.map(Bound::unbind);
+            let columns = PyList::new(py, wants.columns.iter().map(pair))?.unbind();
+            let names = wants.names.as_deref().map(|names| PyTuple::new(py, names)).transpose()?.map(Bound::unbind);
             let tuples = PyList::empty(py).unbind();
             let kept = one_by_one.then(|| tuples.clone_ref(py));
             PyResult::Ok(Values::Rows(Rows::growing(columns, names, tuples), kept))
         };
-        let kind = |arguments: &Arguments, lane: LaneKind, one_by_one: bool| {
+        let kind = |wants: &Wants, lane: LaneKind, one_by_one: bool| {
             let values = match lane {
                 LaneKind::Process | LaneKind::Http => Values::Wire(Mutex::default()),
-                LaneKind::Thread | LaneKind::Asyncio => rows(arguments, one_by_one)?,
+                LaneKind::Thread | LaneKind::Asyncio => rows(wants, one_by_one)?,
             };
-            let names = arguments.names.as_deref().map(Arc::from);
-            PyResult::Ok(Kind { arguments: arguments.clone(), names, values })
+            let names = wants.names.as_deref().map(Arc::from);
+            PyResult::Ok(Kind { wants: wants.clone(), names, values })
         };
         let functions = uses.iter().zip(&self.functions).map(|(one, (lane, one_by_one))| {
             Ok([kind(&one.call, *lane, *one_by_one)?, kind(&one.finish, *lane, false)?])
@@ -230,9 +230,8 @@ impl Growing {
 impl Settled {
     fn check(&self, sources: &[Source], uses: &[PyRef<'_, PyUse>]) -> PyResult<()> {
         let constant: Vec<bool> = sources.iter().map(|source| matches!(source, Source::Const(_))).collect();
-        let same = |(one, kinds): (&PyRef<'_, PyUse>, &[Kind; 2])| {
-            one.call == kinds[0].arguments && one.finish == kinds[1].arguments
-        };
+        let same =
+            |(one, kinds): (&PyRef<'_, PyUse>, &[Kind; 2])| one.call == kinds[0].wants && one.finish == kinds[1].wants;
         if constant == self.constant && uses.iter().zip(&self.functions).all(same) {
             Ok(())
         } else {

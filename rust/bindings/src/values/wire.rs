@@ -11,8 +11,8 @@ use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::capture::Source;
-use crate::text::Texts;
+use crate::values::given::Source;
+use crate::values::text::Texts;
 
 /// The most samples pickled together: enough to share the pickler's start, few enough that a frame of one call carries little else.
 const BLOCK_SAMPLES: usize = 16;
