@@ -3,12 +3,12 @@
 //! - A-1  There is one score a sample, in order, or the whole answer is an error: a score is never given to another sample.
 //! - A-2  `null` abstains; all else that is no number is an error that shows what came: of its sample alone, where there are others.
 
-use std::fmt;
-
 use guerdon_core::outcome::Cell;
 use serde_json::Value;
 
-use crate::verdict::{self, Parse, shown};
+use crate::path::Path;
+use crate::shown::shown;
+use crate::verdict::{self, Parse};
 
 /// Which endpoint of an OpenAI-compatible server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,48 +33,6 @@ pub struct Scores {
     pub cells: Vec<Cell>,
     /// Of the whole request, where the server says.
     pub tokens: Option<f64>,
-}
-
-/// Where one or more values stand in JSON: names and numbers with dots between them, `*` for each of a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Path(Vec<String>);
-
-impl Path {
-    /// `None` if a part is empty.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let parts: Vec<String> = text.split('.').map(str::to_owned).collect();
-        parts.iter().all(|part| !part.is_empty()).then_some(Self(parts))
-    }
-
-    /// The first value there.
-    pub fn one<'a>(&self, value: &'a Value) -> Option<&'a Value> {
-        self.all(value)?.into_iter().next()
-    }
-
-    /// The values there; `None` if the way ends before.
-    pub fn all<'a>(&self, value: &'a Value) -> Option<Vec<&'a Value>> {
-        let mut found = vec![value];
-        for part in &self.0 {
-            let mut next = Vec::with_capacity(found.len());
-            for value in found {
-                match (part.as_str(), value) {
-                    ("*", Value::Array(values)) => next.extend(values),
-                    (name, Value::Object(fields)) => next.push(fields.get(name)?),
-                    (index, Value::Array(values)) => next.push(values.get(index.parse::<usize>().ok()?)?),
-                    _ => return None,
-                }
-            }
-            found = next;
-        }
-        Some(found)
-    }
-}
-
-impl fmt::Display for Path {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{:?}", self.0.join("."))
-    }
 }
 
 /// Where a reward service usually puts its numbers.
@@ -213,7 +171,6 @@ mod tests {
         let list = Answer::Rewards { path: Path::parse("out.values") };
         assert_eq!(values(&list, r#"{"out": {"values": [3]}}"#, 1), Ok(vec![3.0]));
         assert!(values(&list, r#"{"out": {}}"#, 1).unwrap_err().contains("\"out.values\""));
-        assert_eq!(Path::parse("a..b"), None);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use rustls::ClientConfig;
 use tower_service::Service;
 
-use crate::endpoint::EndpointError;
+use crate::error::EndpointError;
 use crate::names::Names;
 use crate::tls;
 

@@ -13,8 +13,8 @@ use hyper::header::{
 use hyper::{Method, Request, Uri};
 use url::{Position, Url};
 
-use crate::pool::STREAMS;
-use crate::verdict::CUT;
+use crate::error::EndpointError;
+use crate::shown::CUT;
 
 /// An API key (E-2).
 #[derive(Clone, PartialEq, Eq)]
@@ -31,27 +31,6 @@ impl fmt::Debug for Key {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Key(…)")
     }
-}
-
-/// What makes an endpoint unusable.
-#[derive(Debug, thiserror::Error)]
-pub enum EndpointError {
-    #[error("{0:?} is no address: expected one like http://localhost:8000/v1")]
-    Address(String),
-    #[error("the address holds a user name or password: give a key as api_key_env= or api_key_file=")]
-    Credentials,
-    #[error("the header {0:?} can't be sent")]
-    Header(String),
-    #[error("the API key holds characters that a header can't have")]
-    Key,
-    #[error("the certificates in ca_file= can't be used: {0}")]
-    Certificates(String),
-    #[error(
-        "the environment names a {0}:// proxy for it, which can't be used: name one with http:// or https://, or except its host in NO_PROXY"
-    )]
-    Proxy(String),
-    #[error("no client for it can be made: {0}")]
-    Client(String),
 }
 
 /// How a request says where it goes.
@@ -170,12 +149,6 @@ impl Endpoint {
         self.url.origin() == other.url.origin() && self.http2 == other.http2 && self.authorities == other.authorities
     }
 
-    /// How many connections `requests` at a time need, if the server has what is asked for.
-    #[must_use]
-    pub const fn connections(&self, requests: usize) -> usize {
-        if self.http2 { requests.div_ceil(STREAMS) } else { requests }
-    }
-
     /// A request with this body.
     pub(crate) fn request(&self, body: Bytes, form: Form<'_>) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(body));
@@ -237,13 +210,12 @@ mod tests {
     }
 
     #[test]
-    fn e1_k5_pools() {
+    fn e1_functions_of_one_server_share_its_connections() {
         let one = endpoint("http://x/v1/a", &[], None).unwrap();
         assert!(one.shares_pool(&endpoint("http://x:80/v1/b", &[], Some("k")).unwrap()));
         assert!(!one.shares_pool(&endpoint("http://y/v1/a", &[], None).unwrap()));
-        assert_eq!(one.connections(2048), 2048);
-        let many = Endpoint { http2: true, ..one };
-        assert_eq!(many.connections(2048), 21);
+        let other = Endpoint { http2: true, ..one.clone() };
+        assert!(!one.shares_pool(&other));
     }
 
     #[test]

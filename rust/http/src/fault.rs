@@ -15,7 +15,7 @@ use hyper::header::HeaderMap;
 use crate::connector::NoConnection;
 use crate::endpoint::Endpoint;
 use crate::pool::Broken;
-use crate::verdict::shown;
+use crate::shown::shown;
 
 /// Longer than anyone means.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);

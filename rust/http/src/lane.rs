@@ -12,12 +12,12 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::answer::Answer;
-use crate::body::Body;
-use crate::endpoint::{Endpoint, EndpointError};
+use crate::endpoint::Endpoint;
+use crate::error::EndpointError;
+use crate::function::HttpFunction;
 use crate::held::Held;
 use crate::place::Place;
-use crate::pool::Pool;
+use crate::pool::{Pool, connections};
 
 /// Requests at a time of a function that says nothing else.
 pub const CONCURRENCY: usize = 256;
@@ -25,14 +25,6 @@ pub const CONCURRENCY: usize = 256;
 const TICK: Duration = Duration::from_millis(50);
 /// Room that never runs out: calls wait in the lane, which costs nothing.
 const ROOM: usize = 1 << 16;
-
-/// How one function's calls become requests.
-#[derive(Clone, Debug)]
-pub struct HttpFunction {
-    pub endpoint: Endpoint,
-    pub body: Body,
-    pub answer: Answer,
-}
 
 /// See the module.
 pub struct HttpLane {
@@ -70,7 +62,7 @@ impl HttpLane {
                 None => pools.push((spec.endpoint.clone(), *limit)),
             }
         }
-        let connections = pools.iter().map(|(endpoint, requests)| endpoint.connections(*requests)).sum();
+        let connections = pools.iter().map(|(endpoint, requests)| connections(endpoint, *requests)).sum();
         let pools: Result<Vec<Arc<Pool>>, EndpointError> =
             pools.iter().map(|(endpoint, requests)| Pool::new(endpoint, *requests).map(Arc::new)).collect();
         let (pools, gone) = (pools?, Arc::new(Notify::new()));

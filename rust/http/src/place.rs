@@ -19,8 +19,8 @@ use tokio::task::AbortHandle;
 
 use crate::answer::Scores;
 use crate::body::{JSON, Text};
+use crate::function::HttpFunction;
 use crate::held::Held;
-use crate::lane::HttpFunction;
 use crate::pool::Pool;
 use crate::request;
 

@@ -27,10 +27,11 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
 use crate::connector::{Connector, Io, KEEPALIVE, NoConnection};
-use crate::endpoint::{Endpoint, EndpointError, Form};
+use crate::endpoint::{Endpoint, Form};
+use crate::error::EndpointError;
 
 /// Requests that a connection of HTTP/2 is given at a time (K-5).
-pub const STREAMS: usize = 100;
+const STREAMS: usize = 100;
 /// See K-4.
 const IDLE: Duration = Duration::from_secs(90);
 /// How long an answer that was read may keep its connection busy; it only does where the server did not wait for all of the request.
@@ -95,15 +96,20 @@ impl Drop for Counted<'_> {
     }
 }
 
+/// How many connections so many requests at a time need, if the server has what is asked for (K-1, K-5).
+pub const fn connections(endpoint: &Endpoint, requests: usize) -> usize {
+    if endpoint.http2() { requests.div_ceil(STREAMS) } else { requests }
+}
+
 impl Pool {
     /// The pool for so many requests at a time.
     pub fn new(endpoint: &Endpoint, requests: usize) -> Result<Self, EndpointError> {
         let connector = Connector::new(endpoint.uri(), endpoint.http2(), endpoint.authorities())?;
-        let connections = if endpoint.http2() { endpoint.connections(requests).max(1) } else { 0 };
+        let shared = if endpoint.http2() { connections(endpoint, requests).max(1) } else { 0 };
         Ok(Self {
             connector,
             idle: Arc::default(),
-            shared: (0..connections).map(|_| Shared::default()).collect(),
+            shared: (0..shared).map(|_| Shared::default()).collect(),
             prior_knowledge: endpoint.uri().scheme_str() == Some("http"),
             refused: AtomicBool::new(false),
         })
@@ -278,6 +284,13 @@ mod tests {
         assert!(answering.response.status().is_success());
         drop(answering.response);
         answering.connection.give_back().await;
+    }
+
+    #[test]
+    fn k5_there_are_as_many_connections_as_the_requests_take() {
+        let endpoint = Endpoint::new("http://x", Vec::new(), None, false, None).unwrap();
+        assert_eq!(connections(&endpoint, 2048), 2048);
+        assert_eq!(connections(&endpoint.with_http2(true), 2048), 21);
     }
 
     #[tokio::test]

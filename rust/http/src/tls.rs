@@ -10,7 +10,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::endpoint::EndpointError;
+use crate::error::EndpointError;
 
 /// How servers are checked and talked to, in HTTP/1.1; `authorities` are certificates in PEM. With nothing to check, if none is `secure`,
 /// nothing is loaded.

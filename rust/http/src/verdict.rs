@@ -9,14 +9,11 @@ use guerdon_core::outcome::Cell;
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
-use crate::answer::Path;
+use crate::path::Path;
+use crate::shown::shown;
 
 /// The most that a regex may compile to.
 const REGEX_BYTES: usize = 1 << 20;
-/// How much of a judge's words a reason shows.
-const SHOWN: usize = 300;
-/// What a text ends with in a reason that was cut.
-pub const CUT: &str = "\"…";
 /// A token that is not among the most likely ones has a probability below the least of theirs; from here on that is as good as 0.
 const NEARLY_NOTHING: f64 = 0.01;
 
@@ -125,17 +122,6 @@ fn fitting(cell: Cell) -> Result<Cell, String> {
         }
         other => Ok(other),
     }
-}
-
-/// Words for a reason, cut.
-pub fn shown(text: &str) -> String {
-    let mut end = text.len().min(SHOWN);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    let end_mark = if end < text.len() { CUT } else { "\"" };
-    let quoted = format!("{:?}", &text[..end]);
-    format!("{}{end_mark}", &quoted[..quoted.len() - 1])
 }
 
 /// The first number that stands by itself: not the 4 of "GPT4", not the minus of "7-8".

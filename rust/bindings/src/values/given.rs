@@ -63,7 +63,7 @@ impl PyUse {
 
 /// A column as it was submitted.
 pub enum Source {
-    /// A copy of the list (P-1).
+    /// A copy of the list (P-1 of `arrived`).
     List(Py<PyList>),
     Const(Py<PyAny>),
 }

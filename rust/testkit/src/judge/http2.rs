@@ -14,7 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Shared;
-use super::connection::{Request, decide};
+use super::decision::{Request, decide};
 use super::fate::Fate;
 
 /// Streams that a connection may have at a time, as many servers have it.

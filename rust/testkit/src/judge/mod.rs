@@ -9,6 +9,7 @@
 
 mod certificate;
 mod connection;
+mod decision;
 mod fate;
 mod http2;
 mod latency;
