@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::scheduler::Cause;
+use crate::call::Cause;
 use crate::segments::Segments;
 use crate::sync::{AtomicU32, Ordering};
 

@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::Batch;
+use crate::call::{Call, CallKind, Cause};
 use crate::clock::Clock;
 use crate::delivery::Delivery;
 use crate::function::{Function, FunctionId};
@@ -18,7 +19,7 @@ use crate::grid::Claim;
 use crate::limits::{Heard, Permit};
 use crate::outcome::{Cell, Failure, Note, Times};
 use crate::payload::Payload;
-use crate::scheduler::{Call, CallKind, Cause, Inner, kind_of, place};
+use crate::scheduler::Inner;
 
 /// Calls handed to a lane.
 pub struct Frame {
@@ -53,15 +54,15 @@ impl Frame {
         alone: bool,
     ) -> Self {
         let finish = calls.first().is_some_and(|call| call.finish);
-        let kind = if finish { CallKind::Finish } else { kind_of(&batch.functions()[function]) };
+        let kind = if finish { CallKind::Finish } else { CallKind::of(&batch.functions()[function]) };
         let mut payload = batch.payload();
         if batch.grows() || batch.delivery() != Delivery::Whole {
-            let samples = calls.iter().flat_map(|call| covered(&batch, kind, call.first)).map(|sample| sample as u32);
+            let samples = calls.iter().flat_map(|call| batch.covered(kind, call.first)).map(|sample| sample as u32);
             let held =
                 payload.as_ref().and_then(|payload| payload.hold(function, finish, &samples.collect::<Vec<_>>()));
             payload = held.or(payload);
             // Of what is open still, the payload had not let go when it was asked.
-            let (grid, column) = place(&batch, function, finish);
+            let (grid, column) = batch.place(function, finish);
             calls.retain(|call| grid.is_open(call.first, column, call.attempt));
         }
         let pending = vec![true; if kind == CallKind::Gathered { calls.len().min(1) } else { calls.len() }];
@@ -150,7 +151,7 @@ impl Frame {
 
     /// The samples that a call covers, in its order.
     pub fn samples(&self, call: usize) -> impl Iterator<Item = usize> {
-        self.of(call).iter().flat_map(|one| covered(&self.batch, self.kind, one.first))
+        self.of(call).iter().flat_map(|one| self.batch.covered(self.kind, one.first))
     }
 
     /// The first sample that a call covers.
@@ -164,7 +165,7 @@ impl Frame {
     pub fn size(&self, call: usize) -> usize {
         match self.kind {
             CallKind::Gathered => self.calls.len(),
-            _ => covered(&self.batch, self.kind, self.first(call)).len(),
+            _ => self.batch.covered(self.kind, self.first(call)).len(),
         }
     }
 
@@ -187,7 +188,7 @@ impl Frame {
     }
 
     fn counts(&self, call: &Call) -> bool {
-        let (grid, column) = place(&self.batch, self.function, call.finish);
+        let (grid, column) = self.batch.place(self.function, call.finish);
         grid.is_open(call.first, column, call.attempt)
     }
 
@@ -265,7 +266,7 @@ impl Frame {
             return;
         }
         let this = self.calls[call];
-        let (grid, column) = place(&self.batch, self.function, this.finish);
+        let (grid, column) = self.batch.place(self.function, this.finish);
         if let Some(claim) = grid.claim(this.first, column, this.attempt) {
             if let Some(json) = record {
                 Inner::keep_record(&self.batch, self.function, this.first, Vec::new(), json);
@@ -291,7 +292,7 @@ impl Frame {
 
     /// The claims on gathered samples, `None` where it was too late (F-3).
     fn claim_gathered(&self) -> Vec<Option<Claim<'_>>> {
-        let (grid, column) = place(&self.batch, self.function, false);
+        let (grid, column) = self.batch.place(self.function, false);
         let claim = |call: &Call| {
             let claim = grid.claim(call.first, column, call.attempt);
             if claim.is_none() {
@@ -322,7 +323,7 @@ impl Frame {
             return;
         }
         let this = self.calls[call];
-        let (grid, column) = place(&self.batch, self.function, this.finish);
+        let (grid, column) = self.batch.place(self.function, this.finish);
         if let Some(claim) = grid.claim(this.first, column, this.attempt) {
             self.scheduler.attempt_failed(&self.batch, self.function, this, claim, failure, times);
         } else {
@@ -377,16 +378,6 @@ impl Frame {
             self.ran += 1;
         }
     }
-}
-
-/// The samples of the call that begins with `first`.
-pub(crate) fn covered(batch: &Batch, kind: CallKind, first: usize) -> Range<usize> {
-    let span = match kind {
-        CallKind::Sample | CallKind::Gathered => 1,
-        CallKind::Group | CallKind::Finish => batch.group_size(),
-        CallKind::Batch => batch.samples(),
-    };
-    first..first + span
 }
 
 impl Drop for Frame {

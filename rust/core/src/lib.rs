@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod call;
 pub mod clock;
 pub mod delivery;
 pub mod doing;

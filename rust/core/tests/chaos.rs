@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
+use guerdon_core::call::CallKind;
 use guerdon_core::clock::{Clock, nanos};
 use guerdon_core::function::{Function, Policy, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Status;
-use guerdon_core::scheduler::{CallKind, Scheduler};
+use guerdon_core::scheduler::Scheduler;
 use guerdon_testkit::{CallSeen, Chaos, Expected, FakeLane, Log, Room, done, function, paused, serial, spec};
 use proptest::prelude::*;
 

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
+use guerdon_core::call::CallKind;
 use guerdon_core::clock::Clock;
 use guerdon_core::delivery::Delivery;
 use guerdon_core::function::{Function, OnFailure, Shape};
 use guerdon_core::growth::Places;
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::{Cell, FailureKind, Status};
-use guerdon_core::scheduler::{CallKind, Scheduler};
+use guerdon_core::scheduler::Scheduler;
 use guerdon_testkit::{Act, Ask, FakeLane, Room, done, failure, function, paused, spec};
 
 fn engine(functions: Vec<Function>, script: impl Fn(&Ask) -> Act + Send + Sync + 'static) -> Scheduler {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
+use guerdon_core::call::CallKind;
 use guerdon_core::clock::Clock;
 use guerdon_core::function::{Function, OnFailure, Policy, Shape};
 use guerdon_core::outcome::{Cell, Failure, FailureKind, Status};
-use guerdon_core::scheduler::{CallKind, Scheduler};
+use guerdon_core::scheduler::Scheduler;
 use guerdon_testkit::{Act, Ask, FakeLane, Room, Script, done, failure, function, paused, spec};
 
 const MS: Duration = Duration::from_millis(1);

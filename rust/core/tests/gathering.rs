@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
+use guerdon_core::call::CallKind;
 use guerdon_core::clock::Clock;
 use guerdon_core::delivery::Delivery;
 use guerdon_core::frame::Frame;
@@ -12,7 +13,7 @@ use guerdon_core::function::{Function, FunctionId, Gather, Policy, Shape};
 use guerdon_core::growth::Places;
 use guerdon_core::lane::{Closing, Lane, Poke};
 use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind, Status, Times};
-use guerdon_core::scheduler::{CallKind, Scheduler};
+use guerdon_core::scheduler::Scheduler;
 use guerdon_testkit::{failure, function, paused, spec};
 use parking_lot::Mutex;
 use proptest::prelude::*;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
+use guerdon_core::call::CallKind;
 use guerdon_core::clock::Clock;
 use guerdon_core::function::{Function, Shape};
 use guerdon_core::growth::Places;
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::{Cell, Status};
-use guerdon_core::scheduler::{CallKind, Scheduler};
+use guerdon_core::scheduler::Scheduler;
 use guerdon_testkit::{Act, Ask, FakeLane, Log, Room, done, function, paused, spec};
 
 struct Engine {

@@ -3,8 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
+use guerdon_core::call::CallKind;
 use guerdon_core::outcome::{Cell, FailureKind};
-use guerdon_core::scheduler::CallKind;
 
 use crate::script::{Act, Ask, Script, failure};
 

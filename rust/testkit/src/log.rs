@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use guerdon_core::call::CallKind;
 use guerdon_core::function::FunctionId;
-use guerdon_core::scheduler::CallKind;
 use parking_lot::Mutex;
 
 /// A frame as it was handed out.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use guerdon_core::call::CallKind;
 use guerdon_core::function::FunctionId;
 use guerdon_core::outcome::{Cell, Failure, FailureKind};
-use guerdon_core::scheduler::CallKind;
 
 /// One attempt of one call, as a lane is about to run it.
 #[derive(Clone, Debug, PartialEq)]

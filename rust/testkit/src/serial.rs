@@ -1,8 +1,8 @@
 //! The reference: each call with all its attempts, one after another, no engine. Written from the rules, not from the engine's code.
 
+use guerdon_core::call::CallKind;
 use guerdon_core::function::{Function, FunctionId, Shape};
 use guerdon_core::outcome::{Cell, Failure, FailureKind, Status};
-use guerdon_core::scheduler::CallKind;
 
 use crate::script::{Act, Ask, Script, failure};
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use guerdon_core::batch::Batch;
+use guerdon_core::call::CallKind;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::payload::Payload;
-use guerdon_core::scheduler::CallKind;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};

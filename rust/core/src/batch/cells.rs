@@ -1,6 +1,9 @@
 //! The cells of a batch, and what is said about them (B-3).
 
+use std::ops::Range;
+
 use crate::batch::{Batch, CellView, Record};
+use crate::call::CallKind;
 use crate::function::{FunctionId, OnFailure};
 use crate::grid::Grid;
 use crate::outcome::{Note, Status};
@@ -15,6 +18,24 @@ impl Batch {
 
     pub(crate) fn stage(&self, function: FunctionId) -> Option<&Grid> {
         self.stages[function].as_ref()
+    }
+
+    /// Where the cells of a function's calls stand: its own scores in its stage if it has one, all else in the grid of the result.
+    pub(crate) fn place(&self, function: FunctionId, finish: bool) -> (&Grid, FunctionId) {
+        match self.stage(function) {
+            Some(stage) if !finish => (stage, 0),
+            _ => (&self.grid, function),
+        }
+    }
+
+    /// The samples of the call that begins with `first`.
+    pub(crate) fn covered(&self, kind: CallKind, first: usize) -> Range<usize> {
+        let span = match kind {
+            CallKind::Sample | CallKind::Gathered => 1,
+            CallKind::Group | CallKind::Finish => self.group_size(),
+            CallKind::Batch => self.samples(),
+        };
+        first..first + span
     }
 
     pub(crate) fn note(&self, sample: usize, function: FunctionId, note: Note) {

@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use crate::batch::Batch;
+use crate::call::Cause;
 use crate::delivery::Delivery;
 use crate::function::{FunctionId, Shape};
 use crate::growth::{Added, Growth, Incomplete, Places, Refusal};
-use crate::scheduler::Cause;
 use crate::sync::Ordering;
 
 impl Batch {

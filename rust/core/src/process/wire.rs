@@ -34,10 +34,10 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::call::CallKind;
 use crate::frame::Frame;
 use crate::function::FunctionId;
 use crate::outcome::{Answer, Cell};
-use crate::scheduler::CallKind;
 
 /// Most bytes of a body from a worker; its records stop at a quarter of that.
 const LARGEST: usize = 64 << 20;

@@ -16,7 +16,7 @@ use crate::delivery::Delivery;
 use crate::function::Shape;
 use crate::outcome::Times;
 use crate::scheduler::timers::Due;
-use crate::scheduler::{Inner, State, place};
+use crate::scheduler::{Inner, State};
 
 impl Inner {
     /// Ends what is open of these groups, each once, as their batch's delivery says.
@@ -44,7 +44,7 @@ impl Inner {
                         self.fail(batch, function, true, samples.clone(), claim, status, &note, Times::default());
                     }
                 }
-                let (grid, column) = place(batch, function, false);
+                let (grid, column) = batch.place(function, false);
                 for first in samples.clone().step_by(span) {
                     if let Some(claim) = grid.claim_open(first, column) {
                         self.fail(batch, function, false, first..first + span, claim, status, &note, Times::default());

@@ -4,21 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::{Batch, Record};
+use crate::call::{Call, Cause};
 use crate::function::{FunctionId, Shape};
-use crate::grid::{Claim, Grid};
+use crate::grid::Claim;
 use crate::outcome::{Cell, Failure, Note, Outcome, Status, Times};
 use crate::scheduler::Inner;
 use crate::scheduler::retry;
 use crate::scheduler::timers::Due;
-use crate::scheduler::work::{Call, Cause};
-
-/// Where the cells of a call stand: the function's own scores in its stage if it has one, all else in the batch's grid.
-pub(crate) fn place(batch: &Batch, function: FunctionId, finish: bool) -> (&Grid, FunctionId) {
-    match batch.stage(function) {
-        Some(stage) if !finish => (stage, 0),
-        _ => (batch.grid(), function),
-    }
-}
 
 /// The outcome of what a function gave for a cell; a note where it is no reward.
 fn judge(cell: Cell, times: Times) -> (Outcome, Option<Note>) {

@@ -15,13 +15,14 @@
 use std::sync::Arc;
 
 use crate::batch::Batch;
+use crate::call::{Call, Cause};
 use crate::clock::nanos;
 use crate::function::{FunctionId, Gather};
 use crate::grid::Claim;
 use crate::outcome::{Answer, Failure, FailureKind, Note, Times};
 use crate::scheduler::order::submitted;
 use crate::scheduler::timers::Due;
-use crate::scheduler::work::{Call, Cause, Line};
+use crate::scheduler::work::Line;
 use crate::scheduler::{Inner, retry};
 
 /// Until when what stands in line waits for more; `None` when it shall go (M-2).

@@ -10,13 +10,13 @@
 use std::sync::Arc;
 
 use crate::batch::Batch;
+use crate::call::{Call, Cause};
 use crate::clock::nanos;
 use crate::function::{FunctionId, Shape};
 use crate::growth::{Added, Incomplete};
 use crate::outcome::Times;
 use crate::scheduler::timers::Due;
-use crate::scheduler::work::{Call, Cause};
-use crate::scheduler::{Inner, Scheduler, State, place};
+use crate::scheduler::{Inner, Scheduler, State};
 
 impl Scheduler {
     /// Makes the calls possible that samples bring which have taken their places (`Batch::reserve`).
@@ -122,7 +122,7 @@ impl Inner {
         let spec = self.function(function);
         let (status, note) = Cause::Deadline.end();
         for Call { first, finish, .. } in calls {
-            let (grid, column) = place(&batch, function, finish);
+            let (grid, column) = batch.place(function, finish);
             let span = if finish { batch.group_size() } else { spec.span(batch.samples(), batch.group_size()) };
             if let Some(claim) = grid.claim_open(first, column) {
                 self.fail(&batch, function, finish, first..first + span, claim, status, &note, Times::default());

@@ -29,6 +29,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::batch::{Batch, BatchSpec};
+use crate::call::{Call, Cause};
 use crate::clock::{Clock, nanos};
 use crate::function::{Function, FunctionId};
 use crate::lane::{Lane, Poke};
@@ -36,11 +37,8 @@ use crate::limits::Gate;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use barred::Barred;
 use due::keep_time;
-pub(crate) use ending::place;
 use order::Estimate;
 use timers::{Due, Timers};
-pub(crate) use work::{Call, kind_of};
-pub use work::{CallKind, Cause};
 use work::{Line, Work};
 
 /// The engine of one dispatcher: its functions, its lanes and the order of its work. Dropping it cancels what is open.

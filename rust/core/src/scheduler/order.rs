@@ -10,10 +10,11 @@
 use std::cmp::Reverse;
 
 use crate::batch::Batch;
+use crate::call::Call;
 use crate::function::{FunctionId, Shape};
 use crate::lane::Lane;
 use crate::scheduler::gather;
-use crate::scheduler::work::{Call, Line, Work};
+use crate::scheduler::work::{Line, Work};
 
 /// Work that a frame should hold, in nanoseconds (O-5): long beside a round trip to a worker, short beside a group.
 const FRAME_NS: u64 = 4_000_000;

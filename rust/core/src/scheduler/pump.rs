@@ -4,13 +4,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::batch::Batch;
-use crate::frame::{Frame, covered};
+use crate::call::{Call, CallKind, Cause};
+use crate::frame::Frame;
 use crate::function::FunctionId;
 use crate::lane::Lane;
 use crate::limits::{Asked, Tokens};
 use crate::outcome::Note;
 use crate::scheduler::timers::Due;
-use crate::scheduler::work::{Call, Cause, Line, kind_of};
+use crate::scheduler::work::Line;
 use crate::scheduler::{Inner, State, gather, order};
 
 /// What is to be done next.
@@ -135,6 +136,6 @@ impl Inner {
 fn tokens_of(batch: &Batch, function: FunctionId, calls: &[Call]) -> Option<f64> {
     let payload = batch.payload()?;
     let own = calls.iter().filter(|call| !call.finish);
-    let samples = own.flat_map(|call| covered(batch, kind_of(&batch.functions()[function]), call.first));
+    let samples = own.flat_map(|call| batch.covered(CallKind::of(&batch.functions()[function]), call.first));
     samples.filter_map(|sample| payload.tokens(function, sample as u32)).reduce(|all, one| all + one)
 }

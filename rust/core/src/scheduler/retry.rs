@@ -12,10 +12,10 @@
 
 use std::time::Duration;
 
+use crate::call::Call;
 use crate::clock::nanos;
 use crate::function::Policy;
 use crate::outcome::{Answer, Failure, FailureKind};
-use crate::scheduler::work::Call;
 
 const BASE_NS: u64 = 200_000_000;
 const CAP_NS: u64 = 10_000_000_000;

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
+use crate::call::{Call, Cause};
 use crate::function::FunctionId;
-use crate::scheduler::work::{Call, Cause};
 
 /// What to do when a time comes.
 #[derive(Debug)]

@@ -4,77 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::batch::Batch;
-use crate::function::{Function, Shape};
-use crate::outcome::{Note, Status};
-
-/// What a call covers, and for whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallKind {
-    /// One sample.
-    Sample,
-    /// Some samples, of whatever groups.
-    Gathered,
-    /// One whole group.
-    Group,
-    /// One whole batch.
-    Batch,
-    /// The scores of one whole group, for its function's `finish_group`.
-    Finish,
-}
-
-/// One attempt of one call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
-    pub first: usize,
-    pub attempt: u16,
-    pub finish: bool,
-    /// A worker died with it in hand: it runs alone from now on, and a second death is its end.
-    pub suspect: bool,
-    /// Attempts that are not counted: their endpoint was dead for all calls (limits B-5), or there were other samples in them (M-4).
-    pub excused: u16,
-    /// Of a part of a call that failed: its number. Those with the same one go together, and nothing goes with them (M-3); 0: of none.
-    pub part: u64,
-}
-
-/// Why a function's open calls in a batch were ended by the scheduler.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// The function's `deadline` passed.
-    Deadline,
-    /// The batch's `budget` is spent.
-    Budget,
-    /// Ctrl-C, `cancel()`, `close()`; the reason says which.
-    Cancelled(String),
-    /// Enough samples of the group are finished without this one.
-    Quorum,
-    /// The group's own deadline passed.
-    GroupDeadline,
-    /// The function cannot run: its `setup()` failed, or its lane did.
-    Broken(Note),
-}
-
-impl Call {
-    /// The first attempt of a function's own call.
-    pub(crate) const fn fresh(first: usize) -> Self {
-        Self { first, attempt: 1, finish: false, suspect: false, excused: 0, part: 0 }
-    }
-}
-
-impl Cause {
-    /// How the cells of such a call end.
-    #[must_use]
-    pub fn end(&self) -> (Status, Note) {
-        let note = |reason: &str| Note { reason: reason.to_owned(), traceback: None };
-        match self {
-            Self::Deadline => (Status::Timeout, note("deadline")),
-            Self::Budget => (Status::Timeout, note("budget")),
-            Self::Cancelled(reason) => (Status::Cancelled, note(reason)),
-            Self::Quorum => (Status::Cancelled, note("quorum")),
-            Self::GroupDeadline => (Status::Timeout, note("group deadline")),
-            Self::Broken(why) => (Status::Error, why.clone()),
-        }
-    }
-}
+use crate::call::{Call, Cause};
 
 /// The calls of one function in one batch that are not with a lane.
 #[derive(Default)]
@@ -131,15 +61,5 @@ impl Work {
     pub(crate) fn new(batch: Arc<Batch>) -> Self {
         let lines = batch.functions().iter().map(|_| Line::default()).collect();
         Self { batch, lines }
-    }
-}
-
-/// What a function's own calls cover.
-pub(crate) const fn kind_of(function: &Function) -> CallKind {
-    match function.shape {
-        Shape::Sample if function.gather.is_some() => CallKind::Gathered,
-        Shape::Sample => CallKind::Sample,
-        Shape::Group => CallKind::Group,
-        Shape::Batch => CallKind::Batch,
     }
 }

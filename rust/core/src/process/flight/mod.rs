@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 
 use sent::{Hand, Sent, failure, timed_out, timeout_at};
 
+use crate::call::CallKind;
 use crate::clock::nanos;
 use crate::doing::{Doing, Phase};
 use crate::frame::Frame;
@@ -24,7 +25,6 @@ use crate::process::page::{DECODING, LOADING, Snapshot};
 use crate::process::places::Place;
 use crate::process::watch::InHand;
 use crate::process::wire::{self, Message, Text};
-use crate::scheduler::CallKind;
 use crate::stood::and_where;
 
 /// A message that no worker of ours sends.

@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::{Loss, Violation};
+use crate::call::CallKind;
 use crate::clock::nanos;
 use crate::fences::Bytes;
 use crate::frame::Frame;
 use crate::outcome::{Cell, Failure, FailureKind, Times};
 use crate::process::page::{CALLS, DECODING, LOADING, SETUP, Snapshot};
 use crate::process::places::Place;
-use crate::scheduler::CallKind;
 use crate::stood::and_where;
 
 /// A frame with the worker. Dropping it tells the scheduler that the frame ended.
