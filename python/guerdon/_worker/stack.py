@@ -1,4 +1,4 @@
-"""The stack of this process, for its supervisor, whatever the process is doing (`process/stack.rs` asks and reads).
+"""The stack of this process, for its supervisor, whatever the process is doing (`process/asking.rs` asks and reads).
 
 - S-1  `faulthandler` writes it from a handler in C: no Python runs, so C code may hold the GIL as long as it likes.
 - S-2  The signal is a real-time one that nobody has taken. A function that takes it later keeps it, and is not asked

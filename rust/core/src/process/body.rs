@@ -18,8 +18,6 @@ use super::link::Link;
 use super::output::{self, Source};
 use super::shared::{Live, Shared};
 
-/// How long the end of a process may take once its socket is closed or it was killed.
-pub(super) const DYING: Duration = Duration::from_millis(500);
 /// How long to wait for the zygote to say how a worker ended.
 const ASK: Duration = Duration::from_secs(1);
 

@@ -9,6 +9,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream as StdStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 use tokio::net::UnixStream;
@@ -16,6 +17,9 @@ use tokio::net::unix::pipe::Receiver;
 
 use super::page::Page;
 use super::stack::Stack;
+
+/// How long the end of a process may take once its socket is closed or it was killed.
+pub(super) const DYING: Duration = Duration::from_millis(500);
 
 /// A process that can be waited for and signalled without its number being mistaken.
 pub(super) struct Pidfd {

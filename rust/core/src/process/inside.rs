@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use super::stack::NoStack;
+use super::asking::NoStack;
 use crate::doing::Doing;
 
 /// What one worker has in hand.

@@ -7,13 +7,13 @@
 //! link     its socket                                    body     its process: output, end
 //! watch    when a call is slow, out of time, to be killed (pure)
 //! zygote   the processes that fork, kept by one task     control  requests to them
-//! loading  who loads the functions when loaders die
+//! loading  who loads the functions when loaders die      started  a process that is waited for in the end
 //! child    pidfds, kills                                 ending   how a process ended, in words
 //! wire     messages to and from a worker                 columns  the values of calls in wire form
 //! page     the memory shared with a worker               output   what workers print
-//! stack    where its Python stands                       inside   what all workers have in hand
-//! meter    how much a call printed                       recycle  when a worker is replaced
-//! token    what outlives a killed zygote, found
+//! asking   where its Python stands                       stack    the file that it says that in
+//! inside   what all workers have in hand                 recycle  when a worker is replaced
+//! meter    how much a call printed                       token    what outlives a killed zygote, found
 //! ```
 //!
 //! The worker's side is `python/guerdon/_worker`.
@@ -25,6 +25,7 @@
 //! - P-5  An idle lane does nothing; after `close`, or the end of this process, nothing of it is left.
 //! - P-6  What was killed tells where it stood, and so does what runs: also while C code holds the GIL.
 
+mod asking;
 mod body;
 mod child;
 pub mod columns;
@@ -55,11 +56,11 @@ mod zygote;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub use asking::NoStack;
 pub use inside::Sight;
 pub use lane::{ProcessLane, ProcessStats};
 pub use output::{Sink, standard_error};
 pub use recycle::Recycle;
-pub use stack::NoStack;
 
 /// How the lane runs its processes.
 pub struct ProcessConfig {

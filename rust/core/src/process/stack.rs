@@ -1,67 +1,33 @@
-//! Where a worker's Python stands: asked for by a signal, written by `faulthandler`, read from a memory file. `python/guerdon/_worker/stack.py` is
-//! the other side.
+//! The file that a worker's stack is written to, and what is shown of it.
 //!
-//! - T-1  It works whatever the worker does, C code that holds the GIL included: nothing of Python has to run.
-//! - T-2  The signal is sent only where it can do nothing else: the worker said which, a handler is in place and not blocked, and the descriptor
-//!   that it writes to is still ours. Whose handler it is the kernel does not say: one that the call in hand has put there is called. By default the
-//!   signal would kill, and another file behind the descriptor be written to.
-//! - T-3  An answer is bounded, in bytes by the size of the file, in time by who asks; a worker that is stopped gives none.
-//! - T-4  A stack is that of a claim only if the claim was in hand before and after.
-//! - T-5  One asks at a time, and none while an earlier signal waits to be taken: an answer is to the question.
-//! - T-6  What stands in the file is shown, never believed: any bytes are a text.
+//! - K-1  What stands in the file is shown, never believed: any bytes are a text.
+//! - K-2  It is bounded, in the file by the file's size, which the worker can't change, and in what is shown.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, SeekFrom};
-use rustix::process::Signal;
-use rustix_libc_wrappers::process::SignalExt;
-use thiserror::Error;
 use tokio::sync::Mutex;
-use tokio::time::{Instant, sleep, timeout};
 
-use super::child::Child;
-
+/// What the system calls the file.
+pub(super) const NAME: &str = "guerdon-stack";
 /// Room for a hundred frames, which is what `faulthandler` writes at most.
 const SIZE: usize = 64 << 10;
 /// Most bytes of a stack that is shown.
 const LONGEST: usize = 16 << 10;
-/// Between two looks at the file.
-const PAUSE: Duration = Duration::from_millis(1);
-/// A stack whose end does not show is whole when it has not grown for this long.
-const QUIET: Duration = Duration::from_millis(20);
+/// How `faulthandler` begins, since a signal is answered for one thread.
 const HEADER: &str = "Stack (most recent call first):";
 
 /// The file that a worker's stack is written to.
 pub(super) struct Stack {
     fd: OwnedFd,
-    /// Held by whoever asks (T-5).
-    asking: Mutex<()>,
-}
-
-/// Why there is no stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum NoStack {
-    #[error("the worker did not say how to ask for it")]
-    NotOffered,
-    #[error("the function took the signal that asks for it, blocks it, or closed what it is written to")]
-    Taken,
-    #[error("the worker process is stopped")]
-    Stopped,
-    #[error("the worker process has ended")]
-    Ended,
-    #[error("the worker did not answer in time")]
-    Silent,
-    #[error("the call ended meanwhile")]
-    Over,
-    #[error("none of the user's code is on it")]
-    Empty,
+    /// Held by whoever asks (T-5 of `asking`).
+    pub asking: Mutex<()>,
 }
 
 impl Stack {
     pub(super) fn new() -> io::Result<Self> {
-        let fd = rustix::fs::memfd_create("guerdon-stack", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let fd = rustix::fs::memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, SIZE as u64)?;
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok(Self { fd, asking: Mutex::default() })
@@ -72,13 +38,14 @@ impl Stack {
     }
 
     /// Empties the file; what is written next stands at its beginning, since both ends share one position.
-    fn clear(&self) -> io::Result<()> {
+    pub(super) fn clear(&self) -> io::Result<()> {
         rustix::fs::fallocate(&self.fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, SIZE as u64)?;
         rustix::fs::seek(&self.fd, SeekFrom::Start(0))?;
         Ok(())
     }
 
-    fn read(&self) -> String {
+    /// What was written since it was emptied.
+    pub(super) fn read(&self) -> String {
         let mut bytes = vec![0; SIZE];
         let got = rustix::io::pread(&self.fd, &mut bytes, 0).unwrap_or(0);
         bytes.truncate(got);
@@ -89,109 +56,20 @@ impl Stack {
     }
 }
 
-impl Child {
-    /// The stack of the call or phase that is claimed, outermost frame first; `ours` is the folder whose frames are left out.
-    pub(super) async fn stack(&self, claim: u64, ours: &str, within: Duration) -> Result<String, NoStack> {
-        let end = Instant::now() + within;
-        let Ok(_one) = timeout(within, self.stack.asking.lock()).await else { return Err(NoStack::Silent) };
-        let signal = self.asks_by()?;
-        if !self.claims(claim) {
-            return Err(NoStack::Over);
-        }
-        self.stack.clear().map_err(|_| NoStack::NotOffered)?;
-        self.pidfd.signal(signal).map_err(|_| NoStack::Ended)?;
-        let text = self.answer(end).await?;
-        if !self.claims(claim) {
-            return Err(NoStack::Over);
-        }
-        shown(&text, ours).ok_or(NoStack::Empty)
-    }
-
-    fn claims(&self, claim: u64) -> bool {
-        self.page.read().is_ok_and(|page| page.progress() == claim)
-    }
-
-    /// The signal that asks for the stack, if it can be sent (T-2).
-    fn asks_by(&self) -> Result<Signal, NoStack> {
-        let offer = self.page.read().map_err(|_| NoStack::NotOffered)?.stack();
-        let number = i32::try_from(offer >> 32).unwrap_or(0);
-        let signal = number.checked_sub(Signal::rt_min().as_raw()).filter(|n| *n >= 0).and_then(Signal::rt);
-        let signal = signal.ok_or(NoStack::NotOffered)?;
-        let pid = self.pid.as_raw_nonzero();
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| NoStack::Ended)?;
-        let state = Signals::read(&status, number);
-        if state.stopped {
-            return Err(NoStack::Stopped);
-        }
-        if state.pending {
-            return Err(NoStack::Silent); // T-5
-        }
-        let file = std::fs::read_link(format!("/proc/{pid}/fd/{}", offer & 0xFFFF_FFFF));
-        let ours = file.is_ok_and(|path| path.to_string_lossy().starts_with("/memfd:guerdon-stack"));
-        if state.caught && !state.blocked && ours { Ok(signal) } else { Err(NoStack::Taken) }
-    }
-
-    /// Waits until the stack has been written.
-    async fn answer(&self, end: Instant) -> Result<String, NoStack> {
-        let (mut last, mut grown) = (String::new(), Instant::now());
-        loop {
-            tokio::select! {
-                () = self.pidfd.ended() => return Err(NoStack::Ended),
-                () = sleep(PAUSE) => {}
-            }
-            let text = self.stack.read();
-            let now = Instant::now();
-            if text.len() != last.len() {
-                (last, grown) = (text, now);
-            }
-            if is_whole(&last) || (last.contains(HEADER) && (now - grown >= QUIET || now >= end)) {
-                return Ok(last);
-            }
-            if now >= end {
-                return Err(NoStack::Silent);
-            }
-        }
-    }
-}
-
-/// What the kernel says of a process and one signal.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Signals {
-    stopped: bool,
-    pending: bool,
-    blocked: bool,
-    caught: bool,
-}
-
-impl Signals {
-    /// From the text of `/proc/<pid>/status`, which is about the main thread.
-    fn read(status: &str, number: i32) -> Self {
-        let mut found = Self::default();
-        let bit = u32::try_from(number - 1).ok().and_then(|shift| 1u64.checked_shl(shift)).unwrap_or(0);
-        for (name, value) in status.lines().filter_map(|line| line.split_once(':')) {
-            let value = value.trim();
-            let set = || u64::from_str_radix(value, 16).is_ok_and(|mask| mask & bit != 0);
-            match name {
-                "State" => found.stopped = value.starts_with(['T', 't']),
-                "SigPnd" | "ShdPnd" => found.pending |= set(),
-                "SigBlk" => found.blocked = set(),
-                "SigCgt" => found.caught = set(),
-                _ => {}
-            }
-        }
-        found
-    }
+/// Whether a stack has begun to be written.
+pub(super) fn is_begun(text: &str) -> bool {
+    text.contains(HEADER)
 }
 
 /// Whether the outermost frame, or the note that there are more, stands at the end.
-fn is_whole(text: &str) -> bool {
+pub(super) fn is_whole(text: &str) -> bool {
     text.strip_suffix('\n')
         .and_then(|text| text.lines().next_back())
         .is_some_and(|line| line == "  ..." || (line.ends_with(" in <module>") && line.contains("_zygote.py\", line ")))
 }
 
 /// The last stack in what `faulthandler` wrote, in the order and the form of a traceback, without our frames; `None` if nothing is left of it.
-fn shown(text: &str, ours: &str) -> Option<String> {
+pub(super) fn shown(text: &str, ours: &str) -> Option<String> {
     let (_, frames) = text.rsplit_once(HEADER)?;
     let mut lines: Vec<String> = Vec::new();
     for line in frames.lines() {
@@ -241,14 +119,14 @@ mod tests {
   File \"/u/my rewards.py\", line 7, in inner, in it
 ";
         assert_eq!(shown(WRITTEN, "/g/_worker").as_deref(), Some(expected));
-        // T-5: what came late for an earlier question stands before it.
+        // What came late for an earlier question stands before it (T-5 of `asking`).
         assert_eq!(shown(&format!("  File \"/x\", line 1 in old\n{WRITTEN}"), "/g/_worker").as_deref(), Some(expected));
         let deep = format!("{HEADER}\n{}  ...\n", "  File \"/u/r.py\", line 1 in down\n".repeat(100));
         assert!(shown(&deep, "/g/_worker").unwrap().starts_with("Stack (most recent call last):\n  …\n  File"));
     }
 
     #[test]
-    fn t3_t6_any_bytes_are_bounded_text() {
+    fn k1_k2_any_bytes_are_bounded_text() {
         assert_eq!(shown("", "/g"), None);
         assert_eq!(shown("garbage\n  File \"", "/g"), None);
         assert_eq!(shown(&format!("{HEADER}\n  File \"/g/x.py\", line 1 in ours\n"), "/g"), None);
@@ -265,18 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn t2_what_the_kernel_says_of_a_signal() {
-        let status = "Name:\tpython\nState:\tR (running)\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000000\nSigBlk:\t0000000000000000\nSigIgn:\t0000000001001000\nSigCgt:\t0020000000000000\n";
-        let ready = Signals { caught: true, ..Signals::default() };
-        assert_eq!(Signals::read(status, 54), ready);
-        assert_eq!(Signals::read(status, 55), Signals::default());
-        assert_eq!(Signals::read(status, 0), Signals::default());
-        assert!(Signals::read(&status.replace("R (running)", "T (stopped)"), 54).stopped);
-        assert!(Signals::read("", 54) == Signals::default());
-    }
-
-    #[test]
-    fn t3_a_worker_can_not_make_the_file_grow() {
+    fn k2_a_worker_can_not_make_the_file_grow() {
         let stack = Stack::new().unwrap();
         let bytes = vec![b'x'; SIZE + 4096];
         rustix::io::pwrite(&stack.fd, &bytes[..10], 0).unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::super::body::DYING;
+use super::super::child::DYING;
 use super::super::flight::Loss;
 use super::super::link::Read;
 use super::super::places::Kind;

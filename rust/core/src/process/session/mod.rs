@@ -20,7 +20,8 @@ use tokio::sync::mpsc;
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout};
 
-use super::body::{Body, DYING};
+use super::body::Body;
+use super::child::DYING;
 use super::child::Forked;
 use super::flight::{Flight, Loss, News};
 use super::inside::Window;

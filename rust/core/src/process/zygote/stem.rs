@@ -15,8 +15,7 @@ use tokio::time::timeout;
 
 use super::ANSWER;
 use crate::process::ProcessConfig;
-use crate::process::body::DYING;
-use crate::process::child::{Pidfd, is_stopped, told_pid};
+use crate::process::child::{DYING, Pidfd, is_stopped, told_pid};
 use crate::process::control::{self, Control};
 use crate::process::ending::Ending;
 use crate::process::output::{self, Printer, Source};
