@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 pytest.importorskip("trl")
 
+import pandas as pd
 from transformers import Qwen2ForSequenceClassification
 
 from guerdon import Dispatcher

@@ -6,6 +6,8 @@ import threading
 
 import pytest
 
+pytest.importorskip("accelerate")
+
 from guerdon import Dispatcher, reward
 from guerdon.integrations.trl import scoring
 from guerdon.ticket import Ticket
