@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 from guerdon import settings
 from guerdon._batch.admission import Admission
 from guerdon._batch.given import Given
+from guerdon._batch.rules import Rules
 from guerdon._registration.items import listed, model_name
 from guerdon._registration.spec import FunctionSpec, is_reward_model, repeated_names, spec_of
 from guerdon._shipping.shipment import check_shippable
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
     from guerdon.result import RewardBatch
 
 # What `Dispatcher.__init__` makes; a subclass's own attributes are all others.
-_STATE = frozenset(("_admission", "_columns", "_items", "_lifetime", "_options", "_specs", "batches", "workers"))
+_STATE = frozenset(
+    ("_admission", "_columns", "_items", "_lifetime", "_options", "_rules", "_specs", "batches", "workers")
+)
 
 _BARE = "this is a Dispatcher, not one reward function: pass list(dispatcher) as reward_funcs"
 
@@ -115,6 +118,9 @@ class Dispatcher(Sequence[Any]):
         self._lifetime = Lifetime(self._specs, workers_now, self._options["recycle"], self._options["worker_env"] or {})
         num_generations, budget = self._options["num_generations"], self._options["budget"]
         self._admission = Admission(self._lifetime, self._specs, self.reward_models, num_generations, budget)
+        ours = tuple(weight for weight, item in zip(self.weights, items, strict=True) if not is_reward_model(item))
+        partial, most = self._options["partial"], self._options["max_failed_fraction"]
+        self._rules = Rules(self._specs, ours, partial, most)
         self.batches = ColumnBatches(self, len(self._specs))
         self._columns = tuple(self._make_columns())
         end_with(self, self._lifetime)
@@ -334,16 +340,7 @@ class Dispatcher(Sequence[Any]):
         return [] if engine is None else engine.worker_pids()
 
     def _ticket(self, batch: Batch, intake: Intake | None = None) -> Ticket:
-        weights = [weight for weight, item in zip(self.weights, self._items, strict=True) if not is_reward_model(item)]
-        return Ticket(
-            self,
-            batch,
-            self._specs,
-            weights=weights,
-            partial=self._options["partial"],
-            max_failed_fraction=self._options["max_failed_fraction"],
-            intake=intake,
-        )
+        return Ticket(self, batch, self._rules, intake)
 
     def _make_columns(self) -> Iterable[object]:
         function = 0

@@ -107,6 +107,7 @@ class RewardBatch:
         self.rewards: NDArray[np.float32] = batch.rewards()
         self.status: NDArray[np.uint8] = batch.status()
         self.elapsed_s: float = batch.elapsed_s
+        self._failed_cells: list[tuple[int, int, int, str, str | None, int, float, float]] = batch.failures()
 
     @property
     def _source(self) -> Batch:
@@ -221,10 +222,6 @@ class RewardBatch:
         ]
 
     @cached_property
-    def _failed_cells(self) -> list[tuple[int, int, int, str, str | None, int, float, float]]:
-        return self._source.failures()
-
-    @cached_property
     def recorded(self) -> list[Recorded]:
         """What each function recorded, in the order of the functions."""
         prompts, generations, _ = self.rewards.shape
@@ -239,7 +236,7 @@ class RewardBatch:
         return int(prompts * generations)
 
     def __getstate__(self) -> dict[str, Any]:
-        for name in ("attempts", "queue_s", "run_s", "timings", "_failed_cells", "recorded"):
+        for name in ("attempts", "queue_s", "run_s", "timings", "recorded"):
             getattr(self, name)
         return {**self.__dict__, "_batch": None}
 

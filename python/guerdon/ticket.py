@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from guerdon import settings
 from guerdon._batch.sleepers import Sleepers
-from guerdon._registration.spec import FunctionSpec
 from guerdon.errors import ClosedError, RewardFailureError
 
 if TYPE_CHECKING:
     from guerdon._batch.intake import Intake
+    from guerdon._batch.rules import Rules
     from guerdon._native import Batch
     from guerdon.result import Group, RewardBatch
 
@@ -46,20 +46,13 @@ class Ticket:
         self,
         owner: object,
         batch: Batch,
-        specs: Sequence[FunctionSpec],
-        *,
-        weights: Sequence[float],
-        partial: str,
-        max_failed_fraction: float,
+        rules: Rules,
         intake: Intake | None = None,
     ) -> None:
         self._pid = os.getpid()
         self._owner = owner  # kept alive: a dispatcher that is collected ends its engine and this batch with it
         self._batch = batch
-        self._specs = specs
-        self._weights = weights
-        self._partial = partial
-        self._max_failed_fraction = max_failed_fraction
+        self._rules = rules
         self._intake = intake  # of a batch that was submitted with more=True
         self._cancelled = False
         self._interrupted = False
@@ -283,14 +276,8 @@ class Ticket:
         """The complete batch, and what to tell the user if failures were too many (T-4)."""
         with self._news:
             if self._settled is None:
-                from guerdon._batch.failures import breach
-                from guerdon.result import RewardBatch
-
                 self._batch.release()
-                specs = self._specs
-                names, shapes = [spec.name for spec in specs], [spec.shape for spec in specs]
-                result = RewardBatch(self._batch.apart(), names, shapes, self._weights, self._partial)
-                self._settled = result, None if self._cancelled else breach(result, specs, self._max_failed_fraction)
+                self._settled = self._rules.settle(self._batch.apart(), cancelled=self._cancelled)
             return self._settled
 
     def _result(self) -> RewardBatch:

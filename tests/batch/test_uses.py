@@ -278,3 +278,30 @@ def test_u5_a_name_that_no_worker_can_be_told_is_refused(name: str) -> None:
     with pytest.raises(DataError, match=r"'row' would get.*Rename the column"):
         passed(reward(row), **{name: [1, 2]})
     assert passed(reward(two), **{name: [1, 2]}) == {"completion": ["a", "b"]}
+
+
+# --- the layout of columns
+
+
+def test_u8_batches_with_other_columns_are_laid_out_anew() -> None:
+    uses = Uses([spec_of(reward(lambda completion, answer=0, **row: 1.0, name="f"))])
+
+    def columns(**given: object) -> list[object]:
+        data = collect(None, ["a", "b"], None, given)
+        return list(uses.of(data).columns)
+
+    assert columns(answer=[1, 2]) == columns(answer=[1, 2]) == [["a", "b"], [1, 2]]
+    assert columns(level=[3, 4]) == [["a", "b"], [3, 4]]
+    assert columns() == [["a", "b"]]
+    assert columns(answer=[5, 6]) == [["a", "b"], [5, 6]]
+
+
+def test_u8_what_was_refused_once_is_refused_again() -> None:
+    uses = Uses([spec_of(reward(lambda completion, answer: 1.0, name="f"))])
+    fine, bare = collect(None, ["a"], None, {"answer": [1]}), collect(None, ["a"], None, {})
+    for data, refused in ((fine, False), (bare, True), (bare, True), (fine, False)):
+        if refused:
+            with pytest.raises(DataError, match="'answer'"):
+                uses.of(data)
+        else:
+            assert len(uses.of(data).columns) == 2

@@ -32,6 +32,8 @@ def breach(result: RewardBatch, specs: Sequence[FunctionSpec], max_failed_fracti
         if failure.status is Status.CANCELLED and failure.reason == QUORUM_REASON:
             continue
         failures.setdefault(failure.function, []).append(failure)
+    if not failures:
+        return None
     samples = len(result)
     messages = []
     for spec in specs:

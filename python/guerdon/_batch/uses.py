@@ -9,6 +9,7 @@
 - U-5  A column whose name can't be put into a message to a worker is refused where a function would get it.
 - U-6  A function of the http lane gets texts, whatever its columns hold; what are texts already is not copied.
 - U-7  Where a limit counts tokens by a function, that is called here, for each sample, before anything of the batch is submitted.
+- U-8  What the columns' names settle is worked out once for all batches that bring the same ones (`layout`).
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from guerdon._batch.columns import COMPLETION_IDS, COMPLETIONS, ENVIRONMENTS, PROMPTS, TEXT, TRAINER_STATE, Data, Single
+from guerdon._batch.columns import TEXT, Data, Single
+from guerdon._batch.layout import Asker, Layout, Route, Source, layout
 from guerdon._batch.tokens import counting
 from guerdon._batch.trainer_state import names_history, snapshot
-from guerdon._registration.spec import FunctionSpec, Wants
+from guerdon._registration.spec import FunctionSpec
 from guerdon.errors import DataError
 from guerdon.settings import MOST_GENERATIONS
 
@@ -28,28 +30,8 @@ if TYPE_CHECKING:
     from guerdon._http.template import Field
     from guerdon._native import Const, Use
 
-# Where a value comes from: ("own", "prompts"), ("dataset", "answer"), ("state", "live").
-Source = tuple[str, str]
-
-_RESERVED: dict[str, Source] = {
-    "prompt": ("own", PROMPTS),
-    "prompts": ("own", PROMPTS),
-    "completion": ("own", COMPLETIONS),
-    "completions": ("own", COMPLETIONS),
-    "completion_ids": ("own", COMPLETION_IDS),
-    "text": ("own", TEXT),
-    "texts": ("own", TEXT),
-    "environment": ("own", ENVIRONMENTS),
-    "environments": ("own", ENVIRONMENTS),
-    "trainer_state": ("state", "live"),
-}
-
-_HINTS = {
-    PROMPTS: "give prompts=[...]",
-    COMPLETION_IDS: "give completion_ids=[...]",
-    ENVIRONMENTS: "it needs a trainer with environments, or environments=[...]",
-    "live": "it comes from a trainer; elsewhere give trainer_state=...",
-}
+# What says whether two batches bring the same columns: their names, and whether there is a trainer's state.
+_Names = tuple[tuple[str, ...], tuple[str, ...], bool]
 
 
 @dataclass(frozen=True)
@@ -65,69 +47,60 @@ class Uses:
     """Works out columns and uses for a fixed list of functions, batch by batch."""
 
     def __init__(self, specs: Sequence[FunctionSpec]) -> None:
-        self._specs = tuple(specs)
-        self._counted = tuple(counting(spec) for spec in self._specs)
-        self._history = tuple(spec.lane == "process" and names_history(spec.target) for spec in self._specs)
+        self._askers = tuple(
+            Asker(spec, spec.lane == "process" and names_history(spec.target), counting(spec)) for spec in specs
+        )
+        # Of the last batch (U-8). Written by whatever thread has one with other columns, as a whole.
+        self._last: tuple[_Names, Layout] | None = None
 
     def of(self, data: Data, *, grows: bool = False) -> Plan:
         """The engine's columns and, for each function, which of them its calls get.
 
-        Raises:
-            DataError: U-2, U-3.
-        """
-        from guerdon._native import Use
+        Args:
+            grows: Each addition must bring the same columns, whatever is in them.
 
-        columns = _Columns(data, grows)
-        uses = []
-        for spec, history, counted in zip(self._specs, self._history, self._counted, strict=True):
-            tokens = None
-            if counted is not None:
-                there = _available(spec, counted.wants, data, counted.called)
-                tokens = counted.count(data, there, _arrange(counted.wants, there)[0])
-            available = _available(spec, spec.wants, data, spec.name)
-            names, by_position = _arrange(spec.wants, available)
-            if spec.http is not None:
-                filled = [columns.filled(available[field.column], field, spec.name) for field in spec.http.fields]
-                uses.append(Use([kind for kind, _ in filled], [index for _, index in filled], tokens=tokens))
-                continue
-            _refuse_odd(spec.name, names)
-            indexes = [columns.index(self._source(spec, available[name], history)) for name in names]
-            finish_names: tuple[str, ...] = ()
-            finish_indexes: list[int] = []
-            if spec.finish is not None:
-                there = _available(spec, spec.finish, data, f"{spec.name}.finish_group")
-                finish_names, _ = _arrange(spec.finish, there)
-                finish_indexes = [columns.index(self._source(spec, there[name], history)) for name in finish_names]
-            uses.append(Use(None if by_position else names, indexes, finish_names, finish_indexes, tokens))
+        Raises:
+            DataError: U-2, U-3, U-5, U-6, K-2 of `tokens`.
+        """
+        known = self._layout(data)
+        columns = _Columns(data, known, grows)
+        uses = [route.use or columns.use(route) for route in known.routes]
         return Plan(columns.values, columns.names, uses)
 
-    @staticmethod
-    def _source(spec: FunctionSpec, source: Source, history: bool) -> Source:
-        if source[0] != "state" or spec.lane != "process":
-            return source
-        return ("state", "whole" if history else "shipped")
+    def _layout(self, data: Data) -> Layout:
+        names = tuple(data.own), tuple(data.dataset), data.trainer_state is not None
+        last = self._last
+        if last is None or last[0] != names:
+            last = self._last = names, layout(self._askers, data)
+        return last[1]
 
 
 class _Columns:
-    """The engine's columns of one batch, made as they are asked for (U-1)."""
+    """The engine's columns of one batch: those of its layout (U-1), and behind them what requests are filled with."""
 
-    def __init__(self, data: Data, grows: bool) -> None:
-        self.values: list[list[object] | Const] = []
-        self.names: list[str] = []
+    def __init__(self, data: Data, known: Layout, grows: bool) -> None:
         self._data = data
-        self._indexes: dict[Source, int] = {}
-        self._grows = grows  # each addition must bring the same columns, whatever is in them
+        self._grows = grows
+        self._indexes = {source: index for index, source in enumerate(known.sources)}
         self._filled: dict[tuple[Source, Field], tuple[str, int]] = {}
+        self.names = list(known.names)
+        self.values = [self._value(*source) for source in known.sources]
 
-    def index(self, source: Source) -> int:
-        index = self._indexes.get(source)
-        if index is None:
-            self.values.append(self._value(*source))
-            self.names.append(TRAINER_STATE if source[0] == "state" else source[1])
-            index = self._indexes[source] = len(self.values) - 1
-        return index
+    def use(self, route: Route) -> Use:
+        """What a function gets that is not the same for every batch: counted tokens, texts of requests."""
+        from guerdon._native import Use
 
-    def filled(self, source: Source, field: Field, function: str) -> tuple[str, int]:
+        asker = route.asker
+        tokens = None
+        if asker.counting is not None and route.counted is not None:
+            tokens = asker.counting.count(self._data, *route.counted)
+        http = asker.spec.http
+        if http is None:
+            return Use(route.names, route.columns, route.finish_names, route.finish_columns, tokens)
+        filled = [self._fill(route.available[field.column], field, asker.spec.name) for field in http.fields]
+        return Use([kind for kind, _ in filled], [index for _, index in filled], tokens=tokens)
+
+    def _fill(self, source: Source, field: Field, function: str) -> tuple[str, int]:
         """What kind of texts a field of a request is, and the index of its column (U-6)."""
         from guerdon._http.fields import PLAIN, texts_of
 
@@ -137,7 +110,7 @@ class _Columns:
             values = self._data.texts if name == TEXT else getattr(self._data, kind)[name]
             made = texts_of(values, field, self._data.samples, function, always=self._grows)
             if made is None:
-                known = PLAIN, self.index(source)
+                known = PLAIN, self._index(source)
             else:
                 self.values.append(made[1])
                 self.names.append(field.column)
@@ -145,79 +118,28 @@ class _Columns:
             self._filled[source, field] = known
         return known
 
-    def _value(self, kind: str, name: str) -> list[object] | Const:
-        from guerdon._native import Const
+    def _index(self, source: Source) -> int:
+        index = self._indexes.get(source)
+        if index is None:
+            self.values.append(self._value(*source))
+            self.names.append(source[1])
+            index = self._indexes[source] = len(self.values) - 1
+        return index
 
+    def _value(self, kind: str, name: str) -> list[object] | Const:
         if kind == "own":
             return self._data.texts if name == TEXT else self._data.own[name]
         if kind == "dataset":
             values = self._data.dataset[name]
-            return Const(values.value) if isinstance(values, Single) else values
+            return _const(values.value) if isinstance(values, Single) else values
         state = self._data.trainer_state
-        return Const(state if name == "live" else snapshot(state, history=name == "whole"))
+        return _const(state if name == "live" else snapshot(state, history=name == "whole"))
 
 
-def _arrange(wants: Wants, available: dict[str, Source]) -> tuple[tuple[str, ...], bool]:
-    """The names of the calls, in order, and whether their values go by position."""
-    names, by_position = wants.arrange(available)
-    if wants.row and not wants.everything:  # a reserved name that is not asked for is a column like any other
-        taken = (*names, *wants.fixed)
-        names += tuple(name for name, (kind, _) in available.items() if kind == "dataset" and name not in taken)
-    return names, by_position
+def _const(value: object) -> Const:
+    from guerdon._native import Const
 
-
-def _available(spec: FunctionSpec, wants: Wants, data: Data, called: str) -> dict[str, Source]:
-    """Every name under which this batch has a value for the function, in the order in which a trainer gives them.
-
-    Raises:
-        DataError: U-2, U-3.
-    """
-    available: dict[str, Source] = {}
-    for name in wants.reserved:
-        kind, key = _RESERVED[name]
-        if name in data.dataset:
-            if name == "environment" and ENVIRONMENTS in data.own and name in wants.named:
-                available[name] = (kind, key)
-            elif name in wants.named:
-                raise DataError(
-                    f"reward function {called!r} asks for {name!r}, a reserved name, and the dataset has a column "
-                    f"{name!r} too: ambiguous. Rename the column, or the parameter if another column is meant."
-                )
-        elif key != ENVIRONMENTS or spec.lane != "process":  # U-4; one that names them is on another lane
-            there = data.trainer_state is not None if kind == "state" else key == TEXT or key in data.own
-            if there:
-                available[name] = (kind, key)
-    available.update((name, ("dataset", name)) for name in data.dataset if name not in available)
-    missing = wants.missing(available)
-    if missing:
-        raise DataError(_missing(called, missing, wants, data, available))
-    return available
-
-
-def _refuse_odd(called: str, names: tuple[str, ...]) -> None:
-    """Refuses what no worker can be told (U-5); only ``**row`` and ``**columns`` can take such a name."""
-    for name in names:
-        if "\0" in name or any("\ud800" <= letter <= "\udfff" for letter in name):
-            raise DataError(
-                f"the dataset has a column called {name!r}, which reward function {called!r} would get: a name can't "
-                "hold a NUL or half a surrogate pair. Rename the column."
-            )
-
-
-def _missing(called: str, missing: Sequence[str], wants: Wants, data: Data, available: dict[str, Source]) -> str:
-    name = missing[0]
-    if name in wants.reserved:
-        hint = _HINTS[_RESERVED[name][1]]
-        return f"reward function {called!r} asks for {name!r}, which this batch doesn't have: {hint}."
-    import difflib
-
-    close = difflib.get_close_matches(name, list(available), n=1)
-    there = ", ".join(data.dataset) or "none"
-    return (
-        f"reward function {called!r} asks for the column{'s' if len(missing) > 1 else ''} "
-        f"{', '.join(map(repr, missing))}, which this batch doesn't have. Its columns: {there}."
-        + (f" Did you mean {close[0]!r}?" if close else " Add it to the dataset, or give the parameter a default.")
-    )
+    return Const(value)
 
 
 def check_group_size(num_generations: object, samples: int, *, ranks: int = 1) -> int:

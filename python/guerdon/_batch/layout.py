@@ -1,0 +1,188 @@
+"""Where the functions' calls get their values from: what the names of a batch's columns say, before any value is looked at.
+
+Trainers bring the same columns with every batch, so `Uses` asks for a layout only when the columns are others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from guerdon._batch.columns import COMPLETION_IDS, COMPLETIONS, ENVIRONMENTS, PROMPTS, TEXT, TRAINER_STATE, Data
+from guerdon._batch.tokens import Counting
+from guerdon._registration.spec import FunctionSpec, Wants
+from guerdon.errors import DataError
+
+if TYPE_CHECKING:
+    from guerdon._native import Use
+
+# Where a value comes from: ("own", "prompts"), ("dataset", "answer"), ("state", "live").
+Source = tuple[str, str]
+
+_RESERVED: dict[str, Source] = {
+    "prompt": ("own", PROMPTS),
+    "prompts": ("own", PROMPTS),
+    "completion": ("own", COMPLETIONS),
+    "completions": ("own", COMPLETIONS),
+    "completion_ids": ("own", COMPLETION_IDS),
+    "text": ("own", TEXT),
+    "texts": ("own", TEXT),
+    "environment": ("own", ENVIRONMENTS),
+    "environments": ("own", ENVIRONMENTS),
+    "trainer_state": ("state", "live"),
+}
+
+_HINTS = {
+    PROMPTS: "give prompts=[...]",
+    COMPLETION_IDS: "give completion_ids=[...]",
+    ENVIRONMENTS: "it needs a trainer with environments, or environments=[...]",
+    "live": "it comes from a trainer; elsewhere give trainer_state=...",
+}
+
+
+@dataclass(frozen=True)
+class Asker:
+    """A function that gets values: its spec, whether it reads the trainer's history, and what counts its tokens."""
+
+    spec: FunctionSpec
+    history: bool
+    counting: Counting | None
+
+
+@dataclass(frozen=True)
+class Route:
+    """How one function gets its values.
+
+    Attributes:
+        available: Every name under which there is a value for it.
+        names: Those of its calls, in order; None where they go by position.
+        columns: Their places among the layout's sources; a request's are made for each batch.
+        use: The same as the engine takes it, for every batch; None where each makes its own.
+        counted: Names that the function of its tokens gets, and where from.
+    """
+
+    asker: Asker
+    available: dict[str, Source]
+    names: tuple[str, ...] | None
+    columns: list[int]
+    finish_names: tuple[str, ...]
+    finish_columns: list[int]
+    use: Use | None
+    counted: tuple[dict[str, Source], tuple[str, ...]] | None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The engine's columns, what messages call them, and a route for each function."""
+
+    sources: tuple[Source, ...]
+    names: tuple[str, ...]
+    routes: tuple[Route, ...]
+
+
+def layout(askers: Sequence[Asker], data: Data) -> Layout:
+    """What batches with the columns of `data` bring to each function.
+
+    Raises:
+        DataError: U-2, U-3, U-5 of `uses`.
+    """
+    places: dict[Source, int] = {}
+    routes = tuple(_route(asker, data, places) for asker in askers)
+    names = tuple(TRAINER_STATE if kind == "state" else name for kind, name in places)
+    return Layout(tuple(places), names, routes)
+
+
+def _route(asker: Asker, data: Data, places: dict[Source, int]) -> Route:
+    from guerdon._native import Use
+
+    spec, counting = asker.spec, asker.counting
+    counted = None
+    if counting is not None:
+        there = _available(spec, counting.wants, data, counting.called)
+        counted = there, _arrange(counting.wants, there)[0]
+    available = _available(spec, spec.wants, data, spec.name)
+    names: tuple[str, ...] | None
+    names, by_position = _arrange(spec.wants, available)
+    if spec.http is not None:
+        return Route(asker, available, names, [], (), [], None, counted)
+    _refuse_odd(spec.name, names)
+
+    def place(source: Source) -> int:
+        if source[0] == "state" and spec.lane == "process":
+            source = ("state", "whole" if asker.history else "shipped")
+        return places.setdefault(source, len(places))
+
+    columns = [place(available[name]) for name in names]
+    finish_names: tuple[str, ...] = ()
+    finish_columns: list[int] = []
+    if spec.finish is not None:
+        there = _available(spec, spec.finish, data, f"{spec.name}.finish_group")
+        finish_names, _ = _arrange(spec.finish, there)
+        finish_columns = [place(there[name]) for name in finish_names]
+    names = None if by_position else names
+    use = None if counted is not None else Use(names, columns, finish_names, finish_columns)
+    return Route(asker, available, names, columns, finish_names, finish_columns, use, counted)
+
+
+def _arrange(wants: Wants, available: dict[str, Source]) -> tuple[tuple[str, ...], bool]:
+    """The names of the calls, in order, and whether their values go by position."""
+    names, by_position = wants.arrange(available)
+    if wants.row and not wants.everything:  # a reserved name that is not asked for is a column like any other
+        taken = (*names, *wants.fixed)
+        names += tuple(name for name, (kind, _) in available.items() if kind == "dataset" and name not in taken)
+    return names, by_position
+
+
+def _available(spec: FunctionSpec, wants: Wants, data: Data, called: str) -> dict[str, Source]:
+    """Every name under which this batch has a value for the function, in the order in which a trainer gives them.
+
+    Raises:
+        DataError: U-2, U-3.
+    """
+    available: dict[str, Source] = {}
+    for name in wants.reserved:
+        kind, key = _RESERVED[name]
+        if name in data.dataset:
+            if name == "environment" and ENVIRONMENTS in data.own and name in wants.named:
+                available[name] = (kind, key)
+            elif name in wants.named:
+                raise DataError(
+                    f"reward function {called!r} asks for {name!r}, a reserved name, and the dataset has a column "
+                    f"{name!r} too: ambiguous. Rename the column, or the parameter if another column is meant."
+                )
+        elif key != ENVIRONMENTS or spec.lane != "process":  # U-4; one that names them is on another lane
+            there = data.trainer_state is not None if kind == "state" else key == TEXT or key in data.own
+            if there:
+                available[name] = (kind, key)
+    available.update((name, ("dataset", name)) for name in data.dataset if name not in available)
+    missing = wants.missing(available)
+    if missing:
+        raise DataError(_missing(called, missing, wants, data, available))
+    return available
+
+
+def _refuse_odd(called: str, names: tuple[str, ...]) -> None:
+    """Refuses what no worker can be told (U-5); only ``**row`` and ``**columns`` can take such a name."""
+    for name in names:
+        if "\0" in name or any("\ud800" <= letter <= "\udfff" for letter in name):
+            raise DataError(
+                f"the dataset has a column called {name!r}, which reward function {called!r} would get: a name can't "
+                "hold a NUL or half a surrogate pair. Rename the column."
+            )
+
+
+def _missing(called: str, missing: Sequence[str], wants: Wants, data: Data, available: dict[str, Source]) -> str:
+    name = missing[0]
+    if name in wants.reserved:
+        hint = _HINTS[_RESERVED[name][1]]
+        return f"reward function {called!r} asks for {name!r}, which this batch doesn't have: {hint}."
+    import difflib
+
+    close = difflib.get_close_matches(name, list(available), n=1)
+    there = ", ".join(data.dataset) or "none"
+    return (
+        f"reward function {called!r} asks for the column{'s' if len(missing) > 1 else ''} "
+        f"{', '.join(map(repr, missing))}, which this batch doesn't have. Its columns: {there}."
+        + (f" Did you mean {close[0]!r}?" if close else " Add it to the dataset, or give the parameter a default.")
+    )
