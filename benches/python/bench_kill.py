@@ -9,40 +9,23 @@ wait for the replacement (``workers=1``), stamps its own start. Aims: p99 of 10 
 
 from __future__ import annotations
 
-import mmap
 import os
 import select
-import signal
 import statistics
-import struct
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benches.python.hanging import WORD, hanging
 from guerdon import Dispatcher, Status, reward
 
 TIMEOUT, GRACE = 0.05, 0.05
 ROUNDS = 200
-WORD = struct.Struct("<qd")  # pid, start
 TITLE = "killing a hung sample: ms"
 
 pytestmark = pytest.mark.timeout(600)
-
-
-def stamp(path: str, place: int) -> None:
-    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 2 * WORD.size) as page:
-        page[place * WORD.size : (place + 1) * WORD.size] = WORD.pack(os.getpid(), time.monotonic())
-
-
-def hanging(page: str, place: int) -> float:
-    if place == 0:
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
-    stamp(page, place)
-    while place == 0:
-        pass
-    return 1.0
 
 
 class Page:

@@ -2,7 +2,7 @@
 
 import math_verify  # noqa: F401 - loaded for its weight
 
-from benches.python.bench_kill import hanging as _hanging
+from benches.python.hanging import hanging as _hanging
 
 
 def hanging(page: str, place: int) -> float:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 from typing import Final
 
-from guerdon._registration.numbers import as_float
+from guerdon._registration.numbers import number
 from guerdon.errors import RegistrationError
 
 __all__ = ["Batch"]
@@ -50,7 +49,7 @@ class Batch:
             raise RegistrationError(
                 f"Batch(max_size={size!r}): expected a whole number, 1 to {_MOST}: the most samples of one call."
             )
-        if isinstance(wait, bool) or not isinstance(wait, Real) or not 0 <= as_float(wait) <= _LONGEST_MS:
+        if not 0 <= number(wait) <= _LONGEST_MS:
             raise RegistrationError(
                 f"Batch(max_wait_ms={wait!r}): expected milliseconds, 0 to {_LONGEST_MS}: how long a sample may wait for "
                 "others."

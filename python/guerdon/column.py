@@ -22,21 +22,33 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from guerdon.errors import ClosedError, GuerdonError, GuerdonWarning, RewardFailureError
-from guerdon.host import Host, Memory, host_of
+from guerdon.host import Host, Memory, Roster, host_of
 from guerdon.status import Status
 
 if TYPE_CHECKING:
     from guerdon._native import Batch
-    from guerdon.dispatcher import Dispatcher
     from guerdon.result import RewardBatch
     from guerdon.ticket import Ticket
 
 MOST_OPEN = 64
 
 Key = tuple[tuple[str, int], ...]
+
+
+class Owner(Protocol):
+    """What columns ask of the dispatcher whose columns they are."""
+
+    @property
+    def batches(self) -> ColumnBatches: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def roster(self) -> Roster: ...
+    def submit_columns(self, given: Mapping[str, Any], host: Host, held: list[Batch]) -> Ticket: ...
+    def open_columns(self, given: Mapping[str, Any], samples: int, host: Host, held: list[Batch]) -> Ticket: ...
 
 
 class RewardColumn:
@@ -49,7 +61,7 @@ class RewardColumn:
 
     __name__: str
 
-    def __init__(self, dispatcher: Dispatcher, index: int, function: int, name: str) -> None:
+    def __init__(self, dispatcher: Owner, index: int, function: int, name: str) -> None:
         self.dispatcher = dispatcher
         self.index = index
         self._function = function
@@ -69,7 +81,7 @@ class RewardColumn:
         given = {name: values for name, values in own.items() if values is not None}
         return self.dispatcher.batches.collect(self._function, {**given, **columns})
 
-    def __reduce__(self) -> tuple[Callable[[Any, Any], Any], tuple[Dispatcher, int]]:
+    def __reduce__(self) -> tuple[Callable[[Any, Any], Any], tuple[Owner, int]]:
         return operator.getitem, (self.dispatcher, self.index)
 
     def __repr__(self) -> str:
@@ -103,7 +115,7 @@ class _Open:
 class ColumnBatches:
     """The open batches of one dispatcher's columns."""
 
-    def __init__(self, dispatcher: Dispatcher, count: int) -> None:
+    def __init__(self, dispatcher: Owner, count: int) -> None:
         self._dispatcher = weakref.ref(dispatcher)
         self._count = count
         self._lock = threading.Lock()
@@ -164,7 +176,7 @@ class ColumnBatches:
             DataError: The batch can't be scored as it is.
         """
         host = self._host(given)
-        host.check(self._owner())
+        host.check(self._owner().roster)
         return Begun(host, given, self._owner().submit_columns(given, host, held))
 
     def open(self, given: Mapping[str, Any], samples: int, held: list[Batch]) -> Begun:
@@ -175,7 +187,7 @@ class ColumnBatches:
             samples: How many there will be.
         """
         host = self._host(given)
-        host.check(self._owner())
+        host.check(self._owner().roster)
         return Begun(host, given, self._owner().open_columns(given, samples, host, held))
 
     def settle(self, begun: Begun) -> RewardBatch:
@@ -211,7 +223,7 @@ class ColumnBatches:
             return host_of(given, self._memories)
 
     def _start(self, host: Host, given: Mapping[str, Any], held: list[Batch]) -> _Open:
-        host.check(self._owner())
+        host.check(self._owner().roster)
         return _Open(list(_lists(given).values()), self._owner().submit_columns(given, host, held))
 
     def _drop(self, held: list[Batch]) -> None:
@@ -246,7 +258,7 @@ class ColumnBatches:
         """Warns, once, where a sample is left out here and still counted by what is not this dispatcher's."""
         if self._told_of_others or result.partial == "keep" or not bool(result.failed_samples.any()):
             return
-        others = host.others(self._owner())
+        others = host.others(self._owner().roster)
         if others:
             self._told_of_others = True
             _warn(
@@ -255,7 +267,7 @@ class ColumnBatches:
                 "dispatcher where you can."
             )
 
-    def _owner(self) -> Dispatcher:
+    def _owner(self) -> Owner:
         dispatcher = self._dispatcher()
         assert dispatcher is not None  # its columns hold it, and only they come here
         return dispatcher

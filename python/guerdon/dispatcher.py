@@ -19,14 +19,14 @@ from guerdon import settings
 from guerdon._batch.admission import Admission
 from guerdon._batch.given import Given
 from guerdon._batch.rules import Rules
-from guerdon._registration.items import listed, model_name
-from guerdon._registration.spec import FunctionSpec, is_reward_model, repeated_names, spec_of
+from guerdon._registration.items import agreed_limits, listed, model_name, repeated_names
+from guerdon._registration.spec import FunctionSpec, is_reward_model, spec_of
 from guerdon._shipping.shipment import check_shippable
 from guerdon.column import ColumnBatches, RewardColumn
 from guerdon.cores import default_workers
 from guerdon.errors import RegistrationError
+from guerdon.host import Host, Roster
 from guerdon.lifetime import Lifetime, end_with
-from guerdon.limits import agreed
 from guerdon.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from guerdon._native import Batch
     from guerdon.delivery import Delivery
     from guerdon.dump import Dump
-    from guerdon.host import Host
     from guerdon.recycle import Recycle
     from guerdon.result import RewardBatch
 
@@ -104,7 +103,7 @@ class Dispatcher(Sequence[Any]):
             "worker_env": settings.worker_env(worker_env),
         }
         self._items = items
-        self._specs = tuple(agreed(spec_of(item) for item in items if not is_reward_model(item)))
+        self._specs = tuple(agreed_limits(spec_of(item) for item in items if not is_reward_model(item)))
         if not self._specs:
             raise RegistrationError("only reward models are in this list, and those a trainer runs: give it the list.")
         repeated_names(self._specs)
@@ -160,6 +159,12 @@ class Dispatcher(Sequence[Any]):
     def reward_models(self) -> tuple[str, ...]:
         """What the trainer runs itself: names of the reward models in the list."""
         return tuple(model_name(item) for item in self._items if is_reward_model(item))
+
+    @property
+    def roster(self) -> Roster:
+        """The list, as the caller of its columns sees it. For integrations."""
+        columns = tuple(one for one in self._columns if isinstance(one, RewardColumn))
+        return Roster(self._columns, columns, self.reward_models, self.given_weights)
 
     @property
     def closed(self) -> bool:

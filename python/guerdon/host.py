@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from guerdon.status import Status
 
 if TYPE_CHECKING:
-    from guerdon.dispatcher import Dispatcher
     from guerdon.result import RewardBatch
 
 # Modules with ``trainer_of(given)``, which gives a `Host` class and the trainer behind a call, or None (H-1).
@@ -27,6 +26,23 @@ INTEGRATIONS = ("guerdon.integrations.trl.host",)
 
 _FRACTIONS = {"timeout_frac": Status.TIMEOUT, "error_frac": Status.ERROR, "crashed_frac": Status.CRASHED}
 _TIMES = ("run_p50_s", "run_p90_s", "run_p99_s", "queue_p50_s", "queue_p99_s")
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The list of a dispatcher, as far as the caller of its columns has to do with it.
+
+    Attributes:
+        functions: What a trainer takes as its reward functions, in order: columns, and reward models as they are.
+        columns: The columns among them.
+        models: Names of the reward models.
+        weights: One per function; None if the dispatcher was given none.
+    """
+
+    functions: tuple[object, ...]
+    columns: tuple[object, ...]
+    models: tuple[str, ...]
+    weights: list[float] | None
 
 
 @dataclass
@@ -53,11 +69,11 @@ class Host:
         """How many processes bring samples to the caller's batch."""
         return 1
 
-    def others(self, dispatcher: Dispatcher) -> list[str]:
+    def others(self, roster: Roster) -> list[str]:
         """Names of what the caller runs beside the dispatcher's functions."""
-        return list(dispatcher.reward_models)
+        return list(roster.models)
 
-    def check(self, dispatcher: Dispatcher) -> None:
+    def check(self, roster: Roster) -> None:
         """Compares what the caller and the dispatcher were told.
 
         Raises:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any, Literal
 
 from guerdon import parse as parses
@@ -15,6 +14,7 @@ from guerdon._http.reward import HttpReward, label, pieces_of, policy_options, s
 from guerdon._http.reward import headers as checked_headers
 from guerdon._http.template import template
 from guerdon._registration import options
+from guerdon._registration.numbers import number
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
 from guerdon.parse import Parse
@@ -169,12 +169,13 @@ def _tokens(name: str, value: object) -> int:
 
 
 def _temperature(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= options.as_float(value) < math.inf:
+    found = number(value)
+    if not 0 <= found < math.inf:
         raise RegistrationError(
             f"reward function {name!r}: temperature={value!r}: expected a number of at least 0, or None to leave it to the "
             "server."
         )
-    return float(value)
+    return found
 
 
 def _format(name: str, value: object, parse: Parse) -> Mapping[str, Any]:

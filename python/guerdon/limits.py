@@ -11,16 +11,12 @@ import hashlib
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from numbers import Real
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from guerdon._registration.numbers import number
 from guerdon.errors import GuerdonError, RegistrationError
-
-if TYPE_CHECKING:
-    from guerdon._registration.spec import FunctionSpec
 
 __all__ = ["Limit", "RetryAfter"]
 
@@ -81,7 +77,7 @@ class Limit:
                 raise RegistrationError(f"Limit(concurrency={self.concurrency}): expected 1 to 65536 calls in flight.")
         for option in ("rpm", "tpm"):
             rate = getattr(self, option)
-            if rate is not None and not (_is_number(rate) and 0 < rate <= _MOST_RATE):
+            if rate is not None and not 0 < number(rate) <= _MOST_RATE:
                 raise RegistrationError(f"Limit({option}={rate!r}): expected a number a minute, above 0.")
         key: object = self.key
         if key is not None and not (isinstance(key, str) and key.strip() and key.isprintable()):
@@ -89,7 +85,7 @@ class Limit:
         if self.tokens is not None:
             if self.tpm is None and self.key is None:
                 raise RegistrationError("Limit(tokens=…) without tpm=, the tokens per minute that they count toward.")
-            if not callable(self.tokens) and not (_is_number(self.tokens) and 0 <= self.tokens <= _MOST_RATE):
+            if not callable(self.tokens) and not 0 <= number(self.tokens) <= _MOST_RATE:
                 raise RegistrationError(
                     f"Limit(tokens={self.tokens!r}): expected the tokens of a call, or a function that counts them."
                 )
@@ -117,7 +113,7 @@ class RetryAfter(GuerdonError):
     status_code = 429  # as errors of clients carry it
 
     def __init__(self, seconds: float = 0.0, message: str | None = None) -> None:
-        if not (_is_number(seconds) and seconds >= 0):
+        if not 0 <= number(seconds) < math.inf:
             raise ValueError(f"RetryAfter({seconds!r}): expected seconds, at least 0 and finite.")
         super().__init__(message if message is not None else f"try again after {seconds:g} s")
         self.retry_after = float(seconds)
@@ -157,44 +153,3 @@ def native(
         name = hashlib.sha256(limit.key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         key = (limit.key, str(folder() / name))
     return limit.rpm, limit.tpm, tokens, key
-
-
-def agreed(specs: Iterable[FunctionSpec]) -> list[FunctionSpec]:
-    """The functions with what their keys' limits are, wherever one of them gave it (L-2).
-
-    Raises:
-        RegistrationError: Two functions give other numbers for one key.
-    """
-    specs = list(specs)
-    known: dict[str, tuple[str, Limit]] = {}
-    for spec in specs:
-        limit = spec.policy.limit
-        if limit is None or limit.key is None:
-            continue
-        if limit.rpm is None and limit.tpm is None and limit.concurrency is None:
-            continue
-        other, first = known.setdefault(limit.key, (spec.name, limit))
-        if (limit.rpm, limit.tpm, limit.concurrency) != (first.rpm, first.tpm, first.concurrency):
-            raise RegistrationError(
-                f"reward functions {other!r} and {spec.name!r} give other limits for the key {limit.key!r}: {first} and "
-                f"{limit}. Give both the same; a function may also give the key alone."
-            )
-
-    def with_numbers(spec: FunctionSpec) -> FunctionSpec:
-        limit = spec.policy.limit
-        if limit is None or limit.key not in known:
-            return spec
-        _, first = known[limit.key]
-        whole = replace(limit, rpm=first.rpm, tpm=first.tpm, concurrency=first.concurrency)
-        return replace(spec, policy=replace(spec.policy, limit=whole))
-
-    return [with_numbers(spec) for spec in specs]
-
-
-def _is_number(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return False
-    try:
-        return math.isfinite(float(value))
-    except OverflowError:
-        return False

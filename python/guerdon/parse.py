@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Literal
 
-from guerdon._registration.options import FLOAT32_MAX, as_float
+from guerdon._registration.numbers import FLOAT32_MAX
+from guerdon._registration.numbers import number as as_number
 from guerdon.errors import RegistrationError
 
 __all__ = ["Parse", "json", "logprob", "number", "regex", "tag", "yes_no"]
@@ -149,7 +150,7 @@ def _words(words: object) -> tuple[tuple[str, float], ...]:
     for word, score in words.items():
         if not isinstance(word, str) or isinstance(score, bool) or not isinstance(score, Real):
             raise RegistrationError(wrong + "texts and their scores.")
-        if not abs(as_float(score)) <= FLOAT32_MAX:
+        if not abs(as_number(score)) <= FLOAT32_MAX:
             raise RegistrationError(wrong + "scores that float32 can hold.")
     if len({word.lower() for word in words}) < len(words):
         raise RegistrationError(wrong + "each word once: the case of letters doesn't count.")

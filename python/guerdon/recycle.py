@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 
-from guerdon._registration.numbers import as_float
+from guerdon._registration.numbers import LONGEST, number
 from guerdon.errors import RegistrationError
 from guerdon.sizes import EXPECTED, as_bytes
 
@@ -45,7 +44,7 @@ class Recycle:
         age: object = self.age
         if calls is not None and (isinstance(calls, bool) or not isinstance(calls, int) or not 1 <= calls < 1 << 63):
             raise RegistrationError(f"Recycle(calls={calls!r}): expected a whole number of calls, at least 1.")
-        if age is not None and (isinstance(age, bool) or not isinstance(age, Real) or not 0 < as_float(age) <= 1e9):
+        if age is not None and not 0 < number(age) <= LONGEST:
             raise RegistrationError(f"Recycle(age={age!r}): expected seconds, finite and above 0.")
         if self.rss is not None and not 1 <= (as_bytes(self.rss) or 0) < 1 << 63:
             raise RegistrationError(f"Recycle(rss={self.rss!r}): expected {EXPECTED}, above 0.")

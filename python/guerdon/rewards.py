@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, overload
 
-from guerdon._registration.spec import FunctionSpec, Options, Shape, build
+from guerdon._registration.options import Options
+from guerdon._registration.spec import FunctionSpec, Shape, build
 from guerdon._shipping.importable import find_attribute
 from guerdon.batching import Batch
 from guerdon.errors import RegistrationError

@@ -9,12 +9,10 @@ import math
 import sys
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from numbers import Real
 from typing import Any, Final
 
 from guerdon._registration.fences import is_environment_text
-from guerdon._registration.numbers import as_float
-from guerdon._registration.options import LONGEST
+from guerdon._registration.numbers import LONGEST, number
 from guerdon.errors import DataError, RegistrationError
 from guerdon.recycle import Recycle
 
@@ -61,11 +59,12 @@ def seconds(option: str, value: object) -> float | None:
 
 def bound(option: str, value: object, otherwise: str = "") -> float:
     """A time that there must be."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < as_float(value) < math.inf:
+    found = number(value)
+    if not 0 < found < math.inf:
         raise _wrong(option, value, "seconds, finite and above 0" + ("," + otherwise if otherwise else ""))
-    if as_float(value) > LONGEST:
+    if found > LONGEST:
         raise _wrong(option, value, f"at most {LONGEST:.0e} s")
-    return float(value)
+    return found
 
 
 def patience(timeout: object) -> float | None:
@@ -76,16 +75,18 @@ def patience(timeout: object) -> float | None:
     """
     if timeout is None:
         return None
-    if isinstance(timeout, bool) or not isinstance(timeout, Real) or math.isnan(as_float(timeout)):
+    found = number(timeout)
+    if math.isnan(found):
         raise DataError(f"timeout={timeout!r}: expected seconds to wait, or None to wait as long as it takes.")
-    return as_float(timeout)
+    return found
 
 
 def fraction(option: str, value: object) -> float:
     """A part of the samples."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= as_float(value) <= 1:
+    found = number(value)
+    if not 0 <= found <= 1:
         raise _wrong(option, value, "a number from 0 to 1")
-    return float(value)
+    return found
 
 
 def partial(value: object) -> str:

@@ -14,7 +14,8 @@ import pytest
 
 from guerdon import Limit, Reward, group_reward, reward
 from guerdon._registration.callables import is_reward_model, name_of
-from guerdon._registration.spec import UNDECORATED_LOOP, FunctionSpec, repeated_names, spec_of
+from guerdon._registration.items import repeated_names
+from guerdon._registration.spec import UNDECORATED_LOOP, FunctionSpec, spec_of
 from guerdon.errors import NotYetError, RegistrationError
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from guerdon._batch.columns import TEXT, Data, Single
+from guerdon._registration.numbers import number
 from guerdon._registration.signature import Wants, inspect_wants
 from guerdon.errors import DataError, RegistrationError
 
@@ -44,9 +44,10 @@ class Counting:
                 found = self.function(**row)
             except Exception as error:
                 raise DataError(f"{self.called} failed on sample {sample}: {type(error).__name__}: {error}.") from error
-            if isinstance(found, bool) or not isinstance(found, Real) or not 0 <= float(found) < math.inf:
+            count = number(found)
+            if not 0 <= count < math.inf:
                 raise DataError(f"{self.called} gave {found!r} for sample {sample}: expected a number of tokens.")
-            counts.append(float(found))
+            counts.append(count)
         return counts
 
 

@@ -14,8 +14,9 @@ from guerdon._http.body import Pieces
 from guerdon._http.plan import Plan
 from guerdon._http.secret import Secret
 from guerdon._registration import options as checked
+from guerdon._registration.options import Options
 from guerdon._registration.signature import Wants
-from guerdon._registration.spec import FunctionSpec, Options, settled_policy
+from guerdon._registration.spec import FunctionSpec, settled_policy
 from guerdon.batching import Batch
 from guerdon.errors import RegistrationError
 

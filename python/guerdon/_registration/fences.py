@@ -12,7 +12,7 @@ from guerdon.errors import RegistrationError
 from guerdon.sizes import EXPECTED, as_bytes
 
 if TYPE_CHECKING:
-    from guerdon._registration.spec import Options
+    from guerdon._registration.options import Options
 
 __all__ = ["environment", "is_environment_text", "max_output", "memory_limit", "refuse_elsewhere"]
 

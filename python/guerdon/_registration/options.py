@@ -7,15 +7,16 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final, Literal
 
-from guerdon._registration.numbers import as_float
+from guerdon._registration.numbers import FLOAT32_MAX, LONGEST, number
 from guerdon.batching import Batch
 from guerdon.errors import NotYetError, RegistrationError
 from guerdon.limits import Limit
 
-__all__ = ["LANES", "Isolation", "Lane", "OnFailure", "as_float"]
+__all__ = ["LANES", "Isolation", "Lane", "OnFailure", "Options"]
 
 Lane = Literal["process", "thread", "asyncio", "http"]
 Isolation = Literal["worker", "call"]
@@ -23,9 +24,30 @@ OnFailure = Literal["nan", "abstain", "raise"] | float
 
 LANES: Final[tuple[Lane, ...]] = ("process", "thread", "asyncio")
 _LATER_LANES: Final = ("native", "device", "ray")
-LONGEST: Final = 1e9
 _MOST_RETRIES: Final = 10_000
-FLOAT32_MAX: Final = 3.4028234663852886e38
+
+
+@dataclass(frozen=True)
+class Options:
+    """What ``reward`` and ``group_reward`` were given, unchecked; see `guerdon.reward` for the meaning of each."""
+
+    name: str | None = None
+    lane: str | None = None
+    loop: str | None = None
+    timeout: float | None = None
+    grace: float = 0.5
+    deadline: float | None = None
+    setup_timeout: float = 300.0
+    retries: int = 0
+    limit: Limit | None = None
+    on_failure: str | float = "nan"
+    max_failed_fraction: float | None = None
+    isolation: str = "worker"
+    memory_limit: int | str | None = None
+    max_output: int | str | None = None
+    env: Iterable[str] = ()
+    batch: Batch | None = None
+    rowwise: bool = False
 
 
 def _wrong(function: str, option: str, value: object, expected: str) -> RegistrationError:
@@ -35,14 +57,12 @@ def _wrong(function: str, option: str, value: object, expected: str) -> Registra
 def seconds(function: str, option: str, value: object, *, zero: bool = False) -> float:
     """A time in seconds (O-2)."""
     expected = f"a number of seconds, finite and {'at least' if zero else 'above'} 0"
-    if isinstance(value, bool) or not isinstance(value, Real):
+    found = number(value)
+    if not 0 <= found < math.inf or (found == 0 and not zero):
         raise _wrong(function, option, value, expected)
-    number = as_float(value)
-    if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
-        raise _wrong(function, option, value, expected)
-    if number > LONGEST:
+    if found > LONGEST:
         raise _wrong(function, option, value, f"at most {LONGEST:.0e} s")
-    return number
+    return found
 
 
 def retries(function: str, value: object) -> int:
@@ -91,21 +111,20 @@ def on_failure(function: str, value: object) -> OnFailure:
         return "abstain"
     if value == "raise":
         return "raise"
-    if isinstance(value, bool) or not isinstance(value, Real):
+    found = number(value)
+    if not abs(found) <= FLOAT32_MAX:
         raise _wrong(function, "on_failure", value, expected)
-    number = as_float(value)
-    if not abs(number) <= FLOAT32_MAX:
-        raise _wrong(function, "on_failure", value, expected)
-    return number
+    return found
 
 
 def fraction(function: str, value: object) -> float | None:
     """``max_failed_fraction`` of one function; None = the dispatcher's."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= as_float(value) <= 1:
+    found = number(value)
+    if not 0 <= found <= 1:
         raise _wrong(function, "max_failed_fraction", value, "a number from 0 to 1, or None for the dispatcher's")
-    return float(value)
+    return found
 
 
 def limit(function: str, value: object) -> Limit | None:

@@ -13,13 +13,13 @@ of its own, one call at a time, so that its module state behaves as in the train
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from guerdon._registration import fences, options
 from guerdon._registration.callables import innermost, is_async, is_reward_model, name_of
-from guerdon._registration.options import Isolation, Lane, OnFailure
+from guerdon._registration.options import Isolation, Lane, OnFailure, Options
 from guerdon._registration.signature import Contract, Shape, Wants, inspect_finish, inspect_wants, names_environments
 from guerdon.batching import Batch
 from guerdon.errors import RegistrationError
@@ -34,12 +34,10 @@ __all__ = [
     "UNDECORATED_LOOP",
     "FunctionSpec",
     "Lane",
-    "Options",
     "Policy",
     "Shape",
     "Wants",
     "is_reward_model",
-    "repeated_names",
     "settled_policy",
     "spec_of",
 ]
@@ -48,29 +46,6 @@ SAMPLE_TIMEOUT: Final = 30.0
 LISTS_TIMEOUT: Final = 600.0
 UNDECORATED_LOOP: Final = "<undecorated>"
 """The loop that undecorated async functions share; names in angle brackets are ours, ``loop=`` refuses them."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """What ``reward`` and ``group_reward`` were given, unchecked; see `guerdon.reward` for the meaning of each."""
-
-    name: str | None = None
-    lane: str | None = None
-    loop: str | None = None
-    timeout: float | None = None
-    grace: float = 0.5
-    deadline: float | None = None
-    setup_timeout: float = 300.0
-    retries: int = 0
-    limit: Limit | None = None
-    on_failure: str | float = "nan"
-    max_failed_fraction: float | None = None
-    isolation: str = "worker"
-    memory_limit: int | str | None = None
-    max_output: int | str | None = None
-    env: Iterable[str] = ()
-    batch: Batch | None = None
-    rowwise: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,7 +71,7 @@ class FunctionSpec:
     """One reward function of one dispatcher.
 
     Attributes:
-        name: Its name in metrics, files and messages. Not yet checked to be unique: `repeated_names`.
+        name: Its name in metrics, files and messages. Not yet checked to be unique: `items.repeated_names`.
         item: What the user put into the list.
         target: What runs: the plain function, callable object or bound method, or the `Reward` instance if
             ``stateful``.
@@ -191,22 +166,6 @@ def spec_of(item: object) -> FunctionSpec:
     spec = build(item, Options(), "batch", decorated=False)
     _refuse_unbound(spec)
     return spec
-
-
-def repeated_names(specs: Iterable[FunctionSpec]) -> None:
-    """Refuse a list in which two functions have one name: metrics and columns could not be told apart.
-
-    Raises:
-        RegistrationError: With the name and the places of both.
-    """
-    places: dict[str, int] = {}
-    for place, spec in enumerate(specs):
-        first = places.setdefault(spec.name, place)
-        if first != place:
-            raise RegistrationError(
-                f"two reward functions are called {spec.name!r} (number {first} and {place} of the list). "
-                "Give one of them another name: reward(fn, name=…)."
-            )
 
 
 def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> FunctionSpec:

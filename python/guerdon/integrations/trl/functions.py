@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from guerdon._registration.callables import is_reward_model
@@ -44,6 +45,19 @@ def arrange(given: Any) -> tuple[list[Any], list[float] | None, Dispatcher | Non
     for place, column in zip(plain, own or (), strict=True):
         functions[place] = column
     return functions, weights if weighed else None, own
+
+
+def dispatcher_of(column: RewardColumn) -> Dispatcher:
+    """The dispatcher whose column it is."""
+    owner = column.dispatcher
+    assert isinstance(owner, Dispatcher)  # nothing else makes columns
+    return owner
+
+
+def dispatchers_of(functions: Iterable[object]) -> tuple[Dispatcher, ...]:
+    """The dispatchers whose columns are in a trainer's list, each once, in order."""
+    owners = [dispatcher_of(one) for one in functions if isinstance(one, RewardColumn)]
+    return tuple({id(owner): owner for owner in owners}.values())
 
 
 def weigh(theirs: Any, weights: list[float]) -> None:

@@ -28,13 +28,13 @@ from guerdon.errors import GuerdonError, RegistrationError
 from guerdon.host import Memory
 from guerdon.integrations.trl import metrics
 from guerdon.integrations.trl.flight import Flight, Replay, empty_books, replaced
-from guerdon.integrations.trl.functions import arrange, weigh
+from guerdon.integrations.trl.functions import arrange, dispatchers_of, weigh
 from guerdon.integrations.trl.host import TrainerHost
 from guerdon.integrations.trl.minibatch import MiniBatches
 from guerdon.integrations.trl.overlap import Early, columns_of
 from guerdon.integrations.trl.pipeline import Pipeline, check
 from guerdon.integrations.trl.reader import Reader
-from guerdon.integrations.trl.scoring import Scoring, dispatchers_of
+from guerdon.integrations.trl.scoring import Scoring
 from guerdon.integrations.trl.sidebyside import SideBySide
 from guerdon.integrations.trl.straddle import Exchange
 from guerdon.integrations.trl.vllm_client import SplittingClient

@@ -16,10 +16,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from guerdon.errors import DataError, GuerdonError, RewardFailureError
-from guerdon.host import Host, Memory
+from guerdon.host import Host, Memory, Roster
 
 if TYPE_CHECKING:
-    from guerdon.dispatcher import Dispatcher
     from guerdon.result import RewardBatch
 
 
@@ -43,24 +42,24 @@ class TrainerHost(Host):
         dist = _distributed()
         return 1 if dist is None else int(dist.get_world_size())
 
-    def others(self, dispatcher: Dispatcher) -> list[str]:
+    def others(self, roster: Roster) -> list[str]:
         """Reward models, other functions, environments' own rewards."""
         trainer = self._trainer
         names = getattr(trainer, "reward_func_names", [type(one).__name__ for one in trainer.reward_funcs])
         pairs = zip(trainer.reward_funcs, names, strict=False)
-        return [name for one, name in pairs if getattr(one, "dispatcher", None) is not dispatcher]
+        return [name for one, name in pairs if all(one is not column for column in roster.columns)]
 
-    def check(self, dispatcher: Dispatcher) -> None:
+    def check(self, roster: Roster) -> None:
         """Compares the weights, once a trainer.
 
         Raises:
             DataError: The dispatcher was given weights and the trainer sums with others.
         """
-        trainer, given = self._trainer, dispatcher.given_weights
+        trainer, given = self._trainer, roster.weights
         if self.memory.checked:
             return
         functions, theirs = getattr(trainer, "reward_funcs", None), getattr(trainer, "reward_weights", None)
-        if given is not None and theirs is not None and _just_these(functions, dispatcher):
+        if given is not None and theirs is not None and _just_these(functions, roster):
             import numpy as np
 
             weights = [float(weight) for weight in theirs]
@@ -96,14 +95,13 @@ def trainer_of(given: Mapping[str, Any]) -> tuple[type[TrainerHost], Any] | None
     return None
 
 
-def _just_these(functions: Any, dispatcher: Dispatcher) -> bool:
+def _just_these(functions: Any, roster: Roster) -> bool:
     """Whether the trainer's functions are the dispatcher's and nothing else; it may have loaded a model in the place of
     its name."""
-    ours = list(dispatcher)
-    if not isinstance(functions, list) or len(functions) != len(ours):
+    if not isinstance(functions, list) or len(functions) != len(roster.functions):
         return False
-    pairs = zip(functions, ours, strict=True)
-    return all(theirs is own for theirs, own in pairs if hasattr(own, "dispatcher"))
+    pairs = zip(functions, roster.functions, strict=True)
+    return all(theirs is own for theirs, own in pairs if own in roster.columns)
 
 
 def _distributed() -> Any:

@@ -10,7 +10,8 @@ TRL keeps the pieces of a generated batch in a list and takes one for each micro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trl.trainer.utils import split_pixel_values_by_grid, unsplit_pixel_values_by_grid
 
@@ -19,13 +20,25 @@ from guerdon.integrations.trl.flight import Flight, take
 from guerdon.integrations.trl.host import TrainerHost
 
 if TYPE_CHECKING:
-    from guerdon.integrations.trl.grpo import GRPOTrainer
+    from guerdon.integrations.trl.scoring import Scoring
+
+
+class Trainer(Protocol):
+    """What the pieces ask of the trainer that trains on them."""
+
+    args: Any
+    num_generations: int
+
+    def record_generation(self, flight: Flight) -> None: ...
+    def replay(self, flight: Flight, rows: Iterable[int], *, record: bool) -> Any: ...
+    def scoring_of(self, flight: Flight) -> Scoring: ...
+    def settle(self, scoring: Scoring) -> None: ...
 
 
 class MiniBatches:
     """The pieces of one batch, made as they are asked for."""
 
-    def __init__(self, trainer: GRPOTrainer, flight: Flight) -> None:
+    def __init__(self, trainer: Trainer, flight: Flight) -> None:
         self._trainer = trainer
         self._flight = flight
         self._output = split_pixel_values_by_grid(flight.output)

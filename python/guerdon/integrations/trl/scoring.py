@@ -22,6 +22,7 @@ import numpy as np
 
 from guerdon.column import Begun, RewardColumn
 from guerdon.errors import ClosedError
+from guerdon.integrations.trl.functions import dispatchers_of
 from guerdon.integrations.trl.straddle import Exchange
 from guerdon.status import Status
 
@@ -34,11 +35,6 @@ if TYPE_CHECKING:
 
 # The longest wait for news in one piece; news that somebody else took is found then.
 _SLICE_MS = 1000
-
-
-def dispatchers_of(functions: Sequence[object]) -> tuple[Dispatcher, ...]:
-    """The dispatchers whose columns are in a trainer's list, each once, in order."""
-    return tuple({id(one.dispatcher): one.dispatcher for one in functions if isinstance(one, RewardColumn)}.values())
 
 
 class Scoring:

@@ -20,6 +20,7 @@ from typing import Any
 from guerdon._registration.callables import is_async
 from guerdon.column import RewardColumn
 from guerdon.dispatcher import Dispatcher
+from guerdon.integrations.trl.functions import dispatcher_of
 from guerdon.integrations.trl.routed import tally_of
 from guerdon.integrations.trl.running import Count, Running, Tally
 from guerdon.integrations.trl.snapshots import PLAIN, itself, plain_type
@@ -197,7 +198,7 @@ class _AsyncOwnReward(_OwnReward):
 def asks_for_environments(function: Any) -> bool:
     """Whether a trainer's reward function names environments, or a function of its dispatcher does."""
     if isinstance(function, RewardColumn):
-        specs = [spec for spec in function.dispatcher.specs if not isinstance(spec.target, _OwnReward)]
+        specs = [spec for spec in dispatcher_of(function).specs if not isinstance(spec.target, _OwnReward)]
         named = {name for spec in specs for name in (*spec.wants.named, *(spec.finish.named if spec.finish else ()))}
         return not named.isdisjoint(("environment", "environments"))
     try:

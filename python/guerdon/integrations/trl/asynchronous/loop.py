@@ -30,6 +30,7 @@ from guerdon.integrations.trl.asynchronous.completions import Completions
 from guerdon.integrations.trl.asynchronous.rewarded import Environments
 from guerdon.integrations.trl.asynchronous.scores import Handover, Scored, Scores, current
 from guerdon.integrations.trl.asynchronous.sidebyside import SideBySideLoop
+from guerdon.integrations.trl.functions import dispatcher_of
 
 _BEAT_S: Final = 1.0
 _ENVIRONMENT: Final = frozenset(("environment", "environments"))
@@ -218,7 +219,7 @@ class RolloutLoop(SideBySideLoop, _AsyncRolloutLoop):  # type: ignore[misc]  # t
 
 def _named(columns: tuple[RewardColumn, ...]) -> set[str]:
     """What the functions behind `columns` ask for by name."""
-    specs = (spec for column in columns for spec in column.dispatcher.specs)
+    specs = (spec for column in columns for spec in dispatcher_of(column).specs)
     return {name for spec in specs for name in (*spec.wants.named, *(spec.finish.named if spec.finish else ()))}
 
 

@@ -22,6 +22,7 @@ from guerdon.column import RewardColumn
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import ClosedError, RewardFailureError
 from guerdon.host import Host, Memory, metrics_of
+from guerdon.integrations.trl.functions import dispatcher_of, dispatchers_of
 from guerdon.result import Failure, RewardBatch
 from guerdon.status import Status
 
@@ -76,8 +77,8 @@ class Scores:
 
     def __init__(self, columns: Sequence[RewardColumn]) -> None:
         self._columns = tuple(columns)
-        self.dispatchers: tuple[Dispatcher, ...] = tuple({id(c.dispatcher): c.dispatcher for c in columns}.values())
-        self._weights = [column.dispatcher.weights[column.index] for column in columns]
+        self.dispatchers = dispatchers_of(columns)
+        self._weights = [dispatcher_of(column).weights[column.index] for column in columns]
         self._budget = FailureBudget(self.dispatchers)
 
     async def of(self, given: Mapping[str, Any], generations: int) -> Scored:

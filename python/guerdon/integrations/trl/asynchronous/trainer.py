@@ -31,7 +31,7 @@ from guerdon.errors import GuerdonError, RegistrationError
 from guerdon.integrations.trl.asynchronous.calls import VLLMCalls
 from guerdon.integrations.trl.asynchronous.client import Client
 from guerdon.integrations.trl.asynchronous.loop import LoopOptions, RolloutLoop
-from guerdon.integrations.trl.functions import arrange
+from guerdon.integrations.trl.functions import arrange, dispatcher_of, dispatchers_of
 
 _ENDS_S: Final = 15.0
 _GONE_S: Final = 0.1  # between looks at a queue that nobody writes to
@@ -136,7 +136,7 @@ def _checked(functions: list[Any]) -> tuple[RewardColumn, ...]:
         )
     names: set[str] = set()
     for column in functions:
-        spec = next(spec for spec in column.dispatcher.specs if spec.name == column.__name__)
+        spec = next(spec for spec in dispatcher_of(column).specs if spec.name == column.__name__)
         if "trainer_state" in spec.wants.required:
             raise RegistrationError(
                 f"reward function {spec.name!r} asks for `trainer_state`, which the rollout process doesn't have: give the "
@@ -149,7 +149,7 @@ def _checked(functions: list[Any]) -> tuple[RewardColumn, ...]:
 
 
 def _check_groups(columns: tuple[RewardColumn, ...], generations: int) -> None:
-    for dispatcher in {id(column.dispatcher): column.dispatcher for column in columns}.values():
+    for dispatcher in dispatchers_of(columns):
         own = dispatcher.options["num_generations"]
         if own is not None and own != generations:
             raise RegistrationError(
