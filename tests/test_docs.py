@@ -1,4 +1,4 @@
-"""Every example in README.md and docs/ runs, and prints what it says.
+"""Every example in README.md and docs/ runs, and prints what it says; links, lists and maps lead where they say.
 
 In a page, the ``python`` blocks run one after another as one script, the ``console`` blocks after them, all in a folder
 of their own. ``print(…)  # text`` must print that text, a ``text`` block what the block before it prints, and a command
@@ -8,6 +8,7 @@ code that readers need not see.
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -105,7 +106,66 @@ def _run(command: list[str], folder: Path, codes: tuple[int, ...] = (0,)) -> str
     return ended.stdout
 
 
+def anchors(path: Path) -> set[str]:
+    """What a page's headings are called in links."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_lead_somewhere() -> None:
     for path in PAGES:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
-            assert (path.parent / target).exists(), f"{path.name}: {target}"
+        for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", path.read_text(encoding="utf-8")):
+            page = path.parent / target if target else path
+            assert page.exists(), f"{path.name}: {target}"
+            assert not anchor or anchor in anchors(page), f"{path.name}: {target}#{anchor}"
+
+
+def test_each_page_has_its_place_in_the_readme() -> None:
+    listed = set(re.findall(r"\]\((docs/\w+\.md)\)", (ROOT / "README.md").read_text(encoding="utf-8")))
+    assert listed == {f"docs/{path.name}" for path in PAGES[1:]}
+
+
+PACKAGE, RUST = ROOT / "python" / "guerdon", ROOT / "rust"
+FACES = ("__init__.py", "mod.rs", "lib.rs")
+
+
+def test_the_map_of_the_architecture_is_true_to_the_last_file() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([^`\s]+)`", text))
+    for name in named:
+        if "/" in name:
+            assert any((base / name).exists() for base in (ROOT, RUST, PACKAGE)), f"{name} is not there"
+    parts = {f"{crate}/src/{path.name}" for crate in ("core", "bindings") for path in (RUST / crate / "src").iterdir()}
+    parts |= {path.name.removesuffix(".py") for path in PACKAGE.iterdir()} | {f"{c.name}/src" for c in RUST.iterdir()}
+    parts -= {"core/src/lib.rs", "bindings/src/lib.rs", "core/src", "bindings/src"}  # their rooms are named
+    parts -= {"__init__", "__pycache__", "py.typed", "integrations"}  # of which each folder is named
+    parts |= {f"integrations/{path.name}" for path in (PACKAGE / "integrations").iterdir() if path.suffix != ".py"}
+    missing = {part for part in parts if part not in named and f"{part}.py" not in named and "__pycache__" not in part}
+    assert not missing
+
+
+FOLDERS = [
+    *(path.parent for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE),
+    *(
+        RUST / folder
+        for folder in (
+            "http/src",
+            "core/src/process",
+            "core/src/scheduler",
+            "bindings/src/lanes",
+            "bindings/src/values",
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))
+def test_the_face_of_a_folder_names_what_is_in_it(folder: Path) -> None:
+    face = next(folder / name for name in FACES if (folder / name).exists())
+    text = face.read_text(encoding="utf-8")
+    if face.suffix == ".py":
+        known = set(re.findall(r"`(\w+)`", ast.get_docstring(ast.parse(text)) or ""))
+    else:
+        known = set(re.findall(r"\w+", "\n".join(line for line in text.splitlines() if line.startswith("//!"))))
+    modules = {path.stem for path in folder.iterdir() if path.suffix in (".py", ".rs")} - {face.stem}
+    assert modules - known - {"fuzz"} == set()  # which is a test

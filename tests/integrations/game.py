@@ -112,3 +112,28 @@ def make_player(
     )
     tiny.ending(trainer)
     return trainer
+
+
+def played(kind: type[Any], functions: list[Any], folder: Path, factory: Any, **options: Any) -> Any:
+    """The trainer after a run."""
+    trainer = make_player(kind, functions, folder, more={"environment_factory": factory}, **options)
+    trainer.train()
+    return trainer
+
+
+def away(completions: list[Any], environments: list[Any], log_extra: Any, **columns: Any) -> list[float]:
+    log_extra("visited", [list(environment.visited) for environment in environments])
+    return [-float(environment.distance) for environment in environments]
+
+
+class Socket:
+    """What can't be copied."""
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise TypeError("cannot pickle a socket")
+
+
+class Connected(Line):
+    def reset(self, **row: Any) -> str:
+        self.peer = Socket()
+        return super().reset(**row)

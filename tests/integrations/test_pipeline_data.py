@@ -14,18 +14,12 @@ pytest.importorskip("trl")
 from guerdon import Dispatcher
 from guerdon.integrations.trl import Pipeline
 from tests.integrations import functions
-from tests.integrations.tiny import end_loops, make_data
+from tests.integrations.tiny import make_data
 from tests.integrations.watched import Watched, make_watched
 
-pytestmark = pytest.mark.filterwarnings("default")
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
 
 MODES = [Pipeline(lookahead=2), Pipeline(mini_batch=True, lookahead=1)]
-
-
-@pytest.fixture(autouse=True)
-def no_loops_left() -> Iterator[None]:
-    yield
-    end_loops()
 
 
 @pytest.fixture(scope="module")

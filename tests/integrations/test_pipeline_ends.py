@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +17,11 @@ from transformers import TrainerCallback
 from guerdon import Dispatcher, RewardFailureError, reward
 from guerdon.integrations.trl import Pipeline
 from tests.integrations import functions
-from tests.integrations.tiny import end_loops
 from tests.integrations.watched import Watched, make_watched
 
-pytestmark = pytest.mark.filterwarnings("default")
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
 
 BOTH = Pipeline(mini_batch=True, lookahead=1)
-
-
-@pytest.fixture(autouse=True)
-def no_loops_left() -> Iterator[None]:
-    yield
-    end_loops()
 
 
 @reward

@@ -14,10 +14,10 @@ pytest.importorskip("trl")
 from guerdon import Dispatcher
 from guerdon.integrations.trl import Pipeline
 from tests.integrations import functions
-from tests.integrations.tiny import end_loops, make_trainer, rewards_of, without_times
+from tests.integrations.tiny import make_trainer, rewards_of, without_times
 from tests.integrations.watched import Watched, make_watched
 
-pytestmark = pytest.mark.filterwarnings("default")
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
 
 REWARDS = [functions.vowels, functions.answers, functions.lengths, functions.noted]
 MODES = ["overlap", "mini_batch", "one_step", "all", Pipeline(lookahead=3)]
@@ -27,12 +27,6 @@ SIZES: dict[str, Any] = {
     "max_steps": 3,
     "prompts": 16,
 }
-
-
-@pytest.fixture(autouse=True)
-def no_loops_left() -> Iterator[None]:
-    yield
-    end_loops()
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ from transformers import Qwen2ForSequenceClassification
 from guerdon import Dispatcher
 from guerdon.integrations.trl import Pipeline
 from tests.integrations import functions
-from tests.integrations.tiny import end_loops, make_config, make_tokenizer, make_trainer, rewards_of, without_times
+from tests.integrations.tiny import make_config, make_tokenizer, make_trainer, rewards_of, without_times
 from tests.integrations.watched import make_watched
 
-pytestmark = pytest.mark.filterwarnings("default")
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
 
 BOTH = Pipeline(mini_batch=True, lookahead=1)
 SIZES: dict[str, Any] = {
@@ -29,12 +28,6 @@ SIZES: dict[str, Any] = {
     "prompts": 16,
     "max_steps": 2,
 }
-
-
-@pytest.fixture(autouse=True)
-def no_loops_left() -> Iterator[None]:
-    yield
-    end_loops()
 
 
 @pytest.fixture(scope="module")

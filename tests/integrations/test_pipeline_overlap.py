@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +16,12 @@ from guerdon.integrations.trl import Pipeline
 from guerdon.integrations.trl.overlap import Early
 from guerdon.integrations.trl.vllm_client import MOST_REQUESTS, SplittingClient
 from tests.integrations import functions
-from tests.integrations.tiny import end_loops, rewards_of
+from tests.integrations.tiny import rewards_of
 from tests.integrations.watched import Watched, make_watched
 
-pytestmark = pytest.mark.filterwarnings("default")
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
 
 LONG: dict[str, Any] = {"ends": 16, "max_steps": 1}  # about a third of the completions end by themselves
-
-
-@pytest.fixture(autouse=True)
-def no_loops_left() -> Iterator[None]:
-    yield
-    end_loops()
 
 
 def expected(trainer: Watched) -> list[float]:

@@ -7,7 +7,6 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +20,12 @@ from guerdon.integrations import trl as ours
 from guerdon.integrations.trl import tools
 from tests.integrations import handy
 from tests.integrations.game import call, make_player
-from tests.integrations.tiny import end_loops
 
 pytestmark = [
     pytest.mark.filterwarnings("default"),
     pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
+    pytest.mark.usefixtures("trainers"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
-    yield
-    end_loops()
 
 
 class Script:

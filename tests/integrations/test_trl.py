@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +14,23 @@ pytest.importorskip("trl")
 
 from guerdon import Dispatcher, RewardFailureError, reward
 from tests.integrations import functions
-from tests.integrations.tiny import end_loops, make_config, make_tokenizer, make_trainer, rewards_of, without_times
+from tests.integrations.tiny import make_config, make_tokenizer, make_trainer, rewards_of, without_times
 
 pytestmark = [
     # What the trainers' own libraries warn about.
     pytest.mark.filterwarnings("default"),
     pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
+    pytest.mark.usefixtures("trainers"),
 ]
 
 PLAIN = [functions.vowels, functions.answers, functions.lengths, functions.noted]
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where functions write, in this process and in workers; set before a dispatcher starts any."""
     monkeypatch.setenv("GUERDON_TEST_FOLDER", str(tmp_path))
-    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
-    yield tmp_path
-    end_loops()
+    return tmp_path
 
 
 def written(folder: Path, name: str) -> list[dict[str, Any]]:

@@ -1,2 +1,6 @@
-"""What a reward function is: its name, contract and lane (`spec`), what its signature asks for (`signature`), what may be
-said of it (`options`), how callables are told apart (`callables`)."""
+"""What a reward function is, settled before anything runs.
+
+`spec` is one function as the rest of the package sees it: its name, contract, lane and policy. `callables` tells kinds of
+callables apart, `signature` reads what one asks for, `options`, `fences` and `numbers` check what was said of it. `items` is the list
+that a dispatcher is made of: what may stand in it, and what its functions must agree on.
+"""

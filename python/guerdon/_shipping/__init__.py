@@ -1,2 +1,6 @@
-"""How functions get to workers: what travels (`shipment`), by reference (`importable`) or by value (`pickling`), who is to
-blame for what can't (`blame`), and the values that calls get (`values`)."""
+"""How functions get to workers.
+
+`shipment` is what travels: by reference what `importable` finds again (unless `edited` since), by value what `pickling` can take
+along; `blame` finds what can't, `tensors` refuses those of a device. `values` does the same for the values of calls, and
+`environment` says what workers see of the trainer's.
+"""

@@ -1,4 +1,7 @@
-"""The command line: ``guerdon score`` and ``guerdon info``.
+"""The command line: ``guerdon score`` (`score`) and ``guerdon info`` (`info`).
+
+`loading` makes a dispatcher of the word REWARDS, `data` reads the rows, `fields` says which field is which column, `output` writes
+results, `progress` draws the bar, `problem` is what ends a command early.
 
 - C-1  Results go to stdout or to a file, everything said to people goes to stderr: a pipe never meets a progress bar.
 - C-2  Exit code 0: fine. 1: a function failed on more samples than allowed; the rows are written all the same.

@@ -1,6 +1,7 @@
 //! What the tests and benches of the engine share. Development only.
 //!
-//! - `lane`: a lane that does what a script says, on tokio's time (paused in most tests), and remembers what it saw.
+//! - `lane`: a lane that does what a script says, on tokio's time (paused in most tests), and remembers what it saw (`log`).
+//! - `setup`: functions, batches and runtimes to test with.
 //! - `script`: what a script can make of an attempt. `chaos`: one that draws it from a seed, so that the same calls meet the same fate.
 //! - `serial`: the same script, run call by call without an engine; what the engine gives must equal it.
 //! - `training`: a training run as events in time, for docs/prediction.md.

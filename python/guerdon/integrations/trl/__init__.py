@@ -1,6 +1,14 @@
 """TRL's trainers: what a dispatcher is to them, and ours that derive from them.
 
 This module holds only the map of public names, each imported when first used: importing it imports neither trl nor torch.
+
+- Any trainer: `host` is one as columns meet it, `functions` its list of reward functions.
+- The synchronous trainer: `grpo` is the class, `pipeline` what may go on at the same time, `flight` a batch whose rewards may be
+  missing, `scoring` its rewards, `overlap` and `vllm_client` those of completions that are finished early, `minibatch` training by
+  groups, `reader` the data ahead, `straddle` groups on several ranks, `metrics` the trainer's log.
+- Tools and environments: `toolset` and `worlds` are what users call, `running` runs them on the engine, `routed` makes them look as
+  before, `snapshots` are environments for reward functions, `turns` and `sidebyside` run all samples of a turn together.
+- `asynchronous`: TRL's asynchronous trainer.
 """
 
 from __future__ import annotations

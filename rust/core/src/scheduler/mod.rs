@@ -1,5 +1,9 @@
 //! The scheduler: hands the calls of all batches to the lanes, and ends what the lanes must not.
 //!
+//! `work` is what is left to do, `order` which of it goes next, `gather` which samples go together, `pump` hands it out, `barred` remembers
+//! limits that let nothing through. `ending` settles what came back, `retry` says whether a failed attempt gets another. `timers` and `due` are
+//! what happens when its time comes, `growing` batches to which samples are added, `cut` groups that are delivered early.
+//!
 //! - S-1  Only the scheduler grants another attempt, and only it ends calls at `deadline`, `budget` and cancellation.
 //! - S-2  Once a line is closed nothing of it is handed out or reopened: closing and reopening both happen under the lock, so that no call
 //!   can slip between the sweep that ends the open ones and the attempt that opens one again.
