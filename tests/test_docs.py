@@ -125,6 +125,17 @@ def test_each_page_has_its_place_in_the_readme() -> None:
     assert listed == {f"docs/{path.name}" for path in PAGES[1:]}
 
 
+def test_the_promises_name_the_tests_that_name_them() -> None:
+    page = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
+    always, seen = (re.findall(r"^\| (\d+) \|(.+)$", part, re.MULTILINE) for part in page.split("## What is seen"))
+    rows = {int(number): text for number, text in seen}
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        text = path.read_text(encoding="utf-8")
+        for number in map(int, re.findall(r"^\s*(?:async )?def test_row_(\d+)_", text, re.MULTILINE)):
+            assert f"/{path.name})" in rows[number], f"row {number} does not say that {path.name} shows it"
+        assert {int(number) for number in re.findall(r"def test_inv_(\d+)_", text)} <= {int(n) for n, _ in always}
+
+
 PACKAGE, RUST = ROOT / "python" / "guerdon", ROOT / "rust"
 FACES = ("__init__.py", "mod.rs", "lib.rs")
 

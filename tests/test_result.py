@@ -172,7 +172,7 @@ def test_advantages_are_trls(rewards: Any, scale: Any) -> None:
 
 
 def test_row_10_advantages_leave_failed_samples_out_of_the_baseline() -> None:
-    """Acceptance 10: the group's mean and standard deviation are the survivors', the failed sample's advantage is 0."""
+    """The group's mean and standard deviation are the survivors', the failed sample's advantage is 0."""
     result = make([[[1.0, 1.0], [0.0, 5.0], [0.5, NAN], [1.0, 0.0]]])
     survivors = np.array([2.0, 5.0, 1.0])
     expected = (survivors - survivors.mean()) / (survivors.std(ddof=1) + 1e-4)

@@ -1,4 +1,4 @@
-"""What ``import guerdon`` costs a fresh interpreter (acceptance 18).
+"""What ``import guerdon`` costs a fresh interpreter.
 
     python -m pytest benches/python/bench_import.py --benchmark-only
 

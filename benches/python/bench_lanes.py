@@ -4,7 +4,7 @@
 
 A round of Guerdon's is `Dispatcher.score` with everything in it: capturing the data, running it, waiting, arrays,
 looking for failures. A peer's round is handing over 4096 texts and collecting a list of results. Engines, pools and
-loops are up and warm. Aims: acceptance 17, in microseconds a sample, over the bare call for the thread lane.
+loops are up and warm. Aims in microseconds a sample, over the bare call for the thread lane.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A shared allowance: how much of it is used, and how many answers say "too many" (acceptance 19).
+"""A shared allowance: how much of it is used, and how many answers say "too many".
 
     python -m pytest benches/python/bench_limits.py --benchmark-only
 

@@ -1,4 +1,4 @@
-"""The trainer's event loop while workers hold their GIL in C (acceptance 4).
+"""The trainer's event loop while workers hold their GIL in C.
 
     python -m pytest benches/python/bench_loop_lag.py --benchmark-only
 

@@ -1,4 +1,4 @@
-"""Recycling workers: what it costs a batch that workers are replaced every 100 calls (acceptance row 8).
+"""Recycling workers: what it costs a batch that workers are replaced every 100 calls.
 
     python -m pytest benches/python/bench_recycle.py --benchmark-only
 

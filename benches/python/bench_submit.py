@@ -1,4 +1,4 @@
-"""How long the trainer's thread is busy submitting 2048 samples of 64 KB, beside pickling the same (acceptance 18).
+"""How long the trainer's thread is busy submitting 2048 samples of 64 KB, beside pickling the same.
 
     python -m pytest benches/python/bench_submit.py --benchmark-only
 

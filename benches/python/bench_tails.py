@@ -1,4 +1,4 @@
-"""Makespan of heavy-tailed costs: 4096 calls that keep a core busy, on two workers (acceptance 15).
+"""Makespan of heavy-tailed costs: 4096 calls that keep a core busy, on two workers.
 
     python -m pytest benches/python/bench_tails.py --benchmark-only
 

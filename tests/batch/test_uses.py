@@ -260,7 +260,7 @@ def test_what_cannot_be_sent_to_a_worker_is_refused_with_its_place() -> None:
 
 
 def test_bad_columns_are_refused_before_any_call() -> None:
-    """Acceptance 12: nothing starts for a batch that can't be scored."""
+    """Nothing starts for a batch that can't be scored."""
     with Dispatcher([reward(lambda completion, answer: 1.0, name="f")]) as dispatcher:
         with pytest.raises(DataError, match="'answer'"):
             dispatcher.submit(completions=["a"])

@@ -1,4 +1,4 @@
-"""What a failure does and does not do: design section 4, invariants 3, 5 and 6, and what section 3 settled."""
+"""What a failure does and does not do: invariants 3, 5 and 6 of docs/promises.md, and what follows from them."""
 
 from __future__ import annotations
 

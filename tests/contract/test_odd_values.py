@@ -1,4 +1,4 @@
-"""Acceptance 12: what functions return. On every lane and in every shape, it is a reward, an abstention, or an
+"""What functions return. On every lane and in every shape, it is a reward, an abstention, or an
 error that names the function and the sample and says what it was; the cells beside it keep their rewards."""
 
 from __future__ import annotations

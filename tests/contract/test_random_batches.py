@@ -1,4 +1,4 @@
-"""Scripted batches through the whole engine: design section 4, invariants 1, 2, 3 and 5 (acceptance 11).
+"""Scripted batches through the whole engine: invariants 1, 2, 3 and 5 of docs/promises.md.
 
 Whatever calls do, on whatever lane and in whatever order they end: cell ``[p, g, f]`` is function ``f`` on sample
 ``p * G + g``, each call ran as often as its outcome says, each group is announced once, complete, and the array equals
@@ -52,7 +52,7 @@ def processes() -> Iterator[Dispatcher]:
 @examples(20)
 @given(script=scripts(EVERY_LANE, DEADLY, most=12))
 def test_row_11_results_equal_a_serial_loop(every_lane: Dispatcher, folder: Path, script: Any) -> None:
-    """Acceptance 11: random sizes, groups, lanes, delays, failures, retries and deaths of workers."""
+    """Random sizes, groups, lanes, delays, failures, retries and deaths of workers."""
     check(every_lane, scripted(EVERY_LANE, script, folder))
 
 

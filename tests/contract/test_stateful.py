@@ -1,4 +1,4 @@
-"""Stateful rewards: `setup`, `score`, `finish_group` and `close`, on every lane (acceptance 28 and section 3)."""
+"""Stateful rewards: `setup`, `score`, `finish_group` and `close`, on every lane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Acceptance 13: text of any kind crosses to the workers and back unharmed."""
+"""Text of any kind crosses to the workers and back unharmed."""
 
 from __future__ import annotations
 

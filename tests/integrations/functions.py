@@ -121,7 +121,7 @@ def step_number_in_worker(completion: Any, trainer_state: Any) -> float:
     return float(trainer_state.global_step)
 
 
-# Acceptance 14: one second each.
+# One second each.
 
 
 def _stamp(name: str, started: float) -> None:

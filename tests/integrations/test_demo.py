@@ -1,4 +1,4 @@
-"""The demo, a short form of it: GRPO with TRL's unmodified trainer really learns (acceptance row 22)."""
+"""The demo, a short form of it: GRPO with TRL's unmodified trainer really learns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run(folder: Path, *options: str) -> str:
 
 @pytest.mark.timeout(300)
 def test_reward_rises(tmp_path: Path) -> None:
-    """Row 22."""
+    """Row 22 of docs/promises.md."""
     out = run(tmp_path, "--steps", "40", "--seed", "1")
     said = re.search(r"mean reward +(\d\.\d+) in the first 4 steps, (\d\.\d+) in the last 4", out)
     assert said is not None, out

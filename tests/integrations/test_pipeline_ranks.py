@@ -48,7 +48,7 @@ def test_g5_ranks_see_what_they_see_without_a_pipeline(name: str, ranks: list[di
 def test_row_26_a_group_function_sees_a_group_of_two_ranks_whole_and_once(
     name: str, ranks: list[dict[str, Any]]
 ) -> None:
-    """Acceptance 26 (X-1): in order, and its values return to the right samples of the right ranks."""
+    """In order, and its values return to the right samples of the right ranks."""
     table = ranks[0][name]["table"]
     assert ranks[0][name]["places"] == [float(row % 4) for row in range(len(table))]
     assert ranks[0][name]["places"] == ranks[1][name]["places"]

@@ -86,7 +86,7 @@ def test_undecorated_functions_get_what_trl_gives_them(tmp_path: Path, monkeypat
     assert call["log_extra"] == call["log_metric"] == "callable"
 
 
-# --- acceptance
+# --- what is promised (docs/promises.md)
 
 
 @pytest.mark.fault(
@@ -95,7 +95,7 @@ def test_undecorated_functions_get_what_trl_gives_them(tmp_path: Path, monkeypat
 )
 @pytest.mark.parametrize("scale", ["group", "none"])
 def test_row_10_failed_samples_are_left_out_of_their_group(scale: str, tmp_path: Path) -> None:
-    """Acceptance 10: three functions, about 10 % injected failures in one of them, in the unmodified trainer."""
+    """Three functions, about 10 % injected failures in one of them, in the unmodified trainer."""
     weights = [1.0, 0.5, 0.01]
     rewards = [functions.vowels, functions.flaky, functions.lengths]
     with Dispatcher(rewards, workers=2, weights=weights) as dispatcher:
@@ -135,7 +135,7 @@ def test_row_10_failed_samples_are_left_out_of_their_group(scale: str, tmp_path:
 
 
 def test_row_14_functions_of_one_second_run_side_by_side(tmp_path: Path, folder: Path) -> None:
-    """Acceptance 14: two sync functions and an async one of 1 s each, two workers: about 1 s for the three."""
+    """Two sync functions and an async one of 1 s each, two workers: about 1 s for the three."""
     with Dispatcher([functions.second_one, functions.second_two, functions.second_async], workers=2) as dispatcher:
         make_trainer(list(dispatcher), tmp_path / "out").train()
     stamps = written(folder, "stamps")[-3:]  # of the second step: workers are warm
@@ -144,7 +144,7 @@ def test_row_14_functions_of_one_second_run_side_by_side(tmp_path: Path, folder:
 
 
 def test_row_22_training_raises_the_reward(tmp_path: Path) -> None:
-    """Acceptance 22: GRPO on a tiny model really learns."""
+    """GRPO on a tiny model really learns."""
     with Dispatcher([functions.vowels], workers=2) as dispatcher:
         trainer = make_trainer(
             list(dispatcher),

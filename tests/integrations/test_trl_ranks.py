@@ -45,7 +45,7 @@ def reports(folder: Path, what: str) -> list[dict[str, Any]]:
 
 
 def test_row_25_two_ranks_get_the_rewards_of_one(folder: Path) -> None:
-    """Acceptance 25: through the unmodified trainer, with the host's cores shared between the ranks."""
+    """Through the unmodified trainer, with the host's cores shared between the ranks."""
     works = reports(folder, "works")
     assert all(report["workers"] == max(1, report["cores"] // 2) for report in works)
     for report in works:
@@ -61,7 +61,7 @@ def test_row_25_two_ranks_get_the_rewards_of_one(folder: Path) -> None:
 
 
 def test_row_25_failures_of_one_rank_end_both_with_the_same_error(folder: Path) -> None:
-    """Acceptance 25: more failures than allowed on one rank end both, within 10 s."""
+    """More failures than allowed on one rank end both, within 10 s."""
     fails = reports(folder, "fails")
     assert fails[0]["error"] == fails[1]["error"]
     assert fails[0]["error"].startswith("RewardFailureError: rank 1: reward function 'rank_one_fails' failed on 8 of 8")

@@ -229,7 +229,7 @@ def test_no_more_than_the_limit_at_once() -> None:
     assert most == 256
 
 
-def test_15_waits_overlap_up_to_the_limit() -> None:
+def test_row_15_waits_overlap_up_to_the_limit() -> None:
     async def function(completion: str) -> float:
         await asyncio.sleep(1)
         return 1.0
@@ -321,7 +321,7 @@ class Client(Reward):
         return [None if score is None else score * 10 for score in scores]
 
 
-def test_28_a_stateful_reward_is_set_up_once_and_closed_once() -> None:
+def test_row_28_a_stateful_reward_is_set_up_once_and_closed_once() -> None:
     client = Client()
     with Dispatcher([looped(client)], max_failed_fraction=1.0) as dispatcher:
         for _ in range(3):

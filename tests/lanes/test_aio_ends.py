@@ -129,7 +129,7 @@ def test_retries() -> None:
     assert result.attempts[:, 0, 0].tolist() == [1, 2, 2]
 
 
-def test_16_a_blocking_function_delays_no_other_loop_and_is_named() -> None:
+def test_row_16_a_blocking_function_delays_no_other_loop_and_is_named() -> None:
     gaps = []
 
     async def blocks(completion: str) -> float:
@@ -155,7 +155,7 @@ def test_16_a_blocking_function_delays_no_other_loop_and_is_named() -> None:
     assert max(gaps) < 0.25  # 0.05 on a machine that does nothing else
 
 
-def test_16_c_code_that_keeps_the_gil_is_named() -> None:
+def test_row_16_c_code_that_keeps_the_gil_is_named() -> None:
     def took(steps: int) -> float:
         start = time.monotonic()
         sum(range(steps))

@@ -234,7 +234,7 @@ def test_a_group_of_the_wrong_length_fails_whole() -> None:
 
 
 class Counted(Reward):
-    """Acceptance row 28, here and on the other lanes."""
+    """Row 28 of docs/promises.md, here and on the other lanes."""
 
     def __init__(self) -> None:
         self.did: list[str] = []
@@ -260,7 +260,7 @@ class Counted(Reward):
         return [None if score is None else score * 10 for score in scores]
 
 
-def test_28_a_stateful_reward_is_set_up_once_and_closed_once() -> None:
+def test_row_28_a_stateful_reward_is_set_up_once_and_closed_once() -> None:
     counted = Counted()
     with Dispatcher([threaded(counted)], max_failed_fraction=1.0) as dispatcher:
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""IPython in a terminal and a Jupyter kernel: functions of cells, edited cells, Ctrl-C, await; acceptance row 9."""
+"""IPython in a terminal and a Jupyter kernel: functions of cells, edited cells, Ctrl-C, await."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ with Dispatcher([pooled], workers=1) as dispatcher:
 
 @pytest.mark.parametrize("how", ["script", "module"])
 def test_row_9_a_function_of_main_with_a_pool_of_its_own(how: str, tmp_path: Path) -> None:
-    """Acceptance 9: pools of any start method find the functions of the program."""
+    """Pools of any start method find the functions of the program."""
     main = POOL if how == "script" else f"from . import neighbour\n{POOL}"
     write(
         tmp_path,

@@ -1,4 +1,4 @@
-"""What can't travel to a worker, or weighs much, is said at registration (S-2, S-4, P-4, B-1 to B-3); acceptance row 9."""
+"""What can't travel to a worker, or weighs much, is said at registration (S-2, S-4, P-4, B-1 to B-3)."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def holds_lock(completion: str) -> float:
     ],
 )
 def test_what_can_not_travel_is_blamed_by_its_name(make: Callable[[Any], Any], blamed: str) -> None:
-    """S-2, B-1, B-2; acceptance row 9"""
+    """S-2, B-1, B-2"""
     message = refused(reward(make(threading.Lock()), name="judge"))
     blamed = blamed.replace("SIZE", LOCK_SIZE)
     assert message.startswith(f"reward function 'judge' can't be sent to a worker process: {blamed} can't be pickled: ")

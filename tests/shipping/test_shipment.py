@@ -1,4 +1,4 @@
-"""Shipping to workers (S-1 to S-4, P-1 to P-3, B-1, B-2, I-1); acceptance row 9.
+"""Shipping to workers (S-1 to S-4, P-1 to P-3, B-1, B-2, I-1).
 
 What is shipped is loaded by a new interpreter that knows nothing but the shipment.
 """
@@ -115,7 +115,7 @@ def test_importable_functions_travel_as_names() -> None:
 
 
 def test_all_other_kinds_travel_by_value() -> None:
-    """S-1, P-1; acceptance row 9"""
+    """S-1, P-1"""
     factor = 3.0
     items = [
         reward(lambda completion: len(completion) * factor),
@@ -133,7 +133,7 @@ def test_all_other_kinds_travel_by_value() -> None:
 
 
 def test_functions_of_main_travel_by_value_with_what_they_use() -> None:
-    """P-1; acceptance row 9"""
+    """P-1"""
     score = by_value(
         """
         import re

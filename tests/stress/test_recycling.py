@@ -16,7 +16,7 @@ from tests.stress import fenced
 
 
 @pytest.mark.fault(
-    "workers are replaced every 100 calls (row 8)",
+    "workers are replaced every 100 calls",
     sees="nothing: every value is there, memory, descriptors, threads and processes stay as they are",
 )
 @pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.soak)])

@@ -69,7 +69,7 @@ def graded(server: Server, model: Path, **options: Any) -> Any:
 
 
 def test_many_at_a_time_and_a_server_that_dies_in_mid_batch(server: Server, model: Path) -> None:
-    """Acceptance 21: no sample is lost, and each has the score that it has on a server that lives."""
+    """No sample is lost, and each has the score that it has on a server that lives."""
     with Dispatcher([graded(server, model)]) as dispatcher:
         expected = dispatcher.score(completions=TEXTS).rewards.ravel()
     assert np.isin(expected, [0.0, 1.0]).all()

@@ -1,4 +1,4 @@
-"""Acceptance row 12: what a reward function may return, and what is said of everything else."""
+"""What a reward function may return, and what is said of everything else."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ async fn what_was_broken_once_is_tried_again_and_what_is_hopeless_is_not() {
     rig.scheduler.close().await;
 }
 
-/// Acceptance 21: what never ends is ended, and says how far it came.
+/// What never ends is ended, and says how far it came.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r1_silence_and_slow_drips_time_out() {
     let judge = mock(JudgeConfig::default()).await;
@@ -227,7 +227,7 @@ async fn a_bad_sample_fails_alone() {
     }
 }
 
-/// Acceptance 20: thousands of slow calls at a time, over connections that are made once. Coarse bounds; the bench has the figures.
+/// Thousands of slow calls at a time, over connections that are made once. Coarse bounds; the bench has the figures.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_at_a_time_over_the_same_connections() {
     const CALLS: usize = 512;
