@@ -121,6 +121,21 @@ class Locked(Diary):
         self.lock = threading.Lock()
 
 
+class Slow(Diary):
+    """The first copies wait for `free`."""
+
+    free = threading.Event()
+    waiting = 0  # how many still are to
+
+    def __deepcopy__(self, memo: Any) -> Diary:
+        if Slow.waiting:
+            Slow.waiting -= 1
+            Slow.free.wait(40)
+        kept = Diary()
+        kept.seen = list(self.seen)
+        return kept
+
+
 @reward(timeout=60)
 async def latest(prompt: Any, environment: Any) -> float:
     """1 if the environment is as its completion left it, though it was reset since."""

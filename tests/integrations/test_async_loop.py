@@ -18,6 +18,7 @@ pytest.importorskip("requests")
 
 from guerdon import Dispatcher, RewardFailureError
 from guerdon.errors import SnapshotError, VLLMServerError
+from guerdon.integrations.trl import environments
 from tests.integrations import async_functions as functions
 from tests.integrations import rollouts
 from tests.integrations.fake_vllm import FakeVLLM, Fault, wait_until
@@ -170,6 +171,30 @@ def test_w3_an_environment_that_can_not_be_copied_is_told_by_name(fake: FakeVLLM
     assert isinstance(run.error, SnapshotError)
     assert "'lock'" in str(run.error)
     assert "__deepcopy__" in str(run.error)
+
+
+def test_w3_a_copy_that_does_not_come_costs_its_sample(fake: FakeVLLM, adapters: str) -> None:
+    """No rollout waits for another's copy (C-1 of copying.py), and an instance that hangs gets no other sample."""
+    functions.Slow.free.clear()
+    functions.Slow.waiting = 3
+    factory = environments(functions.Slow, reset_timeout=1.0)
+    loop = make(fake, functions.latest, adapters=adapters, environment_factory=factory)
+    late: list[Any] = []
+    try:
+        with rollouts.running(loop) as run:
+            while len(late) < 3:
+                late += [one for one in take(loop, 16) if math.isnan(one.metrics["rewards/latest"])]
+            rest = take(loop, 32)
+            hung = {id(entry[0]) for entry in factory._open}
+            pooled = {id(instance) for instance in loop._environment_pool[None]}
+            functions.Slow.free.set()  # closing waits for threads
+    finally:
+        functions.Slow.free.set()
+    assert run.error is None
+    assert [sample.advantage for sample in late] == [0.0] * 3
+    assert [sample.metrics["rewards/latest"] for sample in rest] == [1.0] * 32
+    assert len(hung) >= 3
+    assert not pooled & hung
 
 
 def test_r4_it_stops_at_once_though_the_server_does_not_answer(fake: FakeVLLM, adapters: str) -> None:

@@ -17,7 +17,7 @@ pytest.importorskip("trl")
 
 from guerdon import RegistrationError, SnapshotError, ToolError
 from guerdon.integrations.trl import environments
-from guerdon.integrations.trl.worlds import snapshots
+from guerdon.integrations.trl.copying import snapshots
 from tests.integrations.game import Line
 
 pytestmark = [

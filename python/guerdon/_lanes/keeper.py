@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guerdon._lanes.own import LaneThread
 from guerdon._lanes.stacks import Place, of_thread
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from guerdon._lanes.aio import LoopThread
     from guerdon._native import Engine, Lanes
     from guerdon._registration.spec import FunctionSpec
+
+_KILLED: Final = "Use lane='process', where a call that hangs is killed."
 
 
 def start_lanes(engine: Engine, specs: Sequence[FunctionSpec]) -> Keeper:
@@ -99,10 +101,11 @@ class Keeper:
 
     def _left_behind(self, function: int, count: int) -> None:
         spec = self._specs[function]
+        # What runs on the engine and is no reward function says itself what it is, and what to do.
+        what, advice = getattr(spec.target, "left_behind", None) or (f"reward function {spec.name!r}", _KILLED)
         warn(
-            f"reward function {spec.name!r} ran past its timeout of {spec.policy.timeout:g} s. A thread can't be ended, "
-            f"so it was left behind with that call ({count} of this function now) and another takes its place. "
-            "Use lane='process', where a call that hangs is killed."
+            f"{what} ran past its timeout of {spec.policy.timeout:g} s. A thread can't be ended, so it was left behind "
+            f"with that call ({count} of them now) and another takes its place. {advice}"
         )
 
     def _where(self, thread: int, ident: int) -> None:

@@ -35,6 +35,8 @@ Lane = Literal["process", "thread", "asyncio"]
 # Calls in flight at once in this process: what stands there waits, for a socket or a clock.
 _TOGETHER = {"thread": 128, "asyncio": 1024}
 
+_TOOL = ("a call of a tool", "Use lane='process', where a call that hangs is killed.")
+
 _inside: ContextVar[bool] = ContextVar("guerdon_tool_call", default=False)
 
 
@@ -113,8 +115,18 @@ def _nothing() -> None:
     """In place of a function that was called."""
 
 
-def _run(job: Job) -> float:
-    return job()
+class _Here:
+    """Runs jobs in threads.
+
+    Attributes:
+        left_behind: For the keeper of the lane's threads; see `Runner`.
+    """
+
+    def __init__(self, left_behind: tuple[str, str]) -> None:
+        self.left_behind = left_behind
+
+    def __call__(self, job: Job) -> float:
+        return job()
 
 
 async def _await(job: Job) -> float:
@@ -243,6 +255,7 @@ class Runner:
 
     Args:
         kind: What these functions are, for messages and the lines that workers print: ``"tools"``.
+        left_behind: What the warning of a thread that never comes back calls its call, and what it says to do.
         functions: What workers can run, by number; on other lanes each call brings its own.
         timeout: Seconds that a call may run.
         workers: Processes of the process lane.
@@ -256,10 +269,13 @@ class Runner:
         tally: Tally,
         functions: Sequence[Callable[..., Any]] = (),
         workers: int | None = None,
+        left_behind: tuple[str, str] = _TOOL,
     ) -> None:
         self.timeout = timeout
         self.tally = tally
-        target: Callable[..., Any] = Box(functions) if lane == "process" else _run if lane == "thread" else _await
+        target: Callable[..., Any] = _await
+        if lane != "asyncio":
+            target = Box(functions) if lane == "process" else _Here(left_behind)
         limit = None if lane == "process" else Limit(concurrency=_TOGETHER[lane])
         spec = reward(target, name=kind, lane=lane, timeout=timeout, limit=limit)
         self._dispatcher = Dispatcher([spec], workers=workers if lane == "process" else 1, max_failed_fraction=1.0)

@@ -20,6 +20,7 @@ from typing import Any
 from guerdon._registration.callables import is_async
 from guerdon.column import RewardColumn
 from guerdon.dispatcher import Dispatcher
+from guerdon.integrations.trl.copying import snapshots
 from guerdon.integrations.trl.functions import dispatcher_of
 from guerdon.integrations.trl.routed import tally_of
 from guerdon.integrations.trl.running import Count, Running, Tally
@@ -31,7 +32,6 @@ from guerdon.integrations.trl.worlds import (
     environments,
     environments_of,
     environments_of_kind,
-    snapshots,
 )
 from guerdon.limits import Limit
 from guerdon.rewards import reward

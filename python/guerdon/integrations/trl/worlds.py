@@ -20,18 +20,22 @@ from typing import Any, Protocol, overload
 
 from guerdon import settings
 from guerdon._registration.callables import is_async, name_of
-from guerdon.errors import RegistrationError, SnapshotError, ToolError
+from guerdon.errors import RegistrationError, ToolError
 from guerdon.integrations.trl.routed import shaped
 from guerdon.integrations.trl.running import Count, Job, Lane, Runner, Running, Tally
-from guerdon.integrations.trl.snapshots import PLAIN, Unavailable, plain_type, snapshot
+from guerdon.integrations.trl.snapshots import PLAIN, plain_type
 from guerdon.status import Status
 
-__all__ = ["Environments", "environments", "environments_of", "snapshots"]
+__all__ = ["Environments", "environments", "environments_of"]
 
 Factory = Callable[[], object]
 
 _HUB = "__guerdon_environments__"
-RESET, REWARD = "reset", "get_reward"
+_WAITS = (
+    "Until it is back, that instance fails whatever is asked of it, and a new one stands in its place. Give what it waits "
+    "for a time-out of its own."
+)
+RESET, REWARD, COPY = "reset", "get_reward", "__deepcopy__"
 
 
 @overload
@@ -63,7 +67,8 @@ def environments(
         factory: Makes an environment: its class, or anything that can be called without arguments; or a dict of them by
             name.
         timeout: Seconds that one call of a method may run.
-        reset_timeout: The same for ``reset``. By default `timeout`.
+        reset_timeout: The same for ``reset``, and for the copy of an environment that reward functions get. By default
+            `timeout`.
         reward_timeout: The same for ``get_reward``. By default `timeout`.
 
     Returns:
@@ -108,32 +113,6 @@ def environments_of_kind(kind: type) -> Environments | None:
     return hub
 
 
-def snapshots(live: list[Any], *, needed: bool, reused: bool) -> list[Any]:
-    """A snapshot for each environment.
-
-    Args:
-        needed: Whether a reward function asks for them by name: then one that can't be copied is an error now.
-        reused: Whether the environments may be reset before all rewards are known.
-
-    Raises:
-        SnapshotError: An environment can't be copied.
-    """
-    return [_snapshot(environment, needed=needed, reused=reused) for environment in live]
-
-
-def _snapshot(environment: object, *, needed: bool, reused: bool) -> object:
-    hub = environments_of(environment)
-    method = None if hub is None else hub.busy_in(environment)
-    if method is not None:
-        return Unavailable(_still_busy(environment, method), environment)
-    try:
-        return snapshot(environment)
-    except SnapshotError as error:
-        if needed:
-            raise
-        return Unavailable(str(error), environment, live=not reused)
-
-
 class Ahead(Protocol):
     """Who has started resets before they are asked for."""
 
@@ -162,8 +141,10 @@ class Environments:
             )
         self._factory = factory
         self._timeout = settings.bound("timeout", timeout)
+        resetting = settings.seconds("reset_timeout", reset_timeout) or self._timeout
         self._times = {
-            RESET: settings.seconds("reset_timeout", reset_timeout) or self._timeout,
+            RESET: resetting,
+            COPY: resetting,
             REWARD: settings.seconds("reward_timeout", reward_timeout) or self._timeout,
         }
         self._given = {"timeout": timeout, "reset_timeout": reset_timeout, "reward_timeout": reward_timeout}
@@ -244,7 +225,9 @@ class Environments:
         with self._lock:
             runner = self._runners.get((lane, timeout))
             if runner is None:
-                runner = self._runners[lane, timeout] = Runner("environment", lane, timeout, self.tally)
+                told = f"a call of the environment {self.__name__}", _WAITS
+                runner = Runner("environment", lane, timeout, self.tally, left_behind=told)
+                self._runners[lane, timeout] = runner
         return runner
 
     def _class_of(self, kind: type) -> type:

@@ -22,7 +22,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from guerdon.integrations.trl.worlds import environments_of, snapshots
+from guerdon.integrations.trl.copying import asnapshot
+from guerdon.integrations.trl.worlds import environments_of
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -113,8 +114,7 @@ class Environments:
         result = await generating
         completion = result[0]
         if self.wanted:
-            (taken,) = snapshots([environment], needed=True, reused=True)
-            self._snapshots[id(completion)] = completion, taken
+            self._snapshots[id(completion)] = completion, await asnapshot(environment)
         if type(environment) in self.kinds:
             self._rewards[id(completion)] = completion, await self._reward(environment)
         return result

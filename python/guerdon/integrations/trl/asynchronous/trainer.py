@@ -81,11 +81,11 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
         functions, _, self._own = arrange(reward_funcs)
         columns = _checked(functions)
         super().__init__(model, [], args, *rest, **named)
+        _check_groups(columns, self.args.num_generations)  # on every rank: one alone would leave the others waiting
         if self._lora_sync:  # T-6; the same on every rank
             (run,) = broadcast_object_list([secrets.token_hex(4)], from_process=0)
             self._lora_name = f"{self._lora_name}-{run}"
         if self.rollout_worker is not None:
-            _check_groups(columns, self.args.num_generations)
             self._extend(self.rollout_worker, columns)
 
     @property
