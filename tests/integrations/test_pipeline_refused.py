@@ -108,9 +108,16 @@ def test_p1_values_are_checked(values: dict[str, Any]) -> None:
 )
 def test_p2_the_reason_is_given(part: str, changed: dict[str, Any], reason: str) -> None:
     wanted = {"overlap": "overlap", "mini_batch": "mini_batch", "lookahead": "one_step"}[part]
-    with pytest.raises(RegistrationError, match=f"{part} can't work here: .*{reason}.*Without it: pipeline=Pipeline"):
+    with pytest.raises(RegistrationError, match=f"{part} can't work here: .*{reason}.*Without it: pipeline='off'"):
         check(PRESETS[wanted], trainer(**changed), [DISPATCHER])
     check(PRESETS["off"], trainer(**changed), [DISPATCHER])
+
+
+def test_p2_what_is_left_is_said_as_one_would_write_it() -> None:
+    several = Pipeline(overlap=True, mini_batch=True, lookahead=2)
+    left = r"Without it: pipeline=Pipeline\(overlap=False, mini_batch=True, lookahead=2\)"
+    with pytest.raises(RegistrationError, match=left):
+        check(several, trainer(tools=[print]), [DISPATCHER])
 
 
 @pytest.mark.parametrize("preset", ["overlap", "mini_batch", "one_step", "all"])

@@ -105,9 +105,17 @@ def check(pipeline: Pipeline, trainer: Any, dispatchers: Iterable[Dispatcher]) -
     for part, wanted, against, without in parts:
         reason = against(trainer, dispatchers) if wanted else None
         if reason is not None:
-            raise RegistrationError(f"pipeline: {part} can't work here: {reason} Without it: pipeline={without}.")
+            raise RegistrationError(
+                f"pipeline: {part} can't work here: {reason} Without it: pipeline={_said(without)}."
+            )
     for warning in _warnings(pipeline, trainer, dispatchers):
         warnings.warn(warning, GuerdonWarning, stacklevel=4)
+
+
+def _said(pipeline: Pipeline) -> str:
+    """How a user would write it."""
+    names = [name for name, preset in PRESETS.items() if preset == pipeline]
+    return repr(names[0]) if names else repr(pipeline)
 
 
 def _against_overlap(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
