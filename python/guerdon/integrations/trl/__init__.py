@@ -7,7 +7,8 @@ This module holds only the map of public names, each imported when first used: i
   missing, `scoring` its rewards, `overlap` and `vllm_client` those of completions that are finished early, `minibatch` training by
   groups, `reader` the data ahead, `straddle` groups on several ranks, `metrics` the trainer's log.
 - Tools and environments: `toolset` and `worlds` are what users call, `running` runs them on the engine, `routed` makes them look as
-  before, `snapshots` are environments for reward functions, `turns` and `sidebyside` run all samples of a turn together.
+  before, `snapshots` are environments for reward functions, `copying` takes them in time, `turns` and `sidebyside` run all samples
+  of a turn together.
 - `asynchronous`: TRL's asynchronous trainer.
 """
 
