@@ -13,6 +13,7 @@ import signal
 from types import FrameType
 
 from .page import FIRE, PROGRESS
+from .system import on_signal
 
 
 class Expired(BaseException):
@@ -32,7 +33,7 @@ class Expiry:
         self.fired = 0
 
     def install(self) -> None:
-        signal.signal(signal.SIGURG, self._on_signal)
+        on_signal(signal.SIGURG, self._on_signal)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if self.shielded:

@@ -5,6 +5,8 @@
 - F-3  Forks of one loader don't draw the same random numbers: what `random` sees to by itself is done for NumPy and torch, if
        they are loaded. A function that wants the same ones each time seeds them.
 - F-4  A child never returns into its parent's loop, whatever it raises.
+- F-5  What is the same in all children is done before the first fork (`prepare`): a fork pays for every page that it
+       writes to, be it a count of references, and those pages are most of what it costs.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections.abc import Callable
 
 from . import stack, system
 from .control import LOAD_FIRST, Control, Request, close_all
+from .fences import flush_output
 from .loading import Functions
 from .marks import Marks
 from .page import Page
@@ -39,7 +42,6 @@ def fork(control: Control, request: Request, child: Callable[[], None]) -> int |
         status = 1
         try:
             os.setpgid(0, 0)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             system.die_with(parent)
             control.close()
             child()
@@ -61,13 +63,13 @@ def run_worker(request: Request, functions: Functions) -> None:
     os.dup2(output_fd, 1)
     os.dup2(output_fd, 2)
     marks = Marks(output_fd)
-    faulthandler.enable(2)  # a crash in C says where Python stood
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    system.on_signal(signal.SIGINT, signal.default_int_handler)
     page = Page(page_fd)
     os.close(page_fd)
     stack.offer(stack_fd, page.words)
     if request.flags & LOAD_FIRST:
         functions.load_all()
+        flush_output()
     _reseed()
     Worker(Link(system.out_of_reach(socket_fd)), page, functions, marks).serve()
 
@@ -82,18 +84,18 @@ def _reseed() -> None:
             continue
 
 
-def prepare_output() -> None:
-    """Lines leave when they end, and no text is refused for its characters: printing must not fail a call."""
+def prepare() -> None:
+    """Readies this process for forks (F-5); once more when user code was loaded, which may have changed any of it."""
     for stream in (sys.stdout, sys.stderr):
+        # Lines leave when they end, and no text is refused for its characters: printing must not fail a call.
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(line_buffering=True, errors="backslashreplace")
-
-
-def freeze() -> None:
-    """Keeps the collector from touching, and so copying, what all children share."""
+    flush_output()
+    faulthandler.enable(2)  # a crash in C says where Python stood
+    stack.choose_signal()
     gc.collect()
-    gc.freeze()
+    gc.freeze()  # the collector touches nothing that all children share
 
 
 def end(status: int) -> None:

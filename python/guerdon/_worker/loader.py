@@ -20,8 +20,7 @@ def run(control_fd: int, shipment: Callable[[], Buffer]) -> None:
     # its arguments while the call lasts.
     functions = Functions(shipment())
     functions.load_all()
-    forking.prepare_output()  # user code may have replaced the streams
-    forking.freeze()
+    forking.prepare()
     try:
         link.reply(control.LOADED, 0, system.threads())
     except BrokenPipeError:  # the engine was closed meanwhile

@@ -4,6 +4,7 @@
 - M-2  It is written to the pipe to the engine and to nothing else: not to a file of the user's behind the same number. Behind a
        number this high (`system.out_of_reach`) a pipe is ours.
 - M-3  A function that follows itself needs none: no system call is made for it.
+- M-4  What was printed before the first function's turn has left already.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ class Marks:
         """What is printed from now on is this function's; whether that needed a mark."""
         if function == self._function:
             return False
-        self._function = function
         try:
-            flush_output()
+            if self._function >= 0:
+                flush_output()
         except BaseException:  # a stream of the user's: no call is in hand that it could be told to
             pass
+        self._function = function
         try:
             fcntl.fcntl(self._fd, fcntl.F_GETPIPE_SZ)  # M-2
             os.write(self._fd, b"\0guerdon:%d\n" % function)

@@ -60,8 +60,7 @@ class Page:
 
     def __init__(self, fd: int) -> None:
         # The views keep the mapping alive.
-        view = memoryview(mmap.mmap(fd, SIZE))
-        _hide(fd)
+        view = memoryview(_hidden(fd))
         self.words = view[:_HEAD].cast("Q")
         self.halves = (Half(view, _HEAD), Half(view, _HEAD + _HALF))
 
@@ -78,14 +77,14 @@ class Page:
             half.states.release()
 
 
-def _hide(page: int) -> None:
-    """Puts /dev/null in place of every descriptor of the page (P-4): a mapping keeps one, and until Python 3.13 it has to."""
-    wanted = os.fstat(page)
+def _hidden(fd: int) -> mmap.mmap:
+    """The mapping, with /dev/null in place of every descriptor of the page (P-4): a mapping keeps one, and until Python
+    3.13 it has to."""
+    kept = os.dup(fd)
+    os.close(kept)  # the lowest number that is free: the one that the mapping takes
+    mapping = mmap.mmap(fd, SIZE)
     null = os.open(os.devnull, os.O_RDWR)
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            if os.path.samestat(os.fstat(int(name)), wanted):
-                os.dup2(null, int(name), inheritable=False)
-        except OSError:  # the listing's own
-            continue
+    for each in (fd, kept):
+        os.dup2(null, each, inheritable=False)
     os.close(null)
+    return mapping

@@ -18,14 +18,22 @@ from .system import out_of_reach
 
 _FIRST = signal.SIGRTMIN + 20
 
+# 0: there is none. Written by `choose_signal`, before forks.
+_signal = 0
+
+
+def choose_signal() -> None:
+    """Looks for a signal that nobody has taken, for this process and its forks."""
+    global _signal
+    _signal = _free_signal()
+
 
 def offer(fd: int, words: memoryview) -> None:
     """Has a signal write the stack to `fd`, which is taken over, and says in the page which and where."""
-    number = _free_signal()
     high = out_of_reach(fd)
-    if number:
-        faulthandler.register(number, high, all_threads=False, chain=False)
-        words[STACK] = number << 32 | high
+    if _signal:
+        faulthandler.register(_signal, high, all_threads=False, chain=False)
+        words[STACK] = _signal << 32 | high
 
 
 def leave_if_taken(words: memoryview) -> None:

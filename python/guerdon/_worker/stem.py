@@ -71,6 +71,7 @@ class Stem:
 
     def _fork(self, request: control.Request, parent: int, run: Callable[[], None]) -> int | None:
         def child() -> None:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.close(parent)
             run()
 
@@ -117,8 +118,7 @@ def main(parent: int) -> None:
     os.dup2(null, 0)
     os.close(null)
     system.adopt_orphans()
-    forking.prepare_output()
-    forking.freeze()
+    forking.prepare()
     stem = Stem(Control(fd), parent)
     status = 1
     try:

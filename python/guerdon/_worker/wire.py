@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import pickle
 import struct
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from socket import socket  # now: user code may put another in its place
 from typing import Any, NoReturn
 
@@ -43,8 +44,6 @@ _CODECS = {
 _NO_NAMES = 0xFFFFFFFF
 _NO_ANSWER = 0xFFFF
 _BUFFER = 512 << 10
-# The first buffer: a worker that runs one call has no use for more, and writing all of it costs half a millisecond.
-_FIRST_BUFFER = 32 << 10
 
 
 class Constant:
@@ -193,12 +192,14 @@ class Link:
     def __init__(self, fd: int) -> None:
         self._socket = socket(fileno=fd)
         self._socket.settimeout(None)  # whatever the default that user code set at import
-        self._buffer = bytearray(_FIRST_BUFFER)
+        self._buffer = _memory(_BUFFER)
         self._have = 0  # bytes in the buffer
         self._used = 0  # of these, handed out
 
     def next(self) -> Frame | None:
         """Waits for a message; None when the supervisor is gone. The frame before it must have been released."""
+        if self._used == self._have:
+            self._used = self._have = 0  # memory that was used is warm
         while True:
             rest = self._have - self._used
             if rest >= _TO_WORKER.size:
@@ -229,7 +230,8 @@ class Link:
         if len(self._buffer) == size:
             self._buffer[: len(rest)] = rest
         else:
-            self._buffer = rest + bytes(size - len(rest))
+            self._buffer = _memory(size)
+            self._buffer[: len(rest)] = rest
         self._used, self._have = 0, len(rest)
 
     def leave(self) -> int:
@@ -289,6 +291,11 @@ class Link:
                 data = data[self._socket.send(data) :]
             except OSError:
                 _end()
+
+
+def _memory(size: int) -> mmap:
+    """A buffer that takes no memory where nothing was written yet: most workers' frames are small."""
+    return mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS)
 
 
 def _end() -> NoReturn:
