@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
+import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -206,6 +209,56 @@ def test_a6_a_producer_goes_on_as_groups_complete(dispatcher: Dispatcher) -> Non
     thread.join(30)
     assert seen == 60
     assert asyncio.run(aproduce()) == 30
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts what /proc tells of")
+def test_a_result_that_is_kept_holds_no_descriptor(dispatcher: Dispatcher) -> None:
+    """B-2 of the bindings' batch, that of ``max_pending`` too."""
+
+    def wakes() -> int:
+        gc.collect()
+        count = 0
+        for name in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):  # the listing's own is gone
+                count += "eventfd" in os.readlink(f"/proc/self/fd/{name}")
+        return count
+
+    def streamed() -> guerdon.RewardBatch:
+        ticket = dispatcher.submit(more=True, num_generations=2, max_pending=2)
+        for _ in range(3):
+            ticket.add(**batch(0.0, 0.0))
+        ticket.finish()
+        return ticket.result()
+
+    streamed()  # the runtime's own descriptors are there from now on
+    before = wakes()
+    kept = [streamed() for _ in range(3)]
+    assert wakes() <= before
+    assert [len(result) for result in kept] == [6, 6, 6]
+
+
+def test_g2_values_that_come_to_a_group_that_was_cut_are_let_go() -> None:
+    class Value:
+        pass
+
+    @reward(lane="asyncio")
+    async def of_object(thing: Any, pause: float) -> float:
+        await asyncio.sleep(pause)
+        return 1.0
+
+    with Dispatcher([of_object]) as made:
+        ticket = made.submit(more=True, num_generations=3, groups=guerdon.quorum(1))
+        ticket.add(**batch(0.0), thing=[Value()], group=0)
+        ticket.add(**batch(LONG), thing=[Value()], group=0)
+        assert next(ticket.groups(timeout=30)).index == 0
+        late = Value()
+        alive = weakref.ref(late)
+        ticket.add(**batch(LONG), thing=[late], group=0)
+        del late
+        ticket.add(**batch(0.0), thing=[Value()], group=1)
+        gc.collect()
+        assert alive() is None
+        ticket.cancel()
 
 
 def test_a6_ctrl_c_ends_a_wait_for_room(dispatcher: Dispatcher) -> None:

@@ -264,10 +264,10 @@ def abort(_: str, _notes: str) -> float:
 
 
 def overflow_the_stack(_: str, _notes: str) -> float:
-    """Passes a gigabyte by value, on the stack. Recursion won't do on every version: some bound it in C too."""
+    """Passes 128 MiB by value, on the stack. Recursion won't do on every version: some bound it in C too."""
 
     class Large(ctypes.Structure):
-        _fields_ = (("filling", ctypes.c_char * (1 << 30)),)
+        _fields_ = (("filling", ctypes.c_char * (1 << 27)),)
 
     ctypes.CDLL(None).labs(Large())
     return 1.0

@@ -2,8 +2,8 @@
 //!
 //! - B-1  A batch in flight belongs to the process that submitted it: in a forked child it would never end, and its locks may be held by threads
 //!   that the child does not have. There, waiting and cancelling raise; a batch that was done before the fork can be read.
-//! - B-2  A batch holds two descriptors to wait by. They end with the object that waits, if the batch is done then: what is kept of it for its
-//!   result (`apart`) holds none.
+//! - B-2  A batch holds two descriptors to wait by, and one more with `max_pending`. They end with the object that waits, if the batch is done
+//!   then: what is kept of it for its result (`apart`) holds none.
 
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
@@ -220,14 +220,14 @@ impl PyBatch {
     }
 
     fn room_fileno(&self) -> Option<i32> {
-        self.batch.room_fd().map(|fd| fd.as_raw_fd())
+        Some(self.wakes.as_ref()?.room.as_ref()?.fd().as_raw_fd())
     }
 
     fn wait_for_room(&self, py: Python<'_>) -> PyResult<()> {
         while !self.batch.has_room() {
             self.check_process()?;
-            if let Some(room) = self.batch.room_fd() {
-                gil::readable(py, room, None)?;
+            if let Some(room) = &self.wakes()?.room {
+                gil::readable(py, room.fd(), None)?;
             }
         }
         Ok(())

@@ -3,7 +3,6 @@
 //! - B-4  Whether a group was cut is written and read under the scheduler's lock; so is the end of growth.
 
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 
 use crate::batch::Batch;
 use crate::call::Cause;
@@ -62,11 +61,6 @@ impl Batch {
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.growth.as_ref().is_none_or(Growth::has_room)
-    }
-
-    /// Readable while `has_room`; `None` where there is always room.
-    pub fn room_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.growth.as_ref()?.room_fd()
     }
 
     #[must_use]

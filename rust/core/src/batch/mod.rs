@@ -118,6 +118,8 @@ pub struct Batch {
 pub struct Wakes {
     pub news: Wake,
     pub end: Wake,
+    /// While samples can be added without waiting, as `max_pending` says; `None` where they always can.
+    pub room: Option<Arc<Wake>>,
 }
 
 impl Batch {
@@ -146,7 +148,8 @@ impl Batch {
         let needed = quorum.as_ref().filter(|_| !whole).map_or(spec.group_size, |(wanted, _)| *wanted);
         let quorum = quorum.map(|(_, quorum)| quorum);
         let growth = if spec.grows { Some(Growth::new(spec.group_size, needed, spec.max_pending)?) } else { None };
-        let wakes = Arc::new(Wakes { news: Wake::new()?, end: Wake::new()? });
+        let room = growth.as_ref().and_then(Growth::room);
+        let wakes = Arc::new(Wakes { news: Wake::new()?, end: Wake::new()?, room });
         let batch = Self {
             id,
             clock,
@@ -323,9 +326,12 @@ impl Batch {
         self.ready.lock().wakes.clone()
     }
 
-    /// Lets the descriptors go, if the batch is done: whoever holds them still finds both readable.
+    /// Lets the descriptors go, if the batch is done: whoever holds them still finds all of them readable.
     pub fn forget_wakes(&self) {
         if self.is_done() {
+            if let Some(growth) = &self.growth {
+                growth.forget_room();
+            }
             let gone = self.ready.lock().wakes.take();
             drop(gone);
         }

@@ -7,11 +7,12 @@
 //! - A-5  A group is there, in grid and count, before anyone learns of it.
 //! - A-6  There is room while fewer than `max_pending` samples stand in full groups that are not complete; and when growth has ended, so that who
 //!   waits learns of it. (A group that still lacks samples is not counted: it could not complete, and who waits would wait for ever.)
+//! - A-7  `take_completed` tells of a group once it is complete, and again when values came after that, as of one that was cut.
 
 mod places;
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::wake::Wake;
@@ -39,10 +40,12 @@ struct State {
     lowest: usize,
     /// When growth ended, and why no more samples are taken.
     ended: Option<(u64, String)>,
-    /// Complete groups that nobody was told of yet.
+    /// Complete groups whose values nobody has let go yet.
     completed: Vec<usize>,
     /// Samples in full groups that are not complete.
     pending: usize,
+    /// Readable while fewer are pending than may be. Until `forget_room`.
+    room: Option<Arc<Wake>>,
 }
 
 /// What a batch knows of its places.
@@ -54,17 +57,14 @@ pub(crate) struct Growth {
     state: Mutex<State>,
     /// As many as `State::groups`. Written by additions, once the grid has them.
     groups: AtomicU64,
-    /// The most samples that may be pending, and what is readable while there are fewer.
-    most: Option<(usize, Wake)>,
+    /// The most samples that may be pending.
+    most: Option<usize>,
 }
 
 impl Growth {
     pub(crate) fn new(size: usize, needed: usize, max_pending: Option<usize>) -> io::Result<Self> {
-        let most = match max_pending {
-            Some(most) => Some((most, Wake::new()?)),
-            None => None,
-        };
-        if let Some((_, room)) = &most {
+        let room = max_pending.map(|_| Wake::new()).transpose()?.map(Arc::new);
+        if let Some(room) = &room {
             room.notify();
         }
         let state = State {
@@ -74,26 +74,35 @@ impl Growth {
             ended: None,
             completed: Vec::new(),
             pending: 0,
+            room,
         };
-        Ok(Self { size, needed, state: Mutex::new(state), groups: AtomicU64::new(0), most })
+        Ok(Self { size, needed, state: Mutex::new(state), groups: AtomicU64::new(0), most: max_pending })
     }
 
     pub(crate) fn has_room(&self) -> bool {
         let state = self.state.lock();
-        state.ended.is_some() || self.most.as_ref().is_none_or(|(most, _)| state.pending < *most)
+        state.ended.is_some() || self.most.is_none_or(|most| state.pending < most)
     }
 
-    pub(crate) fn room_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.most.as_ref().map(|(_, room)| room.fd())
+    /// Readable while there is room; `None` where there always is, or nobody waits any more.
+    pub(crate) fn room(&self) -> Option<Arc<Wake>> {
+        self.state.lock().room.clone()
+    }
+
+    /// Lets the descriptor go: whoever holds it finds it as it is now.
+    pub(crate) fn forget_room(&self) {
+        let gone = self.state.lock().room.take();
+        drop(gone);
     }
 
     /// Sets the number of pending samples, and what tells of room.
     fn set_pending(&self, state: &mut State, pending: usize) {
         let before = std::mem::replace(&mut state.pending, pending);
-        match &self.most {
-            Some((most, room)) if before < *most && pending >= *most => room.drain(),
-            Some((most, room)) if before >= *most && pending < *most => room.notify(),
-            _ => {}
+        let (Some(most), Some(room)) = (self.most, &state.room) else { return };
+        if before < most && pending >= most {
+            room.drain();
+        } else if before >= most && pending < most {
+            room.notify();
         }
     }
 
@@ -154,6 +163,9 @@ impl Growth {
                 if group.arrived == self.size {
                     whole.push(sample / self.size);
                 }
+                if group.complete {
+                    state.completed.push(sample / self.size);
+                }
             }
         }
         whole
@@ -210,7 +222,7 @@ impl Growth {
             }
         }
         state.ended = Some((now_ns, why.to_owned()));
-        if let Some((_, room)) = self.most.as_ref().filter(|(most, _)| state.pending >= *most) {
+        if let Some(room) = state.room.as_ref().filter(|_| self.most.is_some_and(|most| state.pending >= most)) {
             room.notify();
         }
         Ok(true)
@@ -306,6 +318,19 @@ mod tests {
         assert_eq!(growth.take_completed(), [3, 1, 0]);
         growth.end(1, "cancelled", false).unwrap();
         assert!(growth.has_room(), "who waits must learn of the end");
+    }
+
+    #[test]
+    fn a7_values_that_come_to_a_complete_group_are_told_of() {
+        let growth = Growth::new(2, 2, None).unwrap();
+        add(&growth, Places::InOrder(1)).unwrap();
+        growth.arrive(&[0]);
+        assert_eq!(growth.take_completed(), [0; 0]);
+        growth.complete(0); // it was cut
+        assert_eq!(growth.take_completed(), [0]);
+        add(&growth, Places::InOrder(1)).unwrap();
+        growth.arrive(&[1]);
+        assert_eq!((growth.take_completed(), growth.take_completed()), (vec![0], vec![]));
     }
 
     #[test]
