@@ -245,14 +245,18 @@ class ColumnBatches:
     def _follow(self, batch: _Open) -> RewardBatch:
         batch.ticket.wait()
         if batch.ticket.interrupted:
-            raise GuerdonError("this batch was interrupted while another column waited for it.")
+            raise GuerdonError(
+                "this batch was interrupted while another column waited for it. To score it anew, call the columns with it again."
+            )
         result, _ = batch.ticket.settled()
         self._refuse_closed(result)
         return result
 
     def _refuse_closed(self, result: RewardBatch) -> None:
         if self._owner().closed and bool((result.status == Status.CANCELLED).any()):
-            raise ClosedError("the dispatcher was closed while this batch was scored.")
+            raise ClosedError(
+                "the dispatcher was closed while this batch was scored. Close it when no batch is under way."
+            )
 
     def _tell_of_others(self, result: RewardBatch, host: Host) -> None:
         """Warns, once, where a sample is left out here and still counted by what is not this dispatcher's."""

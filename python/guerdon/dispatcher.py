@@ -105,7 +105,9 @@ class Dispatcher(Sequence[Any]):
         self._items = items
         self._specs = tuple(agreed_limits(spec_of(item) for item in items if not is_reward_model(item)))
         if not self._specs:
-            raise RegistrationError("only reward models are in this list, and those a trainer runs: give it the list.")
+            raise RegistrationError(
+                "only reward models are in this list, and those a trainer runs itself: give the list to the trainer as it is."
+            )
         repeated_names(self._specs)
         for spec in self._specs:
             if spec.lane == "process":

@@ -164,9 +164,9 @@ def headers(function: str, given: object, key: Secret) -> tuple[tuple[str, str],
     """
     if given is None:
         return ()
-    wrong = f"reward function {function!r}: headers="  # what stands in them may be a key: not shown
+    wrong = f"reward function {function!r}: headers"  # what stands in them may be a key: not shown
     if not isinstance(given, Mapping) or not all(isinstance(each, str) for pair in given.items() for each in pair):
-        raise RegistrationError(f"{wrong} wants a dict of texts.")
+        raise RegistrationError(f"{wrong}=: expected a dict of texts.")
     for name, value in given.items():
         if name.lower() in _OWN_HEADERS:
             raise RegistrationError(f"{wrong}: {name!r} is set by the engine, which knows what it sends. Leave it out.")

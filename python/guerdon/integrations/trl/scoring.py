@@ -151,7 +151,7 @@ class Scoring:
         for dispatcher, begun in self._begun:
             rewards, status = begun.ticket.batch.group(group)
             if dispatcher.closed and bool((status == Status.CANCELLED).any()):
-                raise ClosedError("the dispatcher was closed while this batch was scored.")
+                raise ClosedError("the dispatcher was closed while this batch was scored. Close it after the training.")
             self._keep(dispatcher, slice(group * self._size, (group + 1) * self._size), rewards, status)
         return group
 

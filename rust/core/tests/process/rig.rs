@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
-use guerdon_core::function::{Fences, Function, FunctionId, OnFailure, Policy, Shape};
+use guerdon_core::function::{Function, FunctionId, Shape};
 use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
 use guerdon_core::process::columns::{ColumnsWriter, RawText, TextKind};
@@ -27,27 +27,10 @@ pub struct Spec {
 
 /// A function of `functions.py`, called per sample.
 pub fn spec(target: &'static str) -> Spec {
-    let policy = Policy {
-        timeout: Duration::from_millis(400),
-        grace: Duration::from_millis(200),
-        setup_timeout: Duration::from_secs(20),
-        deadline: None,
-        retries: 0,
-        concurrency: None,
-        limit: None,
-        on_failure: OnFailure::Nan,
-    };
-    let function = Function {
-        name: target.into(),
-        shape: Shape::Sample,
-        gather: None,
-        finish: false,
-        pinned: false,
-        isolated: false,
-        lane: 0,
-        policy,
-        fences: Fences::default(),
-    };
+    let mut function = guerdon_testkit::function(target, Shape::Sample);
+    function.policy.timeout = Duration::from_millis(400);
+    function.policy.grace = Duration::from_millis(200);
+    function.policy.setup_timeout = Duration::from_secs(20);
     Spec { module: "functions", target, function }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
-use guerdon_core::function::{Fences, Function, FunctionId, Gather, OnFailure, Policy, Shape};
+use guerdon_core::function::{Function, FunctionId, Gather, OnFailure, Policy, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
@@ -87,17 +87,8 @@ impl Rig {
 
     /// With so many samples a request at most.
     pub fn gathering(spec: HttpFunction, policy: Policy, most: Option<usize>) -> Self {
-        let function = Function {
-            name: "judge".into(),
-            shape: Shape::Sample,
-            gather: most.map(|max_size| Gather { max_size, max_wait: Duration::ZERO }),
-            finish: false,
-            pinned: false,
-            isolated: false,
-            lane: 0,
-            policy,
-            fences: Fences::default(),
-        };
+        let gather = most.map(|max_size| Gather { max_size, max_wait: Duration::ZERO });
+        let function = Function { gather, policy, ..guerdon_testkit::function("judge", Shape::Sample) };
         let (runtime, clock) = (Handle::current(), Clock::start());
         let lane = Arc::new(HttpLane::new(&runtime, clock, std::slice::from_ref(&function), vec![Some(spec)]).unwrap());
         let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone()];

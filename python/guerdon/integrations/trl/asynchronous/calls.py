@@ -62,7 +62,7 @@ class VLLMCalls:
         for name in ("control_timeout", "restart_timeout", "health_interval"):
             settings.bound(name, getattr(self, name))
         if type(self.retries) is not int or self.retries < 0:
-            raise RegistrationError(f"retries={self.retries!r}: expected a whole number, 0 or more.")
+            raise RegistrationError(f"VLLMCalls(retries={self.retries!r}): expected a whole number, 0 or more.")
 
 
 @dataclass(frozen=True)

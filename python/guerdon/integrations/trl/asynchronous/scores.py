@@ -170,7 +170,7 @@ async def _score(dispatcher: Dispatcher, given: Mapping[str, Any], generations: 
             batch.cancel("interrupted")
         raise
     if dispatcher.closed and bool((result.status == Status.CANCELLED).any()):
-        raise ClosedError("the dispatcher was closed while this group was scored.")
+        raise ClosedError("the dispatcher was closed while this group was scored. Close it after the training.")
     return result
 
 
