@@ -1,26 +1,16 @@
-"""The dispatcher: registration, scoring, lifetime (D-1 to D-4, L-1 to L-4)."""
+"""The dispatcher: what it refuses, what it gives, a sequence of columns (D-1, D-4)."""
 
 from __future__ import annotations
 
 import asyncio
-import copy
-import gc
-import os
-import pickle
-import subprocess
-import sys
 import threading
-import time
-import weakref
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from guerdon import (
-    ClosedError,
     DataError,
     Dispatcher,
     RegistrationError,
@@ -136,6 +126,22 @@ def test_numpy_weights_are_weights() -> None:
     assert Dispatcher([length]).weights == [1.0]
 
 
+@pytest.mark.parametrize("weights", [{0: 2.0}, {1.0}, "1", b"1", ["1"], [10**400]])
+def test_weights_that_merely_can_be_read_as_numbers_are_refused(weights: object) -> None:
+    with pytest.raises(RegistrationError, match=r"weights=.*expected a list of numbers"):
+        Dispatcher([length], weights=weights)  # type: ignore[arg-type]
+
+
+def test_numbers_that_no_float_can_hold_are_refused_like_infinity() -> None:
+    huge = 10**400
+    for option in ("timeout", "grace", "deadline", "setup_timeout", "on_failure", "max_failed_fraction"):
+        with pytest.raises(RegistrationError, match=f"{option}=1000"):
+            reward(lambda text: 0.0, **{option: huge})
+    for option in ("budget", "max_failed_fraction"):
+        with pytest.raises(RegistrationError, match=f"{option}=1000"):
+            Dispatcher([length], **{option: huge})
+
+
 # --- scoring
 
 
@@ -224,6 +230,16 @@ def test_ascore_leaves_the_loop_running(dispatcher: Dispatcher) -> None:
     assert beats >= 1
 
 
+def test_a_column_may_be_called_self() -> None:
+    @reward(lane="thread")
+    def count(completion: str, **row: object) -> float:
+        return float(len(row))
+
+    with Dispatcher([count]) as made:
+        assert made.score(completions=["a"], self=[1]).rewards.item() == 1
+        assert made[0](completions=["a"], self=[1]) == [1.0]
+
+
 # --- a sequence of columns (D-4)
 
 
@@ -241,187 +257,3 @@ def test_given_bare_it_says_what_to_do(dispatcher: Dispatcher) -> None:
         getattr(dispatcher, "__name__", "its class")  # how TRL asks for a function's name, when it is made
     with pytest.raises(TypeError, match=r"pass list\(dispatcher\)"):
         dispatcher(prompts=["p"], completions=["a"])
-
-
-# --- lifetime (D-2, D-3, L-1 to L-4)
-
-
-def test_d2_nothing_starts_before_the_first_use() -> None:
-    made = Dispatcher([length])
-    assert made.stats() == {}
-    assert made.worker_pids() == []
-    assert "not started" in repr(made)
-
-
-def test_l2_a_closed_dispatcher_refuses() -> None:
-    made = Dispatcher([length])
-    with made:
-        made.score(completions=["a"])
-        assert "running" in repr(made)
-    made.close()
-    assert made.closed
-    with pytest.raises(ClosedError, match="closed"):
-        made.score(completions=["a"])
-
-
-def test_l1_the_first_use_from_many_threads_starts_one_engine() -> None:
-    with Dispatcher([length], workers=1) as made:
-        engines: list[Any] = []
-        threads = [threading.Thread(target=lambda: engines.append(made._lifetime.engine())) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(engines) == 8
-        assert len(set(map(id, engines))) == 1
-
-
-def test_l4_the_engine_ends_with_its_dispatcher() -> None:
-    made = Dispatcher([length])
-    made.score(completions=["a"])
-    engine, gone = made._lifetime.engine(), weakref.ref(made)
-    del made
-    gc.collect()
-    assert gone() is None
-    assert engine.closed
-
-
-@pytest.mark.parametrize("lane", ["thread", "asyncio"])
-def test_l5_a_function_that_closes_its_own_dispatcher_does_not_wait_for_itself(lane: str) -> None:
-    took: list[float] = []
-
-    def closes(completion: str) -> float:
-        started = time.monotonic()
-        made.close()
-        took.append(time.monotonic() - started)
-        return 1.0
-
-    async def acloses(completion: str) -> float:
-        return closes(completion)
-
-    others = set(threading.enumerate())
-    made = Dispatcher([reward(closes if lane == "thread" else acloses, lane=lane), length], workers=1)
-    result = made.score(completions=["a"])
-    assert result.status[0, 0, 0] in {Status.CANCELLED, Status.OK}  # whether its value or its end was there first
-    assert made.closed
-    deadline = time.monotonic() + 10
-    while not took or set(threading.enumerate()) - others:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    assert took[0] < 2
-
-
-def test_l4_a_ticket_keeps_its_dispatcher() -> None:
-    ticket = Dispatcher([length]).submit(completions=["a"])
-    gc.collect()
-    assert ticket.result().rewards.tolist() == [[[1.0]]]
-
-
-def test_d3_it_pickles_as_its_configuration() -> None:
-    with Dispatcher([length, judge], weights=[1, 2], workers=1, num_generations=2, partial="keep") as made:
-        made.score(prompts=["p"] * 2, completions=["a", "b"])
-        other, first, second = pickle.loads(pickle.dumps((made, made[0], made[1])))
-    with other:
-        assert other.weights == [1.0, 2.0]
-        assert other.workers == 1
-        assert first is other[0]
-        assert second is other[1]
-        assert other.stats() == {}
-        assert other.score(prompts=["p"] * 2, completions=["a", "bb"]).rewards[0, :, 0].tolist() == [1.0, 2.0]
-
-
-class Named(Dispatcher):
-    """A dispatcher with a signature and state of its own."""
-
-    def __init__(self, title: str, **options: Any) -> None:
-        self.title = [title]
-        super().__init__([length], **options)
-
-
-def test_d3_a_subclass_is_copied_as_what_it_is() -> None:
-    made = Named("judges", workers=1)
-    for other in (copy.copy(made), copy.deepcopy(made), pickle.loads(pickle.dumps(made)), made.replace(budget=5)):
-        assert type(other) is Named
-        assert other.title == ["judges"]
-        assert other.workers == 1
-        assert other[0].dispatcher is other
-    assert copy.copy(made).title is made.title
-    assert copy.deepcopy(made).title is not made.title
-
-
-def test_it_says_what_it_was_given() -> None:
-    made = Dispatcher([length, "org/model", rank], workers=3)
-    assert [spec.name for spec in made.specs] == ["length", "rank"]
-    assert made.group_function == "rank"
-    assert Dispatcher([length]).group_function is None
-    assert made.options["workers"] == 3
-    assert made.options["budget"] is None
-    other = made.replace(budget=2.0)
-    assert (other.options["budget"], other.options["workers"], other.reward_models) == (2.0, 3, ("org/model",))
-    assert made.options["budget"] is None
-    with pytest.raises(RegistrationError, match="budget=0"):
-        made.replace(budget=0)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Python 3.12 on: a process with threads was forked
-def test_l3_a_forked_child_starts_an_engine_of_its_own() -> None:
-    with Dispatcher([length, answer_is], workers=1) as made:
-        made.score(completions=["a"], answer=["a"])
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                code = (
-                    0 if made.score(completions=["abc"], answer=["abc"]).rewards.ravel().tolist() == [3.0, 1.0] else 2
-                )
-                made.close()
-            finally:
-                os._exit(code)
-        _, status = os.waitpid(pid, 0)
-        assert os.waitstatus_to_exitcode(status) == 0
-        assert made.score(completions=["ab"], answer=["a"]).rewards.ravel().tolist() == [2.0, 0.0]
-
-
-EXIT = """
-from guerdon import Dispatcher, reward
-def length(completion): return float(len(completion))
-async def judge(prompts, completions, **kwargs): return [1.0] * len(completions)
-dispatcher = Dispatcher([reward(length), reward(length, name="other", lane="thread"), judge], workers=2)
-print(dispatcher.score(prompts=["p"], completions=["a"]).rewards.tolist(), flush=True)
-ticket = dispatcher.submit(prompts=["p"] * 64, completions=["a"] * 64)
-"""
-
-
-def test_l4_the_interpreter_exits_cleanly(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(EXIT)
-    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "[[[1.0, 1.0, 1.0]]]"
-    assert done.stderr == ""
-
-
-@pytest.mark.parametrize("weights", [{0: 2.0}, {1.0}, "1", b"1", ["1"], [10**400]])
-def test_weights_that_merely_can_be_read_as_numbers_are_refused(weights: object) -> None:
-    with pytest.raises(RegistrationError, match=r"weights=.*expected a list of numbers"):
-        Dispatcher([length], weights=weights)  # type: ignore[arg-type]
-
-
-def test_a_column_may_be_called_self() -> None:
-    @reward(lane="thread")
-    def count(completion: str, **row: object) -> float:
-        return float(len(row))
-
-    with Dispatcher([count]) as made:
-        assert made.score(completions=["a"], self=[1]).rewards.item() == 1
-        assert made[0](completions=["a"], self=[1]) == [1.0]
-
-
-def test_numbers_that_no_float_can_hold_are_refused_like_infinity() -> None:
-    huge = 10**400
-    for option in ("timeout", "grace", "deadline", "setup_timeout", "on_failure", "max_failed_fraction"):
-        with pytest.raises(RegistrationError, match=f"{option}=1000"):
-            reward(lambda text: 0.0, **{option: huge})
-    for option in ("budget", "max_failed_fraction"):
-        with pytest.raises(RegistrationError, match=f"{option}=1000"):
-            Dispatcher([length], **{option: huge})

@@ -76,7 +76,7 @@ class RewardFunction(Generic[P, R]):
             )
         self.spec: FunctionSpec = build(function, options, shape, decorated=True)
         self.options = options
-        functools.update_wrapper(self, function, updated=())  # type: ignore[arg-type]
+        functools.update_wrapper(self, function, updated=())  # type: ignore[arg-type]  # a Reward instance is no callable
         if not isinstance(getattr(self, "__name__", None), str):
             self.__name__ = self.spec.name
 
@@ -92,7 +92,7 @@ class RewardFunction(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         target = self.spec.target
-        function: Callable[P, R] = getattr(target, "score") if isinstance(target, Reward) else target  # noqa: B009
+        function: Callable[P, R] = getattr(target, "score") if isinstance(target, Reward) else target  # noqa: B009 - a subclass defines it
         return function(*args, **kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> RewardFunction[..., R]:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -91,12 +92,12 @@ class Intake:
             raise ClosedError(f"this batch is closed: {error}.") from None
 
 
-def _index(name: str, value: object) -> int | None:
+def _index(name: str, value: Any) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         raise DataError(f"{name}={value!r}: expected an index.")
-    index = int(value.__index__())  # type: ignore[attr-defined]
+    index = operator.index(value)
     if not 0 <= index < 1 << 62:
         raise DataError(f"{name}={value!r}: expected an index of at least 0.")
     return index

@@ -247,7 +247,7 @@ def _called(target: Callable[..., Any] | Reward, name: str) -> Callable[..., Any
 def _refuse_generators(called: Callable[..., Any], name: str, contract: Contract) -> None:
     function = innermost(called)
     if not inspect.isroutine(function):
-        function = getattr(function, "__call__", function)  # noqa: B004
+        function = getattr(function, "__call__", function)  # noqa: B004 - the method itself is inspected
     if inspect.isasyncgenfunction(function) or (contract == "sample" and inspect.isgeneratorfunction(function)):
         returns = "a number, None or a dict with 'score'" if contract == "sample" else "a list of scores"
         raise RegistrationError(f"reward function {name!r} is a generator (it yields). Return {returns} instead.")

@@ -56,7 +56,7 @@ def _pickler_class() -> Any:
 
     registered = cloudpickle.list_registry_pickle_by_value
 
-    class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc,unused-ignore]
+    class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc,unused-ignore]  # cloudpickle is typed in some versions
         def __init__(self, file: io.BytesIO) -> None:
             super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
             self.by_value: list[ModuleType] = []
@@ -100,10 +100,10 @@ def _pickler_class() -> Any:
 
         def _decorated(self, value: RewardFunction[..., Any]) -> Any:
             if self._found(value):
-                return getattr(value, "__qualname__")  # noqa: B009
+                return getattr(value, "__qualname__")  # noqa: B009 - set by update_wrapper
             target = value.__guerdon_target__
             if isinstance(target, Reward):
-                return copyreg.__newobj__, (RewardFunction,), value.__dict__  # type: ignore[attr-defined]
+                return copyreg.__newobj__, (RewardFunction,), value.__dict__  # type: ignore[attr-defined]  # of copyreg
             return itemgetter(0), ((target,),)
 
     return Pickler

@@ -157,6 +157,6 @@ def _dispose(raw: object) -> None:
     """Closes a coroutine that nobody will await, so that Python doesn't warn about it elsewhere."""
     if type(raw).__name__ == "coroutine":
         try:
-            raw.close()  # type: ignore[attr-defined]
+            raw.close()  # type: ignore[attr-defined]  # coroutines of C have it too, and no common class
         except BaseException:  # user code may run in it; it has failed already
             return

@@ -79,7 +79,7 @@ def open_source(data: str) -> Source:
 
 def _spooled(stream: IO[bytes]) -> IO[bytes]:
     """Everything from `stream` in a file that can be read again and goes with us (D-2)."""
-    spool = tempfile.TemporaryFile()  # noqa: SIM115
+    spool = tempfile.TemporaryFile()  # noqa: SIM115 - its reader closes it
     shutil.copyfileobj(stream, spool, 1 << 20)
     return spool
 

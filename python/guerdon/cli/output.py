@@ -156,7 +156,7 @@ class FailureLog:
 
     def __init__(self, path: str) -> None:
         try:
-            self._stream: IO[bytes] = Path(path).open("wb")  # noqa: SIM115
+            self._stream: IO[bytes] = Path(path).open("wb")  # noqa: SIM115 - `close` closes it
         except OSError as error:
             raise UsageError(f"--failures {path!r} can't be written: {error.strerror}.") from None
 

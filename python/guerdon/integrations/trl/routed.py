@@ -36,7 +36,7 @@ class Launcher(Protocol):
 def launcher_of(tool: Callable[..., Any]) -> Launcher | None:
     """How to start a routed callable without waiting for it; None if it isn't one."""
     launch = getattr(getattr(tool, "__func__", None), _LAUNCH, None)
-    return None if launch is None else functools.partial(launch, getattr(tool, "__self__"))  # noqa: B009
+    return None if launch is None else functools.partial(launch, getattr(tool, "__self__"))  # noqa: B009 - a function, to mypy, has none
 
 
 def tally_of(tool: Callable[..., Any]) -> Tally | None:
@@ -88,8 +88,8 @@ def shaped(
     signature = _signature(original, method=method)
     hints = getattr(inner, "__annotations__", {})
     call.__annotations__ = {key: hint for key, hint in hints.items() if key in {*signature.parameters, "return"}}
-    setattr(call, "__wrapped__", inner)  # noqa: B010 (string annotations are read in its globals)
-    setattr(call, "__signature__", signature)  # noqa: B010
+    setattr(call, "__wrapped__", inner)  # noqa: B010 - as below; string annotations are read in its globals
+    setattr(call, "__signature__", signature)  # noqa: B010 - mypy knows no such attribute of a function
     setattr(call, _LAUNCH, launch)
     setattr(call, _TALLY, tally)
     return call

@@ -232,4 +232,4 @@ def _again(functions: tuple[Callable[..., Any], ...], options: dict[str, Any]) -
 
 
 def _one_of(owner: Tools, number: int) -> Any:
-    return owner[number].__self__  # type: ignore[attr-defined]
+    return owner[number].__self__  # type: ignore[attr-defined]  # tools are bound methods, to mypy just callables

@@ -1,0 +1,205 @@
+"""When a dispatcher's engine starts and ends, and what its copies are (D-2, D-3; L-1 to L-5 of guerdon/lifetime.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guerdon import (
+    ClosedError,
+    Dispatcher,
+    RegistrationError,
+    Status,
+    group_reward,
+    reward,
+)
+
+
+@reward
+def length(text: str) -> float:
+    return float(len(text))
+
+
+@reward(lane="thread")
+def answer_is(completion: str, answer: str) -> float | None:
+    if answer == "bad":
+        raise ValueError("bad answer")
+    return None if answer == "none" else float(completion == answer)
+
+
+@reward
+async def judge(prompt: str, completion: str) -> float:
+    await asyncio.sleep(0.05)
+    return float(len(prompt + completion))
+
+
+@group_reward
+def rank(completions: list[str], **columns: Any) -> list[float]:
+    return [float(i) for i in range(len(completions))]
+
+
+def test_d2_nothing_starts_before_the_first_use() -> None:
+    made = Dispatcher([length])
+    assert made.stats() == {}
+    assert made.worker_pids() == []
+    assert "not started" in repr(made)
+
+
+def test_l2_a_closed_dispatcher_refuses() -> None:
+    made = Dispatcher([length])
+    with made:
+        made.score(completions=["a"])
+        assert "running" in repr(made)
+    made.close()
+    assert made.closed
+    with pytest.raises(ClosedError, match="closed"):
+        made.score(completions=["a"])
+
+
+def test_l1_the_first_use_from_many_threads_starts_one_engine() -> None:
+    with Dispatcher([length], workers=1) as made:
+        engines: list[Any] = []
+        threads = [threading.Thread(target=lambda: engines.append(made._lifetime.engine())) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(engines) == 8
+        assert len(set(map(id, engines))) == 1
+
+
+def test_l4_the_engine_ends_with_its_dispatcher() -> None:
+    made = Dispatcher([length])
+    made.score(completions=["a"])
+    engine, gone = made._lifetime.engine(), weakref.ref(made)
+    del made
+    gc.collect()
+    assert gone() is None
+    assert engine.closed
+
+
+@pytest.mark.parametrize("lane", ["thread", "asyncio"])
+def test_l5_a_function_that_closes_its_own_dispatcher_does_not_wait_for_itself(lane: str) -> None:
+    took: list[float] = []
+
+    def closes(completion: str) -> float:
+        started = time.monotonic()
+        made.close()
+        took.append(time.monotonic() - started)
+        return 1.0
+
+    async def acloses(completion: str) -> float:
+        return closes(completion)
+
+    others = set(threading.enumerate())
+    made = Dispatcher([reward(closes if lane == "thread" else acloses, lane=lane), length], workers=1)
+    result = made.score(completions=["a"])
+    assert result.status[0, 0, 0] in {Status.CANCELLED, Status.OK}  # whether its value or its end was there first
+    assert made.closed
+    deadline = time.monotonic() + 10
+    while not took or set(threading.enumerate()) - others:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert took[0] < 2
+
+
+def test_l4_a_ticket_keeps_its_dispatcher() -> None:
+    ticket = Dispatcher([length]).submit(completions=["a"])
+    gc.collect()
+    assert ticket.result().rewards.tolist() == [[[1.0]]]
+
+
+def test_d3_it_pickles_as_its_configuration() -> None:
+    with Dispatcher([length, judge], weights=[1, 2], workers=1, num_generations=2, partial="keep") as made:
+        made.score(prompts=["p"] * 2, completions=["a", "b"])
+        other, first, second = pickle.loads(pickle.dumps((made, made[0], made[1])))
+    with other:
+        assert other.weights == [1.0, 2.0]
+        assert other.workers == 1
+        assert first is other[0]
+        assert second is other[1]
+        assert other.stats() == {}
+        assert other.score(prompts=["p"] * 2, completions=["a", "bb"]).rewards[0, :, 0].tolist() == [1.0, 2.0]
+
+
+class Named(Dispatcher):
+    """A dispatcher with a signature and state of its own."""
+
+    def __init__(self, title: str, **options: Any) -> None:
+        self.title = [title]
+        super().__init__([length], **options)
+
+
+def test_d3_a_subclass_is_copied_as_what_it_is() -> None:
+    made = Named("judges", workers=1)
+    for other in (copy.copy(made), copy.deepcopy(made), pickle.loads(pickle.dumps(made)), made.replace(budget=5)):
+        assert type(other) is Named
+        assert other.title == ["judges"]
+        assert other.workers == 1
+        assert other[0].dispatcher is other
+    assert copy.copy(made).title is made.title
+    assert copy.deepcopy(made).title is not made.title
+
+
+def test_it_says_what_it_was_given() -> None:
+    made = Dispatcher([length, "org/model", rank], workers=3)
+    assert [spec.name for spec in made.specs] == ["length", "rank"]
+    assert made.group_function == "rank"
+    assert Dispatcher([length]).group_function is None
+    assert made.options["workers"] == 3
+    assert made.options["budget"] is None
+    other = made.replace(budget=2.0)
+    assert (other.options["budget"], other.options["workers"], other.reward_models) == (2.0, 3, ("org/model",))
+    assert made.options["budget"] is None
+    with pytest.raises(RegistrationError, match="budget=0"):
+        made.replace(budget=0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Python 3.12 on: a process with threads was forked
+def test_l3_a_forked_child_starts_an_engine_of_its_own() -> None:
+    with Dispatcher([length, answer_is], workers=1) as made:
+        made.score(completions=["a"], answer=["a"])
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                code = (
+                    0 if made.score(completions=["abc"], answer=["abc"]).rewards.ravel().tolist() == [3.0, 1.0] else 2
+                )
+                made.close()
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(pid, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert made.score(completions=["ab"], answer=["a"]).rewards.ravel().tolist() == [2.0, 0.0]
+
+
+EXIT = """
+from guerdon import Dispatcher, reward
+def length(completion): return float(len(completion))
+async def judge(prompts, completions, **kwargs): return [1.0] * len(completions)
+dispatcher = Dispatcher([reward(length), reward(length, name="other", lane="thread"), judge], workers=2)
+print(dispatcher.score(prompts=["p"], completions=["a"]).rewards.tolist(), flush=True)
+ticket = dispatcher.submit(prompts=["p"] * 64, completions=["a"] * 64)
+"""
+
+
+def test_l4_the_interpreter_exits_cleanly(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(EXIT)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[[[1.0, 1.0, 1.0]]]"
+    assert done.stderr == ""
