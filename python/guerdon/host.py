@@ -6,6 +6,8 @@
        the trainer had called them itself. A column that a function logged once is logged in every later batch, None
        where there is nothing: the trainer's table needs columns of equal length, and an old value must not stand beside
        a new sample.
+- H-3  The first failure of each kind of each function is told in words, once a trainer: a trainer itself says no more than
+       that samples have no reward.
 """
 
 from __future__ import annotations
@@ -45,6 +47,9 @@ class Roster:
     weights: list[float] | None
 
 
+Told = set[tuple[str, Status]]  # functions and kinds of their failures
+
+
 @dataclass
 class Memory:
     """What a dispatcher remembers of one trainer."""
@@ -52,6 +57,7 @@ class Memory:
     checked: bool = False  # whether its reward weights are right; written by `Host.check`
     # By function the columns that it ever logged, in order; written by `Host.report`.
     extra: dict[str, dict[str, None]] = field(default_factory=dict)
+    told: Told = field(default_factory=set)  # written by `tell_failures`
 
 
 class Host:
@@ -103,6 +109,7 @@ class Host:
         if callable(log_metric):
             for name, value in metrics_of(result).items():
                 log_metric(name, value)
+            tell_failures(result, self.memory.told)
 
 
 def host_of(given: Mapping[str, Any], memories: MutableMapping[Any, Memory]) -> Host:
@@ -117,6 +124,21 @@ def host_of(given: Mapping[str, Any], memories: MutableMapping[Any, Memory]) -> 
             host: Host = kind(memory, trainer)
             return host
     return Host(Memory())
+
+
+def tell_failures(result: RewardBatch, told: Told) -> None:
+    """Tells the first failure of each kind of each function (H-3); `told` holds what was told, and gets what is told now."""
+    for failure in result.failures():
+        key = failure.function, failure.status
+        if key not in told:
+            told.add(key)
+            import logging  # not by `import guerdon`
+
+            logging.getLogger("guerdon").warning(
+                "reward function %s. This is told once; how many there are is in the trainer's log, guerdon/%s/…_frac.",
+                failure,
+                failure.function,
+            )
 
 
 def metrics_of(result: RewardBatch) -> dict[str, float]:

@@ -186,6 +186,23 @@ def test_l2_a_column_once_logged_is_logged_for_every_batch_of_its_trainer() -> N
     assert not [entry for entry in second.logged if entry[0] == "seen"]
 
 
+def test_h3_the_first_failure_of_each_kind_is_told_once_a_trainer(caplog: pytest.LogCaptureFixture) -> None:
+    @reward(lane="thread")
+    def picky(completion: str) -> float:
+        if completion == "bad":
+            raise ValueError("a bad one")
+        return 1.0
+
+    with Dispatcher([picky]) as dispatcher:
+        for trainer in (Trainer(), Trainer()):
+            for _ in range(2):
+                dispatcher[0](**trainer.arguments("a", "bad", "c", "bad"))
+    told = [record.getMessage() for record in caplog.records if record.name == "guerdon"]
+    assert len(told) == 2
+    assert all("'picky' on sample 1: error: ValueError: a bad one" in line for line in told)
+    assert all("guerdon/picky/…_frac" in line for line in told)
+
+
 def test_weights_are_compared_once_a_trainer() -> None:
     with Dispatcher([one], weights=[0.5]) as dispatcher:
         column = dispatcher[0]

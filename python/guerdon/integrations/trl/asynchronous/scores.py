@@ -21,7 +21,7 @@ import numpy as np
 from guerdon.column import RewardColumn
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import ClosedError, RewardFailureError
-from guerdon.host import Host, Memory, metrics_of
+from guerdon.host import Host, Memory, Told, metrics_of, tell_failures
 from guerdon.integrations.trl.functions import dispatcher_of, dispatchers_of
 from guerdon.result import Failure, RewardBatch
 from guerdon.status import Status
@@ -80,6 +80,7 @@ class Scores:
         self.dispatchers = dispatchers_of(columns)
         self._weights = [dispatcher_of(column).weights[column.index] for column in columns]
         self._budget = FailureBudget(self.dispatchers)
+        self._told: Told = set()
 
     async def of(self, given: Mapping[str, Any], generations: int) -> Scored:
         """The rewards of one group.
@@ -95,6 +96,8 @@ class Scores:
         """
         results = await asyncio.gather(*(_score(each, given, generations) for each in self.dispatchers))
         by_dispatcher = {id(each): result for each, result in zip(self.dispatchers, results, strict=True)}
+        for result in results:
+            tell_failures(result, self._told)
         self._budget.add(results)
         failed = np.zeros(generations, dtype=bool)
         for result in results:
