@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
-
-
-def run(name: str, folder: Path, *arguments: str) -> str:
-    ended = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env={**os.environ, "TMPDIR": str(folder)},
-    )
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+from tests.example_runs import run
 
 
 def test_group_reward(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import gc
 import os
@@ -22,32 +21,9 @@ from guerdon import (
     Dispatcher,
     RegistrationError,
     Status,
-    group_reward,
     reward,
 )
-
-
-@reward
-def length(text: str) -> float:
-    return float(len(text))
-
-
-@reward(lane="thread")
-def answer_is(completion: str, answer: str) -> float | None:
-    if answer == "bad":
-        raise ValueError("bad answer")
-    return None if answer == "none" else float(completion == answer)
-
-
-@reward
-async def judge(prompt: str, completion: str) -> float:
-    await asyncio.sleep(0.05)
-    return float(len(prompt + completion))
-
-
-@group_reward
-def rank(completions: list[str], **columns: Any) -> list[float]:
-    return [float(i) for i in range(len(completions))]
+from tests.simple import answer_is, judge, length, rank
 
 
 def test_d2_nothing_starts_before_the_first_use() -> None:

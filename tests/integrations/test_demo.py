@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.example_runs import run
+
 pytest.importorskip("trl")
 Image = pytest.importorskip("PIL.Image")
-
-DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
-
-
-def run(folder: Path, *options: str) -> str:
-    ended = subprocess.run(
-        [sys.executable, str(DEMO), "--out", str(folder), *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env={**os.environ, "TMPDIR": str(folder)},
-    )
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
 
 
 @pytest.mark.timeout(300)
 def test_reward_rises(tmp_path: Path) -> None:
     """Row 22 of docs/promises.md."""
-    out = run(tmp_path, "--steps", "40", "--seed", "1")
+    out = run("demo.py", tmp_path, "--out", str(tmp_path), "--steps", "40", "--seed", "1")
     said = re.search(r"mean reward +(\d\.\d+) in the first 4 steps, (\d\.\d+) in the last 4", out)
     assert said is not None, out
     first, last = map(float, said.groups())
@@ -46,5 +30,5 @@ def test_reward_rises(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_the_same_without_guerdon(tmp_path: Path) -> None:
-    out = run(tmp_path, "--steps", "2", "--serial")
+    out = run("demo.py", tmp_path, "--out", str(tmp_path), "--steps", "2", "--serial")
     assert re.search(r"in rewards +\d+\.\d s TRL alone", out), out

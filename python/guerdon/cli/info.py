@@ -51,6 +51,7 @@ def facts() -> dict[str, Any]:
             "process": {"available": sys.platform == "linux", "concurrency": default_workers()},
             "thread": {"available": True, "concurrency": 8},
             "asyncio": {"available": True, "concurrency": 256},
+            "http": {"available": True, "concurrency": 256},
         },
         "timeouts_s": {"sample": SAMPLE_TIMEOUT, "group": LISTS_TIMEOUT, "batch": LISTS_TIMEOUT},
         "worker_environment": {
