@@ -370,5 +370,6 @@ def test_what_can_not_be_batched_is_refused() -> None:
         reward(lambda completion: 1.0, batch=Batch(8))
     with pytest.raises(RegistrationError, match="decorated already"):
         reward(group_reward(sizes), batch=Batch(8))
-    with pytest.raises(TypeError, match="batch"):
-        group_reward(sizes, batch=Batch(8))  # type: ignore[call-overload]
+    for decorated in (lambda: group_reward(sizes, batch=Batch(8)), lambda: group_reward(batch=Batch(8))(sizes)):  # type: ignore[call-overload]
+        with pytest.raises(RegistrationError, match=r"'sizes': batch= puts .* one whole group\. Leave batch out"):
+            decorated()

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 # What takes long even once is left out.
 BENCHES = {
+    "bench_batching": "batching and -32",
     "bench_flat": "",
     "bench_idle": "",
     "bench_import": "",

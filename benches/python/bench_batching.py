@@ -39,7 +39,7 @@ def function_of(size: int) -> Any:
 @pytest.mark.parametrize("size", [*SIZES, -32])
 def test_batching(benchmark: Any, tables: Any, size: int) -> None:
     benchmark.group = TITLE
-    samples = SAMPLES if not benchmark.disabled else 64
+    samples = SAMPLES if not benchmark.disabled else 16
     bad = size < 0
     texts = [f"{sample} " * 30 for sample in range(samples)]
     if bad:

@@ -250,6 +250,7 @@ def group_reward(
     memory_limit: int | str | None = None,
     max_output: int | str | None = None,
     env: Iterable[str] = (),
+    batch: None = None,
 ) -> Any:
     """Make a reward function that sees one whole group, the G completions of one prompt, in order.
 
@@ -262,6 +263,7 @@ def group_reward(
         function: The function, when not used as ``@group_reward(…)``.
         name: As for `reward`, like all the others; ``timeout`` and ``retries`` are per group.
         timeout: Seconds that one attempt at one group may run. Default 600.
+        batch: Refused, with what to do instead: a call is one group, whole.
 
     Returns:
         A `RewardFunction`, callable as the plain function; without ``function``, a decorator that makes one.
@@ -292,6 +294,7 @@ def group_reward(
         memory_limit=memory_limit,
         max_output=max_output,
         env=env,
+        batch=batch,
     )
     return _decorate(function, options, "group")
 

@@ -188,6 +188,12 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
             f"reward function {name!r}: rowwise is for functions of lists; a Reward's score() is per sample."
         )
     batch = options.batch(name, given.batch)
+    if batch is not None and shape == "group":
+        raise RegistrationError(
+            f"reward function {name!r}: batch= puts samples of any groups into one call, but a call of a group function is "
+            "one whole group. Leave batch out; or, if it scores each sample by itself, decorate it with @reward(batch=…), "
+            "what needs the group going into the finish_group of a Reward."
+        )
     called = _called(target, name)
     contract: Contract = "batch" if rowwise else "gathered" if batch is not None else shape
     _refuse_generators(called, name, contract)
