@@ -22,6 +22,7 @@ import torch
 from guerdon import Dispatcher, GuerdonError, RegistrationError, RewardFailureError, reward
 from guerdon.errors import VLLMServerError
 from guerdon.integrations.trl import VLLMCalls
+from guerdon.integrations.trl.asynchronous.arrivals import Arrivals
 from tests.integrations import async_functions as functions
 from tests.integrations import rollouts
 from tests.integrations.rollouts import (
@@ -184,7 +185,7 @@ def test_t5_half_a_message_of_a_process_that_was_killed_is_not_waited_for() -> N
     process = context.Process(target=functions.begin_a_message, args=(buffer,), daemon=True)
     worker = SimpleNamespace(rollout_buffer=buffer, start=process.start, _process=process)
     worker._failed_event, worker._exception_info_queue = context.Event(), context.Queue()
-    trainer_module._severing(worker)()
+    trainer_module._severing(worker, lambda sample: None)()
     try:
         assert buffer._reader.poll(60)  # it has begun to write, and waits for a reader
         process.kill()
@@ -220,6 +221,44 @@ def test_t3_a_transfer_that_failed_leaves_the_server_running(lora: bool, monkeyp
     with pytest.raises(VLLMServerError, match="no weights"):
         trainer._sync_weight()
     assert done == ["paused", "resumed"]
+
+
+# --- T-7
+
+
+def test_t7_a_checkpoint_does_not_go_back_to_groups_that_were_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    saved: list[set[int]] = []
+    monkeypatch.setattr(
+        TRLAsyncGRPOTrainer, "_save_checkpoint", lambda self, model, trial: saved.append(self._trained_groups)
+    )
+    trainer = object.__new__(AsyncGRPOTrainer)
+    trainer._trained_groups = {0, 2, 3}
+    trainer._arrivals = Arrivals(2)
+    trainer.model_version = 3
+    # The second never came, the fifth is read and not trained on yet, the sixth came too late.
+    for group, version, current in ((0, 1, 1), (2, 1, 1), (3, 2, 2), (4, 1, 3), (5, 1, 4), (7, 4, 4)):
+        trainer.model_version = current
+        trainer._note(SimpleNamespace(group_id=group, model_version=version))
+    trainer._save_checkpoint(None, None)
+    trainer.model_version = 1
+    trainer._save_checkpoint(None, None)
+    assert saved == [
+        {0, 1, 2, 3, 5},
+        {0, 2, 3},
+    ]  # at first those of the first policy are too old; never what may come yet
+    assert trainer._trained_groups == {0, 2, 3}
+
+
+# --- T-8
+
+
+def test_t8_it_trains_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TRLAsyncGRPOTrainer, "_inner_training_loop", lambda self, **named: "trained")
+    trainer = object.__new__(AsyncGRPOTrainer)
+    trainer._began = False
+    assert trainer._inner_training_loop(resume_from_checkpoint=None) == "trained"
+    with pytest.raises(GuerdonError, match="has trained already.*make another one"):
+        trainer._inner_training_loop(resume_from_checkpoint=None)
 
 
 # --- the seams: each of these is where TRL is held on to, and fails when it moves
@@ -280,5 +319,12 @@ def test_seam_what_the_trainer_keeps_and_calls() -> None:
     assert 'f"{self._lora_name}-v{version}"' in source(TRLAsyncGRPOTrainer._sync_weight_lora)
     assert "check_health_fn=self.rollout_worker.check_health" in source(TRLAsyncGRPOTrainer.get_train_dataloader)
     assert "self.rollout_worker.stop()" in source(TRLAsyncGRPOTrainer._inner_training_loop)
+    begins = inspect.getmodule(TRLAsyncGRPOTrainer)._TrainBeginCallback.on_train_begin
+    assert "if self._fired: return" in source(begins)
+    saving = source(TRLAsyncGRPOTrainer._save_checkpoint)
+    assert (
+        "trained = self._trained_groups first_untrained = next(g for g in itertools.count() if g not in trained)"
+        in saving
+    )
     position = parameters(TRLAsyncGRPOTrainer.__init__).index("reward_funcs")
     assert parameters(TRLAsyncGRPOTrainer.__init__)[position - 1 : position + 2] == ["model", "reward_funcs", "args"]

@@ -3,6 +3,7 @@
 | module | what |
 | --- | --- |
 | ``trainer`` | the class that users import |
+| ``arrivals`` | which groups came, for checkpoints |
 | ``loop`` | generates and scores, in the process that TRL spawns for it |
 | ``scores`` | one group through the dispatchers, in the shape that TRL sums |
 | ``sidebyside`` | tools and environments on the engine |

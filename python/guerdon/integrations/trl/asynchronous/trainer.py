@@ -9,6 +9,9 @@
        rest of a message that a process was killed in the middle of.
 - T-6  No other run's adapter has a name of this run's: a server that has served another run holds its adapters still, and
        would answer with them.
+- T-7  A checkpoint goes on behind groups that were dropped, as the run itself does.
+- T-8  It trains once: TRL's starts its rollout process at the first `train`, and a second one would wait for samples that
+       nobody makes.
 """
 
 from __future__ import annotations
@@ -28,9 +31,11 @@ from guerdon import errors, settings
 from guerdon._registration.callables import is_reward_model
 from guerdon.column import RewardColumn
 from guerdon.errors import GuerdonError, RegistrationError
+from guerdon.integrations.trl.asynchronous.arrivals import Arrivals
 from guerdon.integrations.trl.asynchronous.calls import VLLMCalls
 from guerdon.integrations.trl.asynchronous.client import Client
 from guerdon.integrations.trl.asynchronous.loop import LoopOptions, RolloutLoop
+from guerdon.integrations.trl.flight import replaced
 from guerdon.integrations.trl.functions import arrange, dispatcher_of, dispatchers_of
 
 _ENDS_S: Final = 15.0
@@ -55,6 +60,7 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
     """
 
     _lora_name: str  # TRL's: what adapters are called, less their version
+    _trained_groups: set[int]  # TRL's
 
     def __init__(
         self,
@@ -81,6 +87,8 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
         functions, _, self._own = arrange(reward_funcs)
         columns = _checked(functions)
         super().__init__(model, [], args, *rest, **named)
+        self._arrivals = Arrivals(self.args.max_staleness)
+        self._began = False
         _check_groups(columns, self.args.num_generations)  # on every rank: one alone would leave the others waiting
         if self._lora_sync:  # T-6; the same on every rank
             (run,) = broadcast_object_list([secrets.token_hex(4)], from_process=0)
@@ -111,7 +119,24 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
         )
         worker.check_health = _telling(worker)
         worker.stop = _ending(worker)
-        worker.start = _severing(worker)
+        worker.start = _severing(worker, self._note)
+
+    def _note(self, sample: Any) -> None:
+        self._arrivals.note(sample.group_id, sample.model_version, self.model_version)
+
+    def _inner_training_loop(self, *args: Any, **named: Any) -> Any:
+        if self._began:  # T-8
+            raise GuerdonError(
+                "this trainer has trained already, and TRL's asynchronous trainer can't do it twice: make another one; "
+                "train(resume_from_checkpoint=...) goes on from what this one saved."
+            )
+        self._began = True
+        return super()._inner_training_loop(*args, **named)
+
+    def _save_checkpoint(self, *args: Any, **named: Any) -> None:
+        trained = self._trained_groups | self._arrivals.gone(self.model_version)
+        with replaced(self, {"_trained_groups": trained}):  # T-7
+            super()._save_checkpoint(*args, **named)
 
     def _sync_weight(self) -> None:
         try:
@@ -181,18 +206,21 @@ def _telling(worker: Any) -> Callable[[float], None]:
     return check_health
 
 
-def _severing(worker: Any) -> Callable[[], None]:
+def _severing(worker: Any, note: Callable[[Any], None]) -> Callable[[], None]:
     """TRL's `start` of `worker`, after which only the rollout process can write to the buffer: as long as this one can too,
-    who reads half a message of a process that was killed waits for the other half forever (T-5)."""
+    who reads half a message of a process that was killed waits for the other half forever (T-5). `note` is told of each
+    sample that is read."""
     start, buffer = worker.start, worker.rollout_buffer
     get = buffer.get
 
     def read(block: bool = True, timeout: float | None = None) -> Any:
         try:
-            return get(block, timeout)
+            sample = get(block, timeout)
         except (EOFError, OSError):  # nobody writes any more; the health check says why
             time.sleep(min(_GONE_S, timeout or _GONE_S))
             raise queue.Empty from None
+        note(sample)
+        return sample
 
     def begin() -> None:
         start()
