@@ -257,7 +257,7 @@ def test_t8_it_trains_once(monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = object.__new__(AsyncGRPOTrainer)
     trainer._began = False
     assert trainer._inner_training_loop(resume_from_checkpoint=None) == "trained"
-    with pytest.raises(GuerdonError, match="has trained already.*make another one"):
+    with pytest.raises(GuerdonError, match=r"has trained already.*make another one"):
         trainer._inner_training_loop(resume_from_checkpoint=None)
 
 
