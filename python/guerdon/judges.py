@@ -14,10 +14,10 @@ from guerdon._http.reward import HttpReward, label, pieces_of, policy_options, s
 from guerdon._http.reward import headers as checked_headers
 from guerdon._http.template import template
 from guerdon._registration import options
-from guerdon._registration.numbers import number
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
 from guerdon.parse import Parse
+from guerdon.quantities import number
 
 __all__ = ["judge"]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from guerdon._registration.numbers import LONGEST, number
 from guerdon.errors import RegistrationError
-from guerdon.sizes import EXPECTED, as_bytes
+from guerdon.quantities import EXPECTED_BYTES, LONGEST, as_bytes, number
 
 __all__ = ["Recycle"]
 
@@ -47,7 +46,7 @@ class Recycle:
         if age is not None and not 0 < number(age) <= LONGEST:
             raise RegistrationError(f"Recycle(age={age!r}): expected seconds, finite and above 0.")
         if self.rss is not None and not 1 <= (as_bytes(self.rss) or 0) < 1 << 63:
-            raise RegistrationError(f"Recycle(rss={self.rss!r}): expected {EXPECTED}, above 0.")
+            raise RegistrationError(f"Recycle(rss={self.rss!r}): expected {EXPECTED_BYTES}, above 0.")
 
     @property
     def rss_bytes(self) -> int | None:

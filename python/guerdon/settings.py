@@ -12,8 +12,8 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from guerdon._registration.fences import is_environment_text
-from guerdon._registration.numbers import LONGEST, number
 from guerdon.errors import DataError, RegistrationError
+from guerdon.quantities import LONGEST, number
 from guerdon.recycle import Recycle
 
 MOST_WORKERS: Final = 4096

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from guerdon._batch.columns import TEXT, Data, Single
-from guerdon._registration.numbers import number
 from guerdon._registration.signature import Wants, inspect_wants
 from guerdon.errors import DataError, RegistrationError
+from guerdon.quantities import number
 
 if TYPE_CHECKING:
     from guerdon._registration.spec import FunctionSpec

@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from guerdon.errors import RegistrationError
-from guerdon.sizes import EXPECTED, as_bytes
+from guerdon.quantities import EXPECTED_BYTES, as_bytes
 
 if TYPE_CHECKING:
     from guerdon._registration.options import Options
@@ -27,7 +27,7 @@ def memory_limit(function: str, value: object) -> int | None:
         return None
     size = as_bytes(value)
     if size is None or not _LEAST_MEMORY <= size <= _MOST:
-        raise _wrong(function, "memory_limit", value, f"{EXPECTED}, at least 1 MB")
+        raise _wrong(function, "memory_limit", value, f"{EXPECTED_BYTES}, at least 1 MB")
     return size
 
 
@@ -37,7 +37,7 @@ def max_output(function: str, value: object) -> int | None:
         return None
     size = as_bytes(value)
     if size is None or not 1 <= size <= _MOST:
-        raise _wrong(function, "max_output", value, f"{EXPECTED}, at least 1")
+        raise _wrong(function, "max_output", value, f"{EXPECTED_BYTES}, at least 1")
     return size
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from guerdon._registration.numbers import FLOAT32_MAX, LONGEST, number
 from guerdon.batching import Batch
 from guerdon.errors import NotYetError, RegistrationError
 from guerdon.limits import Limit
+from guerdon.quantities import FLOAT32_MAX, LONGEST, number
 
 __all__ = ["LANES", "Isolation", "Lane", "OnFailure", "Options"]
 

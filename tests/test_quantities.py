@@ -1,11 +1,15 @@
-"""Numbers of bytes as people write them."""
+"""Quantities that were given: what counts as a number, and bytes as people write them."""
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
+import numpy as np
 import pytest
 
 from guerdon._worker.fences import size_text
-from guerdon.sizes import as_bytes
+from guerdon.quantities import as_bytes, number
 
 
 @pytest.mark.parametrize(
@@ -35,3 +39,12 @@ def test_a_size_is_shown_as_it_was_given(text: str) -> None:
     size = int(number) if unit == "bytes" else as_bytes(f"{number}{unit}")
     assert size is not None
     assert size_text(size) == text
+
+
+def test_what_is_no_number_lies_in_no_range() -> None:
+    assert [number(given) for given in (3, 0.5, Fraction(1, 4), np.float32(2))] == [3.0, 0.5, 0.25, 2.0]
+    assert [number(given) for given in (10**400, -math.inf)] == [math.inf, -math.inf]
+    for given in (True, False, None, "3", [3], 1j, math.nan):
+        found = number(given)
+        assert not found <= 0
+        assert not found >= 0

@@ -1,0 +1,62 @@
+"""Quantities as people give them: numbers, and bytes as texts."""
+
+from __future__ import annotations
+
+import math
+import re
+from numbers import Integral, Real
+from typing import Final
+
+__all__ = ["EXPECTED_BYTES", "FLOAT32_MAX", "LONGEST", "as_bytes", "number"]
+
+FLOAT32_MAX: Final = 3.4028234663852886e38
+
+LONGEST: Final = 1e9
+"""The longest time in seconds, some thirty years: the engine counts nanoseconds in 63 bits."""
+
+EXPECTED_BYTES: Final = "a number of bytes, or a text like '2GB' or '512MiB'"
+
+_UNITS: Final = {
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+_TEXT: Final = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)\s*([kmgt]?i?b)", re.IGNORECASE)
+
+
+def number(value: object) -> float:
+    """`value` as a float, for a look at whether it lies in a range.
+
+    What is no number, as True and False are none, is NaN and so in no range; an integer that no float can hold is
+    infinite, so that it is refused like inf.
+
+    Example:
+        >>> number(3), number(True), number(10**400)
+        (3.0, nan, inf)
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def as_bytes(value: object) -> int | None:
+    """The number of bytes that `value` says; None when it says none.
+
+    Example:
+        >>> as_bytes("2GB"), as_bytes("1.5 MiB"), as_bytes(4096), as_bytes("much")
+        (2000000000, 1572864, 4096, None)
+    """
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    found = _TEXT.fullmatch(value.strip()) if isinstance(value, str) else None
+    unit = None if found is None else _UNITS.get(found[2].lower())
+    return None if found is None or unit is None else int(float(found[1]) * unit)
