@@ -170,6 +170,7 @@ class Dispatcher(Sequence[Any]):
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed, and takes no batch any more."""
         return self._lifetime.closed
 
     def score(
