@@ -105,6 +105,14 @@ def test_s2_what_asking_again_does_not_mend_is_not_asked_again(status: int) -> N
         Tries(VLLMCalls(), "POST /pause", Clock()).again(Trouble(f"{status}", status=status))
 
 
+def test_s2_a_server_without_the_path_was_started_without_what_makes_it() -> None:
+    with pytest.raises(VLLMServerError, match="VLLM_SERVER_DEV_MODE=1"):
+        Tries(VLLMCalls(), "POST /pause", Clock()).again(Trouble('404 Not Found: {"detail":"Not Found"}', status=404))
+    with pytest.raises(VLLMServerError) as other:
+        Tries(VLLMCalls(), "POST /v1/completions", Clock()).again(Trouble("404: no model 'v3'", status=404))
+    assert "DEV_MODE" not in str(other.value)
+
+
 def test_the_server_says_when_to_come_back() -> None:
     assert Tries(VLLMCalls(), "POST /pause", Clock()).again(Trouble("429", status=429, retry_after=7.0)) == 7.0
 

@@ -150,6 +150,11 @@ class Tries:
 def _advice(trouble: Trouble) -> str:
     if trouble.status in (401, 403):
         return "The server wants a key, or lets nobody do this: look at how it was started."
+    if trouble.status == 404 and '"Not Found"' in trouble.what:  # no such path, where others say what is not found
+        return (
+            "It has no such path: start it with VLLM_SERVER_DEV_MODE=1 in its environment, and for weights by NCCL with "
+            """--weight-transfer-config '{"backend":"nccl"}'."""
+        )
     if trouble.away:
         return "Look at the server's log; if it only takes longer to come back, raise VLLMCalls(restart_timeout=)."
     if trouble.late:
