@@ -9,6 +9,7 @@ import atexit
 import ctypes
 import multiprocessing
 import os
+import resource
 import signal
 import struct
 import subprocess
@@ -264,10 +265,12 @@ def abort(_: str, _notes: str) -> float:
 
 
 def overflow_the_stack(_: str, _notes: str) -> float:
-    """Passes 128 MiB by value, on the stack. Recursion won't do on every version: some bound it in C too."""
+    """Passes more by value than the stack may hold. Recursion won't do on every version: some bound it in C too."""
+    most = 8 << 20  # the kernel asks at each page that the stack grows by
+    resource.setrlimit(resource.RLIMIT_STACK, (most, resource.getrlimit(resource.RLIMIT_STACK)[1]))
 
     class Large(ctypes.Structure):
-        _fields_ = (("filling", ctypes.c_char * (1 << 27)),)
+        _fields_ = (("filling", ctypes.c_char * (2 * most)),)
 
     ctypes.CDLL(None).labs(Large())
     return 1.0
