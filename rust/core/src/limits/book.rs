@@ -9,7 +9,8 @@
 //! - B-4  After `retry_after` nothing is handed out until then, whoever was told.
 //! - B-5  An endpoint that fails `SICK` calls in a row, without an answer to what was sent in between, gets one probe at a time, with growing pauses; the first
 //!   answer ends that. One that has been dead for `PATIENCE` refuses calls between probes instead of letting them wait.
-//! - B-6  Whatever numbers stand in the book (another process wrote them), no wait is longer than `LONGEST`.
+//! - B-6  Whatever numbers stand in the book (another process wrote them), no wait is longer than `LONGEST`, and none for a request longer than
+//!   this one's own rate explains: who set another one before holds nobody up.
 
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ const PROBE_NS: u64 = 60_000_000_000;
 /// Longer than a server of models takes to start.
 const PATIENCE_NS: u64 = 300_000_000_000;
 const LONGEST_NS: u64 = 600_000_000_000;
+/// How much later the clock of another process may have been read, whose turn came first.
+const AHEAD_NS: u64 = 60_000_000_000;
 /// Tokens of a call of which nothing is known.
 const UNKNOWN_TOKENS: f64 = 1000.0;
 
@@ -166,6 +169,9 @@ impl Book {
         if rules.concurrency.is_some_and(|most| in_use >= self.shrunk(rules, most)) {
             return Verdict::Wait { until_ns: u64::MAX, on_release: true };
         }
+        // One interval away at most, if it was this rate that put it there (B-6).
+        let interval_ns = self.cost_ns(rules.rpm, 1.0);
+        self.requests_ns = self.requests_ns.min(now_ns.saturating_add(interval_ns).saturating_add(SLACK_NS));
         let rates = [(rules.rpm, self.requests_ns), (rules.tpm, self.tokens_ns)];
         let due_ns = rates.iter().filter(|(rate, _)| rate.is_some()).map(|(_, due_ns)| *due_ns).max().unwrap_or(0);
         if due_ns > now_ns + SLACK_NS {
@@ -180,7 +186,7 @@ impl Book {
             Tokens::About(tokens) => tokens.unwrap_or(UNKNOWN_TOKENS),
         };
         // From then on: time in which nothing was asked for is not saved up (B-1).
-        self.requests_ns = self.requests_ns.max(now_ns).saturating_add(self.cost_ns(rules.rpm, 1.0));
+        self.requests_ns = self.requests_ns.max(now_ns).saturating_add(interval_ns);
         self.tokens_ns = self.tokens_ns.max(now_ns).saturating_add(self.cost_ns(rules.tpm, tokens));
         let probe = self.is_dead();
         if probe {
@@ -202,7 +208,8 @@ impl Book {
         if let Some(tokens) = tokens.filter(|tokens| tokens.is_finite() && *tokens >= 0.0) {
             let paid_ns = self.cost_ns(rules.tpm, passed.tokens);
             let all_ns = self.cost_ns(rules.tpm, tokens);
-            self.tokens_ns = self.tokens_ns.saturating_add(all_ns).saturating_sub(paid_ns);
+            let owed_ns = self.tokens_ns.saturating_add(all_ns).saturating_sub(paid_ns);
+            self.tokens_ns = owed_ns.min(now_ns.saturating_add(LONGEST_NS));
             let known = if self.mean_tokens > 0.0 { self.mean_tokens } else { tokens };
             self.mean_tokens = (known * 0.9 + tokens * 0.1).max(1.0);
         }
@@ -252,7 +259,25 @@ impl Book {
         }
     }
 
-    /// Distrusts times that no clock of this boot can have written (B-6).
+    /// Whether a process whose clock is this one's can have written it: no time is further ahead than any that is ever set, no number is none.
+    #[must_use]
+    pub fn fits(&self, now_ns: u64) -> bool {
+        let soon_ns = now_ns.saturating_add(LONGEST_NS).saturating_add(AHEAD_NS);
+        let times = [
+            self.requests_ns,
+            self.tokens_ns,
+            self.cut_ns,
+            self.grown_ns,
+            self.paused_ns,
+            self.sick_since_ns,
+            self.resting_ns,
+            self.probing_ns,
+        ];
+        let rates = (LEAST..=1.0).contains(&self.factor) && self.mean_tokens >= 0.0 && self.mean_tokens.is_finite();
+        rates && times.iter().all(|ns| *ns <= soon_ns)
+    }
+
+    /// Brings what a process wrote whose clock was read a little later than this one into bounds (B-6).
     pub fn mend(&mut self, now_ns: u64) {
         let soon = now_ns.saturating_add(LONGEST_NS);
         for ns in [&mut self.requests_ns, &mut self.tokens_ns, &mut self.paused_ns, &mut self.resting_ns] {

@@ -1,14 +1,15 @@
 //! A book in a file, for all processes of a host that name one key: a lock around each use, positioned reads and writes in between.
 //!
 //! ```text
-//! u64 magic   u64 boot   12 × u64 the book   u64 holders   per holder 6 × u64
+//! u64 magic   u64 boot   u64 sum   12 × u64 the book   u64 holders   per holder 6 × u64
 //! ```
 //!
 //! - S-1  The lock is the kernel's and ends with whoever has it; it is held for some microseconds, and only who leaves for good waits for it,
 //!   a little: his share would be taken until his process ends.
 //! - S-2  What a dead process had under way is free again: holders are looked at when there is nothing left to take.
 //! - S-3  A file of another boot or another version starts anew; one that was removed is made again.
-//! - S-4  Whatever stands in the file, reading it does not fail: numbers are bounded (B-6).
+//! - S-4  Whatever stands in the file, reading it does not fail. One whose sum is not that of its numbers, or whose times no clock of this boot can
+//!   have shown, starts anew too, instead of having everyone wait for what nobody ever set.
 //! - S-5  The file is this user's own: its folder and the file are made for nobody else, links are not followed.
 
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -24,8 +25,8 @@ use super::book::{self, Book};
 use super::holder::{self, Holder};
 
 /// "GUERDON" and the version of the layout.
-const MAGIC: u64 = 0x4755_4552_444F_4E01;
-const HEAD: usize = 2 + book::WORDS + 1;
+const MAGIC: u64 = 0x4755_4552_444F_4E02;
+const HEAD: usize = 3 + book::WORDS + 1;
 /// Engines that can share a key.
 const MOST: usize = 1024;
 /// How often an occupied lock is tried before its user is told to come again.
@@ -174,10 +175,15 @@ impl Shared {
         if !holder.is_nobody() {
             holder.seen_ns = now_ns;
         }
-        let book = open.book.to_words();
-        let holders = open.holders.iter().flat_map(|holder| holder.to_words());
-        let head = [MAGIC, self.boot].into_iter().chain(book).chain([open.holders.len() as u64]);
-        let bytes: Vec<u8> = head.chain(holders).flat_map(u64::to_le_bytes).collect();
+        let numbers: Vec<u64> = open
+            .book
+            .to_words()
+            .into_iter()
+            .chain([open.holders.len() as u64])
+            .chain(open.holders.iter().flat_map(|holder| holder.to_words()))
+            .collect();
+        let head = [MAGIC, self.boot, sum(&numbers)];
+        let bytes: Vec<u8> = head.into_iter().chain(numbers).flat_map(u64::to_le_bytes).collect();
         file.write_all_at(&bytes, 0)?;
         Ok(done)
     }
@@ -186,19 +192,23 @@ impl Shared {
         // As many holders as there were the last time, so that one read does.
         let mut all = words(file, 0, HEAD + self.count * holder::WORDS)?;
         let (mut book, mut holders) = (Book::default(), Vec::new());
-        if let Some(([MAGIC, boot], rest)) = all.split_first_chunk::<2>()
+        let count = all.get(HEAD - 1).map_or(0, |count| usize::try_from(*count).unwrap_or(MOST).min(MOST));
+        if count > self.count {
+            all = words(file, 0, HEAD + count * holder::WORDS)?;
+        }
+        self.count = count;
+        all.truncate(HEAD + count * holder::WORDS);
+        if let Some(([MAGIC, boot, wanted], numbers)) = all.split_first_chunk::<3>()
             && *boot == self.boot
-            && let Some((known, [count, ..])) = rest.split_first_chunk::<{ book::WORDS }>()
+            && *wanted == sum(numbers)
+            && let Some((known, [_, standing @ ..])) = numbers.split_first_chunk::<{ book::WORDS }>()
+            && let found = Book::from_words(*known)
+            && found.fits(now_ns)
         {
-            book = Book::from_words(*known);
+            book = found;
             book.mend(now_ns);
-            let count = usize::try_from(*count).unwrap_or(MOST).min(MOST);
-            if count > self.count {
-                all = words(file, 0, HEAD + count * holder::WORDS)?;
-            }
-            self.count = count;
-            let (known, _) = all.get(HEAD..).unwrap_or_default().as_chunks::<{ holder::WORDS }>();
-            holders = known.iter().take(count).map(|words| Holder::from_words(*words)).collect();
+            let (standing, _) = standing.as_chunks::<{ holder::WORDS }>();
+            holders = standing.iter().map(|words| Holder::from_words(*words)).collect();
         }
         let look = self.looked_ns.is_none_or(|looked_ns| now_ns.saturating_sub(looked_ns) >= LOOK_NS);
         let (me, namespace) = (self.place, self.me.namespace);
@@ -241,6 +251,12 @@ fn lock(file: &File) -> io::Result<bool> {
         }
     }
     Ok(false)
+}
+
+/// Tells a file that was written as a whole from one that was not, or not by us.
+fn sum(numbers: &[u64]) -> u64 {
+    let mix = |sum: u64, number: &u64| (sum ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+    numbers.iter().fold(numbers.len() as u64, mix)
 }
 
 /// As many numbers as there are, up to `count`.

@@ -1,12 +1,15 @@
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use rustix::fs::{FlockOperation, flock};
 
+use super::super::book::{Heard, Passed, Rules, Tokens, Verdict};
 use super::super::shared::{Open, Shared};
 use super::Folder;
 
 const S: u64 = 1_000_000_000;
+const PASSED: Passed = Passed { sent_ns: 100 * S, tokens: 0.0, probe: false };
 
 fn with<R>(shared: &mut Shared, now_ns: u64, work: impl FnOnce(&mut Open) -> R) -> R {
     shared.with(now_ns, work).unwrap().expect("nobody else has it")
@@ -79,6 +82,56 @@ fn s3_another_boots_book_is_not_read() {
     std::fs::write(folder.file(), bytes).unwrap();
     let book = with(&mut Shared::new(&folder.file()), S, |open| open.book.clone());
     assert_eq!(book, super::super::book::Book::default());
+}
+
+#[test]
+fn s4_numbers_that_nobody_wrote_start_anew() {
+    let folder = Folder::new();
+    let rules = Rules { rpm: Some(60.0), ..Rules::default() };
+    let busy = |open: &mut Open| {
+        open.book.learn(&rules, 100 * S, PASSED, Heard::Busy(Some(Duration::from_secs(500))), None, 0.5);
+    };
+    let asked = |shared: &mut Shared, now_ns| {
+        with(shared, now_ns, |open| open.book.ask(&rules, now_ns, Tokens::About(None), 0))
+    };
+    let mut here = Shared::new(&folder.file());
+    with(&mut here, 100 * S, busy);
+    assert!(
+        matches!(asked(&mut here, 101 * S), Verdict::Wait { until_ns, .. } if until_ns == 600 * S),
+        "as it was told"
+    );
+    // The same numbers, but for one.
+    let mut bytes = std::fs::read(folder.file()).unwrap();
+    bytes[24] ^= 1;
+    std::fs::write(folder.file(), bytes).unwrap();
+    assert!(matches!(asked(&mut here, 101 * S), Verdict::Go(_)));
+    // Written as a whole, by a clock that has begun anew since.
+    with(&mut here, 1_000_000 * S, |open| open.book.ask(&rules, 1_000_000 * S, Tokens::About(None), 0));
+    assert!(matches!(asked(&mut here, 200 * S), Verdict::Go(_)));
+    assert!(matches!(asked(&mut here, 200 * S), Verdict::Wait { until_ns, .. } if until_ns < 202 * S));
+}
+
+/// What a process took of a rate stays taken when it dies: the endpoint has counted it.
+#[test]
+fn s2_the_rate_of_a_dead_process_is_not_given_out_twice() {
+    let folder = Folder::new();
+    let rules = Rules { rpm: Some(60.0), concurrency: Some(1), ..Rules::default() };
+    let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let mut dead = Shared::new(&folder.file());
+    dead.pretend(child.id());
+    with(&mut dead, S, |open| {
+        assert!(matches!(open.book.ask(&rules, S, Tokens::About(None), 0), Verdict::Go(_)));
+        open.mine(1);
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut here = Shared::new(&folder.file());
+    let ask = |open: &mut Open| {
+        assert!(open.free_dead(S) && open.elsewhere() == 0, "its place is free");
+        open.book.ask(&rules, S, Tokens::About(None), open.elsewhere())
+    };
+    let Verdict::Wait { until_ns, .. } = with(&mut here, S, ask) else { panic!("its request counts") };
+    assert!((2 * S - S / 10..=2 * S + S / 10).contains(&until_ns), "{until_ns}");
 }
 
 #[test]
