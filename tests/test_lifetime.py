@@ -141,6 +141,10 @@ def test_it_says_what_it_was_given() -> None:
     assert made.options["budget"] is None
     with pytest.raises(RegistrationError, match="budget=0"):
         made.replace(budget=0)
+    assert made.options["worker_env"] is None
+    secret = Dispatcher([length], worker_env={"JUDGE_API_KEY": "sk-very-secret", "HOME": None})
+    assert secret.options["worker_env"] == ("JUDGE_API_KEY", "HOME")
+    assert "sk-very-secret" not in repr(secret) + repr(secret.options) + str(secret.dump())
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -138,8 +138,12 @@ class Dispatcher(Sequence[Any]):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """What the dispatcher was given beside the functions, checked; None where it was left to the default."""
-        return MappingProxyType(self._options)
+        """What the dispatcher was given beside the functions, checked; None where it was left to the default.
+
+        Of ``worker_env`` the names alone, in a tuple: the values may be secrets.
+        """
+        env = self._options["worker_env"]
+        return MappingProxyType({**self._options, "worker_env": None if env is None else tuple(env)})
 
     @property
     def group_function(self) -> str | None:
