@@ -9,9 +9,8 @@ from typing import Any, Literal
 from guerdon import parse as parses
 from guerdon._http.address import address, endpoint
 from guerdon._http.body import Text
-from guerdon._http.plan import Plan
-from guerdon._http.reward import HttpReward, label, pieces_of, policy_options, secret, text
-from guerdon._http.reward import headers as checked_headers
+from guerdon._http.options import label, made, more, text
+from guerdon._http.reward import HttpReward
 from guerdon._http.template import template
 from guerdon._registration import options
 from guerdon.errors import RegistrationError
@@ -113,26 +112,13 @@ def judge(
         asked["temperature"] = _temperature(name, temperature)
     if response_format is not None:
         asked["response_format"] = _format(name, response_format, parse)
-    if body is not None and not isinstance(body, Mapping):
-        raise RegistrationError(f"reward function {name!r}: body={body!r}: expected a dict of fields of the request.")
-    pieces, fields = pieces_of(name, {**asked, **(body or {})})
-    if body is not None and body.get("stream"):
+    added = more(name, body)
+    if added.get("stream"):
         raise RegistrationError(
             f"reward function {name!r}: body={{'stream': …}}: an answer is read as a whole. Leave it out."
         )
-    key = secret(name, api_key_env, api_key_file)
-    plan = Plan(
-        url=endpoint(address(name, "base_url", base_url), _PATHS[api]),
-        body=pieces,
-        fields=fields,
-        api=api,
-        parse=parse,
-        headers=checked_headers(name, headers, key),
-        secret=key,
-        http2=options.flag(name, "http2", http2),
-        ca_file=None if ca_file is None else str(ca_file),
-    )
-    return HttpReward((judge, given), plan, policy_options(name, given))
+    url = endpoint(address(name, "base_url", base_url), _PATHS[api])
+    return made(judge, given, {**asked, **added}, url=url, api=api, parse=parse)
 
 
 def _question(name: str, api: str, prompt: object, system: object) -> dict[str, Any]:

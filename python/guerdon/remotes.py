@@ -7,11 +7,9 @@ from typing import Any
 
 from guerdon._http.address import address
 from guerdon._http.body import Each, Filled
-from guerdon._http.plan import Plan
-from guerdon._http.reward import HttpReward, label, pieces_of, policy_options, secret, text
-from guerdon._http.reward import headers as checked_headers
+from guerdon._http.options import label, made, more, text
+from guerdon._http.reward import HttpReward
 from guerdon._http.template import Field
-from guerdon._registration import options
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
 
@@ -72,25 +70,17 @@ def remote(
     name = label(name)
     most = _most(name, batch)
     sent = _columns(name, columns, many=batch is not None)
-    if body is not None and not isinstance(body, Mapping):
-        raise RegistrationError(f"reward function {name!r}: body={body!r}: expected a dict of fields of the request.")
     place = Filled if batch is None else Each
     places = {key: place(Field(column, json=True)) for key, column in sent.items()}
-    pieces, fields = pieces_of(name, {**(body or {}), **places})
-    key = secret(name, api_key_env, api_key_file)
-    plan = Plan(
+    return made(
+        remote,
+        given,
+        {**more(name, body), **places},
         url=address(name, "url", url),
-        body=pieces,
-        fields=fields,
         api="rewards",
         path="" if score is None else text(name, "score", score),
         most=most,
-        headers=checked_headers(name, headers, key),
-        secret=key,
-        http2=options.flag(name, "http2", http2),
-        ca_file=None if ca_file is None else str(ca_file),
     )
-    return HttpReward((remote, given), plan, policy_options(name, given))
 
 
 def _columns(name: str, given: object, *, many: bool) -> dict[str, str]:

@@ -61,8 +61,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(answer: Answer, delay: float = 0.0) -> Iterator[Server]:
-    with Server(answer, delay) as server:
+def serving(answer: Answer, delay: float = 0.0, port: int = 0) -> Iterator[Server]:
+    with Server(answer, delay, port) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from guerdon._lanes.own import LaneThread
@@ -17,6 +17,7 @@ from guerdon._lanes.thread import Worker
 from guerdon._lanes.warn import warn
 from guerdon._worker.calls import Call
 from guerdon._worker.reasons import reason_of
+from guerdon.limits import native
 
 if TYPE_CHECKING:
     from guerdon._lanes.aio import LoopThread
@@ -29,7 +30,7 @@ _KILLED: Final = "Use lane='process', where a call that hangs is killed."
 def start_lanes(engine: Engine, specs: Sequence[FunctionSpec]) -> Keeper:
     """Starts what the thread and asyncio lanes of `engine` need; it ends with the engine."""
     keeper = Keeper(engine.lanes, specs)
-    if any(spec.lane in ("thread", "asyncio") for spec in specs):
+    if any(spec.lane in ("thread", "asyncio") or native(spec.policy.limit, spec.lane) for spec in specs):
         threading.Thread(target=keeper.run, name="guerdon keeper", daemon=True).start()
     return keeper
 
@@ -39,23 +40,25 @@ class Keeper:
 
     def __init__(self, lanes: Lanes, specs: Sequence[FunctionSpec]) -> None:
         self.lanes = lanes
+        self._names = [spec.name for spec in specs]
         self._specs = {index: spec for index, spec in enumerate(specs) if spec.lane in ("thread", "asyncio")}
         self._calls = {index: Call(spec.target, spec.recipe()) for index, spec in self._specs.items()}
         # By index and generation. Written by the keeper's thread, read by whoever takes a dump.
         self._loops: dict[tuple[int, int], LoopThread] = {}
 
     def run(self) -> None:
-        obey = {
+        obey: dict[str, Callable[..., None]] = {
             "thread": self._start_thread,
             "loop": self._start_loop,
             "left-behind": self._left_behind,
             "stalled": self._stalled,
             "where": self._where,
+            "dead": self._dead,
         }
         while (order := self.lanes.next_order()) is not None:
-            word, subject, number = order.split()
+            word, subject, number, *more = order.split(" ", 3)
             try:
-                obey[word](int(subject), int(number))
+                obey[word](int(subject), int(number), *more)
             except Exception as error:  # K-2
                 warn(f"a thread of the engine could not do {order!r}: {reason_of(error)}")
 
@@ -106,6 +109,13 @@ class Keeper:
         warn(
             f"{what} ran past its timeout of {spec.policy.timeout:g} s. A thread can't be ended, so it was left behind "
             f"with that call ({count} of them now) and another takes its place. {advice}"
+        )
+
+    def _dead(self, function: int, _: int, why: str) -> None:
+        warn(
+            f"reward function {self._names[function]!r}: its endpoint is taken for dead, after several calls in a row without an "
+            f"answer; the last one: {why}. Calls wait now, and one at a time is tried. The first answer lets all go on; after "
+            "five minutes without one they fail."
         )
 
     def _where(self, thread: int, ident: int) -> None:

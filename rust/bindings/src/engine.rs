@@ -32,7 +32,7 @@ use crate::http;
 use crate::inside::{self, ProcessRow, Row};
 use crate::lanes::Lanes;
 use crate::lanes::aio::AioLane;
-use crate::lanes::orders::Orders;
+use crate::lanes::orders::{Order, Orders};
 use crate::lanes::thread::ThreadLane;
 use crate::runtime;
 use crate::values::arrived::Arrived;
@@ -134,6 +134,8 @@ impl Engine {
         });
         all.extend(process.iter().map(|lane| lane.clone() as Arc<dyn Lane>));
         let scheduler = Arc::new(Scheduler::start(&runtime, clock, core, all));
+        let tell = orders.clone();
+        scheduler.on_dead_endpoint(move |function, why| tell.give(Order::Dead { function, why: why.to_owned() }));
         Ok(Self {
             pid: std::process::id(),
             runtime,

@@ -311,6 +311,7 @@ impl Frame {
         self.count(times);
         let heard = Heard::of(&failure);
         let dead = self.leave(heard) && heard == Heard::Sick;
+        self.scheduler.blame(self.function, heard, &failure.reason);
         let all = if self.kind == CallKind::Gathered { 0..self.calls.len() } else { call..call + 1 };
         for one in self.calls[all].iter_mut().filter(|_| dead) {
             one.excused = one.excused.saturating_add(1);

@@ -225,12 +225,18 @@ fn a_dead_endpoint_ends_a_batch_instead_of_holding_it() {
         let mut function = limited("f", rpm(6000.0));
         function.policy.retries = 1000;
         let engine = Engine::start(vec![function], |_: &Ask| refuse(Answer::Status(502), None));
+        let said: Arc<Mutex<Vec<(usize, String)>>> = Arc::default();
+        let told = said.clone();
+        engine.scheduler.on_dead_endpoint(move |function, why| told.lock().unwrap().push((function, why.to_owned())));
         let begun = Instant::now();
         let batch = engine.submit(spec(50, 1));
         assert!(done(&batch).await);
         assert!((MINUTE * 5..MINUTE * 7).contains(&begun.elapsed()), "{:?}", begun.elapsed());
         assert!(statuses(&batch).iter().all(|status| *status == Status::Error));
-        assert!(batch.note_of(49, 0).unwrap().reason.contains("taken for dead"));
+        let reason = batch.note_of(49, 0).unwrap().reason;
+        let last = failure(FailureKind::Error).reason;
+        assert!(reason.contains("taken for dead") && reason.ends_with(&format!("; the last one: {last}")), "{reason}");
+        assert_eq!(*said.lock().unwrap(), [(0, last)], "limits T-4: once, though it was tried for minutes");
         // The next one gets an answer to whether it still is.
         tokio::time::sleep(MINUTE).await;
         let (next, tried) = (engine.submit(spec(1, 1)), engine.lane.log().calls().len());

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use parking_lot::{Condvar, Mutex};
 
 /// Something for the keeper to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Start thread number `thread` for this function.
     Thread { function: usize, thread: u64 },
@@ -20,6 +20,8 @@ pub enum Order {
     Where { thread: u64, ident: u64 },
     /// Look at what blocks this loop, and say it.
     Stalled { index: usize, generation: u64 },
+    /// Say that the endpoint of this function is taken for dead, and what its last call said.
+    Dead { function: usize, why: String },
 }
 
 impl Order {
@@ -31,6 +33,7 @@ impl Order {
             Self::LeftBehind { function, count } => format!("left-behind {function} {count}"),
             Self::Where { thread, ident } => format!("where {thread} {ident}"),
             Self::Stalled { index, generation } => format!("stalled {index} {generation}"),
+            Self::Dead { function, why } => format!("dead {function} 0 {why}"),
         }
     }
 }
@@ -102,7 +105,7 @@ mod tests {
         let orders = Orders::default();
         let thread = Order::Thread { function: 1, thread: 7 };
         let stalled = Order::Stalled { index: 0, generation: 1 };
-        orders.give(thread);
+        orders.give(thread.clone());
         orders.done(Done::Loops);
         orders.give(stalled);
         orders.done(Done::Threads);

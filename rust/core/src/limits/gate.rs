@@ -5,6 +5,7 @@
 //!   end at a time are one look, and no call is held up by another process. Bad news is written at once.
 //! - T-3  A file that can't be read or written, or that somebody keeps locked (`LOCKED_NS`: a stopped process, another program), refuses calls
 //!   and says so, instead of letting them through or having them wait for ever.
+//! - T-4  That an endpoint is taken for dead is said once, when it happens: calls that wait for minutes are not to do so in silence.
 
 use std::io;
 use std::path::PathBuf;
@@ -81,6 +82,11 @@ struct State {
     owed: Vec<End>,
     /// Since when the file was in use whenever it was asked for, and when that was last. Written by asking.
     locked_ns: Option<(u64, u64)>,
+    /// Whether the endpoint was taken for dead the last time that anyone looked, and whether that was said (T-4). Written by asking and ending.
+    dead: bool,
+    said: bool,
+    /// What the last call said that failed for the endpoint's sake.
+    why: Option<String>,
 }
 
 #[derive(Debug)]
@@ -122,7 +128,7 @@ impl Gate {
             None => (String::new(), Store::Own(Book::default())),
             Some((key, path)) => (format!(" '{key}' ({})", path.display()), Store::Shared(Box::new(Shared::new(path)))),
         };
-        let state = State { store, in_use: 0, owed: Vec::new(), locked_ns: None };
+        let state = State { store, in_use: 0, owed: Vec::new(), locked_ns: None, dead: false, said: false, why: None };
         Self { rules: limit.rules.clone(), name, state: Mutex::new(state) }
     }
 
@@ -145,8 +151,12 @@ impl Gate {
             if matches!(verdict, Verdict::Go(_)) {
                 page.mine(in_use + 1);
             }
-            verdict
+            (verdict, page.book().is_dead())
         });
+        if let Ok(Some((_, dead))) = verdict {
+            state.note(dead);
+        }
+        let verdict = verdict.map(|asked| asked.map(|(verdict, _)| verdict));
         let locked_ns = state.locked_for(matches!(verdict, Ok(None)), now_ns);
         match verdict {
             Ok(None) if locked_ns >= LOCKED_NS => Asked::Refused(format!(
@@ -164,9 +174,10 @@ impl Gate {
                 Asked::Wait { until_ns, on_release }
             }
             Ok(Some(Verdict::Dead(for_ns))) => Asked::Refused(format!(
-                "the endpoint{} is taken for dead: no call was answered for {} s",
+                "the endpoint{} is taken for dead: no call was answered for {} s{}",
                 self.name,
-                for_ns / 1_000_000_000
+                for_ns / 1_000_000_000,
+                state.why.as_ref().map_or_else(String::new, |why| format!("; the last one: {why}"))
             )),
             Err(error) => Asked::Refused(format!("the shared limit{} can't be used: {error}", self.name)),
         }
@@ -194,7 +205,18 @@ impl Gate {
             return false;
         }
         let dead = |page: &mut Page<'_>| page.book().is_dead();
-        matches!(state.with(&self.rules, end.now_ns, dead), Ok(Some(true)))
+        let dead = matches!(state.with(&self.rules, end.now_ns, dead), Ok(Some(true)));
+        state.note(dead);
+        dead
+    }
+
+    /// Keeps what a call said that failed for the endpoint's sake; true if the endpoint is taken for dead since, and nobody said so yet (T-4).
+    pub(crate) fn blame(&self, why: &str) -> bool {
+        let mut state = self.state.lock();
+        state.why = Some(why.to_owned());
+        let news = state.dead && !state.said;
+        state.said |= news;
+        news
     }
 }
 
@@ -237,6 +259,11 @@ impl Page<'_> {
 }
 
 impl State {
+    const fn note(&mut self, dead: bool) {
+        self.dead = dead;
+        self.said &= dead;
+    }
+
     /// For how long the file has been in use without a break, as far as anyone looked.
     fn locked_for(&mut self, locked: bool, now_ns: u64) -> u64 {
         let before = self.locked_ns.filter(|(_, last)| locked && now_ns.saturating_sub(*last) <= BREAK_NS);

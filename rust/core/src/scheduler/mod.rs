@@ -26,7 +26,7 @@ mod work;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use tokio::runtime::Handle;
@@ -37,7 +37,7 @@ use crate::call::{Call, Cause};
 use crate::clock::{Clock, nanos};
 use crate::function::{Function, FunctionId};
 use crate::lane::{Lane, Poke};
-use crate::limits::Gate;
+use crate::limits::{Gate, Heard};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use barred::Barred;
 use due::keep_time;
@@ -61,7 +61,12 @@ pub(crate) struct Inner {
     timers_changed: Arc<Notify>,
     /// Outcomes that came too late (F-3). Written by frames.
     late: AtomicU64,
+    /// Who wants to know of endpoints that are taken for dead (limits T-4). Written once, before the first batch.
+    mourner: OnceLock<Mourner>,
 }
+
+/// Told the function whose endpoint is taken for dead, and what its last call said.
+type Mourner = Box<dyn Fn(FunctionId, &str) + Send + Sync>;
 
 struct State {
     /// Open batches; a lower id is an older batch.
@@ -106,12 +111,18 @@ impl Scheduler {
             state: Mutex::new(state),
             timers_changed: Arc::new(Notify::new()),
             late: AtomicU64::new(0),
+            mourner: OnceLock::new(),
         });
         for lane in &inner.lanes {
             lane.attach(Poke(Arc::downgrade(&inner)));
         }
         runtime.spawn(keep_time(Arc::downgrade(&inner), inner.timers_changed.clone()));
         Self { inner }
+    }
+
+    /// Who is told when a function's endpoint is taken for dead, on whatever thread that is found out. Only the first one counts.
+    pub fn on_dead_endpoint(&self, tell: impl Fn(FunctionId, &str) + Send + Sync + 'static) {
+        let _ = self.inner.mourner.set(Box::new(tell));
     }
 
     /// Takes a batch on and returns at once. On a closed engine its cells are cancelled.
@@ -216,6 +227,16 @@ impl Inner {
 
     fn lane(&self, function: FunctionId) -> &Arc<dyn Lane> {
         &self.lanes[self.functions[function].lane]
+    }
+
+    /// Takes in what a failed call said of its endpoint; whoever wants to know is told when that is taken for dead.
+    pub(crate) fn blame(&self, function: FunctionId, heard: Heard, why: &str) {
+        if heard == Heard::Sick
+            && self.gates[function].as_ref().is_some_and(|gate| gate.blame(why))
+            && let Some(tell) = self.mourner.get()
+        {
+            tell(function, why);
+        }
     }
 
     /// Takes back what a frame did not end, and frees its place.

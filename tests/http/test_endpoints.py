@@ -1,0 +1,84 @@
+"""A judge's server as an endpoint: its limits, with the default options too."""
+
+from __future__ import annotations
+
+import socket
+import time
+import warnings
+from typing import Any
+
+import pytest
+
+from guerdon import Dispatcher, GuerdonWarning, Limit, Status, judge, remote
+from tests.http.server import said, serving
+
+
+def test_the_tokens_of_a_judge_are_those_that_its_server_tells() -> None:
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        return {**said("1"), "usage": {"prompt_tokens": 40, "completion_tokens": 10, "total_tokens": 50}}
+
+    limit = Limit(tpm=62_500)  # 50 tokens a call, 49 ms each; unknown ones are taken for 1000, a second
+    with serving(answer) as server:
+        graded = judge(base_url=server.url, model="m", prompt="{completion}", limit=limit)
+        with Dispatcher([graded]) as dispatcher:
+            begun = time.monotonic()
+            result = dispatcher.score(completions=["x"] * 30)
+            assert set(result.status.ravel().tolist()) == {Status.OK}
+            assert 30 * 0.048 - 0.1 <= time.monotonic() - begun < 20
+
+
+@pytest.mark.parametrize("batch", [None, 1])
+def test_a_server_that_says_later_is_left_alone_with_the_default_options(batch: int | None) -> None:
+    """What one request is told holds for all of them, though nobody set a limit."""
+    came: list[float] = []
+
+    def busy(path: str, body: dict[str, Any]) -> Any:
+        came.append(time.monotonic())
+        if len(came) > 1:
+            return said("1") if batch is None else [1.0]
+
+        def later(handler: Any) -> None:
+            handler.wfile.write(b"HTTP/1.1 429 -\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n")
+
+        return later
+
+    with serving(busy) as server:
+        if batch is None:
+            one = judge(base_url=server.url, model="m", prompt="{completion}")
+        else:
+            one = remote(server.url, columns=["completion"], batch=batch, name="judge")
+        with Dispatcher([one]) as dispatcher:
+            first = dispatcher.submit(completions=["x"])
+            while not came:
+                time.sleep(0.005)
+            while len(dispatcher.dump()):
+                time.sleep(0.005)
+            time.sleep(0.3)  # its answer was read; what it says is kept some microseconds later
+            second = dispatcher.submit(completions=["y"])
+            assert second.result().rewards.item() == first.result().rewards.item() == 1.0
+    assert min(came[1:]) - came[0] >= 1.9
+
+
+@pytest.mark.fault(
+    "nothing listens at a judge's address when a batch begins, and the server starts late",
+    sees="a warning that names the function and what its calls say; all values, once the server answers",
+)
+def test_a_server_that_starts_late_costs_no_sample_with_the_default_options() -> None:
+    with socket.socket() as free:
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    graded = judge(base_url=f"http://127.0.0.1:{port}", model="m", prompt="{completion}", name="graded")
+    with warnings.catch_warnings(record=True) as caught, Dispatcher([graded]) as dispatcher:
+        warnings.simplefilter("always")
+        ticket = dispatcher.submit(completions=["x"] * 40)
+        while not caught:
+            time.sleep(0.01)
+        with serving(lambda path, body: said("1"), port=port) as server:
+            result = ticket.result(timeout=100)
+            assert len(server.bodies) == 40
+    assert set(result.status.ravel().tolist()) == {Status.OK}
+    (warning,) = (each for each in caught if issubclass(each.category, GuerdonWarning))
+    said_so = str(warning.message)
+    assert said_so.startswith("reward function 'graded': its endpoint is taken for dead")
+    assert f"can't connect to 127.0.0.1:{port}" in said_so
