@@ -12,7 +12,6 @@ from guerdon._http.body import Text
 from guerdon._http.options import label, made, more, text
 from guerdon._http.reward import HttpReward
 from guerdon._http.template import template
-from guerdon._registration import options
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
 from guerdon.parse import Parse

@@ -16,15 +16,17 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, Limit, Status, judge, reward
-from guerdon.result import Failure, RewardBatch
+from tests.http.scoring import only, score
 from tests.http.server import Handler, asked, said, serving
 
 ROOT = Path(__file__).parents[2]
 SECRET = "sk-very-secret"
+BROKEN = "ConnectionError: 127.0.0.1:"
 GOOD = said("Score: 7")
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
 
 Fate = Callable[[Handler], None]
+fault = pytest.mark.fault
 
 
 def reset(handler: Handler) -> None:
@@ -44,9 +46,14 @@ def no_http(handler: Handler) -> None:
 
 
 def endless(handler: Handler) -> None:
-    handler.wfile.write(HEAD % (1 << 40))
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
     for _ in range(40):
         handler.wfile.write(b" " * (1 << 20))
+
+
+def too_long(handler: Handler) -> None:
+    handler.wfile.write(HEAD % (1 << 40))
+    silent(handler)
 
 
 def silent(handler: Handler) -> None:
@@ -60,31 +67,13 @@ def drip(handler: Handler) -> None:
         time.sleep(0.05)
 
 
-def score(url: str, completions: list[str], **options: Any) -> RewardBatch:
-    options = {"timeout": 20, "retries": 1, "name": "judge", **options}
-    with Dispatcher(
-        [judge(base_url=url, model="m", prompt="{completion}", **options)], max_failed_fraction=1.0
-    ) as dispatcher:
-        return dispatcher.score(completions=completions)
-
-
-def only(result: RewardBatch) -> Failure:
-    (failure,) = result.failures()
-    assert np.isnan(result.rewards).all()
-    return failure
-
-
-BROKEN = "ConnectionError: 127.0.0.1:"
-
-
 @pytest.mark.parametrize(
     ("fate", "reason"),
     [
         pytest.param(
             (500, {"error": "oh"}),
             'answered 500 Internal Server Error: "{\\"error\\": \\"oh\\"}"',
-            id="500",
-            marks=pytest.mark.fault(
+            marks=fault(
                 "a judge's server answers 500 to every attempt",
                 sees="`error` after `retries`, with status and answer in the reason",
             ),
@@ -92,8 +81,7 @@ BROKEN = "ConnectionError: 127.0.0.1:"
         pytest.param(
             reset,
             BROKEN,
-            id="reset",
-            marks=pytest.mark.fault(
+            marks=fault(
                 "a judge's server resets the connection at every attempt",
                 sees="`error` after `retries`: ConnectionError",
             ),
@@ -101,8 +89,7 @@ BROKEN = "ConnectionError: 127.0.0.1:"
         pytest.param(
             half,
             BROKEN,
-            id="half",
-            marks=pytest.mark.fault(
+            marks=fault(
                 "a judge's server closes the connection in the middle of its answer",
                 sees="`error` after `retries`: ConnectionError; half an answer is none",
             ),
@@ -110,8 +97,7 @@ BROKEN = "ConnectionError: 127.0.0.1:"
         pytest.param(
             garbage,
             'gave invalid JSON (expected value at line 1 column 1): "<html>no<"',
-            id="garbage",
-            marks=pytest.mark.fault(
+            marks=fault(
                 "a judge's server answers 200 with what is no JSON",
                 sees="`error` after `retries`, with what came in the reason",
             ),
@@ -119,19 +105,22 @@ BROKEN = "ConnectionError: 127.0.0.1:"
         pytest.param(
             no_http,
             BROKEN,
-            id="no-http",
-            marks=pytest.mark.fault(
-                "what listens there speaks no HTTP",
-                sees="`error` after `retries`: ConnectionError",
-            ),
+            marks=fault("what listens there speaks no HTTP", sees="`error` after `retries`: ConnectionError"),
         ),
         pytest.param(
             endless,
             "gave more than 16777216 bytes, which is no score",
-            id="endless",
-            marks=pytest.mark.fault(
+            marks=fault(
                 "a judge's server sends an answer without end",
                 sees="`error` after `retries`: 16 MB are read of an answer, then the connection is closed",
+            ),
+        ),
+        pytest.param(
+            too_long,
+            "gave more than 16777216 bytes, which is no score",
+            marks=fault(
+                "a judge's server says that its answer has more than 16 MB",
+                sees="`error` after `retries`: nothing of it is read",
             ),
         ),
     ],
@@ -162,8 +151,7 @@ def test_what_happens_once_costs_an_attempt(fate: Any) -> None:
         pytest.param(
             silent,
             "had not answered",
-            id="silent",
-            marks=pytest.mark.fault(
+            marks=fault(
                 "a judge's server takes the request and never answers (half-open)",
                 sees="`timeout` after `timeout` seconds; the reason says that nothing came",
             ),
@@ -171,8 +159,7 @@ def test_what_happens_once_costs_an_attempt(fate: Any) -> None:
         pytest.param(
             drip,
             " bytes of its answer",
-            id="drip",
-            marks=pytest.mark.fault(
+            marks=fault(
                 "a judge's answer comes byte by byte, for longer than `timeout`",
                 sees="`timeout` after `timeout` seconds; the reason says how many bytes came",
             ),

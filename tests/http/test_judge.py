@@ -73,17 +73,22 @@ def test_ways_to_parse(way: parse.Parse, text: str, score: float) -> None:
         assert dispatcher.score(completions=["x"]).rewards.item() == score
 
 
-def test_log_probabilities_are_soft_scores() -> None:
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_log_probabilities_are_soft_scores(api: Any) -> None:
     def weighed(path: str, body: dict[str, Any]) -> Any:
-        assert body["logprobs"] is True
-        assert (body["top_logprobs"], body["max_tokens"]) == (5, 1)
-        top = [{"token": "Yes", "logprob": float(np.log(0.6))}, {"token": " No", "logprob": float(np.log(0.2))}]
+        likely = {"Yes": float(np.log(0.6)), " No": float(np.log(0.2))}
+        assert body["max_tokens"] == 1
+        if path == "/completions":
+            assert body["logprobs"] == 5
+            return {"choices": [{"text": "Yes", "logprobs": {"top_logprobs": [likely]}}]}
+        assert (body["logprobs"], body["top_logprobs"]) == (True, 5)
+        top = [{"token": token, "logprob": logprob} for token, logprob in likely.items()]
         return {"choices": [{"message": {"content": "Yes"}, "logprobs": {"content": [{"top_logprobs": top}]}}]}
 
     way = parse.logprob("Yes", "No", top=5)
     with (
         serving(weighed) as server,
-        Dispatcher([judge(base_url=server.url, model="m", prompt="{completion}", parse=way)]) as dispatcher,
+        Dispatcher([judge(base_url=server.url, model="m", prompt="{completion}", parse=way, api=api)]) as dispatcher,
     ):
         assert dispatcher.score(completions=["x"]).rewards.item() == pytest.approx(0.75)
 
@@ -105,6 +110,28 @@ def test_completions_and_structured_output() -> None:
         ]
         with Dispatcher(judges) as dispatcher:
             assert dispatcher.score(completions=["abc"]).rewards.ravel().tolist() == [3.0, 4.0]
+
+
+def test_structured_output_is_asked_for_as_it_is_given() -> None:
+    own = {"type": "json_schema", "json_schema": {"name": "mine", "schema": {"type": "object"}}}
+    nested = {"type": "object", "properties": {"score": {"type": "number"}}}
+    nested |= {"required": ["score"], "additionalProperties": False}
+    whole = {
+        "type": "object",
+        "properties": {"verdict": nested},
+        "required": ["verdict"],
+        "additionalProperties": False,
+    }
+    made = {"type": "json_schema", "json_schema": {"name": "judgment", "strict": True, "schema": whole}}
+    variants = {"json_object": {"type": "json_object"}, "json_schema": made, "own": own}
+    with serving(lambda path, body: said('{"verdict": {"score": 4}}')) as server:
+        base = {"base_url": server.url, "prompt": "{completion}", "parse": parse.json("verdict.score")}
+        judges = [
+            judge(**base, model=name, name=name, response_format=own if name == "own" else name) for name in variants
+        ]
+        with Dispatcher(judges) as dispatcher:
+            assert dispatcher.score(completions=["x"]).rewards.ravel().tolist() == [4.0] * 3
+        assert {body["model"]: body["response_format"] for body in server.bodies} == variants
 
 
 def test_what_can_not_be_parsed_is_an_error_that_shows_it() -> None:

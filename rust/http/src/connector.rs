@@ -13,21 +13,17 @@ use hyper::Uri;
 use hyper::header::HeaderValue;
 use hyper::rt::{Read, Write};
 use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::connect::Connection;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
-use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use rustls::ClientConfig;
 use tower_service::Service;
 
 use crate::error::EndpointError;
-use crate::names::Names;
+use crate::tcp::Tcp;
 use crate::tls;
 
 const LONGEST: Duration = Duration::from_secs(10);
-/// When a silent connection is asked whether the other side is still there.
-pub const KEEPALIVE: Duration = Duration::from_secs(15);
-
-type Tcp = HttpConnector<Names>;
 type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Why there is no connection.
@@ -36,6 +32,13 @@ pub enum NoConnection {
     /// After this time (C-2).
     Late(Duration),
     Failed(BoxError),
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum Broken {
+    NoConnection(NoConnection),
+    OnTheWay(hyper::Error),
 }
 
 /// A connection, and what is spoken on it.
@@ -89,7 +92,7 @@ impl Connector {
         let plain = tls::config(secure || scheme == Some("https"), authorities)?;
         let to_server = if http2 && secure { tls::with_http2(plain.clone()) } else { plain.clone() };
         let way = match proxy {
-            None => Way::Direct((tcp(), to_server).into()),
+            None => Way::Direct(over(to_server)),
             Some(proxy) if secure => {
                 let mut tunnel = Tunnel::new(proxy.uri().clone(), over(plain));
                 if let Some(auth) = proxy.basic_auth() {
@@ -126,17 +129,8 @@ impl Connector {
     }
 }
 
-fn tcp() -> Tcp {
-    let mut tcp = HttpConnector::new_with_resolver(Names::default());
-    tcp.enforce_http(false); // the scheme is the business of the layer above
-    tcp.set_nodelay(true);
-    tcp.set_keepalive(Some(KEEPALIVE));
-    tcp.set_connect_timeout(Some(LONGEST)); // shared by the addresses of a name
-    tcp
-}
-
 fn over(config: ClientConfig) -> HttpsConnector<Tcp> {
-    (tcp(), config).into()
+    (Tcp::default(), config).into()
 }
 
 async fn call<C>(connector: &C, uri: &Uri) -> Result<Made, BoxError>
@@ -152,11 +146,47 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
+    use guerdon_testkit::judge::{JudgeConfig, MockJudge};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
     use super::*;
 
     fn connector(uri: &str, proxy: &str) -> Result<Connector, EndpointError> {
         let proxies = Matcher::builder().all(proxy).no("local.example").build();
         Connector::with_proxies(&uri.parse().unwrap(), true, None, &proxies)
+    }
+
+    /// C-1, C-3: a proxy sees where a tunnel leads and its own password, and of what goes through it nothing that it can read.
+    #[tokio::test]
+    async fn c1_c3_a_tunnel_leads_to_the_server() {
+        let judge = MockJudge::start(JudgeConfig { tls: true, ..Default::default() }).await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let proxy = format!("http://me:pw@{}", listener.local_addr().unwrap());
+        let passed = tokio::spawn(async move {
+            let (mut near, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(near.read_u8().await.unwrap());
+            }
+            let asked = String::from_utf8(head).unwrap();
+            let place = asked.split(' ').nth(1).unwrap();
+            let mut far = TcpStream::connect(place).await.unwrap();
+            near.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+            let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+            asked
+        });
+        let uri: Uri = judge.url("/v1").parse().unwrap();
+        let proxies = Matcher::builder().all(proxy).build();
+        let authority = judge.authority().map(str::as_bytes);
+        let connector = Connector::with_proxies(&uri, false, authority, &proxies).unwrap();
+        drop(connector.connect().await.unwrap());
+        let asked = passed.await.unwrap();
+        assert!(asked.starts_with(&format!("CONNECT localhost:{} HTTP/1.1\r\n", uri.port_u16().unwrap())), "{asked}");
+        assert!(asked.to_lowercase().contains("\r\nproxy-authorization: basic bwu6chc=\r\n"), "{asked}");
+        assert_eq!(judge.seen().handshakes.load(Ordering::Relaxed), 1);
     }
 
     #[test]

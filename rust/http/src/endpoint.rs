@@ -8,7 +8,7 @@ use std::fmt;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION,
 };
 use hyper::{Method, Request, Uri};
 use url::{Position, Url};
@@ -80,6 +80,7 @@ impl Endpoint {
         all.insert(HOST, HeaderValue::from_str(host).map_err(|_| address())?);
         all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         all.insert(ACCEPT, HeaderValue::from_static("*/*"));
+        all.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let mut placed = false;
         for (name, value) in headers {
             let wrong = || EndpointError::Header(name.clone());

@@ -2,7 +2,8 @@
 //!
 //! - F-1  A status that says "not this request" (400, 401, 403, 404, 422 and the like) is not tried again; one that says "not now" (408, 425, 429,
 //!   500 and above) is, and so is all that breaks on the way.
-//! - F-2  `Retry-After` is passed on, in seconds or as a date; `retry-after-ms`, which some servers send beside it, goes first.
+//! - F-2  `Retry-After` is passed on, in seconds or as a date; `retry-after-ms`, which some servers send beside it, goes first. A date is told from
+//!   the server's own `Date`, where it sends one: the clocks of two machines may differ.
 //! - F-3  What a reason shows of an answer is cut, and has no key in it, even if the server said it back.
 
 use std::error::Error;
@@ -12,9 +13,8 @@ use guerdon_core::outcome::{Answer, Failure, FailureKind};
 use hyper::StatusCode;
 use hyper::header::HeaderMap;
 
-use crate::connector::NoConnection;
+use crate::connector::{Broken, NoConnection};
 use crate::endpoint::Endpoint;
-use crate::pool::Broken;
 use crate::shown::shown;
 
 /// Longer than anyone means.
@@ -99,19 +99,23 @@ fn causes(error: &(dyn Error + 'static)) -> String {
 
 /// How long the server asked to wait (F-2).
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let number = |text: &str, unit: f64| {
         let seconds = text.parse::<f64>().ok()? * unit;
         Duration::try_from_secs_f64(seconds).ok()
     };
-    let wait = text("retry-after-ms").and_then(|text| number(text, 1e-3)).or_else(|| {
-        let text = text("retry-after")?;
+    let wait = text_of(headers, "retry-after-ms").and_then(|text| number(text, 1e-3)).or_else(|| {
+        let text = text_of(headers, "retry-after")?;
         number(text, 1.0).or_else(|| {
-            let date = httpdate::parse_http_date(text).ok()?;
-            Some(date.duration_since(now).unwrap_or_default())
+            let date = |text: &str| httpdate::parse_http_date(text).ok();
+            let sent = text_of(headers, "date").and_then(date).unwrap_or(now);
+            Some(date(text)?.duration_since(sent).unwrap_or_default())
         })
     });
     wait.map(|wait| wait.min(LONGEST_WAIT))
+}
+
+fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok().map(str::trim)
 }
 
 #[cfg(test)]
@@ -150,6 +154,8 @@ mod tests {
         assert_eq!(wait(&[("retry-after", "0.5"), ("retry-after-ms", "1500")]), Some(1.5));
         assert_eq!(wait(&[("retry-after", "Fri, 01 May 2026 10:00:30 GMT")]), Some(30.0));
         assert_eq!(wait(&[("retry-after", "Fri, 01 May 2026 09:00:00 GMT")]), Some(0.0));
+        let (sent, later) = ("Fri, 01 May 2026 08:00:00 GMT", "Fri, 01 May 2026 08:00:07 GMT");
+        assert_eq!(wait(&[("date", sent), ("retry-after", later)]), Some(7.0), "its clock is two hours behind");
         assert_eq!(wait(&[("retry-after", "1e300")]), None);
         assert_eq!(wait(&[("retry-after", "99999999")]), Some(3600.0));
         assert_eq!(wait(&[("retry-after", "-1")]), None);

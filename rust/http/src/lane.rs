@@ -10,7 +10,7 @@ use guerdon_core::function::{Function, FunctionId};
 use guerdon_core::lane::{Closing, Lane, Poke};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::endpoint::Endpoint;
 use crate::error::EndpointError;
@@ -23,6 +23,9 @@ use crate::pool::{Pool, connections};
 pub const CONCURRENCY: usize = 256;
 /// How often the watch looks at requests on their way.
 const TICK: Duration = Duration::from_millis(50);
+/// Long answers that are read at a time, over all functions (K-6 of `pool`): with what else is read of the others they take some hundred MB at
+/// most, whatever servers send.
+const LONG_ANSWERS: usize = 16;
 /// Room that never runs out: calls wait in the lane, which costs nothing.
 const ROOM: usize = 1 << 16;
 
@@ -63,8 +66,9 @@ impl HttpLane {
             }
         }
         let connections = pools.iter().map(|(endpoint, requests)| connections(endpoint, *requests)).sum();
+        let room = Arc::new(Semaphore::new(LONG_ANSWERS));
         let pools: Result<Vec<Arc<Pool>>, EndpointError> =
-            pools.iter().map(|(endpoint, requests)| Pool::new(endpoint, *requests).map(Arc::new)).collect();
+            pools.iter().map(|(endpoint, most)| Pool::new(endpoint, *most, room.clone()).map(Arc::new)).collect();
         let (pools, gone) = (pools?, Arc::new(Notify::new()));
         let place = |(function, (spec, pool)): (usize, (Option<HttpFunction>, Option<usize>))| {
             let (spec, pool) = (spec?, pools.get(pool?)?.clone());

@@ -2,9 +2,9 @@
 //!
 //! `body` makes a request's body from a template and the texts of a batch, `answer` reads the scores out of what comes back (`verdict`: out
 //! of a judge's words; `path`: where they stand), `fault` says what a bad answer means (`shown`: as much of it as a reason holds), `endpoint` is
-//! a server (`error`: why it is none), `pool` keeps the connections to it (`connector`, `tls`, `names` make one), `function` puts a body, an
-//! endpoint and an answer together, `lane` takes the frames of the scheduler (`place`: one function's requests, `held`: a frame in its hands,
-//! `request`: one of them on its way), `descriptors` says whether this process may open so many connections.
+//! a server (`error`: why it is none), `pool` keeps the connections to it (`streams`: those of HTTP/2; `connector`, `tls`, `tcp`, `names` make
+//! one), `function` puts a body, an endpoint and an answer together, `lane` takes the frames of the scheduler (`place`: one function's requests,
+//! `held`: a frame in its hands, `request`: one of them on its way), `descriptors` says whether this process may open so many connections.
 //!
 //! - H-1  No request needs Python: templates were split and texts captured before.
 //! - H-2  A key leaves this process in the header of a request to its endpoint, and in no other way: not in a reason, a dump or a log.
@@ -27,6 +27,8 @@ mod place;
 mod pool;
 mod request;
 mod shown;
+mod streams;
+mod tcp;
 mod tls;
 mod verdict;
 

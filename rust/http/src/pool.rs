@@ -8,11 +8,15 @@
 //! - K-2  One that broke, or whose answer was not read to its end, is closed.
 //! - K-3  A request that finds its connection closed by the server, before anything of it was sent, takes another: that is no attempt.
 //! - K-4  One that nobody used for `IDLE` is closed.
-//! - K-5  With HTTP/2 a connection carries many requests, but servers bound how many (often 100): there are as many connections as that takes,
-//!   so that none waits behind others where nobody sees it. A server that turns out not to have it gets requests in HTTP/1.1 from then on.
+//! - K-5  Servers close connections that nobody used for some seconds, now and then in the very moment of the next request. One that nobody used
+//!   for `RESTED`, and that ends without a word of an answer, is such a case: its request is sent once more, by a new connection, and that is no
+//!   attempt. A POST may then come twice, as it may with `retries`: asking a judge again changes nothing. A connection in steady use that
+//!   ends so is a server that died, perhaps of this request: that is an attempt.
+//! - K-6  Long answers are read a few at a time (`room`), whatever the number of requests: memory has a bound.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::error::Error;
+use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -20,43 +24,34 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Response;
 use hyper::body::Incoming;
-use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper::client::conn::http1;
 use parking_lot::Mutex;
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::connector::{Connector, Io, KEEPALIVE, NoConnection};
+use crate::connector::{Broken, Connector, Io};
 use crate::endpoint::{Endpoint, Form};
 use crate::error::EndpointError;
+use crate::streams::{Counted, STREAMS, Sent, Streams};
 
-/// Requests that a connection of HTTP/2 is given at a time (K-5).
-const STREAMS: usize = 100;
 /// See K-4.
 const IDLE: Duration = Duration::from_secs(90);
+/// See K-5: less than any server waits before it closes a connection.
+const RESTED: Duration = Duration::from_secs(1);
 /// How long an answer that was read may keep its connection busy; it only does where the server did not wait for all of the request.
 const SETTLED: Duration = Duration::from_millis(100);
 
 type One = http1::SendRequest<Full<Bytes>>;
-type Many = http2::SendRequest<Full<Bytes>>;
-
-/// Why there is no answer.
-#[derive(Debug)]
-pub enum Broken {
-    NoConnection(NoConnection),
-    OnTheWay(hyper::Error),
-}
 
 /// See the module.
 pub struct Pool {
     connector: Connector,
     idle: Arc<Mutex<Idle>>,
-    /// Of HTTP/2, where that is wanted.
-    shared: Box<[Shared]>,
-    /// Without TLS nothing tells whether the server has HTTP/2: who wants it is taken at his word.
-    prior_knowledge: bool,
-    /// The server has no HTTP/2 (K-5). Written by who makes the first connection.
-    refused: AtomicBool,
+    /// Where HTTP/2 is wanted.
+    streams: Option<Streams>,
+    rested: Duration,
+    /// For long answers (K-6). Permits are taken by whoever reads one.
+    pub room: Arc<Semaphore>,
 }
 
 /// Connections of HTTP/1.1 that nobody uses, and since when: the one used last is used next. Written by requests and `reap`.
@@ -64,14 +59,6 @@ pub struct Pool {
 struct Idle {
     free: VecDeque<(Instant, One)>,
     reaping: bool,
-}
-
-/// A connection of HTTP/2, once it is made.
-#[derive(Default)]
-struct Shared {
-    /// Requests on their way. Written by `Counted`.
-    count: AtomicUsize,
-    sender: AsyncMutex<Option<Many>>,
 }
 
 /// An answer whose body is still to be read.
@@ -88,97 +75,62 @@ enum Kind<'a> {
     Many(#[expect(dead_code, reason = "counts until it is dropped")] Counted<'a>),
 }
 
-struct Counted<'a>(&'a AtomicUsize);
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// How many connections so many requests at a time need, if the server has what is asked for (K-1, K-5).
+/// How many connections so many requests at a time need, if the server has what is asked for (K-1, M-1 of `streams`).
 pub const fn connections(endpoint: &Endpoint, requests: usize) -> usize {
     if endpoint.http2() { requests.div_ceil(STREAMS) } else { requests }
 }
 
 impl Pool {
-    /// The pool for so many requests at a time.
-    pub fn new(endpoint: &Endpoint, requests: usize) -> Result<Self, EndpointError> {
+    /// The pool for so many requests at a time; long answers of all pools share `room`.
+    pub fn new(endpoint: &Endpoint, requests: usize, room: Arc<Semaphore>) -> Result<Self, EndpointError> {
         let connector = Connector::new(endpoint.uri(), endpoint.http2(), endpoint.authorities())?;
-        let shared = if endpoint.http2() { connections(endpoint, requests).max(1) } else { 0 };
-        Ok(Self {
-            connector,
-            idle: Arc::default(),
-            shared: (0..shared).map(|_| Shared::default()).collect(),
-            prior_knowledge: endpoint.uri().scheme_str() == Some("http"),
-            refused: AtomicBool::new(false),
-        })
+        let prior_knowledge = endpoint.uri().scheme_str() == Some("http");
+        let streams = endpoint.http2().then(|| Streams::new(connections(endpoint, requests).max(1), prior_knowledge));
+        Ok(Self { connector, idle: Arc::default(), streams, rested: RESTED, room })
     }
 
     /// Sends a request.
     pub async fn send(&self, endpoint: &Endpoint, body: Bytes) -> Result<Answering<'_>, Broken> {
-        if !self.shared.is_empty()
-            && !self.refused.load(Ordering::Relaxed)
-            && let Some(answering) = self.send_shared(endpoint, body.clone()).await?
-        {
-            return Ok(answering);
+        if let Some(streams) = &self.streams {
+            match streams.send(endpoint, &body, &self.connector).await? {
+                Sent::Answered(response, counted) => {
+                    return Ok(Answering { response, connection: Used(Kind::Many(counted)) });
+                }
+                Sent::NoHttp2(Some(io)) => give_back(&self.idle, one(io).await?),
+                Sent::NoHttp2(None) => {}
+            }
         }
-        let form = self.connector.handed().map_or(Form::ToServer, Form::ToProxy);
-        let mut request = endpoint.request(body, form);
+        let form = || self.connector.handed().map_or(Form::ToServer, Form::ToProxy);
+        let (mut request, mut again) = (endpoint.request(body.clone(), form()), false);
         loop {
-            let idle = self.idle.lock().take();
-            let (mut sender, used) = match idle {
-                Some(sender) => (sender, true),
-                None => (one(self.connector.connect().await.map_err(Broken::NoConnection)?.io).await?, false),
+            let idle = if again { None } else { self.idle.lock().take() };
+            let (mut sender, rested) = match idle {
+                Some((since, sender)) => (sender, Some(since.elapsed())),
+                None => (one(self.connector.connect().await.map_err(Broken::NoConnection)?.io).await?, None),
             };
-            match sender.try_send_request(request).await {
+            let mut failed = match sender.try_send_request(request).await {
                 Ok(response) => {
                     return Ok(Answering { response, connection: Used(Kind::One(sender, &self.idle)) });
                 }
-                Err(mut failed) => match failed.take_message() {
-                    Some(unsent) if used => request = unsent, // K-3
-                    _ => return Err(Broken::OnTheWay(failed.into_error())),
-                },
-            }
-        }
-    }
-
-    /// Sends a request by a connection that many share; `None` if the server has no HTTP/2.
-    async fn send_shared(&self, endpoint: &Endpoint, body: Bytes) -> Result<Option<Answering<'_>>, Broken> {
-        let Some(shared) = self.shared.iter().min_by_key(|shared| shared.count.load(Ordering::Relaxed)) else {
-            return Ok(None);
-        };
-        shared.count.fetch_add(1, Ordering::Relaxed);
-        let counted = Counted(&shared.count);
-        let mut request = endpoint.request(body, Form::Shared);
-        loop {
-            let (mut sender, used) = {
-                let mut place = shared.sender.lock().await; // who comes while it is made waits for it
-                match place.as_ref().filter(|sender| !sender.is_closed()) {
-                    Some(sender) => (sender.clone(), true),
-                    None if self.refused.load(Ordering::Relaxed) => return Ok(None),
-                    None => {
-                        let made = self.connector.connect().await.map_err(Broken::NoConnection)?;
-                        if !made.http2 && !self.prior_knowledge {
-                            self.refused.store(true, Ordering::Relaxed);
-                            let sender = one(made.io).await?;
-                            give_back(&self.idle, sender);
-                            return Ok(None);
-                        }
-                        let sender = many(made.io).await?;
-                        (place.insert(sender).clone(), false)
-                    }
-                }
+                Err(failed) => failed,
             };
-            match sender.try_send_request(request).await {
-                Ok(response) => return Ok(Some(Answering { response, connection: Used(Kind::Many(counted)) })),
-                Err(mut failed) => match failed.take_message() {
-                    Some(unsent) if used => request = unsent, // K-3
-                    _ => return Err(Broken::OnTheWay(failed.into_error())),
-                },
-            }
+            request = match (failed.take_message(), rested) {
+                (Some(unsent), Some(_)) => unsent, // K-3
+                (None, Some(rested)) if rested >= self.rested && ended_without_a_word(failed.error()) => {
+                    again = true; // K-5
+                    endpoint.request(body.clone(), form())
+                }
+                _ => return Err(Broken::OnTheWay(failed.into_error())),
+            };
         }
     }
+}
+
+/// The other side closed or reset the connection, and nothing of an answer came.
+fn ended_without_a_word(error: &hyper::Error) -> bool {
+    let behind = || error.source().and_then(|error| error.downcast_ref::<io::Error>());
+    let gone = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionAborted];
+    error.is_incomplete_message() || behind().is_some_and(|error| gone.contains(&error.kind()))
 }
 
 impl Used<'_> {
@@ -194,10 +146,10 @@ impl Used<'_> {
 
 impl Idle {
     /// One that is open, as far as is known.
-    fn take(&mut self) -> Option<One> {
-        while let Some((_, sender)) = self.free.pop_back() {
+    fn take(&mut self) -> Option<(Instant, One)> {
+        while let Some((since, sender)) = self.free.pop_back() {
             if !sender.is_closed() {
-                return Some(sender);
+                return Some((since, sender));
             }
         }
         None
@@ -240,20 +192,18 @@ async fn one(io: Box<dyn Io>) -> Result<One, Broken> {
     Ok(sender)
 }
 
-async fn many(io: Box<dyn Io>) -> Result<Many, Broken> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder.timer(TokioTimer::new()).keep_alive_interval(KEEPALIVE);
-    let (sender, connection) = builder.handshake(io).await.map_err(Broken::OnTheWay)?;
-    tokio::spawn(connection);
-    Ok(sender)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
     use super::*;
+
+    fn pool(endpoint: &Endpoint) -> Pool {
+        Pool::new(endpoint, 1, Arc::new(Semaphore::new(1))).unwrap()
+    }
 
     /// A server that answers each request with nothing, and closes connections after `most` of them. It tells how many it had.
     async fn server(most: usize) -> (Endpoint, Arc<AtomicUsize>) {
@@ -272,7 +222,7 @@ mod tests {
                         }
                         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await?;
                     }
-                    std::io::Result::Ok(())
+                    io::Result::Ok(())
                 });
             }
         });
@@ -296,7 +246,7 @@ mod tests {
     #[tokio::test]
     async fn k1_a_connection_serves_one_request_after_the_other() {
         let (endpoint, connections) = server(usize::MAX).await;
-        let pool = Pool::new(&endpoint, 1).unwrap();
+        let pool = pool(&endpoint);
         for _ in 0..20 {
             exchange(&pool, &endpoint).await;
         }
@@ -306,7 +256,7 @@ mod tests {
     #[tokio::test]
     async fn k3_what_the_server_closed_is_not_used() {
         let (endpoint, connections) = server(1).await;
-        let pool = Pool::new(&endpoint, 1).unwrap();
+        let pool = pool(&endpoint);
         for round in 1..=3 {
             exchange(&pool, &endpoint).await;
             while pool.idle.lock().free.iter().any(|(_, sender)| !sender.is_closed()) {
@@ -316,10 +266,54 @@ mod tests {
         }
     }
 
+    /// A server that answers `most` requests of a connection, and reads one more before it closes it.
+    async fn hasty(most: usize) -> (Endpoint, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = requests.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                for answered in 0..=most {
+                    let mut head = Vec::new();
+                    while !head.ends_with(b"\r\n\r\n") {
+                        head.push(stream.read_u8().await?);
+                    }
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    if answered < most {
+                        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await?;
+                    }
+                }
+            }
+            io::Result::Ok(())
+        });
+        (Endpoint::new(&url, Vec::new(), None, false, None).unwrap(), requests)
+    }
+
+    #[tokio::test]
+    async fn k5_a_connection_that_is_closed_when_it_is_used_again() {
+        let (endpoint, requests) = hasty(1).await;
+        let rested = Pool { rested: Duration::ZERO, ..pool(&endpoint) };
+        exchange(&rested, &endpoint).await;
+        exchange(&rested, &endpoint).await;
+        assert_eq!(requests.load(Ordering::Relaxed), 3, "one came twice");
+        // In steady use it is the server that died, not its patience that ended.
+        let (endpoint, requests) = hasty(1).await;
+        let busy = Pool { rested: Duration::MAX, ..pool(&endpoint) };
+        exchange(&busy, &endpoint).await;
+        assert!(matches!(busy.send(&endpoint, Bytes::new()).await, Err(Broken::OnTheWay(_))));
+        assert_eq!(requests.load(Ordering::Relaxed), 2);
+        // Nor is a new one tried for ever.
+        let (endpoint, requests) = hasty(0).await;
+        let never = Pool { rested: Duration::ZERO, ..pool(&endpoint) };
+        assert!(never.send(&endpoint, Bytes::new()).await.is_err());
+        assert_eq!(requests.load(Ordering::Relaxed), 1);
+    }
+
     #[tokio::test]
     async fn k4_what_nobody_uses_is_closed() {
         let (endpoint, _) = server(usize::MAX).await;
-        let pool = Pool::new(&endpoint, 1).unwrap();
+        let pool = pool(&endpoint);
         exchange(&pool, &endpoint).await;
         assert_eq!(pool.idle.lock().free.len(), 1);
         tokio::time::pause(); // no answer is waited for any more

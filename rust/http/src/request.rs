@@ -1,22 +1,28 @@
 //! One request on its way.
 //!
 //! - R-1  It ends within its function's timeout, answer included, wherever it hangs: connecting, waiting, or reading what comes drop by drop.
-//! - R-2  An answer is read up to a bound: what goes on for ever is an error, not memory.
+//! - R-2  An answer is read up to a bound: what goes on for ever is an error, not memory. One that says beforehand that it is longer is not read.
+//! - R-3  What is longer than `SHORT` is read when there is room for it (K-6 of `pool`); waiting for that is part of its timeout.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use guerdon_core::outcome::{Cell, Failure, FailureKind};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
+use hyper::header::CONTENT_ENCODING;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::answer::{Answer, Scores};
+use crate::connector::Broken;
 use crate::endpoint::Endpoint;
 use crate::fault::Fault;
-use crate::pool::{Answering, Broken, Pool};
+use crate::pool::{Answering, Pool};
 
 /// The longest answer that is read.
 const LONGEST_ANSWER: usize = 16 << 20;
+/// As long as answers are that hold a score or a list of them.
+const SHORT: usize = 64 << 10;
 /// How much of an answer that is an error is read: more than a reason shows.
 const LONGEST_ERROR: usize = 8 << 10;
 /// No answer yet.
@@ -62,7 +68,8 @@ async fn exchange(
     progress.store(0, Ordering::Relaxed);
     let (head, mut incoming) = response.into_parts();
     let longest = if head.status.is_success() { LONGEST_ANSWER } else { LONGEST_ERROR };
-    let (body, stopped) = read(&mut incoming, longest, progress).await;
+    let (mut body, mut room) = (Vec::new(), None);
+    let stopped = read(&mut incoming, &mut body, longest, progress, &pool.room, &mut room).await;
     if stopped.is_none() {
         connection.give_back().await;
     }
@@ -76,6 +83,10 @@ async fn exchange(
             Err(Fault::of_answer(endpoint, &format!("more than {LONGEST_ANSWER} bytes, which is no score")))
         }
         None => {
+            if let Some(coding) = head.headers.get(CONTENT_ENCODING).filter(|coding| *coding != "identity") {
+                let coding = coding.to_str().unwrap_or("an unknown coding");
+                return Err(Fault::of_answer(endpoint, &format!("an answer in {coding}, which it was not asked for")));
+            }
             let mut scores = answer.read(&body, samples).map_err(|why| Fault::of_answer(endpoint, &why))?;
             for cell in &mut scores.cells {
                 if let Cell::Invalid(why) = cell {
@@ -93,9 +104,18 @@ enum Stopped {
     TooLong,
 }
 
-/// The bytes of an answer, up to a bound.
-async fn read(incoming: &mut Incoming, longest: usize, progress: &AtomicUsize) -> (Vec<u8>, Option<Stopped>) {
-    let mut body = Vec::new();
+/// Reads the bytes of an answer into `body`, up to a bound; a long one keeps its `room` until that is dropped.
+async fn read<'a>(
+    incoming: &mut Incoming,
+    body: &mut Vec<u8>,
+    longest: usize,
+    progress: &AtomicUsize,
+    rooms: &'a Semaphore,
+    room: &mut Option<SemaphorePermit<'a>>,
+) -> Option<Stopped> {
+    if longest == LONGEST_ANSWER && incoming.size_hint().lower() > longest as u64 {
+        return Some(Stopped::TooLong);
+    }
     loop {
         match incoming.frame().await {
             Some(Ok(frame)) => {
@@ -103,12 +123,72 @@ async fn read(incoming: &mut Incoming, longest: usize, progress: &AtomicUsize) -
                     body.extend_from_slice(bytes);
                 }
             }
-            None => return (body, None),
-            Some(Err(error)) => return (body, Some(Stopped::Broken(error))),
+            None => return None,
+            Some(Err(error)) => return Some(Stopped::Broken(error)),
         }
         progress.store(body.len(), Ordering::Relaxed);
         if body.len() > longest {
-            return (body, Some(Stopped::TooLong));
+            return Some(Stopped::TooLong);
         }
+        if body.len() > SHORT && room.is_none() {
+            *room = rooms.acquire().await.ok(); // nobody closes it
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A server whose answers are the score 1 after so many spaces as the request has bytes.
+    async fn server() -> Endpoint {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let mut came = vec![0; 1 << 20];
+                    let length = loop {
+                        let count = stream.read(&mut came).await?;
+                        let text = String::from_utf8_lossy(&came[..count]).into_owned();
+                        if let Some((_, body)) = text.split_once("\r\n\r\n") {
+                            break body.trim().parse::<usize>().unwrap_or(0);
+                        }
+                    };
+                    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", length + 1);
+                    stream.write_all(head.as_bytes()).await?;
+                    stream.write_all(&vec![b' '; length]).await?;
+                    stream.write_all(b"1").await
+                });
+            }
+        });
+        Endpoint::new(&url, Vec::new(), None, false, None).unwrap()
+    }
+
+    #[tokio::test]
+    async fn r3_long_answers_are_read_when_there_is_room() {
+        let (endpoint, room) = (server().await, Arc::new(Semaphore::new(1)));
+        let pool = Pool::new(&endpoint, 3, room.clone()).unwrap();
+        let answer = Answer::Rewards { path: None };
+        let score = |length: usize, timeout_ms| {
+            let (endpoint, pool, answer) = (&endpoint, &pool, &answer);
+            async move {
+                let asked = length.to_string().into_bytes();
+                ask(endpoint, pool, answer, asked, 1, Duration::from_millis(timeout_ms)).await
+            }
+        };
+        let taken = room.acquire().await.unwrap();
+        assert!(score(1000, 20_000).await.is_ok(), "a short one needs none");
+        let late = score(1 << 20, 300).await.unwrap_err();
+        assert!(late.kind == FailureKind::Timeout && late.reason.contains(" bytes of its answer"), "{}", late.reason);
+        drop(taken);
+        let (one, two) = tokio::join!(score(1 << 20, 20_000), score(1 << 20, 20_000));
+        assert!(one.is_ok() && two.is_ok(), "one after the other");
+        assert_eq!(room.available_permits(), 1);
     }
 }

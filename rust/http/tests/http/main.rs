@@ -2,13 +2,14 @@
 
 mod limits;
 mod rig;
+mod streams;
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use guerdon_core::outcome::Status;
 use guerdon_http::Endpoint;
-use guerdon_testkit::judge::{JudgeConfig, Latency, MockJudge};
+use guerdon_testkit::judge::{Certificate, JudgeConfig, Latency, MockJudge};
 use rig::{Rig, chat, done, endpoint, outcomes, policy, rewards};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -53,9 +54,9 @@ async fn every_sample_gets_its_own_score() {
     }
 }
 
-/// K-5: HTTP/2 was asked for, and the server does not offer it.
+/// M-2: HTTP/2 was asked for, and the server does not offer it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn k5_a_server_without_http2_is_talked_to_without() {
+async fn m2_a_server_without_http2_is_talked_to_without() {
     let judge = mock(JudgeConfig { tls: true, latency: Latency::Fixed(SECOND / 20), ..Default::default() }).await;
     let rig = Rig::new(chat(endpoint(&judge, "/v1/chat/completions").with_http2(true)), policy(20 * SECOND, 0, 64));
     let batch = done(rig.submit(&texts(200), None)).await;
@@ -158,6 +159,25 @@ async fn t1_a_certificate_that_nobody_trusts_is_refused() {
     assert!(reason.contains("give the authority's as ca_file="), "{reason}");
     assert_eq!(judge.seen().requests.load(Ordering::Relaxed), 0);
     rig.scheduler.close().await;
+}
+
+/// Fault: a judge's certificate has expired, or is another host's
+/// Sees: `error` after `retries`: can't connect, and what is wrong with it; nothing is sent
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t1_a_certificate_that_does_not_hold_is_refused() {
+    let cases = [
+        (Certificate::Expired, "certificate expired"),
+        (Certificate::AnotherHosts, "certificate not valid for name \"localhost\""),
+    ];
+    for (certificate, why) in cases {
+        let judge = mock(JudgeConfig { tls: true, certificate, ..Default::default() }).await;
+        let rig = Rig::new(chat(endpoint(&judge, "/v1/chat/completions")), policy(20 * SECOND, 0, 64));
+        let (status, _, reason) = rig.score(&["x"]).await.remove(0);
+        assert!(status == Status::Error && reason.contains("can't connect to localhost"), "{reason}");
+        assert!(reason.contains(why), "{reason}");
+        assert_eq!(judge.seen().requests.load(Ordering::Relaxed), 0);
+        rig.scheduler.close().await;
+    }
 }
 
 /// P-3: a batch whose budget is spent, or that is cancelled, leaves no request behind.

@@ -2,23 +2,40 @@
 
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
+/// What is wrong with a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Certificate {
+    #[default]
+    Good,
+    Expired,
+    /// It is another host's.
+    AnotherHosts,
+}
+
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// What accepts TLS connections, and the PEM of the authority to trust.
-pub fn make(http2: bool) -> Result<(TlsAcceptor, String), Error> {
+pub fn make(http2: bool, kind: Certificate) -> Result<(TlsAcceptor, String), Error> {
     let mut params = CertificateParams::new(Vec::<String>::new())?;
     // Not the name that the certificate has too: it would pass for self-signed.
     params.distinguished_name.push(DnType::CommonName, "mock judge's authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
     let key = KeyPair::generate()?;
-    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-    let certificate = CertificateParams::new(names)?.signed_by(&key, &authority)?;
+    let names = match kind {
+        Certificate::AnotherHosts => vec!["judge.example".to_owned()],
+        Certificate::Good | Certificate::Expired => vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
+    };
+    let mut params = CertificateParams::new(names)?;
+    if kind == Certificate::Expired {
+        (params.not_before, params.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1));
+    }
+    let certificate = params.signed_by(&key, &authority)?;
     let chain: Vec<CertificateDer<'static>> = vec![certificate.der().clone()];
     let key = PrivateKeyDer::try_from(key.serialize_der())?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -27,6 +27,7 @@ use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
+pub use certificate::Certificate;
 pub use latency::Latency;
 pub use window::Window;
 
@@ -34,6 +35,7 @@ pub use window::Window;
 #[derive(Clone, Debug, Default)]
 pub struct JudgeConfig {
     pub tls: bool,
+    pub certificate: Certificate,
     /// Speaks HTTP/2 and nothing else (over TLS: by ALPN).
     pub http2: bool,
     pub latency: Latency,
@@ -100,7 +102,11 @@ impl MockJudge {
     pub async fn start(config: JudgeConfig) -> io::Result<Self> {
         let listener = listen(config.port)?;
         let address = listener.local_addr()?;
-        let tls = if config.tls { Some(certificate::make(config.http2).map_err(io::Error::other)?) } else { None };
+        let tls = if config.tls {
+            Some(certificate::make(config.http2, config.certificate).map_err(io::Error::other)?)
+        } else {
+            None
+        };
         let (acceptor, authority) = tls.map_or((None, None), |(acceptor, pem)| (Some(acceptor), Some(pem)));
         let shared = Arc::new(Shared {
             window: Mutex::default(),

@@ -1,0 +1,125 @@
+//! TCP connections to the addresses of a name.
+//!
+//! - W-1  Addresses are tried in the order in which the system gives them, each `STAGGER` after the one before it or as soon as that one failed; the
+//!   first connection that is made is taken (RFC 8305). So a dead address among several costs a fraction of a second, not the whole timeout.
+//! - W-2  Where none can be had the error is that of the last one that failed, and says which address it was.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::Uri;
+use hyper_util::rt::TokioIo;
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tower_service::Service;
+
+use crate::names::Names;
+
+/// When a silent connection is asked whether the other side is still there.
+pub const KEEPALIVE: Duration = Duration::from_secs(15);
+/// See W-1.
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// See the module.
+#[derive(Clone, Default)]
+pub struct Tcp {
+    names: Names,
+}
+
+impl Tcp {
+    async fn connect(self, uri: Uri) -> io::Result<TokioIo<TcpStream>> {
+        let none = || io::Error::new(io::ErrorKind::InvalidInput, "the address has no host");
+        let host = uri.host().ok_or_else(none)?.trim_matches(['[', ']']);
+        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+        let addresses = match host.parse::<IpAddr>() {
+            Ok(address) => vec![address],
+            Err(_) => self.names.find(host).await?,
+        };
+        let stream = first(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect()).await?;
+        stream.set_nodelay(true)?;
+        set_socket_keepalive(&stream, true)?;
+        set_tcp_keepidle(&stream, KEEPALIVE)?;
+        Ok(TokioIo::new(stream))
+    }
+}
+
+/// The first connection that can be had (W-1).
+async fn first(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let mut tries = JoinSet::new(); // those that come too late end with it
+    let mut left = addresses.into_iter();
+    let mut error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    loop {
+        if let Some(address) = left.next() {
+            tries.spawn(async move {
+                let told = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
+                TcpStream::connect(address).await.map_err(told)
+            });
+        }
+        let patience = if left.len() == 0 { Duration::MAX } else { STAGGER };
+        match tokio::time::timeout(patience, tries.join_next()).await {
+            Ok(Some(Ok(Ok(stream)))) => return Ok(stream),
+            Ok(Some(Ok(Err(failed)))) => error = failed,
+            Ok(Some(Err(ended))) => error = io::Error::other(ended),
+            Ok(None) => return Err(error),
+            Err(_) => {}
+        }
+    }
+}
+
+impl Service<Uri> for Tcp {
+    type Response = TokioIo<TcpStream>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<TokioIo<TcpStream>>> + Send>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        Box::pin(self.clone().connect(uri))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use tokio::net::{TcpListener, TcpSocket};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn w1_a_dead_address_is_not_waited_for() {
+        let alive = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = alive.local_addr().unwrap().port();
+        // Its queue is full and nobody takes anything out of it: what comes more is dropped without a word.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(format!("127.0.0.2:{port}").parse().unwrap()).unwrap();
+        let dead = socket.listen(0).unwrap();
+        let mut held = Vec::new();
+        let soon = Duration::from_millis(200);
+        while let Ok(taken) = tokio::time::timeout(soon, TcpStream::connect(("127.0.0.2", port))).await {
+            held.push(taken.unwrap());
+        }
+        let mut addresses = vec![dead.local_addr().unwrap(), alive.local_addr().unwrap()];
+        let start = Instant::now();
+        assert_eq!(first(addresses.clone()).await.unwrap().peer_addr().unwrap(), addresses[1]);
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        // One that refuses is not waited for at all.
+        addresses[0] = "127.0.0.3:9".parse().unwrap();
+        assert!(first(addresses).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn w2_the_last_error_says_where() {
+        let error = first(vec!["127.0.0.1:1".parse().unwrap(), "127.0.0.2:1".parse().unwrap()]).await.unwrap_err();
+        assert!(error.to_string().contains("127.0.0.2:1: "), "{error}");
+        let error = first(Vec::new()).await.unwrap_err();
+        assert!(error.to_string().contains("no address"));
+    }
+}
