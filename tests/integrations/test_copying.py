@@ -21,7 +21,6 @@ from tests.integrations.game import Line, make_player
 pytestmark = [
     pytest.mark.filterwarnings("default"),
     pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
-    pytest.mark.usefixtures("trainers"),
 ]
 
 PATIENCE_S = 40.0
@@ -29,7 +28,8 @@ TOGETHER = 6
 
 
 @pytest.fixture(autouse=True)
-def stuck() -> Iterator[None]:
+def stuck(trainers: None) -> Iterator[None]:
+    """What hangs comes back before what runs it is closed."""
     Stuck.free.clear()
     Stuck.hung = 0
     yield

@@ -23,9 +23,13 @@ from guerdon.integrations.trl import GRPOTrainer
 from tests.integrations import drills
 from tests.integrations.tiny import make_trainer
 
-pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
+pytestmark = [
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.usefixtures("trainers"),
+    pytest.mark.timeout(300),  # one of them imports all that training needs in a process of its own
+]
 
-PATIENCE_S = 90.0
+PATIENCE_S = 240.0
 ROOT = Path(__file__).parents[2]
 
 
