@@ -16,10 +16,11 @@ import struct
 import sys
 import threading
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from guerdon._lanes.runner import Function
 from guerdon._lanes.stacks import Place, of_coroutine
+from guerdon._lanes.tasks import OwnTask
 from guerdon._lanes.warn import warn
 from guerdon._worker.calls import Call
 from guerdon._worker.reasons import reason_of, traceback_of
@@ -54,7 +55,7 @@ class LoopThread:
         self._said: set[tuple[str, int]] = set()
         self._ident: int | None = None
         self._ticking = False
-        self._ending: asyncio.Task[None] | None = None
+        self._ending: OwnTask | None = None
         self._over = False
 
     def run(self) -> None:
@@ -111,32 +112,35 @@ class LoopThread:
                 self._functions[number].stop(frame, call, over=bool(over))
             nap = _SHORTEST_NAP
         if self._queue.ended and self._ending is None:
-            self._ending = self._loop.create_task(self._end())
+            self._ending = OwnTask(self._end(), loop=self._loop)
+            self._ending.add_done_callback(self._ended)
         return nap
 
     async def _end(self) -> None:
-        """Ends the calls, the functions, what they left running, and the loop (L-4)."""
-        try:
-            functions = self._functions.values()
-            await self._cancel({task for function in functions for task in function.tasks()})
-            for function in functions:
-                await function.close(_CLOSE_S)
-            await self._cancel(asyncio.all_tasks() - {asyncio.current_task()})
-            await asyncio.wait_for(self._loop.shutdown_asyncgens(), _END_S)
-        except Exception as error:  # whatever user code did in its last moments, the loop ends
-            warn(f"an event loop of the engine did not end cleanly: {reason_of(error)}")
-        finally:
-            self._loop.remove_reader(self._queue.fileno())
-            self._over = True
-            self._loop.stop()
+        """Ends the calls, the functions, and what they left running (L-4)."""
+        functions = self._functions.values()
+        await self._cancel({task for function in functions for task in function.tasks()})
+        for function in functions:
+            await function.close(_CLOSE_S)
+        await self._cancel(asyncio.all_tasks(self._loop) - {self._ending})
+        await asyncio.wait_for(self._loop.shutdown_asyncgens(), _END_S)
 
-    async def _cancel(self, tasks: set[asyncio.Task[object]]) -> None:
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Ends the loop, whatever user code did in its last moments."""
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is not None:
+            warn(f"an event loop of the engine did not end cleanly: {reason_of(error)}")
+        self._loop.remove_reader(self._queue.fileno())
+        self._over = True
+        self._loop.stop()
+
+    async def _cancel(self, tasks: set[Any]) -> None:
         for task in tasks:
-            task.cancel()
+            task.end() if isinstance(task, OwnTask) else task.cancel()
         if tasks:
             _, left = await asyncio.wait(tasks, timeout=_END_S)
             for task in left:
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                task._log_destroy_pending = False
 
     @property
     def runs(self) -> bool:

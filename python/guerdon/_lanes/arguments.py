@@ -10,15 +10,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from guerdon._native import Chunk, Jobs
 
 
+# Argument tuples that are made at a time.
+_ROWS = 256
+
+
 class Swept(Exception):
     """A call that counts no more; nobody hears of it."""
+
+
+class Load:
+    """The calls of one frame, with their arguments."""
+
+    __slots__ = ("_rest", "are_rows", "firsts", "jobs", "values")
+
+    def __init__(self, jobs: Jobs) -> None:
+        self.jobs = jobs
+        self.firsts = samples_of(jobs)
+        # What calls of one sample are called with; None: the calls are of several.
+        self.values: list[Any] | None = None
+        self.are_rows = False
+        if jobs.kind == "sample":
+            self.are_rows, values = singles_of(jobs, self.firsts)
+            self.values = values if isinstance(values, list) else []
+            self._rest = iter(values)
+
+    def more(self, values: list[Any], index: int) -> Any:
+        """What a call is called with that is not among its `values` yet."""
+        values.extend(islice(self._rest, index + _ROWS - len(values)))
+        return values[index]
 
 
 def samples_of(work: Chunk | Jobs) -> Sequence[int]:

@@ -1,0 +1,98 @@
+"""`setup()` and `close()` of a reward on its loop.
+
+- B-1  `setup()` runs once at a time. However it ends, cancelled by user code before it began included, `over` hears of it.
+- B-2  What user code raises there is told, not raised on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+from guerdon._lanes.tasks import OwnTask
+from guerdon._lanes.warn import warn
+from guerdon._worker.calls import Call, is_awaitable
+from guerdon._worker.reasons import reason_of
+
+if TYPE_CHECKING:
+    from guerdon._native import LoopQueue
+    from guerdon._registration.spec import FunctionSpec
+
+
+class Stateful:
+    """Whether a reward is set up.
+
+    Args:
+        number: Of the function.
+        over: Called when `setup()` has ended, with what went wrong.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        spec: FunctionSpec,
+        call: Call,
+        queue: LoopQueue,
+        loop: asyncio.AbstractEventLoop,
+        over: Callable[[BaseException | None], None],
+    ) -> None:
+        self.ready = not spec.stateful
+        self.setting_up: OwnTask | None = None
+        self.users: asyncio.Task[Any] | None = None  # `setup()` or `close()` itself
+        self._number = number
+        self._timeout = spec.policy.setup_timeout
+        self._name = spec.name
+        self._call = call
+        self._queue = queue
+        self._loop = loop
+        self._over = over
+
+    def begin(self, clean: Context) -> None:
+        """Starts `setup()` if it does not run yet."""
+        if self.setting_up is None:
+            self._queue.setup_begins(self._number)
+            self.setting_up = OwnTask(self._set_up(), loop=self._loop)
+            self.setting_up.add_done_callback(self._ended, context=clean)
+
+    async def close(self, timeout: float) -> None:
+        """Runs `close()` if `setup()` has run."""
+        if not self.ready:
+            return
+        try:
+            await self._within(self._call.close(), timeout, "close()")
+        except BaseException as error:  # B-2
+            warn(f"reward function {self._name!r}: close() failed: {reason_of(error)}")
+
+    async def _set_up(self) -> BaseException | None:
+        try:
+            await self._within(self._call.setup(), self._timeout, "setup()")
+        except BaseException as error:  # B-2
+            return error
+        return None
+
+    def _ended(self, task: asyncio.Task[BaseException | None]) -> None:
+        error = asyncio.CancelledError() if task.cancelled() else task.exception() or task.result()
+        self.setting_up = None
+        self.ready = error is None
+        self._queue.setup_ends(self._number)
+        self._over(error)
+
+    async def _within(self, raw: Any, timeout: float, what: str) -> None:
+        if not is_awaitable(raw):
+            return
+        work = raw if asyncio.iscoroutine(raw) else _awaited(raw)
+        task = self.users = asyncio.Task(work, loop=self._loop)
+        try:
+            done, _ = await asyncio.wait({task}, timeout=timeout)
+        finally:
+            self.users = None
+            task.cancel()
+        if not done:
+            raise TimeoutError(f"{what} ran longer than its timeout of {timeout:g} s")
+        task.result()
+
+
+async def _awaited(raw: Any) -> Any:
+    return await raw

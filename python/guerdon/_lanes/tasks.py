@@ -1,0 +1,84 @@
+"""The tasks that the engine runs on an event loop which it shares with user code.
+
+User code reaches every task of its loop (`asyncio.all_tasks()`), and may keep the one it runs in (`asyncio.current_task()`).
+
+- S-1  User code can't cancel a task of ours, but for the call that it has in hand: `cancel()` answers as it does for a task
+       that is done. Only `end()`, which is ours, cancels it.
+- S-2  They are made here, past the loop's task factory: one of the user's may run them at once, or make something else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from guerdon._lanes.arguments import Load
+
+NONE = -1
+"""Instead of the index of a call: none (`Jobs`)."""
+
+
+class OwnTask(asyncio.Task[Any]):
+    """Work of the engine (S-1)."""
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        return False
+
+    def end(self, msg: Any | None = None) -> bool:
+        """What `cancel` is for other tasks."""
+        return super().cancel(msg)
+
+
+class Runner(OwnTask):
+    """Runs calls one after the other, and says which it has in hand.
+
+    Args:
+        work: What it does, given itself.
+        load: The frame of the call that it begins with; without, it is the spare.
+        call: That call.
+        over: Called with it when it has ended, in the context `clean`.
+    """
+
+    __slots__ = ("call", "left", "load", "rest", "runs", "spare", "told", "touched")
+
+    def __init__(
+        self,
+        work: Callable[[Runner], Coroutine[Any, Any, Any]],
+        loop: asyncio.AbstractEventLoop,
+        load: Load | None,
+        call: int,
+        over: Callable[[Any], None],
+        clean: Context,
+    ) -> None:
+        self.load = load
+        self.call = call  # index of the one in hand, or of the last one; none while the loop turns
+        self.rest = NONE  # what its successor goes on with
+        self.spare = load is None  # it has not begun a call
+        self.runs = False  # its coroutine has begun
+        self.touched = False  # user code did to the task what the next call would see
+        self.told = False  # it was cancelled because its call is overdue, or the loop ends
+        self.left = False  # it ignored that (R-4 of `runner`)
+        super().__init__(work(self), loop=loop)
+        super().add_done_callback(over, context=clean)
+
+    def has(self, frame: int, call: int) -> bool:
+        """Whether this call is in its hand."""
+        load = self.load
+        return self.call == call and load is not None and load.jobs.id == frame
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        if not self.runs or self.call < 0:
+            return False
+        self.touched = True
+        return self.end(msg)
+
+    def add_done_callback(self, *args: Any, **options: Any) -> None:
+        self.touched = True
+        super().add_done_callback(*args, **options)
+
+    def set_name(self, value: object) -> None:
+        self.touched = True
+        super().set_name(value)
