@@ -18,8 +18,8 @@ from tests.stress.harness import Scene, expect, gone, wait_for, zygotes
     sees="`timeout`; all of them are killed with their worker",
 )
 def test_grandchildren_go_with_a_hung_worker(tmp_path: Path) -> None:
-    with Scene(tmp_path, timeout=0.5) as scene:
-        expect(scene.commit("fork_grandchildren:hang"), Status.TIMEOUT, "0.5 s")
+    with Scene(tmp_path, timeout=1.0) as scene:
+        expect(scene.commit("fork_grandchildren:hang"), Status.TIMEOUT, "of 1 s")
         pids = scene.pids()
         assert len(pids) == 6
         wait_for(lambda: gone(pids), "the grandchildren end")
@@ -76,7 +76,7 @@ def test_what_a_function_leaves_behind_is_gone_after_close(deed: str, count: int
         pytest.param(
             "daemonise:hang",
             Status.TIMEOUT,
-            "0.5 s",
+            "of 1 s",
             marks=pytest.mark.fault("a function starts a daemon and hangs", sees="`timeout`; no daemon after close"),
         ),
         pytest.param(
@@ -88,7 +88,7 @@ def test_what_a_function_leaves_behind_is_gone_after_close(deed: str, count: int
         pytest.param(
             "start_a_pool:hang",
             Status.TIMEOUT,
-            "0.5 s",
+            "of 1 s",
             marks=pytest.mark.fault(
                 "a function hangs in a `multiprocessing` pool of its own", sees="`timeout`; the pool is killed with it"
             ),
@@ -98,7 +98,7 @@ def test_what_a_function_leaves_behind_is_gone_after_close(deed: str, count: int
 def test_what_a_failed_call_left_behind_is_gone_after_close(
     deed: str, status: Status, reason: str, tmp_path: Path
 ) -> None:
-    with Scene(tmp_path, timeout=0.5) as scene:
+    with Scene(tmp_path, timeout=1.0) as scene:
         expect(scene.commit(deed), status, reason)
         pids = scene.pids()
         assert pids

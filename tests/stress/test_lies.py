@@ -43,8 +43,8 @@ def test_a_worker_that_lies_is_ended(deed: str, reason: str, tmp_path: Path) -> 
     sees="`timeout`",
 )
 def test_half_a_message_before_a_hang(tmp_path: Path) -> None:
-    with Scene(tmp_path, timeout=0.5) as scene:
-        expect(scene.commit("send_half_a_message:hang"), Status.TIMEOUT, "0.5 s")
+    with Scene(tmp_path, timeout=1.0) as scene:
+        expect(scene.commit("send_half_a_message:hang"), Status.TIMEOUT, "of 1 s")
 
 
 @pytest.mark.fault(
@@ -67,7 +67,7 @@ def test_a_result_that_comes_twice_counts_once(tmp_path: Path) -> None:
     sees="`crashed`, its call only: an end that the shared page does not show is not believed",
 )
 def test_an_end_that_comes_twice_ends_the_worker(tmp_path: Path) -> None:
-    with Scene(tmp_path, timeout=0.5) as scene:
+    with Scene(tmp_path, timeout=1.0) as scene:
         result = scene.score(["give:1", "give:2", "say_done_twice", "give:3"])
         assert result.rewards[[0, 1, 3], 0, 0].tolist() == [1, 2, 3]
         assert result.failures()[0].sample == 2
@@ -93,14 +93,14 @@ def test_an_end_that_comes_twice_ends_the_worker(tmp_path: Path) -> None:
     ],
 )
 def test_nonsense_in_the_page(what: str, tmp_path: Path) -> None:
-    with Scene(tmp_path, timeout=0.5) as scene:
-        expect(scene.commit(f"scribble_over_the_page:{what}"), Status.TIMEOUT, "0.5 s")
+    with Scene(tmp_path, timeout=1.0) as scene:
+        expect(scene.commit(f"scribble_over_the_page:{what}"), Status.TIMEOUT, "of 1 s")
 
 
 @pytest.mark.fault("a worker sends messages without end", sees="`timeout`, in time")
 def test_a_worker_that_talks_without_end_is_out_of_time_like_any_other(tmp_path: Path) -> None:
-    with Scene(tmp_path, timeout=0.5) as scene:
-        expect(scene.commit("talk_without_end"), Status.TIMEOUT, "0.5 s")
+    with Scene(tmp_path, timeout=1.0) as scene:
+        expect(scene.commit("talk_without_end"), Status.TIMEOUT, "of 1 s")
 
 
 @pytest.mark.fault(
@@ -108,7 +108,7 @@ def test_a_worker_that_talks_without_end_is_out_of_time_like_any_other(tmp_path:
     sees="some value or failure for the calls that it lies about; the worker is replaced",
 )
 def test_a_worker_that_goes_to_and_fro_is_replaced(tmp_path: Path) -> None:
-    with Scene(tmp_path, timeout=0.5) as scene:
+    with Scene(tmp_path, timeout=1.0) as scene:
         scene.score(["give:1", "go_to_and_fro", "give:2", "give:3"] * 2)
         wait_for(lambda: scene.dispatcher.stats()["worker_restarts"], "the liar was replaced")
         scene.expect_whole()

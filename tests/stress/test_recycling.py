@@ -46,19 +46,19 @@ def test_row_8_workers_are_recycled_every_100_calls(count: int) -> None:
 
 def test_a_worker_is_replaced_for_its_age() -> None:
     with Dispatcher([reward(fenced.spin)], workers=1, recycle=Recycle(age=0.2)) as dispatcher:
-        pids = []
-        until = time.monotonic() + 1.0
-        while time.monotonic() < until:
+        pids: set[int] = set()
+        until = time.monotonic() + 20
+        while len(pids) < 2 and time.monotonic() < until:
             result = dispatcher.score(completions=["0.01"] * 2)
             assert not result.failures()
-            pids += result.extra["spin/pid"]
-    assert len(set(pids)) >= 2
+            pids.update(result.extra["spin/pid"])
+    assert len(pids) >= 2
 
 
 def test_a_worker_is_replaced_for_its_memory() -> None:
     with Dispatcher([reward(fenced.keep)], workers=1, recycle=Recycle(rss="200MB")) as dispatcher:
         pids: set[int] = set()
-        until = time.monotonic() + 10
+        until = time.monotonic() + 20
         while len(pids) < 2 and time.monotonic() < until:
             assert not dispatcher.score(completions=["30000000"] * 2).failures()
             pids.update(dispatcher.worker_pids())

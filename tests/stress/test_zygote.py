@@ -66,9 +66,9 @@ def test_a_function_that_kills_its_parent(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("which", ["stem", "loader"])
 def test_a_stopped_zygote_is_told_to_go_on(which: str, tmp_path: Path) -> None:
-    with Scene(tmp_path, timeout=0.5) as scene:
+    with Scene(tmp_path, timeout=1.0) as scene:
         zygotes()[which == "loader"].suspend()
-        expect(scene.commit("swallow_everything"), Status.TIMEOUT, "0.5 s")
+        expect(scene.commit("swallow_everything"), Status.TIMEOUT, "of 1 s")
         expect(scene.commit("signal_itself:9"), Status.CRASHED, "SIGKILL")
 
 
