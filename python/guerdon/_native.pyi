@@ -125,7 +125,7 @@ class Engine:
         """Start scoring and return at once.
 
         Args:
-            columns: The data; each a list of ``samples`` values or one `Const`.
+            columns: The data; each a list of ``samples`` values, which nobody changes any more, or one `Const`.
             uses: For each function which columns its calls get.
             samples: Number of samples, ``P * G``.
             num_generations: ``G``.

@@ -67,7 +67,7 @@ class Worker:
         call = self._call
         are_rows, values = singles_of(chunk, samples_of(chunk))
         function = spread(call.bind(chunk.names)) if are_rows else call.bind(chunk.names)
-        ok = chunk.ok if not call.wants_records else None
+        ok, plain = chunk.ok, None if call.wants_records else float
         rest = iter(values)
         passed = chunk.start()
         while passed >= 0:
@@ -77,7 +77,7 @@ class Worker:
                 except BaseException as error:  # T-2
                     passed = chunk.fail(*failed(call, error))
                 else:
-                    passed = ok(raw) if type(raw) is float and ok is not None else self._settle(chunk, raw)
+                    passed = ok(raw) if type(raw) is plain else self._settle(chunk, raw)
                 if passed:
                     break
             else:

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 
 use guerdon_core::batch::{Batch, CellView, Wakes};
 use guerdon_core::growth::{Places, Refusal};
-use guerdon_core::outcome::Times;
+use guerdon_core::outcome::{Note, Times};
 use guerdon_core::scheduler::Scheduler;
 use guerdon_core::timings::Timings;
 use numpy::{Element, PyArray1, PyArray2, PyArray3, PyArrayMethods};
@@ -301,31 +301,11 @@ impl PyBatch {
 
     fn failures(&self, py: Python<'_>) -> Vec<FailureRow> {
         let batch = &*self.batch;
-        gil::detached(py, || {
-            let cells = (0..batch.samples()).flat_map(|sample| (0..batch.functions().len()).map(move |f| (sample, f)));
-            let failed = |(sample, function): (usize, usize)| {
-                let CellView { outcome, attempts } = batch.cell(sample, function)?;
-                if !outcome.status.is_failure() {
-                    return None;
-                }
-                let (reason, traceback) =
-                    batch.note_of(sample, function).map_or((String::new(), None), |note| (note.reason, note.traceback));
-                let times = outcome.times;
-                let run_s = seconds(times.run_ns);
-                let status = outcome.status as u8;
-                Some((
-                    sample,
-                    function,
-                    status,
-                    reason,
-                    traceback,
-                    attempts,
-                    queue_s(batch, sample, function, times),
-                    run_s,
-                ))
-            };
-            cells.filter_map(failed).collect()
-        })
+        let row = |(sample, function, CellView { outcome, attempts }, note): (usize, usize, CellView, Note)| {
+            let (queue_s, run_s) = (queue_s(batch, sample, function, outcome.times), seconds(outcome.times.run_ns));
+            (sample, function, outcome.status as u8, note.reason, note.traceback, attempts, queue_s, run_s)
+        };
+        gil::detached(py, || batch.failed().into_iter().map(row).collect())
     }
 
     /// The first sample of each call that recorded something, all of them if they were gathered, and what it recorded.

@@ -1,7 +1,7 @@
 //! Captures the columns of a batch when it is submitted, on the caller's thread.
 //!
-//! - P-1  A captured batch does not change: lists are copied (references, not values), text is immutable, all else that goes to a worker
-//!   is pickled at once.
+//! - P-1  A captured batch does not change: the package copies the caller's lists (references, not values) and then keeps its hands off them,
+//!   text is immutable, all else that goes to a worker is pickled at once.
 //! - P-2  Text is not touched under the GIL: where its characters lie is noted, with a reference that keeps them there, and they are
 //!   copied when a frame is made.
 //! - P-3  For requests a column is texts: those of the batch as they lie, or those that the package made of other values.

@@ -63,7 +63,7 @@ impl PyUse {
 
 /// A column as it was submitted.
 pub enum Source {
-    /// A copy of the list (P-1 of `arrived`).
+    /// A list that nobody changes (P-1 of `arrived`).
     List(Py<PyList>),
     Const(Py<PyAny>),
 }
@@ -78,7 +78,7 @@ impl Source {
             let problem = format!("column {index} has {} values for {samples} samples", list.len());
             return Err(PyValueError::new_err(problem));
         }
-        Ok(Self::List(list.get_slice(0, samples).unbind()))
+        Ok(Self::List(list.clone().unbind()))
     }
 }
 

@@ -93,6 +93,15 @@ impl Batch {
         self.notes.lock().get(&(sample, function)).cloned()
     }
 
+    /// The cells that failed and why, in order, with their functions' `on_failure` not applied. Found by their notes, which all of them have:
+    /// most batches have few.
+    #[must_use]
+    pub fn failed(&self) -> Vec<(usize, FunctionId, CellView, Note)> {
+        let notes = self.notes.lock().clone();
+        let of = |((sample, function), note)| Some((sample, function, self.cell(sample, function)?, note));
+        notes.into_iter().filter_map(of).filter(|(_, _, cell, _)| cell.outcome.status.is_failure()).collect()
+    }
+
     /// What a function recorded, in sample order.
     #[must_use]
     pub fn records_of(&self, function: FunctionId) -> Vec<Record> {

@@ -107,12 +107,12 @@ pub(super) fn submitted(batch: &Batch) -> usize {
     if batch.grows() { 0 } else { batch.samples() }
 }
 
-/// Calls in the next frame (O-5), `remaining` of them being left for `parallelism` workers.
+/// Calls in the next frame (O-5), `remaining` of them being left for `parallelism` workers, which are to end together.
 fn frame_size(estimate: Estimate, most: usize, remaining: usize, parallelism: usize) -> usize {
     if most == usize::MAX {
         return remaining;
     }
-    let share = remaining.div_ceil(2 * parallelism.max(1));
+    let share = if parallelism > 1 { remaining.div_ceil(2 * parallelism) } else { remaining };
     estimate.frame_calls().min(most).min(share).max(1)
 }
 

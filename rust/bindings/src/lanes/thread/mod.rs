@@ -33,7 +33,7 @@ use crate::lanes::thread::place::{Place, Setup};
 /// Threads of a function that says nothing else.
 const THREADS: usize = 8;
 /// The most calls in a chunk. Only those of cheap functions are so many: a frame is to take a few milliseconds.
-const CHUNK_CALLS: usize = 512;
+const CHUNK_CALLS: usize = 4096;
 /// How often chunks are looked at while some are out.
 const TICK: Duration = Duration::from_millis(5);
 /// How long a call may take before its function is seen to take long (T-2).
