@@ -181,6 +181,24 @@ def test_what_lies_behind_a_slow_call_is_taken_back() -> None:
     assert took < 4  # one after another it is 4.5 s
 
 
+def test_what_has_ended_is_seen_while_the_next_call_takes_long() -> None:
+    """T-6 of the lane."""
+    go_on = threading.Event()
+
+    def function(completion: str) -> float:
+        if completion == "50":
+            go_on.wait(60)
+        return float(completion)
+
+    with Dispatcher([threaded(function)]) as dispatcher:
+        dispatcher.score(completions=["1"] * 100)  # known to be cheap: what comes now is one chunk
+        ticket = dispatcher.submit(completions=[str(index) for index in range(100)])
+        groups = ticket.groups()
+        assert {next(groups).index for _ in range(99)} == {*range(100)} - {50}
+        go_on.set()
+        assert next(groups).index == 50
+
+
 def test_retries() -> None:
     tries: dict[str, int] = {}
 

@@ -97,6 +97,36 @@ fn f1_a_call_is_ended_once() {
 }
 
 #[test]
+fn v1_v2_what_has_ended_is_settled_with_others_before_long() {
+    const LONG: Times = Times { started_ns: 1, run_ns: 1_000_000 };
+    paused(async {
+        let (engine, lane) = holding(vec![function("f", Shape::Sample)]);
+        let batch = engine.submit(spec(6, 1)).unwrap();
+        let mut frame = lane.take();
+        assert_eq!(frame.len(), 6);
+        frame.settle_soon(0, 1.0, RAN);
+        frame.settle_soon(0, 2.0, RAN);
+        frame.settle_soon(1, f64::NAN, RAN);
+        frame.give_back(0..2);
+        assert!(!frame.is_pending(0) && !frame.is_pending(1));
+        assert_eq!((statuses(&batch)[..2].to_vec(), batch.take_group()), (vec![None; 2], None));
+        frame.settle_ended();
+        assert_eq!([batch.take_group(), batch.take_group(), batch.take_group()], [Some(0), Some(1), None]);
+        assert_eq!((batch.shown(0, 0), batch.shown(1, 0).1), ((1.0, Status::Ok), Status::Error));
+        assert!(batch.note_of(1, 0).unwrap().reason.starts_with("returned NaN"));
+        frame.settle_soon(2, 1.0, RAN);
+        frame.settle_soon(3, 1.0, LONG);
+        assert_eq!(statuses(&batch)[2..4], [Some(Status::Ok); 2]);
+        frame.settle_soon(4, 1.0, RAN);
+        engine.cancel(&batch, "stop");
+        frame.settle_soon(5, 1.0, RAN);
+        drop(frame);
+        assert_eq!(statuses(&batch)[4..], [Some(Status::Cancelled); 2]);
+        assert_eq!((engine.late_outcomes(), engine.open_batches()), (2, 0));
+    });
+}
+
+#[test]
 fn f2_dropped_frames_free_their_place_and_lose_no_call() {
     paused(async {
         let mut limited = function("f", Shape::Sample);

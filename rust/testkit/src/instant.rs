@@ -34,7 +34,7 @@ impl Lane for InstantLane {
         for call in 0..frame.len() {
             let (first, size) = (frame.first(call), frame.size(call));
             if size == 1 {
-                frame.settle(call, Cell::Value(first as f64), times);
+                frame.settle_soon(call, first as f64, times);
             } else {
                 frame.settle_many(call, vec![Cell::Value(first as f64); size], times);
             }

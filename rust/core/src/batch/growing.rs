@@ -106,6 +106,6 @@ impl Batch {
     /// Ends growth; true if that was the end of the batch. With `whole`, only if no group lacks samples.
     pub(crate) fn end_growth(&self, why: &str, whole: bool) -> Result<bool, Incomplete> {
         let Some(growth) = &self.growth else { return Ok(false) };
-        Ok(growth.end(self.clock.now_ns(), why, whole)? && self.close_one())
+        Ok(growth.end(self.clock.now_ns(), why, whole)? && self.close(1))
     }
 }

@@ -202,9 +202,9 @@ impl Batch {
         }
     }
 
-    /// One group less to wait for, or no more growth; true when there is nothing left.
-    fn close_one(&self) -> bool {
-        let last = self.open_groups.fetch_sub(1, Ordering::AcqRel) == 1;
+    /// So many groups less to wait for, or, as one, no more growth; true when there is nothing left.
+    fn close(&self, groups: u64) -> bool {
+        let last = self.open_groups.fetch_sub(groups, Ordering::AcqRel) == groups;
         if last {
             self.finish();
         }
@@ -259,20 +259,24 @@ impl Batch {
         self.budget_ns
     }
 
-    /// Announces a completed group (B-1); true when it was the last.
-    pub(crate) fn announce(&self, group: usize) -> bool {
+    /// Announces completed groups (B-1); true when the last is among them.
+    pub(crate) fn announce(&self, groups: &[usize]) -> bool {
+        if groups.is_empty() {
+            return false;
+        }
         if let Some(growth) = &self.growth {
-            growth.complete(group);
+            groups.iter().for_each(|group| growth.complete(*group));
         }
         {
             let mut ready = self.ready.lock();
-            ready.groups.push_back(group);
-            if ready.groups.len() == 1 {
+            let known = !ready.groups.is_empty();
+            ready.groups.extend(groups);
+            if !known {
                 // Else it is readable already (B-2), and a system call per group would cost more than a cheap function.
                 ready.wake(|wakes| wakes.news.notify());
             }
         }
-        self.close_one()
+        self.close(groups.len() as u64)
     }
 
     fn finish(&self) {

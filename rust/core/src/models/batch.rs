@@ -77,8 +77,8 @@ impl World {
         Arc::new(Self { batch, handed_out, last: AtomicU64::new(0) })
     }
 
-    fn announce(&self, group: usize) {
-        if self.batch.announce(group) {
+    fn announce(&self, groups: &[usize]) {
+        if self.batch.announce(groups) {
             self.last.fetch_add(1, Ordering::Relaxed);
             assert!(self.batch.is_done());
         }
@@ -106,13 +106,14 @@ impl World {
     }
 }
 
-#[test]
-fn b1_b2_several_announce_and_several_take() {
-    explore(|| {
-        let world = World::new(2);
-        let announce = |group: usize| {
+/// One announces `together`, another `alone`, while two take.
+fn several_announce_and_several_take(together: &'static [usize], alone: usize) {
+    explore(move || {
+        let groups = together.len() + 1;
+        let world = World::new(groups);
+        let announce = |groups: Vec<usize>| {
             let world = world.clone();
-            Box::new(move || world.announce(group)) as Box<dyn FnOnce() + Send>
+            Box::new(move || world.announce(&groups)) as Box<dyn FnOnce() + Send>
         };
         let take = || {
             let world = world.clone();
@@ -120,24 +121,34 @@ fn b1_b2_several_announce_and_several_take() {
                 world.take();
             }) as Box<dyn FnOnce() + Send>
         };
-        beside(vec![announce(0), announce(1), take(), take()]);
-        world.news_is_true(2);
+        beside(vec![announce(together.to_vec()), announce(vec![alone]), take(), take()]);
+        world.news_is_true(groups as u64);
         while world.take() {}
-        world.news_is_true(2);
+        world.news_is_true(groups as u64);
         assert_eq!(world.last.load(Ordering::Relaxed), 1);
         assert!(world.handed_out.iter().all(|times| times.load(Ordering::Relaxed) == 1));
     });
 }
 
 #[test]
+fn b1_b2_several_announce_and_several_take() {
+    several_announce_and_several_take(&[0], 1);
+}
+
+#[test]
+fn b1_b2_groups_announced_together_are_handed_out_one_by_one() {
+    several_announce_and_several_take(&[0, 2], 1);
+}
+
+#[test]
 fn b2_news_of_a_group_outlives_the_taking_of_another() {
     explore(|| {
         let world = World::new(3);
-        world.announce(0);
+        world.announce(&[0]);
         let other = world.clone();
         let consumer = world.clone();
         beside(vec![
-            Box::new(move || other.announce(1)),
+            Box::new(move || other.announce(&[1])),
             Box::new(move || {
                 consumer.take();
             }),
@@ -145,7 +156,7 @@ fn b2_news_of_a_group_outlives_the_taking_of_another() {
         world.news_is_true(2);
         while world.take() {}
         world.news_is_true(2);
-        world.announce(2);
+        world.announce(&[2]);
         world.news_is_true(3);
     });
 }

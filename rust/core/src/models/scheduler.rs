@@ -20,6 +20,8 @@ pub(super) const RAN: Times = Times { started_ns: 1, run_ns: 1 };
 /// A lane that holds the frames it is given, up to its places, until the model takes them out.
 pub(super) struct Holding {
     places: usize,
+    /// The most calls of a frame.
+    calls: usize,
     held: Mutex<Vec<Frame>>,
     /// Someone is in `run` (S-3).
     running: AtomicBool,
@@ -55,7 +57,7 @@ impl Lane for Holding {
     }
 
     fn frame_calls(&self, _: FunctionId) -> usize {
-        1
+        self.calls
     }
 
     fn run(&self, frame: Frame) {
@@ -87,8 +89,14 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(places: usize, function: Function) -> Arc<Self> {
+        Self::with_frames(places, 1, function)
+    }
+
+    /// The lane has so many places, for frames of so many calls.
+    fn with_frames(places: usize, calls: usize, function: Function) -> Arc<Self> {
         let lane = Arc::new(Holding {
             places,
+            calls,
             held: Mutex::new(Vec::new()),
             running: AtomicBool::new(false),
             overrun: AtomicBool::new(false),
@@ -192,6 +200,50 @@ fn b3_f3_an_outcome_beside_a_cancel() {
         assert_eq!(world.scheduler.late_outcomes(), swept as u64);
         world.close();
     });
+}
+
+/// Two calls of a frame end and are settled together, by the lane or with the frame, while their batch is cancelled (V-1, V-2 of `frame::ended`).
+fn calls_settled_together_beside_a_cancel(by_the_lane: bool) {
+    explore(move || {
+        let world = World::with_frames(1, 2, function(0, false));
+        let batch = world.scheduler.submit(spec(2, 1)).unwrap();
+        let lane = world.clone();
+        let settle = Box::new(move || {
+            let mut frame = lane.lane.take().expect("it was handed out");
+            frame.settle_soon(0, 1.0, RAN);
+            frame.settle_soon(1, 1.0, RAN);
+            if by_the_lane {
+                frame.settle_ended();
+            }
+        });
+        let (other, cancelled, consumer) = (world.clone(), batch.clone(), batch.clone());
+        let cancel = Box::new(move || other.scheduler.cancel(&cancelled, "stop"));
+        let taken = Arc::new(AtomicUsize::new(0));
+        let count = taken.clone();
+        let consume = Box::new(move || {
+            count.fetch_add(usize::from(consumer.take_group().is_some()), Ordering::Relaxed);
+        });
+        beside(vec![settle, cancel, consume]);
+        assert!(batch.is_done());
+        let swept = [0, 1].into_iter().filter(|sample| status(&batch, *sample) == Status::Cancelled).count();
+        assert_eq!(world.scheduler.late_outcomes(), swept as u64);
+        while batch.take_group().is_some() {
+            taken.fetch_add(1, Ordering::Relaxed);
+        }
+        assert_eq!(taken.load(Ordering::Relaxed), 2, "each group is handed out once");
+        assert_eq!(world.scheduler.open_batches(), 0);
+        world.close();
+    });
+}
+
+#[test]
+fn v1_v2_calls_settled_by_the_lane_beside_a_cancel() {
+    calls_settled_together_beside_a_cancel(true);
+}
+
+#[test]
+fn v1_v2_calls_settled_with_their_frame_beside_a_cancel() {
+    calls_settled_together_beside_a_cancel(false);
 }
 
 /// The scores of a group come in while its batch is cancelled: its `finish_group` call is made or swept, never both, never neither.

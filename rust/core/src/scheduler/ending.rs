@@ -65,7 +65,24 @@ impl Inner {
                 }
             }
         });
-        self.fill(batch, function, call.finish, claim, outcomes);
+        self.fill(batch, function, call.finish, [(claim, outcomes)]);
+    }
+
+    /// Settles calls of one sample that gave a number, all together.
+    pub(crate) fn settle_all<'a>(
+        self: &Arc<Self>,
+        batch: &'a Arc<Batch>,
+        function: FunctionId,
+        ended: impl IntoIterator<Item = (Claim<'a>, f64, Times)>,
+    ) {
+        let calls = ended.into_iter().map(|(claim, value, times)| {
+            let (outcome, note) = judge(Cell::Value(value), times);
+            if let Some(note) = note {
+                keep_note(batch, function, false, claim.first(), note);
+            }
+            (claim, [outcome])
+        });
+        self.fill(batch, function, false, calls);
     }
 
     /// An attempt failed: there is another, or the call has failed.
@@ -197,31 +214,31 @@ impl Inner {
             keep_note(batch, function, finish, sample, note.clone());
             Outcome::without_value(status, score.map_or(times, |(score, _)| score.times))
         });
-        self.fill(batch, function, finish, claim, outcomes);
+        self.fill(batch, function, finish, [(claim, outcomes)]);
     }
 
-    /// Writes outcomes and passes on what they complete.
-    fn fill(
+    /// Writes the outcomes of calls and passes on what they complete, all of it together.
+    fn fill<'a, O: IntoIterator<Item = Outcome>>(
         self: &Arc<Self>,
-        batch: &Arc<Batch>,
+        batch: &'a Arc<Batch>,
         function: FunctionId,
         finish: bool,
-        claim: Claim<'_>,
-        outcomes: impl IntoIterator<Item = Outcome>,
+        calls: impl IntoIterator<Item = (Claim<'a>, O)>,
     ) {
-        let staged = !finish && batch.stage(function).is_some();
-        let (first, mut count) = (claim.first(), 0);
-        let outcomes = outcomes.into_iter().inspect(|_| count += 1);
-        claim.settle(outcomes, |group| {
-            if staged {
-                self.scores_complete(batch, function, group);
-            } else if batch.announce(group) {
-                self.forget(batch);
+        let (mut completed, mut reached) = (Vec::new(), Vec::new());
+        for (claim, outcomes) in calls {
+            let (first, mut count) = (claim.first(), 0);
+            claim.settle(outcomes.into_iter().inspect(|_| count += 1), |group| completed.push(group));
+            if !finish {
+                reached.extend(batch.count_settled(first..first + count));
             }
-        });
-        if !finish {
-            self.cut(batch, batch.count_settled(first..first + count));
         }
+        if !finish && batch.stage(function).is_some() {
+            completed.into_iter().for_each(|group| self.scores_complete(batch, function, group));
+        } else if batch.announce(&completed) {
+            self.forget(batch);
+        }
+        self.cut(batch, reached);
     }
 
     /// Lets a batch go that is done.
@@ -248,7 +265,7 @@ impl Inner {
             }
             self.pump();
         } else if let Some(claim) = batch.grid().claim_open(first, function) {
-            self.fill(batch, function, true, claim, scores);
+            self.fill(batch, function, true, [(claim, scores)]);
         }
     }
 

@@ -40,7 +40,7 @@ pub enum Watched {
     /// The call in hand takes long.
     Slow,
     /// The thread was left behind; the frame is to be dropped without a lock held.
-    Over(Frame),
+    Over(Box<Frame>),
 }
 
 struct Inner {
@@ -132,8 +132,9 @@ impl Held {
             let limit = policy.setup_timeout.as_secs_f64();
             frame.fail_setup(format!("TimeoutError: setup() ran longer than its timeout of {limit} s"), None);
             self.shared.leave_behind(self.function, self.thread, true, true);
-            return inner.frame.take().map_or(Watched::Fine, Watched::Over);
+            return inner.frame.take().map_or(Watched::Fine, |frame| Watched::Over(Box::new(frame)));
         }
+        frame.settle_ended();
         let Some(call) = inner.current else { return Watched::Fine };
         let swept = !frame.is_open(call);
         if swept || age_ns >= self.timeout_ns {
@@ -153,7 +154,7 @@ impl Held {
                 frame.fail(call, report::timed_out(policy.timeout, inner.stood.take()), times);
             }
             self.shared.leave_behind(self.function, self.thread, !swept, false);
-            return inner.frame.take().map_or(Watched::Fine, Watched::Over);
+            return inner.frame.take().map_or(Watched::Fine, |frame| Watched::Over(Box::new(frame)));
         }
         let chunk_ns = now_ns.saturating_sub(inner.began_ns);
         if age_ns.max(chunk_ns) >= TAKE_BACK_NS && inner.cursor < inner.end {
@@ -368,7 +369,7 @@ impl Chunk {
     }
 
     fn ok(&self, value: f64) -> isize {
-        self.held.end(|frame, call, times| frame.settle(call, report::cell(0, value), times))
+        self.held.end(|frame, call, times| frame.settle_soon(call, value, times))
     }
 
     fn cell(&self, status: u8, value: f64, records: Option<&Bound<'_, PyBytes>>) -> isize {

@@ -8,6 +8,8 @@
 //!   tried again with the next batch.
 //! - T-4  What lies behind a call that takes longer than 20 ms goes back to the scheduler; so does what is left of a chunk that has taken so long.
 //! - T-5  Time is watched only while a chunk is out.
+//! - T-6  Cheap calls that ended are settled together (`frame::ended` of the core): half a millisecond after the first of them began, with their
+//!   chunk, or when the watch looks, so at most a tick late while the call behind them takes long.
 //!
 //! `place` is one function's threads and work, `chunk` a frame in the hands of a thread.
 

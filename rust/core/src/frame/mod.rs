@@ -6,6 +6,8 @@
 //! - F-4  Samples that were gathered (`scheduler::gather`) are one call to the lane, and the only one of their frame; to the scheduler each sample
 //!   is a call of its own, which is claimed, swept and given another attempt by itself.
 
+mod ended;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,6 +22,7 @@ use crate::limits::{Heard, Permit};
 use crate::outcome::{Cell, Failure, Note, Times};
 use crate::payload::Payload;
 use crate::scheduler::Inner;
+use ended::Ended;
 
 /// Calls handed to a lane.
 pub struct Frame {
@@ -34,6 +37,8 @@ pub struct Frame {
     calls: Vec<Call>,
     /// Which calls, as the lane knows them, it has not ended (F-1).
     pending: Vec<bool>,
+    /// What the lane has ended and is not settled yet.
+    ended: Vec<Ended>,
     /// Recorded by calls that are not settled yet.
     records: BTreeMap<usize, Vec<u8>>,
     run_ns: u64,
@@ -76,6 +81,7 @@ impl Frame {
             alone,
             calls,
             pending,
+            ended: Vec::new(),
             records: BTreeMap::new(),
             run_ns: 0,
             ran: 0,
@@ -383,6 +389,7 @@ impl Frame {
 
 impl Drop for Frame {
     fn drop(&mut self) {
+        self.settle_ended();
         let open = (0..self.pending.len()).filter(|call| self.pending[*call]);
         let unfinished: Vec<Call> = open.flat_map(|call| self.of(call)).copied().collect();
         // A permit that was not used is given back before there is another look for work.
