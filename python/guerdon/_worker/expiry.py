@@ -13,7 +13,6 @@ import signal
 from types import FrameType
 
 from .page import FIRE, PROGRESS
-from .system import on_signal
 
 
 class Expired(BaseException):
@@ -33,7 +32,7 @@ class Expiry:
         self.fired = 0
 
     def install(self) -> None:
-        on_signal(signal.SIGURG, self._on_signal)
+        signal.signal(signal.SIGURG, self._on_signal)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if self.shielded:

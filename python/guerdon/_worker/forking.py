@@ -63,7 +63,7 @@ def run_worker(request: Request, functions: Functions) -> None:
     os.dup2(output_fd, 1)
     os.dup2(output_fd, 2)
     marks = Marks(output_fd)
-    system.on_signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     page = Page(page_fd)
     os.close(page_fd)
     stack.offer(stack_fd, page.words)

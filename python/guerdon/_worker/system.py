@@ -5,15 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-from collections.abc import Callable
 from functools import cache
-from types import FrameType
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-# What `signal.signal` is wrapped around, if it is.
-_set_handler: Callable[..., object] = getattr(signal.signal, "__wrapped__", signal.signal)
 _HIGH = 512  # beyond what functions usually have open
 
 
@@ -109,11 +105,6 @@ def _c_stdout() -> Any:
     import ctypes
 
     return ctypes.c_void_p.in_dll(_libc(), "stdout")
-
-
-def on_signal(number: int, handler: Callable[[int, FrameType | None], object]) -> None:
-    """`signal.signal` without an enum of the handler before: a fork would touch ten pages for it."""
-    _set_handler(number, handler)
 
 
 def _prctl(option: int, value: int) -> None:
