@@ -75,7 +75,8 @@ def judge(
         deadline: As for `guerdon.reward`, like the options below.
         retries: Attempts after the first: for timeouts, broken connections, 408, 425 and 5xx, and answers without a score;
             not for other statuses. 429 puts a call off, see `guerdon.Limit`.
-        limit: Requests at a time, 256 by default.
+        limit: Requests at a time, 256 by default, fewer when the server says "later"; and rates. While the server is dead calls wait,
+            for five minutes at most.
 
     Raises:
         RegistrationError: Something of it can't work.
