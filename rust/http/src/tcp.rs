@@ -95,6 +95,9 @@ mod tests {
 
     #[tokio::test]
     async fn w1_a_dead_address_is_not_waited_for() {
+        if !cfg!(target_os = "linux") {
+            return; // other systems have one address for themselves
+        }
         let alive = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = alive.local_addr().unwrap().port();
         // Its queue is full and nobody takes anything out of it: what comes more is dropped without a word.
