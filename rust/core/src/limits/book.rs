@@ -39,7 +39,8 @@ const PROBE_NS: u64 = 60_000_000_000;
 /// Longer than a server of models takes to start.
 const PATIENCE_NS: u64 = 300_000_000_000;
 const LONGEST_NS: u64 = 600_000_000_000;
-/// How much later the clock of another process may have been read, whose turn came first.
+/// How much later the clock of another process may have been read, whose turn came first: on a machine in use, and on one that hardly moves.
+const STALE_NS: u64 = 1_000_000_000;
 const AHEAD_NS: u64 = 60_000_000_000;
 /// Tokens of a call of which nothing is known.
 const UNKNOWN_TOKENS: f64 = 1000.0;
@@ -169,9 +170,10 @@ impl Book {
         if rules.concurrency.is_some_and(|most| in_use >= self.shrunk(rules, most)) {
             return Verdict::Wait { until_ns: u64::MAX, on_release: true };
         }
-        // One interval away at most, if it was this rate that put it there (B-6).
+        // One interval away at most, if it was this rate that put it there (B-6); by a clock that may have been read a little later than this one.
         let interval_ns = self.cost_ns(rules.rpm, 1.0);
-        self.requests_ns = self.requests_ns.min(now_ns.saturating_add(interval_ns).saturating_add(SLACK_NS));
+        let latest_ns = now_ns.saturating_add(interval_ns).saturating_add(SLACK_NS).saturating_add(STALE_NS);
+        self.requests_ns = self.requests_ns.min(latest_ns);
         let rates = [(rules.rpm, self.requests_ns), (rules.tpm, self.tokens_ns)];
         let due_ns = rates.iter().filter(|(rate, _)| rate.is_some()).map(|(_, due_ns)| *due_ns).max().unwrap_or(0);
         if due_ns > now_ns + SLACK_NS {

@@ -324,3 +324,23 @@ fn b2_tokens_that_are_counted_are_paid_for_as_they_are_and_corrected_when_a_call
     book.learn(&rules, 2 * S, large, Heard::Answer, Some(98.0), 0.5);
     assert!(matches!(book.ask(&rules, 2 * S, Tokens::Counted(1.0), 0), Verdict::Go(_)));
 }
+
+#[test]
+fn b6_a_rate_that_was_set_before_holds_nobody_up() {
+    let mut book = Book::default();
+    assert!(matches!(book.ask(&rpm(0.2), S, Tokens::About(None), 0), Verdict::Go(_)), "the next one in five minutes");
+    let Verdict::Wait { until_ns, .. } = book.ask(&rpm(600.0), S, Tokens::About(None), 0) else {
+        panic!("not at once")
+    };
+    assert!(until_ns <= 3 * S, "{until_ns}");
+}
+
+/// The clock of a process is read before its turn comes: what another wrote meanwhile is not to be pulled back by that.
+#[test]
+fn b1_a_clock_that_was_read_early_moves_nothing() {
+    let (rules, mut book) = (rpm(600.0), Book::default());
+    assert!(matches!(book.ask(&rules, S + 500 * MS, Tokens::About(None), 0), Verdict::Go(_)));
+    let before = book.clone();
+    assert!(matches!(book.ask(&rules, S, Tokens::About(None), 0), Verdict::Wait { .. }));
+    assert_eq!(book, before);
+}
