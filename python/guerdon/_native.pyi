@@ -311,7 +311,7 @@ class Lanes:
         """Wait for something to do for the lanes, None when they are closed. For one keeper thread.
 
         ``thread FUNCTION NUMBER``: start a thread. ``loop INDEX GENERATION``: start an event loop. ``left-behind FUNCTION COUNT`` and
-        ``stalled INDEX GENERATION``: warn. ``where NUMBER IDENT``: call `stands`.
+        ``stalled INDEX GENERATION`` and ``blocked INDEX GENERATION FUNCTION``: warn. ``where NUMBER IDENT``: call `stands`.
         """
 
     def next_chunk(self, function: int, thread: int, ident: int) -> Chunk | None:
@@ -428,8 +428,11 @@ class LoopQueue:
 
     def setup_begins(self, function: int) -> None: ...
     def setup_ends(self, function: int) -> None: ...
+    def to_be_named(self) -> bool:
+        """Whether the loop has not turned since it was told of as stalled, nor was it said what blocks it. It counts as said then."""
+
     def not_started(self, reason: str) -> None:
-        """The loop could not be started."""
+        """The loop could not be started. Its last word."""
 
     def gone(self) -> None:
         """The last word of a loop."""

@@ -5,19 +5,19 @@
 - L-2  No exception that user code lets out (`SystemExit` of a task of its own, say) ends the loop.
 - L-3  While calls are in hand the loop shows every 50 ms at most that it turns, and cancels what is overdue.
 - L-4  At the end no task of ours is pending, and none is reported as destroyed.
+- L-5  A loop that can't be made, or that user code closed, ends its thread and fails its calls; the next work gets another.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-import os
 import struct
 import sys
 import threading
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from guerdon._lanes.blocking import Blame, blocking
 from guerdon._lanes.runner import Function
 from guerdon._lanes.stacks import Place, of_coroutine
 from guerdon._lanes.tasks import OwnTask
@@ -34,9 +34,6 @@ _END_S = 1.0
 _CLOSE_S = 5.0
 _SHORTEST_NAP = 0.005
 
-_ASYNCIO = os.path.dirname(asyncio.__file__)
-_OURS = tuple(os.path.join(os.path.dirname(os.path.dirname(__file__)), folder) for folder in ("_lanes", "_worker"))
-
 
 class LoopThread:
     """A loop's life: `run` is the target of its thread.
@@ -52,7 +49,7 @@ class LoopThread:
         self._specs = specs
         self._calls = calls
         self._functions: dict[int, Function] = {}
-        self._said: set[tuple[str, int]] = set()
+        self._blame = Blame()
         self._ident: int | None = None
         self._ticking = False
         self._ending: OwnTask | None = None
@@ -64,16 +61,29 @@ class LoopThread:
             loop = asyncio.new_event_loop()
             try:
                 self._start(loop)
-                while not self._over:
-                    try:
-                        loop.run_forever()
-                    except BaseException as error:  # L-2
-                        warn(f"a task of a reward function raised {reason_of(error)} on its event loop, which goes on")
+                while not self._over and self._turns(loop):
+                    pass
             finally:
                 self._ident = None
                 loop.close()
-        finally:
+        except Exception as error:  # L-5: a policy of the user's, no descriptors left
+            self._queue.not_started(reason_of(error))
+        else:
             self._queue.gone()
+
+    def _turns(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Runs the loop until something stops it; whether it can go on."""
+        turned: list[bool] = []
+        try:
+            loop.call_soon(turned.append, True)
+            loop.run_forever()
+        except BaseException as error:  # L-2
+            if turned and not loop.is_closed():
+                warn(f"a task of a reward function raised {reason_of(error)} on its event loop, which goes on")
+                return True
+            warn(f"an event loop of the engine could not go on, and its calls fail: {reason_of(error)}")
+            return False
+        return True
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -154,46 +164,13 @@ class LoopThread:
         return [] if task is None else of_coroutine(task.get_coro(), self._ident)
 
     def say_what_blocks(self) -> None:
-        """Warns about the code that keeps the loop from turning, once per place. Called by the keeper."""
+        """Warns about the code that keeps the loop from turning. Called by the keeper."""
         ident = self._ident
         frame = None if ident is None else sys._current_frames().get(ident)
-        if frame is None:
-            return
-        blocking = _blocking(frame)
-        if blocking is None:
-            return
-        name, where = blocking
-        place = where.f_code.co_filename, where.f_lineno
-        if place in self._said:
-            return
-        self._said.add(place)
-        who = "a task or callback" if name is None else f"reward function {name!r}"
-        warn(
-            f"{who} blocks its event loop: for half a second no other call there could go on, nor could timeouts be held. "
-            f"It is in {where.f_code.co_name}, {place[0]}:{place[1]}. Await what blocks (asyncio.to_thread), or "
-            "make it a sync function, which runs in a worker that can be killed.",
-            *place,
-        )
+        found = None if frame is None else blocking(frame)
+        if found is not None and self._queue.to_be_named():
+            self._blame.now(*found)
 
-
-def _blocking(innermost: FrameType) -> tuple[str | None, FrameType] | None:
-    """The reward function whose code runs and the frame of its own code; None if no user code runs."""
-    frames = []
-    at: FrameType | None = innermost
-    while at is not None:
-        frames.append(at)
-        at = at.f_back
-    user = None
-    name = None
-    stepping = False  # below a task's step or a callback; else the loop just waits
-    for frame in reversed(frames):
-        file = frame.f_code.co_filename
-        if file.startswith(_ASYNCIO):
-            stepping = stepping or frame.f_code.co_name == "_run"
-        elif file.startswith(_OURS):
-            owner = frame.f_locals.get("self")
-            if isinstance(owner, Function):
-                user, name = None, owner.name
-        elif user is None and stepping:
-            user = frame
-    return None if user is None else (name, user)
+    def say_what_blocked(self, function: int) -> None:
+        """Warns about a function whose call did, when nobody could look. Called by the keeper."""
+        self._blame.over(self._specs[function])

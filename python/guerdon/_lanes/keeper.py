@@ -52,6 +52,7 @@ class Keeper:
             "loop": self._start_loop,
             "left-behind": self._left_behind,
             "stalled": self._stalled,
+            "blocked": self._blocked,
             "where": self._where,
             "dead": self._dead,
         }
@@ -128,3 +129,8 @@ class Keeper:
         loop = self._loops.get((index, generation))
         if loop is not None:
             loop.say_what_blocks()
+
+    def _blocked(self, index: int, generation: int, function: str) -> None:
+        loop = self._loops.get((index, generation))
+        if loop is not None:
+            loop.say_what_blocked(int(function))

@@ -254,7 +254,8 @@ def _refuse_generators(called: Callable[..., Any], name: str, contract: Contract
     function = innermost(called)
     if not inspect.isroutine(function):
         function = getattr(function, "__call__", function)  # noqa: B004 - the method itself is inspected
-    if inspect.isasyncgenfunction(function) or (contract == "sample" and inspect.isgeneratorfunction(function)):
+    yields = inspect.isgeneratorfunction(function) and not is_async(function)  # a `types.coroutine` is awaited
+    if inspect.isasyncgenfunction(function) or (contract == "sample" and yields):
         returns = "a number, None or a dict with 'score'" if contract == "sample" else "a list of scores"
         raise RegistrationError(f"reward function {name!r} is a generator (it yields). Return {returns} instead.")
 

@@ -240,7 +240,10 @@ def encode_records(items: list[list[Any]]) -> bytes | None:
 
 
 def _is_coroutine_function(target: Any) -> bool:
-    return inspect.iscoroutinefunction(target) or getattr(target, "_is_coroutine", None) is not None
+    if inspect.iscoroutinefunction(target) or getattr(target, "_is_coroutine", None) is not None:
+        return True
+    flags = getattr(getattr(target, "__code__", None), "co_flags", 0)
+    return isinstance(flags, int) and bool(flags & inspect.CO_ITERABLE_COROUTINE)  # made by `types.coroutine`
 
 
 async def _awaited(awaitable: Awaitable[Any]) -> Any:

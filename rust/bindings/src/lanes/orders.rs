@@ -22,6 +22,8 @@ pub enum Order {
     Stalled { index: usize, generation: u64 },
     /// Say that the endpoint of this function is taken for dead, and what its last call said.
     Dead { function: usize, why: String },
+    /// Say that a call of this function blocked its loop, and is over now.
+    Blocked { index: usize, generation: u64, function: usize },
 }
 
 impl Order {
@@ -34,6 +36,7 @@ impl Order {
             Self::Where { thread, ident } => format!("where {thread} {ident}"),
             Self::Stalled { index, generation } => format!("stalled {index} {generation}"),
             Self::Dead { function, why } => format!("dead {function} 0 {why}"),
+            Self::Blocked { index, generation, function } => format!("blocked {index} {generation} {function}"),
         }
     }
 }

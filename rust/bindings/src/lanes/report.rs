@@ -9,6 +9,13 @@ use guerdon_core::stood::and_where;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
+use rustix::time::{ClockId, clock_gettime};
+
+/// The processor time of the thread that asks.
+pub fn thread_cpu_ns() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
 
 /// The cell of one call that gave a number (0) or abstained (1).
 pub const fn cell(status: u8, value: f64) -> Cell {

@@ -4,10 +4,12 @@
 //! - Y-2  `timeout` is the loop's to hold: it cancels the call. At `timeout + grace` the watch ends the call's cell, whatever the loop does: a
 //!   coroutine that ignores cancellation, or blocks its loop, keeps no batch waiting.
 //! - Y-3  A loop that has been silent for half a second with work in hand is reported, once per silence. One that was silent from before a
-//!   call's timeout until its end by the watch is replaced: a new loop, of the next generation, takes over what was not started.
+//!   call's timeout until its end by the watch is replaced: a new loop, of the next generation, takes over what was not started. While C
+//!   code keeps the GIL nobody can look at what blocks the loop: then the call is named that ends first, before the loop turns.
 //! - Y-4  Time is watched only while a loop has work.
 //! - Y-5  A loop that has ended holds nothing: what it had in hand is ended or goes back to the scheduler. A frame knows its scheduler, and that
 //!   its lanes: one kept here would keep them all, and its batch.
+//! - Y-6  A loop that has ended of itself (it could not be made, user code closed it) is followed by another as soon as there is work.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -20,7 +22,7 @@ use guerdon_core::doing::Doing;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
 use guerdon_core::wake::Wake;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tokio::sync::Notify;
@@ -32,17 +34,20 @@ use crate::lanes::report;
 
 /// The silence of a loop with work after which it is reported (Y-3).
 const SILENCE_NS: u64 = 500_000_000;
+/// What the thread of such a loop must have run since it turned, for a call to be blamed: on a busy machine it may just not have run.
+const RAN_NS: u64 = 100_000_000;
 /// Bounds of the loop's own ticks, in seconds.
 const SHORTEST_NAP: f64 = 0.005;
 const LONGEST_NAP: f64 = 0.05;
 
 struct State {
     closed: bool,
-    /// Of the loop that gets the work; 0 before the first.
+    /// Of the newest loop; 0 before the first.
     generation: u64,
     waiting: VecDeque<Frame>,
     /// What the loop has in hand, and what it must still be told; of replaced loops too.
     held: Vec<Arc<Held>>,
+    /// Wakes the loop that gets the work; none before the first, and when it has ended (Y-6).
     wake: Option<Arc<Wake>>,
     woken: bool,
     reported: bool,
@@ -67,6 +72,10 @@ pub struct Loop {
     beat_ns: AtomicU64,
     /// The loop was asked to show its next turn, and has not yet. Written by the loop.
     marked: AtomicBool,
+    /// What its thread had run by then. Written by the loop.
+    cpu_ns: AtomicU64,
+    /// It was reported, and not said yet what blocks it. Written by the watch, and by who says that: the keeper, or the loop.
+    nameless: AtomicBool,
     gone: Arc<Notify>,
 }
 
@@ -92,7 +101,8 @@ impl Loop {
             alive: 0,
         };
         let (state, beat_ns, marked) = (Mutex::new(state), AtomicU64::new(0), AtomicBool::new(false));
-        Self { index, name, clock, functions, orders, state, beat_ns, marked, gone }
+        let (cpu_ns, nameless) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { index, name, clock, functions, orders, state, beat_ns, marked, cpu_ns, nameless, gone }
     }
 
     pub fn name(&self) -> &str {
@@ -109,10 +119,17 @@ impl Loop {
         &self.functions[function]
     }
 
-    /// The loop turns now.
-    pub fn turn(&self, now_ns: u64) {
+    /// The loop turns now, or has nothing to do.
+    fn turn(&self, now_ns: u64) {
         self.beat_ns.store(now_ns, Ordering::Relaxed);
         self.marked.store(false, Ordering::Relaxed);
+        self.nameless.store(false, Ordering::Relaxed);
+    }
+
+    /// The loop turns now, and this is its thread.
+    fn turn_here(&self) {
+        self.turn(self.clock.now_ns());
+        self.cpu_ns.store(report::thread_cpu_ns(), Ordering::Relaxed);
     }
 
     /// Whether the loop is yet to be asked to show its next turn; it counts as asked from here on.
@@ -136,15 +153,20 @@ impl Loop {
             self.turn(self.clock.now_ns());
         }
         state.waiting.push_back(frame);
-        if state.generation == 0 {
-            if let Err(error) = self.next_generation(&mut state) {
-                drop(state);
-                self.not_started(&error.to_string());
-            }
+        if state.wake.is_none() {
+            self.start(state);
         } else if !std::mem::replace(&mut state.woken, true)
             && let Some(wake) = &state.wake
         {
             wake.notify();
+        }
+    }
+
+    /// Asks for a loop, or fails what waits for one.
+    fn start(&self, mut state: MutexGuard<'_, State>) {
+        if let Err(error) = self.next_generation(&mut state) {
+            drop(state);
+            self.not_started(&error.to_string());
         }
     }
 
@@ -186,6 +208,17 @@ impl Loop {
             all.extend(one.doing(now_ns, setup_ns).into_iter().map(|(doing, call)| (doing, place(call))));
         }
         all
+    }
+
+    /// A call of this function ends, on the loop's thread: if the loop was reported and has not turned, that is what blocked it (Y-3).
+    pub fn ends(&self, generation: u64, function: FunctionId) {
+        if !self.nameless.load(Ordering::Relaxed) {
+            return;
+        }
+        let ran_ns = report::thread_cpu_ns().saturating_sub(self.cpu_ns.load(Ordering::Relaxed));
+        if ran_ns >= RAN_NS && self.nameless.swap(false, Ordering::Relaxed) {
+            self.orders.give(Order::Blocked { index: self.index, generation, function });
+        }
     }
 
     /// A frame is done.
@@ -256,6 +289,7 @@ impl Loop {
         }
         // A `setup()` that loads a model on its loop is no mistake.
         if silent && (hung || state.in_setup.is_empty()) && !std::mem::replace(&mut state.reported, true) {
+            self.nameless.store(true, Ordering::Relaxed);
             self.orders.give(Order::Stalled { index: self.index, generation: state.generation });
         }
         silent && state.hung_ns.is_some() && !state.closed && self.next_generation(&mut state).is_ok()
@@ -284,7 +318,7 @@ impl LoopQueue {
     /// The next frame that arrived.
     fn take(&self) -> Option<Jobs> {
         let owner = &self.owner;
-        owner.turn(owner.clock.now_ns());
+        owner.turn_here();
         let mut state = owner.state.lock();
         if state.generation != self.generation {
             return None;
@@ -309,8 +343,8 @@ impl LoopQueue {
     /// is in hand.
     fn beat(&self) -> f64 {
         let owner = &self.owner;
-        let now_ns = owner.clock.now_ns();
-        owner.turn(now_ns);
+        owner.turn_here();
+        let now_ns = owner.turned_ns();
         let held = self.held();
         if held.is_empty() {
             return 0.0;
@@ -335,7 +369,7 @@ impl LoopQueue {
 
     /// The loop has turned, as it was asked to show (J-4 of `jobs`).
     fn turned(&self) {
-        self.owner.turn(self.owner.clock.now_ns());
+        self.owner.turn_here();
     }
 
     fn setup_begins(&self, function: usize) {
@@ -352,18 +386,29 @@ impl LoopQueue {
         }
     }
 
+    fn to_be_named(&self) -> bool {
+        self.owner.nameless.swap(false, Ordering::Relaxed)
+    }
+
     /// The loop could not be started.
     fn not_started(&self, reason: &str) {
         self.owner.not_started(reason);
         self.gone();
     }
 
-    /// The last word of a loop (Y-5).
+    /// The last word of a loop (Y-5, Y-6).
     fn gone(&self) {
         let left: Vec<Arc<Held>> = {
             let mut state = self.owner.state.lock();
             state.alive -= 1;
-            state.held.extract_if(.., |one| one.generation == self.generation).collect()
+            let left = state.held.extract_if(.., |one| one.generation == self.generation).collect();
+            if state.generation == self.generation {
+                state.wake = None;
+                if !state.closed && !state.waiting.is_empty() {
+                    self.owner.start(state);
+                }
+            }
+            left
         };
         for one in left {
             one.abandon();

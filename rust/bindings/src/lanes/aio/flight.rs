@@ -281,6 +281,7 @@ impl Held {
     /// Ends a call and starts the next.
     pub fn end(self: &Arc<Self>, call: usize, traceback: Option<String>, end: impl FnOnce(&mut Frame, Times)) -> isize {
         let now_ns = self.owner.clock.now_ns();
+        self.owner.ends(self.generation, self.function);
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         let Some((phase, started_ns)) = inner.phases.get(call).copied() else { return -1 };

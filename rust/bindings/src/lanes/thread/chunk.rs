@@ -14,7 +14,6 @@ use guerdon_core::outcome::{Failure, Times};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::lanes::arguments::Arguments;
 use crate::lanes::report;
@@ -79,11 +78,6 @@ pub struct Chunk {
     held: Arc<Held>,
     arguments: Arguments,
     in_setup: bool,
-}
-
-fn thread_cpu_ns() -> u64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
 impl Held {
@@ -180,7 +174,7 @@ impl Held {
                 return report::index_or_none(Some(call - behind));
             }
         }
-        inner.spent.cpu_ns = thread_cpu_ns().saturating_sub(inner.cpu_from_ns);
+        inner.spent.cpu_ns = report::thread_cpu_ns().saturating_sub(inner.cpu_from_ns);
         let spent = inner.spent;
         let frame = inner.frame.take();
         drop(guard);
@@ -230,7 +224,7 @@ impl Chunk {
             started_ns: shared.clock.now_ns(),
             began_ns: 0,
             spent: Spent::default(),
-            cpu_from_ns: thread_cpu_ns(),
+            cpu_from_ns: report::thread_cpu_ns(),
             frame: Some(frame),
         };
         let held = Held { shared, function, thread, ident, timeout_ns, inner: Mutex::new(inner) };

@@ -1,0 +1,92 @@
+"""What blocks an event loop: found on its thread's stack, or told by the engine once it is over; said in a warning.
+
+- N-1  It is said once for each place.
+- N-2  User code only is blamed: the loop's own frames and ours are not, nor a thread that just waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+from guerdon._lanes.runner import Function
+from guerdon._lanes.warn import warn
+
+if TYPE_CHECKING:
+    from guerdon._registration.spec import FunctionSpec
+
+_ASYNCIO = os.path.dirname(asyncio.__file__)
+_OURS = tuple(os.path.join(os.path.dirname(os.path.dirname(__file__)), folder) for folder in ("_lanes", "_worker"))
+_WHAT_TO_DO = (
+    "Await what blocks (asyncio.to_thread), or make it a sync function, which runs in a worker that can be killed."
+)
+
+
+class Blame:
+    """The warnings of one loop."""
+
+    def __init__(self) -> None:
+        self._said: set[tuple[str, int]] = set()
+
+    def now(self, who: str | None, where: FrameType) -> None:
+        """This frame, of a reward function or of something beside them, keeps its loop from turning."""
+        whose = "a task or callback" if who is None else f"reward function {who!r}"
+        place = where.f_code.co_filename, where.f_lineno
+        self._say(
+            f"{whose} blocks its event loop: for half a second no other call there could go on, nor could timeouts be "
+            f"held. It is in {where.f_code.co_name}, {place[0]}:{place[1]}. {_WHAT_TO_DO}",
+            place,
+        )
+
+    def over(self, spec: FunctionSpec) -> None:
+        """A call of this function did, in code that kept the GIL, so that nobody could look."""
+        code = _code_of(spec.target)
+        place = ("", 0) if code is None else (code.co_filename, code.co_firstlineno)
+        where = "" if code is None else f" ({code.co_name}, {place[0]}:{place[1]})"
+        self._say(
+            f"reward function {spec.name!r}{where} blocks its event loop: for half a second and more nothing else could "
+            f"go on, in its loop or in any other Python thread, since C code that it called kept the GIL. {_WHAT_TO_DO}",
+            place,
+        )
+
+    def _say(self, message: str, place: tuple[str, int]) -> None:
+        if place not in self._said:
+            self._said.add(place)
+            warn(message, *place) if place[0] else warn(message)
+
+
+def blocking(innermost: FrameType) -> tuple[str | None, FrameType] | None:
+    """The reward function whose code runs and the frame of its own code; None if no user code runs (N-2)."""
+    frames = []
+    at: FrameType | None = innermost
+    while at is not None:
+        frames.append(at)
+        at = at.f_back
+    user = None
+    name = None
+    stepping = False  # below a task's step or a callback; else the loop just waits
+    for frame in reversed(frames):
+        file = frame.f_code.co_filename
+        if file.startswith(_ASYNCIO):
+            stepping = stepping or frame.f_code.co_name == "_run"
+        elif file.startswith(_OURS):
+            owner = frame.f_locals.get("self")
+            if isinstance(owner, Function):
+                user, name = None, owner.name
+        elif user is None and stepping:
+            user = frame
+    return None if user is None else (name, user)
+
+
+def _code_of(target: Any) -> CodeType | None:
+    """Where a function is defined; None if it is not written in Python."""
+    for name in ("score", "__call__"):
+        if not inspect.isroutine(target) and not hasattr(target, "func"):
+            target = getattr(target, name, target)
+    while hasattr(target, "func"):  # a partial
+        target = target.func
+    code = getattr(inspect.unwrap(target), "__code__", None)
+    return code if isinstance(code, CodeType) else None
