@@ -115,6 +115,25 @@ async def cancels_itself_and_returns(text: str) -> float:
 
 
 @case
+async def is_cancelled_when_it_is_over(text: str) -> float:
+    """By a timer that nobody stops: it must not reach what comes after."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().call_later(0.002, task.cancel)
+    return 1.0
+
+
+@case
+async def changes_its_task(text: str) -> float:
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.get_name()
+    task.set_name("changed")
+    task.add_done_callback(lambda _: None)
+    return 1.0 if before != "changed" else -1.0
+
+
+@case
 async def raises_cancelled(text: str) -> float:
     raise asyncio.CancelledError
 
@@ -299,6 +318,25 @@ async def anyio_cancels_a_group(text: str) -> float:
 @case
 async def anyio_asks_a_thread(text: str) -> float:
     return await anyio.to_thread.run_sync(float, "10")
+
+
+if sys.version_info < (3, 11):
+    import async_timeout  # what asyncio.timeout was made of; aiohttp brings it
+
+    @case
+    async def times_out_early(text: str) -> float:
+        async with async_timeout.timeout(0.001):
+            await asyncio.sleep(10)
+        return -1.0
+
+    @case
+    async def catches_its_early_timeout(text: str) -> float:
+        try:
+            async with async_timeout.timeout(0.001):
+                await asyncio.sleep(10)
+        except asyncio.TimeoutError:
+            return await _later(12.0)
+        return -1.0
 
 
 if sys.version_info >= (3, 11):

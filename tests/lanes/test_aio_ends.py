@@ -155,28 +155,45 @@ def test_row_16_a_blocking_function_delays_no_other_loop_and_is_named() -> None:
     assert max(gaps) < 0.25  # 0.05 on a machine that does nothing else
 
 
-def test_row_16_c_code_that_keeps_the_gil_is_named() -> None:
+@pytest.mark.parametrize("busy", [0, 2])
+def test_row_16_y3_c_code_that_keeps_the_gil_is_named(busy: int) -> None:
+    """Whoever gets the GIL when it lets go: the keeper, that names the line, or another thread, or the loop itself."""
+
     def took(steps: int) -> float:
         start = time.monotonic()
         sum(range(steps))
         return time.monotonic() - start
 
+    def spin() -> None:
+        while not over.is_set():
+            pass
+
     steps = int(1_000_000 * 1.5 / min(took(1_000_000) for _ in range(9)))
+    over = threading.Event()
 
     async def blocks(completion: str) -> float:
         sum(range(steps))
         return 1.0
 
-    # Between the end of the C code and the next line of the function another thread than the keeper may be given the GIL
-    # first, and then the loop has moved on: one try in some is enough.
-    for _ in range(8):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            scored([reward(blocks)], 1)
-        if caught:
-            break
-    assert "'blocks' blocks its event loop" in str(caught[0].message)
-    assert caught[0].category is GuerdonWarning
+    line = blocks.__code__.co_firstlineno
+    threads = [threading.Thread(target=spin) for _ in range(busy)]
+    with warnings.catch_warnings(record=True) as caught, Dispatcher([reward(blocks)]) as dispatcher:
+        warnings.simplefilter("always")
+        for thread in threads:
+            thread.start()
+        try:
+            dispatcher.score(completions=[""])
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+        eventually(lambda: caught)
+    [warning] = caught
+    assert warning.category is GuerdonWarning
+    assert "'blocks'" in str(warning.message)
+    assert "blocks its event loop" in str(warning.message)
+    assert warning.filename == __file__
+    assert warning.lineno in (line, line + 1)
 
 
 @pytest.mark.usefixtures("no_new_threads")
