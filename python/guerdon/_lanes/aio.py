@@ -73,16 +73,14 @@ class LoopThread:
 
     def _turns(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Runs the loop until something stops it; whether it can go on."""
-        turned: list[bool] = []
         try:
-            loop.call_soon(turned.append, True)
             loop.run_forever()
         except BaseException as error:  # L-2
-            if turned and not loop.is_closed():
-                warn(f"a task of a reward function raised {reason_of(error)} on its event loop, which goes on")
-                return True
-            warn(f"an event loop of the engine could not go on, and its calls fail: {reason_of(error)}")
-            return False
+            # Closed, or another one was made the running loop of this thread.
+            if loop.is_closed() or asyncio._get_running_loop() is not None:
+                warn(f"an event loop of the engine can not go on, and its calls fail: {reason_of(error)}")
+                return False
+            warn(f"a task of a reward function raised {reason_of(error)} on its event loop, which goes on")
         return True
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
