@@ -51,7 +51,7 @@ def test_a_running_loop_can_not_be_closed_nor_run_again() -> None:
         if completion == "0":
             loop.close()
         if completion == "1":
-            loop.run_forever()
+            loop.run_until_complete(loop.create_future())
         if completion == "2":
             work = asyncio.sleep(0)
             with contextlib.closing(work):
