@@ -2,8 +2,8 @@
 
 `keeper` starts them when the engine asks; `thread` is one thread of the thread lane; `aio` one event loop of the asyncio
 lane, `runner` one function on it, `stateful` its `setup()` and `close()`, `tasks` what of ours runs beside user code there;
-`own` tells their threads, `warn` speaks for them; `arguments` and `cells` are what both share; `stacks` says where user code
-stands.
+`blocking` says what keeps it from turning; `own` tells their threads, `warn` speaks for them; `arguments` and `cells` are what
+both share; `stacks` says where user code stands.
 """
 
 from guerdon._lanes.keeper import Keeper, start_lanes
