@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 BENCHES = {
     "bench_batching": "batching and -32",
     "bench_flat": "",
+    "bench_gathering": "",
     "bench_idle": "",
     "bench_import": "",
     "bench_judge": "2048",

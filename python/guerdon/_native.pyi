@@ -45,7 +45,7 @@ class FunctionConfig:
         env: Sequence[tuple[bytes, bytes]] = ...,  # none
         limit: tuple[float | None, float | None, float | None, tuple[str, str] | None] | None = None,
         http: HttpConfig | None = None,
-        gather: tuple[int, float] | None = None,
+        gather: tuple[int, float, bool] | None = None,
     ) -> FunctionConfig: ...
 
 @final
@@ -387,7 +387,13 @@ class Chunk:
         """Whether the call in hand still counts; once it does not, its values may be gone."""
 
     def gathered(self) -> bytes:
-        """The samples of the call in hand on gathered ones, 8 bytes each, without those that count no more."""
+        """The samples of the call in hand on gathered ones, 8 bytes each, without those that count no more.
+
+        The upper four bytes are the number of the batch's share.
+        """
+
+    def columns_of(self, share: int) -> list[tuple[bool, Any]]:
+        """`columns` for the samples of one share of a call on gathered ones."""
 
     def start(self) -> int: ...
     def used(self, tokens: float) -> None: ...
@@ -480,8 +486,9 @@ class Jobs:
         """Whether a call still counts; once it does not, its values may be gone."""
 
     def gathered(self, call: int) -> bytes:
-        """The samples of a call on gathered ones, 8 bytes each, without those that count no more."""
+        """As `Chunk.gathered`."""
 
+    def columns_of(self, share: int) -> list[tuple[bool, Any]]: ...
     def next(self) -> int: ...
     def used(self, tokens: float) -> None: ...
     def ok(self, call: int, value: float) -> int: ...

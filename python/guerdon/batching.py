@@ -19,12 +19,13 @@ class Batch:
     """Calls on several samples at once, for functions that are faster so: reward models, embeddings.
 
     ``@reward(batch=Batch(max_size=32))`` has the function called with lists, one value a sample, in order. It returns a
-    list of as many numbers. A call that fails is split in two, and so on, until the bad sample is alone: docs/batching.md.
+    list of as many numbers. Samples of batches that wait at the same time go together. A call that fails is split in two, and
+    so on, until the bad sample is alone: docs/batching.md.
 
     Args:
         max_size: The most samples of one call, 1 to 65536.
         max_wait_ms: Milliseconds that a sample waits for others, 0 to 60000, in a batch to which samples are still added.
-            Where no more can come nothing waits.
+            Where no more can come nothing waits: batches that were submitted whole never do.
 
     Raises:
         RegistrationError: A value is out of range.

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Argument tuples that are made at a time.
 _ROWS = 256
+# What stands above a sample in its place in a call on gathered ones: the number of its share.
+_SHARE = 1 << 32
 
 
 class Swept(Exception):
@@ -87,9 +89,19 @@ def gathered_of(work: Chunk | Jobs, samples: Callable[[], bytes]) -> tuple[list[
         places = memoryview(packed).cast("Q").tolist()
         if not places:
             raise Swept
-        lists = [value if constant else [value[place] for place in places] for constant, value in work.columns]
+        if places[-1] < _SHARE:
+            lists = [value if constant else [value[place] for place in places] for constant, value in work.columns]
+        else:
+            lists = _of_shares(work, places)
         if samples() == packed:  # none was swept while they were taken
             return lists, len(places)
+
+
+def _of_shares(work: Chunk | Jobs, places: list[int]) -> list[Any]:
+    """The same for samples of several batches, each with the share that it is of; no value is that of a whole batch."""
+    shares = [work.columns_of(share) for share in range(places[-1] // _SHARE + 1)]
+    pairs = [(place // _SHARE, place % _SHARE) for place in places]
+    return [[shares[share][column][1][sample] for share, sample in pairs] for column in range(len(shares[0]))]
 
 
 def scores_from(doubles: bytes) -> list[float | None]:

@@ -146,8 +146,13 @@ class FunctionSpec:
             env=given_to(policy.env),
             limit=native(policy.limit, self.lane),
             http=None if self.http is None else self.http.config(self.name),
-            gather=None if self.batch is None else (self.batch.max_size, self.batch.max_wait_ms / 1000),
+            gather=None if self.batch is None else (self.batch.max_size, self.batch.max_wait_ms / 1000, self._across),
         )
+
+    @property
+    def _across(self) -> bool:
+        """Whether samples of several batches may be in one call: what it records would be of none of them."""
+        return not self.wants.records
 
 
 def spec_of(item: object) -> FunctionSpec:
@@ -190,9 +195,9 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
     batch = options.batch(name, given.batch)
     if batch is not None and shape == "group":
         raise RegistrationError(
-            f"reward function {name!r}: batch= puts samples of any groups into one call, but a call of a group function is "
-            "one whole group. Leave batch out; or, if it scores each sample by itself, decorate it with @reward(batch=…), "
-            "what needs the group going into the finish_group of a Reward."
+            f"reward function {name!r}: batch= puts samples of any groups and batches into one call, but a call of a group "
+            "function is one whole group. Leave batch out; or, if it scores each sample by itself, decorate it with "
+            "@reward(batch=…), what needs the group going into the finish_group of a Reward."
         )
     called = _called(target, name)
     contract: Contract = "batch" if rowwise else "gathered" if batch is not None else shape

@@ -68,7 +68,7 @@ impl FunctionConfig {
         env: Vec<(Vec<u8>, Vec<u8>)>,
         limit: Option<LimitArg>,
         http: Option<PyRef<'_, HttpConfig>>,
-        gather: Option<(usize, f64)>,
+        gather: Option<(usize, f64, bool)>,
     ) -> PyResult<Self> {
         let unknown = |what: &str, value: &str| {
             PyValueError::new_err(format!("reward function '{name}': unknown {what} '{value}'"))
@@ -91,8 +91,8 @@ impl FunctionConfig {
             "batch" => Shape::Batch,
             other => return Err(unknown("shape", other)),
         };
-        let gather = gather.map(|(max_size, wait)| {
-            Ok::<_, PyErr>(Gather { max_size: max_size.max(1), max_wait: time("max_wait", wait)? })
+        let gather = gather.map(|(max_size, wait, across)| {
+            Ok::<_, PyErr>(Gather { max_size: max_size.max(1), max_wait: time("max_wait", wait)?, across })
         });
         let gather = gather.transpose()?;
         let isolated = match isolation {

@@ -8,7 +8,7 @@ use crate::outcome::{Note, Status};
 pub enum CallKind {
     /// One sample.
     Sample,
-    /// Some samples, of whatever groups.
+    /// Some samples, of whatever groups and batches.
     Gathered,
     /// One whole group.
     Group,
@@ -48,6 +48,11 @@ impl Call {
     /// The first attempt of a function's own call.
     pub(crate) const fn fresh(first: usize) -> Self {
         Self { first, attempt: 1, finish: false, suspect: false, excused: 0, part: 0 }
+    }
+
+    /// Whether it may be gathered with whatever comes.
+    pub(crate) const fn is_plain(&self) -> bool {
+        !self.finish && !self.suspect && self.part == 0
     }
 }
 

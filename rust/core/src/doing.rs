@@ -41,6 +41,8 @@ pub struct Doing {
     pub batch: u64,
     /// The samples of the call, or all those that wait for the phase to end.
     pub samples: Vec<Range<usize>>,
+    /// Of a call on gathered samples: those of other batches, each with its number.
+    pub others: Vec<(u64, Vec<Range<usize>>)>,
     pub phase: Phase,
     /// Number of this attempt, from 1.
     pub attempt: u16,
@@ -51,28 +53,27 @@ impl Doing {
     /// A call of a frame.
     #[must_use]
     pub fn call(frame: &Frame, call: usize, age_ns: u64) -> Self {
-        Self {
-            function: frame.function_id(),
-            batch: frame.batch().id(),
-            samples: spans(frame.samples(call)),
-            phase: Phase::Call,
-            attempt: frame.attempt(call),
-            age_ns,
-        }
+        Self::of(frame, &[call], Phase::Call, frame.attempt(call), age_ns)
     }
 
     /// What the calls of a frame that have not ended wait for.
     #[must_use]
     pub fn before(frame: &Frame, phase: Phase, age_ns: u64) -> Self {
-        let waiting = || (0..frame.len()).filter(|call| frame.is_pending(*call));
-        Self {
-            function: frame.function_id(),
-            batch: frame.batch().id(),
-            samples: spans(waiting().flat_map(|call| frame.samples(call))),
-            phase,
-            attempt: waiting().next().map_or(1, |call| frame.attempt(call)),
-            age_ns,
+        let waiting: Vec<usize> = (0..frame.len()).filter(|call| frame.is_pending(*call)).collect();
+        let attempt = waiting.first().map_or(1, |call| frame.attempt(*call));
+        Self::of(frame, &waiting, phase, attempt, age_ns)
+    }
+
+    fn of(frame: &Frame, calls: &[usize], phase: Phase, attempt: u16, age_ns: u64) -> Self {
+        let mut samples: Vec<Vec<usize>> = vec![Vec::new(); frame.shares().len()];
+        for (share, sample) in calls.iter().flat_map(|call| frame.places(*call)) {
+            samples[share].push(sample);
         }
+        let shares = frame.shares().iter().zip(samples).filter(|(_, samples)| !samples.is_empty());
+        let mut shares = shares.map(|(share, samples)| (share.batch().id(), spans(samples.into_iter())));
+        let (batch, samples) = shares.next().unwrap_or_else(|| (frame.batch().id(), Vec::new()));
+        let others = shares.collect();
+        Self { function: frame.function_id(), batch, samples, others, phase, attempt, age_ns }
     }
 }
 

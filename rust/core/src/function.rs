@@ -38,6 +38,8 @@ pub struct Gather {
     pub max_size: usize,
     /// How long a call of fewer waits for more.
     pub max_wait: Duration,
+    /// Whether samples of several batches may be in one call, where the payloads allow it too.
+    pub across: bool,
 }
 
 /// The rules for one function's calls.

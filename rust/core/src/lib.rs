@@ -4,8 +4,8 @@
 //! into the batch's [`grid::Grid`], which announces groups as they complete.
 //!
 //! From the ground up: `sync` and `segments` (what loom can check), `clock`, `wake`; `function`, `fences`, `outcome`, `timings` and `call` (what is
-//! said of functions and calls); `grid`, `growth`, `delivery`, `payload` and `batch`; `limits`; then `frame`, `lane` and `scheduler`, which know
-//! each other: a frame is a lane's end of the scheduler. `process` is the one lane in this crate, `doing` and `stood` are what lanes tell people.
+//! said of functions and calls); `grid`, `growth`, `delivery`, `payload` and `batch`; `share`, `limits`; then `frame`, `lane` and `scheduler`,
+//! which know each other: a frame is a lane's end of the scheduler. `process` is the one lane in this crate, `doing` and `stood` are what lanes tell people.
 #![forbid(unsafe_code)]
 
 pub mod batch;
@@ -27,6 +27,7 @@ pub mod payload;
 pub mod process;
 pub mod scheduler;
 mod segments;
+pub mod share;
 pub mod stood;
 mod sync;
 pub mod timings;

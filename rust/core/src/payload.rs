@@ -34,6 +34,12 @@ pub trait Payload: Send + Sync + 'static {
         None
     }
 
+    /// Whether samples may stand in one call of a function with those of other payloads that say so too and have the same names for it: every value
+    /// of such a call is that of one sample, none that of the batch.
+    fn mixes(&self, _function: FunctionId) -> bool {
+        false
+    }
+
     /// For lanes of the same crate as the payload, which take the values as they are.
     fn as_any(&self) -> &dyn Any;
 }

@@ -38,17 +38,17 @@ pub struct Body {
 
 impl Body {
     /// The body for these samples; `text` gives a sample's text in a column. `None` if one is not there.
-    pub fn fill<'a>(&self, samples: &[u32], text: impl Fn(usize, u32) -> Option<Text<'a>>) -> Option<Vec<u8>> {
+    pub fn fill<'a, S: Copy>(&self, samples: &[S], text: impl Fn(usize, S) -> Option<Text<'a>>) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(1024);
         fill(&self.pieces, samples, &text, &mut out)?;
         Some(out)
     }
 }
 
-fn fill<'a>(
+fn fill<'a, S: Copy>(
     pieces: &[Piece],
-    samples: &[u32],
-    text: &impl Fn(usize, u32) -> Option<Text<'a>>,
+    samples: &[S],
+    text: &impl Fn(usize, S) -> Option<Text<'a>>,
     out: &mut Vec<u8>,
 ) -> Option<()> {
     for piece in pieces {

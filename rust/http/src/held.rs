@@ -16,8 +16,8 @@ pub struct Held {
     pub order: (u64, bool, u64),
     /// Calls in it.
     pub calls: usize,
-    /// What the calls are made of.
-    pub payload: Option<Arc<dyn Payload>>,
+    /// What the calls are made of, of each share of the frame.
+    payloads: Vec<Option<Arc<dyn Payload>>>,
     /// Written by requests that end, and by the lane's end.
     inner: Mutex<Inner>,
 }
@@ -34,7 +34,7 @@ impl Held {
         Self {
             order: (frame.batch().id(), first, frame.id()),
             calls: frame.len(),
-            payload: frame.payload().cloned(),
+            payloads: frame.shares().iter().map(|share| share.payload().cloned()).collect(),
             inner: Mutex::new(Inner { left: frame.len(), frame: Some(frame) }),
         }
     }
@@ -45,12 +45,18 @@ impl Held {
         inner.frame.as_ref().is_some_and(|frame| frame.is_pending(call) && frame.is_open(call))
     }
 
-    /// The samples of a call that still count, in its order; of gathered ones no others are part of it from then on.
-    pub fn samples(&self, call: usize) -> Vec<u32> {
+    /// What the calls of one of its shares are made of.
+    pub fn payload(&self, share: usize) -> Option<&dyn Payload> {
+        self.payloads.get(share)?.as_deref()
+    }
+
+    /// The samples of a call that still count, in its order, each with the number of its share; of gathered ones no others are part of it from then
+    /// on.
+    pub fn samples(&self, call: usize) -> Vec<(usize, u32)> {
         let mut inner = self.inner.lock();
         let Some(frame) = inner.frame.as_mut() else { return Vec::new() };
         frame.leave_out_swept();
-        frame.samples(call).map(|sample| sample as u32).collect()
+        frame.places(call).map(|(share, sample)| (share, sample as u32)).collect()
     }
 
     /// Ends a call: `end` says how, or nothing where the scheduler has ended it.

@@ -72,7 +72,7 @@ struct Flight {
 /// What a request is made of: its call and the samples of that, what tells it to stop, and the connections to send it by.
 struct Taken {
     call: Call,
-    samples: Vec<u32>,
+    samples: Vec<(usize, u32)>,
     stop: Arc<Notify>,
     pool: Arc<Pool>,
 }
@@ -203,11 +203,11 @@ impl Place {
         });
     }
 
-    fn body(&self, held: &Held, samples: &[u32]) -> Option<Vec<u8>> {
-        let payload = held.payload.as_deref()?;
-        let names = payload.names(self.function, false)?;
-        self.spec.body.fill(samples, |column, sample| {
-            let raw = payload.text(self.function, column, sample)?;
+    fn body(&self, held: &Held, samples: &[(usize, u32)]) -> Option<Vec<u8>> {
+        // The names are the same in all shares of a frame.
+        let names = held.payload(0)?.names(self.function, false)?;
+        self.spec.body.fill(samples, |column, (share, sample)| {
+            let raw = held.payload(share)?.text(self.function, column, sample)?;
             Some(Text { raw, json: names.get(column).is_some_and(|name| name == JSON) })
         })
     }

@@ -30,6 +30,10 @@ impl Payload for Samples {
         self.bytes
     }
 
+    fn mixes(&self, _: FunctionId) -> bool {
+        true
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

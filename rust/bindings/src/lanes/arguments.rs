@@ -18,7 +18,8 @@ use crate::values::rows::Rows;
 /// The arguments of the calls of one frame; outlives it.
 pub struct Arguments {
     batch: Arc<Batch>,
-    payload: Option<Arc<dyn Payload>>,
+    /// Of each share of the frame.
+    payloads: Vec<Option<Arc<dyn Payload>>>,
     function: FunctionId,
     kind: CallKind,
 }
@@ -27,15 +28,15 @@ impl Arguments {
     pub fn of(frame: &Frame) -> Self {
         Self {
             batch: frame.batch().clone(),
-            payload: frame.payload().cloned(),
+            payloads: frame.shares().iter().map(|share| share.payload().cloned()).collect(),
             function: frame.function_id(),
             kind: frame.kind(),
         }
     }
 
-    fn rows(&self) -> PyResult<&Rows> {
+    fn rows(&self, share: usize) -> PyResult<&Rows> {
         let (function, finish) = (self.function, self.kind == CallKind::Finish);
-        let payload = self.payload.as_ref().map(|payload| payload.as_any());
+        let payload = self.payloads.get(share).and_then(Option::as_ref).map(|payload| payload.as_any());
         let rows = payload.and_then(|payload| match payload.downcast_ref::<Arrived>() {
             Some(arrived) => arrived.rows(function, finish),
             None => payload.downcast_ref::<GrowingPayload>()?.0.rows(function, finish),
@@ -71,14 +72,14 @@ impl Arguments {
     }
 
     pub fn names(&self, py: Python<'_>) -> PyResult<Option<Py<PyTuple>>> {
-        Ok(self.rows()?.names(py))
+        Ok(self.rows(0)?.names(py))
     }
 
-    pub fn columns(&self, py: Python<'_>) -> PyResult<Py<PyList>> {
-        Ok(self.rows()?.columns(py))
+    pub fn columns(&self, py: Python<'_>, share: usize) -> PyResult<Py<PyList>> {
+        Ok(self.rows(share)?.columns(py))
     }
 
     pub fn tuples(&self, py: Python<'_>) -> PyResult<Option<Py<PyList>>> {
-        Ok(self.rows()?.tuples(py))
+        Ok(self.rows(0)?.tuples(py))
     }
 }

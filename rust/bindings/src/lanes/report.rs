@@ -98,9 +98,9 @@ pub fn json(records: Option<&Bound<'_, PyBytes>>) -> Option<Vec<u8>> {
     records.map(|bytes| bytes.as_bytes().to_vec())
 }
 
-/// The samples of a call on gathered ones that still count.
+/// The samples of a call on gathered ones that still count, each with the number of its share in the upper half.
 pub fn gathered(frame: Option<&mut Frame>, call: Option<usize>) -> Vec<u64> {
     let (Some(frame), Some(call)) = (frame, call) else { return Vec::new() };
     frame.leave_out_swept();
-    frame.samples(call).map(|sample| sample as u64).collect()
+    frame.places(call).map(|(share, sample)| (share as u64) << 32 | sample as u64).collect()
 }

@@ -118,6 +118,13 @@ impl Payload for Arrived {
         self.functions.get(function)?.tokens.as_ref()?.get(sample as usize).copied()
     }
 
+    fn mixes(&self, function: FunctionId) -> bool {
+        self.captured(function, false).is_some_and(|captured| match &captured.values {
+            Values::Wire(wire) => !wire.has_constants(),
+            Values::Rows(rows) => !rows.has_constants(),
+        })
+    }
+
     fn as_any(&self) -> &dyn std::any::Any {
         self
     }

@@ -124,11 +124,12 @@ impl Growing {
                     (false, lists[*index].as_ref().map_or_else(|| py.None(), |list| list.clone_ref(py).into_any()))
                 }
             };
+            let constants = wants.columns.iter().any(|index| matches!(sources[*index], Source::Const(_)));
             let columns = PyList::new(py, wants.columns.iter().map(pair))?.unbind();
             let names = wants.names.as_deref().map(|names| PyTuple::new(py, names)).transpose()?.map(Bound::unbind);
             let tuples = PyList::empty(py).unbind();
             let kept = one_by_one.then(|| tuples.clone_ref(py));
-            PyResult::Ok(Values::Rows(Rows::growing(columns, names, tuples), kept))
+            PyResult::Ok(Values::Rows(Rows::growing(columns, constants, names, tuples), kept))
         };
         let kind = |wants: &Wants, lane: LaneKind, one_by_one: bool| {
             let values = match lane {
@@ -271,6 +272,12 @@ impl Payload for GrowingPayload {
 
     fn tokens(&self, function: FunctionId, sample: u32) -> Option<f64> {
         self.0.tokens.lock().get(function)?.get(sample as usize).copied()
+    }
+
+    fn mixes(&self, function: FunctionId) -> bool {
+        let settled = self.0.settled.get();
+        let columns = self.0.kind(function, false).map(|kind| &kind.wants.columns);
+        settled.zip(columns).is_some_and(|(settled, columns)| !columns.iter().any(|column| settled.constant[*column]))
     }
 
     fn hold(&self, function: FunctionId, finish: bool, samples: &[u32]) -> Option<Arc<dyn Payload>> {

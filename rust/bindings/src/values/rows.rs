@@ -15,6 +15,7 @@ use crate::values::given::Source;
 pub struct Rows {
     /// (is constant, the value or the list) of each argument.
     columns: Py<PyList>,
+    constants: bool,
     names: Option<Py<PyTuple>>,
     /// One argument tuple per sample.
     tuples: Option<Py<PyList>>,
@@ -27,14 +28,20 @@ impl Rows {
             Source::List(list) => (false, list.clone_ref(py).into_any()),
             Source::Const(value) => (true, value.clone_ref(py)),
         };
+        let constants = columns.iter().any(|index| matches!(sources[*index], Source::Const(_)));
         let columns = PyList::new(py, columns.iter().map(pair))?.unbind();
         let names = names.map(|names| PyTuple::new(py, names)).transpose()?.map(Bound::unbind);
-        Ok(Self { columns, names, tuples: None })
+        Ok(Self { columns, constants, names, tuples: None })
     }
 
     /// Of a batch that grows: lists that grow with it, and the tuples too, which are made as samples come.
-    pub fn growing(columns: Py<PyList>, names: Option<Py<PyTuple>>, tuples: Py<PyList>) -> Self {
-        Self { columns, names, tuples: Some(tuples) }
+    pub fn growing(columns: Py<PyList>, constants: bool, names: Option<Py<PyTuple>>, tuples: Py<PyList>) -> Self {
+        Self { columns, constants, names, tuples: Some(tuples) }
+    }
+
+    /// Whether some values are the same for all samples.
+    pub const fn has_constants(&self) -> bool {
+        self.constants
     }
 
     pub fn names(&self, py: Python<'_>) -> Option<Py<PyTuple>> {

@@ -90,6 +90,11 @@ impl Wire {
         Some(texts.raw(sample as usize))
     }
 
+    /// Whether some values are the same for all samples.
+    pub const fn has_constants(&self) -> bool {
+        self.constants.is_some()
+    }
+
     /// About how many bytes one sample takes.
     pub fn bytes(&self, sample: u32) -> usize {
         let sample = sample as usize;

@@ -222,6 +222,11 @@ impl Batch {
         self.payload.lock().clone()
     }
 
+    /// Looks at what the calls are made of without keeping it: who keeps it may be the last to let it go, and must do that where it is safe.
+    pub(crate) fn with_payload<T>(&self, look: impl FnOnce(&dyn Payload) -> T) -> Option<T> {
+        self.payload.lock().as_deref().map(look)
+    }
+
     /// Gives up what the calls were made of, once all of them have ended: a result that is kept shall not keep the inputs. The caller
     /// drops it, where dropping it is safe.
     pub fn release(&self) -> Option<Arc<dyn Payload>> {

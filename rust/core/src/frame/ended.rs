@@ -39,15 +39,18 @@ impl Frame {
 
     /// Settles what has ended (V-1).
     pub fn settle_ended(&mut self) {
-        let (grid, column) = self.batch.place(self.function, false);
-        let (calls, scheduler) = (&self.calls, &self.scheduler);
+        if self.ended.is_empty() {
+            return;
+        }
+        // Calls of one sample are all of one batch.
+        let (share, function, scheduler) = (&self.shares[0], self.function, &self.scheduler);
         let claimed = self.ended.drain(..).filter_map(|Ended { call, value, times }| {
-            let claim = grid.claim(calls[call].first, column, calls[call].attempt);
+            let claim = share.claim(function, &share.calls[call]);
             if claim.is_none() {
                 scheduler.count_late();
             }
             Some((claim?, value, times))
         });
-        scheduler.settle_all(&self.batch, self.function, claimed);
+        scheduler.settle_all(share.batch(), function, claimed);
     }
 }

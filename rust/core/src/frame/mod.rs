@@ -1,10 +1,11 @@
-//! A frame: calls of one function in one batch, on their way through a lane.
+//! A frame: calls of one function on their way through a lane, all of one batch unless they were gathered.
 //!
 //! - F-1  Each call of a frame is ended once: settled, failed, given back, or, when the frame is dropped, taken back by the scheduler.
 //! - F-2  Dropping the frame frees its place with the scheduler; so nothing that a lane does, not even a panic, loses a call or a place.
 //! - F-3  What came too late (the call was swept, or another attempt is under way) is dropped in silence and counted.
 //! - F-4  Samples that were gathered (`scheduler::gather`) are one call to the lane, and the only one of their frame; to the scheduler each sample
-//!   is a call of its own, which is claimed, swept and given another attempt by itself.
+//!   is a call of its own, which is claimed, swept and given another attempt by itself, in its own batch.
+//! - F-5  A frame has a share of each of its batches, in an order that does not change, and at least one. In a call they stand one behind the other.
 
 mod ended;
 
@@ -15,26 +16,25 @@ use std::sync::Arc;
 use crate::batch::Batch;
 use crate::call::{Call, CallKind, Cause};
 use crate::clock::Clock;
-use crate::delivery::Delivery;
 use crate::function::{Function, FunctionId};
 use crate::grid::Claim;
 use crate::limits::{Heard, Permit};
 use crate::outcome::{Cell, Failure, Note, Times};
 use crate::payload::Payload;
-use crate::scheduler::Inner;
+use crate::process::columns::ColumnsWriter;
+use crate::scheduler::{Inner, Taken};
+use crate::share::Share;
 use ended::Ended;
 
 /// Calls handed to a lane.
 pub struct Frame {
     id: u64,
     scheduler: Arc<Inner>,
-    batch: Arc<Batch>,
-    payload: Option<Arc<dyn Payload>>,
     function: FunctionId,
     kind: CallKind,
     alone: bool,
-    /// As the scheduler knows them (F-4).
-    calls: Vec<Call>,
+    /// Never empty (F-5).
+    shares: Vec<Share>,
     /// Which calls, as the lane knows them, it has not ended (F-1).
     pending: Vec<bool>,
     /// What the lane has ended and is not settled yet.
@@ -50,36 +50,21 @@ pub struct Frame {
 }
 
 impl Frame {
-    pub(crate) fn new(
-        id: u64,
-        scheduler: Arc<Inner>,
-        batch: Arc<Batch>,
-        function: FunctionId,
-        mut calls: Vec<Call>,
-        alone: bool,
-    ) -> Self {
+    pub(crate) fn new(id: u64, scheduler: Arc<Inner>, function: FunctionId, taken: Taken) -> Self {
+        let Taken { batch, calls, others, alone } = taken;
         let finish = calls.first().is_some_and(|call| call.finish);
-        let kind = if finish { CallKind::Finish } else { CallKind::of(&batch.functions()[function]) };
-        let mut payload = batch.payload();
-        if batch.grows() || batch.delivery() != Delivery::Whole {
-            let samples = calls.iter().flat_map(|call| batch.covered(kind, call.first)).map(|sample| sample as u32);
-            let held =
-                payload.as_ref().and_then(|payload| payload.hold(function, finish, &samples.collect::<Vec<_>>()));
-            payload = held.or(payload);
-            // Of what is open still, the payload had not let go when it was asked.
-            let (grid, column) = batch.place(function, finish);
-            calls.retain(|call| grid.is_open(call.first, column, call.attempt));
-        }
-        let pending = vec![true; if kind == CallKind::Gathered { calls.len().min(1) } else { calls.len() }];
+        let kind = if finish { CallKind::Finish } else { CallKind::of(scheduler.function(function)) };
+        let share = |(batch, calls)| Share::new(batch, function, kind, calls);
+        let shares: Vec<Share> = std::iter::once((batch, calls)).chain(others).map(share).collect();
+        let calls: usize = shares.iter().map(|share| share.calls.len()).sum();
+        let pending = vec![true; if kind == CallKind::Gathered { calls.min(1) } else { calls }];
         Self {
             id,
             scheduler,
-            payload,
-            batch,
             function,
             kind,
             alone,
-            calls,
+            shares,
             pending,
             ended: Vec::new(),
             records: BTreeMap::new(),
@@ -112,9 +97,21 @@ impl Frame {
         self.function
     }
 
+    /// What it holds of each of its batches (F-5).
     #[must_use]
-    pub const fn batch(&self) -> &Arc<Batch> {
-        &self.batch
+    pub fn shares(&self) -> &[Share] {
+        &self.shares
+    }
+
+    /// The share of its batch; of gathered samples the first.
+    fn own(&self) -> &Share {
+        &self.shares[0]
+    }
+
+    /// Its batch; of gathered samples that of the first share.
+    #[must_use]
+    pub fn batch(&self) -> &Arc<Batch> {
+        self.own().batch()
     }
 
     #[must_use]
@@ -136,7 +133,7 @@ impl Frame {
     /// Whether a worker has died with its call in hand before.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
-        self.calls.first().is_some_and(|call| call.suspect)
+        self.each().next().is_some_and(|(_, call)| call.suspect)
     }
 
     /// Number of calls.
@@ -150,35 +147,56 @@ impl Frame {
         self.pending.is_empty()
     }
 
-    /// The scheduler's calls that are one to the lane (F-4).
-    fn of(&self, call: usize) -> &[Call] {
-        if self.kind == CallKind::Gathered { &self.calls } else { std::slice::from_ref(&self.calls[call]) }
+    /// The scheduler's calls, each with its share.
+    fn each(&self) -> impl Iterator<Item = (&Share, &Call)> {
+        self.shares.iter().flat_map(|share| share.calls.iter().map(move |call| (share, call)))
     }
 
-    /// The samples that a call covers, in its order.
+    /// The scheduler's calls that are one to the lane (F-4).
+    fn of(&self, call: usize) -> impl Iterator<Item = (&Share, &Call)> {
+        let gathered = self.kind == CallKind::Gathered;
+        let one = (!gathered).then(|| (self.own(), &self.own().calls[call]));
+        one.into_iter().chain(self.each().filter(move |_| gathered))
+    }
+
+    /// The samples that a call covers, in its order, each with the number of its share.
+    pub fn places(&self, call: usize) -> impl Iterator<Item = (usize, usize)> {
+        let gathered = self.kind == CallKind::Gathered;
+        let calls = if gathered { 0..usize::MAX } else { call..call + 1 };
+        let shares = self.shares.iter().enumerate().map(move |(number, share)| {
+            let calls = calls.start..calls.end.min(share.calls.len());
+            (number, share, &share.calls[calls])
+        });
+        let samples = |batch: &'_ Batch, first| batch.covered(self.kind, first);
+        shares.flat_map(move |(number, share, calls)| {
+            calls.iter().flat_map(move |one| samples(share.batch(), one.first).map(move |sample| (number, sample)))
+        })
+    }
+
+    /// The samples that a call covers, in its order, as their batches count them.
     pub fn samples(&self, call: usize) -> impl Iterator<Item = usize> {
-        self.of(call).iter().flat_map(|one| self.batch.covered(self.kind, one.first))
+        self.places(call).map(|(_, sample)| sample)
     }
 
     /// The first sample that a call covers.
     #[must_use]
     pub fn first(&self, call: usize) -> usize {
-        self.of(call).first().map_or(0, |one| one.first)
+        self.of(call).next().map_or(0, |(_, one)| one.first)
     }
 
     /// How many samples a call covers.
     #[must_use]
     pub fn size(&self, call: usize) -> usize {
         match self.kind {
-            CallKind::Gathered => self.calls.len(),
-            _ => self.batch.covered(self.kind, self.first(call)).len(),
+            CallKind::Gathered => self.shares.iter().map(|share| share.calls.len()).sum(),
+            _ => self.batch().covered(self.kind, self.first(call)).len(),
         }
     }
 
     /// The number of this attempt of a call, from 1; of gathered samples that of the first.
     #[must_use]
     pub fn attempt(&self, call: usize) -> u16 {
-        self.of(call).first().map_or(1, |one| one.attempt)
+        self.of(call).next().map_or(1, |(_, one)| one.attempt)
     }
 
     /// Whether the lane has not ended the call yet.
@@ -190,47 +208,51 @@ impl Frame {
     /// Whether an outcome of the call would still count, for one sample at least; false once the scheduler swept it.
     #[must_use]
     pub fn is_open(&self, call: usize) -> bool {
-        self.of(call).iter().any(|one| self.counts(one))
-    }
-
-    fn counts(&self, call: &Call) -> bool {
-        let (grid, column) = self.batch.place(self.function, call.finish);
-        grid.is_open(call.first, column, call.attempt)
+        self.of(call).any(|(share, one)| share.counts(self.function, one))
     }
 
     /// Leaves samples out of a call on gathered ones that count no more: what it is made of may be gone.
     pub fn leave_out_swept(&mut self) {
         if self.kind == CallKind::Gathered {
-            let mut calls = std::mem::take(&mut self.calls);
-            calls.retain(|call| self.counts(call));
-            self.calls = calls;
+            self.shares.iter_mut().for_each(|share| share.leave_out_swept(self.function));
         }
     }
 
-    /// What the batch's calls are made of. Only a batch that is done has none, and no call of it is open then.
+    /// What the calls of its batch are made of; of gathered samples those of the first share.
     #[must_use]
-    pub const fn payload(&self) -> Option<&Arc<dyn Payload>> {
-        self.payload.as_ref()
+    pub fn payload(&self) -> Option<&Arc<dyn Payload>> {
+        self.own().payload()
     }
 
-    /// Keyword names of the values, `None` for values by position.
+    /// Keyword names of the values, `None` for values by position. They are the same in all shares.
     #[must_use]
     pub fn names(&self) -> Option<&[String]> {
-        self.payload.as_ref()?.names(self.function, self.kind == CallKind::Finish)
+        self.payload()?.names(self.function, self.kind == CallKind::Finish)
     }
 
     /// The values of these calls in wire form.
     pub fn encode(&self, calls: Range<usize>, out: &mut Vec<u8>) {
-        let samples: Vec<u32> = calls.flat_map(|call| self.samples(call)).map(|sample| sample as u32).collect();
-        if let Some(payload) = &self.payload {
-            payload.encode(self.function, self.kind == CallKind::Finish, &samples, out);
+        let finish = self.kind == CallKind::Finish;
+        let mut samples: Vec<Vec<u32>> = vec![Vec::new(); self.shares.len()];
+        for (share, sample) in calls.flat_map(|call| self.places(call)) {
+            samples[share].push(sample as u32);
+        }
+        let shares = || self.shares.iter().zip(&samples).filter(|(_, samples)| !samples.is_empty());
+        let encode = |(share, samples): (&Share, &Vec<u32>), out: &mut Vec<u8>| {
+            share.encode(self.function, finish, samples, out);
+        };
+        if shares().nth(1).is_some() {
+            let rows = samples.iter().map(Vec::len).sum();
+            ColumnsWriter::new(out, rows, self.names().map_or(0, <[String]>::len)).pieces(shares(), encode);
+        } else if let Some(all) = shares().next() {
+            encode(all, out);
         }
     }
 
     /// The scores that a `finish_group` call shapes, `None` where there is none.
     #[must_use]
     pub fn scores(&self, call: usize) -> Vec<Option<f64>> {
-        let stage = self.batch.stage(self.function);
+        let stage = self.batch().stage(self.function);
         let score = |sample| {
             let (outcome, _) = stage?.read(sample, 0)?;
             (outcome.status == crate::outcome::Status::Ok).then_some(outcome.value)
@@ -271,42 +293,38 @@ impl Frame {
             self.end_gathered(cells, record, times);
             return;
         }
-        let this = self.calls[call];
-        let (grid, column) = self.batch.place(self.function, this.finish);
-        if let Some(claim) = grid.claim(this.first, column, this.attempt) {
+        let (share, this) = (self.own(), self.own().calls[call]);
+        if let Some(claim) = share.claim(self.function, &this) {
             if let Some(json) = record {
-                Inner::keep_record(&self.batch, self.function, this.first, Vec::new(), json);
+                Inner::keep_record(share.batch(), self.function, this.first, Vec::new(), json);
             }
-            self.scheduler.settle(&self.batch, self.function, this, claim, cells, times);
+            self.scheduler.settle(share.batch(), self.function, this, claim, cells, times);
         } else {
             self.scheduler.count_late();
         }
     }
 
     fn end_gathered(&self, cells: impl IntoIterator<Item = Cell>, record: Option<Vec<u8>>, times: Times) {
-        let claimed = self.claim_gathered();
-        if let Some(json) = record.filter(|_| claimed.iter().any(Option::is_some)) {
+        let claimed: Vec<_> = self.each().map(|(share, call)| self.claim(share, call)).collect();
+        // A function that records is called on samples of one batch (M-7).
+        if let Some(json) = record.filter(|_| claimed.iter().any(Option::is_some) && self.shares.len() == 1) {
             let samples: Vec<usize> = self.samples(0).collect();
-            Inner::keep_record(&self.batch, self.function, self.first(0), samples, json);
+            Inner::keep_record(self.batch(), self.function, self.first(0), samples, json);
         }
-        for ((call, claim), cell) in self.calls.iter().zip(claimed).zip(cells) {
+        for (((share, call), claim), cell) in self.each().zip(claimed).zip(cells) {
             if let Some(claim) = claim {
-                self.scheduler.settle(&self.batch, self.function, *call, claim, [cell], times);
+                self.scheduler.settle(share.batch(), self.function, *call, claim, [cell], times);
             }
         }
     }
 
-    /// The claims on gathered samples, `None` where it was too late (F-3).
-    fn claim_gathered(&self) -> Vec<Option<Claim<'_>>> {
-        let (grid, column) = self.batch.place(self.function, false);
-        let claim = |call: &Call| {
-            let claim = grid.claim(call.first, column, call.attempt);
-            if claim.is_none() {
-                self.scheduler.count_late();
-            }
-            claim
-        };
-        self.calls.iter().map(claim).collect()
+    /// The claim on a gathered sample, `None` where it is too late (F-3).
+    fn claim<'a>(&self, share: &'a Share, call: &Call) -> Option<Claim<'a>> {
+        let claim = share.claim(self.function, call);
+        if claim.is_none() {
+            self.scheduler.count_late();
+        }
+        claim
     }
 
     /// Ends an attempt that failed; the scheduler says whether there is another.
@@ -318,43 +336,50 @@ impl Frame {
         let heard = Heard::of(&failure);
         let dead = self.leave(heard) && heard == Heard::Sick;
         self.scheduler.blame(self.function, heard, &failure.reason);
-        let all = if self.kind == CallKind::Gathered { 0..self.calls.len() } else { call..call + 1 };
-        for one in self.calls[all].iter_mut().filter(|_| dead) {
-            one.excused = one.excused.saturating_add(1);
+        let gathered = self.kind == CallKind::Gathered;
+        for share in self.shares.iter_mut().filter(|_| dead) {
+            let all = if gathered { 0..share.calls.len() } else { call..call + 1 };
+            share.calls[all].iter_mut().for_each(|one| one.excused = one.excused.saturating_add(1));
         }
         self.records.remove(&call);
-        if self.kind == CallKind::Gathered && self.calls.len() != 1 {
-            let claimed = self.calls.iter().zip(self.claim_gathered());
-            let claimed = claimed.filter_map(|(call, claim)| Some((*call, claim?))).collect();
-            self.scheduler.gathered_failed(&self.batch, self.function, claimed, failure, dead, times);
+        if gathered && self.size(call) != 1 {
+            let claimed =
+                self.each().filter_map(|(share, call)| Some((share.batch(), *call, self.claim(share, call)?)));
+            self.scheduler.gathered_failed(self.function, claimed.collect(), failure, dead, times);
             return;
         }
-        let this = self.calls[call];
-        let (grid, column) = self.batch.place(self.function, this.finish);
-        if let Some(claim) = grid.claim(this.first, column, this.attempt) {
-            self.scheduler.attempt_failed(&self.batch, self.function, this, claim, failure, times);
+        let Some((share, this)) = self.of(call).next() else { return };
+        if let Some(claim) = share.claim(self.function, this) {
+            self.scheduler.attempt_failed(share.batch(), self.function, *this, claim, failure, times);
         } else {
             self.scheduler.count_late();
         }
     }
 
-    /// The function's `setup()` failed: all its open cells in this batch do.
+    /// The function's `setup()` failed: all its open cells in the batches of this frame do.
     pub fn fail_setup(&mut self, reason: String, traceback: Option<String>) {
         let cause = Cause::Broken(Note { reason, traceback });
-        self.scheduler.end_open(&self.batch, Some(self.function), &cause);
+        for share in &self.shares {
+            self.scheduler.end_open(share.batch(), Some(self.function), &cause);
+        }
     }
 
     /// Gives calls that were not started back to the scheduler, as they are.
     pub fn give_back(&mut self, calls: Range<usize>) {
-        let mut back = Vec::new();
-        for call in calls {
-            if std::mem::take(&mut self.pending[call]) {
-                back.extend_from_slice(self.of(call));
-            }
+        let calls = calls.filter(|call| std::mem::take(&mut self.pending[*call])).collect::<Vec<_>>();
+        if !calls.is_empty() {
+            self.scheduler.given_back(self.function, self.returning(&calls));
         }
-        if !back.is_empty() {
-            self.scheduler.given_back(&self.batch, self.function, back);
-        }
+    }
+
+    /// These calls as they go back to the scheduler, by batch; nothing for nothing.
+    fn returning(&self, calls: &[usize]) -> Vec<(u64, Vec<Call>)> {
+        let of = |share: &Share| match self.kind {
+            CallKind::Gathered => share.calls.clone(),
+            _ => calls.iter().map(|call| share.calls[*call]).collect(),
+        };
+        let shares = self.shares.iter().filter(|_| !calls.is_empty());
+        shares.map(|share| (share.batch().id(), of(share))).collect()
     }
 
     /// Keeps what a call recorded until it is settled.
@@ -390,10 +415,10 @@ impl Frame {
 impl Drop for Frame {
     fn drop(&mut self) {
         self.settle_ended();
-        let open = (0..self.pending.len()).filter(|call| self.pending[*call]);
-        let unfinished: Vec<Call> = open.flat_map(|call| self.of(call)).copied().collect();
+        let open: Vec<usize> = (0..self.pending.len()).filter(|call| self.pending[*call]).collect();
+        let unfinished = self.returning(&open);
         // A permit that was not used is given back before there is another look for work.
         drop(self.permit.take());
-        self.scheduler.frame_ended(&self.batch, self.function, unfinished, self.run_ns, self.ran);
+        self.scheduler.frame_ended(self.function, unfinished, self.run_ns, self.ran);
     }
 }

@@ -24,6 +24,10 @@ impl Payload for Nothing {
         0
     }
 
+    fn mixes(&self, _: FunctionId) -> bool {
+        true
+    }
+
     fn as_any(&self) -> &dyn std::any::Any {
         self
     }

@@ -103,6 +103,7 @@ mod tests {
             function: 0,
             batch: 1,
             samples: std::iter::once(3..4).collect(),
+            others: Vec::new(),
             phase: Phase::Call,
             attempt: 1,
             age_ns: 5,

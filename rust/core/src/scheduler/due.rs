@@ -44,9 +44,7 @@ impl Inner {
                 None => break,
                 Some(Due::Look) => {}
                 Some(Due::Settle { function }) => self.settle_limit(function),
-                Some(Due::Retry { batch, function, calls }) => {
-                    self.state.lock().give_back(batch, function, calls);
-                }
+                Some(Due::Retry { function, calls }) => self.state.lock().take_back(function, calls),
                 Some(Due::Cut { batch, groups }) => {
                     let open = self.state.lock().works.get(&batch).map(|work| work.batch.clone());
                     if let Some(batch) = open {

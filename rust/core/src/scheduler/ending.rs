@@ -110,7 +110,7 @@ impl Inner {
                 call.suspect = again.suspect;
                 call.attempt = claim.reopen();
                 if again.due_ns > now_ns {
-                    let retry = Due::Retry { batch: batch.id(), function, calls: vec![call] };
+                    let retry = Due::Retry { function, calls: vec![(batch.id(), vec![call])] };
                     if state.timers.set(again.due_ns, retry) {
                         self.timers_changed.notify_one();
                     }

@@ -1,8 +1,9 @@
-//! Gathering: calls on several samples at once, for functions that are faster so ("micro-batches"), and splitting those that fail.
+//! Gathering: calls on several samples at once, for functions that are faster so ("micro-batches").
 //!
-//! - M-1  A call has at most `max_size` samples, of one batch and of whatever groups; what stands in line goes along, up to that.
-//! - M-2  What could be a fuller call waits only while more can come: the batch grows, and has room. It waits until the call is full, or the sample
-//!   that has stood in line longest has done so for `max_wait`. What came back never waits.
+//! - M-1  A call has at most `max_size` samples, of whatever groups; what stands in line goes along, up to that.
+//! - M-2  What could be a fuller call waits only while more can come: its batch grows, and has room. It waits until the call is full, or the sample
+//!   that has stood in line longest has done so for `max_wait`. What came back never waits, nor does a batch that was submitted whole: whatever
+//!   goes, what waits goes along.
 //! - M-3  A call that failed is split in two, and so on until what fails is alone: by that a sample is in at most ⌈log₂ max_size⌉ + 1 calls. A part
 //!   is never put together with anything else, however often it is given back.
 //! - M-4  `retries` are of a sample that is alone; calls in which others were are not counted for them. The death of a worker counts as its first
@@ -11,24 +12,35 @@
 //!   splits nothing: the samples are put off or fail together, as `retry` says of each.
 //! - M-6  A call is one call for all that counts or times calls: places, permits, `timeout`, estimates. Deadlines, budgets, cuts and sweeps are of
 //!   samples: those that are ended so are left out of the parts, and the others go on.
+//! - M-7  Samples of several batches are in one call where the function takes that (`Gather::across`), the values of all of them are their own, and
+//!   stand under the same names (`Payload::mixes`): nothing that is of a whole batch is in such a call. A part may have samples of several batches.
+//! - M-8  Each sample stays of its own batch: there its outcome goes, and there alone it is ended, counted and given another attempt. Nothing that
+//!   ends one batch ends, fails or holds up a sample of another; a call goes on while one of its samples counts.
+//! - M-9  Nobody starves. The batch whose turn it is (O-1) takes half of the places, the others fill the rest, those that have stood in line longest
+//!   first, and what they leave it takes as well.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::batch::Batch;
-use crate::call::{Call, Cause};
+use crate::call::Call;
 use crate::clock::nanos;
-use crate::function::{FunctionId, Gather};
-use crate::grid::Claim;
-use crate::outcome::{Answer, Failure, FailureKind, Note, Times};
+use crate::function::{Function, FunctionId, Gather};
+use crate::payload::Payload;
 use crate::scheduler::order::submitted;
-use crate::scheduler::timers::Due;
-use crate::scheduler::work::Line;
-use crate::scheduler::{Inner, retry};
+use crate::scheduler::work::{Line, Taken, Work};
 
-/// Until when what stands in line waits for more; `None` when it shall go (M-2).
-pub(super) fn waits_until(batch: &Batch, function: FunctionId, line: &Line, now_ns: u64) -> Option<u64> {
-    let gather = batch.functions()[function].gather?;
-    let oldest = line.arrived.front()?;
+/// Samples that wait for more, of one function in one batch, and until when they do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Waiting {
+    pub batch: u64,
+    pub function: FunctionId,
+    pub until_ns: u64,
+}
+
+/// Until when what stands in line would wait if nothing else did; `None` when it shall go (M-2).
+fn waits_until(batch: &Batch, function: FunctionId, gather: Gather, line: &Line, now_ns: u64) -> Option<u64> {
+    let oldest = line.arrived.front().filter(|_| line.closed.is_none())?;
     if !line.returned.is_empty() || line.arrived.len() >= gather.max_size || !batch.is_open() || !batch.has_room() {
         return None;
     }
@@ -36,116 +48,151 @@ pub(super) fn waits_until(batch: &Batch, function: FunctionId, line: &Line, now_
     (now_ns < until_ns).then_some(until_ns)
 }
 
-/// Takes the samples of the next call out of a line that is ready (M-1, M-3); `None` if something goes first that runs by itself.
-pub(super) fn take(line: &mut Line, batch: &Batch, gather: Gather) -> Option<Vec<Call>> {
+/// All that waits for more (M-2): too few samples stand in line, with those of other batches that they could go with.
+pub(super) fn waiting(works: &BTreeMap<u64, Work>, functions: &[Function], now_ns: u64) -> Vec<Waiting> {
+    let mut found = Vec::new();
+    let gathers = functions.iter().enumerate().filter_map(|(function, spec)| Some((function, spec.gather?)));
+    for (function, gather) in gathers {
+        let from = found.len();
+        for (id, work) in works.iter().filter(|(_, work)| work.batch.grows()) {
+            if let Some(until_ns) = waits_until(&work.batch, function, gather, &work.lines[function], now_ns) {
+                found.push(Waiting { batch: *id, function, until_ns });
+            }
+        }
+        if gather.across && found.len() > from {
+            let kin = Kin::all(works, function);
+            let full =
+                |waiting: &Waiting| kin.iter().any(|kin| kin.standing >= gather.max_size && kin.has(waiting.batch));
+            let mut place = 0;
+            found.retain(|waiting| {
+                place += 1;
+                place <= from || !full(waiting)
+            });
+        }
+    }
+    found
+}
+
+/// Batches whose samples could be in one call (M-7).
+struct Kin {
+    names: Names,
+    batches: Vec<u64>,
+    /// Their samples that stand in line.
+    standing: usize,
+}
+
+impl Kin {
+    fn all(works: &BTreeMap<u64, Work>, function: FunctionId) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for (id, work) in works {
+            let Some((standing, _)) = work.lines[function].standing(submitted(&work.batch)) else { continue };
+            if let Some(kin) = all.iter_mut().find(|kin| goes_with(&kin.names, &work.batch, function)) {
+                kin.batches.push(*id);
+                kin.standing += standing;
+            } else if let Some(names) = names_of(&work.batch, function) {
+                all.push(Self { names, batches: vec![*id], standing });
+            }
+        }
+        all
+    }
+
+    fn has(&self, batch: u64) -> bool {
+        self.batches.binary_search(&batch).is_ok()
+    }
+}
+
+/// Under which names the values stand of samples that can be in one call (M-7).
+type Names = Option<Vec<String>>;
+
+/// The names for samples of this batch, if they can stand beside those of others.
+fn names_of(batch: &Batch, function: FunctionId) -> Option<Names> {
+    let names = |payload: &dyn Payload| Some(payload.names(function, false).map(<[String]>::to_vec));
+    batch.with_payload(|payload| names(payload).filter(|_| payload.mixes(function)))?
+}
+
+fn goes_with(names: &Names, batch: &Batch, function: FunctionId) -> bool {
+    let same = |payload: &dyn Payload| payload.mixes(function) && payload.names(function, false) == names.as_deref();
+    batch.with_payload(same).unwrap_or(false)
+}
+
+/// Other batches whose samples can be in a call with those of this one, those first that have stood in line longest (M-7, M-9).
+fn beside(works: &BTreeMap<u64, Work>, batch: &Batch, function: FunctionId) -> Vec<u64> {
+    let Some(names) = names_of(batch, function) else { return Vec::new() };
+    let since = |(id, work): (&u64, &Work)| {
+        let (_, first) = work.lines[function].standing(submitted(&work.batch))?;
+        goes_with(&names, &work.batch, function).then(|| (work.batch.ready_ns(first, function), *id))
+    };
+    let mut found: Vec<(u64, u64)> = works.iter().filter(|(id, _)| **id != batch.id()).filter_map(since).collect();
+    found.sort_unstable();
+    found.into_iter().map(|(_, id)| id).collect()
+}
+
+/// Takes the samples of the next call, which begins with a line that is ready (M-1, M-3, M-9); `None` if something goes first there that runs by
+/// itself.
+pub(super) fn take(
+    works: &mut BTreeMap<u64, Work>,
+    batch: u64,
+    function: FunctionId,
+    spec: &Function,
+) -> Option<Taken> {
+    let gather = spec.gather?;
+    let head = works.get(&batch)?;
+    let (line, first) = (&head.lines[function], head.batch.clone());
+    if line.is_headed_alone() {
+        return None;
+    }
+    if let Some(part) = line.returned.front().map(|call| call.part).filter(|part| *part != 0) {
+        return Some(take_part(works, first, function, part, spec.isolated));
+    }
+    let others = if gather.across { beside(works, &first, function) } else { Vec::new() };
+    let mut room = gather.max_size;
+    let mut draw = |batch: u64, most: usize, into: &mut Vec<Call>| {
+        let Some(work) = works.get_mut(&batch) else { return };
+        let before = into.len();
+        work.lines[function].draw(submitted(&work.batch), room.min(most), into);
+        room -= into.len() - before;
+    };
     let mut calls = Vec::new();
-    if let Some(head) = line.returned.front().copied() {
-        if head.finish || (head.suspect && head.part == 0) {
-            return None;
-        }
-        while let Some(call) = line.returned.front().copied() {
-            let alone = call.finish || (call.suspect && call.part == 0);
-            if calls.len() == gather.max_size || alone || call.part != head.part {
-                break;
-            }
-            line.returned.pop_front();
-            calls.push(call);
-        }
-        if head.part != 0 {
-            return Some(calls);
-        }
-    }
-    let samples = submitted(batch);
-    while calls.len() < gather.max_size {
-        match line.arrived.pop_front() {
-            Some(call) => calls.push(call),
-            None if line.cursor < samples => {
-                calls.push(Call::fresh(line.cursor));
-                line.cursor += 1;
-            }
-            None => break,
-        }
-    }
-    Some(calls)
+    draw(batch, if others.is_empty() { usize::MAX } else { gather.max_size.div_ceil(2) }, &mut calls);
+    let drawn: Vec<(u64, Vec<Call>)> = others
+        .into_iter()
+        .map(|other| {
+            let mut calls = Vec::new();
+            draw(other, usize::MAX, &mut calls);
+            (other, calls)
+        })
+        .filter(|(_, calls)| !calls.is_empty())
+        .collect();
+    draw(batch, usize::MAX, &mut calls);
+    let others = drawn.into_iter().filter_map(|(id, calls)| Some((works.get(&id)?.batch.clone(), calls))).collect();
+    Some(Taken { batch: first, calls, others, alone: spec.isolated })
 }
 
-/// Whether a failure is about the endpoint, for all calls alike (M-5).
-fn is_of_endpoint(failure: &Failure) -> bool {
-    let Some(Answer::Status(status)) = failure.answer else { return failure.answer == Some(Answer::Unreachable) };
-    matches!(status, 300..=399 | 401 | 403 | 404 | 405 | 407 | 429 | 502..=504)
+/// Takes a part, whatever batches its samples are of (M-3).
+fn take_part(
+    works: &mut BTreeMap<u64, Work>,
+    batch: Arc<Batch>,
+    function: FunctionId,
+    part: u64,
+    alone: bool,
+) -> Taken {
+    let (mut calls, mut others) = (Vec::new(), Vec::new());
+    for work in works.values_mut() {
+        let drawn = work.lines[function].draw_part(part);
+        if work.batch.id() == batch.id() {
+            calls = drawn;
+        } else if !drawn.is_empty() {
+            others.push((work.batch.clone(), drawn));
+        }
+    }
+    Taken { batch, calls, others, alone }
 }
 
-impl Inner {
-    /// A call on several samples failed: they are tried again in two parts, or have failed. `dead`: its endpoint is taken for dead.
-    pub(crate) fn gathered_failed(
-        self: &Arc<Self>,
-        batch: &Arc<Batch>,
-        function: FunctionId,
-        claimed: Vec<(Call, Claim<'_>)>,
-        failure: Failure,
-        dead: bool,
-        times: Times,
-    ) {
-        let policy = &self.function(function).policy;
-        let together = dead || is_of_endpoint(&failure);
-        let crashed = failure.kind == FailureKind::Crashed;
-        let random = fastrand::f64();
-        let (mut again, mut due_ns): (Vec<Call>, u64) = (Vec::new(), 0);
-        let mut ended: Vec<(Call, Claim<'_>, Option<Cause>)> = Vec::new();
-        {
-            let mut state = self.state.lock();
-            // Under the lock, as for a call of one sample (S-2).
-            let now_ns = self.clock.now_ns();
-            let closed = state.line(batch.id(), function).and_then(|line| line.closed.clone());
-            for (mut call, claim) in claimed {
-                if let Some(cause) = closed.clone().or_else(|| batch.cut_of(call.first, function, false)) {
-                    ended.push((call, claim, Some(cause)));
-                    continue;
-                }
-                let expires_ns = batch.expires_ns(call.first, function);
-                let granted = if together {
-                    let granted = retry::decide(policy, &call, &failure, now_ns, expires_ns, random);
-                    if let Some(granted) = granted {
-                        batch.count_retry(function);
-                        call.suspect = granted.suspect;
-                        due_ns = due_ns.max(granted.due_ns);
-                    }
-                    granted.is_some()
-                } else {
-                    if crashed && !call.suspect {
-                        call.suspect = true; // M-4
-                    } else {
-                        call.excused = call.excused.saturating_add(1);
-                    }
-                    call.attempt < u16::MAX && expires_ns.is_none_or(|expires_ns| now_ns < expires_ns)
-                };
-                if granted {
-                    call.attempt = claim.reopen();
-                    again.push(call);
-                } else {
-                    ended.push((call, claim, None));
-                }
-            }
-            if together && !again.is_empty() {
-                let calls = std::mem::take(&mut again);
-                if state.timers.set(due_ns, Due::Retry { batch: batch.id(), function, calls }) {
-                    self.timers_changed.notify_one();
-                }
-            } else if !again.is_empty() {
-                let behind = again.split_off(again.len().div_ceil(2));
-                for mut part in [behind, std::mem::take(&mut again)] {
-                    state.last_part += 1;
-                    let number = state.last_part;
-                    part.iter_mut().for_each(|call| call.part = number);
-                    state.give_back(batch.id(), function, part);
-                }
-            }
+/// Puts calls that were taken back to where they stood.
+pub(super) fn put_back(works: &mut BTreeMap<u64, Work>, function: FunctionId, taken: &Taken) {
+    for (batch, calls) in taken.shares() {
+        if let Some(work) = works.get_mut(&batch.id()) {
+            work.lines[function].put_back(calls);
         }
-        let why = (failure.kind.status(), Note::from(failure));
-        for (call, claim, swept) in ended {
-            let (status, note) = swept.map_or_else(|| why.clone(), |cause| cause.end());
-            self.fail(batch, function, false, call.first..call.first + 1, claim, status, &note, times);
-        }
-        self.pump();
     }
 }

@@ -1,8 +1,8 @@
 //! The scheduler: hands the calls of all batches to the lanes, and ends what the lanes must not.
 //!
 //! `work` is what is left to do, `order` which of it goes next, `gather` which samples go together, `pump` hands it out, `barred` remembers
-//! limits that let nothing through. `ending` settles what came back, `retry` says whether a failed attempt gets another. `timers` and `due` are
-//! what happens when its time comes, `growing` batches to which samples are added, `cut` groups that are delivered early.
+//! limits that let nothing through. `ending` settles what came back, `retry` says whether a failed attempt gets another, `split` makes two calls of
+//! one on many samples that failed. `timers` and `due` are what happens when its time comes, `growing` batches to which samples are added, `cut` groups that are delivered early.
 //!
 //! - S-1  Only the scheduler grants another attempt, and only it ends calls at `deadline`, `budget` and cancellation.
 //! - S-2  Once a line is closed nothing of it is handed out or reopened: closing and reopening both happen under the lock, so that no call
@@ -20,6 +20,7 @@ mod growing;
 mod order;
 mod pump;
 mod retry;
+mod split;
 mod timers;
 mod work;
 
@@ -43,6 +44,7 @@ use barred::Barred;
 use due::keep_time;
 use order::Estimate;
 use timers::{Due, Timers};
+pub(crate) use work::Taken;
 use work::{Line, Work};
 
 /// The engine of one dispatcher: its functions, its lanes and the order of its work. Dropping it cancels what is open.
@@ -242,9 +244,8 @@ impl Inner {
     /// Takes back what a frame did not end, and frees its place.
     pub(crate) fn frame_ended(
         self: &Arc<Self>,
-        batch: &Batch,
         function: FunctionId,
-        unfinished: Vec<Call>,
+        unfinished: Vec<(u64, Vec<Call>)>,
         run_ns: u64,
         ran: u64,
     ) {
@@ -253,14 +254,14 @@ impl Inner {
             state.in_flight[function] -= 1;
             self.released(&mut state, function);
             state.estimates[function].learn(run_ns, ran);
-            state.give_back(batch.id(), function, unfinished);
+            state.take_back(function, unfinished);
         }
         self.pump();
     }
 
     /// Takes back innocent calls of a frame that goes on.
-    pub(crate) fn given_back(self: &Arc<Self>, batch: &Batch, function: FunctionId, calls: Vec<Call>) {
-        self.state.lock().give_back(batch.id(), function, calls);
+    pub(crate) fn given_back(self: &Arc<Self>, function: FunctionId, calls: Vec<(u64, Vec<Call>)>) {
+        self.state.lock().take_back(function, calls);
         self.pump();
     }
 
@@ -290,6 +291,13 @@ impl Inner {
 impl State {
     fn line(&mut self, batch: u64, function: FunctionId) -> Option<&mut Line> {
         self.works.get_mut(&batch)?.lines.get_mut(function)
+    }
+
+    /// `give_back` for several batches at once: what belongs together comes back together.
+    fn take_back(&mut self, function: FunctionId, calls: Vec<(u64, Vec<Call>)>) {
+        for (batch, calls) in calls {
+            self.give_back(batch, function, calls);
+        }
     }
 
     /// Puts calls before all others of their line, unless it was closed (S-2).

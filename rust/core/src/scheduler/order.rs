@@ -1,6 +1,6 @@
 //! The order of work: which calls go to a lane next.
 //!
-//! - O-1  Oldest batch first.
+//! - O-1  Oldest batch first. (A call on gathered samples that begins with it may leave places to others: M-9 of `gather`.)
 //! - O-2  Within a batch, functions of one pool go through the groups together: none is handed out further than a window of a few frames
 //!   a worker ahead of the furthest behind of those that could be given work. (One that waits for its own limit holds nobody back.)
 //! - O-3  Inside the window the function with the longest expected call goes first, so that the long ones do not end up last.
@@ -13,7 +13,6 @@ use crate::batch::Batch;
 use crate::call::Call;
 use crate::function::{FunctionId, Shape};
 use crate::lane::Lane;
-use crate::scheduler::gather;
 use crate::scheduler::work::{Line, Work};
 
 /// Work that a frame should hold, in nanoseconds (O-5): long beside a round trip to a worker, short beside a group.
@@ -65,12 +64,12 @@ pub(crate) fn choose<'a>(
     estimates: &[Estimate],
     lane_of: impl Fn(FunctionId) -> &'a dyn Lane,
     free: impl Fn(FunctionId) -> bool,
-    mut waits: impl FnMut(&Batch, FunctionId, &mut Line) -> bool,
+    waits: impl Fn(FunctionId) -> bool,
 ) -> Option<FunctionId> {
     let samples = submitted(&work.batch);
     let mut waiting = Vec::with_capacity(work.lines.len());
-    for (function, line) in work.lines.iter_mut().enumerate() {
-        if line.is_ready(samples) && free(function) && !waits(&work.batch, function, line) {
+    for (function, line) in work.lines.iter().enumerate() {
+        if line.is_ready(samples) && free(function) && !waits(function) {
             let lane = lane_of(function);
             let calls = match work.batch.functions()[function].gather {
                 Some(gather) => gather.max_size,
@@ -125,9 +124,6 @@ pub(crate) fn take(
     estimate: Estimate,
 ) -> (Vec<Call>, bool) {
     let spec = &batch.functions()[function];
-    if let Some(calls) = spec.gather.and_then(|gather| gather::take(line, batch, gather)) {
-        return (calls, spec.isolated);
-    }
     let span = spec.span(batch.samples(), batch.group_size()).max(1);
     let parallelism = lane.parallelism(function);
     // A permit is for one call.

@@ -1,5 +1,6 @@
 //! Handing out frames: which function's calls go where next, by leave of its limit (S-3).
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -10,8 +11,10 @@ use crate::function::FunctionId;
 use crate::lane::Lane;
 use crate::limits::{Asked, Tokens};
 use crate::outcome::Note;
+use crate::scheduler::gather::Waiting;
+use crate::scheduler::order::Estimate;
 use crate::scheduler::timers::Due;
-use crate::scheduler::work::Line;
+use crate::scheduler::work::{Taken, Work};
 use crate::scheduler::{Inner, State, gather, order};
 
 /// What is to be done next.
@@ -52,11 +55,14 @@ impl Inner {
             if frame.is_empty() {
                 continue; // its calls were swept while they stood in line
             }
-            let (batch, function) = (frame.batch().clone(), frame.function_id());
+            let batches: Vec<Arc<Batch>> = frame.shares().iter().map(|share| share.batch().clone()).collect();
+            let function = frame.function_id();
             // The calls of a frame that a panic dropped are back in their line: handing them out again could go on for ever.
             if catch_unwind(AssertUnwindSafe(|| lane.run(frame))).is_err() {
                 let why = Note { reason: "its lane panicked".to_owned(), traceback: None };
-                self.end_open(&batch, Some(function), &Cause::Broken(why));
+                for batch in batches {
+                    self.end_open(&batch, Some(function), &Cause::Broken(why.clone()));
+                }
             }
         }
     }
@@ -69,7 +75,14 @@ impl Inner {
         // Read once a round: without limits and gathering, and so without a look at the clock, for most.
         let looks = self.gates.iter().any(Option::is_some) || self.functions.iter().any(|spec| spec.gather.is_some());
         let now_ns = if looks { self.clock.now_ns() } else { 0 };
-        let (work, function, permit, taken) = loop {
+        let waiting = gather::waiting(works, &self.functions, now_ns);
+        for Waiting { batch, function, until_ns } in &waiting {
+            let Some(line) = works.get_mut(batch).and_then(|work| work.lines.get_mut(*function)) else { continue };
+            if std::mem::replace(&mut line.looks_ns, *until_ns) != *until_ns && timers.set(*until_ns, Due::Look) {
+                self.timers_changed.notify_one();
+            }
+        }
+        let (function, permit, taken) = loop {
             let free = |function: FunctionId| {
                 let most = self.functions[function].policy.concurrency.unwrap_or(usize::MAX);
                 // A permit is not to wait for a place in the lane (limits L-1).
@@ -78,64 +91,73 @@ impl Inner {
                 barred[function].is_over(now_ns) && in_flight[function] < most && self.lane(function).room(function) > 0
             };
             let chosen = works.values_mut().find_map(|work| {
-                let mut waits = |batch: &Batch, function: FunctionId, line: &mut Line| {
-                    let Some(until_ns) = gather::waits_until(batch, function, line, now_ns) else { return false };
-                    if std::mem::replace(&mut line.looks_ns, until_ns) != until_ns && timers.set(until_ns, Due::Look) {
-                        self.timers_changed.notify_one();
-                    }
-                    true
-                };
-                let chosen = order::choose(work, estimates, |function| &**self.lane(function), free, &mut waits)?;
-                Some((work.batch.id(), chosen))
+                let id = work.batch.id();
+                let waits = |function| waiting.iter().any(|one| (one.batch, one.function) == (id, function));
+                let chosen = order::choose(work, estimates, |function| &**self.lane(function), free, waits)?;
+                Some((id, chosen))
             });
             let Some((batch, function)) = chosen else { return Next::Nothing };
-            let Some(work) = works.get_mut(&batch) else { return Next::Nothing };
-            let Some(gate) = &self.gates[function] else { break (work, function, None, None) };
             // Which calls are next is known by taking them: those that must wait go back to where they stood.
-            let mut take = || {
-                order::take(
-                    &mut work.lines[function],
-                    &work.batch,
-                    function,
-                    &**self.lane(function),
-                    estimates[function],
-                )
-            };
-            let taken = if gate.counts_tokens() { Some(take()) } else { None };
+            let mut take = || self.take(works, batch, function, estimates[function]);
+            let Some(gate) = &self.gates[function] else { break (function, None, take()) };
+            let taken = if gate.counts_tokens() { take() } else { None };
             let about = self.functions[function].policy.limit.as_ref().and_then(|limit| limit.tokens);
-            let counted = taken.as_ref().and_then(|(calls, _)| tokens_of(&work.batch, function, calls));
-            let asked = gate.ask(now_ns, counted.map_or(Tokens::About(about), Tokens::Counted));
-            if let (Some((calls, _)), false) = (&taken, matches!(asked, Asked::Go(_))) {
-                work.lines[function].put_back(calls);
-            }
-            match asked {
-                Asked::Go(permit) => break (work, function, Some(permit), taken),
-                Asked::Wait { until_ns, on_release } => {
-                    barred[function].until(until_ns, on_release);
-                    if until_ns < u64::MAX && timers.set(until_ns, Due::Look) {
-                        self.timers_changed.notify_one();
+            let counted = taken.as_ref().and_then(|taken| tokens_of(taken, function));
+            match gate.ask(now_ns, counted.map_or(Tokens::About(about), Tokens::Counted)) {
+                Asked::Go(permit) => break (function, Some(permit), taken.or_else(take)),
+                refused => {
+                    if let Some(taken) = &taken {
+                        gather::put_back(works, function, taken);
                     }
-                }
-                Asked::Refused(reason) => {
-                    return Next::Refused(work.batch.clone(), function, Note { reason, traceback: None });
+                    match refused {
+                        Asked::Go(_) => {}
+                        Asked::Wait { until_ns, on_release } => {
+                            barred[function].until(until_ns, on_release);
+                            if until_ns < u64::MAX && timers.set(until_ns, Due::Look) {
+                                self.timers_changed.notify_one();
+                            }
+                        }
+                        Asked::Refused(reason) => {
+                            let Some(work) = works.get(&batch) else { return Next::Nothing };
+                            return Next::Refused(work.batch.clone(), function, Note { reason, traceback: None });
+                        }
+                    }
                 }
             }
         };
-        let lane = self.lane(function).clone();
-        let (calls, alone) = taken.unwrap_or_else(|| {
-            order::take(&mut work.lines[function], &work.batch, function, &*lane, estimates[function])
-        });
+        let Some(taken) = taken else { return Next::Nothing };
         in_flight[function] += 1;
         *last_frame += 1;
-        let frame = Frame::new(*last_frame, self.clone(), work.batch.clone(), function, calls, alone);
-        Next::Frame(lane, frame.permitted(permit))
+        let frame = Frame::new(*last_frame, self.clone(), function, taken);
+        Next::Frame(self.lane(function).clone(), frame.permitted(permit))
+    }
+
+    /// Takes the calls of the next frame, which begins with a line that is ready.
+    fn take(
+        &self,
+        works: &mut BTreeMap<u64, Work>,
+        batch: u64,
+        function: FunctionId,
+        estimate: Estimate,
+    ) -> Option<Taken> {
+        let gathered = gather::take(works, batch, function, &self.functions[function]);
+        gathered.or_else(|| {
+            let work = works.get_mut(&batch)?;
+            let batch = work.batch.clone();
+            let line = &mut work.lines[function];
+            let (calls, alone) = order::take(line, &batch, function, &**self.lane(function), estimate);
+            Some(Taken { batch, calls, others: Vec::new(), alone })
+        })
     }
 }
 
 /// Tokens that these calls take together, where their function counts them.
-fn tokens_of(batch: &Batch, function: FunctionId, calls: &[Call]) -> Option<f64> {
-    let payload = batch.payload()?;
-    let own = calls.iter().filter(|call| !call.finish);
-    let samples = own.flat_map(|call| batch.covered(CallKind::of(&batch.functions()[function]), call.first));
-    samples.filter_map(|sample| payload.tokens(function, sample as u32)).reduce(|all, one| all + one)
+fn tokens_of(taken: &Taken, function: FunctionId) -> Option<f64> {
+    let of = |(batch, calls): (&Arc<Batch>, &[Call])| {
+        let payload = batch.payload()?;
+        let own = calls.iter().filter(|call| !call.finish);
+        let samples = own.flat_map(|call| batch.covered(CallKind::of(&batch.functions()[function]), call.first));
+        samples.filter_map(|sample| payload.tokens(function, sample as u32)).reduce(|all, one| all + one)
+    };
+    taken.shares().filter_map(of).reduce(|all, one| all + one)
 }

@@ -10,8 +10,8 @@ use crate::function::FunctionId;
 /// What to do when a time comes.
 #[derive(Debug)]
 pub(crate) enum Due {
-    /// Hand out other attempts.
-    Retry { batch: u64, function: FunctionId, calls: Vec<Call> },
+    /// Hand out other attempts, of these batches.
+    Retry { function: FunctionId, calls: Vec<(u64, Vec<Call>)> },
     /// End what is open of one function, or of all.
     Expire { batch: u64, function: Option<FunctionId>, cause: Cause },
     /// Look for work again: a limit lets more through.
@@ -82,8 +82,10 @@ impl Timers {
 
     /// Forgets the timers of a batch that is done.
     pub(crate) fn forget(&mut self, done: u64) {
+        // The calls of a retry that has others too are ended: they go nowhere.
         self.heap.retain(|Reverse(timer)| match &timer.due {
-            Due::Retry { batch, .. } | Due::Expire { batch, .. } => *batch != done,
+            Due::Retry { calls, .. } => calls.iter().any(|(batch, _)| *batch != done),
+            Due::Expire { batch, .. } => *batch != done,
             Due::Late { batch, .. } | Due::Cut { batch, .. } => *batch != done,
             Due::Look | Due::Settle { .. } => true,
         });

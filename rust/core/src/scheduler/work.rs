@@ -6,6 +6,24 @@ use std::sync::Arc;
 use crate::batch::Batch;
 use crate::call::{Call, Cause};
 
+/// Calls that were taken out of their lines, for one frame.
+pub(crate) struct Taken {
+    pub batch: Arc<Batch>,
+    pub calls: Vec<Call>,
+    /// Of other batches, that were gathered with them.
+    pub others: Vec<(Arc<Batch>, Vec<Call>)>,
+    /// The frame is to run alone.
+    pub alone: bool,
+}
+
+impl Taken {
+    /// The batches, each with its calls.
+    pub(crate) fn shares(&self) -> impl Iterator<Item = (&Arc<Batch>, &[Call])> {
+        let others = self.others.iter().map(|(batch, calls)| (batch, &calls[..]));
+        std::iter::once((&self.batch, &self.calls[..])).chain(others)
+    }
+}
+
 /// The calls of one function in one batch that are not with a lane.
 #[derive(Default)]
 pub(crate) struct Line {
@@ -32,6 +50,43 @@ impl Line {
     /// Sample at which the next call begins.
     pub(crate) fn position(&self) -> usize {
         self.returned.front().or_else(|| self.arrived.front()).map_or(self.cursor, |call| call.first)
+    }
+
+    /// Whether a call that goes first must go by itself: it died with its worker, or it is no call on samples.
+    pub(crate) fn is_headed_alone(&self) -> bool {
+        self.returned.front().is_some_and(|call| call.finish || (call.suspect && call.part == 0))
+    }
+
+    /// The samples that may be gathered with whatever comes: how many, and the first.
+    pub(crate) fn standing(&self, samples: usize) -> Option<(usize, usize)> {
+        let plain = self.returned.iter().take_while(|call| call.is_plain());
+        let came_back = plain.clone().count();
+        let first = plain.chain(&self.arrived).next().map_or(self.cursor, |call| call.first);
+        let all = came_back + self.arrived.len() + samples.saturating_sub(self.cursor);
+        (self.closed.is_none() && all > 0).then_some((all, first))
+    }
+
+    /// Takes samples that may be gathered with whatever comes, at most so many.
+    pub(crate) fn draw(&mut self, samples: usize, most: usize, into: &mut Vec<Call>) {
+        for _ in 0..most {
+            let came_back = self.returned.front().is_some_and(Call::is_plain);
+            let call = if came_back { self.returned.pop_front() } else { self.arrived.pop_front() };
+            match call {
+                Some(call) => into.push(call),
+                None if self.cursor < samples => {
+                    into.push(Call::fresh(self.cursor));
+                    self.cursor += 1;
+                }
+                None => break,
+            }
+        }
+    }
+
+    /// Takes the calls of one part, wherever in the line they stand.
+    pub(crate) fn draw_part(&mut self, part: u64) -> Vec<Call> {
+        let (drawn, left): (Vec<Call>, Vec<Call>) = self.returned.drain(..).partition(|call| call.part == part);
+        self.returned.extend(left);
+        drawn
     }
 
     /// Puts calls that were taken before all others.

@@ -70,6 +70,10 @@ impl Payload for Texts {
         self.texts[sample as usize].1.len()
     }
 
+    fn mixes(&self, _: FunctionId) -> bool {
+        true
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -226,6 +226,26 @@ async fn p2_reward_services_take_many_samples_at_once() {
     rig.scheduler.close().await;
 }
 
+/// Samples of batches that wait at the same time are in the same requests, each with its own text.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn m7_samples_of_several_batches_go_into_one_request() {
+    const BATCHES: usize = 12;
+    let judge = mock(JudgeConfig { latency: Latency::Fixed(SECOND / 4), ..Default::default() }).await;
+    let rig = Rig::gathering(rewards(endpoint(&judge, "/rewards")), policy(20 * SECOND, 0, 1), Some(16));
+    let all = texts(2 * BATCHES);
+    let first = rig.submit(&texts(1), None);
+    let batches: Vec<_> = all.chunks(2).map(|texts| rig.submit(texts, None)).collect();
+    done(first).await;
+    for (at, batch) in batches.into_iter().enumerate() {
+        for (index, (status, value, reason)) in outcomes(&done(batch).await).into_iter().enumerate() {
+            assert_eq!((status, value), (Status::Ok, (2 * at + index) as f64), "{reason}");
+        }
+    }
+    // Three, unless the machine stood still while the first was on its way.
+    assert!(judge.seen().requests.load(Ordering::Relaxed) < BATCHES as u64);
+    rig.scheduler.close().await;
+}
+
 /// A request that fails for one sample's sake is made again in halves, until that is alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bad_sample_fails_alone() {

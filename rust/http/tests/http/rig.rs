@@ -35,6 +35,10 @@ impl Payload for Texts {
         Some(RawText { kind: TextKind::Ascii, bytes: self.0.get(sample as usize)?.as_bytes() })
     }
 
+    fn mixes(&self, _function: FunctionId) -> bool {
+        true
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -87,7 +91,7 @@ impl Rig {
 
     /// With so many samples a request at most.
     pub fn gathering(spec: HttpFunction, policy: Policy, most: Option<usize>) -> Self {
-        let gather = most.map(|max_size| Gather { max_size, max_wait: Duration::ZERO });
+        let gather = most.map(|max_size| Gather { max_size, max_wait: Duration::ZERO, across: true });
         let function = Function { gather, policy, ..guerdon_testkit::function("judge", Shape::Sample) };
         let (runtime, clock) = (Handle::current(), Clock::start());
         let lane = Arc::new(HttpLane::new(&runtime, clock, std::slice::from_ref(&function), vec![Some(spec)]).unwrap());

@@ -87,7 +87,12 @@ impl Jobs {
 
     #[getter]
     fn columns(&self, py: Python<'_>) -> PyResult<Py<PyList>> {
-        self.arguments.columns(py)
+        self.arguments.columns(py, 0)
+    }
+
+    /// Of a call on samples of several batches: the columns of one of them.
+    fn columns_of(&self, py: Python<'_>, share: usize) -> PyResult<Py<PyList>> {
+        self.arguments.columns(py, share)
     }
 
     #[getter]
@@ -114,7 +119,8 @@ impl Jobs {
         self.held.inner.lock().frame.as_ref().is_some_and(|frame| call < frame.len() && frame.is_open(call))
     }
 
-    /// The samples of a call on gathered ones, as 8 bytes each, without those that count no more; they may get fewer.
+    /// The samples of a call on gathered ones, as 8 bytes each, its share in the upper four, without those that count no
+    /// more; they may get fewer.
     fn gathered<'py>(&self, py: Python<'py>, call: usize) -> Bound<'py, PyBytes> {
         let samples = report::gathered(self.held.inner.lock().frame.as_mut(), Some(call));
         report::packed(py, samples.into_iter().map(u64::to_ne_bytes))

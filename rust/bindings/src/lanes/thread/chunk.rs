@@ -314,7 +314,12 @@ impl Chunk {
 
     #[getter]
     fn columns(&self, py: Python<'_>) -> PyResult<Py<PyList>> {
-        self.arguments.columns(py)
+        self.arguments.columns(py, 0)
+    }
+
+    /// Of a call on samples of several batches: the columns of one of them.
+    fn columns_of(&self, py: Python<'_>, share: usize) -> PyResult<Py<PyList>> {
+        self.arguments.columns(py, share)
     }
 
     #[getter]
@@ -339,7 +344,8 @@ impl Chunk {
         matches!((&inner.frame, inner.current), (Some(frame), Some(call)) if frame.is_open(call))
     }
 
-    /// The samples of the call in hand on gathered ones, as 8 bytes each, without those that count no more; they may get fewer.
+    /// The samples of the call in hand on gathered ones, as 8 bytes each, its share in the upper four, without those that count no
+    /// more; they may get fewer.
     fn gathered<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let mut inner = self.held.inner.lock();
         let Inner { frame, current, .. } = &mut *inner;

@@ -1,101 +1,17 @@
-//! Calls on several samples, and what becomes of those that fail (M-1 … M-6 of `scheduler::gather`).
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
+//! Samples of one batch (M-1 to M-6 of `scheduler::gather`).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
-use guerdon_core::call::CallKind;
-use guerdon_core::clock::Clock;
 use guerdon_core::delivery::Delivery;
-use guerdon_core::frame::Frame;
-use guerdon_core::function::{Function, FunctionId, Gather, Policy, Shape};
-use guerdon_core::growth::Places;
-use guerdon_core::lane::{Closing, Lane, Poke};
-use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind, Status, Times};
-use guerdon_core::scheduler::Scheduler;
-use guerdon_testkit::{failure, function, paused, spec};
-use parking_lot::Mutex;
+use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind, Status};
+use guerdon_testkit::{failure, paused, spec};
 use proptest::prelude::*;
 
-const RAN: Times = Times { started_ns: 1, run_ns: 1 };
-const WAIT: Duration = Duration::from_millis(50);
-
-/// A lane that holds one frame for the test to take.
-#[derive(Default)]
-struct Holding(Mutex<Option<Frame>>);
-
-impl Lane for Holding {
-    fn attach(&self, _: Poke) {}
-
-    fn room(&self, _: FunctionId) -> usize {
-        usize::from(self.0.lock().is_none())
-    }
-
-    fn parallelism(&self, _: FunctionId) -> usize {
-        1
-    }
-
-    fn pool(&self, _: FunctionId) -> usize {
-        0
-    }
-
-    fn frame_calls(&self, _: FunctionId) -> usize {
-        usize::MAX
-    }
-
-    fn run(&self, frame: Frame) {
-        *self.0.lock() = Some(frame);
-    }
-
-    fn close(&self) -> Closing {
-        drop(self.take());
-        Box::pin(std::future::ready(()))
-    }
-}
-
-impl Holding {
-    fn take(&self) -> Option<Frame> {
-        self.0.lock().take()
-    }
-
-    /// Takes the frame that is there; its samples.
-    fn call(&self) -> (Frame, Vec<usize>) {
-        let frame = self.take().expect("a frame was handed out");
-        assert_eq!((frame.kind(), frame.len()), (CallKind::Gathered, 1));
-        let samples: Vec<usize> = frame.samples(0).collect();
-        assert_eq!((frame.size(0), frame.first(0)), (samples.len(), samples[0]));
-        (frame, samples)
-    }
-}
-
-fn gathering(max_size: usize, policy: impl FnOnce(&mut Policy)) -> (Scheduler, Arc<Holding>) {
-    let mut spec = Function { gather: Some(Gather { max_size, max_wait: WAIT }), ..function("f", Shape::Sample) };
-    policy(&mut spec.policy);
-    let lane = Arc::new(Holding::default());
-    let runtime = tokio::runtime::Handle::current();
-    (Scheduler::start(&runtime, Clock::start(), vec![spec], vec![lane.clone()]), lane)
-}
-
-fn open(engine: &Scheduler, max_pending: Option<usize>) -> Arc<Batch> {
-    engine.submit(BatchSpec { samples: 0, group_size: 2, grows: true, max_pending, ..spec(0, 1) }).unwrap()
-}
-
-fn add(engine: &Scheduler, batch: &Arc<Batch>, samples: usize) {
-    let added = batch.reserve(&Places::InOrder(samples)).unwrap();
-    engine.add(batch, &added);
-}
-
-fn give(frame: &mut Frame, samples: &[usize]) {
-    frame.settle_many(0, samples.iter().map(|sample| Cell::Value(*sample as f64)).collect(), RAN);
-}
+use crate::rig::{RAN, WAIT, add, gathering, give, open, sleep};
 
 fn statuses(batch: &Batch) -> Vec<Option<Status>> {
     (0..batch.samples()).map(|sample| batch.cell(sample, 0).map(|cell| cell.outcome.status)).collect()
-}
-
-async fn sleep(time: Duration) {
-    tokio::time::sleep(time).await;
 }
 
 #[test]

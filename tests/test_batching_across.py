@@ -1,0 +1,274 @@
+"""Samples of batches that were submitted apart, in one call (M-7 to M-9 of `scheduler::gather`), on every lane."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from guerdon import Batch, Dispatcher, Limit, Reward, Status, Ticket, reward
+
+LANES = ("process", "thread", "asyncio")
+ONE: Any = {"limit": Limit(concurrency=1), "timeout": 60}
+
+
+class Gate:
+    """The first call waits in its function until it is told to go on: what is submitted meanwhile waits for it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.began, self.open = folder / "began", folder / "open"
+
+    def waits(self, completions: list[Any]) -> bool:
+        """Whether this is that call, and is to wait still."""
+        if completions[0] != "first":
+            return False
+        self.began.touch()
+        return not self.open.exists()
+
+    def on(self, lane: str, scores: Callable[..., list[Any]], **options: Any) -> Any:
+        """``scores`` as a reward function of a lane, behind the gate."""
+
+        def plain(completions: list[Any], **row: Any) -> list[Any]:
+            while self.waits(completions):
+                time.sleep(0.002)
+            return scores(completions, **row)
+
+        async def waits(completions: list[Any], **row: Any) -> list[Any]:
+            while self.waits(completions):  # noqa: ASYNC110 - for a file, as on the other lanes
+                await asyncio.sleep(0.002)
+            return scores(completions, **row)
+
+        return reward(waits if lane == "asyncio" else plain, name="f", lane=lane, **{**ONE, **options})
+
+    def close(self, made: Dispatcher, **row: list[Any]) -> Ticket:
+        first = made.submit(completions=["first"], **row)
+        while not self.began.exists():
+            time.sleep(0.002)
+        return first
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    return Gate(tmp_path)
+
+
+def together(completions: list[Any], **row: Any) -> list[float]:
+    return [float(len(completions))] * len(completions)
+
+
+def values(ticket: Ticket) -> list[float]:
+    values: list[float] = ticket.result(60).rewards.ravel().tolist()
+    return values
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_m7_what_waits_at_the_same_time_goes_together(gate: Gate, lane: str) -> None:
+    with Dispatcher([gate.on(lane, together, batch=Batch(8))], workers=2) as made:
+        first = gate.close(made)
+        tickets = [made.submit(completions=[f"{batch}{one}" for one in range(3)]) for batch in range(4)]
+        gate.open.touch()
+        assert values(first) == [1.0]
+        assert [values(ticket) for ticket in tickets] == [[8.0] * 3, [8.0] * 3, [8.0, 8.0, 4.0], [4.0] * 3]
+
+
+def named(completions: list[Any], **row: Any) -> list[float]:
+    """How many there are, if each value stands beside its own completion."""
+    for name, column in row.items():
+        assert column == [f"{name} of {completion}" for completion in completions]
+    return together(completions)
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_m7_batches_with_other_columns_stay_apart(gate: Gate, lane: str) -> None:
+    def columns(completions: list[Any], *names: str) -> dict[str, Any]:
+        of = {name: [f"{name} of {completion}" for completion in completions] for name in names}
+        return {"completions": completions, **of}
+
+    with Dispatcher([gate.on(lane, named, batch=Batch(8))], workers=1) as made:
+        first = gate.close(made, a=["a of first"])
+        one = [made.submit(**columns([f"{at}x", f"{at}y\u20ac"], "a")) for at in range(2)]
+        two = [made.submit(**columns([f"{at}z"], "a", "b")) for at in range(3)]
+        gate.open.touch()
+        assert values(first) == [1.0]
+        assert [values(ticket) for ticket in one] == [[4.0] * 2] * 2
+        assert [values(ticket) for ticket in two] == [[3.0]] * 3
+
+
+def recording(completions: list[Any], log_extra: Any) -> list[float]:
+    log_extra("beside", [len(completions)] * len(completions))
+    return together(completions)
+
+
+def stately(completions: list[Any], trainer_state: Any) -> list[float]:
+    return [float(trainer_state)] * len(completions)
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_m7_what_is_of_the_whole_batch_is_never_mixed(lane: str) -> None:
+    functions = [
+        reward(recording, lane=lane, batch=Batch(8), **ONE),
+        reward(stately, lane=lane, batch=Batch(8), **ONE),
+    ]
+    with Dispatcher(functions, workers=1) as made:
+        tickets = [made.submit(completions=["c"] * 3, trainer_state=at) for at in range(6)]
+        for at, ticket in enumerate(tickets):
+            result = ticket.result(60)
+            assert result.rewards[:, 0].tolist() == [[3.0, float(at)]] * 3
+            assert dict(result.recorded[0].extra) == {"beside": [3, 3, 3]}
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_m8_cancelling_one_batch_leaves_the_others_of_its_call(gate: Gate, lane: str) -> None:
+    def slow(completions: list[Any], **row: Any) -> list[float]:
+        gate.began.with_name("mixed").touch() if len(completions) == 6 else None
+        while len(completions) == 6 and not gate.began.with_name("cancelled").exists():
+            time.sleep(0.002)
+        return together(completions)
+
+    with Dispatcher([gate.on(lane, slow, batch=Batch(8))], workers=1) as made:
+        first = gate.close(made)
+        one, other = made.submit(completions=list("abc")), made.submit(completions=list("def"))
+        gate.open.touch()
+        while not gate.began.with_name("mixed").exists():
+            time.sleep(0.002)
+        one.cancel()
+        assert one.result(60).status.ravel().tolist() == [Status.CANCELLED] * 3
+        gate.began.with_name("cancelled").touch()
+        assert values(other) == [6.0] * 3
+        assert values(first) == [1.0]
+        assert values(made.submit(completions=["d"])) == [1.0]
+
+
+def test_m2_batches_that_grow_fill_calls_together() -> None:
+    """Only a call that is full can start anything here: a minute is longer than what is waited for."""
+    with Dispatcher([reward(together, lane="thread", batch=Batch(4, max_wait_ms=60_000))]) as made:
+        tickets = [made.submit(more=True) for _ in range(4)]
+        for ticket in tickets:
+            ticket.add(completions=["a"])
+        for ticket in tickets:
+            assert next(ticket.groups(timeout=30)).rewards.tolist() == [[4.0]]
+            ticket.finish()
+
+
+def test_a_dump_names_the_samples_of_all_batches_of_a_call(gate: Gate) -> None:
+    def held(completions: list[Any], **row: Any) -> list[float]:
+        gate.began.with_name("mixed").touch() if len(completions) > 1 else None
+        while len(completions) > 1 and not gate.began.with_name("seen").exists():
+            time.sleep(0.002)
+        return together(completions)
+
+    for lane in ("thread", "process"):
+        for left in gate.began.parent.iterdir():
+            left.unlink()
+        with Dispatcher([gate.on(lane, held, batch=Batch(8))], workers=1) as made:
+            gate.close(made)
+            one, other = made.submit(completions=list("ab")), made.submit(completions=list("cde"))
+            gate.open.touch()
+            while not gate.began.with_name("mixed").exists():
+                time.sleep(0.002)
+            seen = made.dump(timeout=30)
+            gate.began.with_name("seen").touch()
+            assert sorted((call.batch, list(call.samples)) for call in seen) == [(2, [0, 1]), (3, [0, 1, 2])]
+            assert seen.waiting == {"f": 0}
+            assert values(one) + values(other) == [5.0] * 5
+
+
+class Centred(Reward):
+    """Its scores are finished by group."""
+
+    def score(self, completions: list[str]) -> list[float]:
+        return [float(len(completion)) for completion in completions]
+
+    def finish_group(self, scores: list[float | None], **columns: Any) -> list[float | None]:
+        known = [score for score in scores if score is not None]
+        return [None if score is None else score - max(known) for score in scores]
+
+
+BAD = ("raise", "nan", "none", "kill")
+
+
+def scored(completions: list[str], **row: Any) -> list[Any]:
+    if "kill" in completions:
+        os._exit(1)
+    if "raise" in completions:
+        raise ValueError("a bad sample")
+    odd = {"nan": math.nan, "none": None}
+    return [odd.get(text, float(len(text))) for text in completions]
+
+
+async def ascored(completions: list[str]) -> list[Any]:
+    await asyncio.sleep(0)
+    return scored(completions)
+
+
+def gentle(completions: list[str]) -> list[Any]:
+    """Ends no process."""
+    return scored(["raise" if text == "kill" else text for text in completions])
+
+
+async def agentle(completions: list[str]) -> list[Any]:
+    await asyncio.sleep(0)
+    return gentle(completions)
+
+
+def serial(text: str, lane: str) -> tuple[float, Status]:
+    if text == "none":
+        return math.nan, Status.ABSTAINED
+    if text == "kill" and lane == "process":
+        return math.nan, Status.CRASHED
+    return (math.nan, Status.ERROR) if text in BAD else (float(len(text)), Status.OK)
+
+
+@pytest.fixture(scope="module")
+def every_lane() -> Iterator[Dispatcher]:
+    functions = [
+        reward(scored, name="process", batch=Batch(5)),
+        reward(gentle, name="thread", lane="thread", batch=Batch(8)),
+        reward(agentle, name="asyncio", batch=Batch(8)),
+        reward(Centred(), name="centred", lane="thread", batch=Batch(4)),
+    ]
+    with Dispatcher(functions, workers=2, max_failed_fraction=1.0) as made:
+        yield made
+
+
+text = st.one_of(*[st.text(max_size=5)] * 5, st.sampled_from(BAD[:3]), st.sampled_from(BAD))
+batches = st.lists(st.tuples(st.lists(text, min_size=1, max_size=6), st.booleans()), min_size=2, max_size=8)
+
+
+@settings(max_examples=max(1, settings().max_examples // 6))
+@given(batches)
+def test_m8_each_of_many_batches_ends_as_in_a_serial_loop(
+    every_lane: Dispatcher, given: list[tuple[list[str], bool]]
+) -> None:
+    tickets = []
+    for completions, more in given:
+        size = len(completions)
+        if more:
+            tickets.append(every_lane.submit(more=True, num_generations=size))
+            tickets[-1].add(completions=completions[: size // 2 + 1])
+        else:
+            tickets.append(every_lane.submit(completions=completions, num_generations=size))
+    for (completions, more), ticket in zip(given, tickets, strict=True):
+        if more and (rest := completions[len(completions) // 2 + 1 :]):
+            ticket.add(completions=rest)
+        if more:
+            ticket.finish()
+    for (completions, _), ticket in zip(given, tickets, strict=True):
+        result = ticket.result(60)
+        for function, lane in enumerate(LANES):
+            wanted = [serial(one, lane) for one in completions]
+            assert result.status[0, :, function].tolist() == [state for _, state in wanted]
+            values = np.array([value for value, _ in wanted], np.float32)
+            assert np.array_equal(result.rewards[0, :, function], values, equal_nan=True)
+        longest = max(map(len, completions))
+        assert result.rewards[0, :, 3].tolist() == [float(len(one) - longest) for one in completions]
+        assert len(list(ticket.groups(timeout=60))) == 1
