@@ -22,8 +22,10 @@ pub(super) const SLOW: Duration = Duration::from_millis(20);
 pub(super) const SILENT: Duration = Duration::from_secs(30);
 /// The same for one that can't be about to show any.
 pub(super) const LATE: Duration = Duration::from_secs(1);
-/// How long before a kill the worker is asked where it stands (D-4); with a shorter grace it is asked at the kill.
+/// How long before a kill the worker is asked where it stands (D-4): a quarter of the grace, between these two, as a busy machine needs
+/// more than an idle one. With a grace that is shorter still it is asked at the kill.
 const LAST_WORDS: Duration = Duration::from_millis(20);
+pub(super) const MOST_WORDS: Duration = Duration::from_millis(250);
 /// How often a claim may be seen to go back in one frame: once by honest workers, where the claim was guessed from half a snapshot.
 const BACKS: u32 = 16;
 /// Time until a look that may confirm what the last one saw (D-1).
@@ -117,7 +119,8 @@ impl Watch {
             due_ns = due_ns.min(closed.1);
         }
         let kill_ns = due_ns.saturating_add(hand.grace_ns);
-        let ask_ns = if hand.grace_ns > nanos(LAST_WORDS) { kill_ns - nanos(LAST_WORDS) } else { kill_ns };
+        let words_ns = (hand.grace_ns / 4).clamp(nanos(LAST_WORDS), nanos(MOST_WORDS));
+        let ask_ns = if hand.grace_ns > words_ns { kill_ns - words_ns } else { kill_ns };
         if !confirmed {
             let soon = now_ns.saturating_add(nanos(CONFIRM));
             let wake_ns = tick.min(due_ns.max(soon));

@@ -6,11 +6,12 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::super::inside::{Ask, Sight};
+use super::super::watch::MOST_WORDS;
 use super::Session;
 
-/// How long a worker that is to be killed may take to say where it stands, from when it was asked and from when the kill was due.
-const LAST_LOOK: Duration = Duration::from_millis(100);
+/// How long a worker that is to be killed may take to say where it stands, from when the kill was due and from when it was asked.
 const LATE_LOOK: Duration = Duration::from_millis(20);
+const LAST_LOOK: Duration = LATE_LOOK.saturating_add(MOST_WORDS);
 
 /// A worker was asked where it stands.
 pub(super) struct Asked {
