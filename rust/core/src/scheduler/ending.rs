@@ -65,7 +65,7 @@ impl Inner {
                 }
             }
         });
-        self.fill(batch, function, call.finish, [(claim, outcomes)]);
+        self.fill(batch, function, call.finish, claim, outcomes);
     }
 
     /// Settles calls of one sample that gave a number, all together.
@@ -75,14 +75,18 @@ impl Inner {
         function: FunctionId,
         ended: impl IntoIterator<Item = (Claim<'a>, f64, Times)>,
     ) {
-        let calls = ended.into_iter().map(|(claim, value, times)| {
+        let (mut completed, mut reached) = (Vec::new(), Vec::new());
+        for (claim, value, times) in ended {
+            let sample = claim.first();
             let (outcome, note) = judge(Cell::Value(value), times);
             if let Some(note) = note {
-                keep_note(batch, function, false, claim.first(), note);
+                keep_note(batch, function, false, sample, note);
             }
-            (claim, [outcome])
-        });
-        self.fill(batch, function, false, calls);
+            claim.settle([outcome], |group| completed.push(group));
+            reached.extend(batch.count_settled(sample..sample + 1));
+        }
+        self.groups_complete(batch, function, false, &completed);
+        self.cut(batch, reached);
     }
 
     /// An attempt failed: there is another, or the call has failed.
@@ -214,31 +218,33 @@ impl Inner {
             keep_note(batch, function, finish, sample, note.clone());
             Outcome::without_value(status, score.map_or(times, |(score, _)| score.times))
         });
-        self.fill(batch, function, finish, [(claim, outcomes)]);
+        self.fill(batch, function, finish, claim, outcomes);
     }
 
-    /// Writes the outcomes of calls and passes on what they complete, all of it together.
-    fn fill<'a, O: IntoIterator<Item = Outcome>>(
+    /// Writes the outcomes of a call and passes on what they complete.
+    fn fill(
         self: &Arc<Self>,
-        batch: &'a Arc<Batch>,
+        batch: &Arc<Batch>,
         function: FunctionId,
         finish: bool,
-        calls: impl IntoIterator<Item = (Claim<'a>, O)>,
+        claim: Claim<'_>,
+        outcomes: impl IntoIterator<Item = Outcome>,
     ) {
-        let (mut completed, mut reached) = (Vec::new(), Vec::new());
-        for (claim, outcomes) in calls {
-            let (first, mut count) = (claim.first(), 0);
-            claim.settle(outcomes.into_iter().inspect(|_| count += 1), |group| completed.push(group));
-            if !finish {
-                reached.extend(batch.count_settled(first..first + count));
-            }
+        let (first, mut count) = (claim.first(), 0);
+        let outcomes = outcomes.into_iter().inspect(|_| count += 1);
+        claim.settle(outcomes, |group| self.groups_complete(batch, function, finish, &[group]));
+        if !finish {
+            self.cut(batch, batch.count_settled(first..first + count));
         }
+    }
+
+    /// All cells of these groups are settled in the grid where the calls of this function stand.
+    fn groups_complete(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, finish: bool, groups: &[usize]) {
         if !finish && batch.stage(function).is_some() {
-            completed.into_iter().for_each(|group| self.scores_complete(batch, function, group));
-        } else if batch.announce(&completed) {
+            groups.iter().for_each(|group| self.scores_complete(batch, function, *group));
+        } else if batch.announce(groups) {
             self.forget(batch);
         }
-        self.cut(batch, reached);
     }
 
     /// Lets a batch go that is done.
@@ -265,7 +271,7 @@ impl Inner {
             }
             self.pump();
         } else if let Some(claim) = batch.grid().claim_open(first, function) {
-            self.fill(batch, function, true, [(claim, scores)]);
+            self.fill(batch, function, true, claim, scores);
         }
     }
 
