@@ -138,6 +138,7 @@ async fn read<'a>(
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
     use std::sync::Arc;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -190,5 +191,43 @@ mod tests {
         let (one, two) = tokio::join!(score(1 << 20, 20_000), score(1 << 20, 20_000));
         assert!(one.is_ok() && two.is_ok(), "one after the other");
         assert_eq!(room.available_permits(), 1);
+    }
+
+    /// M-5 of `streams`: one has room, the others wait for it on the same connection, and all are sent bit by bit.
+    #[tokio::test]
+    async fn r3_long_answers_of_one_connection_do_not_hold_each_other_up() {
+        const PIECE: usize = 16 << 10;
+        const PIECES: usize = 200;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            let mut connection = h2::server::handshake(listener.accept().await.unwrap().0).await.unwrap();
+            let mut all = Vec::new();
+            while let Some(Ok((_, respond))) = connection.accept().await {
+                all.push(respond);
+                for mut respond in all.drain(..all.len() / 4 * 4) {
+                    let mut body = respond.send_response(hyper::Response::new(()), false).unwrap();
+                    tokio::spawn(async move {
+                        for piece in 1..=PIECES {
+                            body.reserve_capacity(PIECE);
+                            while body.capacity() < PIECE {
+                                poll_fn(|context| body.poll_capacity(context)).await.unwrap().unwrap();
+                            }
+                            let last = piece == PIECES;
+                            body.send_data(vec![if last { b'1' } else { b' ' }; PIECE].into(), last).unwrap();
+                        }
+                    });
+                }
+            }
+        });
+        let endpoint = Endpoint::new(&url, Vec::new(), None, true, None).unwrap();
+        let pool = Pool::new(&endpoint, 4, Arc::new(Semaphore::new(1))).unwrap();
+        let answer = Answer::Rewards { path: None };
+        let score = || ask(&endpoint, &pool, &answer, Vec::new(), 1, Duration::from_secs(60));
+        let (one, two, three, four) = tokio::join!(score(), score(), score(), score());
+        for scores in [one, two, three, four] {
+            // So many digits are no reward: what counts is that all of it came.
+            assert_ne!(scores.err().map(|failure| failure.kind), Some(FailureKind::Timeout));
+        }
     }
 }

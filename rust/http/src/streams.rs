@@ -5,6 +5,8 @@
 //! - M-3  A request that the server says it did not look at (it came after a GOAWAY, or its stream was refused) is sent once more: that is no
 //!   attempt. So is one that finds its connection closed before anything of it was sent.
 //! - M-4  A connection that is about to end takes no new request; those that it carries go on.
+//! - M-5  Answers that wait for room (K-6 of `pool`) take nothing from others of their connection, which may be those that have it: each has its
+//!   part of what the server may send ahead.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -23,6 +25,10 @@ use crate::tcp::KEEPALIVE;
 
 /// Requests that a connection is given at a time (M-1).
 pub const STREAMS: usize = 100;
+/// How much of an answer a server may send before it is read (M-5).
+const AHEAD: u32 = 128 << 10;
+/// The same of all answers of a connection. Twice what they take: two requests may choose a connection at the same time.
+const ALL_AHEAD: u32 = 2 * STREAMS as u32 * AHEAD;
 
 type Many = http2::SendRequest<Full<Bytes>>;
 
@@ -122,6 +128,7 @@ impl Streams {
 async fn many(io: Box<dyn Io>) -> Result<Many, Broken> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder.timer(TokioTimer::new()).keep_alive_interval(KEEPALIVE);
+    builder.initial_stream_window_size(AHEAD).initial_connection_window_size(ALL_AHEAD);
     let (sender, connection) = builder.handshake(io).await.map_err(Broken::OnTheWay)?;
     tokio::spawn(connection);
     Ok(sender)
