@@ -3,14 +3,15 @@
 //! - B-1  In any stretch of time of length `t` there are at most `1 + (t + SLACK) ÷ interval` permits, the interval being
 //!   `60 s ÷ (rpm × PACE)`: requests come at a steady rate, there is no opening burst, and a timer that is late by less than `SLACK` loses
 //!   nothing. With PACE just below 1, no sliding minute holds more than `rpm`, and what the network adds in jitter has some room.
-//! - B-2  Tokens are paid for at the same steady rate, by an estimate before the call and by the difference when its use is known.
+//! - B-2  Tokens are paid for at the same steady rate, by an estimate before the call and by the difference when its use is known. What no call can
+//!   have used, more than `LONGEST` of the whole rate, is not believed: it would hold up all that share the book.
 //! - B-3  "Too many requests" cuts all rates (without rates: the calls at a time), once for all calls that were under way; answers grow them
 //!   back with time, up to what was set.
 //! - B-4  After `retry_after` nothing is handed out until then, whoever was told.
 //! - B-5  An endpoint that fails `SICK` calls in a row, without an answer to what was sent in between, gets one probe at a time, with growing pauses; the first
 //!   answer ends that. One that has been dead for `PATIENCE` refuses calls between probes instead of letting them wait.
-//! - B-6  Whatever numbers stand in the book (another process wrote them), no wait is longer than `LONGEST`, and none for a request longer than
-//!   this one's own rate explains: who set another one before holds nobody up.
+//! - B-6  Whatever numbers stand in the book (another process wrote them), no wait is longer than `LONGEST`, and none longer than
+//!   this one's own rates explain: who set others before holds nobody up. Tokens that are owed stay as many.
 
 use std::time::Duration;
 
@@ -106,6 +107,8 @@ pub struct Book {
     /// When the next request is due, and when the tokens so far are paid for.
     requests_ns: u64,
     tokens_ns: u64,
+    /// Tokens a minute, by which those are paid for; 0: none were yet.
+    tpm: f64,
     /// Tokens of a call, by those that told.
     mean_tokens: f64,
     /// What is left of the rates (B-3), when they were last cut and last grew.
@@ -126,6 +129,7 @@ impl Default for Book {
         Self {
             requests_ns: 0,
             tokens_ns: 0,
+            tpm: 0.0,
             mean_tokens: 0.0,
             factor: 1.0,
             cut_ns: 0,
@@ -174,6 +178,7 @@ impl Book {
         let interval_ns = self.cost_ns(rules.rpm, 1.0);
         let latest_ns = now_ns.saturating_add(interval_ns).saturating_add(SLACK_NS).saturating_add(STALE_NS);
         self.requests_ns = self.requests_ns.min(latest_ns);
+        self.convert(rules, now_ns);
         let rates = [(rules.rpm, self.requests_ns), (rules.tpm, self.tokens_ns)];
         let due_ns = rates.iter().filter(|(rate, _)| rate.is_some()).map(|(_, due_ns)| *due_ns).max().unwrap_or(0);
         if due_ns > now_ns + SLACK_NS {
@@ -207,7 +212,8 @@ impl Book {
         tokens: Option<f64>,
         random: f64,
     ) {
-        if let Some(tokens) = tokens.filter(|tokens| tokens.is_finite() && *tokens >= 0.0) {
+        self.convert(rules, now_ns);
+        if let Some(tokens) = tokens.filter(|tokens| *tokens >= 0.0 && *tokens <= most_tokens(rules)) {
             let paid_ns = self.cost_ns(rules.tpm, passed.tokens);
             let all_ns = self.cost_ns(rules.tpm, tokens);
             let owed_ns = self.tokens_ns.saturating_add(all_ns).saturating_sub(paid_ns);
@@ -275,7 +281,8 @@ impl Book {
             self.resting_ns,
             self.probing_ns,
         ];
-        let rates = (LEAST..=1.0).contains(&self.factor) && self.mean_tokens >= 0.0 && self.mean_tokens.is_finite();
+        let rates = (LEAST..=1.0).contains(&self.factor)
+            && [self.mean_tokens, self.tpm].iter().all(|number| number.is_finite() && *number >= 0.0);
         rates && times.iter().all(|ns| *ns <= soon_ns)
     }
 
@@ -290,7 +297,9 @@ impl Book {
         }
         self.probing_ns = self.probing_ns.min(now_ns.saturating_add(PROBE_NS));
         self.factor = if self.factor.is_nan() { 1.0 } else { self.factor.clamp(LEAST, 1.0) };
-        self.mean_tokens = if self.mean_tokens.is_finite() { self.mean_tokens.max(0.0) } else { 0.0 };
+        for number in [&mut self.mean_tokens, &mut self.tpm] {
+            *number = if number.is_finite() { number.max(0.0) } else { 0.0 };
+        }
     }
 
     /// Calls at a time of `most`, as far as the cuts go: only without rates, which say more.
@@ -330,13 +339,29 @@ impl Book {
         self.probing_ns = 0;
     }
 
+    /// What is owed in tokens, as the time that they take at the rate of these rules (B-6).
+    fn convert(&mut self, rules: &Rules, now_ns: u64) {
+        let Some(tpm) = rules.tpm.filter(|tpm| self.tpm.to_bits() != tpm.to_bits()) else { return };
+        let owed_ns = self.tokens_ns.saturating_sub(now_ns);
+        if owed_ns > 0 && self.tpm > 0.0 {
+            let now_owed_ns = rounded(real(owed_ns) * (self.tpm / tpm)).min(LONGEST_NS);
+            self.tokens_ns = now_ns.saturating_add(now_owed_ns);
+        }
+        self.tpm = tpm;
+    }
+
     fn cost_ns(&self, rate: Option<f64>, amount: f64) -> u64 {
         rate.map_or(0, |rate| rounded(MINUTE_NS * amount / (rate * PACE * self.factor)).min(LONGEST_NS))
     }
 }
 
+/// The most that a call can have used (B-2).
+fn most_tokens(rules: &Rules) -> f64 {
+    rules.tpm.map_or(f64::MAX, |tpm| tpm * real(LONGEST_NS) / MINUTE_NS)
+}
+
 /// Numbers of a book in a file.
-pub(super) const WORDS: usize = 12;
+pub(super) const WORDS: usize = 13;
 
 impl Book {
     pub(super) const fn to_words(&self) -> [u64; WORDS] {
@@ -353,6 +378,7 @@ impl Book {
             self.rests,
             self.resting_ns,
             self.probing_ns,
+            self.tpm.to_bits(),
         ]
     }
 
@@ -370,6 +396,7 @@ impl Book {
             rests: words[9],
             resting_ns: words[10],
             probing_ns: words[11],
+            tpm: f64::from_bits(words[12]),
         }
     }
 }

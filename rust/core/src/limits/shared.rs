@@ -25,7 +25,7 @@ use super::book::{self, Book};
 use super::holder::{self, Holder};
 
 /// "GUERDON" and the version of the layout.
-const MAGIC: u64 = 0x4755_4552_444F_4E02;
+const MAGIC: u64 = 0x4755_4552_444F_4E03;
 const HEAD: usize = 3 + book::WORDS + 1;
 /// Engines that can share a key.
 const MOST: usize = 1024;

@@ -281,7 +281,7 @@ proptest! {
     }
 
     #[test]
-    fn b6_no_book_makes_anyone_wait_for_ever_or_panics(words in prop::array::uniform12(any::<u64>()), now_ns in S..1_000_000 * S, heard in 0..4_usize) {
+    fn b6_no_book_makes_anyone_wait_for_ever_or_panics(words in prop::array::uniform13(any::<u64>()), now_ns in S..1_000_000 * S, heard in 0..4_usize) {
         let rules = Rules { rpm: Some(60.0), tpm: Some(1000.0), concurrency: Some(2) };
         let mut book = Book::from_words(words);
         book.mend(now_ns);
@@ -293,7 +293,7 @@ proptest! {
     }
 
     #[test]
-    fn a_book_comes_back_from_a_file_as_it_was(words in prop::array::uniform12(0..u64::MAX / 2)) {
+    fn a_book_comes_back_from_a_file_as_it_was(words in prop::array::uniform13(0..u64::MAX / 2)) {
         prop_assert_eq!(Book::from_words(words).to_words(), words);
     }
 }
@@ -333,6 +333,39 @@ fn b6_a_rate_that_was_set_before_holds_nobody_up() {
         panic!("not at once")
     };
     assert!(until_ns <= 3 * S, "{until_ns}");
+}
+
+#[test]
+fn b6_tokens_that_are_owed_stay_as_many_at_another_rate() {
+    let tpm = |tpm| Rules { tpm: Some(tpm), ..Rules::default() };
+    let mut book = Book::default();
+    assert!(matches!(book.ask(&tpm(60.0), S, Tokens::Counted(98.0), 0), Verdict::Go(_)), "a hundred seconds");
+    let Verdict::Wait { until_ns, .. } = book.ask(&tpm(600.0), S, Tokens::Counted(1.0), 0) else {
+        panic!("ten seconds")
+    };
+    assert!((10 * S..=11 * S).contains(&until_ns), "{until_ns}");
+    let Verdict::Wait { until_ns, .. } = book.ask(&tpm(60.0), S, Tokens::Counted(1.0), 0) else { panic!("a hundred") };
+    assert!((100 * S..=101 * S).contains(&until_ns), "{until_ns}");
+}
+
+#[test]
+fn b2_what_no_call_can_have_used_is_not_believed() {
+    let rules = Rules { tpm: Some(60_000.0), ..Rules::default() };
+    for told in [1e308, f64::INFINITY, f64::NAN, -1.0, 600_001.0] {
+        let (mut book, mut now_ns) = (Book::default(), S);
+        for _ in 0..3 {
+            let passed = loop {
+                match book.ask(&rules, now_ns, Tokens::About(Some(100.0)), 0) {
+                    Verdict::Go(passed) => break passed,
+                    Verdict::Wait { until_ns, .. } => now_ns = until_ns,
+                    Verdict::Dead(_) => panic!("alive"),
+                }
+            };
+            assert_eq!(passed.tokens, 100.0, "{told}");
+            book.learn(&rules, now_ns, passed, Heard::Answer, Some(told), 0.5);
+        }
+        assert!(now_ns < 2 * S, "{told}: {now_ns}");
+    }
 }
 
 /// The clock of a process is read before its turn comes: what another wrote meanwhile is not to be pulled back by that.
