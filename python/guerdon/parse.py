@@ -41,7 +41,7 @@ class Parse:
 
 
 def number() -> Parse:
-    """The first number that stands by itself: 7 in ``"7/10"``, 8 in ``"GPT4 says 8"``. The default.
+    """The first number that stands by itself: 7 in ``"7/10"``, 8 in ``"GPT4 says 8"``; nothing of ``"3,5"``. The default.
 
     Example:
         >>> number()

@@ -84,16 +84,21 @@ fn most_likely(api: Api, choice: &Value) -> Option<Vec<(&str, f64)>> {
     match api {
         Api::Chat => {
             fn pair(one: &Value) -> Option<(&str, f64)> {
-                Some((one.get("token")?.as_str()?, one.get("logprob")?.as_f64()?))
+                Some((one.get("token")?.as_str()?, logprob(one.get("logprob"))))
             }
             let listed = choice.pointer("/logprobs/content/0/top_logprobs")?.as_array()?;
             Some(listed.iter().filter_map(pair).collect())
         }
         Api::Completions => {
             let listed = choice.pointer("/logprobs/top_logprobs/0")?.as_object()?;
-            Some(listed.iter().filter_map(|(token, logprob)| Some((token.as_str(), logprob.as_f64()?))).collect())
+            Some(listed.iter().map(|(token, given)| (token.as_str(), logprob(Some(given)))).collect())
         }
     }
+}
+
+/// NaN for what is none.
+fn logprob(given: Option<&Value>) -> f64 {
+    given.and_then(Value::as_f64).unwrap_or(f64::NAN)
 }
 
 fn rewards(path: Option<&Path>, value: &Value, samples: usize) -> Result<Vec<Cell>, String> {
@@ -155,10 +160,10 @@ mod tests {
         let error = values(&usual, r#"{"rewards": [1, 2]}"#, 3).unwrap_err();
         assert!(error.contains("2 scores for 3 samples"), "{error}");
         let error = values(&usual, r#"{"rewards": ["high"]}"#, 1).unwrap_err();
-        assert!(error.contains("\"high\" is no number"), "{error}");
+        assert!(error.contains("\"high\", which is no number"), "{error}");
         let scores = usual.read(br#"{"rewards": [1, "high", null]}"#, 3).unwrap();
         let [Cell::Value(1.0), Cell::Invalid(why), Cell::Abstained] = &scores.cells[..] else { panic!("{scores:?}") };
-        assert!(why.contains("\"high\" is no number"), "A-2: {why}");
+        assert!(why.contains("\"high\", which is no number"), "A-2: {why}");
         assert!(values(&usual, r#"{"value": 1}"#, 1).unwrap_err().contains("none of"));
         assert!(values(&usual, "{\"rewards\": [1", 1).unwrap_err().contains("invalid JSON"));
     }
@@ -192,6 +197,15 @@ mod tests {
         let soft = Answer::Judge { api: Api::Completions, parse: parse() };
         let body = r#"{"choices": [{"text": "Yes", "logprobs": {"top_logprobs": [{"Yes": 0.0}]}}]}"#;
         assert_eq!(values(&soft, body, 1), Ok(vec![1.0]));
+        for unknown in ["null", "\"-inf\"", "[]"] {
+            let body = format!(
+                r#"{{"choices": [{{"text": "", "logprobs": {{"top_logprobs": [{{"Yes": {unknown}, "No": -1}}]}}}}]}}"#
+            );
+            let others = vec!["No".to_owned()];
+            let parse = Parse::LogProb { token: "Yes".to_owned(), others };
+            let soft = Answer::Judge { api: Api::Completions, parse };
+            assert!(values(&soft, &body, 1).unwrap_err().contains("no log-probability"), "V-1: never a guess, never 0");
+        }
         let without = r#"{"choices": [{"text": "Yes", "logprobs": null}]}"#;
         assert!(values(&soft, without, 1).unwrap_err().contains("does the server have logprobs"));
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use guerdon_core::outcome::{Cell, Failure, FailureKind};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use hyper::header::CONTENT_ENCODING;
+use hyper::header::{CONTENT_ENCODING, HeaderValue};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::answer::{Answer, Scores};
@@ -83,7 +83,7 @@ async fn exchange(
             Err(Fault::of_answer(endpoint, &format!("more than {LONGEST_ANSWER} bytes, which is no score")))
         }
         None => {
-            if let Some(coding) = head.headers.get(CONTENT_ENCODING).filter(|coding| *coding != "identity") {
+            if let Some(coding) = head.headers.get(CONTENT_ENCODING).filter(|coding| !is_plain(coding)) {
                 let coding = coding.to_str().unwrap_or("an unknown coding");
                 return Err(Fault::of_answer(endpoint, &format!("an answer in {coding}, which it was not asked for")));
             }
@@ -96,6 +96,10 @@ async fn exchange(
             Ok(scores)
         }
     }
+}
+
+fn is_plain(coding: &HeaderValue) -> bool {
+    coding.is_empty() || coding.as_bytes().eq_ignore_ascii_case(b"identity")
 }
 
 /// Why an answer was not read to its end.

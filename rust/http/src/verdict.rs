@@ -72,12 +72,15 @@ impl Parse {
         let Self::LogProb { token, others } = self else {
             return Err("log-probabilities were not asked for".to_owned());
         };
-        if let Some((token, logprob)) = most_likely.iter().find(|(_, logprob)| logprob.is_nan() || *logprob > ROUNDED) {
+        let wanted = |seen: &str| [token].into_iter().chain(others).any(|wanted| bare(seen) == bare(wanted));
+        if let Some((token, logprob)) =
+            most_likely.iter().find(|(seen, logprob)| *logprob > ROUNDED || (logprob.is_nan() && wanted(seen)))
+        {
             return Err(format!("{logprob} for the token {token:?}, which is no log-probability"));
         }
         let of = |wanted: &str| -> f64 {
             let same = most_likely.iter().filter(|(token, _)| bare(token) == bare(wanted));
-            same.map(|(_, logprob)| logprob.exp()).sum()
+            same.map(|(_, logprob)| logprob.exp()).sum::<f64>() + 0.0 // the sum of nothing is -0.0
         };
         let share = of(token);
         let rivals: f64 = others.iter().map(|other| of(other)).sum();
@@ -106,10 +109,10 @@ pub fn score(value: &Value) -> Result<Cell, String> {
         Value::Bool(yes) => Ok(Cell::Value(f64::from(u8::from(*yes)))),
         Value::Number(number) => Ok(Cell::Value(number.as_f64().unwrap_or(f64::NAN))),
         Value::String(text) => {
-            let number = text.trim().parse::<f64>().map_err(|_| format!("{} is no number", shown(text)))?;
+            let number = text.trim().parse::<f64>().map_err(|_| format!("{}, which is no number", shown(text)))?;
             Ok(Cell::Value(number))
         }
-        Value::Array(_) | Value::Object(_) => Err(format!("{} is no number", shown(&value.to_string()))),
+        Value::Array(_) | Value::Object(_) => Err(format!("{}, which is no number", shown(&value.to_string()))),
     };
     cell.and_then(fitting)
 }
@@ -118,13 +121,14 @@ pub fn score(value: &Value) -> Result<Cell, String> {
 fn fitting(cell: Cell) -> Result<Cell, String> {
     match cell {
         Cell::Value(value) if value.is_nan() || value.abs() > f64::from(f32::MAX) => {
-            Err(format!("{value}, which is no reward,"))
+            Err(format!("{value}, which is no reward"))
         }
         other => Ok(other),
     }
 }
 
-/// The first number that stands by itself: not the 4 of "GPT4", not the minus of "7-8".
+/// The first number that stands by itself: not the 4 of "GPT4", not the minus of "7-8"; nothing of "1,000" or "3,5", which may be
+/// thousands, a fraction or two numbers.
 fn first_number(text: &str) -> Option<f64> {
     let bytes = text.as_bytes();
     let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
@@ -142,6 +146,12 @@ fn first_number(text: &str) -> Option<f64> {
         let ahead = if signed { text[..start].chars().rev().nth(1) } else { before };
         let glued = ahead.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
         if glued && !signed {
+            continue;
+        }
+        if bytes.get(at) == Some(&b',') && digit(at + 1) {
+            while digit(at) || (matches!(bytes.get(at), Some(b',' | b'.')) && digit(at + 1)) {
+                at += 1;
+            }
             continue;
         }
         let size: f64 = text[start..at].trim_end_matches('.').parse().ok()?;
@@ -239,6 +249,9 @@ mod tests {
             ("1e-3", Some(0.001)),
             ("**6**", Some(6.0)),
             ("3e", Some(3.0)),
+            ("7, 5", Some(7.0)),
+            ("3,5", None),
+            ("1,000.5 of 9", Some(9.0)),
             ("no opinion", None),
         ];
         for (text, expected) in cases {

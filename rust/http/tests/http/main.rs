@@ -222,7 +222,7 @@ async fn p2_reward_services_take_many_samples_at_once() {
     let odd = rig.score(&["[[score null]]", "[[score high]]", "[[score 3]]"]).await;
     assert_eq!((odd[0].0, odd[1].0), (Status::Abstained, Status::Error));
     assert_eq!((odd[2].0, odd[2].1), (Status::Ok, 3.0));
-    assert!(odd[1].2.contains("127.0.0.1") && odd[1].2.contains("\"high\" is no number"), "A-2: {odd:?}");
+    assert!(odd[1].2.contains("127.0.0.1") && odd[1].2.contains("\"high\", which is no number"), "A-2: {odd:?}");
     rig.scheduler.close().await;
 }
 
