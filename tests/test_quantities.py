@@ -48,3 +48,11 @@ def test_what_is_no_number_lies_in_no_range() -> None:
         found = number(given)
         assert not found <= 0
         assert not found >= 0
+
+
+def test_a_number_that_has_no_float_is_in_no_range() -> None:
+    class Odd(Fraction):
+        def __float__(self) -> float:
+            raise RuntimeError("none")
+
+    assert math.isnan(number(Odd(1, 2)))

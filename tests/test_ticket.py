@@ -7,6 +7,7 @@ import copy
 import itertools
 import os
 import pickle
+import resource
 import signal
 import threading
 import time
@@ -293,3 +294,16 @@ def test_t3_ctrl_c_cancels_the_batch_and_leaves_the_dispatcher_usable(how: str) 
             ticket.wait(timeout=5)
             assert (ticket.settled()[0].status == Status.CANCELLED).all()
         assert made.score(**batch(0.0)).status.max() == Status.OK
+
+
+def test_a_batch_that_finds_no_descriptors_says_what_to_do(dispatcher: Dispatcher) -> None:
+    dispatcher.score(**batch(0.0))
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, before[1]))
+    held = []
+    try:
+        with pytest.raises(OSError, match=r"Too many open files.*\(ulimit -n\), or keep fewer tickets"):
+            held.extend(dispatcher.submit(**batch(0.0)) for _ in range(9999))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert (dispatcher.score(**batch(0.0)).status == Status.OK).all()

@@ -115,7 +115,7 @@ class RetryAfter(GuerdonError):
     def __init__(self, seconds: float = 0.0, message: str | None = None) -> None:
         if not 0 <= number(seconds) < math.inf:
             raise ValueError(f"RetryAfter({seconds!r}): expected seconds, at least 0 and finite.")
-        super().__init__(message if message is not None else f"try again after {seconds:g} s")
+        super().__init__(message if message is not None else f"try again after {float(seconds):g} s")
         self.retry_after = float(seconds)
 
     def __reduce__(self) -> tuple[type[RetryAfter], tuple[float, str]]:

@@ -46,6 +46,8 @@ def number(value: object) -> float:
         return float(value)
     except OverflowError:
         return math.inf
+    except Exception:  # a number of the user's own, which has no float after all
+        return math.nan
 
 
 def as_bytes(value: object) -> int | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import time
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from guerdon import DataError, Dispatcher, Limit, RegistrationError, Status, reward
+from guerdon import DataError, Dispatcher, Limit, RegistrationError, RetryAfter, Status, reward
 from tests.limits import functions
 
 LANES = ("process", "thread", "asyncio")
@@ -143,9 +144,27 @@ def test_what_cannot_count_is_refused_before_any_call() -> None:
         with made(lambda completion, counted=counted: counted) as dispatcher, pytest.raises(DataError) as refused:
             dispatcher.score(completions=["a"])
         assert f"'one', Limit(tokens=), gave {counted!r} for sample 0" in str(refused.value)
+    with made(lambda completion: 10**5000) as dispatcher, pytest.raises(DataError, match="gave no repr for sample 0"):
+        dispatcher.score(completions=["a"])  # too long to be shown
+    with made(lambda nothing: 1) as dispatcher, pytest.raises(DataError, match=r"'one, Limit\(tokens=\)' asks for"):
+        dispatcher.score(completions=["a"])
     with made(lambda completion: 1 // 0) as dispatcher, pytest.raises(DataError, match="sample 0: ZeroDivisionError"):
         dispatcher.score(completions=["a"])
     with pytest.raises(RegistrationError, match="log_metric: it only counts"):
         made(lambda completion, log_metric: 1.0)
     with pytest.raises(RegistrationError, match="takes \\*columns"):
         made(lambda *columns: 1.0)
+
+
+def test_later_may_be_any_real_number() -> None:
+    assert str(RetryAfter(Fraction(1, 3))) == "try again after 0.333333 s"  # type: ignore[arg-type]  # as it comes from arithmetic
+
+
+def test_one_call_that_tells_of_impossible_tokens_holds_up_none() -> None:
+    """B-2: a server's mistake."""
+
+    def function(completion: str) -> dict[str, float]:
+        return {"score": 1.0, "usage": 1e308}
+
+    with Dispatcher([reward(function, lane="thread", limit=Limit(tpm=6e6, tokens=10))]) as made:
+        assert (made.submit(completions=["x"] * 10).result(timeout=60).status == Status.OK).all()

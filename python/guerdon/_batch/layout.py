@@ -99,7 +99,7 @@ def _route(asker: Asker, data: Data, places: dict[Source, int]) -> Route:
     spec, counting = asker.spec, asker.counting
     counted = None
     if counting is not None:
-        there = _available(spec, counting.wants, data, counting.called)
+        there = _available(spec, counting.wants, data, f"{spec.name}, Limit(tokens=)")
         counted = there, _arrange(counting.wants, there)[0]
     available = _available(spec, spec.wants, data, spec.name)
     names: tuple[str, ...] | None

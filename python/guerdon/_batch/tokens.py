@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from guerdon._batch.columns import TEXT, Data, Single
 from guerdon._registration.signature import Wants, inspect_wants
+from guerdon._worker.reasons import reason_of
+from guerdon._worker.values import shown
 from guerdon.errors import DataError, RegistrationError
 from guerdon.quantities import number
 
@@ -43,10 +45,10 @@ class Counting:
             try:
                 found = self.function(**row)
             except Exception as error:
-                raise DataError(f"{self.called} failed on sample {sample}: {type(error).__name__}: {error}.") from error
+                raise DataError(f"{self.called} failed on sample {sample}: {reason_of(error)}.") from error
             count = number(found)
             if not 0 <= count < math.inf:
-                raise DataError(f"{self.called} gave {found!r} for sample {sample}: expected a number of tokens.")
+                raise DataError(f"{self.called} gave {shown(found)} for sample {sample}: expected a number of tokens.")
             counts.append(count)
         return counts
 

@@ -34,7 +34,7 @@ def to_cell(raw: object) -> tuple[int, float, dict[str, Any] | None]:
         return ABSTAINED, NAN, None
     if isinstance(raw, dict):
         if "score" not in raw:
-            keys = _shown(list(raw))
+            keys = shown(list(raw))
             raise InvalidValue(f"a dict without 'score' (its keys: {keys}) is not a reward: {_SAMPLE_HINT}")
         score = raw["score"]
         fields = {key: value for key, value in raw.items() if key != "score"} or None
@@ -139,13 +139,14 @@ def _described(raw: object) -> str:
     try:
         shape = getattr(raw, "shape", None)
         if shape is not None:
-            return f"a {name} of shape {_shown(tuple(shape))}"
+            return f"a {name} of shape {shown(tuple(shape))}"
     except Exception:  # a foreign object may raise anything when asked
         return f"a {name}"
-    return f"a {name} ({_shown(raw)})"
+    return f"a {name} ({shown(raw)})"
 
 
-def _shown(raw: object) -> str:
+def shown(raw: object) -> str:
+    """Its repr, cut where it is long; whatever that does."""
     try:
         text = repr(raw)
     except Exception:  # __repr__ is user code

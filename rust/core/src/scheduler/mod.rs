@@ -88,6 +88,14 @@ struct State {
     closed: bool,
 }
 
+/// What to do where a batch finds no descriptors to wake its caller by.
+fn no_descriptors(error: &io::Error) -> io::Error {
+    let advice = "Allow more (ulimit -n), or keep fewer tickets at a time";
+    io::Error::other(format!(
+        "a batch needs two file descriptors for as long as its ticket is kept: {error}. {advice}."
+    ))
+}
+
 impl Scheduler {
     /// Starts the engine on a runtime. `Function::lane` is an index into `lanes`.
     #[must_use]
@@ -134,7 +142,8 @@ impl Scheduler {
         {
             let mut state = inner.state.lock();
             state.last_batch += 1;
-            batch = Arc::new(Batch::new(state.last_batch, inner.clock, inner.functions.clone(), spec)?);
+            let new = Batch::new(state.last_batch, inner.clock, inner.functions.clone(), spec);
+            batch = Arc::new(new.map_err(|error| no_descriptors(&error))?);
             if batch.is_done() {
                 return Ok(batch);
             }
