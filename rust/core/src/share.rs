@@ -2,6 +2,8 @@
 //!
 //! - H-1  Of a batch that lets go of values the share holds those of its calls, and has only calls that were open after it did: what such a batch
 //!   lets go of was settled before.
+//! - H-2  Of a batch that ended while its calls were taken out of their line there is no share where there are others: it has no values any more,
+//!   nor the names of theirs, by which all are called.
 
 use std::sync::Arc;
 
@@ -11,6 +13,7 @@ use crate::delivery::Delivery;
 use crate::function::FunctionId;
 use crate::grid::{Claim, Grid};
 use crate::payload::Payload;
+use crate::scheduler::Taken;
 
 /// Calls of one batch, as the scheduler knows them (F-4 of `frame`), and what they are made of.
 pub struct Share {
@@ -20,7 +23,18 @@ pub struct Share {
 }
 
 impl Share {
-    pub(crate) fn new(batch: Arc<Batch>, function: FunctionId, kind: CallKind, mut calls: Vec<Call>) -> Self {
+    /// The shares of a frame, one at least (H-2).
+    pub(crate) fn all(taken: Taken, function: FunctionId, kind: CallKind) -> Vec<Self> {
+        let Taken { batch, calls, others, .. } = taken;
+        let share = |(batch, calls)| Self::new(batch, function, kind, calls);
+        let mut shares: Vec<Self> = std::iter::once((batch, calls)).chain(others).map(share).collect();
+        if shares.iter().any(|share| !share.calls.is_empty()) {
+            shares.retain(|share| !share.calls.is_empty());
+        }
+        shares
+    }
+
+    fn new(batch: Arc<Batch>, function: FunctionId, kind: CallKind, mut calls: Vec<Call>) -> Self {
         let mut payload = batch.payload();
         if batch.grows() || batch.delivery() != Delivery::Whole {
             let samples = calls.iter().flat_map(|call| batch.covered(kind, call.first)).map(|sample| sample as u32);
@@ -31,6 +45,9 @@ impl Share {
             // After the payload was asked (H-1).
             let (grid, column) = batch.place(function, finish);
             calls.retain(|call| grid.is_open(call.first, column, call.attempt));
+        }
+        if payload.is_none() {
+            calls.clear(); // none of them is open
         }
         Self { batch, payload, calls }
     }
@@ -74,5 +91,83 @@ impl Share {
         if let Some(payload) = &self.payload {
             payload.encode(function, finish, samples, out);
         }
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use std::any::Any;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::batch::BatchSpec;
+    use crate::clock::Clock;
+    use crate::function::{Fences, Function, OnFailure, Policy, Shape};
+    use crate::outcome::{Outcome, Status, Times};
+
+    struct Named([String; 1]);
+
+    impl Payload for Named {
+        fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
+            Some(&self.0)
+        }
+
+        fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut Vec<u8>) {}
+
+        fn bytes(&self, _: FunctionId, _: u32) -> usize {
+            0
+        }
+
+        fn as_any(&self) -> &dyn Any {
+            self
+        }
+    }
+
+    fn batch(id: u64) -> std::io::Result<Arc<Batch>> {
+        let second = Duration::from_secs(1);
+        let policy = Policy {
+            timeout: second,
+            grace: second,
+            setup_timeout: second,
+            deadline: None,
+            retries: 0,
+            concurrency: None,
+            limit: None,
+            on_failure: OnFailure::Nan,
+        };
+        let function = Function {
+            name: "f".into(),
+            shape: Shape::Sample,
+            gather: None,
+            finish: false,
+            pinned: false,
+            isolated: false,
+            lane: 0,
+            policy,
+            fences: Fences::default(),
+        };
+        let spec = BatchSpec::whole(1, 1, Box::new(Named(["text".to_owned()])));
+        Ok(Arc::new(Batch::new(id, Clock::start(), [function].into(), spec)?))
+    }
+
+    #[test]
+    fn h2_a_batch_that_ended_meanwhile_has_no_share() {
+        let (ended, alive) = (batch(1).unwrap(), batch(2).unwrap());
+        let outcome = Outcome::without_value(Status::Cancelled, Times::default());
+        ended.grid().claim_open(0, 0).unwrap().settle([outcome], |_| {});
+        assert!(ended.announce(&[0]) && ended.release().is_some());
+        let of = |batch: &Arc<Batch>, others| Taken {
+            batch: batch.clone(),
+            calls: vec![Call::fresh(0)],
+            others,
+            alone: false,
+        };
+        let others = vec![(alive.clone(), vec![Call::fresh(0)])];
+        let shares = Share::all(of(&ended, others), 0, CallKind::Gathered);
+        let names = shares[0].payload().and_then(|payload| payload.names(0, false)).map(<[String]>::len);
+        assert_eq!((shares.len(), shares[0].batch().id(), names), (1, 2, Some(1)));
+        // By itself it is a share of nothing.
+        let shares = Share::all(of(&ended, Vec::new()), 0, CallKind::Gathered);
+        assert!(shares.len() == 1 && shares[0].calls.is_empty());
     }
 }

@@ -51,11 +51,9 @@ pub struct Frame {
 
 impl Frame {
     pub(crate) fn new(id: u64, scheduler: Arc<Inner>, function: FunctionId, taken: Taken) -> Self {
-        let Taken { batch, calls, others, alone } = taken;
-        let finish = calls.first().is_some_and(|call| call.finish);
+        let (alone, finish) = (taken.alone, taken.calls.first().is_some_and(|call| call.finish));
         let kind = if finish { CallKind::Finish } else { CallKind::of(scheduler.function(function)) };
-        let share = |(batch, calls)| Share::new(batch, function, kind, calls);
-        let shares: Vec<Share> = std::iter::once((batch, calls)).chain(others).map(share).collect();
+        let shares = Share::all(taken, function, kind);
         let calls: usize = shares.iter().map(|share| share.calls.len()).sum();
         let pending = vec![true; if kind == CallKind::Gathered { calls.min(1) } else { calls }];
         Self {
