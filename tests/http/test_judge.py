@@ -246,6 +246,9 @@ def test_a_query_of_the_address_stands_behind_the_path_and_is_not_shown() -> Non
         with Dispatcher([one]) as dispatcher:
             assert dispatcher.score(completions=["x"]).rewards.item() == 1.0
     assert "/v1/chat/completions?…," in repr(one)
+    with pytest.raises(RegistrationError, match="/v1#…' is no address") as refused:
+        judge(base_url=server.url + "/v1#sk-123", model="m", prompt="{completion}")
+    assert "sk-123" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

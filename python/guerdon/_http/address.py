@@ -1,7 +1,7 @@
 """Addresses of servers, and files that keys and certificates stand in: checked before anything goes there.
 
 - A-1  What is no address is refused when the function is made, and never mended by guessing: ``http:host`` and ``http:///host`` are none.
-- A-2  What is shown of an address has no user name, no password, and nothing of what stands behind its "?".
+- A-2  What is shown of an address has no user name, no password, and nothing of what stands behind its "?" or "#".
 - A-3  Only a regular file of no great size is read: a device or a pipe would never end, or keep its reader waiting.
 """
 
@@ -61,10 +61,10 @@ def endpoint(url: str, path: str) -> str:
 
 def shown(url: str) -> str:
     """An address for people (A-2)."""
-    base, mark, _ = _USER.sub(lambda found: (found[1] or "") + "…@", url).partition("?")
+    base, *hidden = re.split("(?=[?#])", _USER.sub(lambda found: (found[1] or "") + "…@", url), maxsplit=1)
     if len(base) > _LONGEST_SHOWN:
         base = base[:_LONGEST_SHOWN] + "…"
-    return base + ("?…" if mark else "")
+    return base + (hidden[0][0] + "…" if hidden else "")
 
 
 def contents(path: str) -> bytes:
