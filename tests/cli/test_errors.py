@@ -86,6 +86,14 @@ def test_rewards_that_cannot_be_found(guerdon: Command, rewards: Path, data: Pat
     assert said in ended.err
 
 
+def test_a_name_that_is_not_there_is_told_what_scores(guerdon: Command, tmp_path: Path, data: Path) -> None:
+    text = "import math\nfrom guerdon import reward\n\ndef plain(prompts, completions, **columns): ...\n"
+    text += "\n@reward\ndef correct(completion): ...\n"
+    ended = guerdon("score", f"{write_rewards(tmp_path, text)}:corect", data)
+    assert ended.code == 2
+    assert "has no 'corect'. It has: plain, correct.\n" in ended.err
+
+
 @pytest.mark.parametrize(
     ("text", "parts"),
     [

@@ -151,6 +151,7 @@ def test_a_call_past_its_timeout_is_left_behind() -> None:
             eventually(lambda: caught)
         [said] = caught
         assert said.category is GuerdonWarning
+        assert said.filename == "<guerdon>"  # no line of a file, which would be shown beside it
         assert "past its timeout of 0.3 s" in str(said.message)
         assert result.status[:, 0, 0].tolist() == [Status.OK] * 3 + [Status.TIMEOUT] + [Status.OK] * 4
         [failure] = result.failures()

@@ -180,6 +180,7 @@ def test_threads_and_loops_are_named_with_their_stacks() -> None:
         blocking = next(call for call in dump if call.function == "blocking" and call.samples[0] == 1)
         assert "GO.wait(60)" in (blocking.stack or "")
         assert "guerdon loop other" in str(blocking.worker)
+        assert judge.worker == "guerdon loop of judge"
         setup = next(call for call in dump if call.phase == "setup")
         assert list(setup.samples) == [0, 1]
         assert ", in _ask" in (setup.stack or "")

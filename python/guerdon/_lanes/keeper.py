@@ -67,7 +67,8 @@ class Keeper:
         return f"guerdon {self._specs[function].name} {number}"
 
     def loop_name(self, index: int) -> str:
-        return f"guerdon loop {self.lanes.loop_name(index)}"
+        name = self.lanes.loop_name(index)
+        return f"guerdon loop {name[1:-1] if name.startswith('<') else name}"  # those that nobody named: "of judge"
 
     def stack_of_thread(self, ident: int) -> list[Place]:
         """Where a thread of the thread lane stands."""

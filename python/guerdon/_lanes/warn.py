@@ -8,8 +8,11 @@ import warnings
 from guerdon.errors import GuerdonWarning
 
 
-def warn(message: str, filename: str = __file__, line: int = 1) -> None:
-    """Say `message`, as if it came from that line. A filter that makes it an error makes it a line on stderr here."""
+def warn(message: str, filename: str = "<guerdon>", line: int = 1) -> None:
+    """Say `message`, as if it came from that line. A filter that makes it an error makes it a line on stderr here.
+
+    Without a line of the user's it names no file: Python would show a line of this one, which says nothing.
+    """
     try:
         warnings.warn_explicit(message, GuerdonWarning, filename, line)
     except Warning as error:

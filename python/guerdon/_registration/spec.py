@@ -307,7 +307,7 @@ def _loop(name: str, given: Options, lane: Lane, *, shared: bool) -> str | None:
                 "Make it async, add lane='asyncio', or leave loop out."
             )
         return None
-    return asked or (UNDECORATED_LOOP if shared else f"<loop of {name}>")
+    return asked or (UNDECORATED_LOOP if shared else f"<of {name}>")
 
 
 def settled_policy(name: str, given: Options, shape: Shape) -> Policy:

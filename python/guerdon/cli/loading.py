@@ -184,12 +184,25 @@ def _distinct(values: Iterable[Any]) -> Iterable[Any]:
             yield value
 
 
+def _could_be(value: object) -> bool:
+    """Whether a name of a module is worth showing to who misspelt another: not what the module imported to write it."""
+    if isinstance(value, (Dispatcher, HttpReward, RewardFunction, Reward)):
+        return True
+    return (
+        callable(value)
+        and not isinstance(value, type)
+        and not str(getattr(value, "__module__", "")).startswith("guerdon.")
+    )
+
+
 def _named(module: ModuleType, name: str, place: str) -> Any:
     found: Any = module
     for part in name.split("."):
         try:
             found = getattr(found, part)
         except AttributeError:
-            there = ", ".join(each for each in vars(module) if not each.startswith("_"))
-            raise UsageError(f"{place} has no {name!r}. It has: {there or 'nothing'}.") from None
+            there = ", ".join(
+                each for each, value in vars(module).items() if not each.startswith("_") and _could_be(value)
+            )
+            raise UsageError(f"{place} has no {name!r}. It has: {there or 'nothing that scores'}.") from None
     return found
