@@ -1,6 +1,6 @@
 """GRPO on a GPU with vLLM, rewards hidden behind generation and training; prints what share of a step they took.
 
-    pip install 'guerdon[trl]' vllm
+    pip install '.[trl]' vllm
     python examples/gpu_grpo.py                              # vLLM in the same process ("colocate"), a model made on the spot
     python examples/gpu_grpo.py --model Qwen/Qwen2.5-0.5B-Instruct --pipeline one_step
     trl vllm-serve --model Qwen/Qwen2.5-0.5B-Instruct &      # on another GPU

@@ -5,7 +5,7 @@ can't compute after 5 to 10 s and call it wrong. Its rows are independent: ``row
 with one row at a time, in processes that it can kill. After 3 s nobody knows whether the answer is right, and that is
 what the result says.
 
-    pip install 'guerdon[trl]' 'math-verify[antlr4_13_2]'
+    pip install '.[trl]' 'math-verify[antlr4_13_2]'
     python examples/math_verify_rowwise.py
 """
 

@@ -170,7 +170,7 @@ def import_parquet() -> Any:
     try:
         import pyarrow.parquet
     except ImportError:
-        raise UsageError("Parquet needs pyarrow: pip install 'guerdon[parquet]'.") from None
+        raise UsageError("Parquet needs pyarrow: pip install 'pyarrow>=17'.") from None
     return pyarrow.parquet
 
 
