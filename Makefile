@@ -35,7 +35,7 @@ $(VENV)/.dependencies: constraints.txt pyproject.toml
 	python="$${PYTHON:-$$(scripts/find-python 3.11 3.12 3.13 || true)}"
 	if [ -z "$$python" ]; then echo 'No Python 3.11, 3.12 or 3.13 found that can make virtual environments (is python3-venv installed?).' >&2; exit 1; fi
 	[ -x $(BIN)/python ] || "$$python" -m venv $(VENV)
-	echo "== dependencies into $(VENV) ($$($(BIN)/python --version))"
+	echo "== dependencies into $(VENV) ($$($(BIN)/python --version)): torch, TRL and tools, 5 GB, some minutes"
 	$(PIP) install -c constraints.txt pip
 	$(PIP) install -c constraints.txt --group dev
 	touch $@
@@ -48,7 +48,7 @@ $(VENV)/.sources: FORCE
 FORCE:
 
 $(VENV)/.wheel: $(VENV)/.dependencies $(VENV)/.sources $(WHEEL_SOURCES)
-	echo '== wheel'
+	echo '== wheel (the first one takes some minutes)'
 	rm -rf $(WHEELS)
 	CARGO_TARGET_DIR=$(EXTENSION_TARGET) $(BIN)/maturin build --release --quiet --interpreter $(BIN)/python --out $(WHEELS)
 	$(PIP) install --no-deps --no-index --force-reinstall $(WHEELS)/*.whl

@@ -253,8 +253,8 @@ def run_engine(options: argparse.Namespace, said) -> dict:
     said(f"\n{report.table()}\n\nwhat failed, and why\n{report.why() or 'nothing'}\n")
     times = {
         "through Guerdon": sum(batch.elapsed_s for batch in batches),
-        "function after function": sum(function_after_function(batch) for batch in batches),
-        "call after call": sum(times["run_total_s"] for batch in batches for times in batch.timings.values()),
+        "function after function, reckoned": sum(function_after_function(batch) for batch in batches),
+        "call after call, reckoned": sum(times["run_total_s"] for batch in batches for times in batch.timings.values()),
     }
     return {"logs": logs, "wall": wall, "times": times}
 
@@ -300,6 +300,7 @@ def main(arguments: list[str] | None = None) -> dict:
     for other, longer in list(times.items())[1:]:
         said(f"                {longer:.1f} s {other}: {longer / seconds:.1f} times as long")
     if not options.serial:
+        said("                (reckoned from how long these calls ran; --serial trains with TRL alone and measures it)")
         said(f"picture         {picture(options.out, logs, times)}")
     return {"first": first, "last": last, **outcome}
 
