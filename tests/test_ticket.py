@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import itertools
 import os
 import pickle
 import resource
+import select
 import signal
 import threading
 import time
@@ -307,3 +309,22 @@ def test_a_batch_that_finds_no_descriptors_says_what_to_do(dispatcher: Dispatche
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert (dispatcher.score(**batch(0.0)).status == Status.OK).all()
+
+
+def test_a_ticket_takes_one_descriptor_and_another_once_its_groups_are_waited_for() -> None:
+    def taken() -> int:
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    with Dispatcher([reward(lambda text: 1.0, lane="thread", name="one")]) as dispatcher:
+        dispatcher.score(completions=["a"])
+        before = taken()
+        tickets = [dispatcher.submit(completions=["a", "b"]) for _ in range(8)]
+        for ticket in tickets:
+            ticket.result()
+        assert taken() == before + 8
+        assert select.select([tickets[0].batch.groups_fileno()], [], [], 0)[0]
+        assert [group.index for group in tickets[0].groups()] == [0, 1]
+        assert taken() == before + 9
+        del tickets, ticket
+        assert taken() == before

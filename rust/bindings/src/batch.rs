@@ -2,19 +2,20 @@
 //!
 //! - B-1  A batch in flight belongs to the process that submitted it: in a forked child it would never end, and its locks may be held by threads
 //!   that the child does not have. There, waiting and cancelling raise; a batch that was done before the fork can be read.
-//! - B-2  A batch holds two descriptors to wait by, and one more with `max_pending`. They end with the object that waits, if the batch is done
-//!   then: what is kept of it for its result (`apart`) holds none.
+//! - B-2  A batch holds a descriptor to wait for its end by, one more once somebody has waited for a group, and one more with `max_pending`.
+//!   They end with the object that waits, if the batch is done then: what is kept of it for its result (`apart`) holds none.
 
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
 
-use guerdon_core::batch::{Batch, CellView, Wakes};
+use guerdon_core::batch::{Batch, CellView};
 use guerdon_core::growth::{Places, Refusal};
 use guerdon_core::outcome::{Note, Times};
 use guerdon_core::scheduler::Scheduler;
 use guerdon_core::timings::Timings;
+use guerdon_core::wake::Wake;
 use numpy::{Element, PyArray1, PyArray2, PyArray3, PyArrayMethods};
-use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTimeoutError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyOSError, PyRuntimeError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -38,19 +39,28 @@ pub struct PyBatch {
     scheduler: Weak<Scheduler>,
     /// Of a batch that grows: its values.
     growing: Option<Arc<Growing>>,
-    /// None in what is kept for a result (B-2).
-    wakes: Option<Arc<Wakes>>,
+    /// Not in what is kept for a result (B-2).
+    end: Option<Arc<Wake>>,
     runtime: Handle,
 }
 
 impl PyBatch {
     pub fn new(batch: Arc<Batch>, scheduler: &Arc<Scheduler>, growing: Option<Arc<Growing>>, runtime: Handle) -> Self {
-        let wakes = batch.wakes();
-        Self { pid: std::process::id(), batch, scheduler: Arc::downgrade(scheduler), growing, wakes, runtime }
+        let end = batch.end();
+        Self { pid: std::process::id(), batch, scheduler: Arc::downgrade(scheduler), growing, end, runtime }
     }
 
-    fn wakes(&self) -> PyResult<&Wakes> {
-        self.wakes.as_deref().ok_or_else(|| PyRuntimeError::new_err("nobody waits for a result"))
+    fn end(&self) -> PyResult<&Wake> {
+        self.end.as_deref().ok_or_else(|| PyRuntimeError::new_err("nobody waits for a result"))
+    }
+
+    /// What tells of groups. The batch keeps it while this object waits (B-2), so that its number stays good.
+    fn news(&self) -> PyResult<Arc<Wake>> {
+        self.end()?;
+        self.batch.news().map_err(|error| {
+            let advice = "Allow more (ulimit -n), or keep fewer tickets at a time";
+            PyOSError::new_err(format!("waiting for the groups of a batch needs a file descriptor: {error}. {advice}."))
+        })
     }
 
     /// The scheduler, if there still is one.
@@ -135,17 +145,17 @@ impl PyBatch {
     }
 
     fn fileno(&self) -> PyResult<i32> {
-        Ok(self.wakes()?.end.fd().as_raw_fd())
+        Ok(self.end()?.fd().as_raw_fd())
     }
 
     fn groups_fileno(&self) -> PyResult<i32> {
-        Ok(self.wakes()?.news.fd().as_raw_fd())
+        Ok(self.news()?.fd().as_raw_fd())
     }
 
     /// The same batch for its result, which is all that it can be read for (B-2).
     fn apart(&self) -> Self {
         let (batch, runtime) = (self.batch.clone(), self.runtime.clone());
-        Self { pid: self.pid, batch, scheduler: Weak::new(), growing: None, wakes: None, runtime }
+        Self { pid: self.pid, batch, scheduler: Weak::new(), growing: None, end: None, runtime }
     }
 
     #[pyo3(signature = (timeout = None))]
@@ -154,7 +164,7 @@ impl PyBatch {
             return Ok(true);
         }
         self.check_process()?;
-        gil::readable(py, self.wakes()?.end.fd(), gil::end_of(timeout))?;
+        gil::readable(py, self.end()?.fd(), gil::end_of(timeout))?;
         Ok(self.batch.is_done())
     }
 
@@ -170,7 +180,7 @@ impl PyBatch {
             if self.batch.is_exhausted() {
                 return Ok(None);
             }
-            if !gil::readable(py, self.wakes()?.news.fd(), end)? {
+            if !gil::readable(py, self.news()?.fd(), end)? {
                 return Err(PyTimeoutError::new_err("no group was completed in time"));
             }
         }
@@ -220,13 +230,13 @@ impl PyBatch {
     }
 
     fn room_fileno(&self) -> Option<i32> {
-        Some(self.wakes.as_ref()?.room.as_ref()?.fd().as_raw_fd())
+        Some(self.batch.room()?.fd().as_raw_fd())
     }
 
     fn wait_for_room(&self, py: Python<'_>) -> PyResult<()> {
         while !self.batch.has_room() {
             self.check_process()?;
-            if let Some(room) = &self.wakes()?.room {
+            if let Some(room) = self.batch.room() {
                 gil::readable(py, room.fd(), None)?;
             }
         }
@@ -339,7 +349,7 @@ impl PyBatch {
 impl Drop for PyBatch {
     /// A batch that grows and that nobody can add to any more would never end; one that is done is waited for no more (B-2).
     fn drop(&mut self) {
-        if self.wakes.is_some() && self.pid == std::process::id() {
+        if self.end.is_some() && self.pid == std::process::id() {
             self.batch.forget_wakes();
         }
         if self.batch.grows()

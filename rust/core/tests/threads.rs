@@ -26,7 +26,7 @@ fn wait(fd: BorrowedFd<'_>) {
 /// Takes groups as they come until none is left, as `ticket.groups()` does; counts them.
 fn stream(batch: &Batch, taken: &[AtomicU64]) {
     while !batch.is_exhausted() {
-        wait(batch.wakes().unwrap().news.fd());
+        wait(batch.news().unwrap().fd());
         if let Some(group) = batch.take_group() {
             taken[group].fetch_add(1, Ordering::SeqCst);
             for sample in group * batch.group_size()..(group + 1) * batch.group_size() {
@@ -50,7 +50,7 @@ fn follow(engine: &Scheduler, batch: &Arc<Batch>, cancel_after: Option<Duration>
                 engine.cancel(batch, "stop");
             });
         }
-        wait(batch.wakes().unwrap().end.fd());
+        wait(batch.end().unwrap().fd());
         assert!(batch.is_done());
     });
     assert!(taken.iter().all(|times| times.load(Ordering::SeqCst) == 1), "{taken:?}");
@@ -135,7 +135,7 @@ fn s3_submitters_that_hand_out_for_each_other_leave_nothing() {
             scope.spawn(|| {
                 for _ in 0..200 {
                     let batch = engine.submit(spec(5, 3)).unwrap();
-                    wait(batch.wakes().unwrap().end.fd());
+                    wait(batch.end().unwrap().fd());
                     assert!((0..15).all(|sample| batch.shown(sample, 0) == (sample as f32, Status::Ok)));
                 }
             });

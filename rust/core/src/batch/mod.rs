@@ -2,8 +2,8 @@
 //!
 //! - B-1  Each completed group is handed out once, in order of completion, whoever asks and from whatever thread.
 //! - B-2  `news` is readable exactly while a completed group waits to be handed out, or all have been; `end` from the last outcome on.
-//!   A batch that still grows has never handed out all. Who waits holds the descriptors: once it is done, and nobody waits any more, the batch
-//!   lets them go, so that a result that is kept keeps none open.
+//!   A batch that still grows has never handed out all. `news` is made for the first who asks for it: most wait for the end alone. Who waits
+//!   holds the descriptors: once it is done, and nobody waits any more, the batch lets them go, so that a result that is kept keeps none open.
 //! - B-3  Notes and records of a cell are written before the cell is settled: who sees the outcome can read them.
 
 mod cells;
@@ -68,15 +68,15 @@ pub struct CellView {
 struct Ready {
     groups: VecDeque<usize>,
     handed_out: usize,
+    /// From the first call of `Batch::news` until `forget_wakes`.
+    news: Option<Arc<Wake>>,
     /// Until `forget_wakes`.
-    wakes: Option<Arc<Wakes>>,
+    end: Option<Arc<Wake>>,
 }
 
-impl Ready {
-    fn wake(&self, tell: impl FnOnce(&Wakes)) {
-        if let Some(wakes) = &self.wakes {
-            tell(wakes);
-        }
+fn notify(wake: Option<&Arc<Wake>>) {
+    if let Some(wake) = wake {
+        wake.notify();
     }
 }
 
@@ -114,14 +114,6 @@ pub struct Batch {
     ready: Mutex<Ready>,
 }
 
-/// What is readable when (B-2).
-pub struct Wakes {
-    pub news: Wake,
-    pub end: Wake,
-    /// While samples can be added without waiting, as `max_pending` says; `None` where they always can.
-    pub room: Option<Arc<Wake>>,
-}
-
 impl Batch {
     pub(crate) fn new(id: u64, clock: Clock, functions: Arc<[Function]>, spec: BatchSpec) -> io::Result<Self> {
         let misfit = if spec.grows {
@@ -148,8 +140,7 @@ impl Batch {
         let needed = quorum.as_ref().filter(|_| !whole).map_or(spec.group_size, |(wanted, _)| *wanted);
         let quorum = quorum.map(|(_, quorum)| quorum);
         let growth = if spec.grows { Some(Growth::new(spec.group_size, needed, spec.max_pending)?) } else { None };
-        let room = growth.as_ref().and_then(Growth::room);
-        let wakes = Arc::new(Wakes { news: Wake::new()?, end: Wake::new()?, room });
+        let end = Some(Arc::new(Wake::new()?));
         let batch = Self {
             id,
             clock,
@@ -169,7 +160,7 @@ impl Batch {
             retries: functions.iter().map(|_| AtomicU32::new(0)).collect(),
             open_groups: AtomicU64::new(groups as u64 + u64::from(spec.grows)),
             finished_ns: AtomicU64::new(0),
-            ready: Mutex::new(Ready { groups: VecDeque::new(), handed_out: 0, wakes: Some(wakes) }),
+            ready: Mutex::new(Ready { groups: VecDeque::new(), handed_out: 0, news: None, end }),
             functions,
         };
         if groups == 0 && !spec.grows {
@@ -278,7 +269,7 @@ impl Batch {
             ready.groups.extend(groups);
             if !known {
                 // Else it is readable already (B-2), and a system call per group would cost more than a cheap function.
-                ready.wake(|wakes| wakes.news.notify());
+                notify(ready.news.as_ref());
             }
         }
         self.close(groups.len() as u64)
@@ -287,9 +278,9 @@ impl Batch {
     fn finish(&self) {
         let ready = self.ready.lock(); // first: what is done lets its descriptors go under this lock
         self.finished_ns.store(self.clock.now_ns(), Ordering::Release);
-        ready.wake(|wakes| wakes.end.notify());
+        notify(ready.end.as_ref());
         if ready.handed_out == self.groups() {
-            ready.wake(|wakes| wakes.news.notify());
+            notify(ready.news.as_ref());
         }
     }
 
@@ -317,8 +308,11 @@ impl Batch {
         ready.handed_out += 1;
         // Left readable for ever once all are handed out, so that every consumer learns of it. `finish` looks under this lock, after it said that
         // the batch is done.
-        if ready.groups.is_empty() && !(self.is_done() && ready.handed_out == self.groups()) {
-            ready.wake(|wakes| wakes.news.drain());
+        if ready.groups.is_empty()
+            && !(self.is_done() && ready.handed_out == self.groups())
+            && let Some(news) = &ready.news
+        {
+            news.drain();
         }
         Some(group)
     }
@@ -329,10 +323,31 @@ impl Batch {
         self.is_done() && self.ready.lock().handed_out == self.groups()
     }
 
-    /// Readable as B-2 says; `None` once they were let go.
+    /// What tells of groups, as B-2 says. It fails where there are no descriptors left.
+    pub fn news(&self) -> io::Result<Arc<Wake>> {
+        let mut ready = self.ready.lock();
+        if let Some(news) = &ready.news {
+            return Ok(news.clone());
+        }
+        let news = Arc::new(Wake::new()?);
+        // Under the lock of all who tell of more: nothing that came before is missed, and nothing that comes after.
+        if !ready.groups.is_empty() || (self.is_done() && ready.handed_out == self.groups()) {
+            news.notify();
+        }
+        ready.news = Some(news.clone());
+        Ok(news)
+    }
+
+    /// What tells of the end, as B-2 says; `None` once it was let go.
     #[must_use]
-    pub fn wakes(&self) -> Option<Arc<Wakes>> {
-        self.ready.lock().wakes.clone()
+    pub fn end(&self) -> Option<Arc<Wake>> {
+        self.ready.lock().end.clone()
+    }
+
+    /// Readable while samples can be added without waiting, as `max_pending` says; `None` where they always can, and once it was let go.
+    #[must_use]
+    pub fn room(&self) -> Option<Arc<Wake>> {
+        self.growth.as_ref().and_then(Growth::room)
     }
 
     /// Lets the descriptors go, if the batch is done: whoever holds them still finds all of them readable.
@@ -341,7 +356,9 @@ impl Batch {
             if let Some(growth) = &self.growth {
                 growth.forget_room();
             }
-            let gone = self.ready.lock().wakes.take();
+            let mut ready = self.ready.lock();
+            let gone = (ready.news.take(), ready.end.take());
+            drop(ready);
             drop(gone);
         }
     }

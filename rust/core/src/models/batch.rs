@@ -101,11 +101,11 @@ impl World {
         let taken: u64 = self.handed_out.iter().map(|times| times.load(Ordering::Relaxed)).sum();
         let all = taken == self.handed_out.len() as u64;
         assert_eq!(
-            readable(self.batch.wakes().unwrap().news.fd()),
+            readable(self.batch.news().unwrap().fd()),
             taken < announced || all,
             "{taken} of {announced} were taken"
         );
-        assert_eq!(readable(self.batch.wakes().unwrap().end.fd()), announced == self.handed_out.len() as u64);
+        assert_eq!(readable(self.batch.end().unwrap().fd()), announced == self.handed_out.len() as u64);
         assert_eq!(self.batch.is_exhausted(), all);
     }
 }

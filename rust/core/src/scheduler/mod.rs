@@ -91,9 +91,7 @@ struct State {
 /// What to do where a batch finds no descriptors to wake its caller by.
 fn no_descriptors(error: &io::Error) -> io::Error {
     let advice = "Allow more (ulimit -n), or keep fewer tickets at a time";
-    io::Error::other(format!(
-        "a batch needs two file descriptors for as long as its ticket is kept: {error}. {advice}."
-    ))
+    io::Error::other(format!("a batch needs a file descriptor for as long as its ticket is kept: {error}. {advice}."))
 }
 
 impl Scheduler {

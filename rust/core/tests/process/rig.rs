@@ -157,8 +157,8 @@ fn raw(text: &str) -> (TextKind, Vec<u8>) {
 
 /// Waits for the end of a batch; a batch that hangs fails its test.
 pub fn wait(batch: &Batch) {
-    let wakes = batch.wakes().unwrap();
-    let mut fds = [rustix::event::PollFd::from_borrowed_fd(wakes.end.fd(), rustix::event::PollFlags::IN)];
+    let end = batch.end().unwrap();
+    let mut fds = [rustix::event::PollFd::from_borrowed_fd(end.fd(), rustix::event::PollFlags::IN)];
     let limit = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
     rustix::event::poll(&mut fds, Some(&limit)).unwrap();
     assert!(batch.is_done(), "the batch hangs");
