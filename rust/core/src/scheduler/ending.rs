@@ -8,9 +8,9 @@ use crate::call::{Call, Cause};
 use crate::function::{FunctionId, Shape};
 use crate::grid::Claim;
 use crate::outcome::{Cell, Failure, Note, Outcome, Status, Times};
-use crate::scheduler::Inner;
 use crate::scheduler::retry;
 use crate::scheduler::timers::Due;
+use crate::scheduler::{Inner, State};
 
 /// The outcome of what a function gave for a cell; a note where it is no reward.
 fn judge(cell: Cell, times: Times) -> (Outcome, Option<Note>) {
@@ -249,9 +249,9 @@ impl Inner {
 
     /// Lets a batch go that is done.
     pub(super) fn forget(&self, batch: &Batch) {
-        let mut state = self.state.lock();
-        state.works.remove(&batch.id());
-        state.timers.forget(batch.id());
+        let State { works, timers, .. } = &mut *self.state.lock();
+        works.remove(&batch.id());
+        timers.keep(|batch| works.contains_key(&batch));
     }
 
     /// All scores of a group are there: its `finish_group` is next, unless there is nothing for it to shape.

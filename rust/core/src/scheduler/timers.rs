@@ -80,14 +80,28 @@ impl Timers {
         self.heap.pop().map(|Reverse(timer)| timer.due)
     }
 
-    /// Forgets the timers of a batch that is done.
-    pub(crate) fn forget(&mut self, done: u64) {
-        // The calls of a retry that has others too are ended: they go nowhere.
+    /// Keeps the timers of batches that are open. A retry may have calls of several; those of one that is done go nowhere.
+    pub(crate) fn keep(&mut self, open: impl Fn(u64) -> bool) {
         self.heap.retain(|Reverse(timer)| match &timer.due {
-            Due::Retry { calls, .. } => calls.iter().any(|(batch, _)| *batch != done),
-            Due::Expire { batch, .. } => *batch != done,
-            Due::Late { batch, .. } | Due::Cut { batch, .. } => *batch != done,
+            Due::Retry { calls, .. } => calls.iter().any(|(batch, _)| open(*batch)),
+            Due::Expire { batch, .. } | Due::Late { batch, .. } | Due::Cut { batch, .. } => open(*batch),
             Due::Look | Due::Settle { .. } => true,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_for_batches_that_are_done() {
+        let mut timers = Timers::default();
+        timers.set(5, Due::Retry { function: 0, calls: vec![(1, Vec::new()), (2, Vec::new())] });
+        timers.set(6, Due::Cut { batch: 1, groups: 0..1 });
+        timers.keep(|batch| batch == 2);
+        assert_eq!(timers.next_ns(), Some(5));
+        timers.keep(|_| false);
+        assert_eq!(timers.next_ns(), None);
     }
 }
