@@ -1,6 +1,7 @@
 """Overhead per sample of each lane beside its peers: a trivial function, 4096 samples of 2 KB, all in one run.
 
     python -m pytest benches/python/bench_lanes.py --benchmark-only
+    .venv-verl/bin/python -m pytest benches/python/bench_lanes.py --benchmark-only  # after `make test-verl`: beside Ray too
 
 A round of Guerdon's is `Dispatcher.score` with everything in it: capturing the data, running it, waiting, arrays,
 looking for failures. A peer's round is handing over 4096 texts and collecting a list of results. Engines, pools and
@@ -65,6 +66,22 @@ def pooled(pool: Executor, chunk: int = 1) -> Iterator[Callable[[], Any]]:
         yield lambda: list(pool.map(trivial, TEXTS, chunksize=chunk))
 
 
+class Actor:
+    def call(self, text: str) -> float:
+        return trivial(text)
+
+
+@contextmanager
+def actors() -> Iterator[Callable[[], Any]]:
+    ray = pytest.importorskip("ray", reason="the environment of `make test-verl` has Ray")
+    ray.init(num_cpus=WORKERS, include_dashboard=False, log_to_driver=False)
+    try:
+        made = [ray.remote(Actor).remote() for _ in range(WORKERS)]
+        yield lambda: ray.get([made[index % WORKERS].call.remote(text) for index, text in enumerate(TEXTS)])
+    finally:
+        ray.shutdown()
+
+
 @contextmanager
 def dispatched(function: Any, **options: Any) -> Iterator[Callable[[], Any]]:
     with Dispatcher([reward(function, name="trivial", **options)], workers=WORKERS) as dispatcher:
@@ -86,6 +103,7 @@ CONTENDERS: list[tuple[str, Callable[[], Any], int, str]] = [
     ("guerdon, asyncio lane, one suspension", lambda: dispatched(suspending), ROUNDS, "≤ 1.5"),
     ("ProcessPoolExecutor, chunks of 1", lambda: pooled(processes()), 5, ""),
     ("ProcessPoolExecutor, chunks of 64", lambda: pooled(processes(), 64), ROUNDS, ""),
+    ("Ray, two actors, a call a sample", actors, 5, ""),
     ("guerdon, process lane", lambda: dispatched(trivial), ROUNDS, "≤ 1.0 best, ≤ 1.2 median"),
 ]
 
