@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 import warnings
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, Limit, Status, judge, remote
-from tests.http.server import said, serving
+from tests.http.server import free_port, said, serving
 
 
 def test_the_tokens_of_a_judge_are_those_that_its_server_tells() -> None:
@@ -64,10 +63,7 @@ def test_a_server_that_says_later_is_left_alone_with_the_default_options(batch: 
     sees="a warning that names the function and what its calls say; all values, once the server answers",
 )
 def test_a_server_that_starts_late_costs_no_sample_with_the_default_options() -> None:
-    with socket.socket() as free:
-        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     graded = judge(base_url=f"http://127.0.0.1:{port}", model="m", prompt="{completion}", name="graded")
     with warnings.catch_warnings(record=True) as caught, Dispatcher([graded]) as dispatcher:
         warnings.simplefilter("always")

@@ -17,7 +17,7 @@ import pytest
 
 from guerdon import Dispatcher, Limit, Status, judge, reward
 from tests.http.scoring import only, score
-from tests.http.server import Handler, asked, said, serving
+from tests.http.server import Handler, asked, free_port, said, serving
 
 ROOT = Path(__file__).parents[2]
 SECRET = "sk-very-secret"
@@ -222,10 +222,7 @@ def test_no_tls_where_it_is_asked_for() -> None:
     sees="all values: what was under way is tried again, what waits is held back until the server answers",
 )
 def test_a_server_that_is_killed_and_started_again() -> None:
-    with socket.socket() as free:
-        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
 
     def start() -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "tests.http.server", str(port)]
