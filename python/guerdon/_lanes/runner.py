@@ -71,7 +71,7 @@ class Function:
         self._count = 0  # runners that count toward the limit
         self._spare = False  # a runner was started that has not run yet
         self._turning = 0  # runners that let the loop turn before they go on
-        self._stateful = Stateful(number, spec, call, queue, loop, self._set_up)
+        self._stateful = Stateful(number, spec, call, queue, loop)
         self._ending = False
         self._warned = False
 
@@ -81,7 +81,7 @@ class Function:
         if self._stateful.ready:
             self._start_spare()
         else:
-            self._stateful.begin(self._clean)
+            self._stateful.begin(self._clean, self._set_up)
 
     def task_of(self, call: tuple[int, int] | None) -> asyncio.Task[Any] | None:
         """The task of a call, given its frame and index, or that of `setup()`. From any thread."""

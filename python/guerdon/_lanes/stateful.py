@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import Context
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from guerdon._lanes.tasks import OwnTask
@@ -26,7 +27,6 @@ class Stateful:
 
     Args:
         number: Of the function.
-        over: Called when `setup()` has ended, with what went wrong.
     """
 
     def __init__(
@@ -36,7 +36,6 @@ class Stateful:
         call: Call,
         queue: LoopQueue,
         loop: asyncio.AbstractEventLoop,
-        over: Callable[[BaseException | None], None],
     ) -> None:
         self.ready = not spec.stateful
         self.setting_up: OwnTask | None = None
@@ -47,14 +46,16 @@ class Stateful:
         self._call = call
         self._queue = queue
         self._loop = loop
-        self._over = over
 
-    def begin(self, clean: Context) -> None:
-        """Starts `setup()` if it does not run yet."""
+    def begin(self, clean: Context, over: Callable[[BaseException | None], None]) -> None:
+        """Starts `setup()` if it does not run yet; `over` is called when it has ended, with what went wrong.
+
+        It is not kept longer: a circle with who asked would keep the loop's descriptor until Python's collector runs.
+        """
         if self.setting_up is None:
             self._queue.setup_begins(self._number)
             self.setting_up = OwnTask(self._set_up(), loop=self._loop)
-            self.setting_up.add_done_callback(self._ended, context=clean)
+            self.setting_up.add_done_callback(partial(self._ended, over), context=clean)
 
     async def close(self, timeout: float) -> None:
         """Runs `close()` if `setup()` has run."""
@@ -72,12 +73,12 @@ class Stateful:
             return error
         return None
 
-    def _ended(self, task: asyncio.Task[BaseException | None]) -> None:
+    def _ended(self, over: Callable[[BaseException | None], None], task: asyncio.Task[BaseException | None]) -> None:
         error = asyncio.CancelledError() if task.cancelled() else task.exception() or task.result()
         self.setting_up = None
         self.ready = error is None
         self._queue.setup_ends(self._number)
-        self._over(error)
+        over(error)
 
     async def _within(self, raw: Any, timeout: float, what: str) -> None:
         if not is_awaitable(raw):
