@@ -7,7 +7,8 @@
 //!   signal would kill, and another file behind the descriptor be written to.
 //! - T-3  An answer is bounded in time by who asks; a worker that is stopped gives none.
 //! - T-4  A stack is that of a claim only if the claim was in hand before and after.
-//! - T-5  One asks at a time, and none while an earlier signal waits to be taken: an answer is to the question.
+//! - T-5  One asks at a time, and none before the handler of an earlier signal has returned: an answer is to the question, and a signal that is
+//!   blocked only while its own handler runs is not taken for one that the function blocks.
 
 use std::time::Duration;
 
@@ -47,14 +48,15 @@ impl Child {
     /// The stack of the call or phase that is claimed, outermost frame first; `ours` is the folder whose frames are left out.
     pub(super) async fn stack(&self, claim: u64, ours: &str, within: Duration) -> Result<String, NoStack> {
         let end = Instant::now() + within;
-        let Ok(_one) = timeout(within, self.stack.asking.lock()).await else { return Err(NoStack::Silent) };
-        let signal = self.asks_by()?;
+        let Ok(mut asked) = timeout(within, self.stack.asking.lock()).await else { return Err(NoStack::Silent) };
+        let signal = self.asks_by(*asked, end).await?;
         if !self.claims(claim) {
             return Err(NoStack::Over);
         }
         self.stack.clear().map_err(|_| NoStack::NotOffered)?;
         self.pidfd.signal(signal).map_err(|_| NoStack::Ended)?;
-        let text = self.answer(end).await?;
+        *asked = true;
+        let text = self.answer(signal.as_raw(), end).await?;
         if !self.claims(claim) {
             return Err(NoStack::Over);
         }
@@ -65,21 +67,24 @@ impl Child {
         self.page.read().is_ok_and(|page| page.progress() == claim)
     }
 
-    /// The signal that asks for the stack, if it can be sent (T-2).
-    fn asks_by(&self) -> Result<Signal, NoStack> {
+    /// The signal that asks for the stack, if it can be sent (T-2). Of a worker that was `asked` before, an earlier signal is waited for (T-5).
+    async fn asks_by(&self, asked: bool, end: Instant) -> Result<Signal, NoStack> {
         let offer = self.page.read().map_err(|_| NoStack::NotOffered)?.stack();
         let number = i32::try_from(offer >> 32).unwrap_or(0);
         let signal = number.checked_sub(Signal::rt_min().as_raw()).filter(|n| *n >= 0).and_then(Signal::rt);
         let signal = signal.ok_or(NoStack::NotOffered)?;
-        let pid = self.pid.as_raw_nonzero();
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| NoStack::Ended)?;
-        let state = Signals::read(&status, number);
+        let mut state = self.signals(number)?;
+        while asked && state.answers() && Instant::now() < end {
+            sleep(PAUSE).await;
+            state = self.signals(number)?;
+        }
         if state.stopped {
             return Err(NoStack::Stopped);
         }
         if state.pending {
-            return Err(NoStack::Silent); // T-5
+            return Err(NoStack::Silent);
         }
+        let pid = self.pid.as_raw_nonzero();
         let file = std::fs::read_link(format!("/proc/{pid}/fd/{}", offer & 0xFFFF_FFFF));
         let ours = file.is_ok_and(|path| {
             path.to_string_lossy().strip_prefix("/memfd:").is_some_and(|path| path.starts_with(NAME))
@@ -87,8 +92,14 @@ impl Child {
         if state.caught && !state.blocked && ours { Ok(signal) } else { Err(NoStack::Taken) }
     }
 
-    /// Waits until the stack has been written.
-    async fn answer(&self, end: Instant) -> Result<String, NoStack> {
+    fn signals(&self, number: i32) -> Result<Signals, NoStack> {
+        let pid = self.pid.as_raw_nonzero();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| NoStack::Ended)?;
+        Ok(Signals::read(&status, number))
+    }
+
+    /// Waits until the stack has been written: until its end shows, or the handler of the signal has returned.
+    async fn answer(&self, number: i32, end: Instant) -> Result<String, NoStack> {
         let (mut last, mut grown) = (String::new(), Instant::now());
         loop {
             tokio::select! {
@@ -100,7 +111,9 @@ impl Child {
             if text.len() != last.len() {
                 (last, grown) = (text, now);
             }
-            if is_whole(&last) || (is_begun(&last) && (now - grown >= QUIET || now >= end)) {
+            // A worker that waits for a processor amid its answer is quiet too.
+            let quiet = || now - grown >= QUIET && !self.signals(number).is_ok_and(|state| state.answers());
+            if is_whole(&last) || (is_begun(&last) && (now >= end || quiet())) {
                 return Ok(last);
             }
             if now >= end {
@@ -120,6 +133,11 @@ struct Signals {
 }
 
 impl Signals {
+    /// Whether a signal that was sent has yet to be taken, or its handler, which blocks it, to return.
+    fn answers(&self) -> bool {
+        !self.stopped && (self.pending || (self.caught && self.blocked))
+    }
+
     /// From the text of `/proc/<pid>/status`, which is about the main thread.
     fn read(status: &str, number: i32) -> Self {
         let mut found = Self::default();
@@ -151,6 +169,12 @@ mod tests {
         assert_eq!(Signals::read(status, 55), Signals::default());
         assert_eq!(Signals::read(status, 0), Signals::default());
         assert!(Signals::read(&status.replace("R (running)", "T (stopped)"), 54).stopped);
+        assert!(!ready.answers());
+        let taken = status.replace("SigBlk:\t0000", "SigBlk:\t0020");
+        assert!(Signals::read(&taken, 54).answers());
+        assert!(!Signals::read(&taken.replace("R (running)", "T (stopped)"), 54).answers());
+        let sent = status.replace("SigPnd:\t0000", "SigPnd:\t0020");
+        assert!(Signals::read(&sent, 54).answers());
         assert!(Signals::read("", 54) == Signals::default());
     }
 }

@@ -21,8 +21,8 @@ const HEADER: &str = "Stack (most recent call first):";
 /// The file that a worker's stack is written to.
 pub(super) struct Stack {
     fd: OwnedFd,
-    /// Held by whoever asks (T-5 of `asking`).
-    pub asking: Mutex<()>,
+    /// Held by whoever asks; whether anyone asked before (T-5 of `asking`).
+    pub asking: Mutex<bool>,
 }
 
 impl Stack {
