@@ -3,7 +3,7 @@
 //! A [`scheduler::Scheduler`] takes batches on and hands their calls to [`lane::Lane`]s, in [`frame::Frame`]s; each call's outcome goes
 //! into the batch's [`grid::Grid`], which announces groups as they complete.
 //!
-//! From the ground up: `sync` and `segments` (what loom can check), `clock`, `wake`; `function`, `fences`, `outcome`, `timings` and `call` (what is
+//! From the ground up: `sync` and `segments` (what loom can check), `clock`, `wake`, `started`; `function`, `fences`, `outcome`, `timings` and `call` (what is
 //! said of functions and calls); `grid`, `growth`, `delivery`, `payload` and `batch`; `share`, `limits`; then `frame`, `lane` and `scheduler`,
 //! which know each other: a frame is a lane's end of the scheduler. `process` is the one lane in this crate, `doing` and `stood` are what lanes tell people.
 #![forbid(unsafe_code)]
@@ -28,6 +28,7 @@ pub mod process;
 pub mod scheduler;
 mod segments;
 pub mod share;
+mod started;
 pub mod stood;
 mod sync;
 pub mod timings;

@@ -107,12 +107,13 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::started::Started;
 
     #[test]
     fn h1_a_holder_lives_as_long_as_its_process() {
         let here = Holder::new();
         assert!(here.is_alive(here.namespace, 0));
-        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let mut child = Started::from(Command::new("sleep").arg("600").spawn().unwrap());
         let there = Holder { pid: child.id().into(), started: start_of(child.id()), ..here };
         assert!(there.is_alive(here.namespace, 0));
         let earlier = Holder { started: there.started.wrapping_sub(1), ..there };
@@ -124,7 +125,7 @@ mod tests {
 
     #[test]
     fn h1_one_that_was_killed_and_not_reaped_is_dead() {
-        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let mut child = Started::from(Command::new("sleep").arg("600").spawn().unwrap());
         let there = Holder { pid: child.id().into(), started: start_of(child.id()), ..Holder::new() };
         child.kill().unwrap();
         if cfg!(target_os = "linux") {

@@ -7,13 +7,13 @@
 //! link     its socket                                    body     its process: output, end
 //! watch    when a call is slow, out of time, to be killed (pure)
 //! zygote   the processes that fork, kept by one task     control  requests to them
-//! loading  who loads the functions when loaders die      started  a process that is waited for in the end
-//! child    pidfds, kills                                 ending   how a process ended, in words
+//! loading  who loads the functions when loaders die      ending   how a process ended, in words
+//! child    pidfds, kills                                 stack    the file that a Python says in where it stands
 //! wire     messages to and from a worker                 columns  the values of calls in wire form
 //! page     the memory shared with a worker               output   what workers print
-//! asking   where its Python stands                       stack    the file that it says that in
-//! inside   what all workers have in hand                 recycle  when a worker is replaced
-//! meter    how much a call printed                       token    what outlives a killed zygote, found
+//! asking   where a worker's Python stands                recycle  when a worker is replaced
+//! inside   what all workers have in hand                 token    what outlives a killed zygote, found
+//! meter    how much a call printed
 //! ```
 //!
 //! The worker's side is `python/guerdon/_worker`.
@@ -47,7 +47,6 @@ mod session;
 mod shared;
 mod slot;
 mod stack;
-mod started;
 mod token;
 mod watch;
 mod wire;

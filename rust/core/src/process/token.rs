@@ -76,6 +76,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::started::Started;
 
     #[test]
     fn t1_no_other_process_makes_the_same_mark() {
@@ -88,14 +89,12 @@ mod tests {
         let (ours, other) = (Token::new(), Token::new());
         let sleeper = |token: &Token| {
             let (name, value) = token.variable();
-            Command::new("sleep").arg("600").env(name, value).process_group(0).spawn().unwrap()
+            Started::from(Command::new("sleep").arg("600").env(name, value).process_group(0).spawn().unwrap())
         };
         let (mut first, mut second, mut kept) = (sleeper(&ours), sleeper(&ours), sleeper(&other));
         ours.sweep();
         assert!(!first.wait().unwrap().success() && !second.wait().unwrap().success());
         assert!(kept.try_wait().unwrap().is_none());
-        kept.kill().unwrap();
-        kept.wait().unwrap();
     }
 
     #[test]

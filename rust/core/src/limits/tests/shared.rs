@@ -1,4 +1,5 @@
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -7,6 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::super::book::{Heard, Passed, Rules, Tokens, Verdict};
 use super::super::shared::{Open, Shared};
 use super::Folder;
+use crate::started::Started;
 
 const S: u64 = 1_000_000_000;
 const PASSED: Passed = Passed { sent_ns: 100 * S, tokens: 0.0, probe: false };
@@ -51,7 +53,7 @@ fn s2_what_others_have_under_way_counts_until_they_are_dead() {
     there.leave();
     assert_eq!(with(&mut here, S, |open| open.elsewhere()), 0);
     // The same by a process that was killed: its number and the time of its start stand in the file.
-    let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let mut child = Started::from(Command::new("sleep").arg("600").spawn().unwrap());
     let mut dead = Shared::new(&folder.file());
     dead.pretend(child.id());
     with(&mut dead, S, |open| open.mine(5));
@@ -116,7 +118,7 @@ fn s4_numbers_that_nobody_wrote_start_anew() {
 fn s2_the_rate_of_a_dead_process_is_not_given_out_twice() {
     let folder = Folder::new();
     let rules = Rules { rpm: Some(60.0), concurrency: Some(1), ..Rules::default() };
-    let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let mut child = Started::from(Command::new("sleep").arg("600").spawn().unwrap());
     let mut dead = Shared::new(&folder.file());
     dead.pretend(child.id());
     with(&mut dead, S, |open| {

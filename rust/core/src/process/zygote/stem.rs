@@ -19,8 +19,8 @@ use crate::process::child::{DYING, Pidfd, is_stopped, told_pid};
 use crate::process::control::{self, Control};
 use crate::process::ending::Ending;
 use crate::process::output::{self, Printer, Source};
-use crate::process::started::Started;
 use crate::process::token::Token;
+use crate::started::Started;
 
 /// Time between two looks at whether a process that owes an answer is stopped.
 const STOPPED: Duration = Duration::from_millis(250);

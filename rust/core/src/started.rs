@@ -6,7 +6,7 @@
 use std::ops::{Deref, DerefMut};
 use std::process::Child;
 
-pub(super) struct Started(Child);
+pub struct Started(Child);
 
 impl From<Child> for Started {
     fn from(child: Child) -> Self {
