@@ -45,7 +45,7 @@ class Limit:
         tokens: The tokens of a call, about, for as long as none has told; later too if none ever tells, as functions of
             groups and batches can't. Default: 1000. Or a function that counts them for each sample before its call: it
             takes columns by name, as a per-sample reward function does, and runs in this process when a batch is
-            submitted; what a call then tells corrects its count.
+            submitted; what a call then tells corrects its count. No more than ``tpm``: a call of more fails at once.
 
     Raises:
         RegistrationError: A value is out of range, or nothing is limited.
@@ -85,10 +85,16 @@ class Limit:
         if self.tokens is not None:
             if self.tpm is None and self.key is None:
                 raise RegistrationError("Limit(tokens=…) without tpm=, the tokens per minute that they count toward.")
-            if not callable(self.tokens) and not 0 <= number(self.tokens) <= _MOST_RATE:
-                raise RegistrationError(
-                    f"Limit(tokens={self.tokens!r}): expected the tokens of a call, or a function that counts them."
-                )
+            if not callable(self.tokens):
+                if not 0 <= number(self.tokens) <= _MOST_RATE:
+                    raise RegistrationError(
+                        f"Limit(tokens={self.tokens!r}): expected the tokens of a call, or a function that counts them."
+                    )
+                if self.tpm is not None and number(self.tokens) > number(self.tpm):
+                    raise RegistrationError(
+                        f"Limit(tokens={self.tokens!r}, tpm={self.tpm!r}): a call would take more than a minute has, and wait for "
+                        "ever. Raise tpm=, or give the tokens of one call."
+                    )
 
 
 class RetryAfter(GuerdonError):

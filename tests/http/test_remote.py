@@ -40,6 +40,20 @@ def test_many_samples_a_request() -> None:
         )
 
 
+def test_a_request_of_more_tokens_than_a_minute_has_is_halved_until_it_fits() -> None:
+    limit = Limit(tpm=600_000, tokens=lambda completion: 10 ** len(completion))
+    texts = ["x", "xx", "x" * 300, "xxx"] * 2 + ["x" * 6]
+    with serving(lambda path, body: [1.0] * len(body["completions"])) as server:
+        service = remote(server.url, batch=9, columns=["completion"], limit=limit, retries=0)
+        with Dispatcher([service], max_failed_fraction=1.0) as dispatcher:
+            rewards = dispatcher.score(completions=texts).rewards.ravel()
+        assert (
+            sorted(text for body in server.bodies for text in body["completions"])
+            == ["x"] * 2 + ["xx"] * 2 + ["xxx"] * 2
+        )
+    np.testing.assert_array_equal(rewards, [1, 1, np.nan, 1] * 2 + [np.nan])
+
+
 def test_services_with_names_and_shapes_of_their_own() -> None:
     def answer(path: str, body: dict[str, Any]) -> Any:
         return {

@@ -111,6 +111,29 @@ def test_tokens_are_those_that_a_function_counts(lane: str) -> None:
         assert 29 * 0.048 - 0.1 <= time.monotonic() - begun < 20
 
 
+@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.fault(
+    "a call would take more tokens than its limit has in a minute (1e308 of them, say)",
+    sees="`error` of its samples at once, not tried; the others are scored and don't wait behind it",
+)
+def test_tokens_that_can_never_be_had_fail_at_once(lane: str) -> None:
+    function = functions.aone if lane == "asyncio" else functions.one
+    counts = {"a": 10.0, "b": 1e308, "c": 1001.0, "d": 10.0}
+    limit = Limit(tpm=1000, tokens=lambda completion: counts[completion])
+    with Dispatcher([reward(function, lane=lane, limit=limit, retries=3, name="one")], workers=1) as made:
+        result = made.submit(completions=list(counts)).result(timeout=100)
+    assert result.status.ravel().tolist() == [Status.OK, Status.ERROR, Status.ERROR, Status.OK]
+    assert [(failure.sample, failure.attempts) for failure in result.failures()] == [(1, 1), (2, 1)]
+    assert (
+        "it takes 1001 tokens, as Limit(tokens=) counts them, and a minute has tpm=1000" in result.failures()[1].reason
+    )
+    with pytest.raises(RegistrationError, match=r"tokens=1001, tpm=1000\): a call would take more than a minute has"):
+        Limit(tpm=1000, tokens=1001)
+    known = reward(functions.one, limit=Limit(key="tokens", tpm=1000), name="known")
+    with pytest.raises(RegistrationError, match=r"tokens=1001, tpm=1000\)"):
+        Dispatcher([known, reward(functions.one, limit=Limit(key="tokens", tokens=1001), name="other")])
+
+
 def test_counts_are_corrected_by_what_calls_tell() -> None:
     limit = Limit(tpm=62_500, tokens=lambda completion: 1000)
     with Dispatcher([reward(functions.atelling, limit=limit)]) as made:

@@ -6,6 +6,7 @@
 //! - T-3  A file that can't be read or written, or that somebody keeps locked (`LOCKED_NS`: a stopped process, another program), refuses calls
 //!   and says so, instead of letting them through or having them wait for ever.
 //! - T-4  That an endpoint is taken for dead is said once, when it happens: calls that wait for minutes are not to do so in silence.
+//! - T-5  A call that would take more tokens than a minute has fails at once: no waiting makes room for it, and all others would wait behind it.
 
 use std::io;
 use std::path::PathBuf;
@@ -136,6 +137,16 @@ impl Gate {
     #[must_use]
     pub const fn counts_tokens(&self) -> bool {
         self.rules.tpm.is_some()
+    }
+
+    /// Why a call that takes so many tokens, as its function counts them, will never be let through; `None` if it may be.
+    #[must_use]
+    pub fn never(&self, tokens: f64) -> Option<String> {
+        let tpm = self.rules.tpm.filter(|tpm| tokens > *tpm)?;
+        Some(format!(
+            "it takes {tokens} tokens, as Limit(tokens=) counts them, and a minute has tpm={tpm}: shorten it, raise tpm=, or lower the batch= of its \
+             function"
+        ))
     }
 
     /// Asks for one call that takes `tokens`.

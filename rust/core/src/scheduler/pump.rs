@@ -10,7 +10,7 @@ use crate::frame::Frame;
 use crate::function::FunctionId;
 use crate::lane::Lane;
 use crate::limits::{Asked, Tokens};
-use crate::outcome::Note;
+use crate::outcome::{Failure, FailureKind, Note, Times};
 use crate::scheduler::gather::Waiting;
 use crate::scheduler::order::Estimate;
 use crate::scheduler::timers::Due;
@@ -20,6 +20,8 @@ use crate::scheduler::{Inner, State, gather, order};
 /// What is to be done next.
 enum Next {
     Frame(Arc<dyn Lane>, Frame),
+    /// A call that its limit will never let through (limits T-5).
+    Never(Frame, Failure),
     /// The function's limit lets nothing of this batch through any more.
     Refused(Arc<Batch>, FunctionId, Note),
     Nothing,
@@ -41,6 +43,12 @@ impl Inner {
                 let mut state = self.state.lock();
                 match self.next_frame(&mut state) {
                     Next::Frame(lane, frame) => (lane, frame),
+                    Next::Never(mut frame, failure) => {
+                        drop(state);
+                        let times = Times { started_ns: self.clock.now_ns(), run_ns: 0 };
+                        (0..frame.len()).for_each(|call| frame.fail(call, failure.clone(), times));
+                        continue;
+                    }
                     Next::Refused(batch, function, why) => {
                         drop(state);
                         self.end_open(&batch, Some(function), &Cause::Broken(why));
@@ -103,6 +111,15 @@ impl Inner {
             let taken = if gate.counts_tokens() { take() } else { None };
             let about = self.functions[function].policy.limit.as_ref().and_then(|limit| limit.tokens);
             let counted = taken.as_ref().and_then(|taken| tokens_of(taken, function));
+            if let Some(reason) = counted.and_then(|tokens| gate.never(tokens))
+                && let Some(taken) = taken
+            {
+                in_flight[function] += 1;
+                *last_frame += 1;
+                let kind = FailureKind::Error;
+                let why = Failure { kind, reason, traceback: None, retryable: false, retry_after: None, answer: None };
+                return Next::Never(Frame::new(*last_frame, self.clone(), function, taken), why);
+            }
             match gate.ask(now_ns, counted.map_or(Tokens::About(about), Tokens::Counted)) {
                 Asked::Go(permit) => break (function, Some(permit), taken.or_else(take)),
                 refused => {
