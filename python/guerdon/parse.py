@@ -116,6 +116,13 @@ def logprob(token: str, *others: str, top: int = 20) -> Parse:
 
     The judge is asked for one token, unless ``max_tokens`` says otherwise.
 
+    A server lists the most likely tokens only. One that it doesn't list counts as 0 where that can't be far from the truth:
+    its probability is at most ``u = min(1 - sum(listed), least of the listed but one)`` (servers add the token that was
+    chosen to the most likely ones, so the very least says nothing). With P(No) listed and P(Yes) not, the score is between
+    0 and u ÷ (u + P(No)); with P(Yes) alone, between P(Yes) ÷ (P(Yes) + u) and 1. A score that would be off by more than
+    0.01 is an `error` that says between what it lies; so is one where neither is listed. A larger `top` helps, if
+    the server has it.
+
     Example:
         >>> logprob("Yes", "No")
         Parse(kind='logprob', value='Yes', others=('No',))

@@ -2,6 +2,9 @@
 //!
 //! - V-1  What holds no score as it was asked for is an error that shows the words: never a guess, never 0.
 //! - V-2  Words may be hostile, since a model wrote them: reading takes time in proportion to their length.
+//! - V-3  A token that the server did not list is not taken for impossible. Its probability is at most `u`: what the listed ones leave of 1, and
+//!   the least of theirs but one (servers add the token that was chosen to the most likely ones). A score that depends on it by more than
+//!   `NEARLY_NOTHING` is an error.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +17,7 @@ use crate::shown::shown;
 
 /// The most that a regex may compile to.
 const REGEX_BYTES: usize = 1 << 20;
-/// A token that is not among the most likely ones has a probability below the least of theirs; from here on that is as good as 0.
+/// By how much a soft score may be off for what the server did not list (V-3).
 const NEARLY_NOTHING: f64 = 0.01;
 
 /// The log of a probability that was rounded up is hardly above 0.
@@ -76,25 +79,41 @@ impl Parse {
         if let Some((token, logprob)) =
             most_likely.iter().find(|(seen, logprob)| *logprob > ROUNDED || (logprob.is_nan() && wanted(seen)))
         {
-            return Err(format!("{logprob} for the token {token:?}, which is no log-probability"));
+            return Err(format!("{logprob} for the token {}, which is no log-probability", shown(token)));
         }
-        let of = |wanted: &str| -> f64 {
+        let listed = |wanted: &str| -> f64 {
             let same = most_likely.iter().filter(|(token, _)| bare(token) == bare(wanted));
             same.map(|(_, logprob)| logprob.exp()).sum::<f64>() + 0.0 // the sum of nothing is -0.0
         };
-        let share = of(token);
-        let rivals: f64 = others.iter().map(|other| of(other)).sum();
-        let least = most_likely.iter().map(|(_, logprob)| logprob.exp()).fold(1.0, f64::min);
-        if share + rivals > 0.0 && (share > 0.0 || !others.is_empty()) {
-            let whole = if others.is_empty() { 1.0 } else { share + rivals };
-            return Ok(Cell::Value((share / whole).min(1.0)));
+        let unlisted = unlisted(most_likely);
+        let most = |listed: f64| if listed > 0.0 { listed } else { unlisted };
+        let (share, rivals): (_, Vec<f64>) = (listed(token), others.iter().map(|other| listed(other)).collect());
+        let part = |share: f64, rivals: f64| if others.is_empty() { share } else { share / (share + rivals) };
+        let (least_rivals, most_rivals) = (rivals.iter().sum(), rivals.iter().copied().map(most).sum());
+        let (low, high) = (part(share, most_rivals), part(most(share), least_rivals));
+        if high - low <= NEARLY_NOTHING {
+            return Ok(Cell::Value(part(share, least_rivals).min(1.0)));
         }
-        if others.is_empty() && least <= NEARLY_NOTHING && !most_likely.is_empty() {
-            return Ok(Cell::Value(0.0));
-        }
-        let seen: Vec<&str> = most_likely.iter().take(5).map(|(token, _)| *token).collect();
-        Err(format!("{token:?} is not among the most likely first tokens, which are {seen:?}, …"))
+        let missing = [token].into_iter().chain(others).filter(|wanted| listed(wanted) <= 0.0);
+        let missing: Vec<String> = missing.map(|wanted| format!("{wanted:?}")).collect();
+        let seen: Vec<String> = most_likely.iter().take(5).map(|(token, _)| shown(token)).collect();
+        let range = if high > 0.0 { format!("{low:.2} to {high:.2}") } else { "anything".to_owned() };
+        Err(format!(
+            "no probability of {} among the most likely first tokens, which are {}, …: the score may be {range} (parse.logprob(top=) asks for \
+             more of them)",
+            missing.join(" and "),
+            seen.join(", ")
+        ))
     }
+}
+
+/// The most that the probability of a token can be that is not among these (V-3).
+fn unlisted(most_likely: &[(&str, f64)]) -> f64 {
+    // Some servers say -9999 for "unknown, but small".
+    let mut listed: Vec<f64> = most_likely.iter().map(|(_, logprob)| logprob.exp()).filter(|p| *p > 0.0).collect();
+    listed.sort_by(f64::total_cmp);
+    let left = (1.0 - listed.iter().sum::<f64>()).max(0.0);
+    listed.get(1).map_or(left, |least_but_one| left.min(*least_but_one))
 }
 
 /// A token without the mark of a space before it.
@@ -317,11 +336,38 @@ mod tests {
         let close = |cell: Option<Cell>, expected: f64| matches!(cell, Some(Cell::Value(value)) if (value - expected).abs() < 1e-9);
         assert!(close(weigh(&[], &[("Yes", 0.5), (" Yes", 0.2), ("No", 0.3)]), 0.7));
         assert!(close(weigh(&["No"], &[("Yes", 0.6), ("No", 0.2), ("Hm", 0.1)]), 0.75));
-        assert!(close(weigh(&["No"], &[("No", 0.9), ("Hm", 0.1)]), 0.0));
-        assert!(close(weigh(&[], &[("No", 0.99), ("Hm", 0.001)]), 0.0));
-        assert!(weigh(&[], &[("No", 0.5), ("Hm", 0.3)]).is_none());
-        assert!(weigh(&["No"], &[("Hm", 0.99), ("So", 0.001)]).is_none());
         assert!(close(weigh(&[], &[("Yes", 1.000_001)]), 1.0));
         assert!(weigh(&["No"], &[("Yes", f64::INFINITY), ("No", f64::INFINITY)]).is_none());
+    }
+
+    #[test]
+    fn v3_what_is_not_listed_is_not_taken_for_impossible() {
+        let weigh = |others: &[&str], seen: &[(&str, f64)]| {
+            let others = others.iter().map(|other| (*other).to_owned()).collect();
+            let seen: Vec<(&str, f64)> = seen.iter().map(|(token, p)| (*token, p.ln())).collect();
+            Parse::LogProb { token: "Yes".to_owned(), others }.weigh(&seen)
+        };
+        let is = |cell: Result<Cell, String>, expected: f64| matches!(cell, Ok(Cell::Value(value)) if (value - expected).abs() < 1e-9);
+        let fails = |cell: Result<Cell, String>, why: &str| cell.is_err_and(|reason| reason.contains(why));
+        // Alone: 0 where nothing is left for it, or all others that are as likely are listed.
+        assert!(is(weigh(&[], &[("No", 0.99), ("Hm", 0.005)]), 0.0));
+        assert!(is(weigh(&[], &[("No", 0.5), ("Hm", 0.008), ("So", 0.007)]), 0.0));
+        assert!(fails(weigh(&[], &[("No", 0.5), ("Hm", 0.3)]), "may be 0.00 to 0.20 "));
+        assert!(
+            fails(weigh(&[], &[("No", 0.5), ("Hm", 0.001)]), "may be 0.00 to 0.50 "),
+            "the last may be the one chosen"
+        );
+        // With rivals: neither is listed, one of them, one of several.
+        assert!(fails(weigh(&["No"], &[("Hm", 0.99), ("So", 0.001)]), "of \"Yes\" and \"No\" among"));
+        assert!(fails(weigh(&["No"], &[("Hm", 1.0)]), "may be anything"));
+        assert!(is(weigh(&["No"], &[("No", 0.9), ("Hm", 0.1)]), 0.0));
+        assert!(is(weigh(&["No"], &[("Yes", 0.9), ("Hm", 0.005), ("So", 0.001)]), 1.0));
+        assert!(fails(weigh(&["No"], &[("No", 0.6)]), "may be 0.00 to 0.40 "));
+        assert!(fails(weigh(&["No"], &[("Yes", 0.6)]), "may be 0.60 to 1.00 "));
+        assert!(is(weigh(&["No", "Maybe"], &[("Yes", 0.6), ("No", 0.39), ("Hm", 0.005), ("So", 0.001)]), 0.6 / 0.99));
+        assert!(fails(weigh(&["No", "Maybe"], &[("Yes", 0.6), ("No", 0.2)]), "of \"Maybe\" among"));
+        assert!(fails(weigh(&[], &[]), "may be 0.00 to 1.00 "));
+        assert!(fails(weigh(&[], &[("No", 0.6), ("Yes", 0.0)]), "may be 0.00 to 0.40 "), "-9999 is unknown");
+        assert!(fails(weigh(&[], &[(&"x".repeat(10_000), 0.6)]), "xxx\"…, …: the score"));
     }
 }
