@@ -4,9 +4,11 @@
 //!   500 and above) is, and so is all that breaks on the way.
 //! - F-2  `Retry-After` is passed on, in seconds or as a date; `retry-after-ms`, which some servers send beside it, goes first. A date is told from
 //!   the server's own `Date`, where it sends one: the clocks of two machines may differ.
-//! - F-3  What a reason shows of an answer is cut, and has no key in it, even if the server said it back.
+//! - F-3  What a reason shows of an answer is cut, and has no key in it, even if the server said it back, nor a piece of one (`redaction`).
+//! - F-4  An address is said once: beside a name the one that it stood for, or that of the proxy.
 
 use std::error::Error;
+use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use guerdon_core::outcome::{Answer, Failure, FailureKind};
@@ -51,21 +53,22 @@ impl Fault {
 
     /// The request or its answer broke on the way.
     pub fn of_transport(endpoint: &Endpoint, broken: &Broken) -> Self {
-        let (kind, why) = match broken {
+        let host = endpoint.host();
+        let why = match broken {
             Broken::NoConnection(NoConnection::Late(after)) => {
-                ("ConnectionError: can't connect to", format!("no connection within {} s", after.as_secs_f64()))
+                format!("can't connect to {host}: no connection within {} s", after.as_secs_f64())
             }
             Broken::NoConnection(NoConnection::Failed(error)) => {
-                ("ConnectionError: can't connect to", causes(&**error))
+                format!("can't connect to {}", at(endpoint, &causes(&**error)))
             }
-            Broken::OnTheWay(error) => ("ConnectionError:", causes(error)),
+            Broken::OnTheWay(error) => format!("{host}: {}", causes(error)),
         };
         let hint = if why.contains("UnknownIssuer") {
             " (its certificate is signed by nobody that this machine trusts: give the authority's as ca_file=)"
         } else {
             ""
         };
-        let reason = endpoint.without_key(&format!("{kind} {}: {why}{hint}", endpoint.host()));
+        let reason = endpoint.without_key(&format!("ConnectionError: {why}{hint}"));
         Self { reason, retryable: true, retry_after: None, answer: Some(Answer::Unreachable) }
     }
 
@@ -79,6 +82,16 @@ impl Fault {
     pub fn into_failure(self) -> Failure {
         let Self { reason, retryable, retry_after, answer } = self;
         Failure { kind: FailureKind::Error, reason, traceback: None, retryable, retry_after, answer }
+    }
+}
+
+/// A server and why it can't be reached, with the address that this names if it is another (F-4).
+fn at(endpoint: &Endpoint, why: &str) -> String {
+    let host = endpoint.host();
+    match why.split_once(": ").and_then(|(address, rest)| Some((address.parse::<SocketAddr>().ok()?, rest))) {
+        Some((address, rest)) if endpoint.is_at(address) => format!("{host}: {rest}"),
+        Some((address, rest)) => format!("{host} ({address}): {rest}"),
+        None => format!("{host}: {why}"),
     }
 }
 
@@ -160,6 +173,28 @@ mod tests {
         assert_eq!(wait(&[("retry-after", "99999999")]), Some(3600.0));
         assert_eq!(wait(&[("retry-after", "-1")]), None);
         assert_eq!(wait(&[]), None);
+    }
+
+    #[test]
+    fn f4_an_address_is_said_once() {
+        let of = |url: &str, said: &str| {
+            let endpoint = Endpoint::new(url, vec![], None, false, None).unwrap();
+            let broken = Broken::NoConnection(NoConnection::Failed(said.into()));
+            let reason = Fault::of_transport(&endpoint, &broken).reason;
+            reason.strip_prefix("ConnectionError: can't connect to ").unwrap().to_owned()
+        };
+        let refused = |address: &str| format!("{address}: Connection refused (os error 111)");
+        let plain = |place: &str| format!("{place}: Connection refused (os error 111)");
+        assert_eq!(of("http://127.0.0.1:9/v1", &refused("127.0.0.1:9")), plain("127.0.0.1:9"));
+        assert_eq!(of("http://127.0.0.1/v1", &refused("127.0.0.1:80")), plain("127.0.0.1"));
+        assert_eq!(of("https://[::1]:9/v1", &refused("[::1]:9")), plain("[::1]:9"));
+        assert_eq!(of("https://judge.local/v1", &refused("10.0.0.1:443")), plain("judge.local (10.0.0.1:443)"));
+        assert_eq!(
+            of("http://10.0.0.1:9/v1", &refused("10.0.0.7:3128")),
+            plain("10.0.0.1:9 (10.0.0.7:3128)"),
+            "a proxy"
+        );
+        assert_eq!(of("https://judge.local/v1", "no such name"), "judge.local: no such name");
     }
 
     #[test]

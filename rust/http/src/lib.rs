@@ -1,7 +1,7 @@
 //! The http lane: calls that are HTTP requests. Judges (chat and completion endpoints) and reward services.
 //!
 //! `body` makes a request's body from a template and the texts of a batch, `answer` reads the scores out of what comes back (`verdict`: out
-//! of a judge's words; `path`: where they stand), `fault` says what a bad answer means (`shown`: as much of it as a reason holds), `endpoint` is
+//! of a judge's words; `path`: where they stand), `fault` says what a bad answer means (`shown`: as much of it as a reason holds; `redaction`: without the key), `endpoint` is
 //! a server (`error`: why it is none), `pool` keeps the connections to it (`streams`: those of HTTP/2; `connector`, `tls`, `tcp`, `names` make
 //! one), `function` puts a body, an endpoint and an answer together, `lane` takes the frames of the scheduler (`place`: one function's requests,
 //! `held`: a frame in its hands, `request`: one of them on its way), `descriptors` says whether this process may open so many connections.
@@ -25,6 +25,7 @@ mod names;
 mod path;
 mod place;
 mod pool;
+mod redaction;
 mod request;
 mod shown;
 mod streams;

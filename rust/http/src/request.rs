@@ -18,6 +18,7 @@ use crate::connector::Broken;
 use crate::endpoint::Endpoint;
 use crate::fault::Fault;
 use crate::pool::{Answering, Pool};
+use crate::shown::shown;
 
 /// The longest answer that is read.
 const LONGEST_ANSWER: usize = 16 << 20;
@@ -85,7 +86,8 @@ async fn exchange(
         None => {
             if let Some(coding) = head.headers.get(CONTENT_ENCODING).filter(|coding| !is_plain(coding)) {
                 let coding = coding.to_str().unwrap_or("an unknown coding");
-                return Err(Fault::of_answer(endpoint, &format!("an answer in {coding}, which it was not asked for")));
+                let why = format!("an answer in {}, which it was not asked for", shown(coding));
+                return Err(Fault::of_answer(endpoint, &why));
             }
             let mut scores = answer.read(&body, samples).map_err(|why| Fault::of_answer(endpoint, &why))?;
             for cell in &mut scores.cells {

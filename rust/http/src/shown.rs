@@ -3,7 +3,7 @@
 /// How much of it a reason shows, in bytes.
 const SHOWN: usize = 300;
 /// What a text ends with in a reason that was cut.
-pub const CUT: &str = "\"…";
+const CUT: &str = "\"…";
 
 /// A text for a reason.
 pub fn shown(text: &str) -> String {
