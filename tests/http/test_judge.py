@@ -93,6 +93,41 @@ def test_log_probabilities_are_soft_scores(api: Any) -> None:
         assert dispatcher.score(completions=["x"]).rewards.item() == pytest.approx(0.75)
 
 
+@pytest.mark.parametrize("api", ["chat", "completions"])
+@pytest.mark.fault(
+    "a judge's server lists too few of the likely tokens for `parse.logprob`",
+    sees="`error` that says between what the score lies, unless what is missing changes it by no more than 0.01",
+)
+def test_a_token_that_is_not_listed_is_no_zero_unless_it_must_be_one(api: Any) -> None:
+    listed = {
+        "sure": {"No": 0.97, "Hm": 0.02, "So": 0.006, "Er": 0.001},
+        "unsure": {"No": 0.5, "Hm": 0.2, "So": 0.1, "Er": 0.05},
+        "alone": {"Yes": 0.6},
+        "neither": {"Hm": 0.9, "So": 0.05, "Er": 0.001},
+    }
+
+    def weighed(path: str, body: dict[str, Any]) -> Any:
+        asked_of = body["prompt"] if path == "/completions" else asked(body)
+        likely = {token: float(np.log(share)) for token, share in listed[asked_of].items()}
+        if path == "/completions":
+            return {"choices": [{"text": "?", "logprobs": {"top_logprobs": [likely]}}]}
+        top = [{"token": token, "logprob": logprob} for token, logprob in likely.items()]
+        return {"choices": [{"message": {"content": "?"}, "logprobs": {"content": [{"top_logprobs": top}]}}]}
+
+    way = parse.logprob("Yes", "No")
+    with serving(weighed) as server:
+        one = judge(base_url=server.url, model="m", prompt="{completion}", parse=way, api=api, retries=0)
+        with Dispatcher([one], max_failed_fraction=1.0) as dispatcher:
+            result = dispatcher.score(completions=list(listed))
+    assert result.rewards.ravel().tolist()[0] == 0.0
+    assert np.isnan(result.rewards.ravel()[1:]).all()
+    unsure, alone, neither = (failure.reason for failure in result.failures())
+    assert 'no probability of "Yes" among the most likely first tokens' in unsure
+    assert "the score may be 0.00 to 0.17 (parse.logprob(top=)" in unsure
+    assert "the score may be 0.60 to 1.00" in alone
+    assert 'no probability of "Yes" and "No" among' in neither
+
+
 def test_completions_and_structured_output() -> None:
     def answer(path: str, body: dict[str, Any]) -> Any:
         if path == "/v1/completions":
@@ -209,6 +244,22 @@ def test_pickled_it_is_made_again() -> None:
         ({"prompt": "x", "base_url": "me:pw@x:99999/v1"}, "a user name or password"),
         ({"prompt": "x", "base_url": "https://x/v1?api_key=sk-123"}, "'api_key' looks like a key"),
         ({"prompt": "x", "headers": {"Authorization": "Bearer sk-123"}}, "'Authorization' holds a key"),
+        ({"prompt": "x", "base_url": "https://x/v1?v=1;x-api%2Dkey=sk-123"}, "'x-api-key' looks like a key"),
+        ({"prompt": "x", "headers": {"helicone-auth": "Bearer sk-123"}}, "'helicone-auth' holds a key"),
+        ({"prompt": "x", "headers": {"x-odd": "bearer sk-12345678"}}, "'x-odd' holds a key"),
+        (
+            {"prompt": "x", "body": {"api_key": "sk-123"}},
+            "'api_key' of the request holds a key, which would be in pickles",
+        ),
+        (
+            {"prompt": "x", "body": {"extra": [{"AUTHORIZATION": "sk-123"}]}},
+            "'AUTHORIZATION' of the request holds a key",
+        ),
+        (
+            {"prompt": "x", "body": {"extra_headers": {"X-Odd": "Bearer sk-12345678"}}},
+            "'X-Odd' of the request holds a key",
+        ),
+        ({"prompt": "x", "response_format": {"hf-token": "sk-123"}}, "'hf-token' of the request holds a key"),
         ({"prompt": "x", "headers": {"x-api-key": "{key}"}}, "there is no api_key_env="),
         ({"prompt": "x", "headers": {"Content-Length": "3"}}, "set by the engine"),
         ({"prompt": "x", "api": []}, "'chat' or 'completions'"),
@@ -223,6 +274,16 @@ def test_what_can_not_work_is_refused_when_it_is_made(options: dict[str, Any], m
     assert message in str(refused.value)
     assert "sk-123" not in str(refused.value)
     assert "pw" not in str(refused.value)
+
+
+def test_what_only_sounds_like_a_key_is_sent() -> None:
+    schema = {"type": "object", "properties": {"password": {"type": "string"}, "token": {"type": "string"}}}
+    body = {"prompt_cache_key": "k", "eos_token": "</s>", "guided_json": schema, "max_tokens": 3, "api_key": None}
+    with serving(lambda path, body: said("1")) as server:
+        one = judge(base_url=server.url, model="m", prompt="Bearer abcdefghij", body=body, headers={"x-cache-key": "k"})
+        with Dispatcher([one]) as dispatcher:
+            assert dispatcher.score(completions=["x"]).rewards.item() == 1.0
+        assert {name: server.bodies[0][name] for name in body} == body
 
 
 @pytest.mark.parametrize(

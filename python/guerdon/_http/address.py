@@ -11,7 +11,9 @@ import os
 import re
 import stat
 from typing import Final
+from urllib.parse import unquote
 
+from guerdon._http.mislaid import names_a_key
 from guerdon._shipping.environment import is_secret
 from guerdon.errors import RegistrationError
 
@@ -42,14 +44,19 @@ def address(function: str, option: str, value: object) -> str:
         raise RegistrationError(
             f"{wrong}{shown(url)!r} is no address: expected one like http://localhost:8000/v1.{hint}"
         )
-    names = re.findall(r"[?&]([^=&]*)", url)
-    secret = next((name for name in names if is_secret(name) or name.lower() in ("key", "sig", "code", "auth")), None)
+    names = [unquote(name) for name in re.findall(r"[?&;]([^=&;]*)", url)]
+    secret = next((name for name in names if _is_secret(name)), None)
     if secret is not None:
         raise RegistrationError(
             f"{wrong}{shown(url)!r}: {secret!r} looks like a key, which would show in logs of servers on the way. Give it "
             "as api_key_env= or api_key_file=, with headers={'the-header': '{key}'} if it is no bearer token."
         )
     return url
+
+
+def _is_secret(name: str) -> bool:
+    name = name.replace("-", "_")
+    return is_secret(name) or names_a_key(name) or name.lower() in ("key", "sig", "signature", "code")
 
 
 def endpoint(url: str, path: str) -> str:

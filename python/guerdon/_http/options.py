@@ -8,10 +8,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from guerdon._http.body import Pieces
+from guerdon._http.body import Pieces, Text
+from guerdon._http.mislaid import is_key, names_a_key
 from guerdon._http.plan import Plan
 from guerdon._http.reward import HttpReward
 from guerdon._http.secret import Secret
@@ -37,7 +38,6 @@ _OWN_HEADERS = frozenset(
         "upgrade",
     )
 )
-_KEY_HEADERS = frozenset(("authorization", "proxy-authorization", "cookie", "api-key", "x-api-key", "x-goog-api-key"))
 
 
 def made(by: Callable[..., HttpReward], given: dict[str, Any], request: Mapping[str, Any], **own: Any) -> HttpReward:
@@ -52,6 +52,7 @@ def made(by: Callable[..., HttpReward], given: dict[str, Any], request: Mapping[
         RegistrationError: O-1.
     """
     name = label(given["name"])
+    _refuse_keys(name, request)
     pieces, fields = _pieces(name, request)
     key = _secret(name, given["api_key_env"], given["api_key_file"])
     ca_file = given["ca_file"]
@@ -142,6 +143,27 @@ def _secret(function: str, env: object, file: object) -> Secret:
     return Secret(env, None if file is None else str(file))
 
 
+def _refuse_keys(function: str, value: object, name: str = "") -> None:
+    """Looks through the JSON of a request, before columns are filled in.
+
+    Raises:
+        RegistrationError: A key stands in it (M-1 of `mislaid`).
+    """
+    if isinstance(value, str):
+        if value and (names_a_key(name) or is_key(value)):
+            raise RegistrationError(
+                f"reward function {function!r}: the field {name!r} of the request holds a key, which would be in pickles and in "
+                "the program. Give it as api_key_env= or api_key_file=, with headers={'the-header': '{key}'} if it is no "
+                "bearer token."
+            )
+    elif isinstance(value, Mapping):
+        for each, inner in value.items():
+            _refuse_keys(function, inner, str(each))
+    elif isinstance(value, Sequence) and not isinstance(value, Text):
+        for inner in value:
+            _refuse_keys(function, inner, name)
+
+
 def _headers(function: str, given: object, key: Secret) -> tuple[tuple[str, str], ...]:
     """Headers of every request.
 
@@ -160,7 +182,7 @@ def _headers(function: str, given: object, key: Secret) -> tuple[tuple[str, str]
             raise RegistrationError(
                 f"{wrong}: {name!r} has a place for {{key}}, but there is no api_key_env= or api_key_file=."
             )
-        if "{key}" not in value and name.lower() in _KEY_HEADERS:
+        if "{key}" not in value and (names_a_key(name) or is_key(value)):
             raise RegistrationError(
                 f"{wrong}: {name!r} holds a key, which would be in pickles and in the program. Give it as api_key_env= or "
                 f"api_key_file=, and the header as {{{name!r}: '… {{key}}'}}."
