@@ -136,6 +136,11 @@ test-verl: setup $(VERL)/.dependencies ## the reward manager in verl's real rewa
 	# What verl and Ray warn of is not ours.
 	$(VERL)/bin/python -m pytest -W ignore -W error::guerdon.errors.GuerdonWarning tests/verl $(ARGS)
 
+# What verl's trainers import beyond its reward loop.
+$(VERL)/.trainers: $(VERL)/.dependencies
+	$(PIP) --python $(VERL)/bin/python install -c tests/verl/constraints.txt verl ray cachetools fastapi TransferQueue uvicorn
+	touch $@
+
 .PHONY: environments
 environments: $(VENV)/.dependencies $(VLLM)/.dependencies $(VERL)/.dependencies ## what the targets install, without building anything
 
@@ -151,6 +156,11 @@ stress: setup ## the soak tests too, more cases and deeper model checking
 	$(BIN)/python -m pytest -m '' --timeout 1200 tests/stress $(ARGS)
 	# The faults again and again: what a race hides in one run shows in ten.
 	for round in {1..$(ROUNDS)}; do $(BIN)/python -m pytest -q -m 'fault and not soak' tests/stress $(ARGS); done
+
+.PHONY: stress-trainers
+stress-trainers: setup $(VLLM)/.dependencies $(VERL)/.trainers ## the soak tests of the trainers: verl's, and several ranks with a vLLM server
+	$(VERL)/bin/python -m pytest -m soak -W ignore -W error::guerdon.errors.GuerdonWarning --timeout 1200 tests/verl $(ARGS)
+	$(VLLM)/bin/python -m pytest -m soak --timeout 1200 tests/vllm $(ARGS)
 
 .PHONY: bench
 bench: setup ## speed of the core (criterion) and of the lanes beside their peers (pytest-benchmark)

@@ -70,7 +70,17 @@ def noted(text: str, extra_info: dict[str, Any]) -> float:
     return 0.25
 
 
+@guerdon.reward(timeout=20)
+def picky(text: str) -> float:
+    """In a worker process."""
+    if len(text) == 3:
+        raise ValueError("not one with three letters")
+    return 0.5
+
+
 dispatcher = guerdon.Dispatcher([length, judge], weights=[1.0, 1.0])
 ranks = guerdon.Dispatcher([Rank()])
+trained = guerdon.Dispatcher([noted, picky, judge, Rank()])
+trained_apart = guerdon.Dispatcher([picky, length])
 noted_ranks = guerdon.Dispatcher([noted, Rank()], weights=[1.0, 1.0])
 with_budget = noted_ranks.replace(budget=60.0)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import random
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 pytest.importorskip("verl")
@@ -17,6 +14,7 @@ pytest.importorskip("verl")
 import ray
 
 from tests.verl import rewards
+from tests.verl.cluster import ray_cluster
 from tests.verl.rig import make_config, make_data, make_model, reward_loop, scores_of
 
 from verl.utils import hf_tokenizer  # isort: skip # rig imports verl without its warnings
@@ -40,18 +38,8 @@ def tokenizer(model: Path) -> Any:
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    """Ray on this machine; nothing of it, nor of the engines in its workers, is left at the end."""
-    ray.init(
-        num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": os.getcwd()}}
-    )
-    children = psutil.Process().children(recursive=True)
-    yield
-    children += psutil.Process().children(recursive=True)
-    ray.shutdown()
-    deadline = time.monotonic() + 120
-    while any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children):
-        assert time.monotonic() < deadline, "processes are left"
-        time.sleep(0.1)
+    with ray_cluster(num_cpus=2):
+        yield
 
 
 @pytest.fixture
