@@ -148,6 +148,37 @@ fn f2_dropped_frames_free_their_place_and_lose_no_call() {
 }
 
 #[test]
+fn f6_a_frame_that_gave_all_back_counts_no_more_though_it_is_held() {
+    paused(async {
+        let mut limited = function("f", Shape::Sample);
+        limited.policy.concurrency = Some(1);
+        let (engine, lane) = holding(vec![limited]);
+        let batch = engine.submit(spec(2, 1)).unwrap();
+        let (mut first, mut held) = (lane.take(), Vec::new());
+        for _ in 0..3 {
+            let calls = first.len();
+            first.give_back(0..1);
+            assert!(lane.frames.lock().is_empty(), "its other call is in hand");
+            first.give_back(1..calls);
+            drop(first);
+            let mut second = lane.take();
+            second.give_back(0..second.len());
+            held.push(second);
+            first = lane.take(); // though the second is there
+            assert!(lane.frames.lock().is_empty());
+        }
+        drop(held);
+        assert!(lane.frames.lock().is_empty(), "they have no place to free any more");
+        for call in 0..first.len() {
+            first.settle(call, Cell::Abstained, RAN);
+        }
+        drop(first);
+        assert_eq!(statuses(&batch), [Some(Status::Abstained); 2]);
+        assert_eq!(engine.open_batches(), 0);
+    });
+}
+
+#[test]
 fn f2_a_task_that_panics_loses_nothing() {
     paused(async {
         let lane = Arc::new(FakeLane::new(Room::default(), |ask: &Ask| match ask.handed {

@@ -6,6 +6,8 @@
 //! - F-4  Samples that were gathered (`scheduler::gather`) are one call to the lane, and the only one of their frame; to the scheduler each sample
 //!   is a call of its own, which is claimed, swept and given another attempt by itself, in its own batch.
 //! - F-5  A frame has a share of each of its batches, in an order that does not change, and at least one. In a call they stand one behind the other.
+//! - F-6  A frame that gave all its calls back before one of them ended counts no more, though a lane may still hold it: its place and its
+//!   leave are others'.
 
 mod ended;
 
@@ -47,6 +49,8 @@ pub struct Frame {
     permit: Option<Permit>,
     /// Tokens that the call in hand used, where it told.
     tokens: Option<f64>,
+    /// It has a place with the scheduler (F-6).
+    counts: bool,
 }
 
 impl Frame {
@@ -70,6 +74,7 @@ impl Frame {
             ran: 0,
             permit: None,
             tokens: None,
+            counts: true,
         }
     }
 
@@ -366,7 +371,12 @@ impl Frame {
     pub fn give_back(&mut self, calls: Range<usize>) {
         let calls = calls.filter(|call| std::mem::take(&mut self.pending[*call])).collect::<Vec<_>>();
         if !calls.is_empty() {
-            self.scheduler.given_back(self.function, self.returning(&calls));
+            let all = calls.len() == self.pending.len();
+            if all {
+                self.counts = false;
+                drop(self.permit.take());
+            }
+            self.scheduler.given_back(self.function, self.returning(&calls), all);
         }
     }
 
@@ -417,6 +427,6 @@ impl Drop for Frame {
         let unfinished = self.returning(&open);
         // A permit that was not used is given back before there is another look for work.
         drop(self.permit.take());
-        self.scheduler.frame_ended(self.function, unfinished, self.run_ns, self.ran);
+        self.scheduler.frame_ended(self.function, unfinished, self.counts, self.run_ns, self.ran);
     }
 }

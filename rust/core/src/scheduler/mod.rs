@@ -248,17 +248,20 @@ impl Inner {
         }
     }
 
-    /// Takes back what a frame did not end, and frees its place.
+    /// Takes back what a frame did not end, and frees its place if it has one still.
     pub(crate) fn frame_ended(
         self: &Arc<Self>,
         function: FunctionId,
         unfinished: Vec<(u64, Vec<Call>)>,
+        frees: bool,
         run_ns: u64,
         ran: u64,
     ) {
         {
             let mut state = self.state.lock();
-            state.in_flight[function] -= 1;
+            if frees {
+                state.in_flight[function] -= 1;
+            }
             self.released(&mut state, function);
             state.estimates[function].learn(run_ns, ran);
             state.take_back(function, unfinished);
@@ -266,9 +269,16 @@ impl Inner {
         self.pump();
     }
 
-    /// Takes back innocent calls of a frame that goes on.
-    pub(crate) fn given_back(self: &Arc<Self>, function: FunctionId, calls: Vec<(u64, Vec<Call>)>) {
-        self.state.lock().take_back(function, calls);
+    /// Takes back innocent calls of a frame that goes on, and its place if they were all that it had.
+    pub(crate) fn given_back(self: &Arc<Self>, function: FunctionId, calls: Vec<(u64, Vec<Call>)>, frees: bool) {
+        {
+            let mut state = self.state.lock();
+            if frees {
+                state.in_flight[function] -= 1;
+                self.released(&mut state, function);
+            }
+            state.take_back(function, calls);
+        }
         self.pump();
     }
 
