@@ -19,8 +19,9 @@ use crate::lanes::arguments::Arguments;
 use crate::lanes::report;
 use crate::lanes::thread::{SLOW_NS, Shared};
 
-/// How long Python may take to say where a call stands.
-const ANSWER_NS: u64 = 50_000_000;
+/// How long Python may take to say where a call stands. While C code holds the GIL, whoever waits for the outcome waits for the GIL too: on a
+/// busy machine an answer is worth more than the moment.
+const ANSWER_NS: u64 = 500_000_000;
 /// Age of a call, or of the whole chunk, at which what lies behind it is taken back.
 const TAKE_BACK_NS: u64 = 20_000_000;
 
