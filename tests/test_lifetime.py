@@ -84,11 +84,11 @@ def test_l5_a_function_that_closes_its_own_dispatcher_does_not_wait_for_itself(l
     result = made.score(completions=["a"])
     assert result.status[0, 0, 0] in {Status.CANCELLED, Status.OK}  # whether its value or its end was there first
     assert made.closed
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not took or set(threading.enumerate()) - others:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert took[0] < 2
+    assert took[0] < 4.5  # who waits for itself waits 5 s
 
 
 def test_l4_a_ticket_keeps_its_dispatcher() -> None:

@@ -225,7 +225,7 @@ def test_columns_without_completions_are_refused(plain: Dispatcher) -> None:
 
 
 def test_a_budget_of_one_batch_ends_it(plain: Dispatcher) -> None:
-    ticket = plain.submit(more=True, num_generations=2, budget=0.3)
+    ticket = plain.submit(more=True, num_generations=2, budget=2.0)
     ticket.add(**rows(1.0, 2.0, 3.0))
     result = ticket.result(timeout=30)
     assert result.status[:, :, 0].tolist() == [[0, 0], [0, Status.TIMEOUT]]
@@ -289,7 +289,7 @@ def test_g2_what_was_delivered_is_let_go() -> None:
             del things
             assert next(groups).rewards.tolist() == [[1.0], [1.0]]
         ticket.add(completions=["a"], thing=[Value()])
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while any(one() is not None for one in alive) and time.monotonic() < deadline:
             gc.collect()
             time.sleep(0.01)
@@ -301,7 +301,7 @@ def test_a_stream_that_nobody_holds_ends(plain: Dispatcher) -> None:
     ticket = plain.submit(**rows(1.0), more=True, num_generations=2)
     del ticket
     gc.collect()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while plain.stats()["open_batches"] and time.monotonic() < deadline:
         time.sleep(0.01)
     assert plain.stats()["open_batches"] == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import gc
-import itertools
 import os
 import pickle
 import resource
@@ -20,6 +19,7 @@ import numpy as np
 import pytest
 
 from guerdon import ClosedError, DataError, Dispatcher, RewardFailureError, Status, Ticket, reward
+from tests.lanes.running import eventually
 
 
 @reward(lane="thread")
@@ -64,7 +64,7 @@ def test_groups_that_are_complete_are_told_without_waiting(dispatcher: Dispatche
 
 
 def test_waiting_may_end_before_the_batch(dispatcher: Dispatcher) -> None:
-    ticket = dispatcher.submit(**batch(0.4))
+    ticket = dispatcher.submit(**batch(1.5))
     with pytest.raises(TimeoutError, match="goes on"):
         ticket.result(timeout=0.05)
     with pytest.raises(TimeoutError, match="goes on"):
@@ -118,7 +118,7 @@ def test_t5_a_forked_child_has_nothing_to_wait_for(dispatcher: Dispatcher) -> No
 
 
 def test_t2_groups_come_as_they_complete(dispatcher: Dispatcher) -> None:
-    ticket = dispatcher.submit(**batch(0.6, 0.6, 0.05, 0.1, 0.3, 0.3, size=2))
+    ticket = dispatcher.submit(**batch(2.0, 2.0, 0.05, 0.1, 1.0, 1.0, size=2))
     groups = list(ticket.groups())
     assert [group.index for group in groups] == [1, 2, 0]
     assert all(group.rewards.shape == group.status.shape == (2, 2) for group in groups)
@@ -126,7 +126,7 @@ def test_t2_groups_come_as_they_complete(dispatcher: Dispatcher) -> None:
 
 
 def test_t2_every_iteration_sees_every_group(dispatcher: Dispatcher) -> None:
-    ticket = dispatcher.submit(**batch(0.2, 0.1, 0.0))
+    ticket = dispatcher.submit(**batch(1.8, 0.9, 0.0))
     first = ticket.groups()
     next(first)
     assert [group.index for group in ticket.groups()] == [2, 1, 0]
@@ -161,28 +161,38 @@ def test_t2_iterations_in_several_threads_and_loops_at_once(dispatcher: Dispatch
     assert all(order == seen["t0"] for order in seen.values())
 
 
-def test_t1_waiting_does_not_block_the_loop(dispatcher: Dispatcher) -> None:
-    async def main() -> float:
-        gaps = [time.monotonic()]
+@pytest.mark.parametrize("how", ["aresult", "agroups", "ascore"])
+def test_t1_waiting_does_not_block_the_loop(how: str) -> None:
+    beaten = threading.Event()
 
-        async def beat() -> None:
-            while True:
-                await asyncio.sleep(0.005)
-                gaps.append(time.monotonic())
+    @reward(lane="thread")
+    def waits(completion: str) -> float:
+        return float(beaten.wait(60))  # for the loop on which the batch is waited for
 
+    async def beat() -> None:
+        for _ in range(20):
+            await asyncio.sleep(0.005)
+        beaten.set()
+
+    async def main(made: Dispatcher) -> float:
         task = asyncio.create_task(beat())
-        ticket = dispatcher.submit(**batch(0.3, 0.1, 0.2))
-        assert [group.index async for group in ticket.agroups()] == [1, 2, 0]
-        await ticket.aresult()
-        task.cancel()
-        return max(after - before for before, after in itertools.pairwise(gaps))
+        if how == "ascore":
+            found = (await made.ascore(completions=["c"])).rewards.item()
+        else:
+            ticket = made.submit(completions=["c"])
+            groups = [group async for group in ticket.agroups()] if how == "agroups" else []
+            assert [group.rewards.item() for group in groups] in ([], [1.0])
+            found = (await ticket.aresult()).rewards.item()
+        await task
+        return found
 
-    assert asyncio.run(main()) < 0.15
+    with Dispatcher([waits]) as made:
+        assert asyncio.run(main(made)) == 1.0
 
 
 def test_t1_a_coroutine_may_stop_waiting(dispatcher: Dispatcher) -> None:
     async def main() -> None:
-        ticket = dispatcher.submit(**batch(0.4))
+        ticket = dispatcher.submit(**batch(1.5))
         with pytest.raises(TimeoutError, match="goes on"):
             await ticket.aresult(timeout=0.05)
         with pytest.raises(TimeoutError, match="goes on"):
@@ -205,7 +215,7 @@ def test_t1_no_descriptor_stays_behind(dispatcher: Dispatcher) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         asyncio.run(main())
-    assert len(os.listdir("/proc/self/fd")) <= before
+    eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)
 
 
 def test_a_cancelled_ascore_cancels_its_batch(dispatcher: Dispatcher) -> None:
@@ -213,7 +223,7 @@ def test_a_cancelled_ascore_cancels_its_batch(dispatcher: Dispatcher) -> None:
         started = time.monotonic()
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(dispatcher.ascore(**batch(*[5.0] * 300)), 0.1)
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 30  # all of it takes minutes
 
     asyncio.run(main())
     assert dispatcher.score(**batch(0.0)).status.max() == Status.OK
@@ -224,7 +234,7 @@ def test_a_cancelled_ticket_gives_what_there_is() -> None:
         ticket = made.submit(**batch(0.0, *[30.0] * 7))
         next(ticket.groups())
         ticket.cancel()
-        result = ticket.result(timeout=5)
+        result = ticket.result(timeout=25)
         assert result.status.ravel().tolist() == [Status.OK] + [Status.CANCELLED] * 7
         assert result.failures()[0].status is Status.CANCELLED
 
@@ -290,10 +300,10 @@ def test_t3_ctrl_c_cancels_the_batch_and_leaves_the_dispatcher_usable(how: str) 
         started = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             wait()
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 25
         timer.join()
         for ticket in tickets:
-            ticket.wait(timeout=5)
+            ticket.wait(timeout=25)
             assert (ticket.settled()[0].status == Status.CANCELLED).all()
         assert made.score(**batch(0.0)).status.max() == Status.OK
 
@@ -318,6 +328,7 @@ def test_a_ticket_takes_one_descriptor_and_another_once_its_groups_are_waited_fo
 
     with Dispatcher([reward(lambda text: 1.0, lane="thread", name="one")]) as dispatcher:
         dispatcher.score(completions=["a"])
+        eventually(lambda: not dispatcher.stats()["open_batches"])
         before = taken()
         tickets = [dispatcher.submit(completions=["a", "b"]) for _ in range(8)]
         for ticket in tickets:
@@ -327,4 +338,4 @@ def test_a_ticket_takes_one_descriptor_and_another_once_its_groups_are_waited_fo
         assert [group.index for group in tickets[0].groups()] == [0, 1]
         assert taken() == before + 9
         del tickets, ticket
-        assert taken() == before
+        eventually(lambda: taken() == before)

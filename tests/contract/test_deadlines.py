@@ -17,7 +17,7 @@ from guerdon import Dispatcher, Limit, RewardBatch, Status, group_reward, reward
 from tests.contract import behaviours
 
 LANES = {"process": behaviours.sleep, "thread": behaviours.sleep, "asyncio": behaviours.wait}
-LONG = 3.0  # of what must be cut short; a thread has to sit it out
+LONG = 11.0  # of what must be cut short; a thread has to sit it out
 
 
 def alive(pid: int) -> bool:
@@ -67,17 +67,17 @@ def test_row_5_timeout_does_not_count_the_queue(lane: str) -> None:
 
 @pytest.mark.parametrize("lane", LANES)
 def test_deadline_counts_the_queue(lane: str) -> None:
-    slow = reward(LANES[lane], lane=lane, name="slow", timeout=60, deadline=1.2, limit=Limit(concurrency=1))
+    slow = reward(LANES[lane], lane=lane, name="slow", timeout=60, deadline=2.0, limit=Limit(concurrency=1))
     with Dispatcher([slow], workers=1, max_failed_fraction=1.0) as made:
         made.score(completions=["c"], seconds=[0.0])  # starting up is not what is looked at
         started = time.monotonic()
-        result = made.score(completions=["c"] * 12, seconds=[0.3] * 12)
+        result = made.score(completions=["c"] * 40, seconds=[0.3] * 40)
         took = time.monotonic() - started
         status = result.status.ravel().tolist()
         assert status[0] == Status.OK
         assert status[-1] == Status.TIMEOUT
         assert set(reasons(result).values()) == {"deadline"}
-        assert 1.2 <= took < 3.5
+        assert 2.0 <= took < 11  # all of them take 12 s
         # It is each batch's own, and the place is free again.
         assert made.score(completions=["c"], seconds=[0.0]).status.max() == Status.OK
 
@@ -87,10 +87,11 @@ def test_deadline_counts_retries(lane: str, tmp_path: Path) -> None:
     function = behaviours.afails_at_first if lane == "asyncio" else behaviours.fails_at_first
     failing = reward(function, lane=lane, name="failing", retries=1000, deadline=1.0)
     with Dispatcher([failing], workers=1) as made:
+        made.score(completions=["c"], path=[str(tmp_path / "first")], times=[0], how=["error"])  # starts up
         started = time.monotonic()
         result = made.score(completions=["c"], path=[str(tmp_path / "notes")], times=[1 << 30], how=["error"])
         took = time.monotonic() - started
-    assert took < 4
+    assert took < 20  # a thousand attempts take hours
     (failure,) = result.failures()
     assert failure.status is Status.ERROR or failure.reason == "deadline"
     assert failure.attempts > 1
@@ -98,12 +99,12 @@ def test_deadline_counts_retries(lane: str, tmp_path: Path) -> None:
 
 def test_budget_bounds_the_batch_on_every_lane() -> None:
     functions = [reward(function, lane=lane, name=lane, timeout=60) for lane, function in LANES.items()]
-    with Dispatcher(functions, workers=1, budget=1.2, max_failed_fraction=1.0) as made:
+    with Dispatcher(functions, workers=1, budget=2.0, max_failed_fraction=1.0) as made:
         made.score(completions=["c"], seconds=[0.0])
         started = time.monotonic()
         result = made.score(completions=["c"] * 10, seconds=[0.0] * 2 + [LONG] * 8)
         took = time.monotonic() - started
-        assert 1.2 <= took < LONG
+        assert 2.0 <= took < LONG
         assert result.status[0, 0].tolist() == [Status.OK] * 3
         assert result.status[-1, 0].tolist() == [Status.TIMEOUT] * 3
         assert {failure.reason for failure in result.failures()} == {"budget"}
@@ -134,9 +135,9 @@ def test_a_process_that_will_not_end_is_killed(tmp_path: Path) -> None:
         result = made.score(completions=["c"], seconds=[600.0], note=[str(note)])
         took = time.monotonic() - started
         assert result.status.ravel().tolist() == [Status.TIMEOUT]
-        assert 0.7 <= took < 10
+        assert 0.7 <= took < 60
         pid = int(note.read_text())
-        until = time.monotonic() + 5
+        until = time.monotonic() + 30
         while alive(pid) and time.monotonic() < until:
             time.sleep(0.01)
         assert not alive(pid)
@@ -146,18 +147,19 @@ def test_a_process_that_will_not_end_is_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cause", ["deadline", "budget", "cancel"])
 def test_whatever_ends_a_call_ends_its_process(cause: str, tmp_path: Path) -> None:
     note = tmp_path / "note"
-    options: dict[str, Any] = {"deadline": 1.0} if cause == "deadline" else {}
+    options: dict[str, Any] = {"deadline": 2.0} if cause == "deadline" else {}
     slow = reward(behaviours.stubborn, timeout=600, grace=0.2, **options)
-    with Dispatcher([slow], workers=1, budget=1.0 if cause == "budget" else None) as made:
+    with Dispatcher([slow], workers=1, budget=2.0 if cause == "budget" else None) as made:
+        made.score(completions=["c"], seconds=[0.0], note=[str(tmp_path / "first")])  # starts up
         ticket = made.submit(completions=["c"], seconds=[600.0], note=[str(note)])
         if cause == "cancel":
             while not note.exists() or not note.read_text():
                 time.sleep(0.01)
             ticket.cancel()
-        result = ticket.result(timeout=20)
+        result = ticket.result(timeout=60)
         assert result.status.ravel()[0] == (Status.CANCELLED if cause == "cancel" else Status.TIMEOUT)
         pid = int(note.read_text())
-        until = time.monotonic() + 5
+        until = time.monotonic() + 30
         while alive(pid) and time.monotonic() < until:
             time.sleep(0.01)
         assert not alive(pid)

@@ -29,12 +29,12 @@ def functions() -> list[Any]:
 
 def test_cancel_ends_what_is_open_on_every_lane() -> None:
     with Dispatcher(functions(), workers=1, max_failed_fraction=1.0) as made:
-        ticket = made.submit(completions=["c"] * 12, seconds=[0.0] + [3.0] * 11)
+        ticket = made.submit(completions=["c"] * 12, seconds=[0.0] + [12.0] * 11)
         next(ticket.groups())
         started = time.monotonic()
         ticket.cancel()
         result = ticket.result(timeout=20)
-        assert time.monotonic() - started < 2.8
+        assert time.monotonic() - started < 11
         assert result.status[0, 0].tolist() == [Status.OK] * 3
         assert (result.status[1:, 0] == Status.CANCELLED).all()
         assert {failure.reason for failure in result.failures()} == {"cancelled by the caller"}
@@ -54,12 +54,13 @@ def test_cancel_of_one_batch_leaves_the_others_alone() -> None:
 
 def test_close_cancels_what_is_open() -> None:
     made = Dispatcher(functions(), workers=1, max_failed_fraction=1.0)
-    ticket = made.submit(completions=["c"] * 6, seconds=[1.2] * 6)
-    time.sleep(0.3)
+    ticket = made.submit(completions=["c"] * 6, seconds=[12.0] * 6)
+    while len(made.dump()) < 3:  # one on each lane
+        time.sleep(0.01)
     started = time.monotonic()
     made.close()
-    assert time.monotonic() - started < 8
-    assert ticket.result(timeout=5).status.min() == Status.CANCELLED
+    assert time.monotonic() - started < 11
+    assert ticket.result(timeout=30).status.min() == Status.CANCELLED
     with pytest.raises(ClosedError):
         made.score(completions=["c"], seconds=[0.0])
 
@@ -107,7 +108,7 @@ def alive(pid: int) -> bool:
     return stat[stat.rindex(")") + 2] not in "ZX"
 
 
-def gone(pids: list[int], seconds: float = 5.0) -> bool:
+def gone(pids: list[int], seconds: float = 30.0) -> bool:
     until = time.monotonic() + seconds
     while any(map(alive, pids)) and time.monotonic() < until:
         time.sleep(0.02)
@@ -232,7 +233,7 @@ def test_inv_8_whatever_ends_the_trainer_ends_its_workers(how: signal.Signals, t
         code = trainer.wait(30)
         took = time.monotonic() - started
     assert code != 0
-    assert took < 6  # the aim is 2 s, on a machine that does nothing else
+    assert took < 25  # the aim is 2 s, on a machine that does nothing else; its calls take a minute
     assert gone(workers)
 
 

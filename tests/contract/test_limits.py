@@ -13,11 +13,17 @@ from guerdon import Dispatcher, Limit, Status, group_reward, reward
 
 
 class Gauge:
-    """Counts who is inside; for functions of this process."""
+    """Counts who is inside; for functions of this process. Until `awaited` were inside at once, nobody is to leave."""
 
-    def __init__(self) -> None:
+    def __init__(self, awaited: int = 0) -> None:
         self._lock = threading.Lock()
+        self._until = time.monotonic() + 60
+        self._awaited = awaited
         self._inside = self.most = 0
+
+    @property
+    def waits(self) -> bool:
+        return self.most < self._awaited and time.monotonic() < self._until
 
     def __enter__(self) -> None:
         with self._lock:
@@ -39,12 +45,16 @@ def most_at_once(path: Path) -> int:
     return most
 
 
-def timed(completion: str, path: str) -> float:
-    """Writes down when it runs."""
+def timed(completion: str, path: str, awaited: int) -> float:
+    """Writes down when it runs; the first stay until so many have come."""
     begin = time.monotonic()
+    with open(path, "a") as file:
+        file.write(f"begin {begin}\n")
+    while Path(path).read_text().count("begin") < awaited and time.monotonic() < begin + 60:
+        time.sleep(0.01)
     time.sleep(0.03)
     with open(path, "a") as file:
-        file.write(f"begin {begin}\nend {time.monotonic()}\n")
+        file.write(f"end {time.monotonic()}\n")
     return 1.0
 
 
@@ -52,6 +62,8 @@ def on_thread(gauge: Gauge, seconds: float) -> Any:
     def calling(completion: str) -> float:
         with gauge:
             time.sleep(seconds)
+            while gauge.waits:
+                time.sleep(0.01)
         return 1.0
 
     return calling
@@ -63,6 +75,8 @@ def on_loop(gauge: Gauge, seconds: float) -> Any:
 
         with gauge:
             await asyncio.sleep(seconds)
+            while gauge.waits:  # noqa: ASYNC110 - one of several loops and threads may be the last to come
+                await asyncio.sleep(0.01)
         return 1.0
 
     return awaiting
@@ -70,23 +84,20 @@ def on_loop(gauge: Gauge, seconds: float) -> Any:
 
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_limit_on_the_thread_lane(most: int) -> None:
-    gauge = Gauge()
+    gauge = Gauge(awaited=most)
     with Dispatcher([reward(on_thread(gauge, 0.02), lane="thread", limit=Limit(concurrency=most))]) as made:
         tickets = [made.submit(completions=["c"] * 15) for _ in range(2)]  # it holds over batches
         assert all(ticket.result().status.max() == Status.OK for ticket in tickets)
-    assert gauge.most <= most
-    assert gauge.most == most or most > 1
+    assert gauge.most == most
 
 
 @pytest.mark.parametrize("most", [1, 3, 300])
 def test_limit_on_the_asyncio_lane(most: int) -> None:
-    gauge = Gauge()
-    seconds = 0.4 if most == 300 else 0.01
-    with Dispatcher([reward(on_loop(gauge, seconds), limit=Limit(concurrency=most))]) as made:
+    gauge = Gauge(awaited=most)
+    with Dispatcher([reward(on_loop(gauge, 0.01), limit=Limit(concurrency=most))]) as made:
         tickets = [made.submit(completions=["c"] * (200 if most == 300 else 20)) for _ in range(2)]
         assert all(ticket.result().status.max() == Status.OK for ticket in tickets)
-    assert gauge.most <= most
-    assert gauge.most > 256 or most < 300
+    assert gauge.most == most
 
 
 @pytest.mark.parametrize("most", [1, 2])
@@ -94,12 +105,12 @@ def test_limit_on_the_process_lane(most: int, tmp_path: Path) -> None:
     path = str(tmp_path / "times")
     limited = reward(timed, limit=Limit(concurrency=most))
     with Dispatcher([limited, reward(lambda completion: 1.0, name="other")], workers=4) as made:
-        assert made.score(completions=["c"] * 40, path=[path] * 40).status.max() == Status.OK
+        assert made.score(completions=["c"] * 40, path=[path] * 40, awaited=[most] * 40).status.max() == Status.OK
     assert most_at_once(tmp_path / "times") == most
 
 
 def test_a_limit_counts_group_calls(tmp_path: Path) -> None:
-    gauge = Gauge()
+    gauge = Gauge(awaited=2)
     inner = on_thread(gauge, 0.02)
 
     def grouped(completions: list[str]) -> list[float]:
@@ -112,8 +123,8 @@ def test_a_limit_counts_group_calls(tmp_path: Path) -> None:
 
 def test_defaults() -> None:
     """256 awaits and 8 threads a function."""
-    loop, threads = Gauge(), Gauge()
-    functions = [reward(on_loop(loop, 0.5)), reward(on_thread(threads, 0.005), lane="thread")]
+    loop, threads = Gauge(awaited=256), Gauge(awaited=8)
+    functions = [reward(on_loop(loop, 0.01)), reward(on_thread(threads, 0.005), lane="thread")]
     with Dispatcher(functions) as made:
         assert made.score(completions=["c"] * 400).status.max() == Status.OK
     assert loop.most == 256

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import socket
 import struct
+import threading
 import time
 
 import pytest
@@ -42,11 +43,14 @@ def test_a_reset_in_the_tls_handshake() -> None:
     sees="`timeout` after `timeout` seconds; the reason says that nothing came",
 )
 def test_a_server_that_reads_nothing() -> None:
+    given_up = threading.Event()
+
     def deaf(connection: socket.socket) -> None:
-        time.sleep(0.8)
+        given_up.wait(60)
 
     with wired(deaf) as wire:
         failure = only(score(wire.url, [LONG], timeout=0.5, retries=0))
+        given_up.set()
     assert failure.status is Status.TIMEOUT
     assert "had not answered" in failure.reason
 
@@ -56,13 +60,16 @@ def test_a_server_that_reads_nothing() -> None:
     sees="`error` with its status, not tried again, though the request could not be sent to its end",
 )
 def test_an_answer_before_the_request_was_read() -> None:
+    understood = threading.Event()
+
     def early(connection: socket.socket) -> None:
         head_of(connection)
         connection.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nno!")
-        time.sleep(0.8)  # hanging up at once would be a reset, which may overtake the answer
+        understood.wait(60)  # hanging up at once would be a reset, which may overtake the answer
 
     with wired(early) as wire:
         failure = only(score(wire.url, [LONG]))
+        understood.set()
     assert 'answered 413 Payload Too Large: "no!"' in failure.reason
     assert failure.attempts == 1
 

@@ -29,7 +29,7 @@ def looped(function: Callable[..., Any] | Reward, **options: Any) -> Any:
 
 def eventually(condition: Callable[[], object]) -> None:
     """Waits until `condition` holds."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not condition() and time.monotonic() < end:
         time.sleep(0.01)
     assert condition()

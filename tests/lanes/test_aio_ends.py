@@ -39,25 +39,25 @@ def test_a_call_past_its_timeout_is_cancelled() -> None:
 
     start = time.monotonic()
     result = scored(looped(function, timeout=0.3), 20)
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 20
     assert cleaned == ["3"]
     [failure] = result.failures()
     assert failure.sample == 3
     assert failure.status == Status.TIMEOUT
     assert "0.3 s" in failure.reason
-    assert 0.3 <= failure.run_s < 1
+    assert 0.3 <= failure.run_s < 20
     assert "asyncio.sleep(30)" in (failure.traceback or "")
 
 
 def test_the_clock_starts_when_user_code_does() -> None:
     async def function(completion: str) -> float:
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.2)
         return 1.0
 
-    result = scored(looped(function, timeout=0.35, limit=Limit(concurrency=1)), 8)
+    result = scored(looped(function, timeout=1.5, limit=Limit(concurrency=1)), 9)
     assert (result.status == Status.OK).all()
-    assert result.run_s.max() < 0.35
-    assert result.queue_s.max() > 0.5
+    assert result.run_s.max() < 1.5
+    assert result.queue_s.max() > 1.5
 
 
 def test_an_answer_after_the_timeout_is_a_timeout() -> None:
@@ -92,7 +92,7 @@ def test_a_coroutine_that_ignores_cancellation_is_left_to_itself() -> None:
         start = time.monotonic()
         with pytest.warns(GuerdonWarning, match="goes on after it was cancelled"):
             result = dispatcher.score(completions=["0", "1", "2"])
-        assert time.monotonic() - start < 3
+        assert time.monotonic() - start < 40  # without end, if it were waited for
         assert result.status[:, 0, 0].tolist() == [Status.TIMEOUT, Status.OK, Status.OK]
         release.set()
         assert dispatcher.score(completions=["1"]).rewards.item() == 1.0
@@ -104,7 +104,7 @@ def test_deadline_budget_and_cancel() -> None:
         return 1.0
 
     start = time.monotonic()
-    result = scored(looped(function, deadline=0.5), 5)
+    result = scored(looped(function, deadline=2.0), 5)
     assert result.status[:, 0, 0].tolist() == [Status.OK, *[Status.TIMEOUT] * 4]
     with Dispatcher([looped(function)], max_failed_fraction=1.0) as dispatcher:
         ticket = dispatcher.submit(completions=["1"] * 5)
@@ -112,7 +112,7 @@ def test_deadline_budget_and_cancel() -> None:
         ticket.cancel()
         assert (ticket.result().status == Status.CANCELLED).all()
         assert dispatcher.score(completions=["0"]).rewards.item() == 1.0
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 25
 
 
 def test_retries() -> None:
@@ -130,19 +130,18 @@ def test_retries() -> None:
 
 
 def test_row_16_a_blocking_function_delays_no_other_loop_and_is_named() -> None:
-    gaps = []
+    ticked = threading.Event()
 
     async def blocks(completion: str) -> float:
         if completion == "0":
-            time.sleep(2)  # the line to be named
+            assert ticked.wait(60)  # the line to be named
         return 1.0
 
     async def ticks(completion: str) -> float:
         if completion == "0":
-            for _ in range(150):
-                before = time.monotonic()
+            for _ in range(150):  # for 1.5 s at least, none of which waits for the other loop
                 await asyncio.sleep(0.01)
-                gaps.append(time.monotonic() - before - 0.01)
+            ticked.set()
         return 1.0
 
     line = blocks.__code__.co_firstlineno + 2
@@ -152,7 +151,6 @@ def test_row_16_a_blocking_function_delays_no_other_loop_and_is_named() -> None:
     assert len(caught) == 1
     assert caught[0].filename == __file__
     assert caught[0].lineno == line
-    assert max(gaps) < 0.25  # 0.05 on a machine that does nothing else
 
 
 @pytest.mark.parametrize("busy", [0, 2])
@@ -211,7 +209,7 @@ def test_a_loop_that_hangs_is_replaced() -> None:
     with Dispatcher([looped(function, timeout=0.5, grace=0.1, limit=limit)], max_failed_fraction=1.0) as dispatcher:
         start = time.monotonic()
         result = dispatcher.score(completions=[str(index) for index in range(6)])
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 19
         assert result.status[:, 0, 0].tolist() == [Status.OK, Status.OK, Status.TIMEOUT, *[Status.OK] * 3]
         assert dispatcher.score(completions=["0"]).rewards.item() == 1.0
         release.set()
@@ -236,7 +234,7 @@ def test_work_that_never_suspends_leaves_the_loop_its_turns() -> None:
         return 1.0
 
     scored([looped(busy, name="busy", loop="one"), looped(ticks, name="ticks", loop="one")], 1000)
-    assert sorted(gaps)[len(gaps) // 2] < 0.1
+    assert sorted(gaps)[len(gaps) // 2] < 0.5  # behind all of them it is a second or more
 
 
 @pytest.mark.usefixtures("no_new_threads")

@@ -94,7 +94,7 @@ def test_waiting_functions_run_on_several_threads() -> None:
 
     def function(completion: str) -> float:
         threads.add(threading.get_ident())
-        time.sleep(0.05)
+        time.sleep(0.2)
         return 1.0
 
     with Dispatcher([threaded(function, limit=Limit(concurrency=16))]) as dispatcher:
@@ -102,7 +102,7 @@ def test_waiting_functions_run_on_several_threads() -> None:
         start = time.monotonic()
         dispatcher.score(completions=[""] * 64)
         took = time.monotonic() - start
-    assert took < 64 * 0.05 / 2
+    assert took < 64 * 0.2 / 2
     assert 4 < len(threads) <= 16
 
 
@@ -147,7 +147,7 @@ def test_a_call_past_its_timeout_is_left_behind() -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             result = dispatcher.score(completions=[str(index) for index in range(8)])
-            assert time.monotonic() - start < 5
+            assert time.monotonic() - start < 19
             eventually(lambda: caught)
         [said] = caught
         assert said.category is GuerdonWarning
@@ -158,7 +158,7 @@ def test_a_call_past_its_timeout_is_left_behind() -> None:
         assert "0.3 s; it stood in function (" in failure.reason
         assert "test_thread.py:" in failure.reason
         assert "release.wait(20)" in (failure.traceback or "")
-        assert 0.3 <= failure.run_s < 2
+        assert 0.3 <= failure.run_s < 19
         assert dispatcher.stats()["abandoned_threads"] == 1
         release.set()
         eventually(lambda: dispatcher.stats()["abandoned_threads"] == 0)
@@ -167,19 +167,17 @@ def test_a_call_past_its_timeout_is_left_behind() -> None:
 
 def test_what_lies_behind_a_slow_call_is_taken_back() -> None:
     """T-4 of the lane: slow calls in one chunk run side by side."""
+    slow = threading.Barrier(3)  # none of them ends before all have begun
 
     def function(completion: str) -> float:
         if completion in {"10", "20", "30"}:
-            time.sleep(1.5)
+            slow.wait(60)
         return float(completion)
 
     with Dispatcher([threaded(function)]) as dispatcher:
         dispatcher.score(completions=["0"] * 500)  # cheap so far: chunks are long, on one thread
-        start = time.monotonic()
         result = dispatcher.score(completions=[str(index) for index in range(64)])
-        took = time.monotonic() - start
     assert result.rewards[:, 0, 0].tolist() == list(range(64))
-    assert took < 4  # one after another it is 4.5 s
 
 
 def test_what_has_ended_is_seen_while_the_next_call_takes_long() -> None:
@@ -220,8 +218,8 @@ def test_deadline_budget_and_cancel_end_waiting_calls() -> None:
         return 1.0
 
     start = time.monotonic()
-    result = scored(threaded(function, deadline=0.5, limit=Limit(concurrency=1)), 50)
-    assert time.monotonic() - start < 3
+    result = scored(threaded(function, deadline=1.0, limit=Limit(concurrency=1)), 100)
+    assert time.monotonic() - start < 19  # all of them take 20 s
     assert set(result.status[:, 0, 0].tolist()) == {Status.OK, Status.TIMEOUT}
     with Dispatcher([threaded(function, limit=Limit(concurrency=1))], max_failed_fraction=1.0) as dispatcher:
         ticket = dispatcher.submit(completions=[""] * 50)

@@ -49,12 +49,12 @@ class Scene:
     def score(self, texts: list[str]) -> RewardBatch:
         return self.submit(texts).result()
 
-    def commit(self, deed: str, *, patience: float = 4.0) -> Failure | None:
+    def commit(self, deed: str, *, patience: float = 40.0) -> Failure | None:
         """Runs one deed among siblings; its failure, if it failed. Nobody else may notice anything.
 
         Args:
             deed: What the guilty sample says.
-            patience: What the batch may take beyond the guilty call's timeout and grace.
+            patience: What the batch may take beyond the guilty call's timeout and grace; those that never end take minutes.
         """
         texts = [f"give:{index}" for index in range(SIBLINGS)]
         texts[GUILTY] = deed
@@ -80,7 +80,7 @@ class Scene:
         texts = [f"give:{index}" for index in range(100)]
         start = time.monotonic()
         result = self.score(texts)
-        assert time.monotonic() - start < 10
+        assert time.monotonic() - start < 40
         assert not result.failures()
         assert result.rewards[:, 0, 0].tolist() == [float(index) for index in range(100)]
         wait_for(lambda: len(self.dispatcher.worker_pids()) == WORKERS, "all workers are back")

@@ -194,7 +194,7 @@ def put_files_in_their_place(_: str, notes: str) -> float:
 def write_garbage_everywhere(_: str, notes: str) -> float:
     for name in os.listdir("/proc/self/fd"):
         try:
-            os.write(int(name), os.urandom(4096))
+            os.write(int(name), b"\xff" * 4 + os.urandom(4092))  # not by chance the beginning of a message
         except OSError:  # not one to write to
             continue
     return hang("", notes)

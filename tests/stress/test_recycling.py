@@ -34,7 +34,7 @@ def test_row_8_workers_are_recycled_every_100_calls(count: int) -> None:
         assert dispatcher.stats()["kills"] == 0
         assert max(ran.values()) <= 100
         assert len(ran) < count / 100 * 2.5, "replaced far too early"
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 40
         while (ours.num_fds() > before[0] + 8 or len(ours.children(True)) > 8) and time.monotonic() < deadline:
             time.sleep(0.02)
         assert ours.num_fds() <= before[0] + 8  # a worker that leaves and its successor
@@ -47,7 +47,7 @@ def test_row_8_workers_are_recycled_every_100_calls(count: int) -> None:
 def test_a_worker_is_replaced_for_its_age() -> None:
     with Dispatcher([reward(fenced.spin)], workers=1, recycle=Recycle(age=0.2)) as dispatcher:
         pids: set[int] = set()
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while len(pids) < 2 and time.monotonic() < until:
             result = dispatcher.score(completions=["0.01"] * 2)
             assert not result.failures()
@@ -58,7 +58,7 @@ def test_a_worker_is_replaced_for_its_age() -> None:
 def test_a_worker_is_replaced_for_its_memory() -> None:
     with Dispatcher([reward(fenced.keep)], workers=1, recycle=Recycle(rss="200MB")) as dispatcher:
         pids: set[int] = set()
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while len(pids) < 2 and time.monotonic() < until:
             assert not dispatcher.score(completions=["30000000"] * 2).failures()
             pids.update(dispatcher.worker_pids())

@@ -64,7 +64,7 @@ def test_a_call_that_can_not_be_told_is_killed(deed: str, tmp_path: Path) -> Non
         failure = scene.commit(deed)
     expect(failure, Status.TIMEOUT, TIMED_OUT)
     assert failure is not None
-    assert failure.run_s < 0.5 + 0.2 + 1
+    assert failure.run_s < 9  # the shortest of these would end after 10 s
 
 
 @pytest.mark.fault(
