@@ -18,7 +18,7 @@ from tests.cli.conftest import Command, write_rewards, write_rows
 FAILING = """
 import guerdon
 
-@guerdon.reward(timeout=0.3, grace=0.1, lane="thread")
+@guerdon.reward(timeout=30, grace=0.1, lane="thread")
 def fails(completion: str) -> float | None:
     if completion == "raise":
         raise ValueError("no such thing")
@@ -186,7 +186,7 @@ def test_failures_are_judged_over_the_file_not_the_chunk(guerdon: Command, tmp_p
 
 def test_on_failure_raise_means_exit_code_1(guerdon: Command, tmp_path: Path) -> None:
     """S-3."""
-    rewards = write_rewards(tmp_path, FAILING.replace("timeout=0.3", "on_failure='raise'"))
+    rewards = write_rewards(tmp_path, FAILING.replace("timeout=30", "on_failure='raise'"))
     data = write_rows(tmp_path / "data.jsonl", [{"completion": "1"}, {"completion": "raise"}, {"completion": "2"}])
     ended = guerdon("score", rewards, data, "--chunk", 1)
     assert ended.code == 1

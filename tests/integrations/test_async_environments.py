@@ -140,7 +140,7 @@ def test_an_environment_that_hangs_costs_its_sample_and_is_not_used_again() -> N
 
     with Dispatcher([near], workers=1) as dispatcher:
         loop, samples = play(
-            dispatcher, lambda prompt: MOVES[1], environment_factory=environments(Sticky, timeout=0.5), groups=4
+            dispatcher, lambda prompt: MOVES[1], environment_factory=environments(Sticky, timeout=1.5), groups=4
         )
     lost = [sample for sample in samples if sample.metrics["rewards/near"] != sample.metrics["rewards/near"]]
     assert len(lost) <= 1

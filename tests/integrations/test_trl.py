@@ -140,7 +140,7 @@ def test_row_14_functions_of_one_second_run_side_by_side(tmp_path: Path, folder:
         make_trainer(list(dispatcher), tmp_path / "out").train()
     stamps = written(folder, "stamps")[-3:]  # of the second step: workers are warm
     assert {stamp["name"] for stamp in stamps} == {"one", "two", "async"}
-    assert max(stamp["ended"] for stamp in stamps) - min(stamp["started"] for stamp in stamps) < 1.8
+    assert max(stamp["started"] for stamp in stamps) < min(stamp["ended"] for stamp in stamps)
 
 
 def test_row_22_training_raises_the_reward(tmp_path: Path) -> None:

@@ -107,14 +107,18 @@ def test_waiting_functions_run_on_several_threads() -> None:
 
 
 def test_cheap_functions_keep_to_one_thread() -> None:
-    """T-2 of the lane."""
+    """T-2 of the lane: as long as none of them is seen to take long, which a busy machine may make of any."""
     threads = set()
 
     def function(completion: str) -> float:
         threads.add(threading.get_ident())
         return 1.0
 
-    scored(threaded(function), 2000)
+    end, longest = time.monotonic() + 60, 1.0
+    while longest >= 0.0001 and time.monotonic() < end:
+        threads.clear()
+        longest = scored(threaded(function), 1000).run_s.max()
+    assert longest < 0.0001
     assert len(threads) <= 2
 
 

@@ -16,11 +16,11 @@ MARK = "GUERDON_TEST_PROGRAM"
 
 @contextmanager
 def marked() -> Iterator[dict[str, str]]:
-    """An environment for programs. What still carries it two seconds after the block is an error."""
+    """An environment for programs. What still carries it long after the block is an error."""
     mark = uuid.uuid4().hex
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHASHSEED")}
     yield {**environment, MARK: mark, "PYTHONDONTWRITEBYTECODE": "1"}
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + 30  # moments, on a machine that does nothing else
     while (left := _carrying(mark)) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not left, f"left behind: {left}"
