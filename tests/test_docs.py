@@ -75,7 +75,7 @@ def check(output: str, expected: list[str]) -> None:
         assert any(fits(line, each) for line in lines), f"{each!r} is missing, or not in its place, in:\n{output}"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_page(path: Path, tmp_path: Path) -> None:
     for module in NEEDS.get(path.name, ()):

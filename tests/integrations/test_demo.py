@@ -13,7 +13,7 @@ pytest.importorskip("trl")
 Image = pytest.importorskip("PIL.Image")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_reward_rises(tmp_path: Path) -> None:
     """Row 22 of docs/promises.md."""
     out = run("demo.py", tmp_path, "--out", str(tmp_path), "--steps", "40", "--seed", "1")
@@ -28,7 +28,7 @@ def test_reward_rises(tmp_path: Path) -> None:
         assert len(picture.getcolors(1 << 20)) > 10
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_same_without_guerdon(tmp_path: Path) -> None:
     out = run("demo.py", tmp_path, "--out", str(tmp_path), "--steps", "2", "--serial")
     assert re.search(r"in rewards +\d+\.\d s TRL alone", out), out

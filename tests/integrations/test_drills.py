@@ -26,7 +26,7 @@ from tests.integrations.tiny import make_trainer
 pytestmark = [
     pytest.mark.filterwarnings("default"),
     pytest.mark.usefixtures("trainers"),
-    pytest.mark.timeout(300),  # one of them imports all that training needs in a process of its own
+    pytest.mark.timeout(600),  # one of them imports all that training needs in a process of its own
 ]
 
 PATIENCE_S = 240.0

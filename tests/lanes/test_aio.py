@@ -239,7 +239,7 @@ def test_row_15_waits_overlap_up_to_the_limit() -> None:
         dispatcher.score(completions=[""])
         start = time.monotonic()
         dispatcher.score(completions=[""] * 512)
-        assert time.monotonic() - start < 5  # two waves; the figure of the row is a bench
+        assert time.monotonic() - start < 40  # two waves, not minutes; the figure of the row is a bench
 
 
 def test_clients_keep_their_loop_over_batches() -> None:

@@ -124,7 +124,7 @@ def test_torchrun_with_two_ranks(tmp_path: Path) -> None:
             env={**environment, "TMPDIR": str(tmp_path)},
             capture_output=True,
             text=True,
-            timeout=110,
+            timeout=280,
             check=False,
         )
     assert done.returncode == 0, done.stderr
@@ -148,7 +148,7 @@ def test_a_worker_survives_its_terminal_and_its_session(tmp_path: Path) -> None:
     )
     with marked() as environment:
         command = [sys.executable, "-c", closed]
-        code = subprocess.call(command, cwd=tmp_path, env=environment, start_new_session=True, timeout=60)
+        code = subprocess.call(command, cwd=tmp_path, env=environment, start_new_session=True, timeout=120)
     assert code == 0
     assert (tmp_path / "out").read_text() == "[9.0, 5.0]"
     assert os.path.exists(tmp_path / "train.py")
