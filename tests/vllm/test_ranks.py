@@ -1,0 +1,63 @@
+"""The asynchronous trainer on two ranks, with a checkpoint and a run that goes on from it; one launch for all.
+
+`make stress-trainers` runs this.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.vllm.server import Server
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]
+
+LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+
+
+@pytest.fixture(scope="module")
+def ranks(server: Server, tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any]]]:
+    """By rank what the first run tells, and the one that resumes it."""
+    folder = tmp_path_factory.mktemp("ranks")
+    done = subprocess.run(
+        [*LAUNCH, "-m", "tests.vllm.two_ranks", server.url, str(server.model), str(folder)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=1000,
+        env={**os.environ, "TMPDIR": str(folder)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+
+
+def test_both_ranks_train_the_same_policy(ranks: list[list[dict[str, Any]]]) -> None:
+    for first, second in zip(*ranks, strict=True):
+        assert first["ends with"] == second["ends with"]
+        assert first["ends with"] != first["begins with"]
+        assert first["adapters"] == second["adapters"]
+    for run in ranks[0]:  # only the first rank scores
+        assert all(math.isfinite(entry["loss"]) for entry in run["log"])
+        assert all("rewards/length" in entry and "rewards/rank" in entry for entry in run["log"])
+        assert run["log"][-1]["guerdon/rank/failed_frac"] == 0.0
+
+
+def test_a_run_goes_on_from_its_checkpoint(ranks: list[list[dict[str, Any]]]) -> None:
+    """With its adapter, under names that the server doesn't know from the first run, and versions that count on."""
+    for first, resumed in ranks:
+        assert [entry["step"] for entry in first["log"]] == [1, 2]
+        assert [entry["step"] for entry in resumed["log"]] == [1, 2, 3, 4]
+        assert resumed["begins with"] == first["ends with"]
+        assert resumed["adapters"] != first["adapters"]
+    first, resumed = ranks[0]
+    # One before the first step and one after each; the first that is published after the checkpoint is the next.
+    assert first["version"] == 3
+    assert resumed["version"] == 6
