@@ -2,8 +2,9 @@
 
 ``trl.rewards.accuracy_reward`` takes the whole batch, one answer after another. Its own alarms end an answer that sympy
 can't compute after 5 to 10 s and call it wrong. Its rows are independent: ``rowwise=True`` says so, and Guerdon calls it
-with one row at a time, in processes that it can kill. After 3 s nobody knows whether the answer is right, and that is
-what the result says.
+with one row at a time, in processes that it can kill. After 3 s, twice, nobody knows whether the answer is right, and
+that is what the result says. (The first call in a process builds parsers too, which may take as long on a busy machine:
+hence another attempt.)
 
     pip install '.[trl]' 'math-verify[antlr4_13_2]'
     python examples/math_verify_rowwise.py
@@ -26,7 +27,7 @@ COMPLETIONS = [
 
 
 def main() -> None:
-    accuracy = reward(accuracy_reward, rowwise=True, timeout=3)
+    accuracy = reward(accuracy_reward, rowwise=True, timeout=3, retries=1)
     with Dispatcher([accuracy]) as dispatcher:
         result = dispatcher.score(
             prompts=["…"] * len(COMPLETIONS),

@@ -31,7 +31,7 @@ def math(completions, reference, **columns):
     """A reward for a whole batch, as it is written for TRL; math_verify sets its own alarms."""
     return [float(verify(parse(right), parse(text))) for right, text in zip(reference, completions)]
 
-math = guerdon.reward(math, rowwise=True, timeout=5)
+math = guerdon.reward(math, rowwise=True, timeout=60)
 '''
 
 

@@ -26,7 +26,7 @@ def marked() -> Iterator[dict[str, str]]:
     assert not left, f"left behind: {left}"
 
 
-def run(*arguments: str | Path, cwd: Path, stdin: str = "", timeout: float = 90) -> str:
+def run(*arguments: str | Path, cwd: Path, stdin: str = "", timeout: float = 250) -> str:
     """What ``python`` with these arguments prints; it must end well, quietly, and leave nothing."""
     done = attempt(*arguments, cwd=cwd, stdin=stdin, timeout=timeout)
     assert done.returncode == 0, done.stderr
@@ -35,7 +35,7 @@ def run(*arguments: str | Path, cwd: Path, stdin: str = "", timeout: float = 90)
 
 
 def attempt(
-    *arguments: str | Path, cwd: Path, stdin: str = "", timeout: float = 90
+    *arguments: str | Path, cwd: Path, stdin: str = "", timeout: float = 250
 ) -> subprocess.CompletedProcess[str]:
     """A run of ``python`` with these arguments, however it ends; it must leave nothing."""
     command = [sys.executable, *map(str, arguments)]

@@ -200,7 +200,7 @@ def test_with_a_budget_nothing_starts_before_its_group_is_complete(make: Any, to
     log = tmp_path / "log"
     infos = [{"index": index, "split": "train", "log": str(log)} for index in range(4)]
     data = make_data(tokenizer, ["a", "b", "c", "d"], session_id=[0, 1, 2, 3], extra_info=infos)
-    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:with_budget", "+reward.reward_kwargs.group_timeout=0.3")
+    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:with_budget", "+reward.reward_kwargs.group_timeout=2.0")
     assert all("3 of 4 responses" in str(answer) for answer in ask(manager, data, order=[0, 1, 2]))
     assert not log.exists()
     assert [answer["reward_extra_info"]["noted"] for answer in ask(manager, data)] == [0.25] * 4
