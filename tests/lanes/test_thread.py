@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, GuerdonWarning, Limit, Reward, Status, group_reward
+from guerdon import Dispatcher, GuerdonWarning, Limit, Reward, Status, Ticket, group_reward
 from tests.lanes import running
 from tests.lanes.running import eventually, scored, threaded
 
@@ -200,6 +200,30 @@ def test_what_has_ended_is_seen_while_the_next_call_takes_long() -> None:
         assert {next(groups).index for _ in range(99)} == {*range(100)} - {50}
         go_on.set()
         assert next(groups).index == 50
+
+
+def test_what_ended_before_a_cancel_counts() -> None:
+    """T-6 of the lane: calls that ended are settled together, and no end of the batch comes between."""
+    ended: list[int] = []
+    tickets: list[Ticket] = []
+    submitted = threading.Lock()
+
+    def function(completion: str) -> float:
+        if completion == "cancel":
+            with submitted:
+                tickets[0].cancel()
+            return -1.0
+        ended.append(int(completion))
+        return float(completion)
+
+    with Dispatcher([threaded(function, limit=Limit(concurrency=1))], max_failed_fraction=1.0) as dispatcher:
+        dispatcher.score(completions=["1"] * 100)  # known to be cheap: what comes now is one chunk
+        for _ in range(20):
+            ended.clear()
+            with submitted:
+                tickets[:] = [dispatcher.submit(completions=[*map(str, range(1, 6)), "cancel"])]
+            result = tickets[0].result()
+            assert [result.rewards[one - 1, 0, 0] for one in ended] == ended, result.failures()
 
 
 def test_retries() -> None:

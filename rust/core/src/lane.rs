@@ -9,6 +9,8 @@
 //!   come back with `run`. So a lane ends calls, drops frames and pokes with no lock held that any of its answers takes.
 //! - L-7  A place that counts in `room` is free before the frame that held it is dropped, or the lane pokes: nobody asks again by himself.
 //! - L-8  A frame that comes after `close` is dropped.
+//! - L-9  A lane that settles calls later than they end settles them before the scheduler ends open calls for a time that has come, or because they
+//!   were cancelled: nothing that a function gave in time is lost to a lane's own delay.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -45,6 +47,9 @@ pub trait Lane: Send + Sync + 'static {
 
     /// Takes a frame over (L-1).
     fn run(&self, frame: Frame);
+
+    /// Settles what has ended (L-9). Called with no lock held.
+    fn settle_ended(&self) {}
 
     /// Ends all work and everything the lane made.
     fn close(&self) -> Closing;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
+use guerdon_core::delivery::Delivery;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Shape};
 use guerdon_core::lane::{Closing, Lane, Poke};
@@ -23,6 +24,8 @@ struct Holding {
     frames: Mutex<Vec<Frame>>,
     places: AtomicUsize,
     poke: Mutex<Option<Poke>>,
+    /// A frame in whose calls some have ended.
+    ended: Mutex<Option<Frame>>,
 }
 
 impl Lane for Holding {
@@ -48,6 +51,10 @@ impl Lane for Holding {
 
     fn run(&self, frame: Frame) {
         self.frames.lock().push(frame);
+    }
+
+    fn settle_ended(&self) {
+        self.ended.lock().iter_mut().for_each(Frame::settle_ended);
     }
 
     fn close(&self) -> Closing {
@@ -124,6 +131,32 @@ fn v1_v2_what_has_ended_is_settled_with_others_before_long() {
         assert_eq!(statuses(&batch)[4..], [Some(Status::Cancelled); 2]);
         assert_eq!((engine.late_outcomes(), engine.open_batches()), (2, 0));
     });
+}
+
+#[test]
+fn l9_what_has_ended_is_settled_before_open_calls_are_ended() {
+    fn ends(spec: BatchSpec, policy: impl FnOnce(&mut Function), end: impl AsyncFnOnce(&Scheduler, &Arc<Batch>)) {
+        paused(async {
+            let mut one = function("f", Shape::Sample);
+            policy(&mut one);
+            let (engine, lane) = holding(vec![one]);
+            let batch = engine.submit(spec).unwrap();
+            let mut frame = lane.take();
+            frame.settle_soon(0, 1.0, RAN);
+            *lane.ended.lock() = Some(frame);
+            end(&engine, &batch).await;
+            assert!(done(&batch).await);
+            assert_eq!(batch.shown(0, 0), (1.0, Status::Ok));
+            assert_ne!(batch.shown(1, 0).1, Status::Ok);
+            assert_eq!(engine.late_outcomes(), 0);
+            *lane.ended.lock() = None;
+        });
+    }
+    ends(spec(2, 1), |_| {}, async |engine, batch| engine.cancel(batch, "stop"));
+    ends(spec(2, 1), |_| {}, async |engine, _| engine.close().await);
+    ends(BatchSpec { budget_ns: Some(1_000_000_000), ..spec(2, 1) }, |_| {}, async |_, _| {});
+    ends(BatchSpec { delivery: Delivery::Within(1_000_000_000), ..spec(2, 1) }, |_| {}, async |_, _| {});
+    ends(spec(2, 1), |one| one.policy.deadline = Some(Duration::from_secs(1)), async |_, _| {});
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! - V-1  They are settled once `SOON_NS` have passed, by the times that calls say, from the start of the first; when the lane says so; and
 //!   with the frame. So a call that took long is settled at once, and a lane that times its calls looks in on the frame as often as it
 //!   wants them settled.
-//! - V-2  Until then their cells are open: a sweep may end them, and what they gave came too late (F-3).
+//! - V-2  Until then their cells are open. A lane settles them before the scheduler ends what is open (L-9 of `lane`); what ends them all the same,
+//!   as a quorum may that was reached meanwhile, makes what they gave too late (F-3).
 
 use crate::call::CallKind;
 use crate::frame::Frame;

@@ -40,6 +40,9 @@ impl Inner {
         let now_ns = self.clock.now_ns();
         loop {
             let due = self.state.lock().timers.take(now_ns);
+            if matches!(due, Some(Due::Cut { .. } | Due::Late { .. } | Due::Expire { .. })) {
+                self.settle_ended();
+            }
             match due {
                 None => break,
                 Some(Due::Look) => {}

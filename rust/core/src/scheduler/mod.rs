@@ -173,6 +173,7 @@ impl Scheduler {
 
     /// Ends what is open of a batch as cancelled; one that grows takes no more samples.
     pub fn cancel(&self, batch: &Arc<Batch>, reason: &str) {
+        self.inner.settle_ended();
         self.inner.end_open(batch, None, &Cause::Cancelled(reason.to_owned()));
     }
 
@@ -287,6 +288,11 @@ impl Inner {
         self.state.lock().estimates[function].learn(run_ns, 1);
     }
 
+    /// Has the lanes settle what has ended, since open calls are about to be ended (L-9 of `lane`).
+    pub(super) fn settle_ended(&self) {
+        self.lanes.iter().for_each(|lane| lane.settle_ended());
+    }
+
     /// Counts an outcome that found its call swept, or another attempt of it under way.
     pub(crate) fn count_late(&self) {
         self.late.fetch_add(1, Ordering::Relaxed);
@@ -299,6 +305,7 @@ impl Inner {
             state.works.values().map(|work| work.batch.clone()).collect()
         };
         self.timers_changed.notify_one();
+        self.settle_ended();
         for batch in open {
             self.end_open(&batch, None, &Cause::Cancelled(reason.to_owned()));
         }

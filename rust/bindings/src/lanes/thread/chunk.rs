@@ -113,6 +113,13 @@ impl Held {
         inner.current.map(|call| Doing::call(frame, call, age_ns))
     }
 
+    /// Settles the calls that have ended (T-6).
+    pub fn settle_ended(&self) {
+        if let Some(frame) = self.inner.lock().frame.as_mut() {
+            frame.settle_ended();
+        }
+    }
+
     /// Looks at the call in hand (T-1, T-4).
     pub fn look(&self, now_ns: u64) -> Watched {
         let mut guard = self.inner.lock();

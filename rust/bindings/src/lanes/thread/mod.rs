@@ -9,7 +9,8 @@
 //! - T-4  What lies behind a call that takes longer than 20 ms goes back to the scheduler; so does what is left of a chunk that has taken so long.
 //! - T-5  Time is watched only while a chunk is out.
 //! - T-6  Cheap calls that ended are settled together (`frame::ended` of the core): half a millisecond after the first of them began, with their
-//!   chunk, or when the watch looks, so at most a tick late while the call behind them takes long.
+//!   chunk, or when the watch looks, so at most a tick late while the call behind them takes long; and before a deadline, a budget or a
+//!   cancellation ends what is open, so that what they gave in time counts.
 //!
 //! `place` is one function's threads and work, `chunk` a frame in the hands of a thread.
 
@@ -232,6 +233,10 @@ impl Lane for ThreadLane {
         }
         state.places[function].waiting.push_back(frame);
         self.shared.find_hands(&mut state, function);
+    }
+
+    fn settle_ended(&self) {
+        self.held().iter().for_each(|chunk| chunk.settle_ended());
     }
 
     fn close(&self) -> Closing {
