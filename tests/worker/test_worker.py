@@ -10,6 +10,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,8 +34,12 @@ def work(text: str) -> Any:
     if verb == "sleep":
         time.sleep(float(rest))
         return 1.0
+    if verb == "hang":
+        Path(rest).touch()
+        time.sleep(30)
     if verb == "stubborn":
         try:
+            Path(rest).touch()
             time.sleep(30)
         except BaseException:
             return 7.0
@@ -202,10 +207,10 @@ def test_w2_what_was_taken_back_is_not_run(start: Start) -> None:
     assert engine.message() == (wire.DONE, 0, 1, 3, b"")
 
 
-def test_w4_a_timeout_is_told_and_the_worker_retires(start: Start) -> None:
+def test_w4_a_timeout_is_told_and_the_worker_retires(start: Start, tmp_path: Path) -> None:
     engine = start((work, {}))
-    engine.run(1, ["give 1", "sleep 30", "give 3"])
-    _fire(engine, 1 << 8 | 2)
+    engine.run(1, ["give 1", f"hang {tmp_path / 'inside'}", "give 3"])
+    _fire(engine, 1 << 8 | 2, tmp_path / "inside")
     kind, flags, call, frame, body = engine.message()
     assert (kind, flags, call, frame) == (wire.FAIL, wire.EXPIRED | wire.RETRYABLE, 1, 1)
     assert b"in work" in body
@@ -213,10 +218,10 @@ def test_w4_a_timeout_is_told_and_the_worker_retires(start: Start) -> None:
     os.waitid(os.P_PID, engine.pid, os.WEXITED | os.WNOWAIT)
 
 
-def test_w4_a_swallowed_timeout_retires_the_worker_too(start: Start) -> None:
+def test_w4_a_swallowed_timeout_retires_the_worker_too(start: Start, tmp_path: Path) -> None:
     engine = start((work, {}))
-    engine.run(1, ["stubborn 1", "give 2"])
-    _fire(engine, 1 << 8 | 1)
+    engine.run(1, [f"stubborn {tmp_path / 'inside'}", "give 2"])
+    _fire(engine, 1 << 8 | 1, tmp_path / "inside")
     assert engine.message() == (wire.DONE, wire.RETIRE, 2, 1, b"")
     assert list(engine.page.half(1).values[:2]) == [7.0, 2.0]
 
@@ -291,7 +296,12 @@ def _refuse() -> None:
     raise RuntimeError("not here")
 
 
-def _fire(engine: Engine, claim: int) -> None:
+def _fire(engine: Engine, claim: int, inside: Path) -> None:
+    """Lets a call run out of time once it is inside the function: a claim comes before that."""
     engine.wait_for_claim(claim)
+    deadline = time.monotonic() + 10
+    while not inside.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
     engine.page.words[layout.FIRE] = claim
     os.kill(engine.pid, signal.SIGURG)
