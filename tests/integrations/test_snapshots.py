@@ -72,6 +72,28 @@ class Careless(Line):
         return self
 
 
+class Forgetful(Line):
+    def __deepcopy__(self, memo: Any) -> None:
+        pass
+
+
+class Frugal(Line):
+    """Rewards need where it was, and nothing else."""
+
+    def __deepcopy__(self, memo: Any) -> SimpleNamespace:
+        return SimpleNamespace(visited=list(self.visited))
+
+
+def test_s2_a_copy_may_be_of_another_class_but_not_nothing() -> None:
+    with pytest.raises(SnapshotError, match=r"environment Forgetful can't be copied .* gives None\. Return"):
+        snapshot(Forgetful())
+    frugal = Frugal()
+    frugal.reset(start=1, goal=3)
+    taken = snapshot(frugal)
+    frugal.walk("right")
+    assert taken == SimpleNamespace(visited=[1])
+
+
 def test_what_cannot_be_copied_is_told_by_name(tmp_path: Path) -> None:
     """S-2"""
     message = r"Connected can't be copied .*'peer' is a Socket .*Define Connected.__deepcopy__"

@@ -4,7 +4,7 @@ A trainer resets an environment for its next sample as soon as it can. A snapsho
 left it.
 
 - S-1  A later reset or step of the environment changes nothing in its snapshot: it is a deep copy, and of the class that
-       the user wrote.
+       the user wrote, unless a ``__deepcopy__`` of theirs gives another.
 - S-2  What can't be copied is told by name, with what to define; only those are told who look at it.
 - S-3  An environment that an abandoned call may still change has no snapshot: looking at it says which call.
 """
@@ -83,6 +83,11 @@ def snapshot(environment: object) -> object:
         raise SnapshotError(
             f"the environment {kind.__qualname__} can't be copied for the reward functions that ask for it: its "
             "__deepcopy__ gives the environment itself, which the next reset() changes. Return a new one."
+        )
+    if copied is None:
+        raise SnapshotError(
+            f"the environment {kind.__qualname__} can't be copied for the reward functions that ask for it: its "
+            "__deepcopy__ gives None. Return what rewards need of it."
         )
     if type(copied) is not kind and type(copied).__dict__.get(PLAIN) is kind:
         object.__setattr__(copied, "__class__", kind)
