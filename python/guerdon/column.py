@@ -209,7 +209,12 @@ class ColumnBatches:
             error = unforeseen
         error = begun.host.agree(error, result)
         if error is not None or result is None:
-            raise error or GuerdonError("a batch ended without a result")
+            try:
+                raise error or GuerdonError("a batch ended without a result")
+            finally:
+                del (
+                    error
+                )  # else it and its traceback hold each other, and the batch, until Python's collector comes round
         begun.host.report(result, begun.given)
         return result
 

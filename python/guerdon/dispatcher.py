@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
+from weakref import WeakValueDictionary
 
 from guerdon import settings
 from guerdon._batch.admission import Admission
@@ -123,7 +124,8 @@ class Dispatcher(Sequence[Any]):
         partial, most = self._options["partial"], self._options["max_failed_fraction"]
         self._rules = Rules(self._specs, ours, partial, most)
         self.batches = ColumnBatches(self, len(self._specs))
-        self._columns = tuple(self._make_columns())
+        # Held by who has them: each holds the dispatcher, which else would end only when Python's collector comes round (D-2).
+        self._columns: WeakValueDictionary[int, RewardColumn] = WeakValueDictionary()
         end_with(self, self._lifetime)
 
     @property
@@ -169,8 +171,9 @@ class Dispatcher(Sequence[Any]):
     @property
     def roster(self) -> Roster:
         """The list, as the caller of its columns sees it. For integrations."""
-        columns = tuple(one for one in self._columns if isinstance(one, RewardColumn))
-        return Roster(self._columns, columns, self.reward_models, self.given_weights)
+        listed = tuple(self)
+        columns = tuple(one for one in listed if isinstance(one, RewardColumn))
+        return Roster(listed, columns, self.reward_models, self.given_weights)
 
     @property
     def closed(self) -> bool:
@@ -354,24 +357,26 @@ class Dispatcher(Sequence[Any]):
     def _ticket(self, batch: Batch, intake: Intake | None = None) -> Ticket:
         return Ticket(self, batch, self._rules, intake)
 
-    def _make_columns(self) -> Iterable[object]:
-        function = 0
-        for index, item in enumerate(self._items):
-            if is_reward_model(item):
-                yield item
-            else:
-                yield RewardColumn(self, index, function, self._specs[function].name)
-                function += 1
+    def _column(self, index: int) -> object:
+        """What a trainer takes for this entry of the list (D-4)."""
+        if is_reward_model(self._items[index]):
+            return self._items[index]
+        function = sum(not is_reward_model(item) for item in self._items[:index])
+        known = self._columns.get(index)
+        if known is not None:
+            return known
+        return self._columns.setdefault(index, RewardColumn(self, index, function, self._specs[function].name))
 
     def __len__(self) -> int:
-        return len(self._columns)
+        return len(self._items)
 
     @overload
     def __getitem__(self, index: int) -> Any: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[Any]: ...
     def __getitem__(self, index: int | slice) -> Any:
-        return self._columns[index]
+        places = range(len(self))[index]
+        return tuple(map(self._column, places)) if isinstance(places, range) else self._column(places)
 
     def __enter__(self) -> Self:
         return self

@@ -175,9 +175,19 @@ class Awaiter:
             import asyncio
 
             loop = self._loop = asyncio.new_event_loop()
-        task = loop.create_task(_awaited(awaitable))
+        value, error = self._outcome(loop, awaitable)
+        if error is None:
+            return value
         try:
-            return loop.run_until_complete(task)
+            raise error
+        finally:
+            del error  # else it and its traceback hold each other until Python's collector comes round
+
+    def _outcome(self, loop: Any, awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:
+        task = loop.create_task(_outcome_of(awaitable))
+        try:
+            outcome: tuple[Any, BaseException | None] = loop.run_until_complete(task)
+            return outcome
         except BaseException:
             if not task.done():
                 # The exception came from outside the task (a signal): the task must not go on in the next call.
@@ -246,8 +256,12 @@ def _is_coroutine_function(target: Any) -> bool:
     return isinstance(flags, int) and bool(flags & inspect.CO_ITERABLE_COROUTINE)  # made by `types.coroutine`
 
 
-async def _awaited(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
+async def _outcome_of(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:
+    """What it gives, or raises: a task that fails and the traceback of its exception, asyncio's frames in it, would hold each other."""
+    try:
+        return await awaitable, None
+    except BaseException as error:
+        return None, error
 
 
 async def _single_of(awaitable: Awaitable[Any]) -> object:

@@ -1,0 +1,189 @@
+"""What users give is let go when it is used, and what a dispatcher has when it is dropped: at once, without Python's collector.
+
+A batch may hold gigabytes, a dispatcher processes; the collector comes round when enough small objects were made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from guerdon import Dispatcher, Reward, RewardFailureError, Status, reward
+
+Refs = list[Callable[[], object]]
+
+
+@pytest.fixture(autouse=True)
+def no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+class Thing:
+    """Stands for what is large: an environment, a tensor."""
+
+
+class Texts(list[str]):
+    """A list of completions that can be watched."""
+
+
+def let_go(refs: Refs) -> bool:
+    """Whether these are gone; a thread may take a moment to leave the call that it has ended."""
+    deadline = time.monotonic() + 20
+    while any(ref() is not None for ref in refs):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return bool(refs)
+
+
+def fails(refs: Refs, how: str) -> Callable[..., Any]:
+    """A reward function whose exceptions refer to frames with things in them."""
+
+    def function(completion: str, environment: Thing) -> float:
+        thing = Thing()
+        refs.append(weakref.ref(thing))
+        try:
+            raise KeyError(completion)
+        except KeyError as error:
+            raise ValueError(completion) from error
+
+    async def waits(completion: str, environment: Thing) -> float:
+        thing = Thing()
+        refs.append(weakref.ref(thing))
+        await asyncio.sleep(0)
+        return function(completion, environment)
+
+    def hands_over(completion: str, environment: Thing) -> Any:
+        return waits(completion, environment)
+
+    made = {"thread": function, "asyncio": waits, "awaited on a thread": hands_over}[how]
+    return reward(made, name="fails", lane="asyncio" if how == "asyncio" else "thread")
+
+
+def things(refs: Refs) -> list[Thing]:
+    made = [Thing() for _ in range(10)]
+    refs.extend(weakref.ref(thing) for thing in made)
+    return made
+
+
+@pytest.mark.filterwarnings("ignore:.*returned an awaitable")
+@pytest.mark.parametrize("how", ["thread", "asyncio", "awaited on a thread"])
+@pytest.mark.parametrize("way", ["score", "column", "ticket", "ascore"])
+def test_a_batch_that_failed_keeps_nothing(way: str, how: str) -> None:
+    refs: Refs = []
+
+    async def ascore(dispatcher: Dispatcher, columns: dict[str, Any]) -> None:
+        try:  # here: what leaves `asyncio.run` is in a circle of asyncio's own
+            await dispatcher.ascore(**columns)
+        except RewardFailureError as error:
+            refs.append(weakref.ref(error.result))
+
+    def batch(dispatcher: Dispatcher) -> None:
+        columns: dict[str, Any] = {"completions": Texts("abcdefghij"), "environments": things(refs)}
+        refs.append(weakref.ref(columns["completions"]))
+        if way == "ascore":
+            asyncio.run(ascore(dispatcher, columns))
+            return
+        calls: dict[str, Callable[[], object]] = {
+            "score": lambda: dispatcher.score(**columns),
+            "ticket": lambda: dispatcher.submit(**columns).result(),
+            "column": lambda: dispatcher[0](prompts=["p"] * 10, **columns),
+        }
+        try:  # `pytest.raises` makes a circle
+            calls[way]()
+        except RewardFailureError as error:
+            refs.append(weakref.ref(error.result))
+
+    with Dispatcher([fails(refs, how)]) as dispatcher:
+        batch(dispatcher)
+        assert len(refs) >= 22  # the batch failed
+        assert let_go(refs), refs
+
+
+@pytest.mark.parametrize("lane", ["process", "thread", "asyncio"])
+def test_a_result_keeps_nothing_of_its_batch(lane: str) -> None:
+    def scores(completion: str) -> float:
+        return 1.0
+
+    async def awaits(completion: str) -> float:
+        return 1.0
+
+    texts = Texts("abc")
+    refs: Refs = [weakref.ref(texts)]
+    with Dispatcher([reward(awaits if lane == "asyncio" else scores, name="one", lane=lane)], workers=1) as dispatcher:
+        result = dispatcher.score(completions=texts)
+        del texts
+        assert let_go(refs)
+    assert result.rewards.ravel().tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize("lane", ["thread", "asyncio"])
+def test_a_setup_that_failed_keeps_nothing(lane: str) -> None:
+    refs: Refs = []
+
+    class Broken(Reward):
+        def setup(self) -> Any:
+            thing = Thing()
+            refs.append(weakref.ref(thing))
+            if lane == "asyncio":
+                return self.asetup()
+            raise ValueError("no model here")
+
+        async def asetup(self) -> None:
+            thing = Thing()
+            refs.append(weakref.ref(thing))
+            await asyncio.sleep(0)
+            raise ValueError("no model here")
+
+        def score(self, completion: str) -> float:
+            return 1.0
+
+    with Dispatcher([reward(Broken(), lane=lane)], max_failed_fraction=1.0) as dispatcher:
+        assert (dispatcher.score(completions=["a"]).status == Status.ERROR).all()
+        assert let_go(refs)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("lane", ["process", "thread", "asyncio"])
+def test_l4_a_dropped_dispatcher_ends_at_once(lane: str, closed: bool) -> None:
+    def scores(completion: str) -> float:
+        return 1.0
+
+    async def awaits(completion: str) -> float:
+        return 1.0
+
+    function = awaits if lane == "asyncio" else scores
+    made = Dispatcher([reward(function, name="one", lane=lane)], workers=1)
+    made.score(completions=["a"])
+    made[0](prompts=["p"], completions=["a"])
+    engine = made._lifetime.engine()
+    refs: Refs = [weakref.ref(made), weakref.ref(function)]
+    if closed:
+        made.close()
+    del made, function, scores, awaits
+    assert refs[0]() is None
+    assert engine.closed
+    assert let_go(refs)
+
+
+def test_a_column_keeps_its_dispatcher_and_is_the_same_as_long_as_it_is_held() -> None:
+    column = Dispatcher([fails([], "thread"), reward(lambda text: 1.0, name="one", lane="thread")])[-1]
+    made = column.dispatcher
+    assert made[1] is column
+    assert list(made)[1] is column
+    assert made[:] == tuple(made)
+    assert [one.__name__ for one in made] == ["fails", "one"]
+    with pytest.raises(IndexError):
+        made[2]
+    del made
+    assert column(prompts=["p"], completions=["a"], environments=[None]) == [None]  # the other one failed
+    column.dispatcher.close()
