@@ -334,7 +334,7 @@ def test_a_setup_that_fails_fails_the_batch_and_is_tried_again() -> None:
     with Dispatcher([threaded(Flaky())], max_failed_fraction=1.0) as dispatcher:
         result = dispatcher.score(completions=[""] * 100)
         assert (result.status == Status.ERROR).all()
-        assert result.failures()[99].reason == "ConnectionError: not there yet"
+        assert result.failures()[99].reason == "setup() failed: ConnectionError: not there yet"
         assert "in setup" in (result.failures()[99].traceback or "")
         assert (dispatcher.score(completions=[""] * 100).status == Status.OK).all()
 
@@ -357,7 +357,7 @@ def test_a_setup_that_hangs_is_left_behind() -> None:
             eventually(lambda: caught)
         assert caught[0].category is GuerdonWarning
         assert (result.status == Status.ERROR).all()
-        assert "setup()" in result.failures()[0].reason
+        assert result.failures()[0].reason == "setup() did not end within the setup_timeout of 0.2 s"
         release.set()
 
 

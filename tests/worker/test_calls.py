@@ -11,13 +11,6 @@ import numpy as np
 import pytest
 
 from guerdon._worker.calls import Awaiter, Call, is_async, is_awaitable
-from guerdon._worker.reasons import (
-    REASON_LIMIT,
-    TRACEBACK_LIMIT,
-    reason_of,
-    safe_text,
-    traceback_of,
-)
 from guerdon._worker.values import InvalidValue
 
 
@@ -284,64 +277,3 @@ def test_is_awaitable() -> None:
     coroutine.close()
     assert not is_awaitable(1.0)
     assert not is_awaitable(x for x in ())
-
-
-def test_reasons_are_bounded_and_printable() -> None:
-    """R-1, R-2"""
-
-    class Odd(Exception):
-        def __str__(self) -> str:
-            raise ValueError("no")
-
-    assert reason_of(ValueError("bad")) == "ValueError: bad"
-    assert reason_of(ValueError()) == "ValueError"
-    assert reason_of(Odd()) == "Odd: (no message: its __str__ raised ValueError)"
-
-    class Nameless(type):
-        @property
-        def __name__(cls) -> str:  # type: ignore[override]
-            raise ValueError("no name")
-
-    class Unnamed(Exception, metaclass=Nameless):
-        pass
-
-    assert reason_of(Unnamed("a")) == "an exception without a name: a"
-    assert len(reason_of(ValueError("é" * 10_000)).encode()) < REASON_LIMIT + 100
-    assert reason_of(ValueError("\ud83d")) == "ValueError: \\ud83d"
-    assert safe_text("abc", 3) == "abc"
-    safe_text("日" * 100, 100).encode()
-
-
-def test_tracebacks_show_user_frames_only() -> None:
-    """R-2, R-3"""
-
-    def score(completions: list[str]) -> list[float]:
-        try:
-            raise KeyError("inner")
-        except KeyError as error:
-            raise ValueError("outer") from error
-
-    bound = Call(score, recipe(rowwise=True)).bind(("completions",))
-    with pytest.raises(ValueError) as caught:
-        bound("x")
-    text = traceback_of(caught.value)
-    assert text is not None
-    assert "KeyError: 'inner'" in text
-    assert "ValueError: outer" in text
-    assert "in score" in text
-    assert "_worker" not in text
-
-    def deep(depth: int) -> None:
-        if depth:
-            other(depth - 1)
-        raise ValueError("\ud83d" * 10_000)
-
-    def other(depth: int) -> None:
-        deep(depth)
-
-    with pytest.raises(ValueError) as caught:
-        deep(300)
-    text = traceback_of(caught.value)
-    assert text is not None
-    assert len(text.encode()) < TRACEBACK_LIMIT * 1.1
-    assert text.startswith("Traceback")

@@ -29,6 +29,25 @@ class FloatLike(float):
     pass
 
 
+class Counted:
+    looks = 0
+
+    def __repr__(self) -> str:
+        Counted.looks += 1
+        return "x"
+
+
+def test_what_is_no_reward_is_shown_without_going_through_all_of_it() -> None:
+    for raw in ([Counted()] * 100_000, (Counted(),) * 100_000, [[Counted()] * 100_000]):
+        with pytest.raises(InvalidValue) as caught:
+            to_cell(raw)
+        assert "x, x, x" in str(caught.value)
+        assert len(str(caught.value)) < 300
+    assert Counted.looks < 500
+    with pytest.raises(InvalidValue, match=r"a str \('aaaa.*…\) is not a reward"):
+        to_cell("a" * 1_000_000)
+
+
 @pytest.mark.parametrize(
     ("raw", "value"),
     [

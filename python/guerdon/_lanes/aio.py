@@ -23,7 +23,8 @@ from guerdon._lanes.stacks import Place, of_coroutine
 from guerdon._lanes.tasks import OwnTask
 from guerdon._lanes.warn import warn
 from guerdon._worker.calls import Call
-from guerdon._worker.reasons import reason_of, traceback_of
+from guerdon._worker.reasons import reason_of
+from guerdon._worker.tracebacks import traceback_of
 
 if TYPE_CHECKING:
     from guerdon._native import LoopQueue

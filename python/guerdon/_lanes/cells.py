@@ -6,7 +6,8 @@ from array import array
 
 from guerdon._worker.answers import answer_of, retry_after_of
 from guerdon._worker.calls import Call
-from guerdon._worker.reasons import REASON_LIMIT, reason_of, safe_text, traceback_of
+from guerdon._worker.reasons import REASON_LIMIT, reason_of, safe_text
+from guerdon._worker.tracebacks import traceback_of
 from guerdon._worker.values import InvalidValue, to_cells
 
 Failed = tuple[str, str | None, bool, float | None, int | None]

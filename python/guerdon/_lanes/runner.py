@@ -33,7 +33,8 @@ from guerdon._lanes.stateful import Stateful
 from guerdon._lanes.tasks import NONE, OwnTask, Runner
 from guerdon._lanes.warn import warn
 from guerdon._worker.calls import Call, is_awaitable
-from guerdon._worker.reasons import reason_of, traceback_of
+from guerdon._worker.reasons import setup_reason_of
+from guerdon._worker.tracebacks import traceback_of
 from guerdon._worker.values import to_cell
 
 if TYPE_CHECKING:
@@ -267,7 +268,7 @@ class Function:
             if self._loads:
                 self._start_spare()
             return
-        reason, traceback = reason_of(error), traceback_of(error)
+        reason, traceback = setup_reason_of(error), traceback_of(error)
         while self._loads:
             self._loads.popleft().jobs.setup_failed(reason, traceback)
 

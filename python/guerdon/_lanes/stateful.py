@@ -15,11 +15,15 @@ from typing import TYPE_CHECKING, Any
 from guerdon._lanes.tasks import OwnTask
 from guerdon._lanes.warn import warn
 from guerdon._worker.calls import Call, is_awaitable
-from guerdon._worker.reasons import reason_of
+from guerdon._worker.reasons import SetupOverdue, reason_of
 
 if TYPE_CHECKING:
     from guerdon._native import LoopQueue
     from guerdon._registration.spec import FunctionSpec
+
+
+class _Overdue(Exception):
+    """User code did not end in time."""
 
 
 class Stateful:
@@ -62,13 +66,17 @@ class Stateful:
         if not self.ready:
             return
         try:
-            await self._within(self._call.close(), timeout, "close()")
+            await self._within(self._call.close(), timeout)
+        except _Overdue:
+            warn(f"reward function {self._name!r}: close() did not end within {timeout:g} s")
         except BaseException as error:  # B-2
             warn(f"reward function {self._name!r}: close() failed: {reason_of(error)}")
 
     async def _set_up(self) -> BaseException | None:
         try:
-            await self._within(self._call.setup(), self._timeout, "setup()")
+            await self._within(self._call.setup(), self._timeout)
+        except _Overdue:
+            return SetupOverdue(f"setup() did not end within the setup_timeout of {self._timeout:g} s")
         except BaseException as error:  # B-2
             return error
         return None
@@ -80,19 +88,20 @@ class Stateful:
         self._queue.setup_ends(self._number)
         over(error)
 
-    async def _within(self, raw: Any, timeout: float, what: str) -> None:
+    async def _within(self, raw: Any, timeout: float) -> None:
         if not is_awaitable(raw):
             return
         work = raw if asyncio.iscoroutine(raw) else _awaited(raw)
         task = self.users = asyncio.Task(work, loop=self._loop)
         try:
-            done, _ = await asyncio.wait({task}, timeout=timeout)
+            await asyncio.wait({task}, timeout=timeout)
+            if not task.done():
+                raise _Overdue
+            task.result()
         finally:
             self.users = None
             task.cancel()
-        if not done:
-            raise TimeoutError(f"{what} ran longer than its timeout of {timeout:g} s")
-        task.result()
+            del task  # else it and the traceback of its exception hold each other until Python's collector comes round
 
 
 async def _awaited(raw: Any) -> Any:

@@ -16,7 +16,8 @@ from guerdon._lanes.arguments import Swept, gathered_of, lists_of, samples_of, s
 from guerdon._lanes.cells import failed, packed
 from guerdon._lanes.warn import warn
 from guerdon._worker.calls import Awaiter, Call, is_awaitable
-from guerdon._worker.reasons import reason_of, traceback_of
+from guerdon._worker.reasons import reason_of, setup_reason_of
+from guerdon._worker.tracebacks import traceback_of
 from guerdon._worker.values import to_cell
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class Worker:
         try:
             self._finished(self._call.setup())
         except BaseException as error:  # T-2
-            chunk.setup_failed(reason_of(error), traceback_of(error))
+            chunk.setup_failed(setup_reason_of(error), traceback_of(error))
             return False
         chunk.setup_done()
         return True

@@ -19,7 +19,8 @@ from typing import Any
 from .calls import Call
 from .expiry import Expired
 from .fences import missing_variable
-from .reasons import reason_of, traceback_of
+from .reasons import reason_of
+from .tracebacks import traceback_of
 
 Buffer = bytes | mmap.mmap
 # What the user's program is called, in its own process and in those that multiprocessing spawns of it.

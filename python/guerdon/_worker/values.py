@@ -147,8 +147,13 @@ def _described(raw: object) -> str:
 
 def shown(raw: object) -> str:
     """Its repr, cut where it is long; whatever that does."""
+    import reprlib
+
+    look = reprlib.Repr()  # goes through no more of a list or a text than is shown
+    look.maxstring = look.maxother = look.maxlong = 200
+    look.maxlist = look.maxtuple = look.maxdict = look.maxset = look.maxfrozenset = look.maxdeque = look.maxarray = 50
     try:
-        text = repr(raw)
+        text = look.repr(raw)
     except Exception:  # __repr__ is user code
         return "no repr"
     return text if len(text) <= 100 else text[:100] + "…"

@@ -30,7 +30,8 @@ from .fences import Fences, flush_output
 from .loading import Functions, Unloadable
 from .marks import Marks
 from .page import COUNTED, DECODING, DONE, LOADING, PROGRESS, SETUP, TAKEN, Page
-from .reasons import reason_of, traceback_of
+from .reasons import reason_of, setup_reason_of
+from .tracebacks import traceback_of
 from .values import ERROR, FLOAT32_MAX, InvalidValue, to_cell, to_cells
 from .wire import Constant, Frame, Link
 
@@ -153,7 +154,7 @@ class Worker:
                 raise
             except BaseException as error:  # W-3
                 self._expiry.shielded = True
-                self._link.setup_failed(frame.id, f"setup() failed: {reason_of(error)}", traceback_of(error))
+                self._link.setup_failed(frame.id, setup_reason_of(error), traceback_of(error))
                 return None
         self._ready[index] = found
         return found

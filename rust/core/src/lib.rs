@@ -5,7 +5,7 @@
 //!
 //! From the ground up: `sync` and `segments` (what loom can check), `clock`, `wake`, `started`; `function`, `fences`, `outcome`, `timings` and `call` (what is
 //! said of functions and calls); `grid`, `growth`, `delivery`, `payload` and `batch`; `share`, `limits`; then `frame`, `lane` and `scheduler`,
-//! which know each other: a frame is a lane's end of the scheduler. `process` is the one lane in this crate, `doing` and `stood` are what lanes tell people.
+//! which know each other: a frame is a lane's end of the scheduler. `process` is the one lane in this crate, `doing`, `stood` and `overtime` are what lanes tell people.
 #![forbid(unsafe_code)]
 
 pub mod batch;
@@ -23,6 +23,7 @@ pub mod limits;
 #[cfg(all(test, feature = "loom"))]
 mod models;
 pub mod outcome;
+pub mod overtime;
 pub mod payload;
 pub mod process;
 pub mod scheduler;

@@ -7,7 +7,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use guerdon_core::outcome::{Cell, Failure, FailureKind};
+use guerdon_core::outcome::{Cell, Failure};
+use guerdon_core::overtime::{no_answer, timed_out};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_ENCODING, HeaderValue};
@@ -52,8 +53,7 @@ fn late(endpoint: &Endpoint, timeout: Duration, received: usize) -> Failure {
         NOTHING => format!("{host} had not answered"),
         bytes => format!("{host} had sent {bytes} bytes of its answer"),
     };
-    let reason = format!("TimeoutError: ran longer than its timeout of {} s: {how_far}", timeout.as_secs_f64());
-    Failure { kind: FailureKind::Timeout, reason, traceback: None, retryable: true, retry_after: None, answer: None }
+    timed_out(format!("{}; {how_far}", no_answer(timeout)), None)
 }
 
 async fn exchange(
@@ -147,6 +147,7 @@ mod tests {
     use std::future::poll_fn;
     use std::sync::Arc;
 
+    use guerdon_core::outcome::FailureKind;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 

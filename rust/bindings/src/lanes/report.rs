@@ -5,7 +5,6 @@ use std::time::Duration;
 use guerdon_core::clock::nanos;
 use guerdon_core::frame::Frame;
 use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind};
-use guerdon_core::stood::and_where;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -74,13 +73,6 @@ pub fn failure(
     let retry_after = retry_after.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let answer = answer.map(Answer::from_u16);
     Failure { kind: FailureKind::Error, reason, traceback, retryable, retry_after, answer }
-}
-
-/// A call that ran for longer than its function's timeout; the reason says where it stood if the traceback tells.
-pub fn timed_out(timeout: Duration, traceback: Option<String>) -> Failure {
-    let reason = format!("TimeoutError: ran longer than its timeout of {} s", timeout.as_secs_f64());
-    let reason = and_where(reason, traceback.as_deref());
-    Failure { kind: FailureKind::Timeout, reason, traceback, retryable: true, retry_after: None, answer: None }
 }
 
 /// How long a call may run, in the clock's unit.

@@ -251,7 +251,7 @@ fn a_setup_that_fails_hangs_or_dies_fails_its_function_only() {
     assert_eq!(values(&batch, 0), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
     for (function, why) in [
         (1, "setup() failed: RuntimeError: no tokenizer here"),
-        (2, "setup() did not end within its timeout of 0.5 s"),
+        (2, "setup() did not end within the setup_timeout of 0.5 s"),
         (3, "the worker process exited with status 9 in setup()"),
         (4, "could not be loaded in a worker: AttributeError"),
     ] {

@@ -131,7 +131,7 @@ async fn r1_silence_and_slow_drips_time_out() {
     let found = rig.score(&["[[silence]]", "[[drip 0.05]]", "[[score 3]]"]).await;
     assert!(start.elapsed() < 15 * SECOND);
     assert!(found[0].0 == Status::Timeout && found[0].2.ends_with("had not answered"), "{}", found[0].2);
-    assert!(found[1].0 == Status::Timeout && found[1].2.contains("timeout of 1 s: 127.0.0.1"), "{}", found[1].2);
+    assert!(found[1].0 == Status::Timeout && found[1].2.contains("timeout of 1 s; 127.0.0.1"), "{}", found[1].2);
     assert_eq!((found[2].0, found[2].1), (Status::Ok, 3.0));
     rig.scheduler.close().await;
 }

@@ -7,6 +7,7 @@ use guerdon_core::doing::{Doing, Phase as Before};
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::outcome::Times;
+use guerdon_core::overtime::{no_answer, no_setup, timed_out};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::lanes::aio::event_loop::Loop;
@@ -128,8 +129,7 @@ impl Held {
         let inner = &mut *guard;
         let Some(frame) = inner.frame.as_mut() else { return (None, false) };
         if setup_late {
-            let limit = policy.setup_timeout.as_secs_f64();
-            frame.fail_setup(format!("TimeoutError: setup() ran longer than its timeout of {limit} s"), None);
+            frame.fail_setup(no_setup(policy.setup_timeout), None);
         }
         let mut hung = false;
         for call in inner.low..inner.cursor {
@@ -137,7 +137,7 @@ impl Held {
             let end_ns = started_ns.saturating_add(self.timeout_ns).saturating_add(self.grace_ns);
             if matches!(phase, Phase::Running | Phase::Told) && now_ns >= end_ns {
                 let times = Times { started_ns, run_ns: now_ns - started_ns };
-                frame.fail(call, report::timed_out(policy.timeout, None), times);
+                frame.fail(call, timed_out(no_answer(policy.timeout), None), times);
                 inner.phases[call].0 = Phase::Lost;
                 inner.in_flight -= 1;
                 hung |= turned_ns < started_ns.saturating_add(self.timeout_ns);
@@ -296,7 +296,7 @@ impl Held {
         let times = Times { started_ns, run_ns: now_ns.saturating_sub(started_ns) };
         if phase == Phase::Told || times.run_ns > self.timeout_ns {
             let timeout = self.owner.function(self.function).policy.timeout;
-            frame.fail(call, report::timed_out(timeout, traceback), times);
+            frame.fail(call, timed_out(no_answer(timeout), traceback), times);
         } else {
             end(frame, times);
         }

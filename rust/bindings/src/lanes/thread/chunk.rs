@@ -11,6 +11,7 @@ use guerdon_core::doing::{Doing, Phase};
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::outcome::{Failure, Times};
+use guerdon_core::overtime::{no_answer, no_setup, timed_out};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -131,8 +132,7 @@ impl Held {
             if age_ns < report::limit_ns(policy.setup_timeout) {
                 return Watched::Fine;
             }
-            let limit = policy.setup_timeout.as_secs_f64();
-            frame.fail_setup(format!("TimeoutError: setup() ran longer than its timeout of {limit} s"), None);
+            frame.fail_setup(no_setup(policy.setup_timeout), None);
             self.shared.leave_behind(self.function, self.thread, true, true);
             return inner.frame.take().map_or(Watched::Fine, |frame| Watched::Over(Box::new(frame)));
         }
@@ -153,7 +153,7 @@ impl Held {
                     Some(_) => {}
                 }
                 let times = Times { started_ns: inner.started_ns, run_ns: age_ns };
-                frame.fail(call, report::timed_out(policy.timeout, inner.stood.take()), times);
+                frame.fail(call, timed_out(no_answer(policy.timeout), inner.stood.take()), times);
             }
             self.shared.leave_behind(self.function, self.thread, !swept, false);
             return inner.frame.take().map_or(Watched::Fine, |frame| Watched::Over(Box::new(frame)));
@@ -203,7 +203,7 @@ impl Held {
         if times.run_ns > self.timeout_ns {
             let policy = &self.shared.function(self.function).policy;
             let stood = inner.stood.take().filter(|_| inner.asked.is_some_and(|(asked, _)| asked == call));
-            frame.fail(call, report::timed_out(policy.timeout, stood), times);
+            frame.fail(call, timed_out(no_answer(policy.timeout), stood), times);
         } else {
             end(frame, call, times);
         }

@@ -14,13 +14,14 @@ mod sent;
 
 use std::collections::VecDeque;
 
-use sent::{Hand, Sent, failure, timed_out, timeout_at};
+use sent::{Hand, Sent, failure};
 
 use crate::call::CallKind;
 use crate::clock::nanos;
 use crate::doing::{Doing, Phase};
 use crate::frame::Frame;
 use crate::outcome::{Failure, FailureKind, Times};
+use crate::overtime::{no_answer, timed_out};
 use crate::process::page::{DECODING, LOADING, Snapshot};
 use crate::process::places::Place;
 use crate::process::watch::InHand;
@@ -217,9 +218,9 @@ impl Flight {
                 let times = page().map_or_else(Times::default, |page| sent.times(&page, call, None));
                 let timeout = sent.frame.function().policy.timeout;
                 let failure = if expired {
-                    timeout_at(timed_out(timeout), text.traceback)
+                    timed_out(no_answer(timeout), text.traceback)
                 } else if times.run_ns > nanos(timeout) {
-                    let reason = format!("{}; then it failed: {}", timed_out(timeout), text.reason);
+                    let reason = format!("{}; then it failed: {}", no_answer(timeout), text.reason);
                     failure(FailureKind::Timeout, reason, text.traceback, true, None)
                 } else {
                     let told = failure(FailureKind::Error, text.reason, text.traceback, retryable, retry_after);

@@ -9,6 +9,7 @@ use crate::clock::nanos;
 use crate::fences::Bytes;
 use crate::frame::Frame;
 use crate::outcome::{Cell, Failure, FailureKind, Times};
+use crate::overtime::{no_answer, no_setup, timed_out};
 use crate::process::page::{CALLS, DECODING, LOADING, SETUP, Snapshot};
 use crate::process::places::Place;
 use crate::stood::and_where;
@@ -112,7 +113,7 @@ impl Sent {
                 (CallKind::Sample, 0) => Cell::Value(page.value(self.id, call)),
                 (CallKind::Sample, 1) => Cell::Abstained,
                 _ if done && times.run_ns > nanos(self.frame.function().policy.timeout) => {
-                    let reason = timed_out(self.frame.function().policy.timeout); // its own words were lost
+                    let reason = no_answer(self.frame.function().policy.timeout); // its own words were lost
                     self.frame.fail(call, failure(FailureKind::Timeout, reason, None, true, None), times);
                     continue;
                 }
@@ -134,7 +135,7 @@ impl Sent {
             settle(&mut self.frame);
         } else {
             let ran = Duration::from_nanos(times.run_ns);
-            let reason = format!("{}; it answered after {:.3} s", timed_out(timeout), ran.as_secs_f64());
+            let reason = format!("{}; it answered after {:.3} s", no_answer(timeout), ran.as_secs_f64());
             self.frame.fail(call, failure(FailureKind::Timeout, reason, None, true, None), times);
         }
     }
@@ -190,10 +191,10 @@ impl Sent {
         // Settled by the scheduler meanwhile: the worker was stopped because of it (lane.rs L-4).
         let timeout = self.frame.function().policy.timeout;
         let failure = match loss {
-            Loss::Expired(_, stack) => timeout_at(timed_out(timeout), stack.clone()),
+            Loss::Expired(_, stack) => timed_out(no_answer(timeout), stack.clone()),
             Loss::Stopped(_, stack, why) => failure(FailureKind::Error, why.clone(), stack.clone(), false, None),
             Loss::Crashed(why, stack) if times.run_ns > nanos(timeout) => {
-                let reason = format!("{}; then the worker process {why}", timed_out(timeout)); // F-2
+                let reason = format!("{}; then the worker process {why}", no_answer(timeout)); // F-2
                 failure(FailureKind::Timeout, reason, stack.clone(), true, None)
             }
             Loss::Crashed(why, stack) => {
@@ -207,20 +208,8 @@ impl Sent {
     }
 
     pub(super) fn setup_timed_out(&self) -> String {
-        format!(
-            "setup() did not end within its timeout of {} s",
-            self.frame.function().policy.setup_timeout.as_secs_f64()
-        )
+        no_setup(self.frame.function().policy.setup_timeout)
     }
-}
-
-pub(super) fn timed_out(timeout: Duration) -> String {
-    format!("no answer within the timeout of {} s", timeout.as_secs_f64())
-}
-
-/// A timeout, and where the call stood if its traceback tells.
-pub(super) fn timeout_at(reason: String, traceback: Option<String>) -> Failure {
-    failure(FailureKind::Timeout, and_where(reason, traceback.as_deref()), traceback, true, None)
 }
 
 pub(super) fn failure(

@@ -1,0 +1,25 @@
+//! The words for what ran out of its own time, the same on every lane. What bounds a call from outside has its words in `call::Cause`.
+
+use std::time::Duration;
+
+use crate::outcome::{Failure, FailureKind};
+use crate::stood::and_where;
+
+/// Of a call, for `Failure::reason`; a lane may add what it knows, after a semicolon.
+#[must_use]
+pub fn no_answer(timeout: Duration) -> String {
+    format!("no answer within the timeout of {} s", timeout.as_secs_f64())
+}
+
+/// Of a function's `setup()`.
+#[must_use]
+pub fn no_setup(setup_timeout: Duration) -> String {
+    format!("setup() did not end within the setup_timeout of {} s", setup_timeout.as_secs_f64())
+}
+
+/// An attempt that ran out of time; the reason says where it stood if the traceback tells.
+#[must_use]
+pub fn timed_out(reason: String, traceback: Option<String>) -> Failure {
+    let reason = and_where(reason, traceback.as_deref());
+    Failure { kind: FailureKind::Timeout, reason, traceback, retryable: true, retry_after: None, answer: None }
+}

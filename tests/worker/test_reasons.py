@@ -1,0 +1,48 @@
+"""Exceptions as one line of text (R-1, R-2 of guerdon/_worker/reasons.py)."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+from guerdon._worker.reasons import REASON_LIMIT, SetupOverdue, reason_of, safe_text, setup_reason_of
+
+
+def test_reasons_are_bounded_and_printable() -> None:
+    """R-1, R-2"""
+
+    class Odd(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no")
+
+    assert reason_of(ValueError("bad")) == "ValueError: bad"
+    assert reason_of(ValueError()) == "ValueError"
+    assert reason_of(Odd()) == "Odd: (no message: its __str__ raised ValueError)"
+
+    class Nameless(type):
+        @property
+        def __name__(cls) -> str:  # type: ignore[override]
+            raise ValueError("no name")
+
+    class Unnamed(Exception, metaclass=Nameless):
+        pass
+
+    assert reason_of(Unnamed("a")) == "an exception without a name: a"
+    assert len(reason_of(ValueError("é" * 10_000)).encode()) < REASON_LIMIT + 100
+    assert reason_of(ValueError("\ud83d")) == "ValueError: \\ud83d"
+    assert safe_text("abc", 3) == "abc"
+    safe_text("日" * 100, 100).encode()
+
+
+def test_r2_a_message_is_cut_before_it_is_copied() -> None:
+    text = "x" * 50_000_000
+    tracemalloc.start()
+    try:
+        assert len(reason_of(ValueError(text))) < REASON_LIMIT + 100
+        assert tracemalloc.get_traced_memory()[1] < len(text) // 10
+    finally:
+        tracemalloc.stop()
+
+
+def test_of_a_setup_that_failed() -> None:
+    assert setup_reason_of(ValueError("bad")) == "setup() failed: ValueError: bad"
+    assert setup_reason_of(SetupOverdue("it did not end")) == "it did not end"

@@ -1,0 +1,147 @@
+"""Tracebacks as text (K-1 to K-3 of guerdon/_worker/tracebacks.py)."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from guerdon._worker.calls import Call
+from guerdon._worker.reasons import CUT
+from guerdon._worker.tracebacks import TRACEBACK_LIMIT, traceback_of
+
+RECIPE = {"name": "f", "shape": "sample", "rowwise": True, "records": [], "stateful": False}
+needs_groups = pytest.mark.skipif(sys.version_info < (3, 11), reason="no exception groups here")
+
+
+def raised(error: BaseException) -> BaseException:
+    try:
+        raise error
+    except type(error):
+        return error
+
+
+def test_tracebacks_show_user_frames_only() -> None:
+    """K-2, K-3"""
+
+    def score(completions: list[str]) -> list[float]:
+        try:
+            raise KeyError("inner")
+        except KeyError as error:
+            raise ValueError("outer") from error
+
+    bound = Call(score, RECIPE).bind(("completions",))
+    with pytest.raises(ValueError) as caught:
+        bound("x")
+    text = traceback_of(caught.value)
+    assert text is not None
+    assert "KeyError: 'inner'" in text
+    assert "ValueError: outer" in text
+    assert "in score" in text
+    assert "_worker" not in text
+
+    def deep(depth: int) -> None:
+        if depth:
+            other(depth - 1)
+        raise ValueError("\ud83d" * 10_000)
+
+    def other(depth: int) -> None:
+        deep(depth)
+
+    with pytest.raises(ValueError) as caught:
+        deep(300)
+    text = traceback_of(caught.value)
+    assert text is not None
+    assert len(text.encode()) < TRACEBACK_LIMIT * 1.1
+    assert text.startswith("Traceback")
+
+
+def chained(count: int) -> BaseException:
+    error: BaseException = ValueError("the first")
+    for index in range(count):
+        try:
+            raise KeyError(index) from error
+        except KeyError as another:
+            error = another
+    return error
+
+
+def grouped(count: int) -> BaseException:
+    return ExceptionGroup("many", [raised(ValueError(index)) for index in range(count)])  # noqa: F821
+
+
+def doubled(depth: int) -> BaseException:
+    error: Any = ValueError("both")
+    for _ in range(depth):
+        error = ExceptionGroup("two", [error, error])  # noqa: F821
+    return raised(error)
+
+
+def noted(count: int) -> BaseException:
+    error = ValueError("noted")
+    error.__notes__ = ["a note"] * count  # type: ignore[attr-defined]
+    return raised(error)
+
+
+def expected(error: BaseException) -> str:
+    """What Python itself makes of it."""
+    return "".join(traceback.format_exception(type(error), error, error.__traceback__))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        chained(5),
+        raised(ValueError("a\nb")),
+        raised(SyntaxError("bad", ("a.py", 1, 2, "x = = 1"))),
+        noted(3),
+        pytest.param(lambda: grouped(5), marks=needs_groups),
+        pytest.param(lambda: doubled(3), marks=needs_groups),
+    ],
+)
+def test_what_is_small_is_python_s_own_text(error: BaseException | Callable[[], BaseException]) -> None:
+    error = error if isinstance(error, BaseException) else error()
+    assert traceback_of(error) == expected(error)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: raised(ValueError("x\n" * 2_000_000)), ["in raised", "ValueError: x", CUT]),
+        (lambda: chained(10_000), [CUT, "direct cause", "in chained", "KeyError: 9999"]),
+        (lambda: raised(SyntaxError("bad", ("a.py", 1, 2, "y" * 20_000_000))), ["SyntaxError: bad"]),
+        (lambda: noted(1_000_000), ["in raised", "ValueError: noted"]),
+        pytest.param(
+            lambda: grouped(20_000), ["ExceptionGroup: many", "ValueError: 2\n", "19997 more"], marks=needs_groups
+        ),
+        pytest.param(lambda: doubled(60), ["ExceptionGroup: two (2 sub-exceptions)\n  Exc"], marks=needs_groups),
+    ],
+)
+def test_k2_what_is_large_takes_no_long_time(make: Callable[[], BaseException], told: list[str]) -> None:
+    """Python's own formatting takes seconds for these, hours for the last."""
+    text = traceback_of(make())
+    assert text is not None
+    assert len(text) < TRACEBACK_LIMIT * 1.1
+    assert all(words in text for words in told), text
+
+
+def test_k1_whatever_an_exception_does() -> None:
+    class Odd(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no")
+
+    class Worse(Exception):
+        def __str__(self) -> str:
+            raise SystemExit(3)
+
+    assert "Odd: <exception str() failed>" in str(traceback_of(raised(Odd())))
+    assert traceback_of(raised(Worse())) is None
+    circle, other = raised(ValueError(1)), raised(ValueError(2))
+    circle.__cause__, other.__cause__ = other, circle
+    assert "ValueError: 2" in str(traceback_of(circle))
+    odd = raised(ValueError("notes"))
+    odd.__notes__ = 3  # type: ignore[attr-defined]
+    assert "ValueError: notes" in str(traceback_of(odd))
