@@ -1,7 +1,7 @@
 """How a score is read out of a judge's answer: the ``parse=`` of `guerdon.judge`.
 
 An answer that holds no score as it was asked for is an `error` that shows the answer; it is tried again if the judge has
-``retries`` left.
+``retries`` left. So is one that was cut by ``max_tokens`` where the score may have gone on: 1 may be the beginning of 10.
 
 >>> from guerdon import parse
 >>> parse.tag("score")

@@ -128,6 +128,29 @@ def test_a_token_that_is_not_listed_is_no_zero_unless_it_must_be_one(api: Any) -
     assert 'no probability of "Yes" and "No" among' in neither
 
 
+@pytest.mark.parametrize("api", ["chat", "completions"])
+@pytest.mark.fault(
+    "a judge's answer is cut (`max_tokens`) within its score, or where that may be",
+    sees="`error` that says so: 1 may be the beginning of 10",
+)
+def test_a_score_that_may_have_gone_on_is_none(api: Any) -> None:
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        text, end, *tokens = (asked(body) if path != "/completions" else body["prompt"]).split("|")
+        usage = {"completion_tokens": int(tokens[0])} if tokens else {}
+        choice = {"text": text} if path == "/completions" else {"message": {"content": text}}
+        return {"choices": [{**choice, "finish_reason": end}], "usage": usage}
+
+    with serving(answer) as server:
+        one = judge(base_url=server.url, model="m", prompt="{completion}", api=api, retries=0)
+        with Dispatcher([one], max_failed_fraction=1.0) as dispatcher:
+            texts = ["Score: 1|stop", "Score: 1|length", "Score: 1|length|3", "7|length|1", "7 of 10, beca|length"]
+            result = dispatcher.score(completions=texts)
+    np.testing.assert_array_equal(result.rewards.ravel(), [1, np.nan, np.nan, 7, 7])
+    assert 'gave a score that may have gone on, since max_tokens was reached, in the answer "Score: 1"' in (
+        result.failures()[0].reason
+    )
+
+
 def test_completions_and_structured_output() -> None:
     def answer(path: str, body: dict[str, Any]) -> Any:
         if path == "/v1/completions":

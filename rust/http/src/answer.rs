@@ -68,7 +68,7 @@ fn judgment(api: Api, parse: &Parse, value: &Value) -> Result<Cell, String> {
         Api::Completions => "/text",
     };
     match choice.pointer(at) {
-        Some(Value::String(text)) => parse.read(text),
+        Some(Value::String(text)) => parse.read(text, was_cut(choice, value)),
         _ => {
             let refusal = choice.pointer("/message/refusal").and_then(Value::as_str);
             Err(refusal.map_or_else(
@@ -77,6 +77,12 @@ fn judgment(api: Api, parse: &Parse, value: &Value) -> Result<Cell, String> {
             ))
         }
     }
+}
+
+/// Whether the judge would have said more. One who was asked for a single token has said all of it.
+fn was_cut(choice: &Value, value: &Value) -> bool {
+    let single = value.pointer("/usage/completion_tokens").and_then(Value::as_u64) == Some(1);
+    choice.get("finish_reason").and_then(Value::as_str) == Some("length") && !single
 }
 
 /// Tokens and log-probabilities at the first place of an answer.

@@ -17,7 +17,7 @@ use hyper::header::HeaderMap;
 
 use crate::connector::{Broken, NoConnection};
 use crate::endpoint::Endpoint;
-use crate::shown::shown;
+use crate::shown::{cut, shown};
 
 /// Longer than anyone means.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
@@ -95,7 +95,7 @@ fn at(endpoint: &Endpoint, why: &str) -> String {
     }
 }
 
-/// An error and what is behind it.
+/// An error and what is behind it, cut: names in certificates, and what goes with a GOAWAY, are a server's and may be long.
 fn causes(error: &(dyn Error + 'static)) -> String {
     let mut words = vec![error.to_string()];
     let mut cause = error.source();
@@ -107,7 +107,7 @@ fn causes(error: &(dyn Error + 'static)) -> String {
         }
         cause = inner.source();
     }
-    words.join(": ")
+    cut(&words.join(": "))
 }
 
 /// How long the server asked to wait (F-2).
@@ -195,6 +195,8 @@ mod tests {
             "a proxy"
         );
         assert_eq!(of("https://judge.local/v1", "no such name"), "judge.local: no such name");
+        let long = of("https://judge.local/v1", &"ö".repeat(10_000));
+        assert!(long.ends_with("öö…") && long.len() < 400, "F-3: {long}");
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! - V-3  A token that the server did not list is not taken for impossible. Its probability is at most `u`: what the listed ones leave of 1, and
 //!   the least of theirs but one (servers add the token that was chosen to the most likely ones). A score that depends on it by more than
 //!   `NEARLY_NOTHING` is an error.
+//! - V-4  A score at the end of an answer that was cut is none, if a letter more or a digit would change it: "1" may be the beginning of "10",
+//!   "no" that of "not sure".
 
 use std::collections::BTreeMap;
 
@@ -52,9 +54,20 @@ impl Parse {
         built.map(|regex| Self::Pattern(regex, words)).map_err(|error| PatternError(error.to_string()))
     }
 
-    /// The score in a text; `Err` says what was looked for.
-    pub fn read(&self, text: &str) -> Result<Cell, String> {
-        let found = match self {
+    /// The score in a text; `Err` says what was looked for. `cut`: it would have gone on (V-4).
+    pub fn read(&self, text: &str, cut: bool) -> Result<Cell, String> {
+        let found = self.find(text);
+        let stays = |more: &str| self.find(&format!("{text}{more}")) == found;
+        let found = if cut && found.is_ok() && !(stays("5") && stays("x")) {
+            Err("a score that may have gone on, since max_tokens was reached,".to_owned())
+        } else {
+            found
+        };
+        found.and_then(fitting).map_err(|missing| format!("{missing} in the answer {}", shown(text)))
+    }
+
+    fn find(&self, text: &str) -> Result<Cell, String> {
+        match self {
             Self::Number => first_number(text).map(Cell::Value).ok_or_else(|| "no number".to_owned()),
             Self::Tag(name) => within(text, name)
                 .ok_or_else(|| format!("no <{name}>…</{name}>"))
@@ -66,8 +79,7 @@ impl Parse {
                 .and_then(|value| path.one(&value).ok_or_else(|| format!("no field {path}")).and_then(score)),
             Self::YesNo => yes_no(text).map(Cell::Value).ok_or_else(|| "neither yes nor no".to_owned()),
             Self::LogProb { .. } => Err("no log-probabilities: does the server have logprobs?".to_owned()),
-        };
-        found.and_then(fitting).map_err(|missing| format!("{missing} in the answer {}", shown(text)))
+        }
     }
 
     /// The score in the log-probabilities of an answer's first token, as `(token, log-probability)` of the most likely ones.
@@ -245,7 +257,7 @@ mod tests {
     use super::*;
 
     fn read(parse: &Parse, text: &str) -> Option<f64> {
-        match parse.read(text) {
+        match parse.read(text, false) {
             Ok(Cell::Value(value)) => Some(value),
             Ok(_) => Some(f64::NAN),
             Err(reason) => {
@@ -314,9 +326,44 @@ mod tests {
         let cases =
             [(&Parse::Number, "It is 1e999"), (&Parse::Number, "4e38"), (&json, r#"{"s": "nan"}"#), (&words, "inf")];
         for (parse, text) in cases {
-            let reason = parse.read(text).unwrap_err();
+            let reason = parse.read(text, false).unwrap_err();
             assert!(reason.contains("is no reward") && reason.ends_with(&format!("{text:?}")), "{reason}");
         }
+    }
+
+    #[test]
+    fn v4_what_was_cut_may_have_gone_on() {
+        let pattern = |pattern: &str| Parse::pattern(pattern, BTreeMap::new()).unwrap();
+        let words = Parse::pattern(r"(?i)is (\w+)", BTreeMap::from([("good".to_owned(), 1.0)])).unwrap();
+        let json = Parse::Json(Path::parse("s").unwrap());
+        let tag = Parse::Tag("s".to_owned());
+        for (parse, text) in [
+            (&Parse::Number, "Score: 1"),
+            (&Parse::Number, "7."),
+            (&Parse::Number, "3,"),
+            (&Parse::Number, "2e"),
+            (&Parse::YesNo, "Is it? No"),
+            (&pattern(r"Rating: (\d+)"), "Rating: 1"),
+            (&pattern(r"(\d+)$"), "Rating: 1"),
+            (&words, "It is good"),
+        ] {
+            assert!(parse.read(text, false).is_ok(), "{text}");
+            let reason = parse.read(text, true).unwrap_err();
+            assert!(reason.contains("may have gone on, since max_tokens was reached, in the answer"), "{reason}");
+        }
+        for (parse, text) in [
+            (&Parse::Number, "8/1"),
+            (&Parse::Number, "It is 7, beca"),
+            (&Parse::YesNo, "No."),
+            (&tag, "<s>1</s> and <s>5"),
+            (&pattern(r"Rating: (\d+)"), "Rating: 10 "),
+            (&words, "It is good, 1"),
+            (&json, r#"{"s": 1} so"#),
+            (&json, r#"{"s": 1}"#),
+        ] {
+            assert!(parse.read(text, true).is_ok(), "{text}");
+        }
+        assert!(json.read(r#"{"s": 1"#, true).unwrap_err().starts_with("no JSON in"));
     }
 
     #[test]
