@@ -45,8 +45,7 @@ impl Inner {
                     Next::Frame(lane, frame) => (lane, frame),
                     Next::Never(mut frame, failure) => {
                         drop(state);
-                        let times = Times { started_ns: self.clock.now_ns(), run_ns: 0 };
-                        (0..frame.len()).for_each(|call| frame.fail(call, failure.clone(), times));
+                        (0..frame.len()).for_each(|call| frame.fail(call, failure.clone(), Times::default()));
                         continue;
                     }
                     Next::Refused(batch, function, why) => {
