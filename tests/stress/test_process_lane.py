@@ -38,10 +38,10 @@ def _score(dispatcher: Dispatcher, texts: list[str]) -> tuple[list[float], list[
 
 @pytest.mark.fault(
     "three samples never return: an endless loop, a regular expression that holds the GIL, a sympy comparison",
-    sees="three `timeout` cells after 4 s, with function, sample and stack; the other 253 are scored, the next batch runs at full speed",
+    sees="three `timeout` cells after 2 s, with function, sample and stack; the other 253 are scored, the next batch runs at full speed",
 )
 def test_row_1_three_hangs_of_256_cost_their_timeout_once() -> None:
-    function = reward(hard_cases.obey, timeout=4.0, max_failed_fraction=0.5)
+    function = reward(hard_cases.obey, timeout=2.0, max_failed_fraction=0.5)
     texts = [f"give:{index}" for index in range(256)]
     hung = {17: "loop:", 101: "regex:", 200: "sympy:"}
     with Dispatcher([function], workers=4) as dispatcher:
@@ -53,12 +53,12 @@ def test_row_1_three_hangs_of_256_cost_their_timeout_once() -> None:
         took = time.monotonic() - start
         start = time.monotonic()
         again = dispatcher.score(completions=[f"give:{index}" for index in range(256)], num_generations=1)
-        assert time.monotonic() - start < 4  # no hang's timeout is in it
+        assert time.monotonic() - start < 2  # no hang's timeout is in it
     assert again.status.max() == Status.OK
-    assert 4.0 <= took < 11.5, f"one after another it is 12 s, together 4 s: {took}"
+    assert 2.0 <= took < 5.5, f"one after another it is 6 s, together 2 s: {took}"
     failures = result.failures()
     assert [(f.sample, f.function, f.status) for f in failures] == [(i, "obey", Status.TIMEOUT) for i in hung]
-    assert all("4 s; it stood in " in failure.reason for failure in failures)
+    assert all("2 s; it stood in " in failure.reason for failure in failures)
     assert "stood in obey (" in failures[0].reason
     assert "hard_cases.py:" in failures[0].reason
     assert "in obey" in (failures[0].traceback or "")
@@ -68,7 +68,7 @@ def test_row_1_three_hangs_of_256_cost_their_timeout_once() -> None:
 
 @pytest.mark.fault(
     "a hundred hangs in a row",
-    sees="a hundred `timeout` cells; at most one kill and one new worker each, and all workers are back",
+    sees="a hundred `timeout` cells; at most one kill and one new worker each, and all workers are back at once",
 )
 def test_row_2_a_hundred_hangs_cost_one_worker_each_at_most() -> None:
     function = reward(hard_cases.obey, timeout=0.2, grace=0.2, max_failed_fraction=1.0)
@@ -76,7 +76,7 @@ def test_row_2_a_hundred_hangs_cost_one_worker_each_at_most() -> None:
     with Dispatcher([function], workers=4) as dispatcher:
         _score(dispatcher, ["give:1"])
         result = dispatcher.score(completions=texts, num_generations=1)
-        deadline = time.monotonic() + 30  # 200 ms are the aim, which benches/python/bench_kill.py measures
+        deadline = time.monotonic() + 2  # 200 ms are the aim, which benches/python/bench_kill.py measures
         while len(dispatcher.worker_pids()) < 4 and time.monotonic() < deadline:
             time.sleep(0.005)
         assert len(dispatcher.worker_pids()) >= 4
@@ -142,7 +142,7 @@ def test_row_4_the_trainer_goes_on_while_a_regex_holds_a_worker() -> None:
             time.sleep(0.005)
             worst, last = max(worst, time.monotonic() - last), time.monotonic()
         assert ticket.result().status[0, 0, 0] == Status.TIMEOUT
-    assert worst < 1.0  # the regular expression takes minutes, its timeout 1.5 s
+    assert worst < 0.25
 
 
 @pytest.mark.fault(
@@ -207,7 +207,7 @@ def test_row_7_starting_and_closing_leaves_nothing(count: int) -> None:
 
 @pytest.mark.fault(
     "the trainer is killed (also while a fork of its own lives on), or interrupted by Ctrl-C, in mid-batch",
-    sees="zygote and workers are gone with it",
+    sees="zygote and workers are gone within two seconds",
 )
 @pytest.mark.parametrize("how", ["kill", "kill with a fork that lives on", "interrupt"])
 def test_row_7_nothing_outlives_the_trainer(how: str, tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ ticket.result()
             fork = with_name
     assert len(processes) >= 3
     trainer.send_signal(signal.SIGINT if how == "interrupt" else signal.SIGKILL)
-    _, left = psutil.wait_procs(processes, timeout=40)  # moments, on a machine that does nothing else
+    _, left = psutil.wait_procs(processes, timeout=2)
     trainer.wait(40)
     if how == "kill with a fork that lives on":
         fork.kill()
