@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import gc
 import os
@@ -21,6 +22,7 @@ from guerdon import (
     Dispatcher,
     RegistrationError,
     Status,
+    lifetime,
     reward,
 )
 from tests.simple import answer_is, judge, length, rank
@@ -63,6 +65,36 @@ def test_l4_the_engine_ends_with_its_dispatcher() -> None:
     del made
     assert gone() is None
     assert engine.closed
+
+
+def test_l4_a_dispatcher_that_is_given_up_while_it_starts_ends_after_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, given_up = threading.Event(), threading.Event()
+    engines: list[Any] = []
+    start = lifetime._start
+
+    def starts(*given: Any) -> Any:
+        begun.set()
+        assert given_up.wait(60)
+        gc.collect()  # as Python does it itself when it likes to: not within the lock of the start
+        engine, keeper = start(*given)
+        engines.append(engine)
+        return engine, keeper
+
+    async def gives_up() -> None:
+        made: Any = Dispatcher([length])
+        made.itself = made
+        scoring = asyncio.ensure_future(made.ascore(completions=["a"]))
+        await asyncio.to_thread(begun.wait, 60)
+        scoring.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await scoring
+        del made, scoring
+        given_up.set()
+
+    monkeypatch.setattr(lifetime, "_start", starts)
+    asyncio.run(gives_up())  # waits for the start
+    gc.collect()
+    assert engines[0].closed
 
 
 @pytest.mark.parametrize("lane", ["thread", "asyncio"])

@@ -280,7 +280,8 @@ class Dispatcher(Sequence[Any]):
         if self._lifetime.started is None:
             import asyncio
 
-            await asyncio.get_running_loop().run_in_executor(None, self._lifetime.engine)
+            # What runs there holds the dispatcher: else the collector could end it there, within the lock of that start.
+            await asyncio.get_running_loop().run_in_executor(None, lambda: self._lifetime.engine())
         held: list[Batch] = []
         try:
             given = Given(completions, prompts, num_generations, completion_ids, columns, groups, budget)
