@@ -302,6 +302,7 @@ def test_what_can_not_work_is_refused_when_it_is_made(options: dict[str, Any], m
 def test_what_only_sounds_like_a_key_is_sent() -> None:
     schema = {"type": "object", "properties": {"password": {"type": "string"}, "token": {"type": "string"}}}
     body = {"prompt_cache_key": "k", "eos_token": "</s>", "guided_json": schema, "max_tokens": 3, "api_key": None}
+    body |= {"metadata": {"topic": "Basic arithmetic"}, "stop": ["Bearer certificates"]}
     with serving(lambda path, body: said("1")) as server:
         one = judge(base_url=server.url, model="m", prompt="Bearer abcdefghij", body=body, headers={"x-cache-key": "k"})
         with Dispatcher([one]) as dispatcher:

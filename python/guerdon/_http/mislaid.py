@@ -2,7 +2,8 @@
 
 - M-1  Headers, fields of a request and the query of an address are refused if their name says that they hold a key, or if they begin as
        a header with a key does: it would stand in the program, in pickles, and in the logs of servers on the way.
-- M-2  Names and values of which that is not sure (``eos_token``, ``prompt_cache_key``) are left alone: there is no other way to send them.
+- M-2  Names and values of which that is not sure (``eos_token``, ``prompt_cache_key``, "Basic arithmetic") are left alone:
+       there is no other way to send them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _NAMES: Final = re.compile(
     |((.*_)?(access|api|auth|bearer|hf|id|refresh|security|session)_?)?token""",
     re.IGNORECASE | re.VERBOSE,
 )
-_VALUE: Final = re.compile(r"\s*(bearer|basic)\s+[^\s{}]{8,}\s*", re.IGNORECASE)
+# With a digit, or longer than a word: "Basic arithmetic" is none.
+_VALUE: Final = re.compile(r"\s*(bearer|basic)\s+(?=\S*\d|\S{30})[^\s{}]{8,}\s*", re.IGNORECASE)
 
 
 def names_a_key(name: str) -> bool:
