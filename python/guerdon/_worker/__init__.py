@@ -8,5 +8,5 @@ Imports nothing of guerdon outside this folder.
   at a timeout, `fences` are the limits of one function, `marks` tell whose output is whose, `stack` says where it stands,
   `system` calls Linux.
 - On every lane: `calls` is one function as it is called, `values` are cells of what it returned, `reasons` texts of what it
-  raised, `answers` what that tells of a server.
+  raised, `tracebacks` where, `answers` what that tells of a server.
 """
