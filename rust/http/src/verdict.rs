@@ -5,8 +5,8 @@
 //! - V-3  A token that the server did not list is not taken for impossible. Its probability is at most `u`: what the listed ones leave of 1, and
 //!   the least of theirs but one (servers add the token that was chosen to the most likely ones). A score that depends on it by more than
 //!   `NEARLY_NOTHING` is an error.
-//! - V-4  A score at the end of an answer that was cut is none, if a letter more or a digit would change it: "1" may be the beginning of "10",
-//!   "no" that of "not sure".
+//! - V-4  A score at the end of an answer that was cut is none, if a letter more, a digit or a fraction would change it: "1" may be the beginning
+//!   of "10", "0" that of "0.8", "no" that of "not sure".
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ impl Parse {
     pub fn read(&self, text: &str, cut: bool) -> Result<Cell, String> {
         let found = self.find(text);
         let stays = |more: &str| self.find(&format!("{text}{more}")) == found;
-        let found = if cut && found.is_ok() && !(stays("5") && stays("x")) {
+        let found = if cut && found.is_ok() && !["5", ".5", "x"].into_iter().all(stays) {
             Err("a score that may have gone on, since max_tokens was reached,".to_owned())
         } else {
             found
@@ -345,6 +345,7 @@ mod tests {
             (&Parse::YesNo, "Is it? No"),
             (&pattern(r"Rating: (\d+)"), "Rating: 1"),
             (&pattern(r"(\d+)$"), "Rating: 1"),
+            (&pattern(r"[01](?:\.\d+)?"), "Rating: 0"),
             (&words, "It is good"),
         ] {
             assert!(parse.read(text, false).is_ok(), "{text}");
