@@ -107,7 +107,7 @@ def test_b1_s1_setup_and_the_end_of_the_loop_beside_one_that_cancels_all() -> No
         result = dispatcher.submit(completions=[""] * 20).result(timeout=PATIENCE_S)
         assert (result.status[:, 0, 0] == Status.OK).all()
         assert (result.status[:, 0, 1] == Status.ERROR).all()
-        assert {failure.reason for failure in result.failures()} == {"CancelledError"}
+        assert {failure.reason for failure in result.failures()} == {"setup() failed: CancelledError"}
         meddler.on = late.waits = False
         assert (dispatcher.submit(completions=[""] * 20).result(timeout=PATIENCE_S).status == Status.OK).all()
         meddler.on = True

@@ -184,10 +184,11 @@ class Awaiter:
             del error  # else it and its traceback hold each other until Python's collector comes round
 
     def _outcome(self, loop: Any, awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:
-        task = loop.create_task(_outcome_of(awaitable))
+        told: list[tuple[Any, BaseException | None]] = []
+        task = loop.create_task(_tell_outcome(awaitable, told))
         try:
-            outcome: tuple[Any, BaseException | None] = loop.run_until_complete(task)
-            return outcome
+            loop.run_until_complete(task)
+            return told.pop()
         except BaseException:
             if not task.done():
                 # The exception came from outside the task (a signal): the task must not go on in the next call.
@@ -256,12 +257,15 @@ def _is_coroutine_function(target: Any) -> bool:
     return isinstance(flags, int) and bool(flags & inspect.CO_ITERABLE_COROUTINE)  # made by `types.coroutine`
 
 
-async def _outcome_of(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:
-    """What it gives, or raises: a task that fails and the traceback of its exception, asyncio's frames in it, would hold each other."""
+async def _tell_outcome(awaitable: Awaitable[Any], told: list[tuple[Any, BaseException | None]]) -> None:
+    """Adds what it gives, or raises, to `told`, from where it is taken.
+
+    A task that kept it would hold the exception, whose traceback holds asyncio's frames, which hold the task.
+    """
     try:
-        return await awaitable, None
+        told.append((await awaitable, None))
     except BaseException as error:
-        return None, error
+        told.append((None, error))
 
 
 async def _single_of(awaitable: Awaitable[Any]) -> object:
