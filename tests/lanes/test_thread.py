@@ -47,7 +47,29 @@ def test_what_a_function_returns() -> None:
 
 def test_an_exception_fails_one_cell_whatever_it_is() -> None:
     """T-2 of the thread's loop: none of these ends the thread."""
-    kinds = [ValueError("bad"), SystemExit(3), KeyboardInterrupt(), GeneratorExit(), StopIteration(), MemoryError()]
+
+    class Mute(Exception):
+        def __getattribute__(self, name: str) -> Any:
+            raise ValueError(name)
+
+    class Text(str):
+        def __bool__(self) -> bool:
+            raise ValueError("no")
+
+    class Odd(Exception):
+        def __str__(self) -> str:
+            return Text("odd")
+
+    kinds = [
+        ValueError("bad"),
+        SystemExit(3),
+        KeyboardInterrupt(),
+        GeneratorExit(),
+        StopIteration(),
+        MemoryError(),
+        Mute(),
+        Odd(),
+    ]
 
     def function(completion: str) -> float:
         index = int(completion)

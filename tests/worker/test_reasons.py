@@ -33,6 +33,31 @@ def test_reasons_are_bounded_and_printable() -> None:
     safe_text("日" * 100, 100).encode()
 
 
+class Text(str):
+    """A text at which nothing can be done."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("no")
+
+    __len__ = __getitem__ = __format__ = encode = __bool__  # type: ignore[assignment]
+
+
+def test_r1_texts_of_the_user_s_own_class() -> None:
+    class Kind(type):
+        @property
+        def __name__(cls) -> str:  # type: ignore[override]
+            return Text("Odd")
+
+    class Odd(Exception, metaclass=Kind):
+        def __str__(self) -> str:
+            return Text("x" * 5000)
+
+    reason = reason_of(Odd())
+    assert type(reason) is str
+    assert reason.startswith("Odd: xxx")
+    assert len(reason) < REASON_LIMIT + 100
+
+
 def test_r2_a_message_is_cut_before_it_is_copied() -> None:
     text = "x" * 50_000_000
     tracemalloc.start()

@@ -6,7 +6,7 @@ from array import array
 
 from guerdon._worker.answers import answer_of, retry_after_of
 from guerdon._worker.calls import Call
-from guerdon._worker.reasons import REASON_LIMIT, reason_of, safe_text
+from guerdon._worker.reasons import REASON_LIMIT, is_one, reason_of, safe_text
 from guerdon._worker.tracebacks import traceback_of
 from guerdon._worker.values import InvalidValue, to_cells
 
@@ -17,7 +17,7 @@ Failed = tuple[str, str | None, bool, float | None, int | None]
 def failed(call: Call, error: BaseException) -> Failed:
     """An exception that ended a call; what it had recorded is dropped."""
     call.drop_records()
-    if isinstance(error, InvalidValue):
+    if is_one(error, InvalidValue):
         return reason_of(error), None, False, None, None
     return reason_of(error), traceback_of(error), True, retry_after_of(error), answer_of(error)
 

@@ -33,7 +33,7 @@ from guerdon._lanes.stateful import Stateful
 from guerdon._lanes.tasks import NONE, OwnTask, Runner
 from guerdon._lanes.warn import warn
 from guerdon._worker.calls import Call, is_awaitable
-from guerdon._worker.reasons import setup_reason_of
+from guerdon._worker.reasons import is_one, setup_reason_of
 from guerdon._worker.tracebacks import traceback_of
 from guerdon._worker.values import to_cell
 
@@ -205,7 +205,9 @@ class Function:
                     return None
                 except BaseException as error:
                     index, raw = jobs.fail(index, *failed(call, error)), None
-                    if getrefcount(runner) != held and isinstance(error, (Exception, asyncio.CancelledError)):
+                    if getrefcount(runner) != held and (
+                        is_one(error, Exception) or is_one(error, asyncio.CancelledError)
+                    ):
                         runner.rest, runner.call = index, NONE
                         del runner  # the exception holds on to this frame, and the task to the exception
                         raise

@@ -20,6 +20,7 @@ from typing import Any
 
 from . import system
 from .expiry import Expired
+from .reasons import is_one
 
 # What a failed allocation is called where it is no MemoryError: by torch, C++, the system.
 _SIGNS = ("allocate memory", "bad_alloc", "out of memory", "can't start new thread")
@@ -100,7 +101,7 @@ class Fences:
 
     def explain(self, error: BaseException) -> str:
         """What a fence has to do with an error, to be said after its reason; the memory limit, if it has, is lifted (F-3)."""
-        if isinstance(error, OSError) and error.errno == errno.EMFILE:
+        if is_one(error, OSError) and error.errno == errno.EMFILE:
             self.spent = True  # what leaked descriptors leaves none for the calls behind it
         limit = self._limit
         if limit and _lacks_memory(error):
@@ -155,9 +156,9 @@ def flush_output() -> None:
 
 
 def _lacks_memory(error: BaseException) -> bool:
-    if isinstance(error, MemoryError):
+    if is_one(error, MemoryError):
         return True
-    if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+    if is_one(error, OSError) and error.errno == errno.ENOMEM:
         return True
     try:
         text = str(error)

@@ -7,6 +7,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
+E = TypeVar("E", bound=BaseException)
+
 REASON_LIMIT = 2048
 CUT = "… (shortened)"
 
@@ -19,11 +26,16 @@ def safe_text(text: str, limit: int) -> str:
     return data[:limit].decode("utf-8", "ignore") + CUT
 
 
+def is_one(error: BaseException, kind: type[E]) -> TypeGuard[E]:
+    """`isinstance`, which would ask the exception for its ``__class__`` (R-1)."""
+    return issubclass(type(error), kind)
+
+
 def reason_of(error: BaseException) -> str:
     """``Type: message`` of an exception, as it stands in an outcome."""
     name = _name_of(error)
     try:
-        message = str(error)[: REASON_LIMIT + 1]
+        message = _begin(str(error))
     except BaseException as problem:  # R-1: __str__ is user code too
         message = f"(no message: its __str__ raised {_name_of(problem)})"
     return safe_text(f"{name}: {message}" if message else name, REASON_LIMIT)
@@ -42,6 +54,11 @@ def setup_reason_of(error: BaseException) -> str:
 
 def _name_of(error: BaseException) -> str:
     try:
-        return str(type(error).__name__)
+        return _begin(str(type(error).__name__))
     except BaseException:  # R-1: its metaclass is user code too
         return "an exception without a name"
+
+
+def _begin(text: str) -> str:
+    """As much of it as is shown, as a text of Python's own: one of the user's class may raise at whatever is done with it."""
+    return str.__getitem__(text, slice(REASON_LIMIT + 1))

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import builtins
 import os
+from typing import Any
 
-from .reasons import CUT, reason_of, safe_text
+from .reasons import CUT, is_one, reason_of, safe_text
 
 TRACEBACK_LIMIT = 16384
 
@@ -24,7 +25,7 @@ _TEXT = 4096
 _CAUSES = 8
 _MEMBERS = 3
 
-_GROUP = getattr(builtins, "BaseExceptionGroup", ())  # Python 3.11 on
+_GROUP: Any = getattr(builtins, "BaseExceptionGroup", ())  # Python 3.11 on
 _HERE = os.path.dirname(__file__)  # as it stands in the frames
 _OURS = (_HERE + os.sep, os.path.join(os.path.dirname(_HERE), "_lanes") + os.sep)
 _HEAD = "Traceback (most recent call last):\n"
@@ -37,7 +38,10 @@ def traceback_of(error: BaseException) -> str | None:
     try:
         text = _whole(error) if _is_small(error) else _shortened(error)
     except BaseException:  # K-1: the exception's own methods run while it is formatted
-        return None
+        try:
+            text = _shortened(error)  # which looks at less of it
+        except BaseException:
+            return None
     if len(text) <= TRACEBACK_LIMIT:
         return safe_text(text, TRACEBACK_LIMIT)
     # Both ends matter: where it began, and what was raised.
@@ -51,7 +55,7 @@ def _is_small(error: BaseException) -> bool:
     while waiting:
         one = waiting.pop()
         count += 1
-        members = one.exceptions if isinstance(one, _GROUP) else ()
+        members = one.exceptions if is_one(one, _GROUP) else ()
         if count + len(members) > _EXCEPTIONS or not _is_short(one):
             return False
         waiting += members  # one that is there twice is formatted twice
@@ -68,12 +72,20 @@ def _is_short(error: BaseException) -> bool:
             return False
     except Exception:  # it has no text: that is short
         return True
-    line = error.text if isinstance(error, SyntaxError) else None
-    if isinstance(line, str) and len(line) > _TEXT:
+    if is_one(error, SyntaxError) and not _is_short_line(error):
         return False
     notes = getattr(error, "__notes__", None) or ()
     few = isinstance(notes, (list, tuple)) and len(notes) <= _EXCEPTIONS
     return few and all(isinstance(note, str) and len(note) <= _TEXT for note in notes)
+
+
+def _is_short_line(error: SyntaxError) -> bool:
+    """Whether the line that it shows, and the marks below that, are short."""
+    texts: tuple[object, ...] = (error.filename, error.text)
+    places: tuple[object, ...] = (error.offset, error.end_offset)
+    return all(text is None or (isinstance(text, str) and len(text) <= _TEXT) for text in texts) and all(
+        place is None or (isinstance(place, int) and place <= _TEXT) for place in places
+    )
 
 
 def _whole(error: BaseException) -> str:
@@ -117,7 +129,7 @@ def _shortened(error: BaseException) -> str:
 
 def _members(error: BaseException) -> str:
     """Some of a group's exceptions, a line each."""
-    members = error.exceptions if isinstance(error, _GROUP) else ()
+    members = error.exceptions if is_one(error, _GROUP) else ()
     lines = [f"  {reason_of(member)}\n" for member in members[:_MEMBERS]]
     if len(members) > _MEMBERS:
         lines.append(f"  and {len(members) - _MEMBERS} more\n")

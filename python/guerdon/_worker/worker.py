@@ -30,7 +30,7 @@ from .fences import Fences, flush_output
 from .loading import Functions, Unloadable
 from .marks import Marks
 from .page import COUNTED, DECODING, DONE, LOADING, PROGRESS, SETUP, TAKEN, Page
-from .reasons import reason_of, setup_reason_of
+from .reasons import is_one, reason_of, setup_reason_of
 from .tracebacks import traceback_of
 from .values import ERROR, FLOAT32_MAX, InvalidValue, to_cell, to_cells
 from .wire import Constant, Frame, Link
@@ -288,7 +288,7 @@ class Worker:
         self._expiry.shielded = True
         why = self._fences.explain(error)
         call.drop_records()
-        flags = 0 if isinstance(error, InvalidValue) or prefix else wire.RETRYABLE
+        flags = 0 if is_one(error, InvalidValue) or prefix else wire.RETRYABLE
         self._link.fail(
             frame.id,
             index,
