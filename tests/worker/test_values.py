@@ -141,6 +141,7 @@ class Nasty:
         (1j, "a complex"),
         (np.complex64(1), "numpy.complex64"),
         (np.array([1.0]), r"numpy.ndarray of shape \(1,\)"),
+        (np.ma.masked, "numpy.ma"),
         (np.array("x"), "numpy.ndarray"),
         (np.str_("x"), "is not a reward"),
         (decimal.Decimal(1), "decimal.Decimal"),

@@ -113,7 +113,8 @@ def _as_float(raw: object) -> float | None:
             return float("inf") if raw > 0 else float("-inf")
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(raw, (numpy.generic, numpy.ndarray)):
-        return float(raw.item()) if raw.ndim == 0 and raw.dtype.kind in "fiub" else None
+        is_number = raw.ndim == 0 and raw.dtype.kind in "fiub" and not getattr(raw, "mask", False)  # masked: no number
+        return float(raw.item()) if is_number else None
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(raw, torch.Tensor):
         return float(raw.item()) if raw.dim() == 0 and not raw.is_complex() else None
