@@ -16,6 +16,8 @@ from tests.http.server import asked, said, serving
 
 SECRET = "sk-very-secret"
 NOWHERE = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
+CIRCLE: dict[str, Any] = {}
+CIRCLE["self"] = CIRCLE
 
 
 def length(path: str, body: dict[str, Any]) -> Any:
@@ -288,6 +290,7 @@ def test_pickled_it_is_made_again() -> None:
         ({"prompt": "x", "api": []}, "'chat' or 'completions'"),
         ({"prompt": "x", "temperature": "0"}, "temperature='0'"),
         ({"prompt": "x", "body": {"stream": True}}, "read as a whole"),
+        ({"prompt": "x", "body": CIRCLE}, "it holds itself, or is nested without end"),
         ({"prompt": "x", "ca_file": "/dev/zero"}, "no regular file"),
     ],
 )

@@ -52,8 +52,8 @@ def made(by: Callable[..., HttpReward], given: dict[str, Any], request: Mapping[
         RegistrationError: O-1.
     """
     name = label(given["name"])
-    _refuse_keys(name, request)
     pieces, fields = _pieces(name, request)
+    _refuse_keys(name, request)
     key = _secret(name, given["api_key_env"], given["api_key_file"])
     ca_file = given["ca_file"]
     plan = Plan(
@@ -120,10 +120,9 @@ def _pieces(function: str, body: Mapping[str, Any]) -> tuple[list[Any], tuple[An
     pieces = Pieces()
     try:
         return pieces.of(body), tuple(pieces.fields)
-    except (TypeError, ValueError) as error:
-        raise RegistrationError(
-            f"reward function {function!r}: the request can't be written as JSON: {error}."
-        ) from None
+    except (TypeError, ValueError, RecursionError) as error:
+        why = "it holds itself, or is nested without end" if isinstance(error, RecursionError) else error
+        raise RegistrationError(f"reward function {function!r}: the request can't be written as JSON: {why}.") from None
 
 
 def _secret(function: str, env: object, file: object) -> Secret:
