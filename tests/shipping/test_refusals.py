@@ -117,6 +117,18 @@ def test_a_global_that_only_shares_an_attributes_name_is_not_blamed() -> None:
     assert "the global 'L'" in refused(reward(score))
 
 
+def test_an_object_that_can_not_be_looked_at_is_blamed_by_its_name() -> None:
+    """B-2; proxies of what isn't there raise at whatever is asked of them, `isinstance` among it."""
+
+    class Proxy:
+        def __getattribute__(self, name: str) -> Any:
+            raise RuntimeError("there is no request")
+
+    message = refused(reward(by_value("def score(completion): return P.score(completion)", P=Proxy()), name="judge"))
+    assert message.startswith("reward function 'judge' can't be sent to a worker process: the global 'P' (a ")
+    assert "RuntimeError: there is no request" in message
+
+
 def test_an_object_that_refuses_to_be_pickled_is_blamed_itself() -> None:
     """B-2"""
 

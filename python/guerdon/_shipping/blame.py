@@ -37,7 +37,7 @@ def find_heaviest(value: object, dumps: Callable[[object], bytes]) -> str | None
     path: list[str] = []
     whole = size = len(dumps(value))
     while len(path) < _DEEPEST:
-        sizes = [(len(dumps(part)), label, part) for label, part in _parts(value) if _can_pickle(part, dumps)]
+        sizes = [(len(dumps(part)), label, part) for label, part in _parts_of(value) if _can_pickle(part, dumps)]
         heaviest = max(sizes, key=lambda entry: entry[0], default=(0, "", None))
         if heaviest[0] < whole / 2:  # B-3
             break
@@ -70,7 +70,7 @@ def _descend(
     if depth == _DEEPEST:
         return []
     innermost = True
-    for label, part in _parts(value):
+    for label, part in _parts_of(value):
         if _can_pickle(part, dumps):
             continue
         innermost = False
@@ -89,6 +89,14 @@ def _can_pickle(value: object, dumps: Callable[[object], bytes]) -> bool:
     except Exception:
         return False
     return True
+
+
+def _parts_of(value: object) -> list[tuple[str, object]]:
+    """What is pickled with `value`; nothing where that can't be told: to look at a proxy of something may raise anything."""
+    try:
+        return list(_parts(value))
+    except Exception:
+        return []
 
 
 def _parts(value: Any) -> Iterator[tuple[str, object]]:
