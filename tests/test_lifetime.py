@@ -1,4 +1,4 @@
-"""When a dispatcher's engine starts and ends, and what its copies are (D-2, D-3; L-1 to L-5 of guerdon/lifetime.py)."""
+"""When a dispatcher's engine starts and ends, and what its copies are (D-2, D-3; L-1 to L-5, L-7 of guerdon/lifetime.py)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import copy
 import gc
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -95,6 +96,38 @@ def test_l4_a_dispatcher_that_is_given_up_while_it_starts_ends_after_that(monkey
     asyncio.run(gives_up())  # waits for the start
     gc.collect()
     assert engines[0].closed
+
+
+@pytest.mark.parametrize("does", ["close", "score"])
+def test_l7_a_signal_handler_may_close_or_use_what_is_being_started(monkeypatch: pytest.MonkeyPatch, does: str) -> None:
+    made = Dispatcher([length])
+    engines: list[Any] = []
+    start = lifetime._start
+
+    def starts(*given: Any) -> Any:
+        if not engines:
+            engines.append(None)
+            signal.raise_signal(signal.SIGUSR1)
+        engine, keeper = start(*given)
+        engines.append(engine)
+        return engine, keeper
+
+    def handler(*_: object) -> None:
+        made.close() if does == "close" else made.score(completions=["ab"])
+
+    monkeypatch.setattr(lifetime, "_start", starts)
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        if does == "close":
+            with pytest.raises(ClosedError):
+                made.score(completions=["abc"])
+            assert engines[1].closed
+        else:
+            assert made.score(completions=["abc"]).rewards.item() == 3
+            assert [engine.closed for engine in engines[1:]] == [False, True]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        made.close()
 
 
 @pytest.mark.parametrize("lane", ["thread", "asyncio"])

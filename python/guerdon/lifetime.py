@@ -8,6 +8,8 @@
 - L-5  A function that closes its own dispatcher doesn't wait for itself: the rest ends in the background.
 - L-6  None starts while multiprocessing imports the program for one of its children: a script without a guard would
        score all over again in each of them.
+- L-7  What runs on a thread that is starting the engine, as a signal handler does, may close the dispatcher or use it: it
+       waits for nothing, and the engine that was being started is ended if it came too late.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ class Lifetime:
         # Both written under the lock, and after a fork by the child's only thread.
         self._engine: Engine | None = None
         self._keeper: Keeper | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # L-7
         _alive.add(self)
 
     @property
@@ -81,12 +83,21 @@ class Lifetime:
         if engine is not None and not self._closed:
             return engine
         with self._lock:
-            if self._closed:
-                raise ClosedError("this dispatcher is closed. Make a new one, or close it later.")
+            self._refuse_closed()
             if self._engine is None:
                 _refuse_child_import()
-                self._engine, self._keeper = _start(self._specs, self._workers, self._recycle, self._worker_env)
+                engine, keeper = _start(self._specs, self._workers, self._recycle, self._worker_env)
+                if self._closed or self._engine is not None:  # L-7
+                    engine.close(CLOSE_TIMEOUT_S)
+                    self._refuse_closed()
+                else:
+                    self._engine, self._keeper = engine, keeper
+            assert self._engine is not None
             return self._engine
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise ClosedError("this dispatcher is closed. Make a new one, or close it later.")
 
     def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
         """Ends the engine; open batches become cancelled. Does nothing the second time."""
@@ -101,7 +112,7 @@ class Lifetime:
 
     def forget(self) -> None:
         """In a forked child: leaves the parent's engine alone (L-3)."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         if self._engine is not None:
             _inherited.append((self._engine, self._keeper))
             self._engine = self._keeper = None
