@@ -110,6 +110,17 @@ def test_c2_lists_refilled_in_place_are_a_new_batch(dispatcher: Dispatcher) -> N
     assert len(calls) == 6
 
 
+def test_what_is_set_on_a_column_stays(dispatcher: Dispatcher) -> None:
+    """Nobody has the column between these lines."""
+    own = dispatcher[0].__name__
+    dispatcher[0].__name__ = "renamed"
+    dispatcher[0].note = 1
+    first, second = dispatcher[:2]
+    assert (first.__name__, first.note) == ("renamed", 1)
+    assert not hasattr(second, "note")
+    assert dispatcher.names[0] == own
+
+
 def test_c2_a_column_called_again_starts_a_new_batch(dispatcher: Dispatcher) -> None:
     given = batch("a")
     assert dispatcher[0](**given) == [1.0]

@@ -60,12 +60,16 @@ class RewardColumn:
     """
 
     __name__: str
+    # Not in `__dict__`, which the dispatcher keeps (D-2).
+    __slots__ = ("__dict__", "__weakref__", "dispatcher")
 
-    def __init__(self, dispatcher: Owner, index: int, function: int, name: str) -> None:
+    def __init__(self, dispatcher: Owner, index: int, function: int, name: str, kept: dict[str, Any]) -> None:
+        self.__dict__ = kept
         self.dispatcher = dispatcher
         self.index = index
         self._function = function
-        self.__name__ = self.__qualname__ = name
+        if "__name__" not in kept:
+            self.__name__ = self.__qualname__ = name
 
     def __call__(
         self, /, prompts: Any = None, completions: Any = None, completion_ids: Any = None, **columns: Any

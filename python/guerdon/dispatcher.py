@@ -42,7 +42,18 @@ if TYPE_CHECKING:
 
 # What `Dispatcher.__init__` makes; a subclass's own attributes are all others.
 _STATE = frozenset(
-    ("_admission", "_columns", "_items", "_lifetime", "_options", "_rules", "_specs", "batches", "workers")
+    (
+        "_admission",
+        "_attributes",
+        "_columns",
+        "_items",
+        "_lifetime",
+        "_options",
+        "_rules",
+        "_specs",
+        "batches",
+        "workers",
+    )
 )
 
 _BARE = "this is a Dispatcher, not one reward function: pass list(dispatcher) as reward_funcs"
@@ -126,6 +137,8 @@ class Dispatcher(Sequence[Any]):
         self.batches = ColumnBatches(self, len(self._specs))
         # Held by who has them: each holds the dispatcher, which else would end only when Python's collector comes round (D-2).
         self._columns: WeakValueDictionary[int, RewardColumn] = WeakValueDictionary()
+        # Of each, what was set on it, as a name: it stays when nobody has the column meanwhile.
+        self._attributes: list[dict[str, Any]] = [{} for _ in items]
         end_with(self, self._lifetime)
 
     @property
@@ -366,7 +379,8 @@ class Dispatcher(Sequence[Any]):
         known = self._columns.get(index)
         if known is not None:
             return known
-        return self._columns.setdefault(index, RewardColumn(self, index, function, self._specs[function].name))
+        column = RewardColumn(self, index, function, self._specs[function].name, self._attributes[index])
+        return self._columns.setdefault(index, column)
 
     def __len__(self) -> int:
         return len(self._items)
