@@ -1,4 +1,4 @@
-"""When a dispatcher's engine starts and ends, and what its copies are (D-2, D-3; L-1 to L-5, L-7 of guerdon/lifetime.py)."""
+"""When a dispatcher's engine starts and ends, and what its copies are (D-2, D-3; L-1 to L-5, L-7, L-8 of guerdon/lifetime.py)."""
 
 from __future__ import annotations
 
@@ -153,6 +153,32 @@ def test_l5_a_function_that_closes_its_own_dispatcher_does_not_wait_for_itself(l
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert took[0] < 4.5  # who waits for itself waits 5 s
+
+
+@pytest.mark.parametrize("lane", ["thread", "asyncio", "process"])
+def test_l8_a_closed_dispatcher_is_collected_with_functions_that_refer_to_it(lane: Any) -> None:
+    def closed() -> weakref.ref[Any]:
+        def names(completion: str) -> float:
+            return float(len(names.tickets))  # type: ignore[attr-defined]
+
+        async def waits(completion: str) -> float:
+            return names(completion)
+
+        names.tickets = []  # type: ignore[attr-defined]
+        with Dispatcher([reward(waits if lane == "asyncio" else names, lane=lane, name="names")], workers=1) as made:
+            made.score(completions=["a"])
+            if lane != "process":  # a ticket is no value that a worker could be given
+                names.tickets.append(made.submit(completions=["a"]))  # type: ignore[attr-defined]
+                names.tickets[0].result()  # type: ignore[attr-defined]
+        names.made = made  # type: ignore[attr-defined]
+        return weakref.ref(names)
+
+    gone = closed()
+    deadline = time.monotonic() + 20
+    while gone() is not None and time.monotonic() < deadline:  # its thread may take a moment to leave the call
+        gc.collect()
+        time.sleep(0.01)
+    assert gone() is None
 
 
 def test_l4_a_ticket_keeps_its_dispatcher() -> None:

@@ -27,7 +27,7 @@ from guerdon.column import ColumnBatches, RewardColumn
 from guerdon.cores import default_workers
 from guerdon.errors import RegistrationError
 from guerdon.host import Host, Roster
-from guerdon.lifetime import Lifetime, end_with
+from guerdon.lifetime import Lifetime
 from guerdon.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Dispatcher(Sequence[Any]):
         self._columns: WeakValueDictionary[int, RewardColumn] = WeakValueDictionary()
         # Of each, what was set on it, as a name: it stays when nobody has the column meanwhile.
         self._attributes: list[dict[str, Any]] = [{} for _ in items]
-        end_with(self, self._lifetime)
+        self._lifetime.end_with(self)
 
     @property
     def names(self) -> tuple[str, ...]:

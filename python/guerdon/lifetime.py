@@ -10,6 +10,8 @@
        score all over again in each of them.
 - L-7  What runs on a thread that is starting the engine, as a signal handler does, may close the dispatcher or use it: it
        waits for nothing, and the engine that was being started is ended if it came too late.
+- L-8  Once closed, it stands in no list of what is to be ended: functions that refer to their own dispatcher, or to a
+       ticket of it, can be collected with it.
 """
 
 from __future__ import annotations
@@ -55,7 +57,12 @@ class Lifetime:
         self._engine: Engine | None = None
         self._keeper: Keeper | None = None
         self._lock = threading.RLock()  # L-7
+        self._at_end: weakref.finalize[..., object] | None = None
         _alive.add(self)
+
+    def end_with(self, owner: object) -> None:
+        """Closes it when `owner` is collected, or at exit (L-4)."""
+        self._at_end = weakref.finalize(owner, _end, self, os.getpid())
 
     @property
     def closed(self) -> bool:
@@ -105,6 +112,9 @@ class Lifetime:
             self._closed = True
             engine, self._engine = self._engine, None
             keeper, self._keeper = self._keeper, None
+            at_end, self._at_end = self._at_end, None
+        if at_end is not None:
+            at_end.detach()  # L-8
         if engine is not None and keeper is not None:
             from guerdon._lanes import is_own
 
@@ -122,11 +132,6 @@ class Lifetime:
 _alive: weakref.WeakSet[Lifetime] = weakref.WeakSet()
 # Engines of a parent process: kept, because dropping one would wait for threads that this process doesn't have (L-3).
 _inherited: list[tuple[Engine, Keeper | None]] = []
-
-
-def end_with(owner: object, lifetime: Lifetime) -> None:
-    """Has `lifetime` closed when `owner` is collected, or at exit (L-4)."""
-    weakref.finalize(owner, _end, lifetime, os.getpid())
 
 
 def _end(lifetime: Lifetime, pid: int) -> None:
