@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("trl")
 
-from tests.integrations.test_trl_ranks import run_ranks
+from tests.integrations.ranks import run_ranks
 from tests.integrations.two_ranks_pipeline import RUNS
 
 
@@ -19,7 +19,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, A
     monkeypatch = pytest.MonkeyPatch()
     folder = tmp_path_factory.mktemp("ranks")
     monkeypatch.setenv("GUERDON_TEST_FOLDER", str(folder))
-    done = run_ranks(folder, "two_ranks_pipeline")
+    done = run_ranks(folder, "tests.integrations.two_ranks_pipeline")
     assert done.returncode == 0, done.stderr[-4000:]
     reports = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
     for rank, report in enumerate(reports):

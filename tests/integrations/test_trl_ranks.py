@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +11,14 @@ import pytest
 pytest.importorskip("trl")
 
 from tests.integrations import functions
-
-
-def run_ranks(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
-    """Runs a script on two ranks."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    return subprocess.run(
-        [*command, "-m", f"tests.integrations.{script}", str(folder)],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        env={**os.environ, "TMPDIR": str(folder)},
-        check=False,
-    )
+from tests.integrations.ranks import run_ranks
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What one launch wrote: a run that works, and one that fails, with which it ends."""
     made = tmp_path_factory.mktemp("ranks")
-    done = run_ranks(made, "two_ranks")
+    done = run_ranks(made, "tests.integrations.two_ranks")
     assert done.returncode != 0
     assert len(list(made.glob("fails?.json"))) == 2, done.stderr[-4000:]
     return made

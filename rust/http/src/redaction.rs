@@ -137,7 +137,7 @@ mod tests {
     fn n2_what_a_mask_leaves_of_it() {
         let clean = |text: &str| Redaction::of(KEY).clean(text);
         assert_eq!(clean("Incorrect API key provided: sk-proj****wxyz."), "Incorrect API key provided: …****….");
-        assert_eq!(clean("key sk-p...xyz, key sk-…yz"), "key ………xyz, key ……yz".replace("………xyz", "…...…"));
+        assert_eq!(clean("key sk-p...xyz, key sk-…yz"), "key …...…, key ……yz");
         assert_eq!(clean("gave \"your key sk-p\"…"), "gave \"your key …\"…");
         assert_eq!(clean("sk-pr••••789wxyz"), "…••••…");
         assert_eq!(clean("**sk** is **well**, s**o** 3 * 4"), "**sk** is **well**, s**o** 3 * 4");
