@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from guerdon import Dispatcher, Limit, Reward, reward
+from guerdon import Dispatcher, Limit, StatefulReward, reward
 
 SAMPLES = 200
 
 
-class Judge(Reward):
+class Judge(StatefulReward):
     """Asks the judge at ``host:port``. A client that is worth keeping would be opened in ``setup()``, on this loop."""
 
     def __init__(self, host: str, port: int) -> None:

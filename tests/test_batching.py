@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import guerdon
-from guerdon import Batch, Dispatcher, Limit, RegistrationError, Reward, Status, group_reward, reward
+from guerdon import Batch, Dispatcher, Limit, RegistrationError, StatefulReward, Status, group_reward, reward
 from guerdon._registration.options import Lane
 
 # The most samples in a call of each function; one in five of random samples is bad.
@@ -63,7 +63,7 @@ def on_each_lane() -> list[Any]:
 
 @pytest.fixture(scope="module")
 def every_lane() -> Iterator[Dispatcher]:
-    with Dispatcher(on_each_lane(), workers=2, max_failed_fraction=1.0) as made:
+    with Dispatcher(on_each_lane(), workers=2, max_failure_rate=1.0) as made:
         yield made
 
 
@@ -163,10 +163,10 @@ def test_m1_a_list_of_another_length_fails_no_sample_that_is_alone() -> None:
     def short(completions: list[str]) -> list[float]:
         return [1.0] * max(1, len(completions) - 1)
 
-    with Dispatcher([reward(short, lane="thread", batch=Batch(4))], max_failed_fraction=1.0) as made:
+    with Dispatcher([reward(short, lane="thread", batch=Batch(4))], max_failure_rate=1.0) as made:
         assert made.score(completions=["c"] * 9).rewards.ravel().tolist() == [1.0] * 9
     wrong: Any = reward(lambda completions: 1.0, name="wrong", lane="thread", batch=Batch(2))
-    with Dispatcher([wrong], max_failed_fraction=1.0) as made:
+    with Dispatcher([wrong], max_failure_rate=1.0) as made:
         failures = made.score(completions=["c"] * 2).failures()
     assert [failure.attempts for failure in failures] == [2, 2]
     assert "is not a list of rewards" in failures[0].reason
@@ -188,14 +188,14 @@ def ends(completions: list[str]) -> list[float]:
 )
 def test_m3_the_sample_that_ends_its_worker_or_hangs_is_found() -> None:
     completions = ["a", "bb", "kill", "ccc", "d", "exit", "ee", "fff"]
-    with Dispatcher([reward(ends, batch=Batch(4), timeout=30)], workers=2, max_failed_fraction=1.0) as made:
+    with Dispatcher([reward(ends, batch=Batch(4), timeout=30)], workers=2, max_failure_rate=1.0) as made:
         result = made.score(completions=completions)
         crashed = {failure.sample: failure for failure in result.failures()}
         assert {sample: failure.status for sample, failure in crashed.items()} == dict.fromkeys((2, 5), Status.CRASHED)
         assert {failure.attempts for failure in crashed.values()} == {3}
         good = [sample for sample in range(8) if sample not in crashed]
         assert [result.rewards[sample, 0, 0] for sample in good] == [float(len(completions[sample])) for sample in good]
-    with Dispatcher([reward(ends, batch=Batch(2), timeout=2, grace=0)], workers=2, max_failed_fraction=1.0) as made:
+    with Dispatcher([reward(ends, batch=Batch(2), timeout=2, grace=0)], workers=2, max_failure_rate=1.0) as made:
         result = made.score(completions=["a", "hang", "bb"])
         assert result.status.ravel().tolist() == [Status.OK, Status.TIMEOUT, Status.OK]
         assert [failure.attempts for failure in result.failures()] == [2]
@@ -220,7 +220,7 @@ def test_a_thread_and_a_loop_leave_only_the_sample_that_hangs() -> None:
     options: Any = {"batch": Batch(2), "timeout": 1, "grace": 0.1}
     functions = [reward(stuck, lane="thread", **options), reward(sleeps, **options)]
     try:
-        with Dispatcher(functions, max_failed_fraction=1.0) as made:
+        with Dispatcher(functions, max_failure_rate=1.0) as made:
             result = made.score(completions=["a", "hang", "b", "c"])
             assert result.status[:, 0].tolist() == [[s, s] for s in (Status.OK, Status.TIMEOUT, Status.OK, Status.OK)]
             released.set()
@@ -239,7 +239,7 @@ def test_m4_retries_are_of_the_sample_that_is_alone() -> None:
             raise ValueError("bad")
         return [1.0] * len(completions)
 
-    with Dispatcher([reward(fails, lane="thread", retries=2, batch=Batch(4))], max_failed_fraction=1.0) as made:
+    with Dispatcher([reward(fails, lane="thread", retries=2, batch=Batch(4))], max_failure_rate=1.0) as made:
         (failure,) = made.score(completions=["a", "bad", "b", "c"]).failures()
     assert calls.count(["bad"]) == 3
     assert len(calls) == 7
@@ -295,7 +295,7 @@ def test_records_stand_where_their_samples_are() -> None:
         assert one.metrics == [("calls", 1.0)] * 4
 
 
-class Model(Reward):
+class Model(StatefulReward):
     """As a reward model would be: set up once, its scores centred by group."""
 
     def setup(self) -> None:

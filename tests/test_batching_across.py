@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guerdon import Batch, Dispatcher, Limit, Reward, Status, Ticket, reward
+from guerdon import Batch, Dispatcher, Limit, PendingBatch, StatefulReward, Status, reward
 
 LANES = ("process", "thread", "asyncio")
 ONE: Any = {"limit": Limit(concurrency=1), "timeout": 60}
@@ -49,7 +49,7 @@ class Gate:
 
         return reward(waits if lane == "asyncio" else plain, name="f", lane=lane, **{**ONE, **options})
 
-    def close(self, made: Dispatcher, **row: list[Any]) -> Ticket:
+    def close(self, made: Dispatcher, **row: list[Any]) -> PendingBatch:
         first = made.submit(completions=["first"], **row)
         while not self.began.exists():
             time.sleep(0.002)
@@ -65,7 +65,7 @@ def together(completions: list[Any], **row: Any) -> list[float]:
     return [float(len(completions))] * len(completions)
 
 
-def values(ticket: Ticket) -> list[float]:
+def values(ticket: PendingBatch) -> list[float]:
     values: list[float] = ticket.result(60).rewards.ravel().tolist()
     return values
 
@@ -182,7 +182,7 @@ def test_a_dump_names_the_samples_of_all_batches_of_a_call(gate: Gate) -> None:
             assert values(one) + values(other) == [5.0] * 5
 
 
-class Centred(Reward):
+class Centred(StatefulReward):
     """Its scores are finished by group."""
 
     def score(self, completions: list[str]) -> list[float]:
@@ -236,7 +236,7 @@ def every_lane() -> Iterator[Dispatcher]:
         reward(agentle, name="asyncio", batch=Batch(8)),
         reward(Centred(), name="centred", lane="thread", batch=Batch(4)),
     ]
-    with Dispatcher(functions, workers=2, max_failed_fraction=1.0) as made:
+    with Dispatcher(functions, workers=2, max_failure_rate=1.0) as made:
         yield made
 
 

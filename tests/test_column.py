@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from guerdon import ClosedError, DataError, Dispatcher, GuerdonWarning, RewardFailureError, group_reward, reward
-from guerdon.column import MOST_OPEN
+from guerdon._trainer.column import MOST_OPEN
 
 calls: list[tuple[str, int]] = []  # what ran in this process: (function, samples); written by the functions below
 
@@ -74,7 +74,7 @@ def test_c4_a_sample_that_cannot_be_scored_is_none_in_every_column(dispatcher: D
 
 
 def test_c4_partial_keep_leaves_what_is_there() -> None:
-    with Dispatcher([length, picky], partial="keep") as made:
+    with Dispatcher([length, picky], incomplete="sum") as made:
         given = batch("a", "fail")
         assert [column(**given) for column in made] == [[1.0, 4.0], [1.0, None]]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from guerdon import cores as cores_module
-from guerdon.cores import default_workers, usable_cores
+from guerdon import _cpu_count as cores_module
+from guerdon._cpu_count import default_workers, usable_cores
 
 
 def test_workers_are_this_process_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import guerdon
-from guerdon import ClosedError, DataError, Dispatcher, Reward, RewardFailureError, Status, group_reward, reward
+from guerdon import ClosedError, DataError, Dispatcher, RewardFailureError, StatefulReward, Status, group_reward, reward
 from tests.lanes.running import eventually
 
 LONG = 60.0
@@ -52,7 +52,7 @@ def whole(completions: list[str], **kwargs: Any) -> list[float]:
     return [5.0] * len(completions)
 
 
-class Shaped(Reward):
+class Shaped(StatefulReward):
     async def score(self, pause: float) -> float:
         await asyncio.sleep(pause)
         return 1.0
@@ -64,7 +64,7 @@ class Shaped(Reward):
 
 @pytest.fixture(scope="module")
 def dispatcher() -> Iterator[Dispatcher]:
-    with Dispatcher([slept, plain], max_failed_fraction=0.0) as made:
+    with Dispatcher([slept, plain], max_failure_rate=0.0) as made:
         yield made
 
 

@@ -15,7 +15,7 @@ from guerdon import (
     Dispatcher,
     RegistrationError,
     RewardFailureError,
-    ShippingError,
+    SerializationError,
     Status,
     reward,
 )
@@ -63,11 +63,11 @@ def test_d1_lists_that_cannot_work_are_refused(functions: Any, words: str) -> No
         ({"workers": True}, "workers=True"),
         ({"workers": 10**20}, "expected at most 4096"),
         ({"num_generations": 0}, "num_generations=0"),
-        ({"max_failed_fraction": 1.5}, "max_failed_fraction=1.5"),
-        ({"max_failed_fraction": float("nan")}, "max_failed_fraction=nan"),
+        ({"max_failure_rate": 1.5}, "max_failure_rate=1.5"),
+        ({"max_failure_rate": float("nan")}, "max_failure_rate=nan"),
         ({"budget": 0}, "budget=0"),
         ({"budget": float("inf")}, "budget=inf"),
-        ({"partial": "half"}, "partial='half'"),
+        ({"incomplete": "half"}, "incomplete='half'"),
     ],
 )
 def test_d1_options_that_cannot_work_are_refused(options: Any, words: str) -> None:
@@ -82,7 +82,7 @@ def test_d1_what_cannot_be_shipped_is_refused_at_registration() -> None:
         with lock:
             return 1.0
 
-    with pytest.raises(ShippingError, match="lock"):
+    with pytest.raises(SerializationError, match="lock"):
         Dispatcher([reward(locked)])
     Dispatcher([reward(locked, lane="thread")])
 
@@ -107,10 +107,10 @@ def test_weights_that_merely_can_be_read_as_numbers_are_refused(weights: object)
 
 def test_numbers_that_no_float_can_hold_are_refused_like_infinity() -> None:
     huge = 10**400
-    for option in ("timeout", "grace", "deadline", "setup_timeout", "on_failure", "max_failed_fraction"):
+    for option in ("timeout", "grace", "deadline", "setup_timeout", "on_failure", "max_failure_rate"):
         with pytest.raises(RegistrationError, match=f"{option}=1000"):
             reward(lambda text: 0.0, **{option: huge})
-    for option in ("budget", "max_failed_fraction"):
+    for option in ("budget", "max_failure_rate"):
         with pytest.raises(RegistrationError, match=f"{option}=1000"):
             Dispatcher([length], **{option: huge})
 

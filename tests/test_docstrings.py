@@ -20,13 +20,13 @@ import pytest
         "guerdon.judges",
         "guerdon.limits",
         "guerdon.parse",
-        "guerdon.remotes",
-        "guerdon.report",
-        "guerdon.result",
-        "guerdon.rewards",
+        "guerdon.services",
+        "guerdon._diagnostics.report",
+        "guerdon.results",
+        "guerdon.functions",
         "guerdon.stateful",
         "guerdon.status",
-        "guerdon.ticket",
+        "guerdon.pending",
     ],
 )
 def test_examples_run(module: str, monkeypatch: pytest.MonkeyPatch) -> None:

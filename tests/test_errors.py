@@ -17,7 +17,7 @@ from guerdon.status import Status
     ("error", "builtin"),
     [
         (errors.RegistrationError, ValueError),
-        (errors.ShippingError, RegistrationError),
+        (errors.SerializationError, RegistrationError),
         (errors.DataError, ValueError),
         (errors.ClosedError, RuntimeError),
         (errors.NotYetError, NotImplementedError),

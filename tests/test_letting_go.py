@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Reward, RewardFailureError, Status, reward
+from guerdon import Dispatcher, RewardFailureError, StatefulReward, Status, reward
 
 Refs = list[Callable[[], object]]
 
@@ -130,7 +130,7 @@ def test_a_result_keeps_nothing_of_its_batch(lane: str) -> None:
 def test_a_setup_that_failed_keeps_nothing(lane: str) -> None:
     refs: Refs = []
 
-    class Broken(Reward):
+    class Broken(StatefulReward):
         def setup(self) -> Any:
             thing = Thing()
             refs.append(weakref.ref(thing))
@@ -147,7 +147,7 @@ def test_a_setup_that_failed_keeps_nothing(lane: str) -> None:
         def score(self, completion: str) -> float:
             return 1.0
 
-    with Dispatcher([reward(Broken(), lane=lane)], max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([reward(Broken(), lane=lane)], max_failure_rate=1.0) as dispatcher:
         assert (dispatcher.score(completions=["a"]).status == Status.ERROR).all()
         assert let_go(refs)
 

@@ -188,7 +188,7 @@ def test_l4_a_ticket_keeps_its_dispatcher() -> None:
 
 
 def test_d3_it_pickles_as_its_configuration() -> None:
-    with Dispatcher([length, judge], weights=[1, 2], workers=1, num_generations=2, partial="keep") as made:
+    with Dispatcher([length, judge], weights=[1, 2], workers=1, num_generations=2, incomplete="sum") as made:
         made.score(prompts=["p"] * 2, completions=["a", "b"])
         other, first, second = pickle.loads(pickle.dumps((made, made[0], made[1])))
     with other:
@@ -210,7 +210,12 @@ class Named(Dispatcher):
 
 def test_d3_a_subclass_is_copied_as_what_it_is() -> None:
     made = Named("judges", workers=1)
-    for other in (copy.copy(made), copy.deepcopy(made), pickle.loads(pickle.dumps(made)), made.replace(budget=5)):
+    for other in (
+        copy.copy(made),
+        copy.deepcopy(made),
+        pickle.loads(pickle.dumps(made)),
+        made.replace(batch_timeout=5),
+    ):
         assert type(other) is Named
         assert other.title == ["judges"]
         assert other.workers == 1
@@ -226,11 +231,11 @@ def test_it_says_what_it_was_given() -> None:
     assert Dispatcher([length]).group_function is None
     assert made.options["workers"] == 3
     assert made.options["budget"] is None
-    other = made.replace(budget=2.0)
+    other = made.replace(batch_timeout=2.0)
     assert (other.options["budget"], other.options["workers"], other.reward_models) == (2.0, 3, ("org/model",))
     assert made.options["budget"] is None
     with pytest.raises(RegistrationError, match="budget=0"):
-        made.replace(budget=0)
+        made.replace(batch_timeout=0)
     assert made.options["worker_env"] is None
     secret = Dispatcher([length], worker_env={"JUDGE_API_KEY": "sk-very-secret", "HOME": None})
     assert secret.options["worker_env"] == ("JUDGE_API_KEY", "HOME")

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from guerdon._units import as_bytes, number
 from guerdon._worker.fences import size_text
-from guerdon.quantities import as_bytes, number
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon import Dispatcher, Status, reward
-from guerdon.report import Report
+from guerdon._diagnostics.report import Report
 
 
-@reward(lane="thread", max_failed_fraction=1.0)
+@reward(lane="thread", max_failure_rate=1.0)
 def number(completion: str) -> float | None:
     return None if completion == "none" else float(completion)
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from guerdon import Dispatcher, Failure, RewardBatch, RewardFailureError, Status, reward
-from guerdon._batch.failures import breach
 from guerdon._registration.spec import FunctionSpec, spec_of
+from guerdon._result.failures import breach
 
 NAN = math.nan
 
@@ -64,11 +64,11 @@ class FakeBatch:
         ]
 
 
-def make(rewards: Any, status: Any = None, *, weights: Any = None, partial: str = "drop", **kwargs: Any) -> RewardBatch:
+def make(rewards: Any, status: Any = None, *, weights: Any = None, incomplete: str = "drop", **kwargs: Any) -> RewardBatch:
     batch = FakeBatch(rewards, status, **kwargs)
     count = batch.rewards().shape[2]
     names = [f"f{index}" for index in range(count)]
-    return RewardBatch(batch, names, ["sample"] * count, weights or [1.0] * count, partial)  # type: ignore[arg-type]
+    return RewardBatch(batch, names, ["sample"] * count, weights or [1.0] * count, incomplete)  # type: ignore[arg-type]
 
 
 def specs(count: int = 1, **options: Any) -> list[FunctionSpec]:
@@ -105,7 +105,7 @@ def test_r3_a_failed_cell_with_a_number_leaves_its_sample_scorable() -> None:
 
 
 def test_r3_partial_keep_sums_what_is_left_as_trl_does() -> None:
-    result = make([[[1, 2], [NAN, 2], [NAN, NAN]]], partial="keep")
+    result = make([[[1, 2], [NAN, 2], [NAN, NAN]]], incomplete="sum")
     np.testing.assert_array_equal(result.total, np.float32([[3, 2, NAN]]))
 
 
@@ -233,8 +233,8 @@ def test_f1_a_small_batch_is_never_too_many() -> None:
 
 
 def test_f1_the_functions_own_fraction_goes_first() -> None:
-    assert breach(cells(8, 8), specs(max_failed_fraction=1.0), 0.5) is None
-    assert breach(cells(1, 8), specs(max_failed_fraction=0.0), 0.5) is not None
+    assert breach(cells(8, 8), specs(max_failure_rate=1.0), 0.5) is None
+    assert breach(cells(1, 8), specs(max_failure_rate=0.0), 0.5) is not None
 
 
 def test_f1_raise_is_the_first_failure_of_any_batch() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Reward, RewardFunction, group_reward, reward
+from guerdon import RewardFunction, StatefulReward, group_reward, reward
 from guerdon._registration.spec import spec_of
 from guerdon.errors import RegistrationError
 
@@ -45,7 +45,7 @@ class Box:
         return float(len(completion) < 5)
 
 
-class Keyword(Reward):
+class Keyword(StatefulReward):
     def score(self, text: str) -> float:
         return float("a" in text)
 

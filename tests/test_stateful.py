@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, Reward, Status, reward
+from guerdon import Dispatcher, StatefulReward, Status, reward
 
 
-class Counting(Reward):
+class Counting(StatefulReward):
     """Writes down its setups, its closes and the scores that its groups get."""
 
     def __init__(self, folder: Path) -> None:

@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import ClosedError, DataError, Dispatcher, RegistrationError, Reward, Status, group_reward, judge, reward
+from guerdon import (
+    ClosedError,
+    DataError,
+    Dispatcher,
+    RegistrationError,
+    StatefulReward,
+    Status,
+    group_reward,
+    judge,
+    reward,
+)
 from tests.http.server import asked, said, serving
 
 CALLS: list[int] = []
@@ -54,7 +64,7 @@ async def awhole(completions: list[Any], value: list[float], **kwargs: Any) -> l
     return [float(len(completions))] * len(completions)
 
 
-class Centred(Reward):
+class Centred(StatefulReward):
     def score(self, value: float) -> float:
         return value
 
@@ -218,21 +228,23 @@ def test_columns_without_completions_are_refused(plain: Dispatcher) -> None:
     with pytest.raises(RegistrationError, match=r"num_generations=.*at most"):
         Dispatcher([slept], num_generations=1 << 62)
     with pytest.raises(DataError, match="budget="):
-        plain.submit(**rows(1.0), budget=-1)
+        plain.submit(**rows(1.0), batch_timeout=-1)
     with pytest.raises(DataError, match=r"budget=1e\+300: expected at most"):
-        plain.submit(**rows(1.0), budget=1e300)
+        plain.submit(**rows(1.0), batch_timeout=1e300)
     assert plain.stats()["open_batches"] == 0
 
 
 def test_a_budget_of_one_batch_ends_it(plain: Dispatcher) -> None:
-    ticket = plain.submit(more=True, num_generations=2, budget=2.0)
+    ticket = plain.submit(more=True, num_generations=2, batch_timeout=2.0)
     ticket.add(**rows(1.0, 2.0, 3.0))
     result = ticket.result(timeout=30)
     assert result.status[:, :, 0].tolist() == [[0, 0], [0, Status.TIMEOUT]]
     assert [failure.reason for failure in result.failures()] == ["budget"] * 2
     with pytest.raises(ClosedError, match="no more samples: budget"):
         ticket.add(**rows(1.0))
-    assert plain.score(completions=["c"], value=[1.0], pause=[30.0], budget=0.2).status[0, 0, 1] == Status.TIMEOUT
+    assert (
+        plain.score(completions=["c"], value=[1.0], pause=[30.0], batch_timeout=0.2).status[0, 0, 1] == Status.TIMEOUT
+    )
 
 
 def test_b1_every_group_reaches_every_consumer_once_wherever_they_are(plain: Dispatcher) -> None:

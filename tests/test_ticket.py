@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import ClosedError, DataError, Dispatcher, RewardFailureError, Status, Ticket, reward
+from guerdon import ClosedError, DataError, Dispatcher, PendingBatch, RewardFailureError, Status, reward
 from tests.lanes.running import eventually
 
 
@@ -36,7 +36,7 @@ async def sleepy(seconds: float) -> float:
 
 @pytest.fixture(scope="module")
 def dispatcher() -> Iterator[Dispatcher]:
-    with Dispatcher([slow, sleepy], max_failed_fraction=1.0) as made:
+    with Dispatcher([slow, sleepy], max_failure_rate=1.0) as made:
         yield made
 
 
@@ -264,15 +264,15 @@ def test_t4_too_many_failures_raise_behind_the_last_group() -> None:
 
 @pytest.mark.parametrize("kind", ["groups", "agroups"])
 def test_t2_a_group_lost_with_an_exception_is_told_all_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    tell = Ticket._tell
+    tell = PendingBatch._tell
 
-    def interrupted(ticket: Ticket, index: int) -> None:
-        monkeypatch.setattr(Ticket, "_tell", tell)
+    def interrupted(ticket: PendingBatch, index: int) -> None:
+        monkeypatch.setattr(PendingBatch, "_tell", tell)
         raise KeyboardInterrupt
 
     with Dispatcher([sleepy]) as made:
         ticket = made.submit(**batch(0.0, 0.3, 0.3))
-        monkeypatch.setattr(Ticket, "_tell", interrupted)
+        monkeypatch.setattr(PendingBatch, "_tell", interrupted)
         with pytest.raises(KeyboardInterrupt):
             next(ticket.groups())
 
@@ -287,7 +287,7 @@ def test_t2_a_group_lost_with_an_exception_is_told_all_the_same(kind: str, monke
 def test_t3_ctrl_c_cancels_the_batch_and_leaves_the_dispatcher_usable(how: str) -> None:
     with Dispatcher([sleepy]) as made:
         made.score(**batch(0.0))
-        tickets: list[Ticket] = []
+        tickets: list[PendingBatch] = []
 
         def wait() -> None:
             if how == "score":

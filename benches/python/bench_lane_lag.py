@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Reward
+from guerdon import Dispatcher, StatefulReward
 
 SAMPLES = 100_000
 ROUNDS = 20
@@ -72,7 +72,7 @@ async def trivial(completion: str) -> float:
     return 1.0
 
 
-class Lane(Reward):
+class Lane(StatefulReward):
     """`trivial`, with what is beside it."""
 
     async def setup(self) -> None:

@@ -49,7 +49,7 @@ def spinning_programs() -> Iterator[None]:
 
 @contextmanager
 def backtracking_workers() -> Iterator[None]:
-    with Dispatcher([reward(costs.backtrack, timeout=600)], workers=CORES, max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([reward(costs.backtrack, timeout=600)], workers=CORES, max_failure_rate=1.0) as dispatcher:
         dispatcher.score(completions=["a"] * CORES)
         ticket = dispatcher.submit(completions=["a" * 40 + "b"] * CORES)
         yield

@@ -30,7 +30,7 @@ class Guerdon:
     name = "guerdon, process lane"
 
     def __init__(self) -> None:
-        function = reward(obey, timeout=TIMEOUT, grace=0.05, max_failed_fraction=1.0)
+        function = reward(obey, timeout=TIMEOUT, grace=0.05, max_failure_rate=1.0)
         self._dispatcher = Dispatcher([function], workers=WORKERS)
         self.score(["x"])
 

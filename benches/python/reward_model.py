@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from guerdon import Reward
+from guerdon import StatefulReward
 
 WIDTH = 256
 LENGTH = 128
 
 
-class RewardModel(Reward):
+class RewardModel(StatefulReward):
     """Scores texts by a network with fixed weights; one call on many is one pass."""
 
     def setup(self) -> None:

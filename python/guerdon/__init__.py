@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guerdon.lazy import names as _names
+from guerdon._lazy_imports import names as _names
 
 if TYPE_CHECKING:
     from guerdon import parse
     from guerdon._native import __version__
-    from guerdon.batching import Batch
-    from guerdon.delivery import deadline, quorum
+    from guerdon._registration.batching import Batch
+    from guerdon._submit.delivery import deadline, quorum
     from guerdon.dispatcher import Dispatcher
     from guerdon.dump import Dump, InFlight
     from guerdon.errors import (
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
         NotYetError,
         RegistrationError,
         RewardFailureError,
-        ShippingError,
+        SerializationError,
         SnapshotError,
         ToolError,
     )
+    from guerdon.functions import RewardFunction, group_reward, reward
     from guerdon.judges import judge
     from guerdon.limits import Limit, RetryAfter
-    from guerdon.recycle import Recycle
-    from guerdon.remotes import remote
-    from guerdon.result import Failure, Group, RewardBatch
-    from guerdon.rewards import RewardFunction, group_reward, reward
-    from guerdon.stateful import Reward
+    from guerdon.pending import PendingBatch
+    from guerdon.recycling import Recycle
+    from guerdon.results import Failure, Group, RewardBatch
+    from guerdon.services import http_reward
+    from guerdon.stateful import StatefulReward
     from guerdon.status import Status
-    from guerdon.ticket import Ticket
 
 __all__ = [
     "Batch",
@@ -60,62 +60,62 @@ __all__ = [
     "Limit",
     "MainGuardError",
     "NotYetError",
+    "PendingBatch",
     "Recycle",
     "RegistrationError",
     "RetryAfter",
-    "Reward",
     "RewardBatch",
     "RewardFailureError",
     "RewardFunction",
-    "ShippingError",
+    "SerializationError",
     "SnapshotError",
+    "StatefulReward",
     "Status",
-    "Ticket",
     "ToolError",
     "__version__",
     "deadline",
     "group_reward",
+    "http_reward",
     "judge",
     "parse",
     "quorum",
-    "remote",
     "reward",
 ]
 
 _HOMES: Final[dict[str, str | None]] = {
-    "Batch": "batching",
+    "Batch": "_registration.batching",
     "ClosedError": "errors",
     "DataError": "errors",
     "Dispatcher": "dispatcher",
     "Dump": "dump",
-    "Failure": "result",
-    "Group": "result",
+    "Failure": "results",
+    "Group": "results",
     "GuerdonError": "errors",
     "GuerdonWarning": "errors",
     "InFlight": "dump",
     "Limit": "limits",
     "MainGuardError": "errors",
     "NotYetError": "errors",
-    "Recycle": "recycle",
+    "Recycle": "recycling",
     "RegistrationError": "errors",
     "RetryAfter": "limits",
-    "Reward": "stateful",
-    "RewardBatch": "result",
+    "StatefulReward": "stateful",
+    "RewardBatch": "results",
     "RewardFailureError": "errors",
-    "RewardFunction": "rewards",
-    "ShippingError": "errors",
+    "RewardFunction": "functions",
+    "SerializationError": "errors",
     "SnapshotError": "errors",
     "Status": "status",
-    "Ticket": "ticket",
+    "PendingBatch": "pending",
     "ToolError": "errors",
     "__version__": "_native",
-    "deadline": "delivery",
-    "group_reward": "rewards",
+    "deadline": "_submit.delivery",
+    "group_reward": "functions",
     "judge": "judges",
     "parse": None,
-    "quorum": "delivery",
-    "remote": "remotes",
-    "reward": "rewards",
+    "quorum": "_submit.delivery",
+    "http_reward": "services",
+    "reward": "functions",
 }
 
 __getattr__, __dir__ = _names(globals(), _HOMES)

@@ -118,7 +118,7 @@ class Engine:
         num_generations: int,
         held: list[Batch],
         dumps: Callable[[object], bytes],
-        budget: float | None = None,
+        batch_timeout: float | None = None,
         quorum: int | None = None,
         within: float | None = None,
     ) -> Batch:
@@ -144,7 +144,7 @@ class Engine:
         *,
         num_generations: int,
         held: list[Batch],
-        budget: float | None = None,
+        batch_timeout: float | None = None,
         quorum: int | None = None,
         within: float | None = None,
         max_pending: int | None = None,

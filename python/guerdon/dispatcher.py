@@ -16,29 +16,29 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 from weakref import WeakValueDictionary
 
-from guerdon import settings
-from guerdon._batch.admission import Admission
-from guerdon._batch.given import Given
-from guerdon._batch.rules import Rules
+from guerdon import _options
+from guerdon._cpu_count import default_workers
+from guerdon._engine import Lifetime
 from guerdon._registration.items import agreed_limits, listed, model_name, repeated_names
 from guerdon._registration.spec import FunctionSpec, is_reward_model, spec_of
-from guerdon._shipping.shipment import check_shippable
-from guerdon.column import ColumnBatches, RewardColumn
-from guerdon.cores import default_workers
+from guerdon._result.rules import Rules
+from guerdon._serialization.serialized_functions import check_shippable
+from guerdon._submit.arguments import Given
+from guerdon._submit.submission import Admission
+from guerdon._trainer.column import ColumnBatches, RewardColumn
+from guerdon._trainer.context import Host, Roster
 from guerdon.errors import RegistrationError
-from guerdon.host import Host, Roster
-from guerdon.lifetime import Lifetime
-from guerdon.ticket import Ticket
+from guerdon.pending import PendingBatch
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from guerdon._batch.intake import Intake
     from guerdon._native import Batch
-    from guerdon.delivery import Delivery
+    from guerdon._submit.appending import Intake
+    from guerdon._submit.delivery import Delivery
     from guerdon.dump import Dump
-    from guerdon.recycle import Recycle
-    from guerdon.result import RewardBatch
+    from guerdon.recycling import Recycle
+    from guerdon.results import RewardBatch
 
 # What `Dispatcher.__init__` makes; a subclass's own attributes are all others.
 _STATE = frozenset(
@@ -63,17 +63,17 @@ class Dispatcher(Sequence[Any]):
     """Runs reward functions concurrently, in order, with deadlines that hold.
 
     Args:
-        functions: Reward functions: decorated ones, `Reward` instances, undecorated functions of TRL's batch contract,
+        functions: Reward functions: decorated ones, `StatefulReward` instances, undecorated functions of TRL's batch contract,
             and reward models (an ``nn.Module`` or a model name), which are left to the trainer.
         weights: One per entry of `functions`, for `RewardBatch.total` and for the trainer's ``reward_weights``; all 1
             by default.
         workers: Processes of the process lane; by default the cores that this process may use, divided by the ranks on
             this host.
         num_generations: Completions per prompt, where neither the call nor the trainer says it.
-        max_failed_fraction: More failures than this in a function, in a batch of at least 8 samples, raise
+        max_failure_rate: More failures than this in a function, in a batch of at least 8 samples, raise
             `RewardFailureError`. 0 to 1; a function's own value goes first.
         budget: Seconds that a whole batch may take; what isn't finished then is `timeout`.
-        partial: ``"drop"``: a sample on which a function failed has no reward at all. ``"keep"``: it has the sum of
+        incomplete: ``"drop"``: a sample on which a function failed has no reward at all. ``"sum"``: it has the sum of
             what is left.
         recycle: When workers of the process lane are replaced that could go on; never by default.
         worker_env: Variables of the environment for all workers, and with None those to keep from them. By default workers
@@ -97,22 +97,22 @@ class Dispatcher(Sequence[Any]):
         weights: Sequence[float] | None = None,
         workers: int | None = None,
         num_generations: int | None = None,
-        max_failed_fraction: float = 0.5,
-        budget: float | None = None,
-        partial: Literal["drop", "keep"] = "drop",
+        max_failure_rate: float = 0.5,
+        batch_timeout: float | None = None,
+        incomplete: Literal["drop", "sum"] = "drop",
         recycle: Recycle | None = None,
         worker_env: Mapping[str, str | None] | None = None,
     ) -> None:
         items = listed(functions, Dispatcher, RewardColumn)
         self._options: dict[str, Any] = {
-            "weights": settings.weights(weights, len(items)),
-            "workers": settings.whole("workers", workers, settings.MOST_WORKERS),
-            "num_generations": settings.whole("num_generations", num_generations, settings.MOST_GENERATIONS),
-            "max_failed_fraction": settings.fraction("max_failed_fraction", max_failed_fraction),
-            "budget": settings.seconds("budget", budget),
-            "partial": settings.partial(partial),
-            "recycle": settings.recycle(recycle),
-            "worker_env": settings.worker_env(worker_env),
+            "weights": _options.weights(weights, len(items)),
+            "workers": _options.whole("workers", workers, _options.MOST_WORKERS),
+            "num_generations": _options.whole("num_generations", num_generations, _options.MOST_GENERATIONS),
+            "max_failure_rate": _options.fraction("max_failure_rate", max_failure_rate),
+            "budget": _options.seconds("budget", batch_timeout),
+            "incomplete": _options.incomplete(incomplete),
+            "recycle": _options.recycle(recycle),
+            "worker_env": _options.worker_env(worker_env),
         }
         self._items = items
         self._specs = tuple(agreed_limits(spec_of(item) for item in items if not is_reward_model(item)))
@@ -129,11 +129,11 @@ class Dispatcher(Sequence[Any]):
         workers_now = self._options["workers"] or default_workers()
         self.workers: int = workers_now
         self._lifetime = Lifetime(self._specs, workers_now, self._options["recycle"], self._options["worker_env"] or {})
-        num_generations, budget = self._options["num_generations"], self._options["budget"]
-        self._admission = Admission(self._lifetime, self._specs, self.reward_models, num_generations, budget)
+        num_generations, batch_timeout = self._options["num_generations"], self._options["budget"]
+        self._admission = Admission(self._lifetime, self._specs, self.reward_models, num_generations, batch_timeout)
         ours = tuple(weight for weight, item in zip(self.weights, items, strict=True) if not is_reward_model(item))
-        partial, most = self._options["partial"], self._options["max_failed_fraction"]
-        self._rules = Rules(self._specs, ours, partial, most)
+        incomplete, most = self._options["incomplete"], self._options["max_failure_rate"]
+        self._rules = Rules(self._specs, ours, incomplete, most)
         self.batches = ColumnBatches(self, len(self._specs))
         # Held by who has them: each holds the dispatcher, which else would end only when Python's collector comes round (D-2).
         self._columns: WeakValueDictionary[int, RewardColumn] = WeakValueDictionary()
@@ -202,7 +202,7 @@ class Dispatcher(Sequence[Any]):
         num_generations: int | None = None,
         completion_ids: object = None,
         groups: Delivery = "all",
-        budget: float | None = None,
+        batch_timeout: float | None = None,
         **columns: object,
     ) -> RewardBatch:
         """Score a batch and wait for it.
@@ -229,7 +229,7 @@ class Dispatcher(Sequence[Any]):
         """
         held: list[Batch] = []
         try:
-            given = Given(completions, prompts, num_generations, completion_ids, columns, groups, budget)
+            given = Given(completions, prompts, num_generations, completion_ids, columns, groups, batch_timeout)
             return self._ticket(self._admission.whole(held, given)).result()
         except BaseException:
             _give_up(held)
@@ -244,17 +244,17 @@ class Dispatcher(Sequence[Any]):
         num_generations: int | None = None,
         completion_ids: object = None,
         groups: Delivery = "all",
-        budget: float | None = None,
+        batch_timeout: float | None = None,
         more: bool = False,
         max_pending: int | None = None,
         **columns: object,
-    ) -> Ticket:
+    ) -> PendingBatch:
         """Start scoring a batch and return at once; other arguments and errors as for `score`.
 
         Args:
-            more: The batch stays open: samples are added with `Ticket.add` as they come, until `Ticket.finish`.
+            more: The batch stays open: samples are added with `PendingBatch.add` as they come, until `PendingBatch.finish`.
                 `completions` may then be left out, to begin with an empty batch.
-            max_pending: With ``more=True``: `Ticket.add` waits while so many samples stand in full groups that are not
+            max_pending: With ``more=True``: `PendingBatch.add` waits while so many samples stand in full groups that are not
                 complete yet.
 
         Example:
@@ -269,7 +269,9 @@ class Dispatcher(Sequence[Any]):
         """
         held: list[Batch] = []
         try:
-            given = Given(completions, prompts, num_generations, completion_ids, columns, groups, budget, max_pending)
+            given = Given(
+                completions, prompts, num_generations, completion_ids, columns, groups, batch_timeout, max_pending
+            )
             if more:
                 return self._ticket(*self._admission.open(held, given))
             return self._ticket(self._admission.whole(held, given))
@@ -286,7 +288,7 @@ class Dispatcher(Sequence[Any]):
         num_generations: int | None = None,
         completion_ids: object = None,
         groups: Delivery = "all",
-        budget: float | None = None,
+        batch_timeout: float | None = None,
         **columns: object,
     ) -> RewardBatch:
         """`score` for coroutines: the running loop goes on meanwhile. Cancelling it cancels the batch."""
@@ -297,13 +299,13 @@ class Dispatcher(Sequence[Any]):
             await asyncio.get_running_loop().run_in_executor(None, lambda: self._lifetime.engine())
         held: list[Batch] = []
         try:
-            given = Given(completions, prompts, num_generations, completion_ids, columns, groups, budget)
+            given = Given(completions, prompts, num_generations, completion_ids, columns, groups, batch_timeout)
             return await self._ticket(self._admission.whole(held, given)).aresult()
         except BaseException:
             _give_up(held)
             raise
 
-    def submit_columns(self, given: Mapping[str, Any], host: Host, held: list[Batch]) -> Ticket:
+    def submit_columns(self, given: Mapping[str, Any], host: Host, held: list[Batch]) -> PendingBatch:
         """Start scoring a batch for the columns that a trainer calls; the batch is in `held` as soon as it exists.
 
         Raises:
@@ -311,8 +313,8 @@ class Dispatcher(Sequence[Any]):
         """
         return self._ticket(self._admission.columns(held, given, host))
 
-    def open_columns(self, given: Mapping[str, Any], samples: int, host: Host, held: list[Batch]) -> Ticket:
-        """`submit_columns` for a batch whose samples come one after another, by `Ticket.intake`.
+    def open_columns(self, given: Mapping[str, Any], samples: int, host: Host, held: list[Batch]) -> PendingBatch:
+        """`submit_columns` for a batch whose samples come one after another, by `PendingBatch.intake`.
 
         Args:
             given: What is the same for all samples, ``trainer_state`` among it.
@@ -361,15 +363,15 @@ class Dispatcher(Sequence[Any]):
             ...     print(dispatcher.dump())
             0 calls in flight, 0 worker processes alive
         """
-        return self._lifetime.dump(settings.bound("timeout", timeout))
+        return self._lifetime.dump(_options.bound("timeout", timeout))
 
     def worker_pids(self) -> list[int]:
         """Process ids of the workers alive."""
         engine = self._lifetime.started
         return [] if engine is None else engine.worker_pids()
 
-    def _ticket(self, batch: Batch, intake: Intake | None = None) -> Ticket:
-        return Ticket(self, batch, self._rules, intake)
+    def _ticket(self, batch: Batch, intake: Intake | None = None) -> PendingBatch:
+        return PendingBatch(self, batch, self._rules, intake)
 
     def _column(self, index: int) -> object:
         """What a trainer takes for this entry of the list (D-4)."""

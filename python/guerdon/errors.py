@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from guerdon.result import RewardBatch
+    from guerdon.results import RewardBatch
     from guerdon.status import Status
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
     "NotYetError",
     "RegistrationError",
     "RewardFailureError",
-    "ShippingError",
+    "SerializationError",
     "SnapshotError",
     "ToolError",
     "VLLMServerError",
@@ -38,7 +38,7 @@ class RegistrationError(GuerdonError, ValueError):
     """A reward function, an option of it or the list of functions can't work; raised before anything runs."""
 
 
-class ShippingError(RegistrationError):
+class SerializationError(RegistrationError):
     """A function of the process lane can't be sent to a worker; the message says which part of it is to blame."""
 
 

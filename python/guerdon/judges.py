@@ -12,10 +12,10 @@ from guerdon._http.body import Text
 from guerdon._http.options import label, made, more, text
 from guerdon._http.reward import HttpReward
 from guerdon._http.template import template
+from guerdon._units import number
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
 from guerdon.parse import Parse
-from guerdon.quantities import number
 
 __all__ = ["judge"]
 
@@ -45,7 +45,7 @@ def judge(
     retries: int = 3,
     limit: Limit | None = None,
     on_failure: str | float = "nan",
-    max_failed_fraction: float | None = None,
+    max_failure_rate: float | None = None,
 ) -> HttpReward:
     """Make a reward function that asks a model behind an OpenAI-compatible server, one request a sample.
 

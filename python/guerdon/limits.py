@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from guerdon._units import number
 from guerdon.errors import GuerdonError, RegistrationError
-from guerdon.quantities import number
 
 __all__ = ["Limit", "RetryAfter"]
 

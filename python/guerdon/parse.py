@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Literal
 
+from guerdon._units import FLOAT32_MAX
+from guerdon._units import number as as_number
 from guerdon.errors import RegistrationError
-from guerdon.quantities import FLOAT32_MAX
-from guerdon.quantities import number as as_number
 
 __all__ = ["Parse", "json", "logprob", "number", "regex", "tag", "yes_no"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-__all__ = ["Reward"]
+__all__ = ["StatefulReward"]
 
 
-class Reward:
+class StatefulReward:
     """A reward with state: derive from it, define ``score``, put an *instance* into the dispatcher's list.
 
     ``score(self, …)`` obeys the per-sample contract of `guerdon.reward`: its parameters say which values it wants, it

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from guerdon import DataError, Dispatcher, Reward, group_reward, reward
-from guerdon._batch.columns import collect
-from guerdon._batch.trainer_state import names_history, snapshot
-from guerdon._batch.uses import Uses, check_group_size
+from guerdon import DataError, Dispatcher, StatefulReward, group_reward, reward
 from guerdon._registration.spec import spec_of
+from guerdon._submit.column_routing import Uses, check_group_size
+from guerdon._submit.columns import collect
+from guerdon._submit.trainer_state import names_history, snapshot
 
 
 @dataclass
@@ -122,7 +122,7 @@ def test_group_names_are_lists() -> None:
 
 
 def test_finish_group_gets_its_columns() -> None:
-    class Ranked(Reward):
+    class Ranked(StatefulReward):
         def score(self, completion: str) -> float:
             return 1.0
 
@@ -233,7 +233,7 @@ def test_t1_a_function_in_this_process_gets_the_state_itself() -> None:
 
 
 def test_t1_who_names_the_history() -> None:
-    class Method(Reward):
+    class Method(StatefulReward):
         def score(self, trainer_state: Any) -> float:
             return float(sum(len(s.log_history) for s in [trainer_state]))
 

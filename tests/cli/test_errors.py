@@ -129,7 +129,7 @@ def test_files_that_cannot_be_loaded(guerdon: Command, data: Path, tmp_path: Pat
         (["--map", "answer=answer", "--map", "answer=prompt"], "gives the column 'answer' twice"),
         (["--workers", "0"], "expected a whole number of at least 1"),
         (["--num-generations", "x"], "expected a whole number of at least 1"),
-        (["--max-failed-fraction", "2"], "expected a number from 0 to 1"),
+        (["--max-failure-rate", "2"], "expected a number from 0 to 1"),
         (["-o", "/nowhere/out.jsonl"], "can't be written: No such file or directory"),
         (["--failures", "/nowhere/out.jsonl"], "can't be written: No such file or directory"),
         (["--unknown"], "unrecognized arguments"),

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import guerdon as package
-from guerdon.cores import default_workers, usable_cores
+from guerdon._cpu_count import default_workers, usable_cores
 from tests.cli.conftest import Command
 
 

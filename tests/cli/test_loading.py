@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from guerdon._shipping.shipment import _parcel
+from guerdon._serialization.serialized_functions import _parcel
 from guerdon.cli.loading import load
 from tests.cli.conftest import Command, write_rewards, write_rows
 

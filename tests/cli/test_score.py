@@ -174,7 +174,7 @@ def test_too_many_failures_still_write_every_row(guerdon: Command, tmp_path: Pat
     assert ended.code == 1
     assert ended.rewards("fails") == [None if i % 4 else 1.0 for i in range(40)]
     assert "'fails' failed on 30 of 40 samples, more than the 50 % allowed" in ended.err
-    assert guerdon("score", rewards, data, "--max-failed-fraction", 0.75).code == 0
+    assert guerdon("score", rewards, data, "--max-failure-rate", 0.75).code == 0
 
 
 def test_failures_are_judged_over_the_file_not_the_chunk(guerdon: Command, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from guerdon import Dispatcher, Group, RewardBatch, Ticket
+from guerdon import Dispatcher, Group, PendingBatch, RewardBatch
 from guerdon._registration.spec import FunctionSpec, spec_of
 from tests.contract.plan import Cell, End, foretell, ran
 
@@ -47,7 +47,7 @@ class Batch:
         """The first sample of the call that `sample` belongs to."""
         return {"sample": sample, "group": sample // self.size * self.size, "batch": 0}[self.specs[function].shape]
 
-    def submit(self, dispatcher: Dispatcher) -> Ticket:
+    def submit(self, dispatcher: Dispatcher) -> PendingBatch:
         columns = {f"{spec.name}_cell": cells for spec, cells in zip(self.specs, self.cells, strict=True)}
         return dispatcher.submit(
             prompts=["p"] * len(self.texts), completions=self.texts, num_generations=self.size, **columns

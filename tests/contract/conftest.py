@@ -18,5 +18,5 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def every_lane() -> Iterator[Dispatcher]:
-    with Dispatcher(EVERY_LANE, workers=2, max_failed_fraction=1.0) as made:
+    with Dispatcher(EVERY_LANE, workers=2, max_failure_rate=1.0) as made:
         yield made

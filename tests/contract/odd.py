@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from guerdon import Reward
+from guerdon import StatefulReward
 
 
 class Unhelpful:
@@ -138,7 +138,7 @@ async def async_elements(completions: list[str], **kwargs: Any) -> Any:
     return elements(completions)
 
 
-class Finishing(Reward):
+class Finishing(StatefulReward):
     """Gives every sample a score, and the odd value when its group is finished."""
 
     def score(self, completion: str) -> float:

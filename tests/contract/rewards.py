@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from guerdon import Reward
+from guerdon import StatefulReward
 
 
-class Shaping(Reward):
+class Shaping(StatefulReward):
     """Scores and finishes as the columns say; writes down the scores that its groups got."""
 
     def __init__(self, notes: Path) -> None:
@@ -48,7 +48,7 @@ class AsyncShaping(Shaping):
         return super().finish_group(scores, finish)
 
 
-class BrokenSetup(Reward):
+class BrokenSetup(StatefulReward):
     def setup(self) -> None:
         raise RuntimeError("no model here")
 
@@ -56,7 +56,7 @@ class BrokenSetup(Reward):
         return own
 
 
-class SlowSetup(Reward):
+class SlowSetup(StatefulReward):
     def __init__(self, seconds: float, *, wait: bool = False) -> None:
         self.seconds = seconds
         self.wait = wait
@@ -71,7 +71,7 @@ class SlowSetup(Reward):
         return own
 
 
-class Lifecycle(Reward):
+class Lifecycle(StatefulReward):
     """Writes down what happens to it and where; a negative score ends its worker."""
 
     def __init__(self, notes: Path, *, wait: bool = False) -> None:

@@ -69,7 +69,7 @@ def test_row_5_timeout_does_not_count_the_queue(lane: str) -> None:
 @pytest.mark.parametrize("lane", LANES)
 def test_deadline_counts_the_queue(lane: str) -> None:
     slow = reward(LANES[lane], lane=lane, name="slow", timeout=60, deadline=2.0, limit=Limit(concurrency=1))
-    with Dispatcher([slow], workers=1, max_failed_fraction=1.0) as made:
+    with Dispatcher([slow], workers=1, max_failure_rate=1.0) as made:
         made.score(completions=["c"], seconds=[0.0])  # starting up is not what is looked at
         started = time.monotonic()
         result = made.score(completions=["c"] * 40, seconds=[0.3] * 40)
@@ -100,7 +100,7 @@ def test_deadline_counts_retries(lane: str, tmp_path: Path) -> None:
 
 def test_budget_bounds_the_batch_on_every_lane() -> None:
     functions = [reward(function, lane=lane, name=lane, timeout=60) for lane, function in LANES.items()]
-    with Dispatcher(functions, workers=1, budget=2.0, max_failed_fraction=1.0) as made:
+    with Dispatcher(functions, workers=1, batch_timeout=2.0, max_failure_rate=1.0) as made:
         made.score(completions=["c"], seconds=[0.0])
         started = time.monotonic()
         result = made.score(completions=["c"] * 10, seconds=[0.0] * 2 + [LONG] * 8)
@@ -150,7 +150,7 @@ def test_whatever_ends_a_call_ends_its_process(cause: str, tmp_path: Path) -> No
     note = tmp_path / "note"
     options: dict[str, Any] = {"deadline": 2.0} if cause == "deadline" else {}
     slow = reward(behaviours.stubborn, timeout=600, grace=0.2, **options)
-    with Dispatcher([slow], workers=1, budget=2.0 if cause == "budget" else None) as made:
+    with Dispatcher([slow], workers=1, batch_timeout=2.0 if cause == "budget" else None) as made:
         made.score(completions=["c"], seconds=[0.0], note=[str(tmp_path / "first")])  # starts up
         ticket = made.submit(completions=["c"], seconds=[600.0], note=[str(note)])
         if cause == "cancel":

@@ -28,7 +28,7 @@ def functions() -> list[Any]:
 
 
 def test_cancel_ends_what_is_open_on_every_lane() -> None:
-    with Dispatcher(functions(), workers=1, max_failed_fraction=1.0) as made:
+    with Dispatcher(functions(), workers=1, max_failure_rate=1.0) as made:
         ticket = made.submit(completions=["c"] * 12, seconds=[0.0] + [12.0] * 11)
         next(ticket.groups())
         started = time.monotonic()
@@ -43,7 +43,7 @@ def test_cancel_ends_what_is_open_on_every_lane() -> None:
 
 
 def test_cancel_of_one_batch_leaves_the_others_alone() -> None:
-    with Dispatcher(functions(), workers=2, max_failed_fraction=1.0) as made:
+    with Dispatcher(functions(), workers=2, max_failure_rate=1.0) as made:
         first = made.submit(completions=["c"] * 4, seconds=[1.2] * 4)
         second = made.submit(completions=["c"] * 4, seconds=[0.1] * 4)
         first.cancel()
@@ -53,7 +53,7 @@ def test_cancel_of_one_batch_leaves_the_others_alone() -> None:
 
 
 def test_close_cancels_what_is_open() -> None:
-    made = Dispatcher(functions(), workers=1, max_failed_fraction=1.0)
+    made = Dispatcher(functions(), workers=1, max_failure_rate=1.0)
     ticket = made.submit(completions=["c"] * 6, seconds=[12.0] * 6)
     while len(made.dump()) < 3:  # one on each lane
         time.sleep(0.01)
@@ -75,7 +75,7 @@ def test_cancelled_cells_count_as_failures() -> None:
 
 @pytest.mark.parametrize("lane", LANES)
 def test_close_from_another_thread_while_many_wait(lane: str) -> None:
-    made = Dispatcher([reward(LANES[lane], lane=lane)], workers=1, max_failed_fraction=1.0)
+    made = Dispatcher([reward(LANES[lane], lane=lane)], workers=1, max_failure_rate=1.0)
     results: list[Any] = []
     batches = [made.submit(completions=["c"] * 3, seconds=[0.8] * 3) for _ in range(3)]
     threads = [threading.Thread(target=lambda t=ticket: results.append(t.result(timeout=30))) for ticket in batches]

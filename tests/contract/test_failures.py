@@ -25,7 +25,7 @@ def raising() -> Iterator[Dispatcher]:
         reward(behaviours.afail, name="asyncio"),
         reward(behaviours.fail, name="forked", isolation="call"),
     ]
-    with Dispatcher(functions, workers=2, max_failed_fraction=1.0) as made:
+    with Dispatcher(functions, workers=2, max_failure_rate=1.0) as made:
         yield made
 
 
@@ -64,7 +64,7 @@ def test_a_call_that_ends_its_process_is_crashed_after_one_more_try(how: str) ->
         reward(behaviours.end_all, name="batch", rowwise=True),
         behaviours.end_all,
     ]
-    with Dispatcher(functions, workers=2, max_failed_fraction=1.0) as made:
+    with Dispatcher(functions, workers=2, max_failure_rate=1.0) as made:
         result = made.score(prompts=["p"] * 6, completions=["c"] * 6, how=["", "", how, "", "", ""], num_generations=2)
         again = made.score(prompts=["p"] * 6, completions=["c"] * 6, how=[""] * 6, num_generations=2)
     crashed = {"sample": {2}, "group": {2, 3}, "batch": {2}, "end_all": set(range(6))}
@@ -102,7 +102,7 @@ def test_a_failed_cell_makes_its_sample_unscorable() -> None:
 
 def test_partial_keep_gives_the_trainers_sum() -> None:
     functions = [reward(behaviours.end, name="main"), reward(lambda how: 0.25, name="other")]
-    with Dispatcher(functions, workers=1, partial="keep") as made:
+    with Dispatcher(functions, workers=1, incomplete="sum") as made:
         result = made.score(completions=["c"] * 4, how=["", "error", "none", "exit"], num_generations=4)
     np.testing.assert_array_equal(result.total, np.float32([[1.25, 0.25, 0.25, 0.25]]))
 
@@ -156,8 +156,8 @@ def test_on_failure_raise_raises_after_the_batch_is_complete() -> None:
 
 
 def test_a_functions_own_fraction_goes_first() -> None:
-    strict = reward(behaviours.end, name="strict", max_failed_fraction=0.0)
-    lax = reward(behaviours.end, name="lax", max_failed_fraction=1.0)
+    strict = reward(behaviours.end, name="strict", max_failure_rate=0.0)
+    lax = reward(behaviours.end, name="lax", max_failure_rate=1.0)
     with Dispatcher([lax], workers=1) as made:
         assert len(made.score(completions=["c"] * 8, how=["error"] * 8).failures()) == 8
     with Dispatcher([strict, lax], workers=1) as made, pytest.raises(RewardFailureError) as caught:
@@ -180,7 +180,7 @@ def test_a_failed_batch_or_group_call_fails_all_its_cells(lane: str) -> None:
     functions = [group_reward(grouped, name="group", lane=lane)]
     if lane != "thread":
         functions.append(whole)  # type: ignore[arg-type]
-    with Dispatcher(functions, workers=1, max_failed_fraction=1.0) as made:
+    with Dispatcher(functions, workers=1, max_failure_rate=1.0) as made:
         result = made.score(
             prompts=["p"] * 6, completions=["c"] * 6, how=["", "", "", "error", "", ""], num_generations=2
         )

@@ -60,7 +60,7 @@ def check_error(result: RewardBatch, sample: int, function: int, words: str) -> 
 def check(functions: list[Any], table: dict[str, Any], refused: dict[str, Any], workers: int = 2) -> None:
     """Scores a batch with every value of both tables, as one group."""
     kinds = [*table, *refused]
-    with Dispatcher(functions, workers=workers, max_failed_fraction=1.0) as made:
+    with Dispatcher(functions, workers=workers, max_failure_rate=1.0) as made:
         result = made.score(prompts=["p"] * len(kinds), completions=kinds, num_generations=len(kinds))
     for function, name in enumerate(result.functions):
         for sample, kind in enumerate(kinds):
@@ -99,7 +99,7 @@ def test_row_12_tensors() -> None:
 )
 def test_row_12_lists() -> None:
     """A call that returns what is no list of the right length fails as a whole, and alone."""
-    with Dispatcher(of_lists(), workers=2, max_failed_fraction=1.0) as made:
+    with Dispatcher(of_lists(), workers=2, max_failure_rate=1.0) as made:
         for kind in [*odd.LISTS, *odd.BAD_LISTS]:
             result = made.score(prompts=["p"] * 4, completions=[kind] * 4, num_generations=2)
             for function in range(len(result.functions)):

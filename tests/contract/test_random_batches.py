@@ -29,19 +29,19 @@ from tests.contract.scripted import EVERY_LANE, HANGING, forked, killable, killa
 @pytest.fixture(scope="module")
 def hurried() -> Iterator[Dispatcher]:
     """Every lane, with little time for a batch."""
-    with Dispatcher(EVERY_LANE, workers=2, max_failed_fraction=1.0, budget=0.05) as made:
+    with Dispatcher(EVERY_LANE, workers=2, max_failure_rate=1.0, batch_timeout=0.05) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def hanging() -> Iterator[Dispatcher]:
-    with Dispatcher(HANGING, workers=2, max_failed_fraction=1.0) as made:
+    with Dispatcher(HANGING, workers=2, max_failure_rate=1.0) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Dispatcher]:
-    with Dispatcher([killable, killable_group, killable_batch], workers=2, max_failed_fraction=1.0) as made:
+    with Dispatcher([killable, killable_group, killable_batch], workers=2, max_failure_rate=1.0) as made:
         yield made
 
 
@@ -104,7 +104,7 @@ def test_row_11_with_calls_that_hang(hanging: Dispatcher, folder: Path, script: 
 @examples(4)
 @given(script=scripts([forked], DEADLY, most=6))
 def test_row_11_with_a_fork_for_each_call(folder: Path, script: Any) -> None:
-    with Dispatcher([forked], workers=2, max_failed_fraction=1.0) as made:
+    with Dispatcher([forked], workers=2, max_failure_rate=1.0) as made:
         check(made, scripted([forked], script, folder))
 
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import guerdon
-from guerdon import ClosedError, Dispatcher, Group, Status, Ticket
+from guerdon import ClosedError, Dispatcher, Group, PendingBatch, Status
 from tests.contract.batches import DEADLY, Batch, check, examples, scripted, scripts
 from tests.contract.plan import FAILS, ran
 from tests.contract.scripted import EVERY_LANE, awaited, awaited_group, killable, threaded
@@ -29,13 +29,13 @@ WITH_GROUPS = [*CUTTABLE, awaited_group]
 
 @pytest.fixture(scope="module")
 def cuttable() -> Iterator[Dispatcher]:
-    with Dispatcher(CUTTABLE, workers=2, max_failed_fraction=1.0) as made:
+    with Dispatcher(CUTTABLE, workers=2, max_failure_rate=1.0) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def with_groups() -> Iterator[Dispatcher]:
-    with Dispatcher(WITH_GROUPS, workers=2, max_failed_fraction=1.0) as made:
+    with Dispatcher(WITH_GROUPS, workers=2, max_failure_rate=1.0) as made:
         yield made
 
 
@@ -62,10 +62,10 @@ class Stream:
         }
         return {"completions": [batch.texts[sample] for sample in samples], "prompts": ["p"] * len(samples), **cells}
 
-    def open(self, dispatcher: Dispatcher, **terms: Any) -> Ticket:
+    def open(self, dispatcher: Dispatcher, **terms: Any) -> PendingBatch:
         return dispatcher.submit(more=True, num_generations=self.batch.size, **terms)
 
-    def feed(self, ticket: Ticket, producers: int = 1) -> None:
+    def feed(self, ticket: PendingBatch, producers: int = 1) -> None:
         """Adds all samples, each piece from one of some threads."""
         pieces = self.pieces()
 
@@ -83,7 +83,7 @@ class Stream:
             thread.join(60)
 
 
-def consumed(ticket: Ticket) -> tuple[threading.Thread, list[Group]]:
+def consumed(ticket: PendingBatch) -> tuple[threading.Thread, list[Group]]:
     """A consumer elsewhere, and what it saw."""
     seen: list[Group] = []
     thread = threading.Thread(target=lambda: seen.extend(ticket.groups(timeout=60)))

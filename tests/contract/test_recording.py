@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Reward, group_reward, reward
+from guerdon import Dispatcher, StatefulReward, group_reward, reward
 from tests.contract.behaviours import note
 
 LANES = ("process", "thread", "asyncio")
@@ -123,7 +123,7 @@ def test_values_that_cannot_be_logged_fail_nothing(lane: str) -> None:
 
 @pytest.mark.parametrize("lane", LANES)
 def test_a_rewards_score_may_record(lane: str) -> None:
-    class Recording(Reward):
+    class Recording(StatefulReward):
         def score(self, completion: str, log_extra: Any) -> Any:
             log_extra("seen", [completion])
             return {"score": 1.0, "half": len(completion) / 2}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import Dispatcher, Reward, Status, reward
+from guerdon import Dispatcher, StatefulReward, Status, reward
 from tests.contract.rewards import AsyncShaping, BrokenSetup, Lifecycle, Shaping, SlowSetup
 
 NAN = math.nan
@@ -30,7 +30,7 @@ class Score:
     def __call__(self, lane: str, own: list[Any], finish: list[Any], **options: Any) -> Any:
         shaping = (AsyncShaping if lane == "asyncio" else Shaping)(self.notes)
         function = reward(shaping, lane=lane, name="shaped", **options)
-        with Dispatcher([function], workers=1, max_failed_fraction=1.0) as made:
+        with Dispatcher([function], workers=1, max_failure_rate=1.0) as made:
             return made.score(completions=["c"] * len(own), own=own, finish=finish, num_generations=4)
 
     def groups(self) -> list[str]:
@@ -87,7 +87,7 @@ def test_a_group_without_any_score_is_not_finished(lane: str, score: Score) -> N
 @pytest.mark.parametrize("lane", LANES)
 def test_a_setup_that_fails_fails_every_cell_with_its_traceback(lane: str) -> None:
     functions = [reward(BrokenSetup(), lane=lane, name="broken"), reward(lambda own: own, name="other")]
-    with Dispatcher(functions, workers=2, max_failed_fraction=1.0) as made:
+    with Dispatcher(functions, workers=2, max_failure_rate=1.0) as made:
         result = made.score(completions=["c"] * 3, own=[1.0, 2.0, 3.0])
     assert result.status[:, 0].tolist() == [[Status.ERROR, Status.OK]] * 3
     for failure in result.failures():
@@ -138,7 +138,7 @@ def test_row_28_once_a_worker_and_not_closed_when_killed(tmp_path: Path) -> None
 
 
 def test_an_instance_keeps_its_state_between_calls_of_its_worker() -> None:
-    class Counting(Reward):
+    class Counting(StatefulReward):
         def __init__(self) -> None:
             self.calls = 0
 

@@ -144,7 +144,7 @@ def test_row_13_messages() -> None:
 def test_row_13_text_on_the_way_back(lane: str) -> None:
     """In reasons and records; what UTF-8 can't hold is escaped there, and the rest is as it was."""
     functions = [
-        reward(texts.raises, lane=lane, max_failed_fraction=1.0),
+        reward(texts.raises, lane=lane, max_failure_rate=1.0),
         reward(texts.records, lane=lane),
     ]
     kinds = [*KINDS.values(), "\udfff" * 100_000]

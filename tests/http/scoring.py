@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from guerdon import Dispatcher, judge
-from guerdon.result import Failure, RewardBatch
+from guerdon.results import Failure, RewardBatch
 
 
 def score(url: str, completions: list[str], **options: Any) -> RewardBatch:
     options = {"timeout": 20, "retries": 1, "name": "judge", **options}
     with Dispatcher(
-        [judge(base_url=url, model="m", prompt="{completion}", **options)], max_failed_fraction=1.0
+        [judge(base_url=url, model="m", prompt="{completion}", **options)], max_failure_rate=1.0
     ) as dispatcher:
         return dispatcher.score(completions=completions)
 

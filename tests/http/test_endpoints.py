@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, GuerdonWarning, Limit, Status, judge, remote
+from guerdon import Dispatcher, GuerdonWarning, Limit, Status, http_reward, judge
 from tests.http.server import free_port, said, serving
 
 
@@ -45,7 +45,7 @@ def test_a_server_that_says_later_is_left_alone_with_the_default_options(batch: 
         if batch is None:
             one = judge(base_url=server.url, model="m", prompt="{completion}")
         else:
-            one = remote(server.url, columns=["completion"], batch=batch, name="judge")
+            one = http_reward(server.url, columns=["completion"], batch=batch, name="judge")
         with Dispatcher([one]) as dispatcher:
             first = dispatcher.submit(completions=["x"])
             while not came:

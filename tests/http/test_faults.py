@@ -293,7 +293,7 @@ def test_a_key_is_in_no_process_and_no_output(tmp_path: Path, capfd: pytest.Capt
     with serving(refused) as server:
         graded = judge(base_url=server.url, model="m", prompt="{completion}", api_key_file=str(file), name="graded")
         worked = tmp_path / "worked"
-        with Dispatcher([graded, reward(works)], max_failed_fraction=1.0, workers=1) as dispatcher:
+        with Dispatcher([graded, reward(works)], max_failure_rate=1.0, workers=1) as dispatcher:
             ticket = dispatcher.submit(completions=[str(worked)])
             while not (server.headers and worked.exists()):
                 time.sleep(0.01)

@@ -119,7 +119,7 @@ def test_a_token_that_is_not_listed_is_no_zero_unless_it_must_be_one(api: Any) -
     way = parse.logprob("Yes", "No")
     with serving(weighed) as server:
         one = judge(base_url=server.url, model="m", prompt="{completion}", parse=way, api=api, retries=0)
-        with Dispatcher([one], max_failed_fraction=1.0) as dispatcher:
+        with Dispatcher([one], max_failure_rate=1.0) as dispatcher:
             result = dispatcher.score(completions=list(listed))
     assert result.rewards.ravel().tolist()[0] == 0.0
     assert np.isnan(result.rewards.ravel()[1:]).all()
@@ -144,7 +144,7 @@ def test_a_score_that_may_have_gone_on_is_none(api: Any) -> None:
 
     with serving(answer) as server:
         one = judge(base_url=server.url, model="m", prompt="{completion}", api=api, retries=0)
-        with Dispatcher([one], max_failed_fraction=1.0) as dispatcher:
+        with Dispatcher([one], max_failure_rate=1.0) as dispatcher:
             texts = ["Score: 1|stop", "Score: 1|length", "Score: 1|length|3", "7|length|1", "7 of 10, beca|length"]
             result = dispatcher.score(completions=texts)
     np.testing.assert_array_equal(result.rewards.ravel(), [1, np.nan, np.nan, 7, 7])

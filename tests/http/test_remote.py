@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import DataError, Dispatcher, Limit, RegistrationError, judge, remote, reward
+from guerdon import DataError, Dispatcher, Limit, RegistrationError, http_reward, judge, reward
 from tests.http.server import asked, said, serving
 
 
 def test_one_sample_a_request() -> None:
     with (
         serving(lambda path, body: {"score": len(body["completion"]) + body["answer"]["n"], "why": "x"}) as server,
-        Dispatcher([remote(server.url, columns=["prompt", "completion", "answer"])]) as dispatcher,
+        Dispatcher([http_reward(server.url, columns=["prompt", "completion", "answer"])]) as dispatcher,
     ):
         result = dispatcher.score(prompts=["p", "p"], completions=["ab", "cde"], answer=[{"n": 1}, {"n": np.int64(2)}])
         assert result.rewards.ravel().tolist() == [3.0, 5.0]
@@ -29,7 +29,7 @@ def test_many_samples_a_request() -> None:
     texts = ["x" * index for index in range(20)] + ["none"]
     with (
         serving(lengths) as server,
-        Dispatcher([remote(server.url, batch=8, columns=["completion"], body={"kind": "length"})]) as dispatcher,
+        Dispatcher([http_reward(server.url, batch=8, columns=["completion"], body={"kind": "length"})]) as dispatcher,
     ):
         rewards = dispatcher.score(completions=texts).rewards.ravel()
         np.testing.assert_array_equal(rewards, [*range(20), np.nan])
@@ -44,8 +44,8 @@ def test_a_request_of_more_tokens_than_a_minute_has_is_halved_until_it_fits() ->
     limit = Limit(tpm=600_000, tokens=lambda completion: 10 ** len(completion))
     texts = ["x", "xx", "x" * 300, "xxx"] * 2 + ["x" * 6]
     with serving(lambda path, body: [1.0] * len(body["completions"])) as server:
-        service = remote(server.url, batch=9, columns=["completion"], limit=limit, retries=0)
-        with Dispatcher([service], max_failed_fraction=1.0) as dispatcher:
+        service = http_reward(server.url, batch=9, columns=["completion"], limit=limit, retries=0)
+        with Dispatcher([service], max_failure_rate=1.0) as dispatcher:
             rewards = dispatcher.score(completions=texts).rewards.ravel()
         assert (
             sorted(text for body in server.bodies for text in body["completions"])
@@ -64,7 +64,9 @@ def test_services_with_names_and_shapes_of_their_own() -> None:
         }
 
     with serving(answer) as server:
-        service = remote(server.url, batch=4, columns={"query": "completion", "label": "answer"}, score="data.*.score")
+        service = http_reward(
+            server.url, batch=4, columns={"query": "completion", "label": "answer"}, score="data.*.score"
+        )
         with Dispatcher([service, reward(lambda text: 1.0, name="one", lane="thread")]) as dispatcher:
             assert dispatcher.score(completions=["ab", "c"], answer=[2, 3]).rewards[:, 0].tolist() == [
                 [4.0, 1.0],
@@ -75,7 +77,7 @@ def test_services_with_names_and_shapes_of_their_own() -> None:
 def test_a_group_at_a_time_and_in_order() -> None:
     with (
         serving(lambda path, body: len(body["completion"]), delay=0.01) as server,
-        Dispatcher([remote(server.url, columns=["completion"])]) as dispatcher,
+        Dispatcher([http_reward(server.url, columns=["completion"])]) as dispatcher,
     ):
         texts = ["x" * (index % 7) for index in range(64)]
         ticket = dispatcher.submit(completions=texts, num_generations=8)
@@ -98,12 +100,12 @@ def test_a_group_at_a_time_and_in_order() -> None:
 )
 def test_what_can_not_work_is_refused_when_it_is_made(options: dict[str, Any], message: str) -> None:
     with pytest.raises(RegistrationError, match="remote") as refused:
-        remote(**{"url": "http://127.0.0.1:9", **options})
+        http_reward(**{"url": "http://127.0.0.1:9", **options})
     assert message in str(refused.value)
 
 
 def test_what_is_no_json_is_refused_before_any_request() -> None:
-    with Dispatcher([remote("http://127.0.0.1:9", columns=["completion", "answer"])]) as dispatcher:
+    with Dispatcher([http_reward("http://127.0.0.1:9", columns=["completion", "answer"])]) as dispatcher:
         with pytest.raises(DataError, match="'answer' of sample 0 can't be put into a request of 'remote'"):
             dispatcher.score(completions=["x"], answer=[object()])
         with pytest.raises(DataError, match="Out of range float"):
@@ -113,7 +115,7 @@ def test_what_is_no_json_is_refused_before_any_request() -> None:
 def test_a_batch_that_grows_brings_what_it_likes() -> None:
     """Texts in one addition, lists in another: the service gets each as it is."""
     with serving(judge_of_length) as server:
-        service = remote(server.url, columns=["completion", "answer"], batch=4, name="service")
+        service = http_reward(server.url, columns=["completion", "answer"], batch=4, name="service")
         graded = judge(base_url=server.url, model="m", prompt="{completion}|{answer}")
         with Dispatcher([service, graded]) as dispatcher:
             ticket = dispatcher.submit(num_generations=2, more=True)
@@ -148,7 +150,7 @@ def test_a_bad_sample_fails_alone(fault: Any) -> None:
     texts[5] = "bad"
     with (
         serving(answer) as server,
-        Dispatcher([remote(server.url, batch=16, columns=["completion"], retries=0)]) as dispatcher,
+        Dispatcher([http_reward(server.url, batch=16, columns=["completion"], retries=0)]) as dispatcher,
     ):
         result = dispatcher.score(completions=texts)
     alone = isinstance(fault, dict)  # of one sample it is a whole answer
@@ -169,7 +171,7 @@ def test_a_value_that_is_no_number_fails_alone_at_once() -> None:
 
     with (
         serving(answer) as server,
-        Dispatcher([remote(server.url, batch=8, columns=["completion"])], max_failed_fraction=1) as dispatcher,
+        Dispatcher([http_reward(server.url, batch=8, columns=["completion"])], max_failure_rate=1) as dispatcher,
     ):
         result = dispatcher.score(completions=["a", "bad", "ccc"])
     np.testing.assert_array_equal(result.rewards.ravel(), [1.0, np.nan, 3.0])
@@ -181,7 +183,7 @@ def test_a_value_that_is_no_number_fails_alone_at_once() -> None:
 def test_what_is_about_the_server_splits_nothing() -> None:
     with (
         serving(lambda path, body: (401, {})) as server,
-        Dispatcher([remote(server.url, batch=8, columns=["completion"])], max_failed_fraction=1) as dispatcher,
+        Dispatcher([http_reward(server.url, batch=8, columns=["completion"])], max_failure_rate=1) as dispatcher,
     ):
         assert len(dispatcher.score(completions=["a"] * 8).failures()) == 8
         assert len(server.bodies) == 1
@@ -189,7 +191,7 @@ def test_what_is_about_the_server_splits_nothing() -> None:
 
 def test_a_rate_counts_requests_and_tokens_those_of_all_their_samples() -> None:
     with serving(lengths) as server:
-        service = remote(server.url, batch=16, columns=["completion"], name="rate", limit=Limit(rpm=600))
+        service = http_reward(server.url, batch=16, columns=["completion"], name="rate", limit=Limit(rpm=600))
         with Dispatcher([service]) as dispatcher:
             begun = time.monotonic()
             dispatcher.score(completions=["x"] * 64)
@@ -197,7 +199,9 @@ def test_a_rate_counts_requests_and_tokens_those_of_all_their_samples() -> None:
             assert time.monotonic() - begun >= 0.3 - 0.05
         assert len(server.bodies) == 4
         limit = Limit(tpm=12_000, tokens=lambda completion: 5, concurrency=1)
-        with Dispatcher([remote(server.url, batch=16, columns=["completion"], name="t", limit=limit)]) as dispatcher:
+        with Dispatcher(
+            [http_reward(server.url, batch=16, columns=["completion"], name="t", limit=limit)]
+        ) as dispatcher:
             begun = time.monotonic()
             dispatcher.score(completions=["x"] * 32)
             assert time.monotonic() - begun >= 16 * 5 / 200 - 0.05  # 200 tokens a second

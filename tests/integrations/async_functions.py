@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any
 
-from guerdon import Limit, Reward, group_reward, reward
+from guerdon import Limit, StatefulReward, group_reward, reward
 
 TOGETHER = 9
 meeting = threading.Barrier(TOGETHER)  # of functions on the thread lane, in the tests' process
@@ -66,7 +66,7 @@ def rank(completions: list[Any], **columns: Any) -> list[float]:
     return [float(sorted(texts).index(text)) for text in texts]
 
 
-class Best(Reward):
+class Best(StatefulReward):
     """1 for the best of its group, 0 for the others."""
 
     def score(self, text: str) -> float:

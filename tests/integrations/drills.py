@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from guerdon import Reward
+from guerdon import StatefulReward
 
 
-class Troubled(Reward):
+class Troubled(StatefulReward):
     """In every step its first sample never ends, and its second ends the worker, as often as it is tried."""
 
     def __init__(self, folder: str) -> None:
@@ -42,7 +42,7 @@ class Troubled(Reward):
         return True
 
 
-class Sitting(Reward):
+class Sitting(StatefulReward):
     """Says which processes it runs in, and takes long."""
 
     def __init__(self, folder: str) -> None:

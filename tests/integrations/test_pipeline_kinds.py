@@ -83,7 +83,7 @@ def test_weights_of_a_dispatcher_hold_where_the_config_has_none(scorer: str, tmp
 
 @pytest.mark.parametrize("mode", ["off", BOTH], ids=str)
 def test_s2_a_failed_sample_has_no_value_of_a_reward_model_either(mode: Any, scorer: str, tmp_path: Path) -> None:
-    with Dispatcher([functions.flaky, scorer], workers=1, max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([functions.flaky, scorer], workers=1, max_failure_rate=1.0) as dispatcher:
         ours = make_watched(dispatcher, tmp_path, mode, max_steps=1, per_device_train_batch_size=16, prompts=16)
         ours.train()
     failed = np.array([functions.unlucky(text) for text in ours._logs["completion"]])

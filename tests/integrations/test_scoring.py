@@ -10,7 +10,7 @@ pytest.importorskip("accelerate")
 
 from guerdon import Dispatcher, reward
 from guerdon.integrations.trl import scoring
-from guerdon.ticket import Ticket
+from guerdon.pending import PendingBatch
 
 
 def test_s3_a_group_that_completes_between_two_looks_is_not_slept_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,10 +20,10 @@ def test_s3_a_group_that_completes_between_two_looks_is_not_slept_over(monkeypat
         may_end.wait(120)
         return float(len(text))
 
-    look = Ticket.completed
+    look = PendingBatch.completed
     looks = []
 
-    def completed(ticket: Ticket) -> list[int]:
+    def completed(ticket: PendingBatch) -> list[int]:
         seen = look(ticket)
         looks.append(seen)
         if len(looks) == 1:  # all ends just behind the first look
@@ -35,7 +35,7 @@ def test_s3_a_group_that_completes_between_two_looks_is_not_slept_over(monkeypat
         scored = scoring.Scoring(list(dispatcher), 2, 2)
         scored.begin({"completions": ["a", "bcd"]})
         monkeypatch.setattr(scoring, "_SLICE_MS", 60_000)
-        monkeypatch.setattr(Ticket, "completed", completed)
+        monkeypatch.setattr(PendingBatch, "completed", completed)
         taken: list[int] = []
         taker = threading.Thread(target=lambda: taken.append(scored.next_group()))
         taker.start()

@@ -18,7 +18,7 @@ pytest.importorskip("transformers")
 
 from transformers.utils import get_json_schema
 
-from guerdon import ClosedError, RegistrationError, ShippingError, Status, ToolError
+from guerdon import ClosedError, RegistrationError, SerializationError, Status, ToolError
 from guerdon.integrations.trl import tools
 from tests.integrations import handy
 
@@ -228,7 +228,7 @@ def test_a_tool_that_no_worker_can_get_is_refused_with_what_is_to_blame() -> Non
         with guard:
             return text
 
-    with pytest.raises(ShippingError, match=r"^tool 'guarded'.*guard"):
+    with pytest.raises(SerializationError, match=r"^tool 'guarded'.*guard"):
         tools([guarded], lane="process")
     with tools([guarded]) as (tool,):  # a closure: by default in this process
         assert tool("a") == "a"

@@ -199,7 +199,7 @@ def test_l2_a_column_is_logged_again_when_its_function_fails(tmp_path: Path) -> 
     """The trainer's table of completions needs columns of equal length, and none of an older batch."""
     calls: list[int] = []
 
-    @reward(lane="thread", name="once", max_failed_fraction=1.0)
+    @reward(lane="thread", name="once", max_failure_rate=1.0)
     def once(text: str, log_extra: Any) -> float:
         calls.append(1)
         if len(calls) > 8:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from guerdon import DataError, Dispatcher, GuerdonError, GuerdonWarning, RewardFailureError, group_reward, reward
-from guerdon.host import Host, Memory, host_of
+from guerdon._trainer.context import Host, Memory, host_of
 from guerdon.integrations.trl import host as integration
 from guerdon.integrations.trl.host import TrainerHost
 
@@ -217,7 +217,7 @@ def test_weights_are_compared_once_a_trainer() -> None:
 
 def test_nothing_of_the_trainer_is_imported() -> None:
     code = (
-        "import sys; import guerdon.integrations.trl.host; import guerdon.host; guerdon.Dispatcher;"
+        "import sys; import guerdon.integrations.trl.host; import guerdon._trainer.context; guerdon.Dispatcher;"
         "print([name for name in ('torch', 'trl', 'transformers', 'numpy', 'asyncio') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

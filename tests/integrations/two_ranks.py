@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from guerdon import Dispatcher, Limit, reward
-from guerdon.cores import usable_cores
+from guerdon._cpu_count import usable_cores
 from tests.integrations import functions
 
 

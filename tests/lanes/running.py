@@ -8,22 +8,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from guerdon import Dispatcher, Reward, reward
-from guerdon.result import RewardBatch
+from guerdon import Dispatcher, StatefulReward, reward
+from guerdon.results import RewardBatch
 
 
 def scored(functions: object, count: int, **options: Any) -> RewardBatch:
     """One batch of `count` samples, whose completions are their numbers."""
     functions = functions if isinstance(functions, list) else [functions]
-    with Dispatcher(functions, max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher(functions, max_failure_rate=1.0) as dispatcher:
         return dispatcher.score(completions=[str(index) for index in range(count)], **options)
 
 
-def threaded(function: Callable[..., Any] | Reward, **options: Any) -> Any:
+def threaded(function: Callable[..., Any] | StatefulReward, **options: Any) -> Any:
     return reward(function, lane="thread", **{"name": "function", **options})
 
 
-def looped(function: Callable[..., Any] | Reward, **options: Any) -> Any:
+def looped(function: Callable[..., Any] | StatefulReward, **options: Any) -> Any:
     return reward(function, lane="asyncio", **{"name": "function", **options})
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Limit, Reward, Status, group_reward, reward
+from guerdon import Dispatcher, Limit, StatefulReward, Status, group_reward, reward
 from tests.lanes import running
 from tests.lanes.running import looped, scored
 
@@ -294,7 +294,7 @@ def test_group_functions() -> None:
     assert result.status[:, :, 0].tolist() == [[Status.OK, Status.ERROR, Status.ABSTAINED]] * 3
 
 
-class Client(Reward):
+class Client(StatefulReward):
     def __init__(self) -> None:
         self.did: list[str] = []
         self.loops: set[object] = set()
@@ -324,7 +324,7 @@ class Client(Reward):
 
 def test_row_28_a_stateful_reward_is_set_up_once_and_closed_once() -> None:
     client = Client()
-    with Dispatcher([looped(client)], max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([looped(client)], max_failure_rate=1.0) as dispatcher:
         for _ in range(3):
             result = dispatcher.score(completions=[str(index) for index in range(16)], num_generations=4)
     assert client.did == ["setup", "close"]
@@ -336,7 +336,7 @@ def test_row_28_a_stateful_reward_is_set_up_once_and_closed_once() -> None:
 def test_a_setup_that_fails_or_hangs_fails_the_batch_and_is_tried_again() -> None:
     """R-5"""
 
-    class Flaky(Reward):
+    class Flaky(StatefulReward):
         tries = 0
 
         async def setup(self) -> None:
@@ -349,7 +349,7 @@ def test_a_setup_that_fails_or_hangs_fails_the_batch_and_is_tried_again() -> Non
         async def score(self, completion: str) -> float:
             return 1.0
 
-    with Dispatcher([looped(Flaky(), setup_timeout=0.2)], max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([looped(Flaky(), setup_timeout=0.2)], max_failure_rate=1.0) as dispatcher:
         result = dispatcher.score(completions=[""] * 100)
         assert (result.status == Status.ERROR).all()
         assert result.failures()[99].reason == "setup() failed: ConnectionError: not there yet"

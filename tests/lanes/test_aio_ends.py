@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from guerdon import Dispatcher, GuerdonWarning, Limit, Reward, Status, reward
+from guerdon import Dispatcher, GuerdonWarning, Limit, StatefulReward, Status, reward
 from tests.lanes import running
 from tests.lanes.running import eventually, looped, scored
 
@@ -88,7 +88,7 @@ def test_a_coroutine_that_ignores_cancellation_is_left_to_itself() -> None:
         return 1.0
 
     limit = Limit(concurrency=1)
-    with Dispatcher([looped(function, timeout=0.2, grace=0.2, limit=limit)], max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([looped(function, timeout=0.2, grace=0.2, limit=limit)], max_failure_rate=1.0) as dispatcher:
         start = time.monotonic()
         with pytest.warns(GuerdonWarning, match="goes on after it was cancelled"):
             result = dispatcher.score(completions=["0", "1", "2"])
@@ -106,7 +106,7 @@ def test_deadline_budget_and_cancel() -> None:
     start = time.monotonic()
     result = scored(looped(function, deadline=2.0), 5)
     assert result.status[:, 0, 0].tolist() == [Status.OK, *[Status.TIMEOUT] * 4]
-    with Dispatcher([looped(function)], max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([looped(function)], max_failure_rate=1.0) as dispatcher:
         ticket = dispatcher.submit(completions=["1"] * 5)
         time.sleep(0.2)
         ticket.cancel()
@@ -209,7 +209,7 @@ def test_a_loop_that_hangs_is_replaced() -> None:
         return 1.0
 
     limit = Limit(concurrency=1)
-    with Dispatcher([looped(function, timeout=0.5, grace=0.1, limit=limit)], max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([looped(function, timeout=0.5, grace=0.1, limit=limit)], max_failure_rate=1.0) as dispatcher:
         start = time.monotonic()
         result = dispatcher.score(completions=[str(index) for index in range(6)])
         assert time.monotonic() - start < 19
@@ -260,7 +260,7 @@ def test_tasks_that_a_function_leaves_are_ended_with_the_loop() -> None:
     assert ended == [True] * 3
 
 
-class WaitsToSetUp(Reward):
+class WaitsToSetUp(StatefulReward):
     """Its calls never start."""
 
     def __init__(self) -> None:
@@ -300,7 +300,7 @@ def test_y5_loops_that_end_with_calls_in_hand_keep_nothing_of_their_batch() -> N
     def closed_with_calls_in_hand() -> None:
         slow = WaitsToSetUp()
         functions = [slow, looped(blocks, name="blocks", loop="blocked"), looped(waits, limit=Limit(concurrency=1))]
-        with Dispatcher(functions, max_failed_fraction=1.0) as dispatcher:
+        with Dispatcher(functions, max_failure_rate=1.0) as dispatcher:
             ticket = dispatcher.submit(completions=["0", "1", "2"])
             assert slow.waits.wait(20)
             assert blocked.wait(20)
@@ -347,7 +347,7 @@ def test_a_call_that_cancels_every_task_of_its_loop_hangs_no_later_batch() -> No
         await asyncio.sleep(0.01)
         return 1.0
 
-    with Dispatcher([looped(function)], max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([looped(function)], max_failure_rate=1.0) as dispatcher:
         for _ in range(3):
             ticket = dispatcher.submit(completions=[str(index) for index in range(10)])
             assert ticket.result(timeout=20).status[0, 0, 0] == Status.OK

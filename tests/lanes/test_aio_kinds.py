@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, RegistrationError, Reward, Status, reward
+from guerdon import Dispatcher, RegistrationError, StatefulReward, Status, reward
 from guerdon._worker.calls import is_async
 from tests.lanes.running import looped, scored
 
@@ -177,7 +177,7 @@ async def yields(completion: str) -> AsyncIterator[float]:
     yield 1.0
 
 
-class Yields(Reward):
+class Yields(StatefulReward):
     async def score(self, completion: str) -> AsyncIterator[float]:
         yield 1.0
 

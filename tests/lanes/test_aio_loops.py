@@ -28,7 +28,7 @@ def no_new_threads() -> Iterator[None]:
 
 def checked(function: Any, count: int = 40, batches: int = 2, **options: Any) -> None:
     """All calls of a few batches are made."""
-    with Dispatcher([looped(function, **options)], max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([looped(function, **options)], max_failure_rate=1.0) as dispatcher:
         for _ in range(batches):
             ticket = dispatcher.submit(completions=[str(index) for index in range(count)])
             result = ticket.result(timeout=PATIENCE_S)
@@ -83,7 +83,7 @@ def test_l5_y6_a_loop_that_user_code_closes_is_followed_by_another() -> None:
             await asyncio.sleep(60)
         return 1.0
 
-    with Dispatcher([looped(function)], max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([looped(function)], max_failure_rate=1.0) as dispatcher:
         for _ in range(2):
             result = dispatcher.submit(completions=["closes"]).result(timeout=PATIENCE_S)
             assert result.status.item() == Status.ERROR
@@ -102,7 +102,7 @@ def test_l5_y6_a_policy_that_makes_no_loop_fails_the_batch_and_only_that() -> No
         return 1.0
 
     before = asyncio.get_event_loop_policy()
-    with Dispatcher([looped(function)], max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([looped(function)], max_failure_rate=1.0) as dispatcher:
         asyncio.set_event_loop_policy(Policy())
         try:
             for _ in range(2):
@@ -192,7 +192,7 @@ def test_an_exception_handler_of_the_users_hears_of_its_tasks_and_of_nothing_els
             raise LookupError
         return 1.0
 
-    with Dispatcher([looped(function)], max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([looped(function)], max_failure_rate=1.0) as dispatcher:
         result = dispatcher.score(completions=[str(index) for index in range(10)])
     assert result.status[:, 0, 0].tolist().count(Status.OK) == 9
     tasks.clear()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Limit, Reward, Status
+from guerdon import Dispatcher, Limit, StatefulReward, Status
 from tests.lanes import running
 from tests.lanes.running import looped
 
@@ -21,7 +21,7 @@ def no_new_threads() -> Iterator[None]:
         yield
 
 
-class CancelsAll(Reward):
+class CancelsAll(StatefulReward):
     """While `on`, a task of its own cancels every other task of the loop, at every turn of it."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class CancelsAll(Reward):
 def test_r6_s1_user_code_that_cancels_all_tasks_at_every_turn_strands_no_call(concurrency: int) -> None:
     """What was to be cancelled are calls that wait: each of these fails, and each other is made."""
     meddler = CancelsAll()
-    dispatcher = Dispatcher([looped(meddler, limit=Limit(concurrency=concurrency))], max_failed_fraction=1.0)
+    dispatcher = Dispatcher([looped(meddler, limit=Limit(concurrency=concurrency))], max_failure_rate=1.0)
     with dispatcher:
         for _ in range(3):
             completions = ["", *(["suspends", ""] * 50)]
@@ -80,7 +80,7 @@ def test_r6_calls_that_leave_their_task_changed_go_on_beside_one_that_cancels_al
     assert len(set(names)) == 100
 
 
-class Late(Reward):
+class Late(StatefulReward):
     """Its `setup()` waits as long as `waits` says so."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ def test_b1_s1_setup_and_the_end_of_the_loop_beside_one_that_cancels_all() -> No
     """The `setup()` that waits is cancelled, being the user's; what runs it is not, nor what ends the loop."""
     meddler, late = CancelsAll(), Late()
     functions = [looped(meddler, name="meddler", loop="one"), looped(late, name="late", loop="one")]
-    with Dispatcher(functions, max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher(functions, max_failure_rate=1.0) as dispatcher:
         result = dispatcher.submit(completions=[""] * 20).result(timeout=PATIENCE_S)
         assert (result.status[:, 0, 0] == Status.OK).all()
         assert (result.status[:, 0, 1] == Status.ERROR).all()
@@ -150,7 +150,7 @@ def test_r2_what_is_kept_by_task_is_of_one_call() -> None:
         return 1.0
 
     completions = [f"{kind} {number}" for number in range(20) for kind in ("stores", "names", "calls")]
-    with Dispatcher([looped(function)], max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([looped(function)], max_failure_rate=1.0) as dispatcher:
         result = dispatcher.score(completions=completions)
     assert (result.status == Status.OK).all(), result.failures()[:2]
     assert len(store) == 20
@@ -173,7 +173,7 @@ def test_r2_a_task_that_another_call_awaits_gives_what_its_call_gave() -> None:
             return float(text)
         return float(await under_way[text])
 
-    with Dispatcher([looped(function)], max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([looped(function)], max_failure_rate=1.0) as dispatcher:
         result = dispatcher.score(completions=["3 first", "bad first", "3 later", "bad later", "3 later"])
     assert result.rewards[:, 0, 0].tolist()[::2] == [3.0, 3.0, 3.0]
     assert [failure.reason for failure in result.failures()] == ["ValueError: bad"] * 2

@@ -7,7 +7,7 @@ import itertools
 import socket
 import time
 
-from guerdon import Dispatcher, Reward, Status
+from guerdon import Dispatcher, StatefulReward, Status
 from tests.lanes.running import looped
 
 CALLS = 4000
@@ -21,7 +21,7 @@ def spin() -> float:
     return 1.0
 
 
-class Beside(Reward):
+class Beside(StatefulReward):
     """A timer and a socket on the loop of calls that never suspend."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from guerdon import Dispatcher, Limit, Status
-from guerdon.result import RewardBatch
+from guerdon.results import RewardBatch
 
 from .coroutines import CASES
 from .running import looped
@@ -60,7 +60,7 @@ def without_names(found: list[float | str | None]) -> list[float | str | None]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_each_alone(case: Case) -> None:
-    with Dispatcher([looped(run_case)], max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([looped(run_case)], max_failure_rate=1.0) as dispatcher:
         work = [(case, text) for text in ("a", "bc", "def")]
         found = through_the_lane(dispatcher, work)
         # The same again, on the loop that it left behind.
@@ -74,7 +74,7 @@ def test_all_mixed(limit: int, seed: int) -> None:
     chance = random.Random(seed)
     work = [(chance.choice(CASES), str(index)) for index in range(400)]
     expected = without_names(as_tasks(work))
-    with Dispatcher([looped(run_case, limit=Limit(concurrency=limit))], max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([looped(run_case, limit=Limit(concurrency=limit))], max_failure_rate=1.0) as dispatcher:
         found = without_names(through_the_lane(dispatcher, work))
     wrong = [
         (case.__name__, one, other) for (case, _), one, other in zip(work, found, expected, strict=True) if one != other

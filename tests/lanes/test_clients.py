@@ -18,7 +18,7 @@ import openai
 import pytest
 from aiohttp import web
 
-from guerdon import Dispatcher, Reward, Status
+from guerdon import Dispatcher, StatefulReward, Status
 
 from .running import looped
 
@@ -81,7 +81,7 @@ def server() -> Iterator[Server]:
     made.stop()
 
 
-class Judge(Reward):
+class Judge(StatefulReward):
     """Opens its client once on its loop, as a user would who read the documentation."""
 
     def __init__(self, url: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, GuerdonWarning, Limit, Reward, Status, Ticket, group_reward
+from guerdon import Dispatcher, GuerdonWarning, Limit, PendingBatch, StatefulReward, Status, group_reward
 from tests.lanes import running
 from tests.lanes.running import eventually, scored, threaded
 
@@ -227,7 +227,7 @@ def test_what_has_ended_is_seen_while_the_next_call_takes_long() -> None:
 def test_what_ended_before_a_cancel_counts() -> None:
     """T-6 of the lane: calls that ended are settled together, and no end of the batch comes between."""
     ended: list[int] = []
-    tickets: list[Ticket] = []
+    tickets: list[PendingBatch] = []
     submitted = threading.Lock()
 
     def function(completion: str) -> float:
@@ -238,7 +238,7 @@ def test_what_ended_before_a_cancel_counts() -> None:
         ended.append(int(completion))
         return float(completion)
 
-    with Dispatcher([threaded(function, limit=Limit(concurrency=1))], max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([threaded(function, limit=Limit(concurrency=1))], max_failure_rate=1.0) as dispatcher:
         dispatcher.score(completions=["1"] * 100)  # known to be cheap: what comes now is one chunk
         for _ in range(20):
             ended.clear()
@@ -271,7 +271,7 @@ def test_deadline_budget_and_cancel_end_waiting_calls() -> None:
     result = scored(threaded(function, deadline=1.0, limit=Limit(concurrency=1)), 100)
     assert time.monotonic() - start < 19  # all of them take 20 s
     assert set(result.status[:, 0, 0].tolist()) == {Status.OK, Status.TIMEOUT}
-    with Dispatcher([threaded(function, limit=Limit(concurrency=1))], max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([threaded(function, limit=Limit(concurrency=1))], max_failure_rate=1.0) as dispatcher:
         ticket = dispatcher.submit(completions=[""] * 50)
         time.sleep(0.3)
         ticket.cancel()
@@ -300,7 +300,7 @@ def test_a_group_of_the_wrong_length_fails_whole() -> None:
     assert "1 rewards were returned for 2 completions" in result.failures()[0].reason
 
 
-class Counted(Reward):
+class Counted(StatefulReward):
     """Row 28 of docs/promises.md, here and on the other lanes."""
 
     def __init__(self) -> None:
@@ -329,7 +329,7 @@ class Counted(Reward):
 
 def test_row_28_a_stateful_reward_is_set_up_once_and_closed_once() -> None:
     counted = Counted()
-    with Dispatcher([threaded(counted)], max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([threaded(counted)], max_failure_rate=1.0) as dispatcher:
         for _ in range(3):
             result = dispatcher.score(completions=[str(index) for index in range(16)], num_generations=4)
     assert counted.did == ["setup", "close"]
@@ -342,7 +342,7 @@ def test_row_28_a_stateful_reward_is_set_up_once_and_closed_once() -> None:
 def test_a_setup_that_fails_fails_the_batch_and_is_tried_again() -> None:
     """T-3 of the lane."""
 
-    class Flaky(Reward):
+    class Flaky(StatefulReward):
         tries = 0
 
         def setup(self) -> None:
@@ -353,7 +353,7 @@ def test_a_setup_that_fails_fails_the_batch_and_is_tried_again() -> None:
         def score(self, completion: str) -> float:
             return 1.0
 
-    with Dispatcher([threaded(Flaky())], max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([threaded(Flaky())], max_failure_rate=1.0) as dispatcher:
         result = dispatcher.score(completions=[""] * 100)
         assert (result.status == Status.ERROR).all()
         assert result.failures()[99].reason == "setup() failed: ConnectionError: not there yet"
@@ -365,14 +365,14 @@ def test_a_setup_that_fails_fails_the_batch_and_is_tried_again() -> None:
 def test_a_setup_that_hangs_is_left_behind() -> None:
     release = threading.Event()
 
-    class Hangs(Reward):
+    class Hangs(StatefulReward):
         def setup(self) -> None:
             release.wait(20)
 
         def score(self, completion: str) -> float:
             return 1.0
 
-    with Dispatcher([threaded(Hangs(), setup_timeout=0.2)], max_failed_fraction=1.0) as dispatcher:
+    with Dispatcher([threaded(Hangs(), setup_timeout=0.2)], max_failure_rate=1.0) as dispatcher:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             result = dispatcher.score(completions=[""] * 10)

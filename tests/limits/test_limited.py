@@ -143,15 +143,15 @@ def test_counts_are_corrected_by_what_calls_tell() -> None:
 def test_tokens_are_counted_from_columns_of_all_kinds_and_in_a_batch_that_grows() -> None:
     seen: list[tuple[str, int]] = []
 
-    def count(text: str, budget: int, *, more: int = 0) -> float:
-        seen.append((text, budget))
+    def count(text: str, batch_timeout: int, *, more: int = 0) -> float:
+        seen.append((text, batch_timeout))
         return 1.0
 
     limited = reward(functions.aone, name="one", limit=Limit(tpm=1e9, tokens=count))
     with Dispatcher([limited]) as made:
         ticket = made.submit(num_generations=1, more=True)
-        ticket.add(completions=["a", [{"role": "assistant", "content": "b"}]], budget=[1, 2])
-        ticket.add(completions=["c"], budget=[3])
+        ticket.add(completions=["a", [{"role": "assistant", "content": "b"}]], batch_timeout=[1, 2])
+        ticket.add(completions=["c"], batch_timeout=[3])
         ticket.finish()
         assert ticket.result().rewards.ravel().tolist() == [1.0] * 3
         assert seen == [("a", 1), ("b", 2), ("c", 3)]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon import Limit, Reward, group_reward, reward
+from guerdon import Limit, StatefulReward, group_reward, reward
 from guerdon._registration.callables import is_reward_model, name_of
 from guerdon._registration.items import repeated_names
 from guerdon._registration.spec import UNDECORATED_LOOP, FunctionSpec, spec_of
@@ -51,12 +51,12 @@ class AsyncScorer:
         return 1.0
 
 
-class Plain(Reward):
+class Plain(StatefulReward):
     def score(self, completion: str) -> float:
         return 1.0
 
 
-class Finishing(Reward):
+class Finishing(StatefulReward):
     async def score(self, completion: str) -> float:
         return 1.0
 
@@ -136,7 +136,7 @@ def test_a_stateful_reward() -> None:
 
 
 def test_a_reward_without_score_is_refused() -> None:
-    class Empty(Reward):
+    class Empty(StatefulReward):
         pass
 
     with pytest.raises(RegistrationError, match=r"'Empty': .*Empty has no score method"):
@@ -273,7 +273,7 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
         ({"on_failure": value}, "'nan', 'abstain', 'raise' or a finite number")
         for value in ("zero", None, True, math.nan, math.inf, 1e39)
     ),
-    *(({"max_failed_fraction": value}, "a number from 0 to 1") for value in (-0.1, 1.5, math.nan, "half", True)),
+    *(({"max_failure_rate": value}, "a number from 0 to 1") for value in (-0.1, 1.5, math.nan, "half", True)),
     *(({"limit": value}, "a Limit") for value in (64, "64")),
     *(({"name": value}, "printable text") for value in ("", " judge", "a\nb", 3)),
     *(({"rowwise": value}, "True or False") for value in (1, None)),
@@ -322,9 +322,9 @@ def test_fences_are_settled_in_bytes() -> None:
 
 def test_numbers_of_numpy_are_numbers() -> None:
     """O-2"""
-    policy = spec_of(reward(length, timeout=np.float32(2), on_failure=np.float64(-1), max_failed_fraction=np.int64(1)))
+    policy = spec_of(reward(length, timeout=np.float32(2), on_failure=np.float64(-1), max_failure_rate=np.int64(1)))
     assert (policy.policy.timeout, policy.policy.on_failure) == (2.0, -1.0)
-    assert policy.policy.max_failed_fraction == 1.0
+    assert policy.policy.max_failure_rate == 1.0
     assert spec_of(reward(length, grace=0)).policy.grace == 0.0
 
 
@@ -374,7 +374,7 @@ def test_a_reward_model_is_known_without_torch() -> None:
 def test_a_reward_that_is_also_a_module_is_a_reward() -> None:
     torch = pytest.importorskip("torch")
 
-    class Both(Reward, torch.nn.Module):  # type: ignore[misc, name-defined]
+    class Both(StatefulReward, torch.nn.Module):  # type: ignore[misc, name-defined]
         def score(self, completion: str) -> float:
             return 1.0
 

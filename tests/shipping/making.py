@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from guerdon._registration.spec import spec_of
-from guerdon._shipping.shipment import check_shippable
-from guerdon.errors import ShippingError
+from guerdon._serialization.serialized_functions import check_shippable
+from guerdon.errors import SerializationError
 
 
 def by_value(source: str, name: str = "score", **values: Any) -> Any:
@@ -21,7 +21,7 @@ def by_value(source: str, name: str = "score", **values: Any) -> Any:
 
 
 def refused(item: Any) -> str:
-    with pytest.raises(ShippingError) as caught:
+    with pytest.raises(SerializationError) as caught:
         check_shippable(spec_of(item))
     message = str(caught.value)
     assert "can't be sent to a worker process" in message

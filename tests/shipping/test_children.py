@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from guerdon.cores import usable_cores
+from guerdon._cpu_count import usable_cores
 from tests.shipping.programs import marked, run, write
 
 FUNCTIONS = """

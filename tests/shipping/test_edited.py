@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from guerdon import Dispatcher, reward
-from guerdon._shipping.edited import edited
-from guerdon._shipping.importable import importable
+from guerdon._serialization.importable import importable
+from guerdon._serialization.source_check import edited
 
 SOURCE = """
 import dataclasses, functools
@@ -107,7 +107,7 @@ def test_e1_workers_run_what_this_process_has(load: Load) -> None:
 
 
 def test_e3_generated_methods_and_packages_are_no_edits() -> None:
-    for name in ("dataclasses", "pytest", "guerdon._registration.spec", "guerdon.result"):
+    for name in ("dataclasses", "pytest", "guerdon._registration.spec", "guerdon.results"):
         assert not edited(importlib.import_module(name)), name
     assert not edited(dataclasses)
 

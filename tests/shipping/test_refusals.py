@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Reward, reward
+from guerdon import Dispatcher, StatefulReward, reward
 from guerdon._registration.spec import spec_of
-from guerdon._shipping import shipment as shipment_module
-from guerdon._shipping.shipment import check_shippable
-from guerdon.errors import GuerdonWarning, ShippingError
+from guerdon._serialization import serialized_functions as shipment_module
+from guerdon._serialization.serialized_functions import check_shippable
+from guerdon.errors import GuerdonWarning, SerializationError
 from tests.shipping.making import by_value, closes_over, refused
 
 LOCK = threading.Lock()
@@ -156,7 +156,7 @@ def test_large_values_are_said_and_too_large_ones_refused(monkeypatch: pytest.Mo
     ):
         check_shippable(spec_of(reward(score)))
     monkeypatch.setattr(shipment_module, "TOO_LARGE", 2_500_000)
-    with pytest.raises(ShippingError, match=r"more than 2\.5 MB are refused"):
+    with pytest.raises(SerializationError, match=r"more than 2\.5 MB are refused"):
         check_shippable(spec_of(reward(score)))
 
 
@@ -201,7 +201,7 @@ def test_what_real_functions_hold_is_refused_with_type_and_size(make: Callable[[
 
 
 def test_each_way_out_that_a_refusal_names_is_one() -> None:
-    class Locked(Reward):
+    class Locked(StatefulReward):
         def setup(self) -> None:
             self.lock = threading.Lock()
 

@@ -20,11 +20,11 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from guerdon import Reward, reward
+from guerdon import StatefulReward, reward
 from guerdon._registration.spec import spec_of
-from guerdon._shipping.importable import importable
-from guerdon._shipping.pickling import dumps
-from guerdon._shipping.shipment import check_shippable, shipment
+from guerdon._serialization.importable import importable
+from guerdon._serialization.pickling import dumps
+from guerdon._serialization.serialized_functions import check_shippable, shipment
 from tests.shipping.making import by_value, closes_over, refused
 
 LOADER = """
@@ -96,7 +96,7 @@ class Scorer:
         return 7.0
 
 
-class Keyword(Reward):
+class Keyword(StatefulReward):
     def __init__(self, word: str) -> None:
         self.word = word
 
@@ -170,7 +170,11 @@ def test_a_decorated_function_of_main_travels_as_the_plain_one(monkeypatch: pyte
 
 
 def test_a_decorated_reward_travels_inside_another_function() -> None:
-    keyword = reward(by_value("class Local(Reward):\n    def score(self, text): return 4.0", "Local", Reward=Reward)())
+    keyword = reward(
+        by_value(
+            "class Local(Reward):\n    def score(self, text): return 4.0", "Local", StatefulReward=StatefulReward
+        )()
+    )
     answer = in_another_process(reward(lambda completion: keyword(completion) + decorated(completion)))
     assert answer["results"] == [10.0]
 

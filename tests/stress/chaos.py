@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import psutil
 
-from guerdon import Dispatcher, Recycle, RewardBatch, Status, Ticket, group_reward, reward
+from guerdon import Dispatcher, PendingBatch, Recycle, RewardBatch, Status, group_reward, reward
 from tests.stress import chaos_process, chaos_rewards
 from tests.stress.chaos_rewards import BATCHES, GROUPS, NAMES, PROCESS, STATEFUL, Job
 
@@ -62,7 +62,7 @@ def dispatcher() -> Dispatcher:
         group_reward(chaos_rewards.threaded_group, lane="thread"),
         reward(chaos_rewards.awaited),
     ]
-    made = Dispatcher(functions, workers=WORKERS, max_failed_fraction=1.0, recycle=Recycle(calls=RECYCLE))
+    made = Dispatcher(functions, workers=WORKERS, max_failure_rate=1.0, recycle=Recycle(calls=RECYCLE))
     assert list(made.names) == NAMES
     return made
 
@@ -103,7 +103,7 @@ class Soak:
         # The file of the next wave, and of the one before it.
         self._counts: list[tuple[str, Any]] = []
         # What was handed in and not looked at yet: number of the first sample, ticket, its counts.
-        self._open: list[tuple[int, Ticket, Any]] = []
+        self._open: list[tuple[int, PendingBatch, Any]] = []
         self._chance = random.Random(seed)
         self._statuses: Counter[str] = Counter()
         self._done = 0

@@ -15,7 +15,7 @@ import os
 import time
 from typing import Any, NamedTuple
 
-from guerdon import Reward
+from guerdon import StatefulReward
 
 OK, ABSTAINED, ERROR = 0, 1, 3
 # Numbers of the functions: their rows in the file of counts.
@@ -99,7 +99,7 @@ def whole(prompts: list[str], completions: list[str], job: list[Job], **columns:
     return [value_of(WHOLE, one.number) for one in job]
 
 
-class Stateful(Reward):
+class Stateful(StatefulReward):
     """Has state of its worker's, and finishes its groups."""
 
     def setup(self) -> None:

@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from guerdon import Reward
+from guerdon import StatefulReward
 
 GO = threading.Event()
 
@@ -113,7 +113,7 @@ async def _ask(completion: str) -> None:
         await asyncio.sleep(60)
 
 
-class SlowToSetUp(Reward):
+class SlowToSetUp(StatefulReward):
     """Stands in `setup()`."""
 
     def setup(self) -> None:
@@ -123,7 +123,7 @@ class SlowToSetUp(Reward):
         return 1.0
 
 
-class SlowLoop(Reward):
+class SlowLoop(StatefulReward):
     """Stands in an async `setup()`."""
 
     async def setup(self) -> None:

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from guerdon import Reward
+from guerdon import StatefulReward
 
 
-class DiesOnce(Reward):
+class DiesOnce(StatefulReward):
     """Its first `setup()` ends its process."""
 
     def __init__(self, note: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from guerdon import Reward
+from guerdon import StatefulReward
 
 _kept: list[bytearray] = []
 
@@ -56,7 +56,7 @@ def fits(completion: str) -> float:
     return float(len(bytearray(int(completion))) > 0)
 
 
-class Large(Reward):
+class Large(StatefulReward):
     """Takes more in its setup than its calls may."""
 
     def setup(self) -> None:
@@ -113,7 +113,7 @@ def look(completion: str) -> dict[str, Any]:
     }
 
 
-class Looking(Reward):
+class Looking(StatefulReward):
     """Finds its variable in setup."""
 
     def setup(self) -> None:

@@ -10,7 +10,7 @@ from typing import final
 
 import psutil
 
-from guerdon import Dispatcher, Failure, RewardBatch, Status, Ticket, reward
+from guerdon import Dispatcher, Failure, PendingBatch, RewardBatch, Status, reward
 from tests.stress import hostile
 
 WORKERS = 2
@@ -33,7 +33,7 @@ class Scene:
         self.notes = notes
         self.timeout = timeout
         self.grace = grace
-        function = reward(hostile.act, timeout=timeout, grace=grace, max_failed_fraction=1.0, **options)
+        function = reward(hostile.act, timeout=timeout, grace=grace, max_failure_rate=1.0, **options)
         self.dispatcher = Dispatcher([function], workers=WORKERS)
 
     def __enter__(self) -> Scene:
@@ -43,7 +43,7 @@ class Scene:
     def __exit__(self, *_: object) -> None:
         self.dispatcher.close()
 
-    def submit(self, texts: list[str]) -> Ticket:
+    def submit(self, texts: list[str]) -> PendingBatch:
         return self.dispatcher.submit(completions=texts, notes=[str(self.notes)] * len(texts), num_generations=1)
 
     def score(self, texts: list[str]) -> RewardBatch:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from guerdon import Dispatcher, Reward, Status, reward
+from guerdon import Dispatcher, StatefulReward, Status, reward
 from tests.stress.harness import Scene, expect
 
 
@@ -82,7 +82,7 @@ def test_exit_in_a_thread_ends_the_thread(tmp_path: Path) -> None:
         assert scene.commit("exit_in_a_thread") is None
 
 
-class ClosesNever(Reward):
+class ClosesNever(StatefulReward):
     def score(self, completion: str) -> float:
         return float(completion)
 

@@ -65,7 +65,7 @@ def test_f4_a_function_that_names_a_variable_finds_it_and_others_do_not(isolatio
     sees="`error`: KeyError, with the two ways to give it the variable",
 )
 def test_who_misses_a_variable_is_told_how_to_get_it() -> None:
-    with Dispatcher([reward(fenced.demand, max_failed_fraction=1.0)], workers=1) as dispatcher:
+    with Dispatcher([reward(fenced.demand, max_failure_rate=1.0)], workers=1) as dispatcher:
         (failure,) = dispatcher.score(completions=["a"]).failures()
     assert failure.reason.startswith(f"KeyError: '{KEY}' (this variable of the trainer's is kept from workers")
     assert f"reward(env=['{KEY}'])" in failure.reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from guerdon import Dispatcher, Reward, Status, reward
+from guerdon import Dispatcher, StatefulReward, Status, reward
 from tests.stress import fenced
 
 
@@ -31,7 +31,7 @@ def test_calls_share_nothing_and_fail_alone() -> None:
         assert len(dispatcher.worker_pids()) >= 2
 
 
-class Once(Reward):
+class Once(StatefulReward):
     """Counts its own setups and finishes groups."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ def test_a_pinned_function_keeps_its_state_beside_it() -> None:
 
 
 def test_retries_get_a_fork_each() -> None:
-    function = reward(fenced.leaking, isolation="call", retries=2, max_failed_fraction=1.0)
+    function = reward(fenced.leaking, isolation="call", retries=2, max_failure_rate=1.0)
     with Dispatcher([function], workers=2) as dispatcher:
         (failure,) = dispatcher.score(completions=["fine", "raise", "fine"]).failures()
     assert (failure.sample, failure.status, failure.attempts) == (1, Status.ERROR, 3)

@@ -21,7 +21,7 @@ MOST = 20_000
 def test_a_call_that_prints_too_much_is_an_error(isolation: str) -> None:
     verbs = ["print", "error", "descriptor", "stdio", "child"]
     texts = [f"{verb}:{size}" for verb in verbs for size in (MOST, MOST + 10)] + ["print:0"] * 20
-    function = reward(fenced.speak, max_output=MOST, retries=3, isolation=isolation, max_failed_fraction=1.0)
+    function = reward(fenced.speak, max_output=MOST, retries=3, isolation=isolation, max_failure_rate=1.0)
     with Dispatcher([function], workers=2) as dispatcher:
         result = dispatcher.score(completions=texts)
     failures = result.failures()
@@ -40,7 +40,7 @@ def test_a_call_that_prints_too_much_is_an_error(isolation: str) -> None:
     sees="`error` within a fraction of a second, with the place where it printed if it lets the exception through",
 )
 def test_m4_a_flood_is_ended_at_once() -> None:
-    function = reward(fenced.speak, max_output="1MB", timeout=60, max_failed_fraction=1.0)
+    function = reward(fenced.speak, max_output="1MB", timeout=60, max_failure_rate=1.0)
     with Dispatcher([function], workers=2) as dispatcher:
         dispatcher.score(completions=["print:1"])
         start = time.monotonic()
@@ -55,14 +55,14 @@ def test_m4_a_flood_is_ended_at_once() -> None:
 
 
 def test_m3_what_setup_prints_is_not_the_calls() -> None:
-    function = reward(fenced.Large(), name="large", max_output=5000, max_failed_fraction=1.0)
+    function = reward(fenced.Large(), name="large", max_output=5000, max_failure_rate=1.0)
     with Dispatcher([function], workers=1) as dispatcher:
         result = dispatcher.score(completions=["10", "4000", "6000", "10"])
     assert [failure.sample for failure in result.failures()] == [2]
 
 
 def test_groups_are_calls_too() -> None:
-    function = group_reward(fenced.speak_of_group, max_output=1000, max_failed_fraction=1.0)
+    function = group_reward(fenced.speak_of_group, max_output=1000, max_failure_rate=1.0)
     with Dispatcher([function, reward(fenced.fits)], workers=2) as dispatcher:
         result = dispatcher.score(completions=["print:400", "print:400", "print:400", "print:700"], num_generations=2)
     assert {(f.sample, f.status) for f in result.failures() if f.function == "speak_of_group"} == {

@@ -41,7 +41,7 @@ def _score(dispatcher: Dispatcher, texts: list[str]) -> tuple[list[float], list[
     sees="three `timeout` cells after 2 s, with function, sample and stack; the other 253 are scored, the next batch runs at full speed",
 )
 def test_row_1_three_hangs_of_256_cost_their_timeout_once() -> None:
-    function = reward(hard_cases.obey, timeout=2.0, max_failed_fraction=0.5)
+    function = reward(hard_cases.obey, timeout=2.0, max_failure_rate=0.5)
     texts = [f"give:{index}" for index in range(256)]
     hung = {17: "loop:", 101: "regex:", 200: "sympy:"}
     with Dispatcher([function], workers=4) as dispatcher:
@@ -71,7 +71,7 @@ def test_row_1_three_hangs_of_256_cost_their_timeout_once() -> None:
     sees="a hundred `timeout` cells; at most one kill and one new worker each, and all workers are back at once",
 )
 def test_row_2_a_hundred_hangs_cost_one_worker_each_at_most() -> None:
-    function = reward(hard_cases.obey, timeout=0.2, grace=0.2, max_failed_fraction=1.0)
+    function = reward(hard_cases.obey, timeout=0.2, grace=0.2, max_failure_rate=1.0)
     texts = [text for index in range(100) for text in (f"give:{index}", "loop:", f"give:{index}")]
     with Dispatcher([function], workers=4) as dispatcher:
         _score(dispatcher, ["give:1"])

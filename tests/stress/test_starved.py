@@ -27,7 +27,7 @@ def score(dispatcher, texts):
     return result, [failure.reason for failure in result.failures()]
 
 def made(**options):
-    return Dispatcher([reward(hostile.act, timeout=10, max_failed_fraction=1.0, **options)], workers=2)
+    return Dispatcher([reward(hostile.act, timeout=10, max_failure_rate=1.0, **options)], workers=2)
 
 def tell(**what):
     print(json.dumps(what))

@@ -48,7 +48,7 @@ async def judge(completion: str, extra_info: dict[str, Any]) -> float:
     return extra_info["index"] / 100
 
 
-class Rank(guerdon.Reward):
+class Rank(guerdon.StatefulReward):
     """The place of a response among those of its prompt; says which ones it saw."""
 
     def score(self, text: str, uid: str) -> float:
@@ -83,4 +83,4 @@ ranks = guerdon.Dispatcher([Rank()])
 trained = guerdon.Dispatcher([noted, picky, judge, Rank()])
 trained_apart = guerdon.Dispatcher([picky, length])
 noted_ranks = guerdon.Dispatcher([noted, Rank()], weights=[1.0, 1.0])
-with_budget = noted_ranks.replace(budget=60.0)
+with_budget = noted_ranks.replace(batch_timeout=60.0)

@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from guerdon._http.mislaid import names_a_key
-from guerdon._shipping.environment import is_secret
+from guerdon._serialization.worker_environment import is_secret
 from guerdon.errors import RegistrationError
 
 __all__ = ["address", "contents", "endpoint", "shown"]

@@ -66,9 +66,7 @@ def made(by: Callable[..., HttpReward], given: dict[str, Any], request: Mapping[
         **own,
     )
     # The options of every reward function. Without a limit of its own it has one all the same (O-3).
-    policy = {
-        option: given[option] for option in ("timeout", "deadline", "retries", "on_failure", "max_failed_fraction")
-    }
+    policy = {option: given[option] for option in ("timeout", "deadline", "retries", "on_failure", "max_failure_rate")}
     limit = Limit(concurrency=_AT_ONCE) if given["limit"] is None else given["limit"]
     return HttpReward((by, given), plan, Options(name=name, limit=limit, **policy))
 

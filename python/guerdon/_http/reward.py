@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 
 from guerdon._http.address import shown
 from guerdon._http.plan import Plan
+from guerdon._registration.batching import Batch
 from guerdon._registration.options import Options
 from guerdon._registration.signature import Wants
 from guerdon._registration.spec import FunctionSpec, settled_policy
-from guerdon.batching import Batch
 from guerdon.errors import RegistrationError
 
 __all__ = ["HttpReward"]

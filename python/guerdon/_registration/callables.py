@@ -25,7 +25,7 @@ def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def code_names(target: Any, word: str) -> bool:
-    """Whether the code of `target` (function, partial, method, callable object, `Reward`) has `word` as a name or as a
+    """Whether the code of `target` (function, partial, method, callable object, `StatefulReward`) has `word` as a name or as a
     text."""
     target = innermost(target) if callable(target) else target
     functions = [target, getattr(target, "__wrapped__", None)]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from guerdon._units import EXPECTED_BYTES, as_bytes
 from guerdon.errors import RegistrationError
-from guerdon.quantities import EXPECTED_BYTES, as_bytes
 
 if TYPE_CHECKING:
     from guerdon._registration.options import Options

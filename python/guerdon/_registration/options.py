@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from guerdon.batching import Batch
+from guerdon._registration.batching import Batch
+from guerdon._units import FLOAT32_MAX, LONGEST, number
 from guerdon.errors import NotYetError, RegistrationError
 from guerdon.limits import Limit
-from guerdon.quantities import FLOAT32_MAX, LONGEST, number
 
 __all__ = ["LANES", "Isolation", "Lane", "OnFailure", "Options"]
 
@@ -41,7 +41,7 @@ class Options:
     retries: int = 0
     limit: Limit | None = None
     on_failure: str | float = "nan"
-    max_failed_fraction: float | None = None
+    max_failure_rate: float | None = None
     isolation: str = "worker"
     memory_limit: int | str | None = None
     max_output: int | str | None = None
@@ -118,12 +118,12 @@ def on_failure(function: str, value: object) -> OnFailure:
 
 
 def fraction(function: str, value: object) -> float | None:
-    """``max_failed_fraction`` of one function; None = the dispatcher's."""
+    """``max_failure_rate`` of one function; None = the dispatcher's."""
     if value is None:
         return None
     found = number(value)
     if not 0 <= found <= 1:
-        raise _wrong(function, "max_failed_fraction", value, "a number from 0 to 1, or None for the dispatcher's")
+        raise _wrong(function, "max_failure_rate", value, "a number from 0 to 1, or None for the dispatcher's")
     return found
 
 

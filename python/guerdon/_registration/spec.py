@@ -18,13 +18,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from guerdon._registration import fences, options
+from guerdon._registration.batching import Batch
 from guerdon._registration.callables import innermost, is_async, is_reward_model, name_of
 from guerdon._registration.options import Isolation, Lane, OnFailure, Options
 from guerdon._registration.signature import Contract, Shape, Wants, inspect_finish, inspect_wants, names_environments
-from guerdon.batching import Batch
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
-from guerdon.stateful import Reward
+from guerdon.stateful import StatefulReward
 
 if TYPE_CHECKING:
     from guerdon import _native
@@ -50,7 +50,7 @@ UNDECORATED_LOOP: Final = "<undecorated>"
 
 @dataclass(frozen=True)
 class Policy:
-    """The settled policy of one function: times in seconds, sizes in bytes, None = none (``max_failed_fraction``: the dispatcher's)."""
+    """The settled policy of one function: times in seconds, sizes in bytes, None = none (``max_failure_rate``: the dispatcher's)."""
 
     timeout: float
     grace: float = 0.5
@@ -59,7 +59,7 @@ class Policy:
     retries: int = 0
     limit: Limit | None = None
     on_failure: OnFailure = "nan"
-    max_failed_fraction: float | None = None
+    max_failure_rate: float | None = None
     isolation: Isolation = "worker"
     memory_limit: int | None = None
     max_output: int | None = None
@@ -73,7 +73,7 @@ class FunctionSpec:
     Attributes:
         name: Its name in metrics, files and messages. Not yet checked to be unique: `items.repeated_names`.
         item: What the user put into the list.
-        target: What runs: the plain function, callable object or bound method, or the `Reward` instance if
+        target: What runs: the plain function, callable object or bound method, or the `StatefulReward` instance if
             ``stateful``.
         lane: Where it runs.
         shape: What one call is: one sample, one group, or the whole batch (TRL's contract).
@@ -82,7 +82,7 @@ class FunctionSpec:
         is_async: Calling it gives an awaitable, as inspection says.
         pinned: One worker of its own, one call at a time.
         loop: Name of its event loop (asyncio lane), else None. Functions with the same name share the loop.
-        stateful: ``target`` is a `Reward`: ``setup``, ``score``, ``close``.
+        stateful: ``target`` is a `StatefulReward`: ``setup``, ``score``, ``close``.
         decorated: It went through ``reward`` or ``group_reward``.
         policy: Timeouts, retries and the like.
         wants: The values that a call gets.
@@ -92,7 +92,7 @@ class FunctionSpec:
 
     name: str
     item: object
-    target: Callable[..., Any] | Reward
+    target: Callable[..., Any] | StatefulReward
     lane: Lane
     shape: Shape
     policy: Policy
@@ -122,7 +122,7 @@ class FunctionSpec:
     def config(self) -> _native.FunctionConfig:
         """What the engine must know of the function."""
         from guerdon._native import FunctionConfig
-        from guerdon._shipping.environment import given_to
+        from guerdon._serialization.worker_environment import given_to
         from guerdon.limits import native
 
         policy = self.policy
@@ -166,7 +166,7 @@ def spec_of(item: object) -> FunctionSpec:
     if isinstance(spec, FunctionSpec):
         _refuse_unbound(spec)
         return replace(spec, item=item)
-    if isinstance(item, Reward):
+    if isinstance(item, StatefulReward):
         return build(item, Options(), "sample", decorated=False)
     spec = build(item, Options(), "batch", decorated=False)
     _refuse_unbound(spec)
@@ -180,7 +180,7 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
         RegistrationError: R-2.
     """
     target = _callable(target, shape)
-    stateful = isinstance(target, Reward)
+    stateful = isinstance(target, StatefulReward)
     if stateful and shape == "group":
         raise RegistrationError(
             f"{_show(target)} is a Reward: group_reward() takes functions. Put it into the list as it is, or use "
@@ -225,26 +225,26 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
     )
 
 
-def _callable(target: object, shape: Shape) -> Callable[..., Any] | Reward:
+def _callable(target: object, shape: Shape) -> Callable[..., Any] | StatefulReward:
     """`target`, if it is something that can score."""
     if isinstance(target, type):
         raise RegistrationError(
             f"{target.__qualname__} is a class, not a reward function. Did you mean an instance, "
             f"{target.__qualname__}(…)?"
         )
-    if is_reward_model(target) and not isinstance(target, Reward):
+    if is_reward_model(target) and not isinstance(target, StatefulReward):
         raise RegistrationError(
             f"{_show(target)} is a reward model: put it into the dispatcher's list as it is, the trainer runs it. "
             "To score with it here, write a guerdon.Reward that calls it."
         )
-    if isinstance(target, Reward) or callable(target):
+    if isinstance(target, StatefulReward) or callable(target):
         return target
     raise RegistrationError(f"{_show(target)} can't be called, so it is no reward function.")
 
 
-def _called(target: Callable[..., Any] | Reward, name: str) -> Callable[..., Any]:
+def _called(target: Callable[..., Any] | StatefulReward, name: str) -> Callable[..., Any]:
     """What is called for a score."""
-    if not isinstance(target, Reward):
+    if not isinstance(target, StatefulReward):
         return target
     score: Callable[..., Any] | None = getattr(target, "score", None)
     if score is None or not callable(score):
@@ -325,7 +325,7 @@ def settled_policy(name: str, given: Options, shape: Shape) -> Policy:
         retries=options.retries(name, given.retries),
         limit=options.limit(name, given.limit),
         on_failure=options.on_failure(name, given.on_failure),
-        max_failed_fraction=options.fraction(name, given.max_failed_fraction),
+        max_failure_rate=options.fraction(name, given.max_failure_rate),
         isolation=options.isolation(name, given.isolation),
         memory_limit=fences.memory_limit(name, given.memory_limit),
         max_output=fences.max_output(name, given.max_output),

@@ -41,7 +41,7 @@ class Functions:
     """The functions by their index; each is loaded once, when first asked for.
 
     Args:
-        shipment: Pickle of the search path, the main module's path and the functions, as `guerdon._shipping.shipment` makes it.
+        shipment: Pickle of the search path, the main module's path and the functions, as `guerdon._serialization.serialized_functions` makes it.
     """
 
     def __init__(self, shipment: Buffer) -> None:

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from guerdon._batch.columns import RECORDERS, TEXT
 from guerdon._registration.spec import FunctionSpec, Wants
+from guerdon._submit.columns import RECORDERS, TEXT
 from guerdon.cli.data import Row, Source, kind_of
 from guerdon.cli.problem import UsageError
 

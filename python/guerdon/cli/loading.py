@@ -1,6 +1,6 @@
 """REWARDS: from the word on the command line to a dispatcher.
 
-- L-1  ``file.py`` and ``module`` mean every decorated function and `Reward` instance in it, or its one `Dispatcher`;
+- L-1  ``file.py`` and ``module`` mean every decorated function and `StatefulReward` instance in it, or its one `Dispatcher`;
        ``…:a,b`` means these, in this order, decorated or not.
 - L-2  A file is imported under its own name if nothing else has that name, so that its functions reach the workers by
        reference; else under another name, and they travel by value. Its folder is on the path, as for a script.
@@ -23,13 +23,13 @@ from guerdon._http.reward import HttpReward
 from guerdon.cli.problem import UsageError
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonError
-from guerdon.rewards import RewardFunction
-from guerdon.stateful import Reward
+from guerdon.functions import RewardFunction
+from guerdon.stateful import StatefulReward
 
 __all__ = ["file_of", "find", "load"]
 
 
-def load(rewards: str, *, workers: int | None = None, max_failed_fraction: float | None = None) -> Dispatcher:
+def load(rewards: str, *, workers: int | None = None, max_failure_rate: float | None = None) -> Dispatcher:
     """The dispatcher that `rewards` names; options that are None stay as they are there.
 
     Raises:
@@ -39,7 +39,7 @@ def load(rewards: str, *, workers: int | None = None, max_failed_fraction: float
     place, names = _split(rewards)
     module = _import(place)
     items = [_named(module, name, place) for name in names] if names else _found(module, place)
-    given = {"workers": workers, "max_failed_fraction": max_failed_fraction}
+    given = {"workers": workers, "max_failure_rate": max_failure_rate}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     dispatchers = [item for item in items if isinstance(item, Dispatcher)]
     if not dispatchers:
@@ -164,7 +164,7 @@ def _found(module: ModuleType, place: str) -> list[Any]:
         raise UsageError(f"{place} has {len(dispatchers)} dispatchers. Name the one to use: {place}:{names[0]}.")
     if dispatchers:
         return dispatchers
-    rewards = [value for value in values if isinstance(value, (HttpReward, RewardFunction, Reward))]
+    rewards = [value for value in values if isinstance(value, (HttpReward, RewardFunction, StatefulReward))]
     if not rewards:
         plain = [
             name
@@ -186,7 +186,7 @@ def _distinct(values: Iterable[Any]) -> Iterable[Any]:
 
 def _could_be(value: object) -> bool:
     """Whether a name of a module is worth showing to who misspelt another: not what the module imported to write it."""
-    if isinstance(value, (Dispatcher, HttpReward, RewardFunction, Reward)):
+    if isinstance(value, (Dispatcher, HttpReward, RewardFunction, StatefulReward)):
         return True
     return (
         callable(value)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from guerdon.result import Failure, RewardBatch
+    from guerdon.results import Failure, RewardBatch
 
 __all__ = ["FailureLog", "Output", "open_output", "refuse_overwriting"]
 

@@ -3,7 +3,7 @@
 - S-1  The output is complete and in the order of the data, whatever failed; a chunk is written as soon as it and all
        before it are done.
 - S-2  The workers never wait for the disk: the next chunk is under way while one is written.
-- S-3  Failures are judged over the whole file, by the same limits as a batch is: more than ``max_failed_fraction`` of a
+- S-3  Failures are judged over the whole file, by the same limits as a batch is: more than ``max_failure_rate`` of a
        function's samples (of at least 8), or any with ``on_failure="raise"``, make the exit code 1.
 - S-4  After Ctrl-C the samples that were finished are written.
 """
@@ -22,14 +22,14 @@ from guerdon.cli.problem import FINE, TOO_MANY_FAILURES, UsageError
 from guerdon.errors import RewardFailureError
 
 if TYPE_CHECKING:
+    from guerdon._diagnostics.report import Report
     from guerdon.cli.data import Row, Source
     from guerdon.cli.fields import Plan
     from guerdon.cli.output import FailureLog, Output
     from guerdon.cli.progress import Progress
     from guerdon.dispatcher import Dispatcher
-    from guerdon.report import Report
-    from guerdon.result import RewardBatch
-    from guerdon.ticket import Ticket
+    from guerdon.pending import PendingBatch
+    from guerdon.results import RewardBatch
 
 __all__ = ["add_to", "run"]
 
@@ -80,7 +80,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--failures", metavar="FILE", help="write each failure with its reason and traceback, as JSONL")
     parser.add_argument("--workers", metavar="N", type=_positive, help="worker processes; default: one per usable core")
     parser.add_argument(
-        "--max-failed-fraction", metavar="X", type=float, help="allowed share of failures per function; default 0.5"
+        "--max-failure-rate", metavar="X", type=float, help="allowed share of failures per function; default 0.5"
     )
     parser.add_argument(
         "--chunk",
@@ -98,14 +98,14 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         GuerdonError: Nothing was scored, because something can't be used as it is.
     """
+    from guerdon._diagnostics.report import Report
     from guerdon.cli.data import open_source
     from guerdon.cli.fields import plan
     from guerdon.cli.loading import file_of, load
     from guerdon.cli.output import FailureLog, open_output, refuse_overwriting
     from guerdon.cli.progress import Progress
-    from guerdon.report import Report
 
-    dispatcher = load(options.rewards, workers=options.workers, max_failed_fraction=options.max_failed_fraction)
+    dispatcher = load(options.rewards, workers=options.workers, max_failure_rate=options.max_failure_rate)
     with ExitStack() as stack:
         stack.callback(dispatcher.close)
         source = open_source(options.data)
@@ -155,7 +155,7 @@ class Scoring:
         import time
 
         start = time.monotonic()
-        flying: deque[tuple[Ticket, list[Row]]] = deque()
+        flying: deque[tuple[PendingBatch, list[Row]]] = deque()
         try:
             for rows in _chunks(source.rows(), chunk):
                 if len(flying) == _IN_FLIGHT:
@@ -181,24 +181,24 @@ class Scoring:
 
     def breaches(self) -> list[str]:
         """A message for each function that failed more often than allowed (S-3)."""
-        from guerdon._batch.failures import FEWEST_SAMPLES
+        from guerdon._result.failures import FEWEST_SAMPLES
 
         messages = []
-        default: float = self._dispatcher.options["max_failed_fraction"]
+        default: float = self._dispatcher.options["max_failure_rate"]
         for spec, row in zip(self._dispatcher.specs, self._report.rows(), strict=True):
-            own = spec.policy.max_failed_fraction
+            own = spec.policy.max_failure_rate
             limit = default if own is None else own
             said = f"too many failures: {spec.name!r} failed on {row.failed} of {row.samples} samples"
             if row.failed and spec.policy.on_failure == "raise":
                 messages.append(f'{said}, and has on_failure="raise".')
             elif row.samples >= FEWEST_SAMPLES and row.failed > limit * row.samples:
-                messages.append(f"{said}, more than the {100 * limit:.3g} % allowed (max_failed_fraction).")
+                messages.append(f"{said}, more than the {100 * limit:.3g} % allowed (max_failure_rate).")
         return messages
 
-    def _submit(self, rows: Sequence[Row]) -> Ticket:
+    def _submit(self, rows: Sequence[Row]) -> PendingBatch:
         return self._dispatcher.submit(num_generations=self._size, **self._plan.batch(rows))
 
-    def _finish(self, flying: deque[tuple[Ticket, list[Row]]]) -> None:
+    def _finish(self, flying: deque[tuple[PendingBatch, list[Row]]]) -> None:
         """Wait for the oldest chunk and write it."""
         ticket, rows = flying[0]
         try:
@@ -220,7 +220,7 @@ class Scoring:
         self._report.add(result)
         self._written += len(rows)
 
-    def _salvage(self, flying: deque[tuple[Ticket, list[Row]]]) -> None:
+    def _salvage(self, flying: deque[tuple[PendingBatch, list[Row]]]) -> None:
         """Write what was finished of the chunks under way (S-4)."""
         from guerdon.status import Status
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from guerdon._registration.callables import is_reward_model
-from guerdon.column import RewardColumn
+from guerdon._trainer.column import RewardColumn
 from guerdon.dispatcher import Dispatcher
 
 

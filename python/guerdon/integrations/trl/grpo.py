@@ -23,9 +23,9 @@ import torch
 import trl
 from accelerate.utils import gather_object
 
+from guerdon._trainer.context import Memory
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonError, RegistrationError
-from guerdon.host import Memory
 from guerdon.integrations.trl import metrics
 from guerdon.integrations.trl.flight import Flight, Replay, empty_books, replaced
 from guerdon.integrations.trl.functions import arrange, dispatchers_of, weigh

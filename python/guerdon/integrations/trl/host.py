@@ -15,11 +15,11 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from guerdon._trainer.context import Host, Memory, Roster
 from guerdon.errors import DataError, GuerdonError, RewardFailureError
-from guerdon.host import Host, Memory, Roster
 
 if TYPE_CHECKING:
-    from guerdon.result import RewardBatch
+    from guerdon.results import RewardBatch
 
 
 class TrainerHost(Host):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from trl.trainer.utils import split_pixel_values_by_grid, unsplit_pixel_values_by_grid
 
-from guerdon.host import Memory
+from guerdon._trainer.context import Memory
 from guerdon.integrations.trl.flight import Flight, take
 from guerdon.integrations.trl.host import TrainerHost
 

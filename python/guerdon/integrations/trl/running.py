@@ -23,10 +23,10 @@ from typing import Any, Literal
 
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import ToolError
+from guerdon.functions import reward
 from guerdon.limits import Limit
-from guerdon.rewards import reward
+from guerdon.pending import PendingBatch
 from guerdon.status import Status
-from guerdon.ticket import Ticket
 
 __all__ = ["Box", "Count", "Job", "Runner", "Running", "Tally", "inside"]
 
@@ -186,7 +186,7 @@ class Running:
         job: What runs in this process; None in a worker.
     """
 
-    def __init__(self, runner: Runner, name: str, ticket: Ticket, job: Job | None) -> None:
+    def __init__(self, runner: Runner, name: str, ticket: PendingBatch, job: Job | None) -> None:
         self._runner = runner
         self._name = name
         self._ticket = ticket
@@ -278,7 +278,7 @@ class Runner:
             target = Box(functions) if lane == "process" else _Here(left_behind)
         limit = None if lane == "process" else Limit(concurrency=_TOGETHER[lane])
         spec = reward(target, name=kind, lane=lane, timeout=timeout, limit=limit)
-        self._dispatcher = Dispatcher([spec], workers=workers if lane == "process" else 1, max_failed_fraction=1.0)
+        self._dispatcher = Dispatcher([spec], workers=workers if lane == "process" else 1, max_failure_rate=1.0)
         self._lane = lane
 
     def launch(

@@ -5,7 +5,7 @@ environments' own rewards. The columns of all dispatchers start together; the re
 
 - S-1  A value is asked for only after its group, or the whole batch, is known to be complete.
 - S-2  A sample on which a function failed has no value in any column, reward models' included, unless its dispatcher
-       keeps what is left (``partial="keep"``).
+       keeps what is left (``incomplete="sum"``).
 - S-3  A group is handed out once, when all dispatchers have completed it, in the order in which that happens.
 - S-4  Groups that lie on several ranks are scored where they begin (straddle.py), if a function works on groups.
 - S-5  Nothing is waited for with the GIL held, and a wait is always counted.
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from guerdon.column import Begun, RewardColumn
+from guerdon._trainer.column import Begun, RewardColumn
 from guerdon.errors import ClosedError
 from guerdon.integrations.trl.functions import dispatchers_of
 from guerdon.integrations.trl.straddle import Exchange
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from guerdon._native import Batch
     from guerdon.dispatcher import Dispatcher
-    from guerdon.ticket import Ticket
+    from guerdon.pending import PendingBatch
 
 # The longest wait for news in one piece; news that somebody else took is found then.
 _SLICE_MS = 1000
@@ -214,11 +214,11 @@ class Scoring:
         for place, one in enumerate(self._functions):
             if isinstance(one, RewardColumn) and one.dispatcher is dispatcher:
                 self._values[rows, place] = rewards[:, names.index(one.__name__)]
-        if dispatcher.options["partial"] == "drop":
+        if dispatcher.options["incomplete"] == "drop":
             self._failed[rows] |= ((status >= Status.TIMEOUT) & np.isnan(rewards)).any(axis=1)
 
 
-def _wait_for_news(tickets: Sequence[Ticket]) -> None:
+def _wait_for_news(tickets: Sequence[PendingBatch]) -> None:
     poll = select.poll()
     for ticket in tickets:
         poll.register(ticket.batch.groups_fileno(), select.POLLIN)

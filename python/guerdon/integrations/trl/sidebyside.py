@@ -18,8 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from guerdon._registration.callables import is_async
-from guerdon.column import RewardColumn
+from guerdon._trainer.column import RewardColumn
 from guerdon.dispatcher import Dispatcher
+from guerdon.functions import reward
 from guerdon.integrations.trl.copying import snapshots
 from guerdon.integrations.trl.functions import dispatcher_of
 from guerdon.integrations.trl.routed import tally_of
@@ -34,7 +35,6 @@ from guerdon.integrations.trl.worlds import (
     environments_of_kind,
 )
 from guerdon.limits import Limit
-from guerdon.rewards import reward
 
 __all__ = ["SideBySide", "own_rewards"]
 

@@ -17,7 +17,7 @@ import numpy as np
 from accelerate.utils import gather_object
 from numpy.typing import NDArray
 
-from guerdon.host import Host
+from guerdon._trainer.context import Host
 
 
 def foreign_rows(rank: int, rows: int, size: int) -> int:

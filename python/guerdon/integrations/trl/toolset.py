@@ -16,14 +16,14 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from guerdon import settings
+from guerdon import _options
+from guerdon._cpu_count import default_workers
 from guerdon._registration.callables import innermost, is_async, name_of
-from guerdon._shipping.shipment import check_shippable
-from guerdon.cores import default_workers
-from guerdon.errors import RegistrationError, ShippingError
+from guerdon._serialization.serialized_functions import check_shippable
+from guerdon.errors import RegistrationError, SerializationError
+from guerdon.functions import reward
 from guerdon.integrations.trl.routed import shaped
 from guerdon.integrations.trl.running import Box, Count, Lane, Runner, Running, Tally
-from guerdon.rewards import reward
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -58,7 +58,7 @@ def tools(
 
     Raises:
         RegistrationError: Two tools have one name, an option is wrong, or something can't be called.
-        ShippingError: A function can't be sent to a worker; the message says why.
+        SerializationError: A function can't be sent to a worker; the message says why.
 
     Example:
         >>> from guerdon.integrations.trl import tools
@@ -89,8 +89,8 @@ class Tools(list[Callable[..., Any]]):
         workers: int | None = None,
     ) -> None:
         self._functions = _listed(functions)
-        self._timeout = settings.bound("timeout", timeout)
-        self._workers = settings.whole("workers", workers, settings.MOST_WORKERS)
+        self._timeout = _options.bound("timeout", timeout)
+        self._workers = _options.whole("workers", workers, _options.MOST_WORKERS)
         self._asked = lane
         if lane is not None and lane not in LANES:
             raise RegistrationError(f"lane={lane!r}: expected one of {', '.join(map(repr, LANES))}, or None.")
@@ -223,8 +223,8 @@ def _refuse_doubles(made: Iterable[Tool]) -> None:
 def _check_shippable(name: str, function: Callable[..., Any]) -> None:
     try:
         check_shippable(reward(Box([function]), name=name, lane="process").spec)
-    except ShippingError as error:
-        raise ShippingError(str(error).replace("reward function", "tool")) from None
+    except SerializationError as error:
+        raise SerializationError(str(error).replace("reward function", "tool")) from None
 
 
 def _again(functions: tuple[Callable[..., Any], ...], options: dict[str, Any]) -> Tools:

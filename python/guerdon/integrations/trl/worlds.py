@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, overload
 
-from guerdon import settings
+from guerdon import _options
 from guerdon._registration.callables import is_async, name_of
 from guerdon.errors import RegistrationError, ToolError
 from guerdon.integrations.trl.routed import shaped
@@ -140,12 +140,12 @@ class Environments:
                 f"{factory!r} makes no environments: give a class, or a function without arguments."
             )
         self._factory = factory
-        self._timeout = settings.bound("timeout", timeout)
-        resetting = settings.seconds("reset_timeout", reset_timeout) or self._timeout
+        self._timeout = _options.bound("timeout", timeout)
+        resetting = _options.seconds("reset_timeout", reset_timeout) or self._timeout
         self._times = {
             RESET: resetting,
             COPY: resetting,
-            REWARD: settings.seconds("reward_timeout", reward_timeout) or self._timeout,
+            REWARD: _options.seconds("reward_timeout", reward_timeout) or self._timeout,
         }
         self._given = {"timeout": timeout, "reset_timeout": reset_timeout, "reward_timeout": reward_timeout}
         self.__name__ = name_of(factory)

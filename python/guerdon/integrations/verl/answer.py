@@ -3,7 +3,7 @@
 - A-1  ``guerdon_status`` says for each function what became of it, a word each: ``correct:ok judge:timeout``.
 - A-2  verl has no mask for a missing reward: a response without one becomes what ``failed_reward`` says, and A-1 shows it.
 - A-3  The keys are the same for every response, whatever failed: verl reads those of the first one from all.
-- A-4  More failures than a function's ``max_failed_fraction``, of its last responses, raise, whatever ``failed_reward`` says.
+- A-4  More failures than a function's ``max_failure_rate``, of its last responses, raise, whatever ``failed_reward`` says.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from guerdon.status import Status
 if TYPE_CHECKING:
     from guerdon._registration.spec import FunctionSpec
     from guerdon.integrations.verl.settings import Failed
-    from guerdon.result import RewardBatch
+    from guerdon.results import RewardBatch
 
 __all__ = ["Budget", "ExtraInfo", "answer"]
 
@@ -84,7 +84,7 @@ class Budget:
 
     Args:
         specs: The functions.
-        default: The dispatcher's ``max_failed_fraction``.
+        default: The dispatcher's ``max_failure_rate``.
     """
 
     LEAST = 8
@@ -93,7 +93,7 @@ class Budget:
     """Responses that are looked back at."""
 
     def __init__(self, specs: Sequence[FunctionSpec], default: float) -> None:
-        given = [spec.policy.max_failed_fraction for spec in specs]
+        given = [spec.policy.max_failure_rate for spec in specs]
         self._allowed = [default if fraction is None else fraction for fraction in given]
         self._raises = [spec.policy.on_failure == "raise" for spec in specs]
         self._last: list[deque[bool]] = [deque(maxlen=self.LAST) for _ in specs]
@@ -116,6 +116,6 @@ class Budget:
             if len(last) >= self.LEAST and sum(last) > self._allowed[index] * len(last):
                 raise RewardFailureError(
                     f"reward function {name!r} failed on {sum(last)} of the last {len(last)} responses (limit "
-                    f"{self._allowed[index]:.0%}). The last: {reason}. Raise its timeout, or set max_failed_fraction.",
+                    f"{self._allowed[index]:.0%}). The last: {reason}. Raise its timeout, or set max_failure_rate.",
                     result,
                 )

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from guerdon.rewards import RewardFunction, reward
+from guerdon.functions import RewardFunction, reward
 
 __all__ = ["as_reward"]
 

@@ -17,8 +17,8 @@ from typing import Any
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonError
 from guerdon.integrations.verl.sample import Sample
-from guerdon.result import RewardBatch
-from guerdon.ticket import Ticket
+from guerdon.pending import PendingBatch
+from guerdon.results import RewardBatch
 
 __all__ = ["Early"]
 
@@ -29,7 +29,7 @@ class Early:
     Args:
         dispatcher: Started by the first group, beside the loop.
         size: Responses of the group.
-        columns: What `Ticket.add` takes of a response.
+        columns: What `PendingBatch.add` takes of a response.
         taken: What the result goes through.
     """
 
@@ -45,7 +45,7 @@ class Early:
         self._names: list[str] | None = None  # of the first response (E-2)
         self._waiting: list[tuple[int, Sample]] = []  # until the ticket is there
         self._error: GuerdonError | None = None
-        self._ticket: asyncio.Future[Ticket] = asyncio.ensure_future(
+        self._ticket: asyncio.Future[PendingBatch] = asyncio.ensure_future(
             asyncio.to_thread(dispatcher.submit, more=True, num_generations=size)
         )
         self._ticket.add_done_callback(self._send)
@@ -78,7 +78,7 @@ class Early:
         """Gives the group up."""
         self._ticket.add_done_callback(_cancel)
 
-    def _send(self, opened: asyncio.Future[Ticket]) -> None:
+    def _send(self, opened: asyncio.Future[PendingBatch]) -> None:
         waiting, self._waiting = self._waiting, []
         if opened.cancelled() or opened.exception() is not None or self._error is not None:
             return  # told by `result`
@@ -93,6 +93,6 @@ class Early:
             ticket.cancel()
 
 
-def _cancel(opened: asyncio.Future[Ticket]) -> None:
+def _cancel(opened: asyncio.Future[PendingBatch]) -> None:
     if not opened.cancelled() and opened.exception() is None:
         opened.result().cancel()

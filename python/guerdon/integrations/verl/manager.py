@@ -23,7 +23,7 @@ from guerdon.integrations.verl.early import Early
 from guerdon.integrations.verl.groups import Filling, Groups
 from guerdon.integrations.verl.peers import Peers
 from guerdon.integrations.verl.sample import Sample, columns_of, read
-from guerdon.result import RewardBatch
+from guerdon.results import RewardBatch
 
 __all__ = ["RewardManager"]
 
@@ -52,7 +52,7 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         self._router = {} if reward_router_address is None else fixed
         self._settings = settings.read(config, compute_score, self._router, _nodes())
         self.dispatcher = self._settings.dispatcher
-        self._budget = Budget(self.dispatcher.specs, self.dispatcher.options["max_failed_fraction"])
+        self._budget = Budget(self.dispatcher.specs, self.dispatcher.options["max_failure_rate"])
         self._peers = Peers(self._settings.reward_workers)
         self._bursts: Bursts[Sample, RewardBatch] = Bursts(self._score_apart)
         # A budget is for what was given whole: it would count the time in which a group fills.

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from guerdon._cpu_count import usable_cores
 from guerdon.cli.loading import load
 from guerdon.cli.problem import UsageError
-from guerdon.cores import usable_cores
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonWarning, RegistrationError
 from guerdon.integrations.verl.compute_score import as_reward

@@ -67,7 +67,7 @@ pub struct ProcessConfig {
     pub python: PathBuf,
     /// The folder of `_zygote.py`.
     pub worker_dir: PathBuf,
-    /// The functions, as `guerdon._shipping.shipment` pickles them.
+    /// The functions, as `guerdon._serialization.serialized_functions` pickles them.
     pub shipment: Vec<u8>,
     /// Workers that share the work.
     pub workers: usize,

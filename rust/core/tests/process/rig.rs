@@ -185,7 +185,7 @@ fn python() -> PathBuf {
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
 }
 
-/// What `guerdon._shipping.shipment` would pickle.
+/// What `guerdon._serialization.serialized_functions` would pickle.
 fn shipment(specs: &[Spec]) -> Vec<u8> {
     let script = r#"
 import pickle, sys

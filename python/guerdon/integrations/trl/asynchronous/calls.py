@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from guerdon import settings
+from guerdon import _options
 from guerdon.errors import RegistrationError, VLLMServerError
 
 # Answers of a server, or of what stands before it, that another time may be others.
@@ -58,9 +58,9 @@ class VLLMCalls:
     health_interval: float = 10.0
 
     def __post_init__(self) -> None:
-        settings.seconds("timeout", self.timeout)
+        _options.seconds("timeout", self.timeout)
         for name in ("control_timeout", "restart_timeout", "health_interval"):
-            settings.bound(name, getattr(self, name))
+            _options.bound(name, getattr(self, name))
         if type(self.retries) is not int or self.retries < 0:
             raise RegistrationError(f"VLLMCalls(retries={self.retries!r}): expected a whole number, 0 or more.")
 

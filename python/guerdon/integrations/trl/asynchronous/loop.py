@@ -23,7 +23,7 @@ from typing import Any, Final
 import aiohttp
 from trl.experimental.async_grpo.async_rollout_worker import _AsyncRolloutLoop
 
-from guerdon.column import RewardColumn
+from guerdon._trainer.column import RewardColumn
 from guerdon.errors import GuerdonError
 from guerdon.integrations.trl.asynchronous.calls import Tries, Trouble, VLLMCalls
 from guerdon.integrations.trl.asynchronous.completions import Completions

@@ -18,12 +18,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from guerdon.column import RewardColumn
+from guerdon._trainer.column import RewardColumn
+from guerdon._trainer.context import Host, Memory, Told, metrics_of, tell_failures
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import ClosedError, RewardFailureError
-from guerdon.host import Host, Memory, Told, metrics_of, tell_failures
 from guerdon.integrations.trl.functions import dispatcher_of, dispatchers_of
-from guerdon.result import Failure, RewardBatch
+from guerdon.results import Failure, RewardBatch
 from guerdon.status import Status
 
 WINDOW: Final = 256
@@ -101,7 +101,7 @@ class Scores:
         self._budget.add(results)
         failed = np.zeros(generations, dtype=bool)
         for result in results:
-            if result.partial != "keep":
+            if result.incomplete != "sum":
                 failed |= result.failed_samples[0]
         raw, weighed = [], []
         for column, weight in zip(self._columns, self._weights, strict=True):
@@ -124,8 +124,8 @@ class FailureBudget:
         self._strict: set[str] = set()
         for dispatcher in dispatchers:
             for spec in dispatcher.specs:
-                own = spec.policy.max_failed_fraction
-                self._limits[spec.name] = dispatcher.options["max_failed_fraction"] if own is None else own
+                own = spec.policy.max_failure_rate
+                self._limits[spec.name] = dispatcher.options["max_failure_rate"] if own is None else own
                 if spec.policy.on_failure == "raise":
                     self._strict.add(spec.name)
         self._last: deque[tuple[int, dict[str, int]]] = deque()
@@ -192,5 +192,5 @@ def _too_many(name: str, failed: int, samples: int, limit: float, failures: Sequ
     last = next((str(failure) for failure in failures if failure.function == name), "")
     return (
         f"reward function {name!r} failed on {failed} of the last {samples} samples (limit {100 * limit:.3g} %). "
-        f"The last group: {last or 'no failure'}. Mend the function, change its policy, or set `max_failed_fraction`."
+        f"The last group: {last or 'no failure'}. Mend the function, change its policy, or set `max_failure_rate`."
     )

@@ -27,9 +27,9 @@ from typing import Any, Final
 from accelerate.utils import broadcast_object_list
 from trl.experimental.async_grpo import AsyncGRPOTrainer as TRLAsyncGRPOTrainer
 
-from guerdon import errors, settings
+from guerdon import _options, errors
 from guerdon._registration.callables import is_reward_model
-from guerdon.column import RewardColumn
+from guerdon._trainer.column import RewardColumn
 from guerdon.errors import GuerdonError, RegistrationError
 from guerdon.integrations.trl.asynchronous.arrivals import Arrivals
 from guerdon.integrations.trl.asynchronous.calls import VLLMCalls
@@ -72,7 +72,7 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
         vllm: VLLMCalls | None = None,
         **named: Any,
     ) -> None:
-        groups = settings.whole("concurrent_groups", concurrent_groups)
+        groups = _options.whole("concurrent_groups", concurrent_groups)
         if groups is None:
             raise RegistrationError("concurrent_groups=None: expected a whole number of at least 1.")
         if vllm is not None and not isinstance(vllm, VLLMCalls):

@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from guerdon._batch.columns import (
+from guerdon._registration.spec import FunctionSpec
+from guerdon._serialization.values import dumps
+from guerdon._submit.appending import Intake
+from guerdon._submit.arguments import Given
+from guerdon._submit.column_routing import Uses, check_group_size, columns_group_size, unshippable
+from guerdon._submit.columns import (
     COMPLETION_IDS,
     COMPLETIONS,
     PROMPTS,
@@ -19,17 +24,12 @@ from guerdon._batch.columns import (
     collect,
     refuse_singular,
 )
-from guerdon._batch.given import Given
-from guerdon._batch.intake import Intake
-from guerdon._batch.uses import Uses, check_group_size, columns_group_size, unshippable
-from guerdon._registration.spec import FunctionSpec
-from guerdon._shipping.values import dumps
 from guerdon.errors import DataError
 
 if TYPE_CHECKING:
+    from guerdon._engine import Lifetime
     from guerdon._native import Batch
-    from guerdon.host import Host
-    from guerdon.lifetime import Lifetime
+    from guerdon._trainer.context import Host
 
 
 class Admission:
@@ -49,13 +49,13 @@ class Admission:
         specs: Sequence[FunctionSpec],
         models: Sequence[str],
         num_generations: int | None,
-        budget: float | None,
+        batch_timeout: float | None,
     ) -> None:
         self._lifetime = lifetime
         self._specs = specs
         self._models = models
         self._num_generations = num_generations
-        self._budget = budget
+        self._budget = batch_timeout
         grouped = (spec.name for spec in specs if spec.shape == "group" or spec.finish is not None)
         self.grouped = next(grouped, None)
         self._uses = Uses(specs)
@@ -103,7 +103,7 @@ class Admission:
         data = collect(given.get(PROMPTS), given.get(COMPLETIONS), given.get(COMPLETION_IDS), columns, singles=True)
         size = self._num_generations or host.group_size()
         size = columns_group_size(size, data.samples, host.ranks, self.grouped)
-        return self._submit(held, data, size, budget=self._budget)
+        return self._submit(held, data, size, batch_timeout=self._budget)
 
     def open_columns(
         self, held: list[Batch], given: Mapping[str, Any], samples: int, host: Host
@@ -111,7 +111,7 @@ class Admission:
         """`columns` for a batch whose samples come one after another; `given` is the same for all of them."""
         size = self._num_generations or host.group_size()
         size = columns_group_size(size, samples, host.ranks, self.grouped)
-        batch = self._lifetime.engine().open(num_generations=size, held=held, budget=self._budget)
+        batch = self._lifetime.engine().open(num_generations=size, held=held, batch_timeout=self._budget)
         return batch, Intake(batch, self._uses, given.get(TRAINER_STATE))
 
     def _refuse_models(self) -> None:

@@ -18,21 +18,21 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from guerdon import settings
-from guerdon._batch.sleepers import Sleepers
+from guerdon import _options
+from guerdon._submit.async_waiters import Sleepers
 from guerdon.errors import ClosedError, RewardFailureError
 
 if TYPE_CHECKING:
-    from guerdon._batch.intake import Intake
-    from guerdon._batch.rules import Rules
     from guerdon._native import Batch
-    from guerdon.result import Group, RewardBatch
+    from guerdon._result.rules import Rules
+    from guerdon._submit.appending import Intake
+    from guerdon.results import Group, RewardBatch
 
 # The longest wait for a group in one piece: another thread or loop may have taken the news that this one waits for.
 _SLICE_S = 0.25
 
 
-class Ticket:
+class PendingBatch:
     """What `Dispatcher.submit` gives back.
 
     Example:
@@ -199,7 +199,7 @@ class Ticket:
             RewardFailureError: As `result`, after the last group.
         """
         self._check_process()
-        timeout, seen = settings.patience(timeout), 0
+        timeout, seen = _options.patience(timeout), 0
         while True:
             deadline = _deadline(timeout)
             while len(self._order) <= seen:
@@ -220,7 +220,7 @@ class Ticket:
     async def aresult(self, timeout: float | None = None) -> RewardBatch:
         """`result` for coroutines. Cancelling the wait doesn't cancel the batch."""
         self._check_process()
-        timeout = settings.patience(timeout)
+        timeout = _options.patience(timeout)
         deadline = _deadline(timeout)
         while not self._batch.done:
             if not await self._sleepers.news_from(self._batch.fileno(), deadline, lambda: self._batch.done):
@@ -230,7 +230,7 @@ class Ticket:
     async def agroups(self, timeout: float | None = None) -> AsyncIterator[Group]:
         """`groups` for coroutines."""
         self._check_process()
-        timeout, seen = settings.patience(timeout), 0
+        timeout, seen = _options.patience(timeout), 0
         while True:
             deadline = _deadline(timeout)
             self._take()
@@ -253,7 +253,7 @@ class Ticket:
             TimeoutError: It isn't, after `timeout` seconds.
         """
         self._check_process()
-        timeout = settings.patience(timeout)
+        timeout = _options.patience(timeout)
         try:
             done = self._batch.wait(timeout)
         except (KeyboardInterrupt, SystemExit):
@@ -308,7 +308,7 @@ class Ticket:
         return self._batch.done and len(self._order) == self.num_groups
 
     def _group(self, index: int) -> Group:
-        from guerdon.result import Group
+        from guerdon.results import Group
 
         return Group(index, *self._batch.group(index))
 

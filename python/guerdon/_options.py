@@ -12,9 +12,9 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from guerdon._registration.fences import is_environment_text
+from guerdon._units import LONGEST, number
 from guerdon.errors import DataError, RegistrationError
-from guerdon.quantities import LONGEST, number
-from guerdon.recycle import Recycle
+from guerdon.recycling import Recycle
 
 MOST_WORKERS: Final = 4096
 """More processes than any host has cores: a slip, which would be found out one fork at a time."""
@@ -89,11 +89,11 @@ def fraction(option: str, value: object) -> float:
     return found
 
 
-def partial(value: object) -> str:
+def incomplete(value: object) -> str:
     """What becomes of a sample on which a function failed."""
-    if value == "drop" or value == "keep":
+    if value == "drop" or value == "sum":
         return str(value)
-    raise _wrong("partial", value, "'drop' (the sample has no reward) or 'keep' (it has the sum of what is left)")
+    raise _wrong("incomplete", value, "'drop' (the sample has no reward) or 'sum' (it has the sum of what is left)")
 
 
 def recycle(value: object) -> Recycle | None:

@@ -1,6 +1,6 @@
 """When failures are too many: the error budget of a batch.
 
-- F-1  A function breaks its budget when more than ``max_failed_fraction`` of its cells failed, in a batch of at least 8
+- F-1  A function breaks its budget when more than ``max_failure_rate`` of its cells failed, in a batch of at least 8
        samples; with ``on_failure="raise"`` at the first failure, whatever the size.
 - F-2  Every failure counts, whatever ``on_failure`` made of its cell; what a quorum left behind is none.
 - F-3  The message names the time that was over: that of an attempt, or what bounds the call, its group or the batch; and how to have more.
@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from guerdon._registration.spec import FunctionSpec
-from guerdon.delivery import QUORUM_REASON
-from guerdon.result import Failure, RewardBatch
+from guerdon._submit.delivery import QUORUM_REASON
+from guerdon.results import Failure, RewardBatch
 from guerdon.status import Status
 
 FEWEST_SAMPLES = 8
@@ -25,7 +25,7 @@ LONGER = {
 }
 
 
-def breach(result: RewardBatch, specs: Sequence[FunctionSpec], max_failed_fraction: float) -> str | None:
+def breach(result: RewardBatch, specs: Sequence[FunctionSpec], max_failure_rate: float) -> str | None:
     """What to tell the user when a function broke its budget; None when all kept theirs."""
     failures: dict[str, list[Failure]] = {}
     for failure in result.failures():
@@ -38,8 +38,8 @@ def breach(result: RewardBatch, specs: Sequence[FunctionSpec], max_failed_fracti
     messages = []
     for spec in specs:
         failed = failures.get(spec.name, [])
-        limit = spec.policy.max_failed_fraction
-        limit = max_failed_fraction if limit is None else limit
+        limit = spec.policy.max_failure_rate
+        limit = max_failure_rate if limit is None else limit
         if failed and spec.policy.on_failure == "raise":
             messages.append(_message(spec, failed, samples, 'on_failure="raise"'))
         elif samples >= FEWEST_SAMPLES and len(failed) > limit * samples:
@@ -70,9 +70,9 @@ def _advice(spec: FunctionSpec, failure: Failure) -> str:
     if failure.status is Status.TIMEOUT:
         longer = LONGER.get(failure.reason, "Raise `timeout`")
         slower = ", lower `Limit.concurrency`" if spec.lane == "asyncio" else ""
-        return f"{longer}{slower}, or set `max_failed_fraction`."
+        return f"{longer}{slower}, or set `max_failure_rate`."
     if failure.status is Status.CRASHED:
-        return "It ends the worker that runs it: look at what it printed above, or set `max_failed_fraction`."
+        return "It ends the worker that runs it: look at what it printed above, or set `max_failure_rate`."
     if failure.status is Status.CANCELLED:
         return "The batch was cancelled before it was complete."
-    return "The tracebacks are in `error.result.failures()`; mend the function, or set `max_failed_fraction`."
+    return "The tracebacks are in `error.result.failures()`; mend the function, or set `max_failure_rate`."

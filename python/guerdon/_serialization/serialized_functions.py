@@ -20,11 +20,11 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from guerdon._registration.spec import FunctionSpec
-from guerdon._shipping.blame import find_culprit, find_heaviest, shown_size
-from guerdon._shipping.edited import Stamp, stamp_of
-from guerdon._shipping.importable import find_attribute, importable
-from guerdon._shipping.pickling import dumps
-from guerdon.errors import GuerdonWarning, ShippingError
+from guerdon._serialization.importable import find_attribute, importable
+from guerdon._serialization.pickling import dumps
+from guerdon._serialization.pickling_diagnostics import find_culprit, find_heaviest, shown_size
+from guerdon._serialization.source_check import Stamp, stamp_of
+from guerdon.errors import GuerdonWarning, SerializationError
 
 __all__ = ["check_shippable", "shipment"]
 
@@ -50,7 +50,7 @@ def check_shippable(spec: FunctionSpec) -> None:
     """Make sure that a worker can get the function; does nothing for other lanes.
 
     Raises:
-        ShippingError: It can't be pickled, or is too large; the message names the global, closure variable or
+        SerializationError: It can't be pickled, or is too large; the message names the global, closure variable or
             attribute.
     """
     if spec.lane == "process":
@@ -71,7 +71,7 @@ def shipment(specs: Sequence[FunctionSpec], hidden: Sequence[str] = ()) -> bytes
         ``{"recipe": …, "target": ("ref", module, qualname) | ("value", pickle)}``.
 
     Raises:
-        ShippingError: As `check_shippable`, for specs that it hasn't seen.
+        SerializationError: As `check_shippable`, for specs that it hasn't seen.
     """
     if all(spec.lane != "process" for spec in specs):
         return None
@@ -118,7 +118,7 @@ def _pickled(spec: FunctionSpec) -> bytes:
         data = dumps(spec.target)
     except Exception as error:
         culprit = find_culprit(spec.target, dumps)
-        raise ShippingError(
+        raise SerializationError(
             f"reward function {spec.name!r} can't be sent to a worker process: {culprit} can't be pickled: "
             f"{type(error).__name__}: {error}. {_WAYS_OUT}"
         ) from error
@@ -134,7 +134,7 @@ def _weigh(spec: FunctionSpec, size: int) -> None:
         f", most of it {heaviest}" if heaviest else ""
     )
     if size > TOO_LARGE:
-        raise ShippingError(f"{message}; more than {shown_size(TOO_LARGE)} are refused. {_WAYS_OUT}")
+        raise SerializationError(f"{message}; more than {shown_size(TOO_LARGE)} are refused. {_WAYS_OUT}")
     warnings.warn(f"{message}. {_WAYS_OUT}", GuerdonWarning, stacklevel=2)
 
 

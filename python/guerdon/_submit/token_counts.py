@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from guerdon._batch.columns import TEXT, Data, Single
 from guerdon._registration.signature import Wants, inspect_wants
+from guerdon._submit.columns import TEXT, Data, Single
+from guerdon._units import number
 from guerdon._worker.reasons import reason_of
 from guerdon._worker.values import shown
 from guerdon.errors import DataError, RegistrationError
-from guerdon.quantities import number
 
 if TYPE_CHECKING:
     from guerdon._registration.spec import FunctionSpec

@@ -18,13 +18,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from guerdon._batch.columns import TEXT, Data, Single
-from guerdon._batch.layout import Asker, Layout, Route, Source, layout
-from guerdon._batch.tokens import counting
-from guerdon._batch.trainer_state import names_history, snapshot
+from guerdon._options import MOST_GENERATIONS
 from guerdon._registration.spec import FunctionSpec
+from guerdon._submit.columns import TEXT, Data, Single
+from guerdon._submit.layout import Asker, Layout, Route, Source, layout
+from guerdon._submit.token_counts import counting
+from guerdon._submit.trainer_state import names_history, snapshot
 from guerdon.errors import DataError
-from guerdon.settings import MOST_GENERATIONS
 
 if TYPE_CHECKING:
     from guerdon._http.template import Field

@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterable
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, overload
 
+from guerdon._registration.batching import Batch
 from guerdon._registration.options import Options
 from guerdon._registration.spec import FunctionSpec, Shape, build
-from guerdon._shipping.importable import find_attribute
-from guerdon.batching import Batch
+from guerdon._serialization.importable import find_attribute
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
-from guerdon.stateful import Reward
+from guerdon.stateful import StatefulReward
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["Reward", "RewardFunction", "group_reward", "reward"]
+__all__ = ["RewardFunction", "StatefulReward", "group_reward", "reward"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,7 +43,7 @@ class _GroupOptions(TypedDict, total=False):
     retries: int
     limit: Limit | None
     on_failure: str | float
-    max_failed_fraction: float | None
+    max_failure_rate: float | None
     isolation: str
     memory_limit: int | str | None
     max_output: int | str | None
@@ -68,7 +68,7 @@ class RewardFunction(Generic[P, R]):
     __guerdon_decorated__ = True
     __wrapped__: Callable[P, R]
 
-    def __init__(self, function: Callable[P, R] | Reward, options: Options, shape: Shape) -> None:
+    def __init__(self, function: Callable[P, R] | StatefulReward, options: Options, shape: Shape) -> None:
         if isinstance(function, RewardFunction):
             raise RegistrationError(
                 f"reward function {function.name!r} is decorated already: give all options in one place. To give a "
@@ -81,7 +81,7 @@ class RewardFunction(Generic[P, R]):
             self.__name__ = self.spec.name
 
     @property
-    def __guerdon_target__(self) -> Callable[..., Any] | Reward:
+    def __guerdon_target__(self) -> Callable[..., Any] | StatefulReward:
         """What a worker runs in place of this object."""
         return self.spec.target
 
@@ -92,12 +92,12 @@ class RewardFunction(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         target = self.spec.target
-        function: Callable[P, R] = getattr(target, "score") if isinstance(target, Reward) else target  # noqa: B009 - a subclass defines it
+        function: Callable[P, R] = getattr(target, "score") if isinstance(target, StatefulReward) else target  # noqa: B009 - a subclass defines it
         return function(*args, **kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> RewardFunction[..., R]:
         """A decorated method of an instance is a reward function bound to it."""
-        if instance is None or isinstance(self.spec.target, Reward):
+        if instance is None or isinstance(self.spec.target, StatefulReward):
             return self
         return RewardFunction(MethodType(self.spec.target, instance), self.options, self.spec.shape)
 
@@ -113,7 +113,7 @@ class RewardFunction(Generic[P, R]):
 
 
 @overload
-def reward(function: Reward, **options: Unpack[_RewardOptions]) -> RewardFunction[..., Any]: ...
+def reward(function: StatefulReward, **options: Unpack[_RewardOptions]) -> RewardFunction[..., Any]: ...
 @overload
 def reward(function: Callable[P, R], **options: Unpack[_RewardOptions]) -> RewardFunction[P, R]: ...
 @overload
@@ -121,7 +121,7 @@ def reward(
     function: None = None, **options: Unpack[_RewardOptions]
 ) -> Callable[[Callable[P, R]], RewardFunction[P, R]]: ...
 def reward(
-    function: Callable[..., Any] | Reward | None = None,
+    function: Callable[..., Any] | StatefulReward | None = None,
     *,
     name: str | None = None,
     lane: str | None = None,
@@ -133,7 +133,7 @@ def reward(
     retries: int = 0,
     limit: Limit | None = None,
     on_failure: str | float = "nan",
-    max_failed_fraction: float | None = None,
+    max_failure_rate: float | None = None,
     isolation: str = "worker",
     memory_limit: int | str | None = None,
     max_output: int | str | None = None,
@@ -173,7 +173,7 @@ def reward(
             ``"abstain"``: as if the function had returned None. A number: that value, the status stays failed.
             ``"raise"``: the batch raises `RewardFailureError` when it is complete. All count as failures in metrics and
             limits.
-        max_failed_fraction: Failed share of its samples (0 to 1) above which a batch raises `RewardFailureError`.
+        max_failure_rate: Failed share of its samples (0 to 1) above which a batch raises `RewardFailureError`.
             Default: the dispatcher's.
         isolation: ``"worker"``: workers are used again, state may leak between samples. ``"call"``: a fresh fork for
             each call (process lane).
@@ -215,7 +215,7 @@ def reward(
         retries=retries,
         limit=limit,
         on_failure=on_failure,
-        max_failed_fraction=max_failed_fraction,
+        max_failure_rate=max_failure_rate,
         isolation=isolation,
         memory_limit=memory_limit,
         max_output=max_output,
@@ -245,7 +245,7 @@ def group_reward(
     retries: int = 0,
     limit: Limit | None = None,
     on_failure: str | float = "nan",
-    max_failed_fraction: float | None = None,
+    max_failure_rate: float | None = None,
     isolation: str = "worker",
     memory_limit: int | str | None = None,
     max_output: int | str | None = None,
@@ -289,7 +289,7 @@ def group_reward(
         retries=retries,
         limit=limit,
         on_failure=on_failure,
-        max_failed_fraction=max_failed_fraction,
+        max_failure_rate=max_failure_rate,
         isolation=isolation,
         memory_limit=memory_limit,
         max_output=max_output,
@@ -299,7 +299,7 @@ def group_reward(
     return _decorate(function, options, "group")
 
 
-def _decorate(function: Callable[..., Any] | Reward | None, options: Options, shape: Shape) -> Any:
+def _decorate(function: Callable[..., Any] | StatefulReward | None, options: Options, shape: Shape) -> Any:
     if function is None:
         return lambda decorated: RewardFunction(decorated, options, shape)
     return RewardFunction(function, options, shape)

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from guerdon._batch.columns import COMPLETION_IDS, COMPLETIONS, ENVIRONMENTS, PROMPTS, TEXT, TRAINER_STATE, Data
-from guerdon._batch.tokens import Counting
 from guerdon._registration.spec import FunctionSpec, Wants
+from guerdon._submit.columns import COMPLETION_IDS, COMPLETIONS, ENVIRONMENTS, PROMPTS, TEXT, TRAINER_STATE, Data
+from guerdon._submit.token_counts import Counting
 from guerdon.errors import DataError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from guerdon.result import Failure, RewardBatch
+from guerdon.results import Failure, RewardBatch
 from guerdon.status import Status
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ import sys
 from types import FunctionType, ModuleType
 from typing import Any
 
-from guerdon._shipping import pickling
-from guerdon._shipping.importable import importable
-from guerdon._shipping.tensors import refuse_device
+from guerdon._serialization import pickling
+from guerdon._serialization.importable import importable
+from guerdon._serialization.tensors import refuse_device
 
 __all__ = ["dumps"]
 

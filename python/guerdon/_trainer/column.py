@@ -24,14 +24,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from guerdon._trainer.context import Host, Memory, Roster, host_of
 from guerdon.errors import ClosedError, GuerdonError, GuerdonWarning, RewardFailureError
-from guerdon.host import Host, Memory, Roster, host_of
 from guerdon.status import Status
 
 if TYPE_CHECKING:
     from guerdon._native import Batch
-    from guerdon.result import RewardBatch
-    from guerdon.ticket import Ticket
+    from guerdon.pending import PendingBatch
+    from guerdon.results import RewardBatch
 
 MOST_OPEN = 64
 
@@ -47,8 +47,8 @@ class Owner(Protocol):
     def closed(self) -> bool: ...
     @property
     def roster(self) -> Roster: ...
-    def submit_columns(self, given: Mapping[str, Any], host: Host, held: list[Batch]) -> Ticket: ...
-    def open_columns(self, given: Mapping[str, Any], samples: int, host: Host, held: list[Batch]) -> Ticket: ...
+    def submit_columns(self, given: Mapping[str, Any], host: Host, held: list[Batch]) -> PendingBatch: ...
+    def open_columns(self, given: Mapping[str, Any], samples: int, host: Host, held: list[Batch]) -> PendingBatch: ...
 
 
 class RewardColumn:
@@ -104,7 +104,7 @@ class Begun:
 
     host: Host
     given: Mapping[str, Any]
-    ticket: Ticket
+    ticket: PendingBatch
 
 
 @dataclass
@@ -112,7 +112,7 @@ class _Open:
     """A batch that not every column has collected."""
 
     held: list[Any]  # the lists, kept alive so that their identity stays theirs (C-1)
-    ticket: Ticket
+    ticket: PendingBatch
     collected: set[int] = field(default_factory=set)  # under the lock of `ColumnBatches`
 
 
@@ -269,7 +269,7 @@ class ColumnBatches:
 
     def _tell_of_others(self, result: RewardBatch, host: Host) -> None:
         """Warns, once, where a sample is left out here and still counted by what is not this dispatcher's."""
-        if self._told_of_others or result.partial == "keep" or not bool(result.failed_samples.any()):
+        if self._told_of_others or result.incomplete == "sum" or not bool(result.failed_samples.any()):
             return
         others = host.others(self._owner().roster)
         if others:

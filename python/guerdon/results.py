@@ -3,7 +3,7 @@
 - R-1  Cell ``[p, g, f]`` is function ``f`` on sample ``p * G + g``, in every array.
 - R-2  `rewards` keeps the true cells; what the policy of unscorable samples makes of them shows in `total` and
        `advantages` alone.
-- R-3  A failed cell without a number makes its sample unscorable; with ``partial="keep"`` a sample is unscorable only
+- R-3  A failed cell without a number makes its sample unscorable; with ``incomplete="sum"`` a sample is unscorable only
        without any number.
 - R-4  A result can be pickled, whole.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from guerdon._batch.records import Recorded, decode
+from guerdon._result.records import Recorded, decode
 from guerdon.status import Status
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class RewardBatch:
         status: ``[P, G, F]`` uint8, see `Status`.
         functions: The ``F`` names.
         weights: ``[F]`` float32.
-        partial: ``"drop"`` or ``"keep"``, what becomes of a sample on which one function failed.
+        incomplete: ``"drop"`` or ``"sum"``, what becomes of a sample on which one function failed.
         elapsed_s: Seconds from submission to the last outcome.
 
     Example:
@@ -97,11 +97,11 @@ class RewardBatch:
     """
 
     def __init__(
-        self, batch: Batch, functions: Sequence[str], shapes: Sequence[str], weights: Sequence[float], partial: str
+        self, batch: Batch, functions: Sequence[str], shapes: Sequence[str], weights: Sequence[float], incomplete: str
     ) -> None:
         self._batch: Batch | None = batch
         self._shapes = tuple(shapes)
-        self.partial = partial
+        self.incomplete = incomplete
         self.functions = tuple(functions)
         self.weights: NDArray[np.float32] = np.asarray(weights, dtype=np.float32)
         self.rewards: NDArray[np.float32] = batch.rewards()
@@ -144,7 +144,7 @@ class RewardBatch:
     def unscorable(self) -> NDArray[np.bool_]:
         """``[P, G]``: samples without a total, because a function failed on them (R-3)."""
         empty = np.asarray(np.isnan(self.rewards).all(axis=2))
-        return empty if self.partial == "keep" else empty | self.failed_samples
+        return empty if self.incomplete == "sum" else empty | self.failed_samples
 
     @cached_property
     def total(self) -> NDArray[np.float32]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from guerdon._units import EXPECTED_BYTES, LONGEST, as_bytes, number
 from guerdon.errors import RegistrationError
-from guerdon.quantities import EXPECTED_BYTES, LONGEST, as_bytes, number
 
 __all__ = ["Recycle"]
 

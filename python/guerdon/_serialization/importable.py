@@ -16,7 +16,7 @@ from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, Pat
 from types import ModuleType
 from typing import Any, Final
 
-from guerdon._shipping.edited import edited
+from guerdon._serialization.source_check import edited
 
 __all__ = ["find_attribute", "importable"]
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
-from guerdon._shipping.importable import importable
-from guerdon.rewards import RewardFunction
+from guerdon._serialization.importable import importable
+from guerdon.functions import RewardFunction
 
 __all__ = ["find_culprit", "find_heaviest", "shown_size"]
 

@@ -13,13 +13,13 @@ from guerdon._http.template import Field
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
 
-__all__ = ["remote"]
+__all__ = ["http_reward"]
 
 _MOST = 65536  # as of a Batch
 _PLURAL = {"prompt": "prompts", "completion": "completions", "text": "texts"}
 
 
-def remote(
+def http_reward(
     url: str,
     *,
     columns: Sequence[str] | Mapping[str, str] = ("prompt", "completion"),
@@ -37,7 +37,7 @@ def remote(
     retries: int = 3,
     limit: Limit | None = None,
     on_failure: str | float = "nan",
-    max_failed_fraction: float | None = None,
+    max_failure_rate: float | None = None,
 ) -> HttpReward:
     """Make a reward function that POSTs samples as JSON to a reward service, one a request or up to ``batch``.
 
@@ -73,7 +73,7 @@ def remote(
     place = Filled if batch is None else Each
     places = {key: place(Field(column, json=True)) for key, column in sent.items()}
     return made(
-        remote,
+        http_reward,
         given,
         {**more(name, body), **places},
         url=address(name, "url", url),

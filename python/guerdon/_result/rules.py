@@ -10,7 +10,7 @@ from guerdon._registration.spec import FunctionSpec
 
 if TYPE_CHECKING:
     from guerdon._native import Batch
-    from guerdon.result import RewardBatch
+    from guerdon.results import RewardBatch
 
 
 @dataclass(frozen=True)
@@ -20,14 +20,14 @@ class Rules:
     Attributes:
         specs: The functions.
         weights: One per function.
-        partial: What becomes of a sample on which a function failed.
-        max_failed_fraction: Where a function has none of its own.
+        incomplete: What becomes of a sample on which a function failed.
+        max_failure_rate: Where a function has none of its own.
     """
 
     specs: tuple[FunctionSpec, ...]
     weights: tuple[float, ...]
-    partial: str
-    max_failed_fraction: float
+    incomplete: str
+    max_failure_rate: float
 
     @cached_property
     def _columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -39,9 +39,9 @@ class Rules:
         Args:
             cancelled: By its caller, who gets what there is.
         """
-        from guerdon._batch.failures import breach
-        from guerdon.result import RewardBatch
+        from guerdon._result.failures import breach
+        from guerdon.results import RewardBatch
 
         names, shapes = self._columns
-        result = RewardBatch(batch, names, shapes, self.weights, self.partial)
-        return result, None if cancelled else breach(result, self.specs, self.max_failed_fraction)
+        result = RewardBatch(batch, names, shapes, self.weights, self.incomplete)
+        return result, None if cancelled else breach(result, self.specs, self.max_failure_rate)

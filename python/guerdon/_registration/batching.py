@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from guerdon._units import number
 from guerdon.errors import RegistrationError
-from guerdon.quantities import number
 
 __all__ = ["Batch"]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from guerdon import settings
-from guerdon.delivery import checked
+from guerdon import _options
+from guerdon._submit.delivery import checked
 from guerdon.errors import DataError, RegistrationError
 
 if TYPE_CHECKING:
@@ -24,20 +24,20 @@ class Given:
     completion_ids: object
     columns: Mapping[str, object]
     groups: object
-    budget: float | None
+    batch_timeout: float | None
     max_pending: int | None = None
 
-    def terms(self, size: int, specs: Sequence[FunctionSpec], budget: float | None) -> dict[str, Any]:
+    def terms(self, size: int, specs: Sequence[FunctionSpec], batch_timeout: float | None) -> dict[str, Any]:
         """How long the batch and its groups are waited for, as the engine gets it; `budget` is the dispatcher's.
 
         Raises:
             DataError: That can't work.
         """
         quorum, within, max_pending = checked(self.groups, size, self.max_pending, specs)
-        if self.budget is not None:
+        if self.batch_timeout is not None:
             try:
-                budget = settings.bound("budget", self.budget)
+                batch_timeout = _options.bound("budget", self.batch_timeout)
             except RegistrationError as error:
                 raise DataError(str(error)) from None
-        terms = {"budget": budget, "quorum": quorum, "within": within}
+        terms = {"budget": batch_timeout, "quorum": quorum, "within": within}
         return terms if max_pending is None else {**terms, "max_pending": max_pending}

@@ -1,7 +1,7 @@
 """When the groups of a batch are delivered: whole, with a quorum of their samples, or by a deadline.
 
 - D-1  Every group is delivered once, whatever cuts it, and what was cut has a status and a reason.
-- D-2  A sample that a quorum left behind did not fail: it counts toward no `max_failed_fraction`, and ``on_failure`` makes
+- D-2  A sample that a quorum left behind did not fail: it counts toward no `max_failure_rate`, and ``on_failure`` makes
        nothing of it.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from guerdon import settings
+from guerdon import _options
 from guerdon.errors import DataError, RegistrationError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def quorum(samples: int) -> Quorum:
     """For ``groups=``: deliver a group once so many of its samples have all their cells.
 
     The calls of the others are cancelled: `Status.CANCELLED`, reason "quorum". They are listed in
-    `RewardBatch.failures`, but don't count toward ``max_failed_fraction``. A group function counts as a cell of each
+    `RewardBatch.failures`, but don't count toward ``max_failure_rate``. A group function counts as a cell of each
     sample, so its group waits for it; a function with ``finish_group`` gets the scores that there are.
 
     Raises:
@@ -66,7 +66,7 @@ def quorum(samples: int) -> Quorum:
         ['ok', 'cancelled']
     """
     try:
-        return Quorum(settings.whole("samples", samples) or 1)
+        return Quorum(_options.whole("samples", samples) or 1)
     except RegistrationError as error:
         raise DataError(f"quorum: {error}") from None
 
@@ -75,7 +75,7 @@ def deadline(seconds: float) -> Deadline:
     """For ``groups=``: deliver a group so many seconds after its first sample was given.
 
     Calls that have not ended by then are `Status.TIMEOUT`, reason "group deadline"; they count toward
-    ``max_failed_fraction``. Only ``finish_group`` comes after it, with the scores that there are.
+    ``max_failure_rate``. Only ``finish_group`` comes after it, with the scores that there are.
 
     Raises:
         DataError: `seconds` is no such time.
@@ -86,7 +86,7 @@ def deadline(seconds: float) -> Deadline:
         Deadline(seconds=2.5)
     """
     try:
-        return Deadline(settings.bound("seconds", seconds))
+        return Deadline(_options.bound("seconds", seconds))
     except RegistrationError as error:
         raise DataError(f"deadline: {error}") from None
 
@@ -102,7 +102,7 @@ def checked(
     whole = next((spec.name for spec in specs if spec.shape == "batch"), None)
     instead = "declare it with reward(fn, rowwise=True) if its rows are independent, or as a group_reward"
     try:
-        most = settings.whole("max_pending", max_pending)
+        most = _options.whole("max_pending", max_pending)
     except RegistrationError as error:
         raise DataError(str(error)) from None
     if most is not None and whole is not None:

@@ -11,9 +11,9 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from guerdon._batch.columns import TRAINER_STATE, collect, refuse_singular
-from guerdon._batch.uses import Uses, unshippable
-from guerdon._shipping.values import dumps
+from guerdon._serialization.values import dumps
+from guerdon._submit.column_routing import Uses, unshippable
+from guerdon._submit.columns import TRAINER_STATE, collect, refuse_singular
 from guerdon.errors import ClosedError, DataError
 
 if TYPE_CHECKING:

@@ -27,5 +27,5 @@ def snapshot(state: object, *, history: bool) -> object:
 
 
 def names_history(target: Any) -> bool:
-    """Whether the code of `target` (function, partial, method, callable object, `Reward`) names ``log_history``."""
+    """Whether the code of `target` (function, partial, method, callable object, `StatefulReward`) names ``log_history``."""
     return code_names(target, HISTORY)

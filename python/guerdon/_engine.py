@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from guerdon._lanes import Keeper
     from guerdon._native import Engine
     from guerdon.dump import Dump
-    from guerdon.recycle import Recycle
+    from guerdon.recycling import Recycle
 
 CLOSE_TIMEOUT_S = 5.0
 # At exit nobody waits for a thread that is stuck in user code: it ends with the interpreter.
@@ -158,8 +158,8 @@ def _start(
     import guerdon.dump  # noqa: F401 - for `Lifetime.dump`
     from guerdon import _native
     from guerdon._lanes import start_lanes
-    from guerdon._shipping import environment
-    from guerdon._shipping.shipment import shipment
+    from guerdon._serialization import worker_environment
+    from guerdon._serialization.serialized_functions import shipment
 
     configs = [spec.config() for spec in specs]
     # The key of a judge is no worker's, whatever its variable is called.
@@ -171,8 +171,8 @@ def _start(
             workers=workers,
             python=sys.executable,
             worker_dir=str(Path(__file__).parent / "_worker"),
-            shipment=shipment(specs, environment.hidden(worker_env)),
-            environment=environment.of_workers(worker_env),
+            shipment=shipment(specs, worker_environment.hidden(worker_env)),
+            environment=worker_environment.of_workers(worker_env),
             recycle=(None, None, None) if recycle is None else (recycle.calls, recycle.age, recycle.rss_bytes),
         )
     except ValueError as error:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from guerdon.status import Status
 
 if TYPE_CHECKING:
-    from guerdon.result import RewardBatch
+    from guerdon.results import RewardBatch
 
 # Modules with ``trainer_of(given)``, which gives a `Host` class and the trainer behind a call, or None (H-1).
 INTEGRATIONS = ("guerdon.integrations.trl.host",)

@@ -19,10 +19,10 @@ from operator import itemgetter
 from types import FunctionType, ModuleType
 from typing import Any
 
-from guerdon._shipping.importable import find_attribute, importable
-from guerdon._shipping.tensors import refuse_device
-from guerdon.rewards import RewardFunction
-from guerdon.stateful import Reward
+from guerdon._serialization.importable import find_attribute, importable
+from guerdon._serialization.tensors import refuse_device
+from guerdon.functions import RewardFunction
+from guerdon.stateful import StatefulReward
 
 __all__ = ["dumps"]
 
@@ -102,7 +102,7 @@ def _pickler_class() -> Any:
             if self._found(value):
                 return getattr(value, "__qualname__")  # noqa: B009 - set by update_wrapper
             target = value.__guerdon_target__
-            if isinstance(target, Reward):
+            if isinstance(target, StatefulReward):
                 return copyreg.__newobj__, (RewardFunction,), value.__dict__  # type: ignore[attr-defined]  # of copyreg
             return itemgetter(0), ((target,),)
 

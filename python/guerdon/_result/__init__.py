@@ -1,0 +1,1 @@
+"""What becomes of a batch: failures, rules, recorded extras."""

@@ -1,0 +1,1 @@
+"""Reward columns and the trainer that calls them."""
