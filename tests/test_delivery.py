@@ -136,7 +136,7 @@ def test_a_stream_may_go_on_without_the_last_samples_of_a_group(dispatcher: Disp
         ({"groups": 3}, "expected 'all'"),
         ({"max_pending": 4}, r"submit\(..., more=True\)"),
         ({"max_pending": 0, "more": True}, "max_pending=0"),
-        ({"budget": "1"}, "budget='1'"),
+        ({"batch_timeout": "1"}, "batch_timeout='1'"),
     ],
 )
 def test_what_cannot_work_is_refused(dispatcher: Dispatcher, given: dict[str, Any], message: str) -> None:

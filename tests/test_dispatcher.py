@@ -65,8 +65,8 @@ def test_d1_lists_that_cannot_work_are_refused(functions: Any, words: str) -> No
         ({"num_generations": 0}, "num_generations=0"),
         ({"max_failure_rate": 1.5}, "max_failure_rate=1.5"),
         ({"max_failure_rate": float("nan")}, "max_failure_rate=nan"),
-        ({"budget": 0}, "budget=0"),
-        ({"budget": float("inf")}, "budget=inf"),
+        ({"batch_timeout": 0}, "batch_timeout=0"),
+        ({"batch_timeout": float("inf")}, "batch_timeout=inf"),
         ({"incomplete": "half"}, "incomplete='half'"),
     ],
 )
@@ -110,7 +110,7 @@ def test_numbers_that_no_float_can_hold_are_refused_like_infinity() -> None:
     for option in ("timeout", "grace", "deadline", "setup_timeout", "on_failure", "max_failure_rate"):
         with pytest.raises(RegistrationError, match=f"{option}=1000"):
             reward(lambda text: 0.0, **{option: huge})
-    for option in ("budget", "max_failure_rate"):
+    for option in ("batch_timeout", "max_failure_rate"):
         with pytest.raises(RegistrationError, match=f"{option}=1000"):
             Dispatcher([length], **{option: huge})
 

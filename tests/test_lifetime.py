@@ -230,11 +230,11 @@ def test_it_says_what_it_was_given() -> None:
     assert made.group_function == "rank"
     assert Dispatcher([length]).group_function is None
     assert made.options["workers"] == 3
-    assert made.options["budget"] is None
+    assert made.options["batch_timeout"] is None
     other = made.replace(batch_timeout=2.0)
-    assert (other.options["budget"], other.options["workers"], other.reward_models) == (2.0, 3, ("org/model",))
-    assert made.options["budget"] is None
-    with pytest.raises(RegistrationError, match="budget=0"):
+    assert (other.options["batch_timeout"], other.options["workers"], other.reward_models) == (2.0, 3, ("org/model",))
+    assert made.options["batch_timeout"] is None
+    with pytest.raises(RegistrationError, match="batch_timeout=0"):
         made.replace(batch_timeout=0)
     assert made.options["worker_env"] is None
     secret = Dispatcher([length], worker_env={"JUDGE_API_KEY": "sk-very-secret", "HOME": None})

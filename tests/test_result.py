@@ -64,7 +64,9 @@ class FakeBatch:
         ]
 
 
-def make(rewards: Any, status: Any = None, *, weights: Any = None, incomplete: str = "drop", **kwargs: Any) -> RewardBatch:
+def make(
+    rewards: Any, status: Any = None, *, weights: Any = None, incomplete: str = "drop", **kwargs: Any
+) -> RewardBatch:
     batch = FakeBatch(rewards, status, **kwargs)
     count = batch.rewards().shape[2]
     names = [f"f{index}" for index in range(count)]

@@ -227,9 +227,9 @@ def test_columns_without_completions_are_refused(plain: Dispatcher) -> None:
         plain.submit(more=True, num_generations=1 << 62)
     with pytest.raises(RegistrationError, match=r"num_generations=.*at most"):
         Dispatcher([slept], num_generations=1 << 62)
-    with pytest.raises(DataError, match="budget="):
+    with pytest.raises(DataError, match="batch_timeout="):
         plain.submit(**rows(1.0), batch_timeout=-1)
-    with pytest.raises(DataError, match=r"budget=1e\+300: expected at most"):
+    with pytest.raises(DataError, match=r"batch_timeout=1e\+300: expected at most"):
         plain.submit(**rows(1.0), batch_timeout=1e300)
     assert plain.stats()["open_batches"] == 0
 
@@ -239,7 +239,7 @@ def test_a_budget_of_one_batch_ends_it(plain: Dispatcher) -> None:
     ticket.add(**rows(1.0, 2.0, 3.0))
     result = ticket.result(timeout=30)
     assert result.status[:, :, 0].tolist() == [[0, 0], [0, Status.TIMEOUT]]
-    assert [failure.reason for failure in result.failures()] == ["budget"] * 2
+    assert [failure.reason for failure in result.failures()] == ["batch_timeout"] * 2
     with pytest.raises(ClosedError, match="no more samples: budget"):
         ticket.add(**rows(1.0))
     assert (

@@ -131,7 +131,7 @@ class Engine:
             num_generations: ``G``.
             held: The batch is appended before this returns: a signal handler that raises then finds it there.
             dumps: Pickles what workers get, apart from texts.
-            budget: Seconds that the whole batch may take.
+            batch_timeout: Seconds that the whole batch may take.
             quorum: Finished samples with which a group is delivered; the others are cancelled.
             within: Seconds after which a group is delivered; what has not ended then times out.
 

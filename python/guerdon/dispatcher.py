@@ -72,7 +72,7 @@ class Dispatcher(Sequence[Any]):
         num_generations: Completions per prompt, where neither the call nor the trainer says it.
         max_failure_rate: More failures than this in a function, in a batch of at least 8 samples, raise
             `RewardFailureError`. 0 to 1; a function's own value goes first.
-        budget: Seconds that a whole batch may take; what isn't finished then is `timeout`.
+        batch_timeout: Seconds that a whole batch may take; what isn't finished then is `timeout`.
         incomplete: ``"drop"``: a sample on which a function failed has no reward at all. ``"sum"``: it has the sum of
             what is left.
         recycle: When workers of the process lane are replaced that could go on; never by default.
@@ -109,7 +109,7 @@ class Dispatcher(Sequence[Any]):
             "workers": _options.whole("workers", workers, _options.MOST_WORKERS),
             "num_generations": _options.whole("num_generations", num_generations, _options.MOST_GENERATIONS),
             "max_failure_rate": _options.fraction("max_failure_rate", max_failure_rate),
-            "budget": _options.seconds("budget", batch_timeout),
+            "batch_timeout": _options.seconds("batch_timeout", batch_timeout),
             "incomplete": _options.incomplete(incomplete),
             "recycle": _options.recycle(recycle),
             "worker_env": _options.worker_env(worker_env),
@@ -129,7 +129,7 @@ class Dispatcher(Sequence[Any]):
         workers_now = self._options["workers"] or default_workers()
         self.workers: int = workers_now
         self._lifetime = Lifetime(self._specs, workers_now, self._options["recycle"], self._options["worker_env"] or {})
-        num_generations, batch_timeout = self._options["num_generations"], self._options["budget"]
+        num_generations, batch_timeout = self._options["num_generations"], self._options["batch_timeout"]
         self._admission = Admission(self._lifetime, self._specs, self.reward_models, num_generations, batch_timeout)
         ours = tuple(weight for weight, item in zip(self.weights, items, strict=True) if not is_reward_model(item))
         incomplete, most = self._options["incomplete"], self._options["max_failure_rate"]
@@ -216,7 +216,7 @@ class Dispatcher(Sequence[Any]):
             completion_ids: One list of token ids per sample.
             groups: When a group is delivered: ``"all"`` with its last cell, `guerdon.quorum` with the first of its
                 samples, `guerdon.deadline` after so many seconds.
-            budget: Seconds that the batch may take; the dispatcher's budget if left out.
+            batch_timeout: Seconds that the batch may take; the dispatcher's budget if left out.
             **columns: Dataset columns, one value per sample; also ``environments`` and ``trainer_state``.
 
         Returns:

@@ -36,8 +36,8 @@ class Given:
         quorum, within, max_pending = checked(self.groups, size, self.max_pending, specs)
         if self.batch_timeout is not None:
             try:
-                batch_timeout = _options.bound("budget", self.batch_timeout)
+                batch_timeout = _options.bound("batch_timeout", self.batch_timeout)
             except RegistrationError as error:
                 raise DataError(str(error)) from None
-        terms = {"budget": batch_timeout, "quorum": quorum, "within": within}
+        terms = {"batch_timeout": batch_timeout, "quorum": quorum, "within": within}
         return terms if max_pending is None else {**terms, "max_pending": max_pending}

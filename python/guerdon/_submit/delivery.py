@@ -120,7 +120,7 @@ def checked(
         if whole is not None:
             raise DataError(
                 f"groups=deadline({groups.seconds:g}) can't hold with {whole!r}, which sees the whole batch: its one "
-                f"call belongs to no group alone. Use budget=, or {instead}."
+                f"call belongs to no group alone. Use batch_timeout=, or {instead}."
             )
         return None, groups.seconds, most
     if groups == "all":

@@ -40,7 +40,7 @@ class Admission:
         specs: Its functions.
         models: Names of the reward models in its list, which no batch can be scored with here.
         num_generations: The group size where a batch doesn't say it.
-        budget: That of its batches that have none of their own.
+        batch_timeout: That of its batches that have none of their own.
     """
 
     def __init__(

@@ -152,7 +152,7 @@ impl Engine {
         Ok(Lanes::new(parts.orders.clone(), parts.threads.clone(), parts.loops.clone()))
     }
 
-    #[pyo3(signature = (columns, uses, *, samples, num_generations, held, dumps, budget = None, quorum = None, within = None))]
+    #[pyo3(signature = (columns, uses, *, samples, num_generations, held, dumps, batch_timeout = None, quorum = None, within = None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn submit<'py>(
         &self,
@@ -163,7 +163,7 @@ impl Engine {
         num_generations: usize,
         held: &Bound<'py, PyList>,
         dumps: &Bound<'py, PyAny>,
-        budget: Option<f64>,
+        batch_timeout: Option<f64>,
         quorum: Option<usize>,
         within: Option<f64>,
     ) -> PyResult<Bound<'py, PyBatch>> {
@@ -175,7 +175,7 @@ impl Engine {
         let lanes: Vec<LaneKind> = self.functions.iter().map(|(lane, _)| *lane).collect();
         let payload = Box::new(Arrived::capture(py, &columns, &uses, &lanes, samples, dumps)?);
         let spec = BatchSpec {
-            budget_ns: in_ns(budget),
+            budget_ns: in_ns(batch_timeout),
             delivery: delivery(quorum, within),
             ..BatchSpec::whole(samples, num_generations, payload)
         };
@@ -187,14 +187,14 @@ impl Engine {
     }
 
     /// Takes on a batch that grows, without samples.
-    #[pyo3(signature = (*, num_generations, held, budget = None, quorum = None, within = None, max_pending = None))]
+    #[pyo3(signature = (*, num_generations, held, batch_timeout = None, quorum = None, within = None, max_pending = None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn open<'py>(
         &self,
         py: Python<'py>,
         num_generations: usize,
         held: &Bound<'py, PyList>,
-        budget: Option<f64>,
+        batch_timeout: Option<f64>,
         quorum: Option<usize>,
         within: Option<f64>,
         max_pending: Option<usize>,
@@ -203,7 +203,7 @@ impl Engine {
         let growing = Arc::new(Growing::new(self.functions.clone()));
         let payload = Box::new(GrowingPayload(growing.clone()));
         let spec = BatchSpec {
-            budget_ns: in_ns(budget),
+            budget_ns: in_ns(batch_timeout),
             grows: true,
             max_pending,
             delivery: delivery(quorum, within),

@@ -56,7 +56,7 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         self._peers = Peers(self._settings.reward_workers)
         self._bursts: Bursts[Sample, RewardBatch] = Bursts(self._score_apart)
         # A budget is for what was given whole: it would count the time in which a group fills.
-        begin = self._begin if self.dispatcher.options["budget"] is None else None
+        begin = self._begin if self.dispatcher.options["batch_timeout"] is None else None
         self._groups: Groups[Sample, RewardBatch] = Groups(self._score_group, self._settings.group_timeout, begin)
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:

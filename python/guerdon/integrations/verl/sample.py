@@ -19,7 +19,16 @@ __all__ = ["Sample", "columns_of", "read"]
 
 _OURS: Final = frozenset(
     (
-        *("prompt", "prompts", "completion", "completions", "completion_ids", "num_generations", "groups", "budget"),
+        *(
+            "prompt",
+            "prompts",
+            "completion",
+            "completions",
+            "completion_ids",
+            "num_generations",
+            "groups",
+            "batch_timeout",
+        ),
         *("more", "max_pending", "environments", "trainer_state", "log_extra", "log_metric"),
     )
 )
