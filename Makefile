@@ -88,6 +88,11 @@ lint-python: setup
 	# From a folder without sources, so that the stubs are compared with what is installed.
 	cd $(VENV) && bin/python -m mypy.stubtest --concise --allowlist ../scripts/stubtest-allowlist guerdon._native
 
+.PHONY: words-report
+words-report: ## words that the glossary replaced and comments that are too wide, by folder
+	scripts/check-words --summary || true
+	scripts/check-comments --summary || true
+
 .PHONY: test-rust
 test-rust: $(VENV)/.dependencies ## unit and property tests of the crates
 	echo '== cargo test'
