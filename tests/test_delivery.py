@@ -18,7 +18,7 @@ import pytest
 
 import guerdon
 from guerdon import ClosedError, DataError, Dispatcher, RewardFailureError, StatefulReward, Status, group_reward, reward
-from tests.lanes.running import eventually
+from tests.lanes.lane_helpers import eventually
 
 LONG = 60.0
 

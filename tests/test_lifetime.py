@@ -77,9 +77,9 @@ def test_l4_a_dispatcher_that_is_given_up_while_it_starts_ends_after_that(monkey
         begun.set()
         assert given_up.wait(60)
         gc.collect()  # as Python does it itself when it likes to: not within the lock of the start
-        engine, keeper = start(*given)
+        engine, supervisor = start(*given)
         engines.append(engine)
-        return engine, keeper
+        return engine, supervisor
 
     async def gives_up() -> None:
         made: Any = Dispatcher([length])
@@ -108,9 +108,9 @@ def test_l7_a_signal_handler_may_close_or_use_what_is_being_started(monkeypatch:
         if not engines:
             engines.append(None)
             signal.raise_signal(signal.SIGUSR1)
-        engine, keeper = start(*given)
+        engine, supervisor = start(*given)
         engines.append(engine)
-        return engine, keeper
+        return engine, supervisor
 
     def handler(*_: object) -> None:
         made.close() if does == "close" else made.score(completions=["ab"])

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from guerdon import ClosedError, DataError, Dispatcher, PendingBatch, RewardFailureError, Status, reward
-from tests.lanes.running import eventually
+from tests.lanes.lane_helpers import eventually
 
 
 @reward(lane="thread")

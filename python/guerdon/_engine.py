@@ -28,7 +28,7 @@ from guerdon._registration.spec import FunctionSpec
 from guerdon.errors import ClosedError, MainGuardError, RegistrationError
 
 if TYPE_CHECKING:
-    from guerdon._lanes import Keeper
+    from guerdon._lanes import ThreadSupervisor
     from guerdon._native import Engine
     from guerdon.dump import Dump
     from guerdon.recycling import Recycle
@@ -55,7 +55,7 @@ class Lifetime:
         self._closed = False
         # Both written under the lock, and after a fork by the child's only thread.
         self._engine: Engine | None = None
-        self._keeper: Keeper | None = None
+        self._supervisor: ThreadSupervisor | None = None
         self._lock = threading.RLock()  # L-7
         self._at_end: weakref.finalize[..., object] | None = None
         _alive.add(self)
@@ -77,7 +77,7 @@ class Lifetime:
         """What the engine is doing; takes no lock and starts nothing."""
         from guerdon.dump import take  # loaded with the engine: no import in a signal handler
 
-        return take(self._engine, self._keeper, self._specs, timeout)
+        return take(self._engine, self._supervisor, self._specs, timeout)
 
     def engine(self) -> Engine:
         """The engine, started if need be (L-1).
@@ -93,12 +93,12 @@ class Lifetime:
             self._refuse_closed()
             if self._engine is None:
                 _refuse_child_import()
-                engine, keeper = _start(self._specs, self._workers, self._recycle, self._worker_env)
+                engine, supervisor = _start(self._specs, self._workers, self._recycle, self._worker_env)
                 if self._closed or self._engine is not None:  # L-7
                     engine.close(CLOSE_TIMEOUT_S)
                     self._refuse_closed()
                 else:
-                    self._engine, self._keeper = engine, keeper
+                    self._engine, self._supervisor = engine, supervisor
             assert self._engine is not None
             return self._engine
 
@@ -111,27 +111,27 @@ class Lifetime:
         with self._lock:
             self._closed = True
             engine, self._engine = self._engine, None
-            keeper, self._keeper = self._keeper, None
+            supervisor, self._supervisor = self._supervisor, None
             at_end, self._at_end = self._at_end, None
         if at_end is not None:
             at_end.detach()  # L-8
-        if engine is not None and keeper is not None:
-            from guerdon._lanes import is_own
+        if engine is not None and supervisor is not None:
+            from guerdon._lanes import is_lane_thread
 
-            engine.close(0.0 if is_own(keeper.lanes) else timeout)
+            engine.close(0.0 if is_lane_thread(supervisor.lanes) else timeout)
 
     def forget(self) -> None:
         """In a forked child: leaves the parent's engine alone (L-3)."""
         self._lock = threading.RLock()
         if self._engine is not None:
-            _inherited.append((self._engine, self._keeper))
-            self._engine = self._keeper = None
+            _inherited.append((self._engine, self._supervisor))
+            self._engine = self._supervisor = None
 
 
 # Every `Lifetime` there is; each adds itself, and leaves when its dispatcher is gone.
 _alive: weakref.WeakSet[Lifetime] = weakref.WeakSet()
 # Engines of a parent process: kept, because dropping one would wait for threads that this process doesn't have (L-3).
-_inherited: list[tuple[Engine, Keeper | None]] = []
+_inherited: list[tuple[Engine, ThreadSupervisor | None]] = []
 
 
 def _end(lifetime: Lifetime, pid: int) -> None:
@@ -154,7 +154,7 @@ def _refuse_child_import() -> None:
 
 def _start(
     specs: Sequence[FunctionSpec], workers: int, recycle: Recycle | None, worker_env: Mapping[str, str | None]
-) -> tuple[Engine, Keeper]:
+) -> tuple[Engine, ThreadSupervisor]:
     import guerdon.dump  # noqa: F401 - for `Lifetime.dump`
     from guerdon import _native
     from guerdon._lanes import start_lanes

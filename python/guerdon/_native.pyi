@@ -308,7 +308,7 @@ class Lanes:
     """Where the Python threads of the thread and asyncio lanes get their work. Methods that wait do so without the GIL."""
 
     def next_order(self) -> str | None:
-        """Wait for something to do for the lanes, None when they are closed. For one keeper thread.
+        """Wait for something to do for the lanes, None when they are closed. For one supervisor thread.
 
         ``thread FUNCTION NUMBER``: start a thread. ``loop INDEX GENERATION``: start an event loop. ``left-behind FUNCTION COUNT`` and
         ``stalled INDEX GENERATION`` and ``blocked INDEX GENERATION FUNCTION``: warn. ``where NUMBER IDENT``: call `stands`.

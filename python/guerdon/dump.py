@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 if TYPE_CHECKING:
-    from guerdon._lanes.keeper import Keeper
     from guerdon._lanes.stacks import Place
+    from guerdon._lanes.thread_supervisor import ThreadSupervisor
     from guerdon._native import Engine
     from guerdon._registration.spec import FunctionSpec
 
@@ -107,11 +107,13 @@ class Dump(Sequence[InFlight]):
         return f"<Dump of {_number(len(self), 'call')} in flight>"
 
 
-def take(engine: Engine | None, keeper: Keeper | None, specs: Sequence[FunctionSpec], timeout: float) -> Dump:
+def take(
+    engine: Engine | None, supervisor: ThreadSupervisor | None, specs: Sequence[FunctionSpec], timeout: float
+) -> Dump:
     """A dump of this engine; of none an empty one."""
     if engine is None:
         return Dump((), {spec.name: 0 for spec in specs}, ())
-    calls = [] if keeper is None else _here(engine, keeper, specs)
+    calls = [] if supervisor is None else _here(engine, supervisor, specs)
     for row, host in engine.requests():
         calls.append(_call(specs, row, host, [], "it waits for an answer"))
     for row, stack, why in engine.look(timeout):
@@ -123,12 +125,13 @@ def take(engine: Engine | None, keeper: Keeper | None, specs: Sequence[FunctionS
     return Dump(calls, waiting, engine.worker_pids())
 
 
-def _here(engine: Engine, keeper: Keeper, specs: Sequence[FunctionSpec]) -> list[InFlight]:
+def _here(engine: Engine, supervisor: ThreadSupervisor, specs: Sequence[FunctionSpec]) -> list[InFlight]:
     """The calls in flight in this process."""
     threads, loops = engine.in_hand()
-    found = [(row, keeper.thread_name(row[0], row[6][0]), keeper.stack_of_thread(row[6][1])) for row in threads]
+    found = [(row, supervisor.thread_name(row[0], row[6][0]), supervisor.stack_of_thread(row[6][1])) for row in threads]
     found += [
-        (row, keeper.loop_name(row[6][0]), keeper.stack_of_call(row[0], row[3] == "call", row[6])) for row in loops
+        (row, supervisor.loop_name(row[6][0]), supervisor.stack_of_call(row[0], row[3] == "call", row[6]))
+        for row in loops
     ]
     still = {_identity(row) for rows in engine.in_hand() for row in rows}
     calls = []

@@ -40,7 +40,7 @@ GROUP = 4
 RECYCLE = 1000
 # Numbers in the file of counts: samples under way at a time.
 CAPACITY = 4096
-# The main one, the keeper's, a loop's, the reader of the harm, and eight for each function of the thread lane.
+# The main one, the supervisor's, a loop's, the reader of the harm, and eight for each function of the thread lane.
 MOST_THREADS = 4 + 2 * 8
 SETTLE_S = 20.0
 # What a serial loop gives, by number and function.

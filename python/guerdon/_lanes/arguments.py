@@ -27,7 +27,7 @@ class Swept(Exception):
     """A call that counts no more; nobody hears of it."""
 
 
-class Load:
+class FrameArguments:
     """The calls of one frame, with their arguments."""
 
     __slots__ = ("_rest", "are_rows", "firsts", "jobs", "values")

@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, Status
-from tests.lanes import running
-from tests.lanes.running import eventually, looped, scored
+from tests.lanes import lane_helpers
+from tests.lanes.lane_helpers import eventually, looped, scored
 
 PATIENCE_S = 60.0
 
 
 @pytest.fixture(autouse=True)
 def no_new_threads() -> Iterator[None]:
-    with running.no_new_threads():
+    with lane_helpers.no_new_threads():
         yield
 
 

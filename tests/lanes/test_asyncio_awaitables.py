@@ -13,7 +13,7 @@ import pytest
 
 from guerdon import Dispatcher, RegistrationError, StatefulReward, Status, reward
 from guerdon._worker.calls import is_async
-from tests.lanes.running import looped, scored
+from tests.lanes.lane_helpers import looped, scored
 
 
 async def plain(completion: str) -> float:

@@ -27,10 +27,10 @@ from sys import getrefcount
 from types import CoroutineType, coroutine
 from typing import TYPE_CHECKING, Any
 
-from guerdon._lanes.arguments import Load, Swept, gathered_of, lists_of, scores_from, spread
-from guerdon._lanes.cells import failed, packed
-from guerdon._lanes.stateful import Stateful
-from guerdon._lanes.tasks import NONE, OwnTask, Runner
+from guerdon._lanes.arguments import FrameArguments, Swept, gathered_of, lists_of, scores_from, spread
+from guerdon._lanes.call_results import failed, packed
+from guerdon._lanes.loop_setup import LoopSetup
+from guerdon._lanes.loop_tasks import NONE, EngineTask, RunnerTask
 from guerdon._lanes.warn import warn
 from guerdon._worker.calls import Call, is_awaitable
 from guerdon._worker.reasons import is_one, setup_reason_of
@@ -47,7 +47,7 @@ _YIELD_LONG = -4
 _MARKED = -6
 
 
-class Function:
+class LoopFunction:
     """The calls of one reward function on its loop."""
 
     def __init__(
@@ -67,18 +67,18 @@ class Function:
         self._queue = queue
         self._loop = loop
         self._clean = clean
-        self._loads: deque[Load] = deque()
-        self._runners: set[Runner] = set()
+        self._loads: deque[FrameArguments] = deque()
+        self._runners: set[RunnerTask] = set()
         self._count = 0  # runners that count toward the limit
         self._spare = False  # a runner was started that has not run yet
         self._turning = 0  # runners that let the loop turn before they go on
-        self._stateful = Stateful(number, spec, call, queue, loop)
+        self._stateful = LoopSetup(number, spec, call, queue, loop)
         self._ending = False
         self._warned = False
 
     def accept(self, jobs: Jobs) -> None:
         """Takes a frame on."""
-        self._loads.append(Load(jobs))
+        self._loads.append(FrameArguments(jobs))
         if self._stateful.ready:
             self._start_spare()
         else:
@@ -91,7 +91,7 @@ class Function:
         runners = list(self._runners)  # at once: the loop changes the set
         return next((runner for runner in runners if runner.has(*call)), None)
 
-    def tasks(self) -> set[OwnTask]:
+    def tasks(self) -> set[EngineTask]:
         """All tasks of ours; from now on none takes another call."""
         self._ending = True
         self._loads.clear()
@@ -107,7 +107,7 @@ class Function:
     def stop(self, frame: int, call: int, *, over: bool) -> None:
         """Cancels an overdue call; `over`: its cell was ended without it."""
         runner = self.task_of((frame, call))
-        if not isinstance(runner, Runner):
+        if not isinstance(runner, RunnerTask):
             return
         if not runner.told:
             runner.told = True
@@ -129,12 +129,12 @@ class Function:
             self._spare = True
             self._start(None, NONE)
 
-    def _start(self, load: Load | None, index: int) -> None:
+    def _start(self, load: FrameArguments | None, index: int) -> None:
         if not self._ending:
             self._count += 1
-            self._runners.add(Runner(self._run, self._loop, load, index, self._over, self._clean))
+            self._runners.add(RunnerTask(self._run, self._loop, load, index, self._over, self._clean))
 
-    def _over(self, runner: Runner) -> None:
+    def _over(self, runner: RunnerTask) -> None:
         """Takes on what a runner leaves, once (R-6)."""
         if runner not in self._runners:
             return
@@ -156,7 +156,7 @@ class Function:
         elif self._loads:
             self._start_spare()
 
-    async def _run(self, runner: Runner) -> Any:
+    async def _run(self, runner: RunnerTask) -> Any:
         """Runs calls until none is left to start or the runner must end; what the last call gave, to whoever awaits that."""
         base, held = copy_context(), getrefcount(runner)
         runner.runs, raw = True, None
@@ -225,7 +225,7 @@ class Function:
         runner.call = NONE
         return None
 
-    def _caller(self, load: Load) -> tuple[Call, Callable[..., Any]]:
+    def _caller(self, load: FrameArguments) -> tuple[Call, Callable[..., Any]]:
         """What calls the function, and keeps what those calls record."""
         call = self._call.twin() if self._call.wants_records else self._call
         names = load.jobs.names
@@ -234,7 +234,7 @@ class Function:
         function = call.bind(names)
         return call, spread(function) if load.are_rows else function
 
-    def _call_with_lists(self, load: Load, function: Callable[..., Any], index: int) -> tuple[Any, int]:
+    def _call_with_lists(self, load: FrameArguments, function: Callable[..., Any], index: int) -> tuple[Any, int]:
         """What a call of several samples returned, and how many they are."""
         jobs = load.jobs
         if jobs.kind == "gathered":
@@ -246,7 +246,7 @@ class Function:
         raw = function(scores_from(jobs.scores(index)), *lists) if jobs.kind == "finish" else function(*lists)
         return raw, jobs.size
 
-    async def _turn(self, runner: Runner, *, long: bool = False) -> None:
+    async def _turn(self, runner: RunnerTask, *, long: bool = False) -> None:
         """Lets the loop turn before the next call is taken.
 
         `long`: this runner has run calls since the last turn. It lets the loop turn until what a timer or a socket wakes

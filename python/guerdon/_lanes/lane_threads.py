@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from guerdon._native import Lanes
 
-__all__ = ["LaneThread", "is_own"]
+__all__ = ["LaneThread", "is_lane_thread"]
 
 
 class LaneThread(threading.Thread):
     """A thread that runs reward functions for an engine.
 
     Attributes:
-        lanes: The engine's, those of its `Keeper`.
+        lanes: The engine's, those of its `ThreadSupervisor`.
     """
 
     def __init__(self, lanes: Lanes, target: Callable[[], None], name: str) -> None:
@@ -24,7 +24,7 @@ class LaneThread(threading.Thread):
         self.lanes = lanes
 
 
-def is_own(lanes: Lanes) -> bool:
+def is_lane_thread(lanes: Lanes) -> bool:
     """Whether this is a thread of these lanes: it can't wait for their end, because it is part of it."""
     current = threading.current_thread()
     return isinstance(current, LaneThread) and current.lanes is lanes

@@ -17,10 +17,10 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from guerdon._lanes.blocking import Blame, blocking
-from guerdon._lanes.runner import Function
+from guerdon._lanes.blocked_loops import BlockingWarnings, blocking
+from guerdon._lanes.loop_runner import LoopFunction
+from guerdon._lanes.loop_tasks import EngineTask
 from guerdon._lanes.stacks import Place, of_coroutine
-from guerdon._lanes.tasks import OwnTask
 from guerdon._lanes.warn import warn
 from guerdon._worker.calls import Call
 from guerdon._worker.reasons import reason_of
@@ -49,11 +49,11 @@ class LoopThread:
         self._queue = queue
         self._specs = specs
         self._calls = calls
-        self._functions: dict[int, Function] = {}
-        self._blame = Blame()
+        self._functions: dict[int, LoopFunction] = {}
+        self._blocking = BlockingWarnings()
         self._ident: int | None = None
         self._ticking = False
-        self._ending: OwnTask | None = None
+        self._ending: EngineTask | None = None
         self._over = False
 
     def run(self) -> None:
@@ -88,7 +88,7 @@ class LoopThread:
         self._loop = loop
         clean = contextvars.copy_context()
         for number, spec in self._specs.items():
-            self._functions[number] = Function(number, spec, self._calls[number], self._queue, loop, clean)
+            self._functions[number] = LoopFunction(number, spec, self._calls[number], self._queue, loop, clean)
         loop.add_reader(self._queue.fileno(), self._arrived)
 
     def _arrived(self) -> None:
@@ -121,7 +121,7 @@ class LoopThread:
                 self._functions[number].stop(frame, call, over=bool(over))
             nap = _SHORTEST_NAP
         if self._queue.ended and self._ending is None:
-            self._ending = OwnTask(self._end(), loop=self._loop)
+            self._ending = EngineTask(self._end(), loop=self._loop)
             self._ending.add_done_callback(self._ended)
         return nap
 
@@ -145,7 +145,7 @@ class LoopThread:
 
     async def _cancel(self, tasks: set[Any]) -> None:
         for task in tasks:
-            task.end() if isinstance(task, OwnTask) else task.cancel()
+            task.end() if isinstance(task, EngineTask) else task.cancel()
         if tasks:
             _, left = await asyncio.wait(tasks, timeout=_END_S)
             for task in left:
@@ -163,13 +163,13 @@ class LoopThread:
         return [] if task is None else of_coroutine(task.get_coro(), self._ident)
 
     def say_what_blocks(self) -> None:
-        """Warns about the code that keeps the loop from turning. Called by the keeper."""
+        """Warns about the code that keeps the loop from turning. Called by the supervisor."""
         ident = self._ident
         frame = None if ident is None else sys._current_frames().get(ident)
         found = None if frame is None else blocking(frame)
         if found is not None and self._queue.to_be_named():
-            self._blame.now(*found)
+            self._blocking.now(*found)
 
     def say_what_blocked(self, function: int) -> None:
-        """Warns about a function whose call did, when nobody could look. Called by the keeper."""
-        self._blame.over(self._specs[function])
+        """Warns about a function whose call did, when nobody could look. Called by the supervisor."""
+        self._blocking.over(self._specs[function])

@@ -1,7 +1,7 @@
-"""The keeper: one thread per engine that starts the lanes' threads and loops when the engine asks, and says its warnings.
+"""The supervisor: one thread per engine that starts the lanes' threads and loops when the engine asks, and says its warnings.
 
 - K-1  Threads and loops are started when there is work for them, not before.
-- K-2  Nothing that goes wrong with one of them ends the keeper.
+- K-2  Nothing that goes wrong with one of them ends the supervisor.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from guerdon._lanes.own import LaneThread
+from guerdon._lanes.lane_threads import LaneThread
 from guerdon._lanes.stacks import Place, of_thread
-from guerdon._lanes.thread import Worker
 from guerdon._lanes.warn import warn
+from guerdon._lanes.worker_thread import WorkerThread
 from guerdon._worker.calls import Call
 from guerdon._worker.reasons import reason_of
 from guerdon.limits import native
 
 if TYPE_CHECKING:
-    from guerdon._lanes.aio import LoopThread
+    from guerdon._lanes.event_loop import LoopThread
     from guerdon._native import Engine, Lanes
     from guerdon._registration.spec import FunctionSpec
 
 _KILLED: Final = "Use lane='process', where a call that hangs is killed."
 
 
-def start_lanes(engine: Engine, specs: Sequence[FunctionSpec]) -> Keeper:
+def start_lanes(engine: Engine, specs: Sequence[FunctionSpec]) -> ThreadSupervisor:
     """Starts what the thread and asyncio lanes of `engine` need; it ends with the engine."""
-    keeper = Keeper(engine.lanes, specs)
+    supervisor = ThreadSupervisor(engine.lanes, specs)
     if any(spec.lane in ("thread", "asyncio") or native(spec.policy.limit, spec.lane) for spec in specs):
-        threading.Thread(target=keeper.run, name="guerdon keeper", daemon=True).start()
-    return keeper
+        threading.Thread(target=supervisor.run, name="guerdon supervisor", daemon=True).start()
+    return supervisor
 
 
-class Keeper:
+class ThreadSupervisor:
     """Starts threads and loops for an engine, and knows where their calls stand."""
 
     def __init__(self, lanes: Lanes, specs: Sequence[FunctionSpec]) -> None:
@@ -43,7 +43,7 @@ class Keeper:
         self._names = [spec.name for spec in specs]
         self._specs = {index: spec for index, spec in enumerate(specs) if spec.lane in ("thread", "asyncio")}
         self._calls = {index: Call(spec.target, spec.recipe()) for index, spec in self._specs.items()}
-        # By index and generation. Written by the keeper's thread, read by whoever takes a dump.
+        # By index and generation. Written by the supervisor's thread, read by whoever takes a dump.
         self._loops: dict[tuple[int, int], LoopThread] = {}
 
     def run(self) -> None:
@@ -82,7 +82,7 @@ class Keeper:
 
     def _start_thread(self, function: int, number: int) -> None:
         call = self._calls[function]
-        worker = Worker(self.lanes, function, number, call.twin())
+        worker = WorkerThread(self.lanes, function, number, call.twin())
         try:
             LaneThread(self.lanes, worker.run, self.thread_name(function, number)).start()
         except RuntimeError as error:
@@ -93,7 +93,7 @@ class Keeper:
         if queue is None:
             return
         try:
-            from guerdon._lanes.aio import LoopThread
+            from guerdon._lanes.event_loop import LoopThread
 
             functions = {function: self._specs[function] for function in self.lanes.loop_functions(index)}
             calls = {function: self._calls[function].twin() for function in functions}

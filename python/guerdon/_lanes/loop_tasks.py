@@ -15,13 +15,13 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from guerdon._lanes.arguments import Load
+    from guerdon._lanes.arguments import FrameArguments
 
 NONE = -1
 """Instead of the index of a call: none (`Jobs`)."""
 
 
-class OwnTask(asyncio.Task[Any]):
+class EngineTask(asyncio.Task[Any]):
     """Work of the engine (S-1)."""
 
     def cancel(self, msg: Any | None = None) -> bool:
@@ -32,7 +32,7 @@ class OwnTask(asyncio.Task[Any]):
         return super().cancel(msg)
 
 
-class Runner(OwnTask):
+class RunnerTask(EngineTask):
     """Runs calls one after the other, and says which it has in hand.
 
     Args:
@@ -46,9 +46,9 @@ class Runner(OwnTask):
 
     def __init__(
         self,
-        work: Callable[[Runner], Coroutine[Any, Any, Any]],
+        work: Callable[[RunnerTask], Coroutine[Any, Any, Any]],
         loop: asyncio.AbstractEventLoop,
-        load: Load | None,
+        load: FrameArguments | None,
         call: int,
         over: Callable[[Any], None],
         clean: Context,

@@ -1,4 +1,4 @@
-"""The asyncio lane means the same as a task per sample (R-1, R-2, R-3 of `_lanes/runner.py`).
+"""The asyncio lane means the same as a task per sample (R-1, R-2, R-3 of `_lanes/loop_runner.py`).
 
 The same coroutines run as plain tasks of `asyncio` and through the lane, alone, and mixed in one batch so that each runner
 task meets them one after another.
@@ -16,7 +16,7 @@ from guerdon import Dispatcher, Limit, Status
 from guerdon.results import RewardBatch
 
 from .coroutines import CASES
-from .running import looped
+from .lane_helpers import looped
 
 Case = Callable[[str], Awaitable[float]]
 

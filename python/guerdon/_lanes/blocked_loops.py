@@ -12,7 +12,7 @@ import os
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from guerdon._lanes.runner import Function
+from guerdon._lanes.loop_runner import LoopFunction
 from guerdon._lanes.warn import warn
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _WHAT_TO_DO = (
 )
 
 
-class Blame:
+class BlockingWarnings:
     """The warnings of one loop."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ def blocking(innermost: FrameType) -> tuple[str | None, FrameType] | None:
             stepping = stepping or frame.f_code.co_name == "_run"
         elif file.startswith(_OURS):
             owner = frame.f_locals.get("self")
-            if isinstance(owner, Function):
+            if isinstance(owner, LoopFunction):
                 user, name = None, owner.name
         elif user is None and stepping:
             user = frame

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from guerdon._lanes.arguments import Swept, gathered_of, lists_of, samples_of, scores_from, singles_of, spread
-from guerdon._lanes.cells import failed, packed
+from guerdon._lanes.call_results import failed, packed
 from guerdon._lanes.warn import warn
 from guerdon._worker.calls import Awaiter, Call, is_awaitable
 from guerdon._worker.reasons import reason_of, setup_reason_of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from guerdon._native import Chunk, Lanes
 
 
-class Worker:
+class WorkerThread:
     """A thread's life: `run` is its target.
 
     Args:

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, Limit, StatefulReward, Status, group_reward, reward
-from tests.lanes import running
-from tests.lanes.running import looped, scored
+from tests.lanes import lane_helpers
+from tests.lanes.lane_helpers import looped, scored
 
 
 @pytest.fixture
 def no_new_threads() -> Iterator[None]:
-    with running.no_new_threads():
+    with lane_helpers.no_new_threads():
         yield
 
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, Limit, StatefulReward, Status
-from tests.lanes import running
-from tests.lanes.running import looped
+from tests.lanes import lane_helpers
+from tests.lanes.lane_helpers import looped
 
 PATIENCE_S = 60.0
 
 
 @pytest.fixture(autouse=True)
 def no_new_threads() -> Iterator[None]:
-    with running.no_new_threads():
+    with lane_helpers.no_new_threads():
         yield
 
 

@@ -16,13 +16,13 @@ from collections.abc import Iterator
 import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, Limit, StatefulReward, Status, reward
-from tests.lanes import running
-from tests.lanes.running import eventually, looped, scored
+from tests.lanes import lane_helpers
+from tests.lanes.lane_helpers import eventually, looped, scored
 
 
 @pytest.fixture
 def no_new_threads() -> Iterator[None]:
-    with running.no_new_threads():
+    with lane_helpers.no_new_threads():
         yield
 
 
@@ -147,7 +147,9 @@ def test_row_16_a_blocking_function_delays_no_other_loop_and_is_named() -> None:
         return 1.0
 
     line = blocks.__code__.co_firstlineno + 2
-    with pytest.warns(GuerdonWarning, match=rf"'blocks' blocks its event loop.*test_aio_ends\.py:{line}") as caught:
+    with pytest.warns(
+        GuerdonWarning, match=rf"'blocks' blocks its event loop.*test_asyncio_endings\.py:{line}"
+    ) as caught:
         result = scored([reward(blocks), reward(ticks)], 4)
     assert (result.status == Status.OK).all()
     assert len(caught) == 1
@@ -158,7 +160,7 @@ def test_row_16_a_blocking_function_delays_no_other_loop_and_is_named() -> None:
 
 @pytest.mark.parametrize("busy", [0, 2])
 def test_row_16_y3_c_code_that_keeps_the_gil_is_named(busy: int) -> None:
-    """Whoever gets the GIL when it lets go: the keeper, that names the line, or another thread, or the loop itself."""
+    """Whoever gets the GIL when it lets go: the supervisor, that names the line, or another thread, or the loop itself."""
 
     def took(steps: int) -> float:
         start = time.monotonic()
@@ -309,10 +311,10 @@ def test_y5_loops_that_end_with_calls_in_hand_keep_nothing_of_their_batch() -> N
         blocked.clear()
         release.clear()
 
-    with running.no_new_threads():
+    with lane_helpers.no_new_threads():
         closed_with_calls_in_hand()  # the runtime's own descriptors are there from now on
     before = wakes()
-    with running.no_new_threads():
+    with lane_helpers.no_new_threads():
         for _ in range(5):
             closed_with_calls_in_hand()
     eventually(lambda: wakes() <= before)

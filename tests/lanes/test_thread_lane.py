@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, Limit, PendingBatch, StatefulReward, Status, group_reward
-from tests.lanes import running
-from tests.lanes.running import eventually, scored, threaded
+from tests.lanes import lane_helpers
+from tests.lanes.lane_helpers import eventually, scored, threaded
 
 
 @pytest.fixture
 def no_new_threads() -> Iterator[None]:
-    with running.no_new_threads():
+    with lane_helpers.no_new_threads():
         yield
 
 

@@ -12,7 +12,7 @@ from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from guerdon._lanes.tasks import OwnTask
+from guerdon._lanes.loop_tasks import EngineTask
 from guerdon._lanes.warn import warn
 from guerdon._worker.calls import Call, is_awaitable
 from guerdon._worker.reasons import SetupOverdue, reason_of
@@ -26,7 +26,7 @@ class _Overdue(Exception):
     """User code did not end in time."""
 
 
-class Stateful:
+class LoopSetup:
     """Whether a reward is set up.
 
     Args:
@@ -42,7 +42,7 @@ class Stateful:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.ready = not spec.stateful
-        self.setting_up: OwnTask | None = None
+        self.setting_up: EngineTask | None = None
         self.users: asyncio.Task[Any] | None = None  # `setup()` or `close()` itself
         self._number = number
         self._timeout = spec.policy.setup_timeout
@@ -58,7 +58,7 @@ class Stateful:
         """
         if self.setting_up is None:
             self._queue.setup_begins(self._number)
-            self.setting_up = OwnTask(self._set_up(), loop=self._loop)
+            self.setting_up = EngineTask(self._set_up(), loop=self._loop)
             self.setting_up.add_done_callback(partial(self._ended, over), context=clean)
 
     async def close(self, timeout: float) -> None:

@@ -20,7 +20,7 @@ from aiohttp import web
 
 from guerdon import Dispatcher, StatefulReward, Status
 
-from .running import looped
+from .lane_helpers import looped
 
 SAMPLES = 40
 

@@ -8,7 +8,7 @@ import socket
 import time
 
 from guerdon import Dispatcher, StatefulReward, Status
-from tests.lanes.running import looped
+from tests.lanes.lane_helpers import looped
 
 CALLS = 4000
 
