@@ -18,7 +18,7 @@ pytest.importorskip("aiohttp")
 pytest.importorskip("requests")
 
 from guerdon import Dispatcher
-from tests.integrations import rollouts
+from tests.integrations.trl.async_grpo import rollout_loops
 
 GROUPS = 9
 
@@ -38,16 +38,18 @@ def test_nine_groups(benchmark: Any, side: str) -> None:
 
     def fresh() -> tuple[tuple[Any, list[Any]], dict[str, Any]]:
         made = (
-            rollouts.make_plain_loop([waits]) if side == "trl" else rollouts.make_loop(dispatcher, concurrent_groups=16)
+            rollout_loops.make_plain_loop([waits])
+            if side == "trl"
+            else rollout_loops.make_loop(dispatcher, concurrent_groups=16)
         )
-        groups = [rollouts.group_of(index, ["b" if index else "slow"] * 4) for index in range(GROUPS)]
+        groups = [rollout_loops.group_of(index, ["b" if index else "slow"] * 4) for index in range(GROUPS)]
         return (made, groups), {}
 
     def run(loop: Any, groups: list[Any]) -> None:
         try:
-            assert len(rollouts.score(loop, groups)) == GROUPS
+            assert len(rollout_loops.score(loop, groups)) == GROUPS
         finally:
-            rollouts.close(loop)
+            rollout_loops.close(loop)
 
     benchmark.pedantic(run, setup=fresh, rounds=3)
     dispatcher.close()

@@ -21,9 +21,9 @@ import trl
 
 from guerdon.integrations import trl as guerdon_trl
 from guerdon.integrations.trl import tools
-from tests.integrations import handy
-from tests.integrations.game import call, make_player
-from tests.integrations.tiny import end_loops
+from tests.integrations.trl.line_game import call, make_player
+from tests.integrations.trl.tiny_trainer import end_loops
+from tests.integrations.trl.tool_calls import tool_functions
 
 pytestmark = pytest.mark.filterwarnings("default")  # what the trainers' own libraries warn about
 
@@ -67,9 +67,11 @@ def turn(trainer: Any, given: list[Callable[..., Any]]) -> Callable[[], Any]:
 @pytest.mark.parametrize("kind", ["trl", "guerdon"])
 def test_two_calls_a_sample(kind: str, benchmark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
-    routed = tools([handy.nap])
-    given: list[Callable[..., Any]] = [handy.nap] if kind == "trl" else list(routed)
-    trainer = make_player(Plain if kind == "trl" else Ours, [handy.nothing], tmp_path, calls=(), more={"tools": given})
+    routed = tools([tool_functions.nap])
+    given: list[Callable[..., Any]] = [tool_functions.nap] if kind == "trl" else list(routed)
+    trainer = make_player(
+        Plain if kind == "trl" else Ours, [tool_functions.nothing], tmp_path, calls=(), more={"tools": given}
+    )
     try:
         completions = benchmark.pedantic(turn(trainer, given), rounds=5, warmup_rounds=1)
         assert [len([m for m in one if m["role"] == "tool"]) for one in completions] == [2] * SAMPLES

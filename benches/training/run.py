@@ -77,7 +77,7 @@ def train(mode: str, *, seed: int, steps: int, scale: float, generation: float, 
     from transformers import TrainerCallback
 
     from guerdon.integrations.trl import GRPOTrainer, Pipeline
-    from tests.integrations import tiny
+    from tests.integrations.trl import tiny_trainer
 
     class Padded(GRPOTrainer):
         """Its generation and its training on a micro-batch take what they take in the recipe.
@@ -136,7 +136,7 @@ def train(mode: str, *, seed: int, steps: int, scale: float, generation: float, 
     with tempfile.TemporaryDirectory() as folder:
         torch.set_num_threads(1)
         with Dispatcher([reward(calls.score, name="digits", timeout=600)]) as dispatcher:
-            trainer = tiny.make_trainer(
+            trainer = tiny_trainer.make_trainer(
                 dispatcher,  # type: ignore[arg-type] # our trainer takes it bare
                 Path(folder),
                 trainer_class=Padded,
@@ -154,7 +154,7 @@ def train(mode: str, *, seed: int, steps: int, scale: float, generation: float, 
                 log_level="error",
             )
             trainer.train()
-        tiny.end_loops()
+        tiny_trainer.end_loops()
     logs = [log for log in trainer.state.log_history if "reward" in log]
     return {
         "mode": mode,

@@ -15,7 +15,7 @@ import ray
 
 from tests.verl import rewards
 from tests.verl.cluster import ray_cluster
-from tests.verl.rig import make_config, make_data, make_model, reward_loop, scores_of
+from tests.verl.verl_setup import make_config, make_data, make_model, reward_loop, scores_of
 
 from verl.utils import hf_tokenizer  # isort: skip # rig imports verl without its warnings
 

@@ -17,7 +17,7 @@ import ray
 from datasets import Dataset
 from transformers import Qwen2Config
 
-from tests.verl.rig import OmegaConf, make_config, make_model
+from tests.verl.verl_setup import OmegaConf, make_config, make_model
 
 with warnings.catch_warnings():  # of what verl imports
     warnings.simplefilter("ignore")
@@ -32,7 +32,7 @@ with warnings.catch_warnings():  # of what verl imports
     from verl.utils.dataset.rl_dataset import collate_fn
     from verl.workers.rollout.replica import RolloutReplicaRegistry
 
-    from tests.verl.standins import Actor, Replica, Trained
+    from tests.verl.fake_workers import Actor, Replica, Trained
 
 __all__ = ["KINDS", "Run", "train"]
 

@@ -12,8 +12,8 @@ import torch
 from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM, set_seed
 
-from tests.integrations.game import MOVES, call
-from tests.integrations.tiny import make_config, make_tokenizer
+from tests.integrations.trl.line_game import MOVES, call
+from tests.integrations.trl.tiny_trainer import make_config, make_tokenizer
 
 CALLS = (*MOVES, call("ask", about="the way"))
 OFFER = "<tools>"  # what chat templates write before tools, and a token here

@@ -15,7 +15,7 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # read by the next impor
 
 from guerdon import Dispatcher, RewardFailureError
 from guerdon.integrations.trl import AsyncGRPOTrainer, VLLMCalls
-from tests.integrations import async_functions as functions
+from tests.integrations.trl.async_grpo import reward_functions
 from tests.vllm.server import READY_S, Server
 from tests.vllm.training import TRLAsyncGRPOTrainer, at_step, make_trainer, stand_in, steps_of
 
@@ -41,7 +41,8 @@ def adapters(server: Server) -> set[str]:
 
 def test_it_trains_on_many_groups_at_once_and_publishes_each_policy(server: Server, tmp_path: Path) -> None:
     dispatcher = Dispatcher(
-        [functions.length, functions.letters, functions.rank, functions.fails_on_x], weights=[0.1, 1.0, 0.0, 0.1]
+        [reward_functions.length, reward_functions.letters, reward_functions.rank, reward_functions.fails_on_x],
+        weights=[0.1, 1.0, 0.0, 0.1],
     )
     trainer = make_trainer(AsyncGRPOTrainer, server, tmp_path, dispatcher, {"concurrent_groups": 6}, max_steps=8)
     start = {name: value.detach().clone() for name, value in trainer.model.named_parameters() if "lora_B" in name}
@@ -75,7 +76,7 @@ def test_a_restart_of_the_server_in_mid_run_is_survived(server: Server, tmp_path
     restarting = threading.Thread(target=restart)
     calls = VLLMCalls(restart_timeout=READY_S)
     more = {"callbacks": [at_step(2, restarting.start)], "vllm": calls}
-    trainer = make_trainer(AsyncGRPOTrainer, server, tmp_path, [functions.length], more, max_steps=10)
+    trainer = make_trainer(AsyncGRPOTrainer, server, tmp_path, [reward_functions.length], more, max_steps=10)
     trainer.train()
     restarting.join()
     assert [entry["step"] for entry in steps_of(trainer)] == list(range(1, 11))
@@ -84,7 +85,7 @@ def test_a_restart_of_the_server_in_mid_run_is_survived(server: Server, tmp_path
 
 
 def test_a_function_that_fails_too_often_is_an_error_of_the_trainer(server: Server, tmp_path: Path) -> None:
-    trainer = make_trainer(AsyncGRPOTrainer, server, tmp_path, functions.always_fails, {})
+    trainer = make_trainer(AsyncGRPOTrainer, server, tmp_path, reward_functions.always_fails, {})
     with pytest.raises(RewardFailureError, match="'always_fails' failed on 32 of the last 32 samples"):
         trainer.train()
     assert not multiprocessing.active_children()
@@ -92,7 +93,9 @@ def test_a_function_that_fails_too_often_is_an_error_of_the_trainer(server: Serv
 
 
 def test_trls_own_trainer_takes_the_columns_of_a_dispatcher(server: Server, tmp_path: Path) -> None:
-    dispatcher = Dispatcher([functions.length, functions.letters, functions.rank], num_generations=4)
+    dispatcher = Dispatcher(
+        [reward_functions.length, reward_functions.letters, reward_functions.rank], num_generations=4
+    )
     trainer = make_trainer(TRLAsyncGRPOTrainer, server, tmp_path, list(dispatcher), {})
     trainer.train()
     log = steps_of(trainer)

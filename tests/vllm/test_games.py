@@ -1,6 +1,6 @@
 """A game of several turns, with environments and a tool, by both trainers with a real vLLM server.
 
-What each reward function sees is compared with a serial replay (playing.py); a difference is a failure, which is counted.
+What each reward function sees is compared with a serial replay (walk_game.py); a difference is a failure, which is counted.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pytest
 
 from guerdon import Dispatcher
 from guerdon.integrations.trl import AsyncGRPOTrainer, GRPOTrainer, VLLMCalls, environments, tools
-from tests.integrations.game import TURNS, rows
-from tests.vllm import playing
+from tests.integrations.trl.line_game import TURNS, rows
+from tests.vllm import walk_game
 from tests.vllm.server import Server
 from tests.vllm.training import make_server_trainer, make_trainer, stand_in, steps_of
 
@@ -28,9 +28,9 @@ pytestmark = [
 
 def play(server: Server, folder: Path, steps: int, **options: Any) -> list[dict[str, Any]]:
     """The log of an asynchronous run, each of whose samples was checked."""
-    functions = Dispatcher([playing.right, playing.away], weights=[1.0, 0.0])
-    more: dict[str, Any] = {"concurrent_groups": 6, "environment_factory": environments(playing.Walk)}
-    more |= {"tools": tools([playing.ask]), "vllm": VLLMCalls(restart_timeout=20)}
+    functions = Dispatcher([walk_game.right, walk_game.away], weights=[1.0, 0.0])
+    more: dict[str, Any] = {"concurrent_groups": 6, "environment_factory": environments(walk_game.Walk)}
+    more |= {"tools": tools([walk_game.ask]), "vllm": VLLMCalls(restart_timeout=20)}
     settings: dict[str, Any] = {"max_steps": steps, "max_completion_length": 4, "max_tool_calling_iterations": TURNS}
     trainer = make_trainer(AsyncGRPOTrainer, server, folder, functions, more, data=rows(8), **{**settings, **options})
     trainer.train()
@@ -69,8 +69,8 @@ def test_rewards_of_the_synchronous_trainer_see_what_a_serial_replay_sees(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Generation by the server, turn after turn; slots are used again by each batch."""
-    with Dispatcher([playing.right, playing.away], workers=1) as dispatcher, tools([playing.ask]) as routed:
-        more = {"environment_factory": playing.Walk, "tools": routed, "pipeline": "one_step"}
+    with Dispatcher([walk_game.right, walk_game.away], workers=1) as dispatcher, tools([walk_game.ask]) as routed:
+        more = {"environment_factory": walk_game.Walk, "tools": routed, "pipeline": "one_step"}
         options = {"max_completion_length": 300, "max_tool_calling_iterations": TURNS}
         trainer = make_server_trainer(GRPOTrainer, dispatcher, tmp_path, server, monkeypatch, more, rows(16), **options)
         trainer.train()

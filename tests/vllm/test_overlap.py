@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from guerdon import Dispatcher
-from tests.integrations import functions
-from tests.integrations.tiny import make_data
-from tests.integrations.watched import Watched
+from tests.integrations.trl import reward_functions
+from tests.integrations.trl.recording_trainer import Watched
+from tests.integrations.trl.tiny_trainer import make_data
 from tests.vllm.server import Server
 from tests.vllm.training import make_server_trainer
 
@@ -22,7 +22,7 @@ def test_v1_rewards_begin_while_the_server_generates(
     pipeline: str, seeded: bool, tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"max_completion_length": 48, **({"generation_kwargs": {"seed": 5}} if seeded else {})}
-    with Dispatcher([functions.vowels, functions.random_wait], workers=1) as dispatcher:
+    with Dispatcher([reward_functions.vowels, reward_functions.random_wait], workers=1) as dispatcher:
         more = {"pipeline": pipeline}
         trainer = make_server_trainer(
             Watched, dispatcher, tmp_path, server, monkeypatch, more, make_data(16), **options
@@ -37,5 +37,5 @@ def test_v1_rewards_begin_while_the_server_generates(
     batch = Counter(row for piece in trainer.pieces[:4] for row in piece)
     assert len(batch) > 12  # a seed doesn't make the completions of a prompt alike
     assert list(trainer._logs["rewards"]["vowels"]) == pytest.approx(
-        [functions.share(text, "aeiou") for text in trainer._logs["completion"]], abs=1e-6
+        [reward_functions.share(text, "aeiou") for text in trainer._logs["completion"]], abs=1e-6
     )

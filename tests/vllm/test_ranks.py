@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.integrations.ranks import run_ranks
+from tests.integrations.trl.torchrun import run_ranks
 from tests.vllm.server import Server
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]

@@ -14,7 +14,7 @@ from transformers import TrainerCallback
 
 from guerdon import Dispatcher
 from guerdon.integrations.trl import AsyncGRPOTrainer
-from tests.integrations import async_functions as functions
+from tests.integrations.trl.async_grpo import reward_functions
 from tests.vllm.training import make_trainer, stand_in, steps_of
 
 
@@ -56,7 +56,7 @@ def main(url: str, model: str, folder: Path) -> None:
     stand_in(pytest.MonkeyPatch())
     server = SimpleNamespace(url=url, model=model)
     out = folder / "out"
-    with Dispatcher([functions.length, functions.rank]) as dispatcher:
+    with Dispatcher([reward_functions.length, reward_functions.rank]) as dispatcher:
         first = run(dispatcher, server, out, 2)
         second = run(dispatcher, server, out, 4, out / "checkpoint-2")
     (folder / f"rank{os.environ['RANK']}.json").write_text(json.dumps([first, second]))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from guerdon.results import RewardBatch
 
 # Modules with ``trainer_of(given)``, which gives a `Host` class and the trainer behind a call, or None (H-1).
-INTEGRATIONS = ("guerdon.integrations.trl.host",)
+INTEGRATIONS = ("guerdon.integrations.trl.trainer_context",)
 
 _FRACTIONS = {"timeout_frac": Status.TIMEOUT, "error_frac": Status.ERROR, "crashed_frac": Status.CRASHED}
 _TIMES = ("run_p50_s", "run_p90_s", "run_p99_s", "queue_p50_s", "queue_p99_s")

@@ -1,15 +1,10 @@
-"""TRL's trainers: what a dispatcher is to them, and ours that derive from them.
+"""TRL's trainers: the stock ones, as a dispatcher's columns meet them, and ours that derive from them.
 
-This module holds only the map of public names, each imported when first used: importing it imports neither trl nor torch.
+Importing this module imports neither trl nor torch: each public name is loaded when first used.
 
-- Any trainer: `host` is one as columns meet it, `functions` its list of reward functions.
-- The synchronous trainer: `grpo` is the class, `pipeline` what may go on at the same time, `flight` a batch whose rewards may be
-  missing, `scoring` its rewards, `overlap` and `vllm_client` those of completions that are finished early, `minibatch` training by
-  groups, `reader` the data ahead, `straddle` groups on several ranks, `metrics` the trainer's log.
-- Tools and environments: `toolset` and `worlds` are what users call, `running` runs them on the engine, `routed` makes them look as
-  before, `snapshots` are environments for reward functions, `copying` takes them in time, `turns` and `sidebyside` run all samples
-  of a turn together.
-- `asynchronous`: TRL's asynchronous trainer.
+- `trainer_context`, `reward_funcs`: what any trainer is to a dispatcher, and its list of functions.
+- `pipeline`: `GRPOTrainer`. `async_grpo`: `AsyncGRPOTrainer`.
+- `tool_calls`: tools and environments on the engine. Both trainers use it; it uses neither.
 """
 
 from __future__ import annotations
@@ -19,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 from guerdon._lazy_imports import names as _names
 
 if TYPE_CHECKING:
-    from guerdon.integrations.trl.asynchronous.calls import VLLMCalls
-    from guerdon.integrations.trl.asynchronous.trainer import AsyncGRPOTrainer
-    from guerdon.integrations.trl.grpo import GRPOTrainer
-    from guerdon.integrations.trl.pipeline import Pipeline
-    from guerdon.integrations.trl.toolset import Tools, tools
-    from guerdon.integrations.trl.worlds import Environments, environments
+    from guerdon.integrations.trl.async_grpo.trainer import AsyncGRPOTrainer
+    from guerdon.integrations.trl.async_grpo.vllm_calls import VLLMCalls
+    from guerdon.integrations.trl.pipeline.options import Pipeline
+    from guerdon.integrations.trl.pipeline.trainer import GRPOTrainer
+    from guerdon.integrations.trl.tool_calls.environments import Environments, environments
+    from guerdon.integrations.trl.tool_calls.tools import Tools, tools
 
 __all__ = [
     "AsyncGRPOTrainer",
@@ -38,14 +33,14 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "AsyncGRPOTrainer": "asynchronous.trainer",
-    "Environments": "worlds",
-    "GRPOTrainer": "grpo",
-    "Pipeline": "pipeline",
-    "Tools": "toolset",
-    "VLLMCalls": "asynchronous.calls",
-    "environments": "worlds",
-    "tools": "toolset",
+    "AsyncGRPOTrainer": "async_grpo.trainer",
+    "Environments": "tool_calls.environments",
+    "GRPOTrainer": "pipeline.trainer",
+    "Pipeline": "pipeline.options",
+    "Tools": "tool_calls.tools",
+    "VLLMCalls": "async_grpo.vllm_calls",
+    "environments": "tool_calls.environments",
+    "tools": "tool_calls.tools",
 }
 
 __getattr__, __dir__ = _names(globals(), _HOMES)

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final
 from guerdon._lazy_imports import names as _names
 
 if TYPE_CHECKING:
-    from guerdon.integrations.verl.manager import RewardManager
+    from guerdon.integrations.verl.reward_manager import RewardManager
 
 __all__ = ["RewardManager"]
 
-_HOMES: Final = {"RewardManager": "manager"}
+_HOMES: Final = {"RewardManager": "reward_manager"}
 
 __getattr__, __dir__ = _names(globals(), _HOMES)

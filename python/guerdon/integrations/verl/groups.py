@@ -33,7 +33,7 @@ Place = tuple[int, ...]
 
 
 class Filling(Protocol[S_in, R_out]):
-    """A group that is scored while it fills; see `guerdon.integrations.verl.early.Early`."""
+    """A group that is scored while it fills; see `guerdon.integrations.verl.partial_groups.Early`."""
 
     def add(self, number: int, sample: S_in, /) -> None: ...
     async def result(self) -> R_out: ...

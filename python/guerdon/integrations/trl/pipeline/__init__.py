@@ -1,0 +1,1 @@
+"""The synchronous trainer: rewards that are computed while it generates or trains."""

@@ -1,0 +1,167 @@
+"""Rewards of completions that are finished, while others of their batch are still generated.
+
+- O-1  A row is begun once, with what TRL will give its reward functions: the completion is checked against TRL's own
+       when generation is over, and if it differs the whole batch is scored anew from TRL's.
+- O-2  Watching changes nothing in what is generated; where nothing can be seen, everything is begun at the end.
+- O-3  An error while others generate waits until generation is over, where all ranks hear of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from trl.data_utils import is_conversational
+from trl.trainer import grpo_trainer
+
+from guerdon.integrations.trl.pipeline.scoring import Scoring
+
+Tell = Callable[[list[int], list[list[int]]], None]
+
+
+class Early:
+    """The rows of one batch whose rewards begin before the batch is generated.
+
+    Args:
+        trainer: TRL's.
+        scoring: The batch's rewards, not begun.
+        inputs: The data's rows.
+        prompts: What is generated from, one per row.
+        given: What is the same for all rows, as TRL gives it.
+    """
+
+    def __init__(
+        self, trainer: Any, scoring: Scoring, inputs: Sequence[Mapping[str, Any]], prompts: Any, given: dict[str, Any]
+    ) -> None:
+        self._trainer = trainer
+        self.scoring = scoring
+        self._inputs = inputs
+        self._prompts = prompts
+        self._given = given
+        self._prompt_ids: Sequence[Any] = ()  # written when generation starts
+        self._begun: dict[int, tuple[list[int], Any]] = {}  # by row, token ids and completion
+        self._error: Exception | None = None  # O-3
+
+    @contextmanager
+    def watching(self, prompt_ids: Sequence[Any]) -> Iterator[None]:
+        """Looks on while TRL generates."""
+        trainer = self._trainer
+        self._prompt_ids = prompt_ids
+        if trainer.use_vllm:
+            client: Any = getattr(trainer.vllm_generation, "vllm_client", None)
+            if not hasattr(client, "tell"):  # only the first rank talks to the server
+                yield
+                return
+            client.tell = self.completed
+            try:
+                yield
+            finally:
+                client.tell = None
+            return
+        module = trainer.accelerator.unwrap_model(trainer.model_wrapped)
+        module = (
+            module.get_base_model() if hasattr(module, "peft_config") and hasattr(module, "get_base_model") else module
+        )
+        watch = _Watch(len(prompt_ids), trainer.eos_token_ids, self.completed)
+        handle = module.register_forward_pre_hook(watch, with_kwargs=True)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    def completed(self, rows: list[int], ids: list[list[int]]) -> None:
+        """These rows are complete, with these tokens; rows of other ranks are left to them."""
+        own = [(row, tokens) for row, tokens in zip(rows, ids, strict=True) if row < len(self._inputs)]
+        if not own or self._error is not None:
+            return
+        try:
+            rows, ids = [row for row, _ in own], [tokens for _, tokens in own]
+            completions = self._decode(rows, ids)
+            if not self._begun:
+                self.scoring.open(self._given)
+            self._add(rows, completions, ids)
+            self._begun.update((row, (ids[at], completions[at])) for at, row in enumerate(rows))
+        except Exception as error:
+            self._error = error
+
+    def finish(self, completions: Sequence[Any], ids: Sequence[list[int]]) -> bool:
+        """Begins the rest, once all are generated.
+
+        Returns:
+            False if nothing is begun, or not what was generated: then the batch is to be scored as a whole.
+
+        Raises:
+            Exception: What came up while others were generated.
+        """
+        if self._error is not None:
+            raise self._error
+        if not self._begun:
+            return False
+        for row, (tokens, completion) in self._begun.items():
+            if completion != completions[row] or tokens != list(ids[row]):
+                return False  # O-1
+        rest = [row for row in range(len(completions)) if row not in self._begun]
+        if rest:
+            self._add(rest, [completions[row] for row in rest], [ids[row] for row in rest])
+        self.scoring.finish()
+        return True
+
+    @property
+    def count(self) -> int:
+        """Rows whose rewards began early."""
+        return len(self._begun)
+
+    def _add(self, rows: list[int], completions: Sequence[Any], ids: Sequence[list[int]]) -> None:
+        columns = columns_of([self._inputs[row] for row in rows])
+        self.scoring.add(rows, [self._prompts[row] for row in rows], completions, ids, columns)
+
+    def _decode(self, rows: list[int], ids: list[list[int]]) -> list[Any]:
+        """The completions as TRL gives them to reward functions (O-1)."""
+        trainer = self._trainer
+        if not is_conversational({"prompt": self._prompts[0]}):
+            return list(trainer.processing_class.batch_decode(ids, skip_special_tokens=True))
+        tokenizer = trainer._tokenizer
+        if any(getattr(tokenizer, name, None) is not None for name in ("response_template", "response_schema")):
+            parse = grpo_trainer.parse_response
+            return [
+                [parse(tokenizer, tokens, prefix=self._prompt_ids[row], tools=trainer.tools)]
+                for row, tokens in zip(rows, ids, strict=True)
+            ]
+        texts = trainer.processing_class.batch_decode(ids, skip_special_tokens=True)
+        return [[{"role": "assistant", "content": text}] for text in texts]
+
+
+def columns_of(inputs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The data's columns as TRL gives them to reward functions."""
+    own = ("prompt", "completion", "completion_ids")
+    return {name: [row[name] for row in inputs] for name in inputs[0] if name not in own}
+
+
+class _Watch:
+    """A hook before a model's forward: sees each token that was generated when it is fed back, and with it each row's end."""
+
+    def __init__(self, rows: int, ends: Sequence[int], tell: Tell) -> None:
+        self._rows = rows
+        self._ends = list(ends)
+        self._tell = tell
+        self._width = 0  # of the last input; 0 before the prompt
+        self._tokens: list[torch.Tensor] = []  # by step, one per row
+        self._told: set[int] = set()
+
+    def __call__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        ids = kwargs.get("input_ids", args[0] if args else None)
+        if ids is None or ids.ndim != 2 or ids.shape[0] != self._rows:
+            return
+        before, self._width = self._width, ids.shape[1]
+        # One token a row, or with everything before it where there is no cache; else it is the prompt, or a part of it.
+        if before == 0 or (ids.shape[1] > 1 and ids.shape[1] != before + 1):
+            return
+        last = ids[:, -1]
+        self._tokens.append(last)
+        ended = torch.isin(last, torch.tensor(self._ends, device=last.device)).nonzero().flatten().tolist()
+        new = [row for row in ended if row not in self._told]
+        if new:
+            self._told.update(new)
+            self._tell(new, torch.stack(self._tokens, dim=1)[new].tolist())

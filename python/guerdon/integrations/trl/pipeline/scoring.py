@@ -1,0 +1,234 @@
+"""The rewards of one generated batch, on one rank: begun at once, taken group by group or as a whole.
+
+A trainer's list of reward functions holds columns of dispatchers and what the trainer runs itself: reward models,
+environments' own rewards. The columns of all dispatchers start together; the rest is the trainer's.
+
+- S-1  A value is asked for only after its group, or the whole batch, is known to be complete.
+- S-2  A sample on which a function failed has no value in any column, reward models' included, unless its dispatcher
+       keeps what is left (``incomplete="sum"``).
+- S-3  A group is handed out once, when all dispatchers have completed it, in the order in which that happens.
+- S-4  Groups that lie on several ranks are scored where they begin (straddle.py), if a function works on groups.
+- S-5  Nothing is waited for with the GIL held, and a wait is always counted.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from guerdon._trainer.column import Begun, RewardColumn
+from guerdon.errors import ClosedError
+from guerdon.integrations.trl.pipeline.rank_exchange import Exchange
+from guerdon.integrations.trl.reward_funcs import dispatchers_of
+from guerdon.status import Status
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from guerdon._native import Batch
+    from guerdon.dispatcher import Dispatcher
+    from guerdon.pending import PendingBatch
+
+# The longest wait for news in one piece; news that somebody else took is found then.
+_SLICE_MS = 1000
+
+
+class Scoring:
+    """The rewards of one batch.
+
+    Args:
+        functions: The trainer's reward functions.
+        samples: Samples of this rank.
+        size: Completions per prompt.
+        exchange: Of rows with other ranks, where groups lie on several (S-4).
+
+    Attributes:
+        waited_s: Seconds that the trainer waited for these rewards.
+        reward_s: Seconds from the submission of the first sample to the last outcome; 0 until all are complete.
+    """
+
+    def __init__(self, functions: Sequence[object], samples: int, size: int, exchange: Exchange | None = None) -> None:
+        self._functions = tuple(functions)
+        self._samples = samples
+        self._size = size
+        self._exchange = exchange
+        self._values: NDArray[np.float32] = np.full((samples, len(self._functions)), np.nan, dtype=np.float32)
+        self._failed: NDArray[np.bool_] = np.zeros(samples, dtype=np.bool_)  # S-2
+        self._begun: list[tuple[Dispatcher, Begun]] = []
+        self._given_out: set[int] = set()
+        self._settled = False
+        self.held: list[Batch] = []
+        self.waited_s = 0.0
+        self.reward_s = 0.0
+
+    def begin(self, given: Mapping[str, Any]) -> None:
+        """Starts the functions of all dispatchers.
+
+        Args:
+            given: What the trainer would call a function with, by name.
+
+        Raises:
+            DataError: The batch can't be scored as it is.
+        """
+        if self._exchange is not None:
+            by_row = {name: values for name, values in given.items() if isinstance(values, list)}
+            given = {**given, **self._exchange.columns(by_row)}
+            if self._exchange.scored == 0:
+                return
+        for dispatcher in dispatchers_of(self._functions):
+            self._begun.append((dispatcher, dispatcher.batches.begin(given, self.held)))
+
+    def open(self, given: Mapping[str, Any]) -> None:
+        """Begins the batch without samples: they come by `add`, all of them before `finish`.
+
+        Args:
+            given: What is the same for all of them, by name.
+        """
+        for dispatcher in dispatchers_of(self._functions):
+            self._begun.append((dispatcher, dispatcher.batches.open(given, self._samples, self.held)))
+
+    def add(
+        self,
+        rows: Sequence[int],
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        completion_ids: Sequence[list[int]],
+        columns: Mapping[str, list[Any]],
+    ) -> None:
+        """Starts the functions on some rows of a batch that was opened, each in its place.
+
+        Raises:
+            DataError: They can't be scored as they are.
+        """
+        for _, begun in self._begun:
+            begun.ticket.intake.add(completions, prompts, completion_ids, columns, samples=rows)
+
+    def finish(self) -> None:
+        """All rows were added."""
+        for _, begun in self._begun:
+            begun.ticket.intake.finish()
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether rows are exchanged with other ranks."""
+        return self._exchange is not None
+
+    @property
+    def others(self) -> list[int]:
+        """Places in the list of what the trainer runs itself."""
+        return [place for place, one in enumerate(self._functions) if not isinstance(one, RewardColumn)]
+
+    def take_others(self, values: NDArray[np.float32]) -> None:
+        """Keeps what the trainer's own functions gave: ``[samples, functions]``, of which only `others` are read."""
+        self._values[:, self.others] = values[:, self.others]
+
+    def next_group(self) -> int:
+        """Waits for a group that was not handed out yet (S-3).
+
+        Raises:
+            ClosedError: A dispatcher was closed meanwhile.
+        """
+        started = time.monotonic()
+        try:
+            while True:
+                # Asked first: one that is done by now has told all its groups below, and has no more news to wait for.
+                under_way = [begun.ticket for _, begun in self._begun if not begun.ticket.done]
+                orders = [begun.ticket.completed() for _, begun in self._begun]
+                common = set(orders[0]).intersection(*orders[1:]) - self._given_out
+                if common:
+                    # The dispatcher that completed them last says which was first.
+                    places = {group: max(order.index(group) for order in orders) for group in common}
+                    group = min(common, key=places.__getitem__)
+                    break
+                _wait_for_news(under_way)
+        finally:
+            self.waited_s += time.monotonic() - started
+        self._given_out.add(group)
+        for dispatcher, begun in self._begun:
+            rewards, status = begun.ticket.batch.group(group)
+            if dispatcher.closed and bool((status == Status.CANCELLED).any()):
+                raise ClosedError("the dispatcher was closed while this batch was scored. Close it after the training.")
+            self._keep(dispatcher, slice(group * self._size, (group + 1) * self._size), rewards, status)
+        return group
+
+    def settle(self) -> None:
+        """Waits for the whole batch; raises or logs what there is. Every rank does it, at the same point.
+
+        Raises:
+            RewardFailureError: A function failed on more samples than allowed, on any rank.
+        """
+        if self._settled:
+            return
+        for place, dispatcher in enumerate(dispatchers_of(self._functions)):
+            if self._begun:
+                rewards, status = self._outcome(dispatcher, self._begun[place][1])
+            else:  # all groups of this rank begin on others
+                count = len(dispatcher.names)
+                rewards, status = np.empty((0, count), np.float32), np.empty((0, count), np.uint8)
+            if self._exchange is not None:
+                if not self._begun:
+                    self._exchange.agree()
+                rewards, status = self._exchange.values(rewards), self._exchange.values(status)
+            self._keep(dispatcher, slice(None), rewards, status)
+        self._settled = True
+
+    def _outcome(self, dispatcher: Dispatcher, begun: Begun) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+        started = time.monotonic()
+        try:
+            begun.ticket.wait()
+        finally:
+            self.waited_s += time.monotonic() - started
+        result = dispatcher.batches.settle(begun)
+        self.reward_s = max(self.reward_s, result.elapsed_s)
+        count = len(result.functions)
+        return result.rewards.reshape(-1, count), result.status.reshape(-1, count)
+
+    def columns(self, rows: Sequence[int]) -> list[Callable[..., list[float | None]]]:
+        """For each function of the list one that gives the values of these rows, in TRL's contract (S-1)."""
+        values = self._values[rows]
+        values[self._failed[rows]] = np.nan
+        return [_column(values[:, place]) for place in range(len(self._functions))]
+
+    def open_groups(self) -> int:
+        """Groups that are not complete now."""
+        most = 0
+        for _, begun in self._begun:
+            ticket = begun.ticket
+            left = (ticket.num_groups - len(ticket.completed())) * ticket.batch.num_generations
+            most = max(most, -(-left // self._size))
+        return most
+
+    def cancel(self) -> None:
+        """Gives the batch up; nothing happens to what is complete."""
+        for batch in self.held:
+            batch.cancel("the trainer ended before this batch was trained on")
+
+    def _keep(
+        self, dispatcher: Dispatcher, rows: slice, rewards: NDArray[np.float32], status: NDArray[np.uint8]
+    ) -> None:
+        names = dispatcher.names
+        for place, one in enumerate(self._functions):
+            if isinstance(one, RewardColumn) and one.dispatcher is dispatcher:
+                self._values[rows, place] = rewards[:, names.index(one.__name__)]
+        if dispatcher.options["incomplete"] == "drop":
+            self._failed[rows] |= ((status >= Status.TIMEOUT) & np.isnan(rewards)).any(axis=1)
+
+
+def _wait_for_news(tickets: Sequence[PendingBatch]) -> None:
+    poll = select.poll()
+    for ticket in tickets:
+        poll.register(ticket.batch.groups_fileno(), select.POLLIN)
+    poll.poll(_SLICE_MS)
+
+
+def _column(values: NDArray[np.float32]) -> Callable[..., list[float | None]]:
+    known: list[float | None] = [None if value != value else value for value in values.tolist()]
+
+    def column(**_: object) -> list[float | None]:
+        return known
+
+    return column

@@ -1,0 +1,1 @@
+"""Tools and methods of environments, run on the engine."""

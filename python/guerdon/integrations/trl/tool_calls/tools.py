@@ -1,0 +1,235 @@
+"""``tools([...])``: tool functions that run on the engine, each call with its deadline.
+
+- T-1  The list goes where a trainer wants tools, and works in TRL's own trainers too: each entry keeps the name, the
+       signature and the docstring of its function, and is a coroutine function exactly if it is async.
+- T-2  By default a sync tool runs in a worker process that can be killed; one that holds state (a bound method, a
+       callable object, a closure) runs in a thread of this process, where its state is; an async one on an event loop.
+- T-3  A call that fails or takes too long raises, which trainers show to the model as the tool's result and count.
+- T-4  It can be pickled if its functions can: the copy starts an engine of its own on first use.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from guerdon import _options
+from guerdon._cpu_count import default_workers
+from guerdon._registration.callables import innermost, is_async, name_of
+from guerdon._serialization.serialized_functions import check_shippable
+from guerdon.errors import RegistrationError, SerializationError
+from guerdon.functions import reward
+from guerdon.integrations.trl.tool_calls.executor import Box, Count, Lane, Runner, Running, Tally
+from guerdon.integrations.trl.tool_calls.proxies import shaped
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Tools", "tools"]
+
+LANES = ("process", "thread", "asyncio")
+# Tools mostly wait, for files, programs and sockets: more of them than cores may run at once.
+_FEWEST_WORKERS = 8
+
+
+def tools(
+    functions: Iterable[Callable[..., Any]],
+    *,
+    timeout: float = 30.0,
+    lane: str | None = None,
+    workers: int | None = None,
+) -> Tools:
+    """Tool functions for a trainer's ``tools=`` whose calls run on the engine.
+
+    Args:
+        functions: Functions, sync or async, partials of them, bound methods, callable objects; with type hints and a
+            docstring that describes every argument, as TRL wants them.
+        timeout: Seconds that one call may run.
+        lane: Where all of them run: ``"process"`` (a worker that can be killed), ``"thread"`` (in this process; a call
+            that takes too long is left behind) or ``"asyncio"``. By default as they are: sync functions in processes,
+            those that hold state in threads, async ones on an event loop.
+        workers: Processes that run sync tools. By default the cores that this process may use, and at least 8.
+
+    Returns:
+        A list for ``tools=``. ``close()`` ends what runs; else it ends with the list.
+
+    Raises:
+        RegistrationError: Two tools have one name, an option is wrong, or something can't be called.
+        SerializationError: A function can't be sent to a worker; the message says why.
+
+    Example:
+        >>> from guerdon.integrations.trl import tools
+        >>> def add(a: int, b: int) -> int:
+        ...     '''Adds.
+        ...
+        ...     Args:
+        ...         a: A number.
+        ...         b: Another one.
+        ...     '''
+        ...     return a + b
+        >>> with tools([add], timeout=5) as ours:
+        ...     ours[0].__name__, ours[0](a=1, b=2)
+        ('add', 3)
+    """
+    return Tools(functions, timeout=timeout, lane=lane, workers=workers)
+
+
+class Tools(list[Callable[..., Any]]):
+    """What `tools` returns: a list of routed tools that share their workers."""
+
+    def __init__(
+        self,
+        functions: Iterable[Callable[..., Any]],
+        *,
+        timeout: float = 30.0,
+        lane: str | None = None,
+        workers: int | None = None,
+    ) -> None:
+        self._functions = _listed(functions)
+        self._timeout = _options.bound("timeout", timeout)
+        self._workers = _options.whole("workers", workers, _options.MOST_WORKERS)
+        self._asked = lane
+        if lane is not None and lane not in LANES:
+            raise RegistrationError(f"lane={lane!r}: expected one of {', '.join(map(repr, LANES))}, or None.")
+        self.tally = Tally()
+        made = [Tool(self, number, function) for number, function in enumerate(self._functions)]
+        _refuse_doubles(made)
+        self._shipped = [tool.number for tool in made if tool.lane == "process"]
+        self._runners: dict[Lane, Runner] = {}
+        for used in dict.fromkeys(tool.lane for tool in made):
+            self._runners[used] = self._runner(used)
+        super().__init__(tool.method for tool in made)
+
+    def stats(self) -> dict[str, Count]:
+        """By tool: calls, how many failed, how many of these by their time, and the seconds they ran."""
+        return self.tally.counts()
+
+    def worker_pids(self) -> list[int]:
+        """Process ids of the workers alive."""
+        runner = self._runners.get("process")
+        return [] if runner is None else runner.worker_pids
+
+    def close(self) -> None:
+        """Ends the workers, threads and loops; calls under way become cancelled."""
+        for runner in self._runners.values():
+            runner.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _again, (self._functions, {"timeout": self._timeout, "lane": self._asked, "workers": self._workers})
+
+    def run(self, tool: Tool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Running:
+        """Starts a call of one of these tools."""
+        number = self._shipped.index(tool.number) if tool.lane == "process" else tool.number
+        return self._runners[tool.lane].launch(tool.name, number, tool.function, args, kwargs)
+
+    def lane_of(self, function: Callable[..., Any]) -> Lane:
+        """Where a function runs (T-2)."""
+        awaits = is_async(function)
+        if self._asked is None:
+            return "asyncio" if awaits else "thread" if holds_state(function) else "process"
+        if awaits != (self._asked == "asyncio"):
+            kind = "an async function, which runs on an event loop" if awaits else "not an async function"
+            raise RegistrationError(
+                f"tool {name_of(function)!r} is {kind}: lane={self._asked!r} is not possible. Leave lane out, or give "
+                "such tools a tools([...]) of their own."
+            )
+        return cast(Lane, self._asked)
+
+    def _runner(self, lane: Lane) -> Runner:
+        functions = [self._functions[number] for number in self._shipped] if lane == "process" else []
+        workers = self._workers or max(_FEWEST_WORKERS, default_workers())
+        return Runner("tools", lane, self._timeout, self.tally, functions, workers)
+
+
+class Tool:
+    """One routed tool; what trainers get is its `method`."""
+
+    def __init__(self, owner: Tools, number: int, function: Callable[..., Any]) -> None:
+        if isinstance(function, type) or not callable(function):
+            raise RegistrationError(f"{function!r} is no tool: give a function, a method or a callable object.")
+        self.owner = owner
+        self.number = number
+        self.function = function
+        self.name = name_of(function)
+        if inspect.isgeneratorfunction(innermost(function)) or inspect.isasyncgenfunction(innermost(function)):
+            raise RegistrationError(f"tool {self.name!r} yields its results one by one: have it return them.")
+        if not self.name.isidentifier():
+            raise RegistrationError(f"a tool called {self.name!r} can't be called by a model: give it a name with def.")
+        self.lane = owner.lane_of(function)
+        if self.lane == "process":
+            _check_shippable(self.name, function)
+        made = shaped(
+            function,
+            self.name,
+            Tool.launch,
+            Tool.direct,
+            owner.tally,
+            asynchronous=self.lane == "asyncio",
+            method=False,
+        )
+        self.method = types.MethodType(made, self)
+
+    def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Running:
+        return self.owner.run(self, args, kwargs)
+
+    def direct(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        # A bound method is pickled as the attribute of its object that has the function's name.
+        method: types.MethodType | None = self.__dict__.get("method")
+        if method is None or name != self.name:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return method
+
+    def __reduce__(self) -> tuple[Callable[[Tools, int], Any], tuple[Tools, int]]:
+        return _one_of, (self.owner, self.number)
+
+
+def holds_state(function: Callable[..., Any]) -> bool:
+    """Whether calling it may change something that the next call sees: methods of objects, callable objects, closures;
+    what a partial wraps counts."""
+    inner = innermost(function)
+    if isinstance(inner, functools.partial) or not inspect.isroutine(inner):
+        return True
+    if isinstance(inner, types.FunctionType):
+        return inner.__closure__ is not None
+    return not isinstance(getattr(inner, "__self__", None), (type, types.ModuleType, type(None)))
+
+
+def _listed(functions: object) -> tuple[Any, ...]:
+    if isinstance(functions, (str, bytes, Mapping)) or not isinstance(functions, Iterable):
+        raise RegistrationError(f"give a list of tools, as in tools([function]), not a {type(functions).__name__}.")
+    return tuple(functions)
+
+
+def _refuse_doubles(made: Iterable[Tool]) -> None:
+    seen: set[str] = set()
+    for tool in made:
+        if tool.name in seen:
+            raise RegistrationError(f"two tools are called {tool.name!r}: a model could not tell them apart.")
+        seen.add(tool.name)
+
+
+def _check_shippable(name: str, function: Callable[..., Any]) -> None:
+    try:
+        check_shippable(reward(Box([function]), name=name, lane="process").spec)
+    except SerializationError as error:
+        raise SerializationError(str(error).replace("reward function", "tool")) from None
+
+
+def _again(functions: tuple[Callable[..., Any], ...], options: dict[str, Any]) -> Tools:
+    return Tools(functions, **options)
+
+
+def _one_of(owner: Tools, number: int) -> Any:
+    return owner[number].__self__  # type: ignore[attr-defined]  # tools are bound methods, to mypy just callables

@@ -1,0 +1,213 @@
+"""One turn of tool calls of a whole batch: all samples side by side, the calls of one sample by TRL's rule.
+
+TRL's synchronous trainers go sample by sample: call its tools, wait, go on to the next. `Turns` stands between: the
+trainer's loop asks for results in its own order, from this thread, and at its first question of a turn the calls of all
+samples are started.
+
+- U-1  In a sample, sync calls run one after the other in call order, then async ones together.
+- U-2  The trainer gets the results in call order, sync and async mixed as they were called.
+- U-3  A call is started only if the trainer will ask for it, and its result reaches nobody else: samples are told apart
+       by their place, calls by their order.
+- U-4  What is not routed runs as in TRL: a plain sync tool on the trainer's thread, when its result is asked for; a plain
+       coroutine function on the trainer's own loop.
+- U-5  At the end nothing of a batch runs on, however it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from guerdon.integrations.trl.tool_calls.executor import Running
+from guerdon.integrations.trl.tool_calls.proxies import launcher_of
+
+__all__ = ["Turns"]
+
+Tool = Callable[..., Any]
+# Seconds that what was cancelled gets to end.
+_END_S = 5.0
+
+
+class _Call:
+    """A call of a turn.
+
+    Attributes:
+        ready: Done when a plain sync call may run: those before it in its sample have ended.
+        future: Its result.
+    """
+
+    def __init__(self, name: str, arguments: Mapping[str, Any], tool: Tool) -> None:
+        self.name = name
+        self.arguments = arguments
+        self.tool = tool
+        self.launch = launcher_of(tool)
+        self.awaited = inspect.iscoroutinefunction(tool)
+        self.plain = self.launch is None and not self.awaited
+        self.ready: Future[None] = Future()
+        self.future: Future[Any] = Future()
+        self.running: Running | None = None
+
+    def run_here(self) -> None:
+        """Runs a plain sync call on this thread, when its turn has come (U-4)."""
+        self.ready.result()
+        if not self.future.done():
+            try:
+                self.future.set_result(self.tool(**self.arguments))
+            except Exception as error:
+                self.future.set_exception(error)
+
+
+class Turns:
+    """The tool calls of one batch.
+
+    Args:
+        completions: The trainer's own list, one list of messages a sample, which it extends turn by turn.
+        sync_tools: For each sample its sync tools by name.
+        async_tools: For each sample its coroutine functions by name.
+        own_loop: Gives the loop on which the trainer runs plain coroutine functions.
+    """
+
+    def __init__(
+        self,
+        completions: Sequence[Sequence[Mapping[str, Any]]],
+        sync_tools: Sequence[Mapping[str, Tool]],
+        async_tools: Sequence[Mapping[str, Tool]],
+        own_loop: Callable[[], asyncio.AbstractEventLoop],
+    ) -> None:
+        self._completions = completions
+        self._tools = [{**late, **soon} for soon, late in zip(sync_tools, async_tools, strict=True)]
+        self._own_loop = own_loop
+        self._pending: list[deque[_Call]] = [deque() for _ in completions]
+        self._asked: list[deque[_Call]] = [deque() for _ in completions]  # all of the turn, for U-4
+        self._begun: list[Any] = [None] * len(completions)  # the message whose calls were started last
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._samples: list[Future[None]] = []
+
+    def stand_ins(self) -> list[dict[str, Tool]]:
+        """For each sample its tools by name, as sync functions that wait for what was started."""
+        return [
+            {name: functools.partial(self._collect, sample, name) for name in tools}
+            for sample, tools in enumerate(self._tools)
+        ]
+
+    def end(self) -> None:
+        """Cancels what runs and ends the loop (U-5)."""
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None:
+            return
+        for calls in self._asked:
+            for call in calls:
+                if call.running is not None and not call.future.done():
+                    call.running.cancel()
+        ended = asyncio.run_coroutine_threadsafe(_cancel_all(), loop)
+        try:
+            ended.result(_END_S)
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+    def _collect(self, sample: int, name: str, /, **arguments: Any) -> Any:
+        if not self._pending[sample]:
+            self._start_turn()
+        pending = self._pending[sample]
+        if not pending or pending[0].name != name:
+            # The trainer asks for what nobody called: it knows better (a seam that moved is caught by a test).
+            return self._alone(_Call(name, arguments, self._tools[sample][name]))
+        call = pending.popleft()
+        for other in self._asked[sample]:
+            if other.plain and not other.future.done():
+                other.run_here()
+            if other is call and not call.awaited:  # async ones wait for all sync ones, those behind them too
+                break
+        return call.future.result()
+
+    def _alone(self, call: _Call) -> Any:
+        if call.launch is not None:
+            return call.launch((), call.arguments).result()
+        if call.awaited:
+            return asyncio.run_coroutine_threadsafe(call.tool(**call.arguments), self._own_loop()).result()
+        return call.tool(**call.arguments)
+
+    def _start_turn(self) -> None:
+        """Starts the calls of every sample that has new ones (U-3)."""
+        loop = self._running_loop()
+        for sample, messages in enumerate(self._completions):
+            last = messages[-1] if messages else None
+            if last is None or last is self._begun[sample] or not last.get("tool_calls"):
+                continue
+            self._begun[sample] = last
+            calls = self._calls_of(sample, last["tool_calls"])
+            self._pending[sample] = deque(calls)
+            self._asked[sample] = deque(calls)
+            if calls:
+                self._samples.append(asyncio.run_coroutine_threadsafe(self._run(calls), loop))
+
+    def _calls_of(self, sample: int, tool_calls: Sequence[Mapping[str, Any]]) -> list[_Call]:
+        """The calls that the trainer will ask for: it answers unknown names and odd arguments itself."""
+        calls = []
+        for tool_call in tool_calls:
+            if tool_call.get("type") != "function":
+                continue
+            function: Mapping[str, Any] = tool_call.get("function") or {}
+            name, arguments = str(function.get("name")), function.get("arguments")
+            tool = self._tools[sample].get(name)
+            if tool is None or not isinstance(arguments, Mapping):
+                continue
+            if all(isinstance(key, str) for key in arguments):
+                calls.append(_Call(name, dict(arguments), tool))
+        return calls
+
+    async def _run(self, calls: Sequence[_Call]) -> None:
+        """The calls of one sample (U-1)."""
+        for call in calls:
+            if not call.awaited:
+                await self._one(call)
+        await asyncio.gather(*(self._one(call) for call in calls if call.awaited))
+
+    async def _one(self, call: _Call) -> None:
+        try:
+            if call.plain:
+                call.ready.set_result(None)
+                ended = asyncio.wrap_future(call.future)
+                ended.add_done_callback(_looked_at)  # the trainer's thread has what came of it
+                await asyncio.wait([ended])
+                return
+            if call.launch is not None:
+                call.running = call.launch((), call.arguments)
+                value = await call.running.aresult()
+            else:
+                theirs = asyncio.run_coroutine_threadsafe(call.tool(**call.arguments), self._own_loop())
+                value = await asyncio.wrap_future(theirs)
+            call.future.set_result(value)
+        except BaseException as error:
+            if not call.future.done():
+                call.future.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            if not isinstance(error, Exception):
+                raise
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="guerdon tool turns", daemon=True)
+            self._thread.start()
+        return self._loop
+
+
+def _looked_at(ended: asyncio.Future[Any]) -> None:
+    if not ended.cancelled():
+        ended.exception()
+
+
+async def _cancel_all() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,135 @@
+"""The class that verl makes in each of its reward workers, and asks for the reward of one response at a time.
+
+- M-1  verl's loop never runs user code: it only waits for the dispatcher.
+- M-2  Responses that come in one moment are scored together (`bursts`); where a function works on whole groups, they are put together
+       wherever they arrived (`groups`, `peers`), and what takes one response starts before its group is complete (`early`).
+- M-3  What can't work is refused when verl makes its workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+import ray
+from verl import DataProto
+from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+
+from guerdon.errors import DataError, RewardFailureError
+from guerdon.integrations.verl import settings
+from guerdon.integrations.verl.bursts import Bursts
+from guerdon.integrations.verl.groups import Filling, Groups
+from guerdon.integrations.verl.partial_groups import Early
+from guerdon.integrations.verl.reward_output import Budget, answer
+from guerdon.integrations.verl.routing import Peers
+from guerdon.integrations.verl.sample import Sample, columns_of, read
+from guerdon.results import RewardBatch
+
+__all__ = ["RewardManager"]
+
+
+class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no types
+    """Rewards through Guerdon in verl 0.9: set ``reward.reward_manager.source=importlib``, ``reward.reward_manager.name=RewardManager``
+    and ``reward.reward_manager.module.path=pkg://guerdon.integrations.verl``.
+
+    Which functions: ``+reward.reward_kwargs.dispatcher=module:attribute`` (or ``file.py:attribute``), else verl's own
+    ``reward.custom_reward_function`` or default ``compute_score``. docs/verl.md has all settings.
+
+    Raises:
+        RegistrationError: The configuration can't work; the message names the key to set.
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        tokenizer: Any,
+        compute_score: Any = None,
+        reward_router_address: str | None = None,
+        reward_model_tokenizer: Any = None,
+    ) -> None:
+        super().__init__(config, tokenizer, compute_score)
+        fixed = {"reward_router_address": reward_router_address, "reward_model_tokenizer": reward_model_tokenizer}
+        self._router = {} if reward_router_address is None else fixed
+        self._settings = settings.read(config, compute_score, self._router, _nodes())
+        self.dispatcher = self._settings.dispatcher
+        self._budget = Budget(self.dispatcher.specs, self.dispatcher.options["max_failure_rate"])
+        self._peers = Peers(self._settings.reward_workers)
+        self._bursts: Bursts[Sample, RewardBatch] = Bursts(self._score_apart)
+        # A budget is for what was given whole: it would count the time in which a group fills.
+        begin = self._begin if self.dispatcher.options["batch_timeout"] is None else None
+        self._groups: Groups[Sample, RewardBatch] = Groups(self._score_group, self._settings.group_timeout, begin)
+
+    async def run_single(self, data: DataProto) -> dict[str, Any]:
+        """The reward of one response.
+
+        Returns:
+            ``{"reward_score": float, "reward_extra_info": {…}}``; the extra info has a value for each function, the fields that
+            functions returned or recorded, and ``guerdon_status``.
+
+        Raises:
+            DataError: A function asks for a field that verl's data doesn't have, or a group does not get complete.
+            RewardFailureError: The response has no reward and ``failed_reward`` is ``"raise"``, or too many failed.
+        """
+        given = self._settings
+        if not given.grouped:
+            result, index = await self._bursts.add(read(data, self.tokenizer))
+        else:
+            place = self._peers.place(data)  # first of all: the order is that in which responses came
+            key = self._key(data)
+            if not self._peers.owns(key):
+                return await self._peers.send(key, place, data)
+            sample = read(data, self.tokenizer)
+            result, index = await self._groups.add(key, place, sample, given.sizes[sample.validation])
+        return answer(result, index, given.failed, plain=given.plain)
+
+    async def _score_apart(self, samples: list[Sample]) -> RewardBatch:
+        return await self._score(samples, 1)
+
+    async def _score_group(self, samples: list[Sample]) -> RewardBatch:
+        return await self._score(samples, len(samples))
+
+    def _begin(self, size: int) -> Filling[Sample, RewardBatch]:
+        return Early(self.dispatcher, size, self._columns, self._taken)
+
+    def _columns(self, samples: list[Sample]) -> dict[str, Any]:
+        columns = columns_of(samples)
+        if self._router:
+            columns.update({name: [value] * len(samples) for name, value in self._router.items()})
+        return columns
+
+    async def _score(self, samples: list[Sample], group: int) -> RewardBatch:
+        """Scores responses, in groups of this size."""
+        return await self._taken(self.dispatcher.ascore(num_generations=group, **self._columns(samples)))
+
+    async def _taken(self, scored: Awaitable[RewardBatch]) -> RewardBatch:
+        """A result, also of a batch with too many failures: how many are too many is told over more than one batch (A-4)."""
+        try:
+            result = await scored
+        except RewardFailureError as error:
+            if error.result is None:
+                raise
+            result = error.result
+        self._budget.take(result)
+        return result
+
+    def _key(self, data: DataProto) -> object:
+        name = self._settings.group_by
+        values = data.non_tensor_batch.get(name)
+        if values is None:
+            what = (
+                f"{self.dispatcher.group_function!r} works"
+                if self.dispatcher.group_function
+                else "failed_reward=group_mean works"
+            )
+            raise DataError(
+                f"{what} on whole groups, and verl's data has no {name!r} to tell them by. It has: "
+                f"{', '.join(data.non_tensor_batch) or 'nothing'}. Set +reward.reward_kwargs.group_by=<field>."
+            )
+        return values[-1]
+
+
+def _nodes() -> int:
+    """Machines over which verl spreads its reward workers, which share the cores of each."""
+    if not ray.is_initialized():
+        return 1
+    return sum(bool(node["Alive"]) and node["Resources"].get("CPU", 0) > 0 for node in ray.nodes())

@@ -1,0 +1,179 @@
+"""The rollout loops of TRL's asynchronous trainer and of ours, in this process, without a trainer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # a warning at the import of what these tests are about
+
+from accelerate import PartialState
+from trl.experimental.async_grpo import AsyncGRPOTrainer as TRLAsyncGRPOTrainer
+from trl.experimental.async_grpo.async_rollout_worker import (
+    AsyncRolloutWorker,
+    RolloutGroup,
+    TrainingSequence,
+    _AsyncRolloutLoop,
+)
+from trl.experimental.async_grpo.vllm_client import VLLMClient
+
+from guerdon import Dispatcher
+from guerdon.integrations.trl import AsyncGRPOTrainer, VLLMCalls
+from guerdon.integrations.trl.async_grpo import trainer as trainer_module
+from guerdon.integrations.trl.async_grpo.completion_requests import Completions
+from guerdon.integrations.trl.async_grpo.rollout_loop import LoopOptions, RolloutLoop
+from guerdon.integrations.trl.async_grpo.vllm_calls import Tries, Trouble
+from guerdon.integrations.trl.async_grpo.vllm_client import Client
+from tests.integrations.trl.tiny_trainer import make_data, make_tokenizer
+
+# All that imports trl's experimental parts, in one place.
+__all__ = [
+    "AsyncGRPOTrainer",
+    "AsyncRolloutWorker",
+    "Client",
+    "Completions",
+    "LoopOptions",
+    "RolloutLoop",
+    "TRLAsyncGRPOTrainer",
+    "TRLRolloutLoop",
+    "Tries",
+    "Trouble",
+    "VLLMClient",
+    "trainer_module",
+]
+TRLRolloutLoop = _AsyncRolloutLoop
+
+QUICK = VLLMCalls(timeout=20.0, control_timeout=20.0, retries=3, restart_timeout=20.0, health_interval=0.2)
+
+
+def shared() -> dict[str, Any]:
+    """What the two processes share, as plain objects."""
+    return {
+        "rollout_buffer": queue.Queue(),
+        "model_version_value": SimpleNamespace(value=1),
+        "heartbeat_value": SimpleNamespace(value=0.0),
+        "failed_event": threading.Event(),
+        "exception_info_queue": queue.Queue(),
+        "metrics_queue": queue.Queue(),
+    }
+
+
+def arguments(url: str, **named: Any) -> dict[str, Any]:
+    tokenizer = make_tokenizer()
+    settings: dict[str, Any] = {
+        "model_name": "base",
+        "dataset": make_data(8, conversational=True),
+        "processing_class": tokenizer,
+        "eos_token_ids": [tokenizer.eos_token_id],
+        "num_generations": 4,
+        "max_inflight_tasks": 16,
+        "max_tokens": 8,
+        "vllm_server_url": url,
+    }
+    PartialState(cpu=True)  # what accelerate's loggers want
+    return {**settings, **shared(), **named}
+
+
+def make_loop(
+    dispatcher: Dispatcher | None,
+    url: str = "http://127.0.0.1:9",
+    *,
+    concurrent_groups: int = 8,
+    calls: VLLMCalls = QUICK,
+    adapters: str | None = None,
+    max_staleness: int = 3,
+    **named: Any,
+) -> RolloutLoop:
+    columns = tuple(dispatcher or ())
+    options = LoopOptions(columns, concurrent_groups, calls, adapters, max_staleness)
+    return RolloutLoop(guerdon=options, **arguments(url, **named))
+
+
+def make_plain_loop(functions: list[Any], url: str = "http://127.0.0.1:9", **named: Any) -> _AsyncRolloutLoop:
+    return _AsyncRolloutLoop(reward_funcs=functions, **arguments(url, **named))
+
+
+def group_of(index: int, texts: list[str], **columns: list[Any]) -> RolloutGroup:
+    """One finished group."""
+    count = len(texts)
+    ids = [[ord(letter) % 128 for letter in text] or [0] for text in texts]
+    return RolloutGroup(
+        prompts=[[{"role": "user", "content": f"say {index}"}]] * count,
+        reward_kwargs={"answer": ["a"] * count, **columns},
+        completions=[[{"role": "assistant", "content": text}] for text in texts],
+        completions_ids=ids,
+        completions_sequences=[
+            [TrainingSequence([5, *row], [0] + [1] * len(row), [0.0] * (len(row) + 1), "r")] for row in ids
+        ],
+        tool_call_counts=[0] * count,
+        tool_failure_counts=[0] * count,
+        model_version=1,
+        group_id=index,
+        env_rewards=[],
+        rollout_rewards=[None] * count,
+    )
+
+
+def close(loop: _AsyncRolloutLoop) -> None:
+    """Ends what a loop has opened when it was made; `run` does this itself."""
+    loop._tool_pool.shutdown()
+    loop._loop.close()
+
+
+def score(loop: _AsyncRolloutLoop, groups: list[RolloutGroup]) -> list[list[Any]]:
+    """The samples of each group, in the order in which their groups were sent on."""
+
+    async def run() -> None:
+        for group in groups:
+            loop._groups_to_score.put_nowait(group)
+        scoring = asyncio.create_task(loop._score_loop(stop_event=asyncio.Event()))
+        expected = sum(len(rows) for group in groups for rows in group.completions_sequences)
+        try:
+            while loop.rollout_buffer.qsize() < expected and not scoring.done():
+                await asyncio.wait([scoring], timeout=0.01)
+            if scoring.done():
+                scoring.result()
+        finally:
+            rest = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in rest:
+                task.cancel()
+            await asyncio.gather(*rest, return_exceptions=True)
+
+    asyncio.set_event_loop(loop._loop)
+    loop._loop.run_until_complete(run())
+    by_group: dict[int, list[Any]] = {}
+    while not loop.rollout_buffer.empty():
+        sample = loop.rollout_buffer.get_nowait()
+        by_group.setdefault(sample.group_id, []).append(sample)
+    return list(by_group.values())
+
+
+@contextmanager
+def running(loop: _AsyncRolloutLoop) -> Iterator[SimpleNamespace]:
+    """The loop, generating and scoring on a thread; it is told to stop, and waited for, at the end."""
+    state = SimpleNamespace(error=None, thread=None)
+
+    def run() -> None:
+        try:
+            loop.run()
+        except BaseException as error:  # the test's to look at
+            state.error = error
+
+    state.thread = threading.Thread(target=run, name="rollout-loop")
+    state.thread.start()
+    try:
+        yield state
+    finally:
+        if not loop._loop.is_closed():
+            try:
+                loop._loop.call_soon_threadsafe(loop._stop_event.set)
+            except RuntimeError:  # it closed in between
+                pass
+        state.thread.join(60)
+        assert not state.thread.is_alive()

@@ -1,0 +1,237 @@
+"""The asynchronous trainer's rollout loop whole: it generates with a server that fails, scores, and ends clean."""
+
+from __future__ import annotations
+
+import math
+import queue
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl")
+pytest.importorskip("aiohttp")
+pytest.importorskip("requests")
+
+from guerdon import Dispatcher, RewardFailureError
+from guerdon.errors import SnapshotError, VLLMServerError
+from guerdon.integrations.trl import environments
+from tests.integrations.trl.async_grpo import reward_functions, rollout_loops
+from tests.integrations.trl.async_grpo.fake_vllm import FakeVLLM, Fault, wait_until
+
+pytestmark = [
+    pytest.mark.filterwarnings("default"),  # what TRL warns about
+    pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
+]
+
+ADAPTER = "trl-policy-v1"
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeVLLM]:
+    fake = FakeVLLM()
+    fake.start()
+    yield fake
+    fake.stop()
+
+
+@pytest.fixture
+def adapters(tmp_path: Path) -> str:
+    (tmp_path / ADAPTER).mkdir()
+    return str(tmp_path)
+
+
+def make(fake: FakeVLLM, function: Any = reward_functions.length, **named: Any) -> Any:
+    lora = {"lora_name": "trl-policy"} if fake.lora else {}
+    return rollout_loops.make_loop(Dispatcher([function]), fake.url, **lora, **named)
+
+
+def check(samples: list[Any]) -> None:
+    """Every sample's reward is that of its own completion, and groups hold what belongs together."""
+    groups: dict[int, list[Any]] = {}
+    for sample in samples:
+        (message,) = sample.completion
+        assert sample.metrics["rewards/length"] == float(len(message["content"]))
+        groups.setdefault(sample.group_id, []).append(sample)
+    for group in groups.values():
+        assert len({str(sample.prompt) for sample in group}) == 1
+        assert len(group) <= 4
+
+
+def take(loop: Any, count: int) -> list[Any]:
+    return [loop.rollout_buffer.get(timeout=40) for _ in range(count)]
+
+
+def test_it_generates_and_scores_through_a_restart_of_the_server(fake: FakeVLLM, adapters: str) -> None:
+    """The server forgets its adapters, and is given the policy's again."""
+    loop = make(fake, adapters=adapters)
+    fake.slow_s = 0.05
+    with rollout_loops.running(loop) as run:
+        before = take(loop, 24)
+        seen = len(fake.requests)
+        fake.restart()
+        wait_until(lambda: "/v1/load_lora_adapter" in fake.paths()[seen:])
+        after = take(loop, loop.rollout_buffer.qsize() + 32)
+    assert run.error is None
+    check(before + after)
+
+
+def test_h4_without_adapters_a_restart_ends_the_run_with_what_to_do(fake: FakeVLLM) -> None:
+    fake.lora = False
+    loop = make(fake)
+    with rollout_loops.running(loop) as run:
+        take(loop, 8)
+        fake.restart()
+        run.thread.join(40)
+    assert isinstance(run.error, VLLMServerError)
+    assert "was started anew" in str(run.error)
+    assert loop._failed_event.is_set()
+
+
+def test_single_faults_lose_no_sample(fake: FakeVLLM, adapters: str) -> None:
+    kinds = [Fault(status=500), Fault(cut=True), Fault(nonsense=True), Fault(status=429, headers={"Retry-After": "0"})]
+    fake.faults["/v1/completions"] = kinds * 3
+    loop = make(fake, adapters=adapters)
+    with rollout_loops.running(loop) as run:
+        samples = take(loop, 64)
+    assert run.error is None
+    assert not fake.faults["/v1/completions"]
+    check(samples)
+
+
+def test_a_server_that_stays_away_ends_the_run_in_time(fake: FakeVLLM, adapters: str) -> None:
+    loop = make(fake, adapters=adapters, calls=replace(rollout_loops.QUICK, restart_timeout=0.5))
+    with rollout_loops.running(loop) as run:
+        take(loop, 4)
+        fake.stop()
+        run.thread.join(40)
+    assert isinstance(run.error, VLLMServerError)
+    assert "restart_timeout" in str(run.error)
+
+
+def test_a_reward_that_fails_too_often_ends_the_run(fake: FakeVLLM, adapters: str) -> None:
+    loop = make(fake, reward_functions.always_fails, adapters=adapters)
+    with rollout_loops.running(loop) as run:
+        run.thread.join(40)
+    assert isinstance(run.error, RewardFailureError)
+    assert loop._exception_info_queue.get_nowait()[0] == "RewardFailureError"
+
+
+@pytest.mark.parametrize("game", [reward_functions.Game, reward_functions.Quiz])
+@pytest.mark.parametrize("function", [reward_functions.length, None])
+def test_w1_rewards_of_environments_are_taken_side_by_side(
+    fake: FakeVLLM, adapters: str, game: Any, function: Any
+) -> None:
+    """Each waits for three others; one after another, none would come. Instances are used again and again."""
+    reward_functions.Game.together.reset()
+    dispatcher = None if function is None else Dispatcher([function])
+    named = {"adapters": adapters, "lora_name": "trl-policy", "environment_factory": game}
+    loop = rollout_loops.make_loop(dispatcher, fake.url, **named)
+    with rollout_loops.running(loop) as run:
+        samples = take(loop, 64)
+        reward_functions.Game.together.abort()
+    assert run.error is None
+    assert len(loop._environment_pool[None]) <= loop.max_inflight_tasks
+    told = 0
+    for sample in samples:
+        index = int(sample.prompt[-1]["content"].removeprefix("say "))
+        answer = "?" if index % 3 == 2 else "aeiou"[index % 5]
+        value = sample.metrics[f"rewards/{game.__name__}"]
+        if answer in "?u":  # W-4
+            assert math.isnan(value)
+            assert sample.advantage == 0.0
+            assert math.isnan(sample.metrics["reward"])
+        else:
+            told += 1
+            expected = float("aeiou".index(answer))
+            assert value == expected
+            length = 0.0 if function is None else sample.metrics["rewards/length"]
+            assert sample.metrics["reward"] == expected + length
+    assert told > 0
+
+
+def test_w3_reward_functions_get_environments_as_their_completions_left_them(fake: FakeVLLM, adapters: str) -> None:
+    """They look long after the instances were reset for others."""
+    loop = make(fake, reward_functions.latest, adapters=adapters, environment_factory=reward_functions.Diary)
+    with rollout_loops.running(loop) as run:
+        samples = take(loop, 96)
+    assert run.error is None
+    assert [sample.metrics["rewards/latest"] for sample in samples] == [1.0] * 96
+    assert max(len(instance.seen) for instance in loop._environment_pool[None]) > 2
+
+
+def test_w3_an_environment_that_can_not_be_copied_is_told_by_name(fake: FakeVLLM, adapters: str) -> None:
+    loop = make(fake, reward_functions.latest, adapters=adapters, environment_factory=reward_functions.Locked)
+    with rollout_loops.running(loop) as run:
+        run.thread.join(40)
+    assert isinstance(run.error, SnapshotError)
+    assert "'lock'" in str(run.error)
+    assert "__deepcopy__" in str(run.error)
+
+
+def test_w3_a_copy_that_does_not_come_costs_its_sample(fake: FakeVLLM, adapters: str) -> None:
+    """No rollout waits for another's copy (C-1 of copying.py), and an instance that hangs gets no other sample."""
+    reward_functions.Slow.free.clear()
+    reward_functions.Slow.waiting = 3
+    factory = environments(reward_functions.Slow, reset_timeout=1.0)
+    loop = make(fake, reward_functions.latest, adapters=adapters, environment_factory=factory)
+    late: list[Any] = []
+    try:
+        with rollout_loops.running(loop) as run:
+            while len(late) < 3:
+                late += [one for one in take(loop, 16) if math.isnan(one.metrics["rewards/latest"])]
+            rest = take(loop, 32)
+            hung = {id(entry[0]) for entry in factory._open}
+            pooled = {id(instance) for instance in loop._environment_pool[None]}
+            reward_functions.Slow.free.set()  # closing waits for threads
+    finally:
+        reward_functions.Slow.free.set()
+    assert run.error is None
+    assert [sample.advantage for sample in late] == [0.0] * 3
+    assert [sample.metrics["rewards/latest"] for sample in rest] == [1.0] * 32
+    assert len(hung) >= 3
+    assert not pooled & hung
+
+
+def test_r4_it_stops_at_once_though_the_server_does_not_answer(fake: FakeVLLM, adapters: str) -> None:
+    loop = make(fake, adapters=adapters)
+    fake.slow_s = 600.0
+    with rollout_loops.running(loop) as run:
+        wait_until(lambda: "/v1/completions" in fake.paths())
+        began = time.monotonic()
+    assert time.monotonic() - began < 30.0  # TRL's trainer waits 15 s for this, and a completion may take 10 minutes
+    assert run.error is None
+    assert loop._scores.dispatchers[0].closed
+
+
+def test_r4_it_stops_at_once_though_a_reward_does_not_come(fake: FakeVLLM, adapters: str) -> None:
+    loop = make(fake, reward_functions.never, adapters=adapters)
+    with rollout_loops.running(loop) as run:
+        wait_until(lambda: loop._scoring > 0)
+        began = time.monotonic()
+    assert time.monotonic() - began < 30.0
+    assert run.error is None
+
+
+def test_r4_it_ends_with_its_trainer(fake: FakeVLLM, adapters: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trainer that was killed can tell nobody, and nobody reads its queues any more."""
+    buffer = _Queue()
+    loop = make(fake, adapters=adapters, rollout_buffer=buffer, metrics_queue=_Queue(), exception_info_queue=_Queue())
+    with rollout_loops.running(loop) as run:
+        wait_until(lambda: not buffer.empty())
+        monkeypatch.setattr("guerdon.integrations.trl.async_grpo.rollout_loop._orphaned", lambda: True)
+        run.thread.join(40)
+    assert "is gone" in str(run.error)
+    assert buffer.left
+
+
+class _Queue(queue.Queue[Any]):
+    """A queue of multiprocessing's, as far as its end goes."""
+
+    left = False
+
+    def cancel_join_thread(self) -> None:
+        self.left = True

@@ -1,0 +1,333 @@
+"""The asynchronous trainer without a server: what it refuses, what goes to its process, and the seams in TRL that it uses."""
+
+from __future__ import annotations
+
+import inspect
+import multiprocessing
+import pickle
+import queue
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl")
+pytest.importorskip("aiohttp")
+pytest.importorskip("requests")
+
+import torch
+
+from guerdon import Dispatcher, GuerdonError, RegistrationError, RewardFailureError, reward
+from guerdon.errors import VLLMServerError
+from guerdon.integrations.trl import VLLMCalls
+from guerdon.integrations.trl.async_grpo.checkpoint_progress import Arrivals
+from tests.integrations.trl.async_grpo import reward_functions, rollout_loops
+from tests.integrations.trl.async_grpo.rollout_loops import (
+    AsyncGRPOTrainer,
+    AsyncRolloutWorker,
+    LoopOptions,
+    TRLAsyncGRPOTrainer,
+    TRLRolloutLoop,
+    trainer_module,
+)
+
+pytestmark = pytest.mark.filterwarnings("error::guerdon.GuerdonWarning")
+
+
+@reward
+def state(text: str, trainer_state: Any) -> float:
+    return 0.0
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "says"),
+    [
+        (reward_functions.length, {"concurrent_groups": 0}, "concurrent_groups=0"),
+        (reward_functions.length, {"concurrent_groups": None}, "concurrent_groups=None"),
+        (reward_functions.length, {"vllm": VLLMCalls}, "expected a VLLMCalls"),
+        (reward_functions.length, {"rollout_worker": object()}, "rollout_worker="),
+        ([reward_functions.length, "a/reward-model"], {}, "no reward models"),
+        ([reward_functions.length, torch.nn.Linear(1, 1)], {}, "no reward models"),
+        (state, {}, "trainer_state"),
+        (
+            [reward_functions.length, Dispatcher([reward_functions.length])],
+            {},
+            "two reward functions are called 'length'",
+        ),
+        ([lambda completions: [0.0], 3], {}, "3"),
+    ],
+)
+def test_what_can_not_work_is_refused_before_anything_is_loaded(given: Any, named: Any, says: str) -> None:
+    with pytest.raises(RegistrationError, match=says):
+        AsyncGRPOTrainer("no/such-model", given, **named)
+
+
+def test_a_dispatcher_for_groups_of_another_size_is_refused() -> None:
+    columns = tuple(Dispatcher([reward_functions.length], num_generations=8))
+    with pytest.raises(RegistrationError, match="num_generations=8, the trainer's config 4"):
+        trainer_module._check_groups(columns, 4)
+
+
+def test_functions_travel_to_the_rollout_process_by_value_where_they_must() -> None:
+    factor = 2.0
+    with Dispatcher([reward(lambda text: factor * len(text), name="twice"), reward_functions.length]) as dispatcher:
+        options = LoopOptions(tuple(dispatcher), 3, VLLMCalls(retries=1), "/adapters", 2)
+        there = pickle.loads(pickle.dumps(options))
+    assert [column.__name__ for column in there.columns] == ["twice", "length"]
+    assert there.columns[0].dispatcher is there.columns[1].dispatcher
+    assert (there.concurrent_groups, there.calls.retries, there.adapters, there.max_staleness) == (3, 1, "/adapters", 2)
+    with there.columns[0].dispatcher as copy:
+        assert copy.score(completions=["abc"]).rewards.tolist() == [[[6.0, 3.0]]]
+
+
+# --- T-4, T-5: what is put on TRL's worker
+
+
+def failed_worker(error: Exception) -> Any:
+    """TRL's worker as it stands when its process has failed with `error`."""
+    loop = rollout_loops.make_plain_loop([reward_functions.plain])
+    info: queue.Queue[Any] = queue.Queue()
+    loop._exception_info_queue, loop._failed_event = info, threading.Event()
+
+    async def fail(stop_event: Any) -> None:
+        raise error
+
+    loop._run_loops = fail
+    with pytest.raises(type(error)):
+        loop.run()
+    heart = SimpleNamespace(value=time.time())
+    worker = SimpleNamespace(_failed_event=loop._failed_event, _exception_info_queue=info, _heartbeat_value=heart)
+    return checked(worker, None)
+
+
+def checked(worker: Any, process: Any) -> Any:
+    worker._process = process
+    worker.check_health = lambda stale: AsyncRolloutWorker.check_health(worker, stale)
+    return worker
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (RewardFailureError("too many\nof them"), RewardFailureError),
+        (VLLMServerError("away"), VLLMServerError),
+        (KeyError("prompt"), RuntimeError),
+    ],
+)
+def test_t4_an_error_of_the_rollout_process_is_raised_as_what_it_is(error: Exception, kind: type[Exception]) -> None:
+    worker = failed_worker(error)
+    with pytest.raises(kind) as caught:
+        trainer_module._telling(worker)(300.0)
+    assert type(caught.value) is kind
+    if kind is not RuntimeError:
+        assert str(caught.value) == str(error)
+
+
+def test_t4_a_heart_that_stopped_is_still_told() -> None:
+    worker = SimpleNamespace(_failed_event=threading.Event(), _heartbeat_value=SimpleNamespace(value=0.0))
+    with pytest.raises(RuntimeError, match="heartbeat stale"):
+        trainer_module._telling(checked(worker, None))(300.0)
+
+
+class Process:
+    """A process that ends when it was told to and its queue has been read, or has ended long ago."""
+
+    exitcode = -9
+
+    def __init__(self, buffer: queue.Queue[int] | None, *, told: bool = True) -> None:
+        self._buffer = buffer
+        self.told = told
+
+    def is_alive(self) -> bool:
+        return not self.told or (self._buffer is not None and not self._buffer.empty())
+
+    def join(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while self.is_alive() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+
+def test_t4_a_process_that_was_killed_is_told_at_once() -> None:
+    worker = SimpleNamespace(_failed_event=threading.Event(), _heartbeat_value=SimpleNamespace(value=time.time()))
+    with pytest.raises(GuerdonError, match=r"exit code -9\) without an error"):
+        trainer_module._telling(checked(worker, Process(None)))(300.0)
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_t5_the_queue_is_read_while_the_process_ends(failed: bool) -> None:
+    """One that has failed isn't told to stop; one that goes on is."""
+    buffer: queue.Queue[int] = queue.Queue()
+    for index in range(100):
+        buffer.put(index)
+    worker = SimpleNamespace(
+        rollout_buffer=buffer, _process=Process(buffer, told=failed), _failed_event=threading.Event()
+    )
+    if failed:
+        worker._failed_event.set()
+    told = []
+
+    def stop() -> None:
+        if worker._process is not None:
+            told.append(worker._process)
+            worker._process.told = True
+            worker._process.join(30.0)
+
+    worker.stop = stop
+    trainer_module._ending(worker)()
+    assert buffer.empty()
+    assert bool(told) is not failed
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # that it has threads
+def test_t5_half_a_message_of_a_process_that_was_killed_is_not_waited_for() -> None:
+    context = multiprocessing.get_context("fork")  # a spawned one would leave multiprocessing's tracker of resources
+    buffer = context.Queue()
+    process = context.Process(target=reward_functions.begin_a_message, args=(buffer,), daemon=True)
+    worker = SimpleNamespace(rollout_buffer=buffer, start=process.start, _process=process)
+    worker._failed_event, worker._exception_info_queue = context.Event(), context.Queue()
+    trainer_module._severing(worker, lambda sample: None)()
+    try:
+        assert buffer._reader.poll(60)  # it has begun to write, and waits for a reader
+        process.kill()
+        process.join(30)
+        with pytest.raises(queue.Empty):
+            buffer.get(timeout=60)
+        with pytest.raises(GuerdonError, match=r"exit code -9\) without an error"):
+            trainer_module._telling(checked(worker, process))(300.0)
+    finally:
+        process.kill()
+        process.join(30)
+        process.close()
+        buffer.close()
+        worker._exception_info_queue.close()
+
+
+# --- T-3
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_t3_a_transfer_that_failed_leaves_the_server_running(lora: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By adapter or by NCCL; the error is that of the transfer."""
+    done: list[str] = []
+
+    def fail(self: Any) -> None:
+        done.append("paused")
+        raise VLLMServerError("no weights")
+
+    monkeypatch.setattr(TRLAsyncGRPOTrainer, "_sync_weight", fail)
+    trainer = object.__new__(AsyncGRPOTrainer)
+    trainer._lora_sync = lora
+    trainer._client = SimpleNamespace(unfreeze=lambda: done.append("resumed"))
+    with pytest.raises(VLLMServerError, match="no weights"):
+        trainer._sync_weight()
+    assert done == ["paused", "resumed"]
+
+
+# --- T-7
+
+
+def test_t7_a_checkpoint_does_not_go_back_to_groups_that_were_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    saved: list[set[int]] = []
+    monkeypatch.setattr(
+        TRLAsyncGRPOTrainer, "_save_checkpoint", lambda self, model, trial: saved.append(self._trained_groups)
+    )
+    trainer = object.__new__(AsyncGRPOTrainer)
+    trainer._trained_groups = {0, 2, 3}
+    trainer._arrivals = Arrivals(2)
+    trainer.model_version = 3
+    # The second never came, the fifth is read and not trained on yet, the sixth came too late.
+    for group, version, current in ((0, 1, 1), (2, 1, 1), (3, 2, 2), (4, 1, 3), (5, 1, 4), (7, 4, 4)):
+        trainer.model_version = current
+        trainer._note(SimpleNamespace(group_id=group, model_version=version))
+    trainer._save_checkpoint(None, None)
+    trainer.model_version = 1
+    trainer._save_checkpoint(None, None)
+    assert saved == [
+        {0, 1, 2, 3, 5},
+        {0, 2, 3},
+    ]  # at first those of the first policy are too old; never what may come yet
+    assert trainer._trained_groups == {0, 2, 3}
+
+
+# --- T-8
+
+
+def test_t8_it_trains_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TRLAsyncGRPOTrainer, "_inner_training_loop", lambda self, **named: "trained")
+    trainer = object.__new__(AsyncGRPOTrainer)
+    trainer._began = False
+    assert trainer._inner_training_loop(resume_from_checkpoint=None) == "trained"
+    with pytest.raises(GuerdonError, match=r"has trained already.*make another one"):
+        trainer._inner_training_loop(resume_from_checkpoint=None)
+
+
+# --- the seams: each of these is where TRL is held on to, and fails when it moves
+
+
+def source(function: Any) -> str:
+    return " ".join(inspect.getsource(function).split())
+
+
+def parameters(function: Any) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+def test_seam_the_loops_methods_that_are_overridden() -> None:
+    assert parameters(TRLRolloutLoop._run_loops) == ["self", "stop_event"]
+    assert parameters(TRLRolloutLoop._score_loop) == ["self", "stop_event"]
+    assert parameters(TRLRolloutLoop._score_group) == ["self", "group"]
+    assert parameters(TRLRolloutLoop._post) == ["self", "path", "payload", "timeout", "max_retries"]
+    assert 'self._post("/v1/completions", payload, self.request_timeout)' in source(TRLRolloutLoop._generate_one_turn)
+    assert '"model": self._request_model' in source(TRLRolloutLoop._generate_one_turn)
+    assert "self._score_loop(stop_event=stop_event)" in source(TRLRolloutLoop._run_loops)
+    assert "await self._score_group(group)" in source(TRLRolloutLoop._score_loop)
+
+
+def test_seam_how_a_group_is_summed() -> None:
+    text = source(TRLRolloutLoop._score_group)
+    assert "for reward_func in self.reward_funcs" in text
+    assert "r[1] if (r is not None and r[0] is env_type) else None for r in group.env_rewards" in text
+    assert "list(group.rollout_rewards)" in text
+    assert "np.nansum(arr, axis=0)" in text
+    assert "for seq in sequences: samples.append(" in text
+
+
+def test_seam_how_the_loop_gets_to_its_process() -> None:
+    text = source(AsyncRolloutWorker.start)
+    assert "self._loop_cls, self._loop_kwargs," in text
+    assert "pickle.dumps(self._loop_kwargs)" in text
+    assert "if self._process is None: return" in source(AsyncRolloutWorker.stop)
+    child = source(inspect.getmodule(AsyncRolloutWorker)._child_main)
+    assert "loop_cls( **loop_kwargs," in child
+    assert 'cause = RuntimeError(f"{type_name}: {msg}\\n{tb}")' in source(AsyncRolloutWorker.check_health)
+    assert "self.rollout_buffer = ctx.Queue(maxsize=queue_maxsize)" in source(AsyncRolloutWorker.__init__)
+    assert "self.rollout_queue = self.rollout_worker.rollout_buffer" in source(TRLAsyncGRPOTrainer.__init__)
+    reading = source(inspect.getmodule(TRLAsyncGRPOTrainer).RolloutQueueDataset.__iter__)
+    assert "self.queue.get(timeout=self.poll_interval_s) break except queue.Empty:" in reading
+
+
+def test_seam_what_the_trainer_keeps_and_calls() -> None:
+    made = source(TRLAsyncGRPOTrainer.__init__)
+    assert "self.vllm_client = ( VLLMClient(self.args.vllm_server_base_url, self.args.vllm_server_timeout)" in made
+    assert "WeightTransferClient( vllm_client=self.vllm_client," in made
+    assert "self._lora_dir = " in made
+    assert 'self._lora_name = "trl-policy"' in made
+    assert "lora_name=self._lora_name if self._lora_sync else None" in made
+    assert "self._lora_sync = lora_sync" in made
+    assert "self.rollout_worker = AsyncRolloutWorker(" in made
+    assert "self._sync_weight_lora(t0)" in source(TRLAsyncGRPOTrainer._sync_weight)
+    assert 'f"{self._lora_name}-v{version}"' in source(TRLAsyncGRPOTrainer._sync_weight_lora)
+    assert "check_health_fn=self.rollout_worker.check_health" in source(TRLAsyncGRPOTrainer.get_train_dataloader)
+    assert "self.rollout_worker.stop()" in source(TRLAsyncGRPOTrainer._inner_training_loop)
+    begins = inspect.getmodule(TRLAsyncGRPOTrainer)._TrainBeginCallback.on_train_begin
+    assert "if self._fired: return" in source(begins)
+    saving = source(TRLAsyncGRPOTrainer._save_checkpoint)
+    assert (
+        "trained = self._trained_groups first_untrained = next(g for g in itertools.count() if g not in trained)"
+        in saving
+    )
+    position = parameters(TRLAsyncGRPOTrainer.__init__).index("reward_funcs")
+    assert parameters(TRLAsyncGRPOTrainer.__init__)[position - 1 : position + 2] == ["model", "reward_funcs", "args"]

@@ -1,0 +1,164 @@
+"""Pipelines with what else a training run may hold: reward models, adapters, evaluation, tables of completions, failures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("trl")
+
+import pandas as pd
+from transformers import Qwen2ForSequenceClassification
+
+from guerdon import Dispatcher
+from guerdon.integrations.trl import Pipeline
+from tests.integrations.trl import reward_functions
+from tests.integrations.trl.recording_trainer import make_watched
+from tests.integrations.trl.tiny_trainer import make_config, make_tokenizer, make_trainer, rewards_of, without_times
+
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
+
+BOTH = Pipeline(mini_batch=True, lookahead=1)
+SIZES: dict[str, Any] = {
+    "per_device_train_batch_size": 4,
+    "gradient_accumulation_steps": 4,
+    "prompts": 16,
+    "max_steps": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def scorer(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A reward model on disk."""
+    tokenizer = make_tokenizer()
+    config = make_config(tokenizer)
+    config.num_labels = 1
+    path = tmp_path_factory.mktemp("models") / "scorer"
+    Qwen2ForSequenceClassification(config).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return str(path)
+
+
+def close(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    assert set(ours) == set(theirs)
+    for key, value in theirs.items():
+        if key != "entropy":
+            assert ours[key] == pytest.approx(value, abs=1e-6), key
+
+
+def test_a_reward_model_keeps_its_place_its_weight_and_its_values(scorer: str, tmp_path: Path) -> None:
+    """A dispatcher, a model and a plain function side by side; at learning rate 0 every step is TRL's."""
+    weights = [1.0, 0.5, 0.1, 2.0]
+    options: dict[str, Any] = {**SIZES, "learning_rate": 0.0}
+    plain = make_trainer(
+        [reward_functions.vowels, scorer, reward_functions.lengths, reward_functions.answers],
+        tmp_path,
+        reward_weights=weights,
+        **options,
+    )
+    plain.train()
+    with Dispatcher(
+        [reward_functions.vowels, scorer, reward_functions.lengths], weights=weights[:3], workers=2
+    ) as dispatcher:
+        for mode in ("off", BOTH):
+            ours = make_watched(
+                [dispatcher, reward_functions.answers], tmp_path, mode, reward_weights=weights, **options
+            )
+            given, own = ours.dispatchers
+            assert given is dispatcher
+            with own:
+                ours.train()
+            for mine, theirs in zip(
+                without_times(ours.state.log_history), without_times(plain.state.log_history), strict=True
+            ):
+                close(mine, theirs)
+            assert list(rewards_of(ours)["scorer"]) == pytest.approx(list(rewards_of(plain)["scorer"]), abs=1e-6)
+
+
+def test_weights_of_a_dispatcher_hold_where_the_config_has_none(scorer: str, tmp_path: Path) -> None:
+    with Dispatcher([reward_functions.vowels, scorer], weights=[0.25, 3.0], workers=1) as dispatcher:
+        ours = make_watched(dispatcher, tmp_path)
+        assert ours.reward_weights.tolist() == [0.25, 3.0]
+        mixed = make_watched([reward_functions.lengths, dispatcher], tmp_path)
+        assert mixed.reward_weights.tolist() == [1.0, 0.25, 3.0]
+        said = make_watched(dispatcher, tmp_path, reward_weights=[1.0, 2.0])
+        assert said.reward_weights.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("mode", ["off", BOTH], ids=str)
+def test_s2_a_failed_sample_has_no_value_of_a_reward_model_either(mode: Any, scorer: str, tmp_path: Path) -> None:
+    with Dispatcher([reward_functions.flaky, scorer], workers=1, max_failure_rate=1.0) as dispatcher:
+        ours = make_watched(dispatcher, tmp_path, mode, max_steps=1, per_device_train_batch_size=16, prompts=16)
+        ours.train()
+    failed = np.array([reward_functions.unlucky(text) for text in ours._logs["completion"]])
+    assert 0 < failed.sum() < len(failed)
+    rewards = {name: np.array(values) for name, values in rewards_of(ours).items()}
+    assert (np.isnan(rewards["scorer"]) == failed).all()
+    assert (np.array(ours._logs["advantages"])[failed] == 0).all()
+
+
+@pytest.mark.parametrize("mode", ["off", "all"])
+def test_an_adapter_is_trained_with_the_ratio_of_the_policy_that_wrote(mode: Any, tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
+        plain = make_trainer(
+            [reward_functions.vowels],
+            tmp_path,
+            beta=0.04,
+            ends=16,
+            more={"peft_config": config},
+            **{**SIZES, "max_steps": 1},
+        )
+        plain.train()
+        ours = make_watched(
+            dispatcher,
+            tmp_path,
+            mode,
+            max_steps=2,
+            beta=0.04,
+            learning_rate=5e-2,
+            ends=16,
+            more={"peft_config": config},
+        )
+        ours.train()
+    mine, theirs = (dict(without_times(one.state.log_history)[0]) for one in (ours, plain))
+    assert mine.pop("learning_rate") != theirs.pop("learning_rate")
+    mine.pop("epoch"), theirs.pop("epoch")
+    close(mine, theirs)
+    if ours.pipeline.lookahead:
+        assert ours.state.log_history[0]["guerdon/pipeline/early_frac"] > 0
+        assert max(ours.ratios[:4]) == 0.0
+        assert max(ours.ratios[4:]) > 0.0
+
+
+@pytest.mark.parametrize("mode", ["mini_batch", BOTH], ids=str)
+def test_evaluation_and_tables_are_trls(mode: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Evaluation inside a run with batches pending: at learning rate 0 equal to TRL's in values too, until random numbers
+    are used in another order; in what is logged and written, always."""
+    options: dict[str, Any] = {**SIZES, "evaluate": True, "log_completions": True, "learning_rate": 0.0}
+    plain = make_trainer([reward_functions.vowels, reward_functions.noted], tmp_path / "plain", **options)
+    plain.train()
+    with Dispatcher([reward_functions.vowels, reward_functions.noted], workers=1) as dispatcher:
+        ours = make_watched(dispatcher, tmp_path / "ours", mode, **options)
+        ours.train()
+    capsys.readouterr()
+    mine, theirs = (without_times(one.state.log_history) for one in (ours, plain))
+    assert [set(entry) for entry in mine] == [set(entry) for entry in theirs]
+    assert len([entry for entry in mine if "eval_reward" in entry]) == 2
+    close(mine[0], theirs[0])
+    assert len(ours.pieces) == 8
+    tables = [
+        {path.name: pd.read_parquet(path) for path in (tmp_path / one / "completions").glob("*.parquet")}
+        for one in ("ours", "plain")
+    ]
+    assert set(tables[0]) == set(tables[1])
+    for name, table in tables[0].items():
+        assert list(table.columns) == list(tables[1][name].columns)
+        assert len(table) == 16
+        assert table["vowels"].tolist() == pytest.approx(
+            [reward_functions.share(text, "aeiou") for text in table["completion"]], abs=1e-6
+        )

@@ -1,0 +1,201 @@
+"""Rewards begin while others of their batch are still generated (O-1 to O-3 of integrations/trl/pipeline/overlap.py, V-1 to V-3)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl")
+
+from guerdon import DataError, Dispatcher, reward
+from guerdon.integrations.trl import Pipeline
+from guerdon.integrations.trl.pipeline.overlap import Early
+from guerdon.integrations.trl.pipeline.split_vllm_client import MOST_REQUESTS, SplittingClient
+from tests.integrations.trl import reward_functions
+from tests.integrations.trl.recording_trainer import Watched, make_watched
+from tests.integrations.trl.tiny_trainer import rewards_of
+
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
+
+LONG: dict[str, Any] = {"ends": 16, "max_steps": 1}  # about a third of the completions end by themselves
+
+
+def expected(trainer: Watched) -> list[float]:
+    return pytest.approx([reward_functions.share(text, "aeiou") for text in trainer._logs["completion"]], abs=1e-6)  # type: ignore[return-value]
+
+
+def hooks(trainer: Watched) -> int:
+    return len(trainer.accelerator.unwrap_model(trainer.model)._forward_pre_hooks)
+
+
+def test_o1_a_completion_is_scored_while_others_are_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[float] = []
+    ran = threading.Event()
+
+    @reward(lane="thread", name="noticed")
+    def noticed(text: str, answer: str) -> float:
+        begun.append(time.monotonic())
+        ran.set()
+        return reward_functions.share(text, "aeiou")
+
+    original = Early.completed
+
+    def completed(self: Early, rows: list[int], ids: list[list[int]]) -> None:
+        original(self, rows, ids)
+        assert ran.wait(60)  # the generation goes on only when the function has run
+
+    monkeypatch.setattr(Early, "completed", completed)
+    with Dispatcher([noticed, reward_functions.answers, reward_functions.group_size], workers=1) as dispatcher:
+        trainer = make_watched(dispatcher, tmp_path, "overlap", **LONG)
+        ended: list[float] = []
+        generate = trainer._generate_single_turn
+
+        def timed(*args: Any, **named: Any) -> Any:
+            made = generate(*args, **named)
+            ended.append(time.monotonic())
+            return made
+
+        monkeypatch.setattr(trainer, "_generate_single_turn", timed)
+        trainer.train()
+    early = round(trainer.state.log_history[0]["guerdon/pipeline/early_frac"] * 16)
+    assert 0 < early < 16
+    assert min(begun) < ended[0]
+    assert len(begun) == 16  # none twice
+    assert rewards_of(trainer)["noticed"] == expected(trainer)
+    assert set(rewards_of(trainer)["group_size"]) == {4.0}
+    assert hooks(trainer) == 0
+
+
+@pytest.mark.parametrize("mode", ["overlap", "all"])
+def test_o1_what_differs_from_what_was_generated_is_scored_anew(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Early, "_decode", lambda self, rows, ids: ["something else"] * len(rows))
+    with Dispatcher([reward_functions.vowels, reward_functions.random_wait], workers=1) as dispatcher:
+        trainer = make_watched(dispatcher, tmp_path, mode, **LONG)
+        trainer.train()
+        assert rewards_of(trainer)["vowels"] == expected(trainer)
+        deadline = time.monotonic() + 30
+        while dispatcher.stats()["open_batches"] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert dispatcher.stats()["open_batches"] == 0
+
+
+def test_o2_where_nothing_can_be_seen_everything_begins_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Early, "completed", lambda self, rows, ids: None)
+    with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
+        trainer = make_watched(dispatcher, tmp_path, "overlap", **LONG)
+        trainer.train()
+    assert trainer.state.log_history[0]["guerdon/pipeline/early_frac"] == 0
+    assert rewards_of(trainer)["vowels"] == expected(trainer)
+
+
+def test_o2_without_a_cache_the_same_is_seen(tmp_path: Path) -> None:
+    with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
+        seen = []
+        for cached in (True, False):
+            trainer = make_watched(dispatcher, tmp_path, "overlap", generation_kwargs={"use_cache": cached}, **LONG)
+            trainer.train()
+            seen.append(trainer.state.log_history[0]["guerdon/pipeline/early_frac"])
+            assert rewards_of(trainer)["vowels"] == expected(trainer)
+    assert seen[0] == seen[1] > 0
+
+
+def test_o3_an_error_waits_until_generation_is_over(tmp_path: Path) -> None:
+    @reward(lane="thread", name="asks")
+    def asks(text: str, there_is_none: str) -> float:
+        return 1.0
+
+    with Dispatcher([asks], workers=1) as dispatcher:
+        trainer = make_watched(dispatcher, tmp_path, Pipeline(overlap=True, lookahead=1), **LONG)
+        with pytest.raises(DataError, match="'asks' asks for the column 'there_is_none'"):
+            trainer.train()
+        assert hooks(trainer) == 0
+        assert dispatcher.stats().get("open_batches", 0) == 0  # empty if nothing was ever begun
+
+
+# --- a vLLM server's client
+
+
+class Server:
+    """A client that answers like TRL's, each request after a time of its own."""
+
+    model = "tiny"
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[int, int]] = []  # prompts and completions of each
+
+    def generate(self, prompts: Any, *, features: Any = None, n: int = 1, **named: Any) -> dict[str, Any]:
+        self.requests.append((len(prompts), n))
+        time.sleep(sum(map(sum, prompts)) % 5 / 100)
+        completions = [[*prompt, 7] for prompt in prompts for _ in range(n)]
+        return {
+            "prompt_ids": list(prompts),
+            "completion_ids": completions,
+            "logprobs": [[[0.5]] * len(ids) for ids in completions],
+            "logprob_token_ids": None,
+        }
+
+
+PROMPTS = [[number, number + 1] for number in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("named", "requests"),
+    [({}, [(1, 1)] * 18), ({"generation_kwargs": {"seed": 3}}, [(1, 3)] * 6), ({"features": [{}] * 6}, [(6, 3)])],
+    ids=["one a completion", "one a prompt with a seed", "pictures untouched"],
+)
+def test_v1_the_answer_is_the_clients(named: dict[str, Any], requests: list[tuple[int, int]]) -> None:
+    told: list[tuple[int, list[int]]] = []
+    threads = set()
+
+    def tell(rows: list[int], ids: list[list[int]]) -> None:
+        threads.add(threading.current_thread())
+        told.extend(zip(rows, ids, strict=True))
+
+    server = Server()
+    client = SplittingClient(server)
+    client.tell = tell
+    answer = client.generate(PROMPTS, n=3, max_tokens=4, **named)
+    assert sorted(server.requests) == sorted(requests)
+    assert answer == Server().generate(PROMPTS, n=3)
+    if "features" not in named:
+        assert dict(told) == dict(enumerate(answer["completion_ids"]))
+        assert len(told) == 18
+        assert threads == {threading.current_thread()}  # V-3
+    assert client.model == "tiny"  # V-2
+
+
+def test_v1_many_completions_are_a_request_a_prompt() -> None:
+    server = Server()
+    client = SplittingClient(server)
+    client.tell = lambda rows, ids: None
+    count = MOST_REQUESTS // 4 + 1
+    answer = client.generate([[0]] * count, n=4)
+    assert server.requests == [(1, 4)] * count
+    assert len(answer["completion_ids"]) == count * 4
+
+
+def test_v2_without_a_listener_it_is_the_client() -> None:
+    server = Server()
+    assert SplittingClient(server).generate(PROMPTS, n=2) == Server().generate(PROMPTS, n=2)
+    assert server.requests == [(6, 2)]
+
+
+def test_v1_an_error_of_one_request_is_the_batchs() -> None:
+    class Broken(Server):
+        def generate(self, prompts: Any, **named: Any) -> dict[str, Any]:
+            if prompts == [PROMPTS[2]]:
+                raise ConnectionError("gone")
+            return super().generate(prompts, **named)
+
+    client = SplittingClient(Broken())
+    client.tell = lambda rows, ids: None
+    with pytest.raises(ConnectionError, match="gone"):
+        client.generate(PROMPTS, n=2)

@@ -1,0 +1,138 @@
+"""Our GRPO trainer logs and trains on what TRL's does (G-1, G-3 of integrations/trl/pipeline/trainer.py, F-1, F-2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("trl")
+
+from guerdon import Dispatcher
+from guerdon.integrations.trl import Pipeline
+from tests.integrations.trl import reward_functions
+from tests.integrations.trl.recording_trainer import Watched, make_watched
+from tests.integrations.trl.tiny_trainer import make_trainer, rewards_of, without_times
+
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
+
+REWARDS = [reward_functions.vowels, reward_functions.answers, reward_functions.lengths, reward_functions.noted]
+MODES = ["overlap", "mini_batch", "one_step", "all", Pipeline(lookahead=3)]
+SIZES: dict[str, Any] = {
+    "per_device_train_batch_size": 4,
+    "gradient_accumulation_steps": 4,
+    "max_steps": 3,
+    "prompts": 16,
+}
+
+
+@pytest.fixture(scope="module")
+def dispatcher() -> Iterator[Dispatcher]:
+    with Dispatcher(REWARDS, workers=2) as made:
+        yield made
+
+
+def plain_run(folder: Path, **options: Any) -> Any:
+    trainer = make_trainer(list(REWARDS), folder, **{**SIZES, **options})
+    trainer.train()
+    return trainer
+
+
+def assert_close(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """Equal entries of a log, to 1e-6, less the entropy, which is a mean over other micro-batches."""
+    assert set(ours) == set(theirs)
+    for key, value in theirs.items():
+        if key != "entropy":
+            assert ours[key] == pytest.approx(value, abs=1e-6), key
+
+
+@pytest.mark.parametrize("conversational", [False, True], ids=["plain", "chat"])
+def test_g1_without_a_pipeline_it_is_trls_own(conversational: bool, tmp_path: Path, dispatcher: Dispatcher) -> None:
+    """Losses, gradient norms, rewards, extra columns and metrics, in training and evaluation: equal, not close."""
+    options: dict[str, Any] = {"conversational": conversational, "evaluate": True}
+    plain = plain_run(tmp_path / "plain", **options)
+    ours = make_watched(dispatcher, tmp_path / "ours", **options)
+    assert ours.reward_func_names == plain.reward_func_names
+    ours.train()
+    assert without_times(ours.state.log_history) == without_times(plain.state.log_history)
+    np.testing.assert_array_equal(list(rewards_of(ours).values()), list(rewards_of(plain).values()))
+    assert dict(ours._logs["extra"]) == dict(plain._logs["extra"])
+    assert list(ours._logs["advantages"]) == list(plain._logs["advantages"])
+    assert list(ours._logs["completion"]) == list(plain._logs["completion"])
+
+
+def test_the_first_logged_step_is_trls(tmp_path: Path, dispatcher: Dispatcher) -> None:
+    """Two batches in the first step, and a reference model; aligned ones are in the next test."""
+    options: dict[str, Any] = {"max_steps": 1, "steps_per_generation": 2, "beta": 0.04, "loss_type": "grpo"}
+    plain = plain_run(tmp_path / "plain", **options)
+    for mode in MODES[2:4]:
+        ours = make_watched(dispatcher, tmp_path / "ours", mode, **options)
+        ours.train()
+        assert_close(*(without_times(trainer.state.log_history)[0] for trainer in (ours, plain)))
+        assert dict(ours._logs["extra"]) == dict(plain._logs["extra"])
+        assert list(ours._logs["advantages"]) == pytest.approx(list(plain._logs["advantages"]), abs=1e-6)
+
+
+def test_g3_at_learning_rate_zero_every_step_is_trls_and_the_ratio_is_one(
+    tmp_path: Path, dispatcher: Dispatcher
+) -> None:
+    """The random numbers are used in TRL's order, so that the modes differ in nothing but the age of the policy."""
+    options: dict[str, Any] = {"learning_rate": 0.0, "ends": 16}
+    plain = plain_run(tmp_path / "plain", **options)
+    for mode in MODES:
+        ours = make_watched(dispatcher, tmp_path / "ours", mode, **options)
+        ours.train()
+        for mine, theirs in zip(
+            without_times(ours.state.log_history), without_times(plain.state.log_history), strict=True
+        ):
+            assert_close(mine, theirs)
+        assert len(ours.ratios) == (12 if ours.pipeline.lookahead else 0)
+        assert all(ratio == 0.0 for ratio in ours.ratios)
+        names = [
+            "wait_s",
+            "reward_s",
+            "hidden_frac",
+            "early_frac",
+            "groups_in_flight",
+            "age_s",
+            "staleness_steps",
+            "staleness_batches",
+        ]
+        for entry in ours.state.log_history[:3]:
+            figures = {name: entry[f"guerdon/pipeline/{name}"] for name in names}
+            assert 0 <= figures["hidden_frac"] <= 1
+            assert (figures["early_frac"] > 0) == ours.pipeline.overlap
+            assert all(value >= 0 for value in figures.values())
+
+
+def test_g3_with_lookahead_the_ratio_is_that_of_the_policy_that_wrote_it(
+    tmp_path: Path, dispatcher: Dispatcher
+) -> None:
+    ours = make_watched(dispatcher, tmp_path, "one_step", learning_rate=1e-2)
+    ours.train()
+    batches = np.array(ours.ratios).reshape(3, 4)
+    assert (batches[0] == 0.0).all()  # written by the policy that is trained
+    assert (batches[1:] > 1e-4).all()  # by the one before
+    stale = [entry["guerdon/pipeline/staleness_steps"] for entry in ours.state.log_history[:3]]
+    assert stale == [0.0, 1.0, 1.0]
+
+
+def test_staleness_is_bounded_by_the_lookahead(tmp_path: Path, dispatcher: Dispatcher) -> None:
+    ours = make_watched(dispatcher, tmp_path, Pipeline(lookahead=2), max_steps=5, prompts=32)
+    ours.train()
+    log = ours.state.log_history[:5]
+    assert [entry["guerdon/pipeline/staleness_steps"] for entry in log] == [0.0, 1.0, 2.0, 2.0, 2.0]
+    assert [entry["guerdon/pipeline/staleness_batches"] for entry in log] == [2.0, 2.0, 2.0, 1.0, 0.0]
+
+
+def test_names_without_a_dispatcher_are_run_by_one_of_the_trainers_own(tmp_path: Path) -> None:
+    ours = make_watched(list(REWARDS), tmp_path / "ours", "mini_batch", max_steps=1)
+    assert isinstance(ours, Watched)
+    (own,) = ours.dispatchers
+    with own:
+        ours.train()
+    plain = plain_run(tmp_path / "plain", max_steps=1)
+    assert_close(*(without_times(trainer.state.log_history)[0] for trainer in (ours, plain)))

@@ -1,0 +1,47 @@
+"""The rewards of one generated batch, as a trainer takes them: ``guerdon.integrations.trl.pipeline.scoring``."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+pytest.importorskip("accelerate")
+
+from guerdon import Dispatcher, reward
+from guerdon.integrations.trl.pipeline import scoring
+from guerdon.pending import PendingBatch
+
+
+def test_s3_a_group_that_completes_between_two_looks_is_not_slept_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_end = threading.Event()
+
+    def patient(text: str) -> float:
+        may_end.wait(120)
+        return float(len(text))
+
+    look = PendingBatch.completed
+    looks = []
+
+    def completed(ticket: PendingBatch) -> list[int]:
+        seen = look(ticket)
+        looks.append(seen)
+        if len(looks) == 1:  # all ends just behind the first look
+            may_end.set()
+            ticket.wait()
+        return seen
+
+    with Dispatcher([reward(patient, lane="thread")], num_generations=2) as dispatcher:
+        scored = scoring.Scoring(list(dispatcher), 2, 2)
+        scored.begin({"completions": ["a", "bcd"]})
+        monkeypatch.setattr(scoring, "_SLICE_MS", 60_000)
+        monkeypatch.setattr(PendingBatch, "completed", completed)
+        taken: list[int] = []
+        taker = threading.Thread(target=lambda: taken.append(scored.next_group()))
+        taker.start()
+        taker.join(20)
+        late = taker.is_alive()
+        taker.join()
+        assert taken == [0]
+        assert not late
+        assert [column() for column in scored.columns([0, 1])] == [[1.0, 3.0]]

@@ -1,0 +1,93 @@
+"""One rank of a distributed run with pipelines; started by torchrun from the tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from guerdon import Dispatcher, group_reward, reward
+from tests.integrations.trl import reward_functions
+
+# 6 samples a rank and groups of 4: one group lies on both ranks.
+STRADDLING = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 2, "num_generations": 4, "prompts": 9}
+SPLIT = {"per_device_train_batch_size": 6, "gradient_accumulation_steps": 2, "num_generations": 4, "prompts": 18}
+# By name: the pipeline and the sizes of a run.
+RUNS: dict[str, tuple[Any, dict[str, int]]] = {
+    "split off": ("off", SPLIT),
+    "split mini_batch": ("mini_batch", SPLIT),
+    "split all": ("all", SPLIT),
+    "straddling off": ("off", STRADDLING),
+    "straddling one_step": ("one_step", STRADDLING),
+}
+
+
+@reward
+async def waiting(text: str) -> float:
+    """Long enough for groups to complete in another order on each rank."""
+    import asyncio
+
+    rank = int(os.environ["RANK"])
+    await asyncio.sleep((sum(text.encode()) + rank) % 5 / 50)
+    return reward_functions.share(text, "mnopq")
+
+
+@reward(lane="thread")
+def on_rank_one(text: str, trainer_state: Any) -> float:
+    if os.environ["RANK"] == "1" and trainer_state.global_step:
+        raise ValueError("on this rank")
+    return 1.0
+
+
+@group_reward(lane="thread")
+def place_in_group(prompts: list[Any], completions: list[Any], log_extra: Any) -> list[float]:
+    """The place of each in its group; told to the test with the whole group."""
+    reward_functions._write(f"groups{os.environ['RANK']}", {"prompts": prompts, "completions": completions})
+    log_extra("text", completions)
+    return [float(place) for place in range(len(prompts))]
+
+
+def run(name: str, rewards: list[Any], folder: Path) -> dict[str, Any]:
+    from tests.integrations.trl.recording_trainer import make_watched
+    from tests.integrations.trl.tiny_trainer import without_times
+
+    pipeline, sizes = RUNS[name]
+    report: dict[str, Any] = {}
+    started = time.monotonic()
+    with Dispatcher(rewards, workers=1) as dispatcher:
+        trainer = make_watched(dispatcher, folder / "out", pipeline, max_steps=3, ends=16, **sizes)
+        try:
+            trainer.train()
+        except Exception as error:
+            report["error"] = f"{type(error).__name__}: {error}"
+        report["seconds"] = time.monotonic() - started
+        report["first"] = without_times(trainer.state.log_history)[0]
+        report["generated"] = trainer.generated
+        report["seen"] = sorted(row for piece in trainer.pieces for row in piece)
+        report["weights"] = [float(parameter.double().sum()) for parameter in trainer.model.parameters()]
+        report["places"] = list(trainer._logs["rewards"]["place_in_group"])
+        report["extra"] = list(trainer._logs["extra"]["text"])
+        report["table"] = list(zip(trainer._logs["prompt"], trainer._logs["completion"], strict=True))
+        report["open"] = dispatcher.stats()["open_batches"]
+    return report
+
+
+def main(folder: Path) -> None:
+    from guerdon.integrations.trl import Pipeline
+    from tests.integrations.trl.recording_trainer import make_watched
+
+    reports = {name: run(name, [reward_functions.vowels, waiting, place_in_group], folder) for name in RUNS}
+    reports["failing"] = run("split all", [reward_functions.vowels, on_rank_one], folder)
+    with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
+        try:
+            make_watched(dispatcher, folder / "out", Pipeline(mini_batch=True), **STRADDLING)
+        except ValueError as error:
+            reports["refused"] = {"error": str(error)}
+    (folder / f"rank{os.environ['RANK']}.json").write_text(json.dumps(reports))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,52 @@
+"""TRL's trainer on several ranks, unmodified, with a dispatcher's columns (L-2 of integrations/trl/trainer_context.py)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl")
+
+from tests.integrations.trl import reward_functions
+from tests.integrations.trl.torchrun import run_ranks
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one launch wrote: a run that works, and one that fails, with which it ends."""
+    made = tmp_path_factory.mktemp("ranks")
+    done = run_ranks(made, "tests.integrations.trl.two_ranks")
+    assert done.returncode != 0
+    assert len(list(made.glob("fails?.json"))) == 2, done.stderr[-4000:]
+    return made
+
+
+def reports(folder: Path, what: str) -> list[dict[str, Any]]:
+    return [json.loads((folder / f"{what}{rank}.json").read_text()) for rank in range(2)]
+
+
+def test_row_25_two_ranks_get_the_rewards_of_one(folder: Path) -> None:
+    """Through the unmodified trainer, with the host's cores shared between the ranks."""
+    works = reports(folder, "works")
+    assert all(report["workers"] == max(1, report["cores"] // 2) for report in works)
+    for report in works:
+        assert report["rewards"]["vowels"] == pytest.approx(
+            [reward_functions.share(text, "aeiou") for text in report["completions"]], abs=1e-6
+        )
+        assert set(report["rewards"]["group_size"]) == {4.0}
+        assert report["rewards"] == works[0]["rewards"]
+    # The limit of a key is both ranks': of the first of two steps they come one after the other, not two at a time.
+    calls = sorted(float(line) for line in (folder / "calls").read_text().splitlines())
+    half = len(calls) // 2
+    assert calls[half - 1] - calls[0] >= (half - 1) * 0.1 * 0.75
+
+
+def test_row_25_failures_of_one_rank_end_both_with_the_same_error(folder: Path) -> None:
+    """More failures than allowed on one rank end both, within 10 s."""
+    fails = reports(folder, "fails")
+    assert fails[0]["error"] == fails[1]["error"]
+    assert fails[0]["error"].startswith("RewardFailureError: rank 1: reward function 'rank_one_fails' failed on 8 of 8")
+    assert all(report["seconds"] < 10 for report in fails)

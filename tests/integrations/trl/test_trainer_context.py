@@ -1,0 +1,241 @@
+"""What a column makes of its caller, without a real trainer (H-1, H-2 of host.py, L-1, L-2 of integrations/trl/trainer_context.py)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import types
+from typing import Any
+
+import pytest
+
+from guerdon import DataError, Dispatcher, GuerdonError, GuerdonWarning, RewardFailureError, group_reward, reward
+from guerdon._trainer.context import Host, Memory, host_of
+from guerdon.integrations.trl import trainer_context as integration
+from guerdon.integrations.trl.trainer_context import TrainerHost
+
+
+class Trainer:
+    """As much of a trainer as a column looks for."""
+
+    def __init__(self, **attributes: Any) -> None:
+        self.num_generations = 4
+        self.num_generations_eval = 2
+        self.reward_funcs: list[Any] = []
+        self.reward_weights = [1.0]
+        self.model = types.SimpleNamespace(training=True)
+        self.logged: list[tuple[str, Any]] = []
+        vars(self).update(attributes)
+
+    def log_extra(self, column: str, values: list[Any]) -> None:
+        self.logged.append((column, values))
+
+    def log_metric(self, name: str, value: float) -> None:
+        self.logged.append((name, value))
+
+    def arguments(self, *texts: str) -> dict[str, Any]:
+        count = len(texts)
+        return {
+            "prompts": ["p"] * count,
+            "completions": list(texts),
+            "completion_ids": [[1]] * count,
+            "log_extra": self.log_extra,
+            "log_metric": self.log_metric,
+        }
+
+
+@group_reward(lane="thread")
+def size(completions: list[str]) -> list[float]:
+    return [float(len(completions))] * len(completions)
+
+
+@reward(lane="thread")
+def one(completion: str) -> float:
+    return 1.0
+
+
+class Ranks:
+    """Two ranks of torch.distributed; the other one's message is fixed."""
+
+    def __init__(self, other: Any = None, rank: int = 0) -> None:
+        self.other, self.rank = other, rank
+        self.gathered: list[Any] = []
+
+    def get_world_size(self) -> int:
+        return 2
+
+    def all_gather_object(self, every: list[Any], mine: Any) -> None:
+        self.gathered.append(mine)
+        every[self.rank], every[1 - self.rank] = mine, self.other
+
+
+@pytest.fixture
+def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
+    made = Ranks()
+    monkeypatch.setattr(integration, "_distributed", lambda: made)
+    return made
+
+
+# --- the trainer behind a call
+
+
+def test_the_trainer_is_found_behind_either_recorder() -> None:
+    trainer, memories = Trainer(), dict[Any, Memory]()
+    for name in ("log_extra", "log_metric"):
+        assert host_of({name: getattr(trainer, name)}, memories).group_size() == 4
+    assert list(memories) == [trainer]
+
+
+@pytest.mark.parametrize("log", [print, lambda *_: None, [].append, None, types.SimpleNamespace().__repr__])
+def test_other_recorders_have_no_trainer(log: Any) -> None:
+    assert host_of({"log_metric": log}, {}).group_size() is None
+
+
+def test_l1_the_group_size_is_that_of_the_trainers_mode() -> None:
+    trainer = Trainer()
+    host = TrainerHost(Memory(), trainer)
+    assert host.group_size() == 4
+    trainer.model.training = False
+    assert host.group_size() == 2
+    trainer.num_generations_eval = None
+    assert host.group_size() == 4
+
+
+def test_l1_a_group_function_sees_the_trainers_groups() -> None:
+    trainer = Trainer()
+    with Dispatcher([size]) as dispatcher:
+        assert dispatcher[0](**trainer.arguments(*"abcdefgh")) == [4.0] * 8
+        trainer.model.training = False
+        assert dispatcher[0](**trainer.arguments("a", "b")) == [2.0] * 2
+        with pytest.raises(DataError, match="3 samples don't make whole groups of num_generations=2"):
+            dispatcher[0](**trainer.arguments("a", "b", "c"))
+    with Dispatcher([size], num_generations=1) as dispatcher:
+        assert dispatcher[0](**trainer.arguments("a", "b", "c")) == [1.0] * 3
+
+
+def test_a_group_that_straddles_ranks_is_refused_where_a_function_needs_it_whole(ranks: Ranks) -> None:
+    trainer = Trainer()
+    with Dispatcher([size]) as dispatcher, pytest.raises(DataError, match=r"rank 0: 'size'.*6 samples of this rank"):
+        dispatcher[0](**trainer.arguments(*"abcdef"))
+    with Dispatcher([one]) as dispatcher:
+        assert dispatcher[0](**trainer.arguments(*"abcdef")) == [1.0] * 6
+        with pytest.raises(DataError, match=r"5 samples on each of 2 ranks don't make whole groups"):
+            dispatcher[0](**trainer.arguments(*"abcde"))
+
+
+# --- ranks agree (L-2)
+
+
+def test_l3_the_first_rank_that_failed_speaks_for_all(ranks: Ranks) -> None:
+    host = TrainerHost(Memory(), Trainer())
+    assert host.agree(None, None) is None
+    ranks.other = (RewardFailureError, "too many")
+    for mine in (None, ValueError("mine")):
+        ranks.rank = 1
+        error = host.agree(mine, None)
+        assert type(error) is RewardFailureError
+        assert str(error) == "rank 0: too many"
+    ranks.rank = 0
+    error = host.agree(DataError("mine"), None)
+    assert type(error) is DataError
+    assert str(error) == "rank 0: mine"
+    error = host.agree(OSError(2, "mine"), None)  # what takes more than a message becomes what every rank has
+    assert type(error) is GuerdonError
+    assert ranks.gathered[-1] == (GuerdonError, "[Errno 2] mine")
+
+
+def test_l3_a_rank_that_can_score_raises_with_the_others(ranks: Ranks) -> None:
+    ranks.rank, ranks.other = 1, (RewardFailureError, "too many")
+    with Dispatcher([one]) as dispatcher:
+        with pytest.raises(RewardFailureError, match="rank 0: too many") as caught:
+            dispatcher[0](**Trainer().arguments("a", "b", "c", "d"))
+        assert caught.value.result is not None
+    assert ranks.gathered == [None]
+
+
+def test_l3_only_a_trainer_on_the_main_thread_has_ranks_to_ask(ranks: Ranks) -> None:
+    error = ValueError("mine")
+    assert Host(Memory()).agree(error, None) is error
+    got: list[Any] = []
+    thread = threading.Thread(target=lambda: got.append(TrainerHost(Memory(), Trainer()).agree(error, None)))
+    thread.start()
+    thread.join()
+    assert got == [error]
+    assert ranks.gathered == []
+
+
+# --- logs (H-2)
+
+
+def test_l2_a_column_once_logged_is_logged_for_every_batch_of_its_trainer() -> None:
+    @reward(lane="thread")
+    def once(completion: str, log_extra: Any) -> float:
+        if completion == "a":
+            log_extra("seen", [completion])
+        return 1.0
+
+    first, second = Trainer(), Trainer()
+    with Dispatcher([once]) as dispatcher:
+        for trainer, texts in ((first, "abcd"), (first, "bbbb"), (second, "bbbb")):
+            dispatcher[0](**trainer.arguments(*texts))
+    assert [entry for entry in first.logged if entry[0] == "seen"] == [
+        ("seen", ["a", None, None, None]),
+        ("seen", [None] * 4),
+    ]
+    assert not [entry for entry in second.logged if entry[0] == "seen"]
+
+
+def test_h3_the_first_failure_of_each_kind_is_told_once_a_trainer(caplog: pytest.LogCaptureFixture) -> None:
+    @reward(lane="thread")
+    def picky(completion: str) -> float:
+        if completion == "bad":
+            raise ValueError("a bad one")
+        return 1.0
+
+    with Dispatcher([picky]) as dispatcher:
+        for trainer in (Trainer(), Trainer()):
+            for _ in range(2):
+                dispatcher[0](**trainer.arguments("a", "bad", "c", "bad"))
+    told = [record.getMessage() for record in caplog.records if record.name == "guerdon"]
+    assert len(told) == 2
+    assert all("'picky' on sample 1: error: ValueError: a bad one" in line for line in told)
+    assert all("guerdon/picky/…_frac" in line for line in told)
+
+
+def test_weights_are_compared_once_a_trainer() -> None:
+    with Dispatcher([one], weights=[0.5]) as dispatcher:
+        column = dispatcher[0]
+        good, bad = Trainer(reward_funcs=[column], reward_weights=[0.5]), Trainer(reward_funcs=[column])
+        column(**good.arguments(*"abcd"))
+        good.reward_weights = [7.0]  # a schedule of the trainer's own
+        column(**good.arguments(*"abcd"))
+        for _ in range(2):
+            with pytest.raises(DataError, match=r"\[1\.0\].*\[0\.5\]"):
+                column(**bad.arguments(*"abcd"))
+
+
+def test_nothing_of_the_trainer_is_imported() -> None:
+    code = (
+        "import sys; import guerdon.integrations.trl.trainer_context; import guerdon._trainer.context; guerdon.Dispatcher;"
+        "print([name for name in ('torch', 'trl', 'transformers', 'numpy', 'asyncio') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_what_the_trainer_runs_itself_still_counts_a_failed_sample_and_that_is_told() -> None:
+    @reward(lane="thread")
+    def picky(completion: str) -> float:
+        if completion == "bad":
+            raise ValueError("bad")
+        return 1.0
+
+    with Dispatcher([picky]) as dispatcher:
+        column = dispatcher[0]
+        alone = Trainer(reward_funcs=[column], reward_func_names=["picky"])
+        mixed = Trainer(reward_funcs=[column, print], reward_func_names=["picky", "Environment"])
+        assert column(**alone.arguments("bad", "b", "c", "d")) == [None, 1.0, 1.0, 1.0]
+        with pytest.warns(GuerdonWarning, match="trainer itself runs Environment and still counts it"):
+            column(**mixed.arguments("bad", "b", "c", "d"))
+        column(**mixed.arguments("bad", "b", "c", "d"))  # told once; warnings are errors here

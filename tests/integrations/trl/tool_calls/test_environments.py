@@ -1,0 +1,126 @@
+"""Environments whose methods run on the engine, by themselves (E-1 to E-4 of integrations/trl/tool_calls/environments.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import pickle
+import threading
+import time
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl")
+
+
+from guerdon import RegistrationError, SnapshotError, ToolError
+from guerdon.integrations.trl import environments
+from guerdon.integrations.trl.tool_calls.snapshots import snapshots
+from tests.integrations.trl.line_game import Line
+
+pytestmark = [
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
+]
+
+
+class World:
+    """Calls itself, waits, is slow."""
+
+    __slots__ = ("log", "threads")
+
+    async def reset(self, **row: Any) -> str:
+        self.log: list[str] = []
+        self.threads: list[threading.Thread] = []
+        await asyncio.sleep(0.01)
+        await self.look()
+        return "ready"
+
+    def act(self, word: str) -> str:
+        """Acts.
+
+        Args:
+            word: What to do.
+        """
+        self.log.append(word)
+        self.threads.append(threading.current_thread())
+        return "again" if word == "twice" and self.act("once") else word
+
+    async def look(self) -> str:
+        """Looks."""
+        await asyncio.sleep(0)
+        return ",".join(self.log)
+
+    @staticmethod
+    def help() -> str:
+        """Helps."""
+        return "help"
+
+    def stall(self, seconds: float) -> str:
+        """Takes long.
+
+        Args:
+            seconds: How long.
+        """
+        time.sleep(seconds)
+        return "late"
+
+    def get_reward(self) -> float:
+        return float(len(self.log))
+
+
+def test_a_routed_environment_is_what_it_was_and_runs_on_the_engine() -> None:
+    hub = environments(World, timeout=5)
+    world: Any = hub()
+    plain = World()
+    assert isinstance(world, World)
+    assert type(world).__name__ == "World"
+    names = [name for name, _ in inspect.getmembers(type(plain), inspect.isfunction)]
+    assert [name for name, _ in inspect.getmembers(type(world), inspect.isfunction)] == names
+    for name in names:
+        assert inspect.signature(getattr(world, name)) == inspect.signature(getattr(plain, name))
+        assert inspect.getdoc(getattr(world, name)) == inspect.getdoc(getattr(plain, name))
+        sync_reset = name == "reset" or not inspect.iscoroutinefunction(getattr(plain, name))
+        assert inspect.iscoroutinefunction(getattr(world, name)) != sync_reset
+    assert world.reset(any=1) == "ready"  # E-2
+    assert world.act(word="twice") == "again"  # E-3
+    assert asyncio.run(world.look()) == "twice,once"
+    assert threading.current_thread() not in world.threads
+    assert (world.help(), world.get_reward()) == ("help", 2.0)
+    assert hub.stats()["act"].calls == 1
+    assert hub() is not world
+    hub.close()
+
+
+def test_a_factory_can_be_pickled_and_refuses_what_makes_nothing() -> None:
+    again = pickle.loads(pickle.dumps(environments({"line": Line}, timeout=3, reset_timeout=9)))
+    assert (again["line"].time_of("walk"), again["line"].time_of("reset")) == (3, 9)
+    with pytest.raises(RegistrationError, match="makes no environments"):
+        environments(Line())  # type: ignore[arg-type]
+    with pytest.raises(RegistrationError, match="reset_timeout"):
+        environments(Line, reset_timeout=-1)
+    with pytest.raises(RegistrationError, match="can't be routed"):
+        environments(lambda: copy.deepcopy(3))()
+    with pytest.raises(RegistrationError, match="NoneType can't be routed"):
+        environments(lambda: None)()
+
+
+def test_an_abandoned_call_keeps_its_environment_from_all_others() -> None:
+    """E-4, S-3"""
+    hub = environments(World, timeout=0.5)
+    world: Any = hub()
+    world.reset()
+    with pytest.raises(ToolError, match=r"stall took longer than 0\.5 s"):
+        world.stall(seconds=3.0)
+    with pytest.raises(ToolError, match=r"World\.stall took too long and can't be stopped"):
+        world.act(word="a")
+    (gone,) = snapshots([world], needed=True, reused=False)
+    with pytest.raises(SnapshotError, match=r"World\.stall took too long"):
+        gone.log  # noqa: B018
+    deadline = time.monotonic() + 30
+    while hub.busy_in(world) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert world.act(word="b") == "b"  # it has come back
+    hub.close()

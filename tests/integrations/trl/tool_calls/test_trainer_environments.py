@@ -1,0 +1,181 @@
+"""Environments of the synchronous trainer (B-1, B-3 and B-4 of integrations/trl/tool_calls/concurrent_calls.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl")
+
+import trl
+
+from guerdon import Dispatcher, ToolError, reward
+from guerdon.integrations import trl as ours
+from guerdon.integrations.trl import environments
+from tests.integrations.trl.line_game import Line, away, played, rows
+from tests.integrations.trl.tiny_trainer import rewards_of, without_times
+
+pytestmark = [
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.filterwarnings("error::guerdon.GuerdonWarning"),
+    pytest.mark.usefixtures("trainers"),
+]
+
+
+def test_a_game_logs_what_it_logs_in_plain_trl(tmp_path: Path) -> None:
+    plain = played(trl.GRPOTrainer, [away], tmp_path / "plain", Line)
+    mine = played(ours.GRPOTrainer, [away], tmp_path / "ours", Line)
+    assert without_times(mine.state.log_history) == without_times(plain.state.log_history)
+    assert dict(mine._logs["extra"]) == dict(plain._logs["extra"])
+    assert any("guerdon/tools/walk/failed_frac" in entry for entry in mine.state.log_history)
+
+
+def test_a_player_learns_the_game(tmp_path: Path) -> None:
+    """Its goal lies to the right: it walks there more and more."""
+    options: dict[str, Any] = {"learning_rate": 6e-2, "lr_scheduler_type": "constant", "max_completion_length": 60}
+    trainer = played(ours.GRPOTrainer, [away], tmp_path, Line, max_steps=7, **options)
+    scores = [entry["rewards/away/mean"] for entry in trainer.state.log_history if "rewards/away/mean" in entry]
+    assert sum(scores[-3:]) / 3 > scores[0] + 0.5, scores
+
+
+# --- B-1: resets
+
+
+class Slow(Line):
+    """Its reset takes a while; how many go on at once is noted."""
+
+    now = 0
+    most = 0
+    lock = threading.Lock()
+
+    def reset(self, **row: Any) -> str:
+        with Slow.lock:
+            Slow.now += 1
+            Slow.most = max(Slow.most, Slow.now)
+        time.sleep(0.3)
+        with Slow.lock:
+            Slow.now -= 1
+        return super().reset(**row)
+
+
+class AsyncSlow(Line):
+    most = 0
+    now = 0
+
+    async def reset(self, **row: Any) -> str:  # type: ignore[override]
+        AsyncSlow.now += 1
+        AsyncSlow.most = max(AsyncSlow.most, AsyncSlow.now)
+        await asyncio.sleep(0.3)
+        AsyncSlow.now -= 1
+        return super().reset(**row)
+
+
+@pytest.mark.parametrize("kind", [Slow, AsyncSlow])
+def test_resets_go_on_side_by_side_and_each_gets_its_row(kind: Any, tmp_path: Path) -> None:
+    kind.most = 0
+    trainer = played(ours.GRPOTrainer, [away], tmp_path, kind, max_steps=1)
+    assert kind.most >= 4
+    visited = trainer._logs["extra"]["visited"]
+    starts = sorted(int(prompt[-1]["content"].removeprefix("go ")) for prompt in trainer._logs["prompt"])
+    assert sorted(one[0] for one in visited) == starts
+    assert len(set(starts)) == 2
+
+
+def test_a_reset_that_takes_too_long_ends_the_run_with_its_name(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match=r"reset took longer than 0\.1 s"):
+        played(ours.GRPOTrainer, [away], tmp_path, environments(Slow, reset_timeout=0.1), max_steps=1)
+
+
+# --- B-3: an environment's own reward
+
+
+class Owner(Line):
+    def get_reward(self) -> float | None:
+        if self.distance % 2:
+            raise ValueError(f"odd: {self.distance}")
+        return float(self.distance)
+
+
+class AsyncOwner(Line):
+    async def get_reward(self) -> float | None:
+        await asyncio.sleep(0.3)
+        return -float(self.distance)
+
+
+def test_an_own_reward_is_a_column_like_any_other(tmp_path: Path) -> None:
+    """A failure is no reward, and not the end of the run as in TRL."""
+
+    def half(completions: list[Any], environments: list[Any], **columns: Any) -> list[float]:
+        return [0.5 for _ in environments]
+
+    with pytest.raises(ValueError, match="odd"):
+        played(trl.GRPOTrainer, [half], tmp_path, Owner, max_steps=1)
+    trainer = played(ours.GRPOTrainer, [half], tmp_path, {"a": Owner, "b": Line}, max_steps=1, data=_mixed())
+    visited = trainer._logs["completion"]
+    assert len(visited) == 8
+    own = rewards_of(trainer)["Owner"]
+    assert any(value == value for value in own)
+    assert all(value % 2 == 0 for value in own if value == value)
+    assert sum(math.isnan(value) for value in own) >= 4  # odd ones, and all of the other environment
+    assert trainer.state.log_history[0]["guerdon/Owner/error_frac"] == sum(map(math.isnan, own)) / 8 - 0.5
+
+
+def _mixed() -> Any:
+    data = rows(2)
+    return data.add_column("environment", ["a", "b"])
+
+
+def test_async_own_rewards_equal_those_of_trl(tmp_path: Path) -> None:
+    plain = played(trl.GRPOTrainer, [], tmp_path / "plain", AsyncOwner, max_steps=1)
+    mine = played(ours.GRPOTrainer, [], tmp_path / "ours", AsyncOwner, max_steps=1)
+    assert rewards_of(mine) == rewards_of(plain)
+    assert list(rewards_of(mine)) == ["AsyncOwner"]
+
+
+# --- B-4
+
+
+class Sticky(Line):
+    """Hangs in the first walk to the left."""
+
+    hung = 0
+
+    def walk(self, way: str) -> str:
+        """Walks one step.
+
+        Args:
+            way: left or right.
+        """
+        if way == "left" and not Sticky.hung:
+            Sticky.hung = id(self)
+            time.sleep(6)
+        return super().walk(way)
+
+
+def test_an_environment_that_hangs_costs_its_sample_and_is_replaced(tmp_path: Path) -> None:
+    Sticky.hung = 0
+
+    @reward
+    def near(environment: Any) -> float:
+        return -float(environment.distance)
+
+    with Dispatcher([near], workers=1) as dispatcher:
+        trainer = played(ours.GRPOTrainer, list(dispatcher), tmp_path, environments(Sticky, timeout=1.5), max_steps=3)
+    history = trainer.state.log_history
+    assert Sticky.hung
+    assert [entry["guerdon/near/failed_frac"] for entry in history[:3]].count(1 / 8) == 1
+    assert len({id(one) for one in trainer._environment_pool[None]}) == 8
+    assert (
+        sum(
+            entry["guerdon/tools/walk/timeout_frac"] > 0
+            for entry in history[:3]
+            if "guerdon/tools/walk/timeout_frac" in entry
+        )
+        == 1
+    )

@@ -1,0 +1,289 @@
+"""The reward manager in one process, asked as verl's reward workers ask it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("verl")
+
+from guerdon.errors import DataError, GuerdonWarning, RegistrationError, RewardFailureError
+from guerdon.integrations.verl import peers, settings
+from tests.verl import rewards
+from tests.verl.verl_setup import changed, make_config, make_data, make_model, reward_loop
+
+from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager  # isort: skip # rig imports verl without its warnings
+from verl.trainer.ppo.reward import load_reward_manager  # isort: skip
+from verl.utils import hf_tokenizer  # isort: skip
+
+REWARDS = Path(rewards.__file__)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(model: Path) -> Any:
+    return hf_tokenizer(str(model))
+
+
+@pytest.fixture(scope="module")
+def base(model: Path) -> Any:
+    return make_config(model, workers=1)
+
+
+@pytest.fixture
+def make(base: Any, tokenizer: Any, request: pytest.FixtureRequest) -> Any:
+    """Makes a manager as verl's workers do, from a configuration; it is closed at the end of the test."""
+
+    def made(*overrides: str) -> Any:
+        manager = load_reward_manager(changed(base, *overrides), tokenizer)
+        request.addfinalizer(manager.dispatcher.close)
+        return manager
+
+    return made
+
+
+def custom(name: str) -> list[str]:
+    return [f"reward.custom_reward_function.path={REWARDS}", f"reward.custom_reward_function.name={name}"]
+
+
+def ask(manager: Any, data: Any, order: list[int] | None = None) -> list[Any]:
+    """All responses at once; an exception in place of an answer is returned."""
+
+    async def gather() -> list[Any]:
+        chosen = range(len(data)) if order is None else order
+        tasks = {index: asyncio.create_task(manager.run_single(data[index : index + 1])) for index in chosen}
+        answers = await asyncio.gather(*tasks.values(), return_exceptions=True)
+        return [answer for _, answer in sorted(zip(tasks, answers, strict=True), key=lambda pair: pair[0])]
+
+    return asyncio.run(gather())
+
+
+@pytest.mark.parametrize("name", ["compute_score", "plain_score", "slow_score"])
+def test_compute_score_gives_what_it_gives_in_verls_own_manager(
+    name: str, make: Any, base: Any, tokenizer: Any
+) -> None:
+    data = make_data(tokenizer, ["a", "bcd", "2", ""])
+
+    async def in_verl() -> list[Any]:
+        own = NaiveRewardManager(base, tokenizer, getattr(rewards, name))  # which keeps the loop that it is made on
+        return [await own.run_single(data[index : index + 1]) for index in range(len(data))]
+
+    ours, verls = ask(make(*custom(name)), data), asyncio.run(in_verl())
+    for mine, theirs in zip(ours, verls, strict=True):
+        assert mine["reward_score"] == theirs["reward_score"]
+        info = dict(mine["reward_extra_info"])
+        assert info.pop("guerdon_status") == f"{name}:ok"
+        expected = dict(theirs["reward_extra_info"])
+        if "pid" in expected:
+            assert info.pop("pid") != expected.pop("pid"), "a sync function runs in a worker process"
+        assert {key: info[key] for key in expected} == expected
+
+
+def test_what_never_returns_ends_at_its_timeout_and_shows(make: Any, tokenizer: Any) -> None:
+    manager = make(
+        *custom("compute_score"),
+        "+reward.custom_reward_function.reward_kwargs.bonus=0.5",
+        "+reward.reward_kwargs.options.timeout=0.5",
+        "+reward.reward_kwargs.failed_reward=-1",
+    )
+    answers = ask(manager, make_data(tokenizer, ["a", "hang", "raise", "bc"]))
+    assert [answer["reward_score"] for answer in answers] == [1.5, -1.0, -1.0, 2.5]
+    states = [answer["reward_extra_info"]["guerdon_status"].rpartition(":")[2] for answer in answers]
+    assert states == ["ok", "timeout", "error", "ok"]
+    failed = answers[1]["reward_extra_info"]
+    assert [failed[key] for key in answers[0]["reward_extra_info"] if key != "guerdon_status"] == [None] * 4, "A-3"
+
+
+def test_a_failure_raises_unless_something_else_was_chosen(make: Any, tokenizer: Any) -> None:
+    answers = ask(make(*custom("compute_score")), make_data(tokenizer, ["a", "raise", "bc", "d"]))
+    assert isinstance(answers[1], RewardFailureError)
+    assert "failed_reward" in str(answers[1])
+    assert "no score for this" in str(answers[1])
+    assert [answer["reward_score"] for answer in answers if isinstance(answer, dict)] == [1.0, 2.0, 1.0]
+
+
+def test_group_mean_leaves_the_mean_of_a_group_as_it_is(make: Any, tokenizer: Any) -> None:
+    manager = make(
+        f"+reward.reward_kwargs.dispatcher={REWARDS}:dispatcher", "+reward.reward_kwargs.failed_reward=group_mean"
+    )
+    answers = ask(manager, make_data(tokenizer, ["a", "bad", "ccc", "dd"]))
+    scores = [answer["reward_score"] for answer in answers]
+    assert scores[0::2] == pytest.approx([1.0, 3.02])
+    assert scores[3] == pytest.approx(2.03)
+    assert scores[1] == pytest.approx((scores[0] + scores[2] + scores[3]) / 3)
+    info = answers[1]["reward_extra_info"]
+    assert info["guerdon_status"] == "length:error judge:ok"
+    assert info["length"] is None
+    assert math.isclose(info["judge"], 0.01, rel_tol=1e-6)
+
+
+def test_too_many_failures_raise_whatever_a_failure_becomes(make: Any, tokenizer: Any) -> None:
+    """A-4."""
+    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:dispatcher", "+reward.reward_kwargs.failed_reward=0")
+    answers = ask(manager, make_data(tokenizer, ["bad"] * 12))
+    assert all("'length' failed on 12 of the last 12 responses" in str(error) for error in answers)
+    assert all(isinstance(error, RewardFailureError) for error in answers)
+
+
+def test_thousands_at_once_are_a_few_batches(make: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B-1, B-2."""
+    manager = make(*custom("slow_score"))
+    sizes, score = [], manager.dispatcher.ascore
+
+    async def counted(**columns: Any) -> Any:
+        sizes.append(len(columns["completions"]))
+        return await score(**columns)
+
+    monkeypatch.setattr(manager.dispatcher, "ascore", counted)
+    texts = [str(index if index % 3 else -1) for index in range(200)]
+    answers = ask(manager, make_data(tokenizer, texts))
+    assert [answer["reward_score"] for answer in answers] == [float(index % 3 > 0) for index in range(200)]
+    assert sizes == [64, 64, 64, 8]
+
+
+def test_groups_are_whole_and_in_order_however_responses_arrive(make: Any, tokenizer: Any) -> None:
+    """G-1, G-2: verl's session number is the order, where it gives one."""
+    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks")
+    texts = ["aaaa", "b", "cc", "ddd", "e", "fff", "gg", "h"]
+    data = make_data(tokenizer, texts, session_id=[0, 1, 2, 3] * 2)
+    answers = ask(manager, data, order=[7, 2, 0, 5, 1, 3, 4, 6])
+    assert [answer["reward_score"] for answer in answers] == [3.0, 0.0, 1.0, 2.0, 0.0, 3.0, 2.0, 0.0]
+
+
+def test_a_response_is_scored_before_its_group_is_complete(make: Any, tokenizer: Any, tmp_path: Path) -> None:
+    """E-1, G-4: functions of one response have run while the last of the group is awaited; group functions see verl's order."""
+    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:noted_ranks")
+    log = tmp_path / "log"
+    infos = [{"index": index, "split": "train", "log": str(log)} for index in range(4)]
+    data = make_data(tokenizer, ["dddd", "a", "ccc", "bb"], session_id=[0, 1, 2, 3], extra_info=infos)
+
+    async def one_by_one() -> list[Any]:
+        early = [asyncio.create_task(manager.run_single(data[index : index + 1])) for index in (3, 0, 2)]
+        while not log.exists() or len(log.read_text().split()) < 3:  # noqa: ASYNC110 # threads write it
+            await asyncio.sleep(0.01)
+        assert not any(task.done() for task in early)
+        last = await manager.run_single(data[1:2])
+        later = await asyncio.gather(*early)
+        return [later[1], last, later[2], later[0]]
+
+    answers = asyncio.run(one_by_one())
+    assert sorted(log.read_text().split()) == ["a", "bb", "ccc", "dddd"]
+    assert [answer["reward_score"] for answer in answers] == [3.25, 0.25, 2.25, 1.25]
+
+
+def test_a_group_that_was_begun_fails_as_a_whole_one_does(make: Any, tokenizer: Any) -> None:
+    """E-3: a field that a function asks for and verl does not have; a number that came before."""
+    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:noted_ranks")
+    without = make_data(tokenizer, ["a", "b", "c", "d"], session_id=[0, 1, 2, 3])
+    del without.non_tensor_batch["reward_model"]
+    assert all(isinstance(error, DataError) and "ground_truth" in str(error) for error in ask(manager, without))
+    twice = make_data(tokenizer, ["a", "b"], session_id=[2, 2])
+    short = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:noted_ranks", "+reward.reward_kwargs.group_timeout=0.2")
+    first, second = ask(short, twice)
+    assert "1 of 4 responses came" in str(first)
+    assert "number 2 of the 4" in str(second)
+    assert "reward.num_workers" in str(second)
+
+
+def test_with_a_budget_nothing_starts_before_its_group_is_complete(make: Any, tokenizer: Any, tmp_path: Path) -> None:
+    """It would count the time in which the group fills."""
+    log = tmp_path / "log"
+    infos = [{"index": index, "split": "train", "log": str(log)} for index in range(4)]
+    data = make_data(tokenizer, ["a", "b", "c", "d"], session_id=[0, 1, 2, 3], extra_info=infos)
+    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:with_budget", "+reward.reward_kwargs.group_timeout=2.0")
+    assert all("3 of 4 responses" in str(answer) for answer in ask(manager, data, order=[0, 1, 2]))
+    assert not log.exists()
+    assert [answer["reward_extra_info"]["noted"] for answer in ask(manager, data)] == [0.25] * 4
+
+
+def test_validation_has_groups_of_its_own_size(make: Any, tokenizer: Any) -> None:
+    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks", "actor_rollout_ref.rollout.val_kwargs.n=2")
+    data = make_data(tokenizer, ["aa", "b"], extra_info=[{"index": 0, "split": "test"}, {"index": 1, "split": "test"}])
+    assert [answer["reward_score"] for answer in ask(manager, data)] == [1.0, 0.0]
+
+
+def test_a_group_that_does_not_get_complete_says_what_to_set(make: Any, tokenizer: Any) -> None:
+    """G-3."""
+    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks", "+reward.reward_kwargs.group_timeout=0.2")
+    answers = ask(manager, make_data(tokenizer, ["a", "b", "c"]))
+    assert all(isinstance(answer, DataError) and "3 of 4 responses" in str(answer) for answer in answers)
+    without = make_data(tokenizer, ["a"])
+    without.non_tensor_batch.pop("uid")
+    assert "group_by" in str(ask(manager, without)[0])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (["+reward.reward_kwargs.dispatcher=no_such.py:d"], "no file 'no_such.py'"),
+        ([f"+reward.reward_kwargs.dispatcher={REWARDS}:nothing"], "nothing"),
+        ([f"+reward.reward_kwargs.dispatcher={REWARDS}:plain_score"], "custom_reward_function.path"),
+        ([f"+reward.reward_kwargs.dispatcher={REWARDS}:dispatcher", *custom("plain_score")], "leave one out"),
+        ([*custom("plain_score"), "+reward.reward_kwargs.failed_reward=lowest"], "'group_mean'"),
+        ([*custom("plain_score"), "+reward.reward_kwargs.options.timeuot=1"], "timeuot"),
+        ([*custom("plain_score"), "+reward.reward_kwargs.dispacher=x"], "dispacher"),
+        ([*custom("plain_score"), "+reward.reward_kwargs.group_timeout=0"], "more than 0"),
+        ([*custom("plain_score"), "+reward.reward_kwargs.group_by=null"], "the name of a field"),
+        ([*custom("plain_score"), "reward.num_workers=0"], "at least 1"),
+        (custom("__doc__"), "no function"),
+        (
+            ["reward.reward_model.enable=True", f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks"],
+            "custom_reward_function.path",
+        ),
+        (
+            [
+                *custom("plain_score"),
+                "reward.reward_model.enable=True",
+                "reward.num_workers=3",
+                "+reward.reward_kwargs.failed_reward=group_mean",
+            ],
+            "reward.num_workers=3 does not divide the 32 responses",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_with_the_key_to_set(overrides: list[str], says: str, make: Any) -> None:
+    with pytest.raises(RegistrationError) as caught:
+        make(*overrides)
+    assert says in str(caught.value)
+
+
+def test_more_responses_than_ray_lets_workers_have_are_told_with_the_number_to_set(make: Any) -> None:
+    """C-2: 4096 responses, as many calls in a worker's hand on their way to the owner of their group, and there."""
+    many = [f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks", "data.train_batch_size=1024"]
+    with pytest.warns(GuerdonWarning, match=r"4096 responses .* Set reward.num_workers=8\."):
+        make(*many, "reward.num_workers=4")
+    make(*many, "reward.num_workers=8")
+
+
+def test_verls_default_function_works_too(make: Any, tokenizer: Any) -> None:
+    data = make_data(tokenizer, ["#### 0", "#### 7"], data_source=["openai/gsm8k"] * 2)
+    assert [answer["reward_score"] for answer in ask(make("+reward.reward_kwargs.options.lane=thread"), data)] == [
+        1.0,
+        0.0,
+    ]
+
+
+def test_the_seams_are_where_they_were() -> None:
+    """What `peers` builds on: names of verl's workers, and the method by which verl asks them."""
+    made = inspect.getsource(reward_loop.RewardLoopManager._init_reward_loop_workers)
+    assert 'name=f"reward_loop_worker_{i}"' in made
+    assert peers._NAME.fullmatch("reward_loop_worker_12")
+    worker = reward_loop.RewardLoopWorker
+    assert list(inspect.signature(worker.compute_score).parameters) == ["self", "data"]
+    assert inspect.iscoroutinefunction(worker.compute_score)
+
+
+def test_the_page_has_every_setting() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "verl.md").read_text()
+    named = set(re.findall(r"reward\.reward_kwargs\.(\w+)", page))
+    assert named == set(settings._KNOWN)
