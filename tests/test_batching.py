@@ -1,4 +1,4 @@
-"""Calls on many samples: `@reward(batch=Batch(...))` on every lane (M-1 to M-6 of `scheduler::gather`)."""
+"""Calls on many samples: `@reward(batch_size=...)` on every lane (M-1 to M-6 of `scheduler::gather`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import guerdon
-from guerdon import Batch, Dispatcher, Limit, RegistrationError, StatefulReward, Status, group_reward, reward
+from guerdon import Dispatcher, Limit, RegistrationError, StatefulReward, Status, group_reward, reward
 from guerdon._registration.options import Lane
 
 # The most samples in a call of each function; one in five of random samples is bad.
@@ -55,9 +55,7 @@ def on_each_lane() -> list[Any]:
 
     lanes = [lane for lane in get_args(Lane) if lane != "http"]
     return [
-        reward(made(lane, most), name=f"{lane}-{most}", lane=lane, batch=Batch(most))
-        for lane in lanes
-        for most in SIZES
+        reward(made(lane, most), name=f"{lane}-{most}", lane=lane, batch_size=most) for lane in lanes for most in SIZES
     ]
 
 
@@ -109,7 +107,7 @@ def on(lane: str, **options: Any) -> Any:
 @pytest.mark.parametrize("lane", ["process", "thread", "asyncio"])
 def test_m2_additions_go_into_one_call_and_nothing_waits_at_the_end(lane: str) -> None:
     """Only a call that is full, or the end, can start anything here: a minute is longer than what is waited for."""
-    with Dispatcher([on(lane, batch=Batch(4, max_wait_ms=60_000))], workers=1) as made:
+    with Dispatcher([on(lane, batch_size=4, batch_wait=60.0)], workers=1) as made:
         ticket = made.submit(more=True, num_generations=2)
         ticket.add(completions=["a"])
         ticket.add(completions=["b", "c"])
@@ -125,7 +123,7 @@ def test_m2_additions_go_into_one_call_and_nothing_waits_at_the_end(lane: str) -
 
 
 def test_m2_a_call_of_few_samples_starts_when_it_has_waited() -> None:
-    with Dispatcher([on("thread", batch=Batch(4, max_wait_ms=1))]) as made:
+    with Dispatcher([on("thread", batch_size=4, batch_wait=0.001)]) as made:
         ticket = made.submit(more=True)
         ticket.add(completions=["a"])
         assert next(ticket.groups(timeout=30)).rewards.tolist() == [[1.0]]
@@ -147,7 +145,7 @@ def test_lists_are_called_as_those_of_a_group_function() -> None:
         assert [f"c{one}" for one in answer] == texts == completions
         return [float(one * weight) for one in answer]
 
-    functions = [reward(seen, name=lane, lane=lane, batch=Batch(3)) for lane in ("process", "thread")]
+    functions = [reward(seen, name=lane, lane=lane, batch_size=3) for lane in ("process", "thread")]
     numbers = list(range(7))
     with Dispatcher(functions, workers=1) as made:
         result = made.score(
@@ -163,9 +161,9 @@ def test_m1_a_list_of_another_length_fails_no_sample_that_is_alone() -> None:
     def short(completions: list[str]) -> list[float]:
         return [1.0] * max(1, len(completions) - 1)
 
-    with Dispatcher([reward(short, lane="thread", batch=Batch(4))], max_failure_rate=1.0) as made:
+    with Dispatcher([reward(short, lane="thread", batch_size=4)], max_failure_rate=1.0) as made:
         assert made.score(completions=["c"] * 9).rewards.ravel().tolist() == [1.0] * 9
-    wrong: Any = reward(lambda completions: 1.0, name="wrong", lane="thread", batch=Batch(2))
+    wrong: Any = reward(lambda completions: 1.0, name="wrong", lane="thread", batch_size=2)
     with Dispatcher([wrong], max_failure_rate=1.0) as made:
         failures = made.score(completions=["c"] * 2).failures()
     assert [failure.attempts for failure in failures] == [2, 2]
@@ -183,19 +181,19 @@ def ends(completions: list[str]) -> list[float]:
 
 
 @pytest.mark.fault(
-    "one of the samples in a call on many (`batch=`) kills its worker, ends it, or never returns",
+    "one of the samples in a call on many (`batch_size=`) kills its worker, ends it, or never returns",
     sees="`crashed` or `timeout` for that sample, their values for the others of its call",
 )
 def test_m3_the_sample_that_ends_its_worker_or_hangs_is_found() -> None:
     completions = ["a", "bb", "kill", "ccc", "d", "exit", "ee", "fff"]
-    with Dispatcher([reward(ends, batch=Batch(4), timeout=30)], workers=2, max_failure_rate=1.0) as made:
+    with Dispatcher([reward(ends, batch_size=4, timeout=30)], workers=2, max_failure_rate=1.0) as made:
         result = made.score(completions=completions)
         crashed = {failure.sample: failure for failure in result.failures()}
         assert {sample: failure.status for sample, failure in crashed.items()} == dict.fromkeys((2, 5), Status.CRASHED)
         assert {failure.attempts for failure in crashed.values()} == {3}
         good = [sample for sample in range(8) if sample not in crashed]
         assert [result.rewards[sample, 0, 0] for sample in good] == [float(len(completions[sample])) for sample in good]
-    with Dispatcher([reward(ends, batch=Batch(2), timeout=2, grace=0)], workers=2, max_failure_rate=1.0) as made:
+    with Dispatcher([reward(ends, batch_size=2, timeout=2, grace=0)], workers=2, max_failure_rate=1.0) as made:
         result = made.score(completions=["a", "hang", "bb"])
         assert result.status.ravel().tolist() == [Status.OK, Status.TIMEOUT, Status.OK]
         assert [failure.attempts for failure in result.failures()] == [2]
@@ -217,7 +215,7 @@ def test_a_thread_and_a_loop_leave_only_the_sample_that_hangs() -> None:
             await asyncio.sleep(60)
         return [1.0] * len(completions)
 
-    options: Any = {"batch": Batch(2), "timeout": 1, "grace": 0.1}
+    options: Any = {"batch_size": 2, "timeout": 1, "grace": 0.1}
     functions = [reward(stuck, lane="thread", **options), reward(sleeps, **options)]
     try:
         with Dispatcher(functions, max_failure_rate=1.0) as made:
@@ -239,7 +237,7 @@ def test_m4_retries_are_of_the_sample_that_is_alone() -> None:
             raise ValueError("bad")
         return [1.0] * len(completions)
 
-    with Dispatcher([reward(fails, lane="thread", retries=2, batch=Batch(4))], max_failure_rate=1.0) as made:
+    with Dispatcher([reward(fails, lane="thread", retries=2, batch_size=4)], max_failure_rate=1.0) as made:
         (failure,) = made.score(completions=["a", "bad", "b", "c"]).failures()
     assert calls.count(["bad"]) == 3
     assert len(calls) == 7
@@ -255,7 +253,7 @@ def test_m5_a_server_that_is_busy_splits_nothing() -> None:
             raise guerdon.RetryAfter(0.01)
         return [1.0] * len(completions)
 
-    with Dispatcher([reward(busy, lane="thread", batch=Batch(4))]) as made:
+    with Dispatcher([reward(busy, lane="thread", batch_size=4)]) as made:
         assert made.score(completions=list("abcd")).rewards.ravel().tolist() == [1.0] * 4
     assert calls == [list("abcd")] * 2
 
@@ -271,7 +269,7 @@ def test_m6_a_permit_is_for_a_call() -> None:
         inside.pop()
         return [float(len(completions))] * len(completions)
 
-    limited = reward(counted, lane="thread", limit=Limit(concurrency=1, rpm=60_000), batch=Batch(8))
+    limited = reward(counted, lane="thread", limit=Limit(concurrency=1, rpm=60_000), batch_size=8)
     with Dispatcher([limited]) as made:
         result = made.score(completions=["c"] * 20)
     assert result.rewards.ravel().tolist() == [8.0] * 16 + [4.0] * 4
@@ -287,7 +285,7 @@ def test_records_stand_where_their_samples_are() -> None:
         log_metric("calls", 1.0)
         return [1.0] * len(completions)
 
-    functions = [reward(recording, name=lane, lane=lane, batch=Batch(2)) for lane in ("process", "thread")]
+    functions = [reward(recording, name=lane, lane=lane, batch_size=2) for lane in ("process", "thread")]
     with Dispatcher(functions, workers=1) as made:
         recorded = made.score(completions=["a", "bad", "c", "d", "e"]).recorded
     for one in recorded:
@@ -312,7 +310,7 @@ class Model(StatefulReward):
 
 
 def test_a_stateful_reward_scores_many_and_finishes_groups() -> None:
-    functions = [reward(Model(), name=lane, lane=lane, batch=Batch(3)) for lane in ("process", "thread", "asyncio")]
+    functions = [reward(Model(), name=lane, lane=lane, batch_size=3) for lane in ("process", "thread", "asyncio")]
     with Dispatcher(functions, workers=1) as made:
         result = made.score(completions=["a", "abc", "ab", "abcd"], num_generations=2)
     assert result.rewards[..., 0].tolist() == [[-1.0, 1.0], [-1.0, 1.0]]
@@ -324,7 +322,7 @@ def test_a_function_of_trls_contract_gets_batches_of_rows() -> None:
         assert len(kwargs["answer"]) == len(completions) <= 2
         return [float(completion == answer) for completion, answer in zip(completions, kwargs["answer"], strict=True)]
 
-    rows = reward(trl_style, rowwise=True, batch=Batch(2))
+    rows = reward(trl_style, rowwise=True, batch_size=2)
     with Dispatcher([rows], workers=1) as made:
         result = made.score(prompts=["p"] * 3, completions=["a", "b", "c"], answer=["a", "x", "c"])
     assert result.rewards.ravel().tolist() == [1.0, 0.0, 1.0]
@@ -337,7 +335,7 @@ def test_a_quorum_ends_samples_of_a_call_and_not_the_call() -> None:
         return [1.0] * len(completions)
 
     released = threading.Event()
-    with Dispatcher([reward(slow, lane="thread", batch=Batch(2))]) as made:
+    with Dispatcher([reward(slow, lane="thread", batch_size=2)]) as made:
         ticket = made.submit(
             completions=["a", "b", "last", "c"], num_generations=4, groups=guerdon.quorum(2)
         )  # its second call is under way when the group is cut, or was never made
@@ -348,28 +346,29 @@ def test_a_quorum_ends_samples_of_a_call_and_not_the_call() -> None:
         ticket.result(30)
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "8", None, 1 << 20])
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "8", 1 << 20])
 def test_sizes_that_can_not_be_are_refused(wrong: Any) -> None:
-    with pytest.raises(RegistrationError, match=r"Batch\(max_size=.*whole number"):
-        Batch(max_size=wrong)
+    with pytest.raises(RegistrationError, match=r"'sizes': batch_size=.*whole number"):
+        reward(sizes, batch_size=wrong)
 
 
 @pytest.mark.parametrize("wrong", [-1, math.nan, math.inf, True, "8", None, 1e6, 10**400])
 def test_waits_that_can_not_be_are_refused(wrong: Any) -> None:
-    with pytest.raises(RegistrationError, match=r"Batch\(max_wait_ms=.*milliseconds"):
-        Batch(8, max_wait_ms=wrong)
+    with pytest.raises(RegistrationError, match=r"'sizes': batch_wait=.*seconds"):
+        reward(sizes, batch_size=8, batch_wait=wrong)
 
 
 def test_what_can_not_be_batched_is_refused() -> None:
-    wrong: Any = 8
-    with pytest.raises(RegistrationError, match="expected a Batch, as in"):
-        reward(sizes, batch=wrong)
+    with pytest.raises(RegistrationError, match=r"batch_wait=0\.1: expected batch_size= beside it"):
+        reward(sizes, batch_wait=0.1)
     with pytest.raises(
-        RegistrationError, match="batch= has it called with lists: use 'completions', or leave batch out"
+        RegistrationError, match="batch_size= has it called with lists: use 'completions', or leave batch_size out"
     ):
-        reward(lambda completion: 1.0, batch=Batch(8))
+        reward(lambda completion: 1.0, batch_size=8)
     with pytest.raises(RegistrationError, match="decorated already"):
-        reward(group_reward(sizes), batch=Batch(8))
-    for decorated in (lambda: group_reward(sizes, batch=Batch(8)), lambda: group_reward(batch=Batch(8))(sizes)):  # type: ignore[call-overload]
-        with pytest.raises(RegistrationError, match=r"'sizes': batch= puts .* one whole group\. Leave batch out"):
+        reward(group_reward(sizes), batch_size=8)
+    for decorated in (lambda: group_reward(sizes, batch_size=8), lambda: group_reward(batch_size=8)(sizes)):  # type: ignore[call-overload]
+        with pytest.raises(
+            RegistrationError, match=r"'sizes': batch_size= puts .* one whole group\. Leave batch_size out"
+        ):
             decorated()

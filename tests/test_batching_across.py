@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guerdon import Batch, Dispatcher, Limit, PendingBatch, StatefulReward, Status, reward
+from guerdon import Dispatcher, Limit, PendingBatch, StatefulReward, Status, reward
 
 LANES = ("process", "thread", "asyncio")
 ONE: Any = {"limit": Limit(concurrency=1), "timeout": 60}
@@ -72,7 +72,7 @@ def values(ticket: PendingBatch) -> list[float]:
 
 @pytest.mark.parametrize("lane", LANES)
 def test_m7_what_waits_at_the_same_time_goes_together(gate: Gate, lane: str) -> None:
-    with Dispatcher([gate.on(lane, together, batch=Batch(8))], workers=2) as made:
+    with Dispatcher([gate.on(lane, together, batch_size=8)], workers=2) as made:
         first = gate.close(made)
         tickets = [made.submit(completions=[f"{batch}{one}" for one in range(3)]) for batch in range(4)]
         gate.open.touch()
@@ -93,7 +93,7 @@ def test_m7_batches_with_other_columns_stay_apart(gate: Gate, lane: str) -> None
         of = {name: [f"{name} of {completion}" for completion in completions] for name in names}
         return {"completions": completions, **of}
 
-    with Dispatcher([gate.on(lane, named, batch=Batch(8))], workers=1) as made:
+    with Dispatcher([gate.on(lane, named, batch_size=8)], workers=1) as made:
         first = gate.close(made, a=["a of first"])
         one = [made.submit(**columns([f"{at}x", f"{at}y\u20ac"], "a")) for at in range(2)]
         two = [made.submit(**columns([f"{at}z"], "a", "b")) for at in range(3)]
@@ -115,8 +115,8 @@ def stately(completions: list[Any], trainer_state: Any) -> list[float]:
 @pytest.mark.parametrize("lane", LANES)
 def test_m7_what_is_of_the_whole_batch_is_never_mixed(lane: str) -> None:
     functions = [
-        reward(recording, lane=lane, batch=Batch(8), **ONE),
-        reward(stately, lane=lane, batch=Batch(8), **ONE),
+        reward(recording, lane=lane, batch_size=8, **ONE),
+        reward(stately, lane=lane, batch_size=8, **ONE),
     ]
     with Dispatcher(functions, workers=1) as made:
         tickets = [made.submit(completions=["c"] * 3, trainer_state=at) for at in range(6)]
@@ -134,7 +134,7 @@ def test_m8_cancelling_one_batch_leaves_the_others_of_its_call(gate: Gate, lane:
             time.sleep(0.002)
         return together(completions)
 
-    with Dispatcher([gate.on(lane, slow, batch=Batch(8))], workers=1) as made:
+    with Dispatcher([gate.on(lane, slow, batch_size=8)], workers=1) as made:
         first = gate.close(made)
         one, other = made.submit(completions=list("abc")), made.submit(completions=list("def"))
         gate.open.touch()
@@ -150,7 +150,7 @@ def test_m8_cancelling_one_batch_leaves_the_others_of_its_call(gate: Gate, lane:
 
 def test_m2_batches_that_grow_fill_calls_together() -> None:
     """Only a call that is full can start anything here: a minute is longer than what is waited for."""
-    with Dispatcher([reward(together, lane="thread", batch=Batch(4, max_wait_ms=60_000))]) as made:
+    with Dispatcher([reward(together, lane="thread", batch_size=4, batch_wait=60.0)]) as made:
         tickets = [made.submit(more=True) for _ in range(4)]
         for ticket in tickets:
             ticket.add(completions=["a"])
@@ -169,7 +169,7 @@ def test_a_dump_names_the_samples_of_all_batches_of_a_call(gate: Gate) -> None:
     for lane in ("thread", "process"):
         for left in gate.began.parent.iterdir():
             left.unlink()
-        with Dispatcher([gate.on(lane, held, batch=Batch(8))], workers=1) as made:
+        with Dispatcher([gate.on(lane, held, batch_size=8)], workers=1) as made:
             gate.close(made)
             one, other = made.submit(completions=list("ab")), made.submit(completions=list("cde"))
             gate.open.touch()
@@ -231,10 +231,10 @@ def serial(text: str, lane: str) -> tuple[float, Status]:
 @pytest.fixture(scope="module")
 def every_lane() -> Iterator[Dispatcher]:
     functions = [
-        reward(scored, name="process", batch=Batch(5)),
-        reward(gentle, name="thread", lane="thread", batch=Batch(8)),
-        reward(agentle, name="asyncio", batch=Batch(8)),
-        reward(Centred(), name="centred", lane="thread", batch=Batch(4)),
+        reward(scored, name="process", batch_size=5),
+        reward(gentle, name="thread", lane="thread", batch_size=8),
+        reward(agentle, name="asyncio", batch_size=8),
+        reward(Centred(), name="centred", lane="thread", batch_size=4),
     ]
     with Dispatcher(functions, workers=2, max_failure_rate=1.0) as made:
         yield made

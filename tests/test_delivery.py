@@ -86,7 +86,7 @@ def test_d2_what_a_quorum_leaves_behind_is_no_failure_of_its_function(dispatcher
 
 def test_d1_a_deadline_of_a_group_counts_as_failure(dispatcher: Dispatcher) -> None:
     given = {**batch(*[0.0, LONG] * 4), "num_generations": 2, "groups": guerdon.deadline(2.0)}
-    with pytest.raises(RewardFailureError, match=r"(?s)'slept' failed on 4 of 8.*group deadline") as raised:
+    with pytest.raises(RewardFailureError, match=r"(?s)'slept' failed on 4 of 8.*group timeout") as raised:
         dispatcher.score(**given)
     result = raised.value.result
     assert result is not None

@@ -107,7 +107,7 @@ def test_weights_that_merely_can_be_read_as_numbers_are_refused(weights: object)
 
 def test_numbers_that_no_float_can_hold_are_refused_like_infinity() -> None:
     huge = 10**400
-    for option in ("timeout", "grace", "deadline", "setup_timeout", "on_failure", "max_failure_rate"):
+    for option in ("timeout", "grace", "total_timeout", "setup_timeout", "on_failure", "max_failure_rate"):
         with pytest.raises(RegistrationError, match=f"{option}=1000"):
             reward(lambda text: 0.0, **{option: huge})
     for option in ("batch_timeout", "max_failure_rate"):

@@ -10,7 +10,6 @@ import pytest
 import guerdon
 
 PUBLIC = {
-    "Batch",
     "ClosedError",
     "DataError",
     "Dispatcher",

@@ -257,9 +257,9 @@ def test_f2_failures_count_whatever_became_of_their_cells() -> None:
 @pytest.mark.parametrize(
     ("reason", "advice"),
     [
-        ("deadline", "the function's `deadline`"),
-        ("group deadline", "`groups=guerdon.deadline(...)`"),
-        ("budget", "the batch's `budget`"),
+        ("total timeout", "the function's `total_timeout`"),
+        ("group timeout", "Raise `group_timeout`"),
+        ("batch timeout", "Raise `batch_timeout`"),
     ],
 )
 def test_f3_a_time_that_is_not_the_attempts_own_is_named(reason: str, advice: str) -> None:

@@ -240,7 +240,7 @@ def test_a_budget_of_one_batch_ends_it(plain: Dispatcher) -> None:
     result = ticket.result(timeout=30)
     assert result.status[:, :, 0].tolist() == [[0, 0], [0, Status.TIMEOUT]]
     assert [failure.reason for failure in result.failures()] == ["batch_timeout"] * 2
-    with pytest.raises(ClosedError, match="no more samples: budget"):
+    with pytest.raises(ClosedError, match="no more samples: batch timeout"):
         ticket.add(**rows(1.0))
     assert (
         plain.score(completions=["c"], value=[1.0], pause=[30.0], batch_timeout=0.2).status[0, 0, 1] == Status.TIMEOUT

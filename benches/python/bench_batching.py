@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from benches.python.reward_model import OneByOne, RewardModel
-from guerdon import Batch, Dispatcher, reward
+from guerdon import Dispatcher, reward
 
 SAMPLES, GROUP = 512, 8
 SIZES = (1, 8, 32, 128)
@@ -33,7 +33,7 @@ class Fussy(RewardModel):
 
 
 def function_of(size: int) -> Any:
-    return reward(OneByOne(), name="one") if size == 1 else reward(RewardModel(), name="many", batch=Batch(size))
+    return reward(OneByOne(), name="one") if size == 1 else reward(RewardModel(), name="many", batch_size=size)
 
 
 @pytest.mark.parametrize("size", [*SIZES, -32])
@@ -44,7 +44,7 @@ def test_batching(benchmark: Any, tables: Any, size: int) -> None:
     texts = [f"{sample} " * 30 for sample in range(samples)]
     if bad:
         texts[samples // 2] = "bad"
-    function = reward(Fussy(), name="fussy", batch=Batch(-size)) if bad else function_of(size)
+    function = reward(Fussy(), name="fussy", batch_size=-size) if bad else function_of(size)
     with Dispatcher([function], workers=1) as dispatcher:
         result = benchmark.pedantic(
             lambda: dispatcher.score(completions=texts, num_generations=GROUP), rounds=5, warmup_rounds=1

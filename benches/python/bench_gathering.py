@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Batch, Dispatcher, reward
+from guerdon import Dispatcher, reward
 
 BATCHES, GROUP = 64, 8
 TITLE = "64 batches of 8 at the same time, 5 ms a call and 0.1 ms a sample: ms for all"
@@ -45,8 +45,8 @@ def test_batches_together_and_apart(benchmark: Any, tables: Any) -> None:
         return (time.perf_counter() - start) * 1e3
 
     with (
-        Dispatcher([reward(apart, batch=Batch(32))], workers=1) as one,
-        Dispatcher([reward(together, batch=Batch(32))], workers=1) as all_in_one,
+        Dispatcher([reward(apart, batch_size=32)], workers=1) as one,
+        Dispatcher([reward(together, batch_size=32)], workers=1) as all_in_one,
     ):
 
         def turns() -> None:

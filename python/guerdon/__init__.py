@@ -19,7 +19,6 @@ from guerdon._lazy_imports import names as _names
 if TYPE_CHECKING:
     from guerdon import parse
     from guerdon._native import __version__
-    from guerdon._registration.batching import Batch
     from guerdon._submit.delivery import deadline, quorum
     from guerdon.dispatcher import Dispatcher
     from guerdon.dump import Dump, InFlight
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from guerdon.status import Status
 
 __all__ = [
-    "Batch",
     "ClosedError",
     "DataError",
     "Dispatcher",
@@ -83,7 +81,6 @@ __all__ = [
 ]
 
 _HOMES: Final[dict[str, str | None]] = {
-    "Batch": "_registration.batching",
     "ClosedError": "errors",
     "DataError": "errors",
     "Dispatcher": "dispatcher",

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, overload
 
-from guerdon._registration.batching import Batch
-from guerdon._registration.options import Options
+from guerdon._registration.options import BATCH_WAIT, Options
 from guerdon._registration.spec import FunctionSpec, Shape, build
 from guerdon._serialization.importable import find_attribute
 from guerdon.errors import RegistrationError
@@ -38,7 +37,7 @@ class _GroupOptions(TypedDict, total=False):
     loop: str | None
     timeout: float | None
     grace: float
-    deadline: float | None
+    total_timeout: float | None
     setup_timeout: float
     retries: int
     limit: Limit | None
@@ -53,7 +52,8 @@ class _GroupOptions(TypedDict, total=False):
 class _RewardOptions(_GroupOptions, total=False):
     """The keywords of ``reward``, for the type checker."""
 
-    batch: Batch | None
+    batch_size: int | None
+    batch_wait: float
     rowwise: bool
 
 
@@ -76,7 +76,7 @@ class RewardFunction(Generic[P, R]):
             )
         self.spec: FunctionSpec = build(function, options, shape, decorated=True)
         self.options = options
-        functools.update_wrapper(self, function, updated=())  # type: ignore[arg-type]  # a Reward instance is no callable
+        functools.update_wrapper(self, function, updated=())  # type: ignore[arg-type]  # a StatefulReward instance is no callable
         if not isinstance(getattr(self, "__name__", None), str):
             self.__name__ = self.spec.name
 
@@ -128,7 +128,7 @@ def reward(
     loop: str | None = None,
     timeout: float | None = None,
     grace: float = 0.5,
-    deadline: float | None = None,
+    total_timeout: float | None = None,
     setup_timeout: float = 300.0,
     retries: int = 0,
     limit: Limit | None = None,
@@ -138,7 +138,8 @@ def reward(
     memory_limit: int | str | None = None,
     max_output: int | str | None = None,
     env: Iterable[str] = (),
-    batch: Batch | None = None,
+    batch_size: int | None = None,
+    batch_wait: float = BATCH_WAIT,
     rowwise: bool = False,
 ) -> Any:
     """Make a per-sample reward function: as a decorator, with or without options, or as a call.
@@ -149,7 +150,7 @@ def reward(
     with a default gets its column if there is one. ``log_extra(column, values)`` and ``log_metric(name, value)`` record
     into the trainer's log. It returns a number, None (it abstains: no opinion, not a failure), or a dict with
     ``"score"`` whose other fields are logged. It may be async, a lambda, closure, partial, bound method, callable
-    object or a `guerdon.Reward` instance.
+    object or a `guerdon.StatefulReward` instance.
 
     Args:
         function: The function, when not used as ``@reward(…)``.
@@ -162,8 +163,8 @@ def reward(
             own.
         timeout: Seconds that one attempt may run, from the start of the user's code. Default 30.
         grace: Seconds between the exception raised in a worker at ``timeout`` and the kill; 0 kills at once.
-        deadline: Seconds that a call may take, queueing and retries included. Default: none.
-        setup_timeout: Seconds that ``setup()`` of a `guerdon.Reward` may take.
+        total_timeout: Seconds that a call may take, queueing and retries included. Default: none.
+        setup_timeout: Seconds that ``setup()`` of a `guerdon.StatefulReward` may take.
         retries: Attempts after the first, for an error, timeout or crash; not for a returned value that is no reward,
             nor for an answer with status 400, 401, 403, 404 or 422.
         limit: ``Limit(concurrency=, rpm=, tpm=, key=)``: calls in flight at once, rates, and the endpoint that shares
@@ -183,11 +184,14 @@ def reward(
             it is ended: an `error`, not tried again. Such calls go to workers one at a time.
         env: Names of variables of the trainer's environment that it may see although they look like secrets (process
             lane): ``env=["OPENAI_API_KEY"]``. It finds them from ``setup()`` on, not yet when its module is imported.
-        batch: ``Batch(max_size=)``: the function is called with lists, of up to so many samples at a time, under the names of
-            `group_reward` (``completions``, ``texts``, …), and returns one value a sample (docs/batching.md). Timeout and limit
-            are then those of such a call.
+        batch_size: The function is called with lists, of up to so many samples at a time, under the names of
+            `group_reward` (``completions``, ``texts``, …), and returns one value a sample (docs/batching.md). Timeout
+            and limit are then those of such a call. A call that fails is split in two, and so on, until the sample to
+            blame is alone. 1 to 65536.
+        batch_wait: Seconds that a sample waits for others to share its call, in a batch to which samples are still
+            added (`Dispatcher.stream`); batches that were submitted whole never wait. 0 to 60.
         rowwise: The function obeys TRL's batch contract (lists and keyword columns) and its rows are independent:
-            call it with lists of one row, so that each sample has its own deadline; with ``batch``, of up to so many.
+            call it with lists of one row, so that each sample has its own deadline; with ``batch_size``, of up to so many.
 
     Returns:
         A `RewardFunction`, callable as the plain function; without ``function``, a decorator that makes one.
@@ -210,7 +214,7 @@ def reward(
         loop=loop,
         timeout=timeout,
         grace=grace,
-        deadline=deadline,
+        total_timeout=total_timeout,
         setup_timeout=setup_timeout,
         retries=retries,
         limit=limit,
@@ -220,7 +224,8 @@ def reward(
         memory_limit=memory_limit,
         max_output=max_output,
         env=env,
-        batch=batch,
+        batch_size=batch_size,
+        batch_wait=batch_wait,
         rowwise=rowwise,
     )
     return _decorate(function, options, "sample")
@@ -240,7 +245,7 @@ def group_reward(
     loop: str | None = None,
     timeout: float | None = None,
     grace: float = 0.5,
-    deadline: float | None = None,
+    total_timeout: float | None = None,
     setup_timeout: float = 300.0,
     retries: int = 0,
     limit: Limit | None = None,
@@ -250,7 +255,7 @@ def group_reward(
     memory_limit: int | str | None = None,
     max_output: int | str | None = None,
     env: Iterable[str] = (),
-    batch: None = None,
+    batch_size: None = None,
 ) -> Any:
     """Make a reward function that sees one whole group, the G completions of one prompt, in order.
 
@@ -263,13 +268,13 @@ def group_reward(
         function: The function, when not used as ``@group_reward(…)``.
         name: As for `reward`, like all the others; ``timeout`` and ``retries`` are per group.
         timeout: Seconds that one attempt at one group may run. Default 600.
-        batch: Refused, with what to do instead: a call is one group, whole.
+        batch_size: Refused, with what to do instead: a call is one group, whole.
 
     Returns:
         A `RewardFunction`, callable as the plain function; without ``function``, a decorator that makes one.
 
     Raises:
-        RegistrationError: As for `reward`; also for a `guerdon.Reward`, whose ``finish_group`` is the way.
+        RegistrationError: As for `reward`; also for a `guerdon.StatefulReward`, whose ``finish_group`` is the way.
 
     Example:
         >>> @group_reward
@@ -284,7 +289,7 @@ def group_reward(
         loop=loop,
         timeout=timeout,
         grace=grace,
-        deadline=deadline,
+        total_timeout=total_timeout,
         setup_timeout=setup_timeout,
         retries=retries,
         limit=limit,
@@ -294,7 +299,7 @@ def group_reward(
         memory_limit=memory_limit,
         max_output=max_output,
         env=env,
-        batch=batch,
+        batch_size=batch_size,
     )
     return _decorate(function, options, "group")
 

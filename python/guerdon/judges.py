@@ -41,7 +41,7 @@ def judge(
     ca_file: str | None = None,
     name: str = "judge",
     timeout: float | None = None,
-    deadline: float | None = None,
+    total_timeout: float | None = None,
     retries: int = 3,
     limit: Limit | None = None,
     on_failure: str | float = "nan",
@@ -72,7 +72,7 @@ def judge(
         ca_file: Certificates (PEM) to trust beside the system's.
         name: In metrics, files and messages, unique in a dispatcher.
         timeout: Seconds that one attempt may take, from connecting to the last byte. Default 30.
-        deadline: As for `guerdon.reward`, like the options below.
+        total_timeout: As for `guerdon.reward`, like the options below.
         retries: Attempts after the first: for timeouts, broken connections, 408, 425 and 5xx, and answers without a score;
             not for other statuses. 429 puts a call off, see `guerdon.Limit`.
         limit: Requests at a time, 256 by default, fewer when the server says "later"; and rates. While the server is dead calls wait,

@@ -28,7 +28,8 @@ _MOST_RATE = 1e9
 class Limit:
     """A limit on the calls of a reward function, or of all that share an endpoint.
 
-    Waiting for a limit is queueing: it never counts toward ``timeout``, only toward ``deadline`` and ``budget``. Each
+    Waiting for a limit is queueing: it never counts toward ``timeout``, only toward ``total_timeout`` and
+    ``batch_timeout``. Each
     attempt counts, retries too. Answers that say "too many requests" (status 429, `RetryAfter`) make it stricter for a
     while; answers relax it again.
 

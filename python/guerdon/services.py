@@ -33,7 +33,7 @@ def http_reward(
     ca_file: str | None = None,
     name: str = "remote",
     timeout: float | None = None,
-    deadline: float | None = None,
+    total_timeout: float | None = None,
     retries: int = 3,
     limit: Limit | None = None,
     on_failure: str | float = "nan",
@@ -62,8 +62,8 @@ def http_reward(
         RegistrationError: Something of it can't work.
 
     Example:
-        >>> from guerdon import remote
-        >>> remote("http://localhost:9000/rewards", columns=["completion", "answer"], batch=32, name="checker")
+        >>> from guerdon import http_reward
+        >>> http_reward("http://localhost:9000/rewards", columns=["completion", "answer"], batch=32, name="checker")
         <reward function 'checker': http://localhost:9000/rewards, timeout 30 s>
     """
     given = dict(locals())

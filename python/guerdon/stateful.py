@@ -21,7 +21,7 @@ class StatefulReward:
     ``reward(MyReward(), timeout=…)`` gives it options.
 
     Example:
-        >>> class Keyword(Reward):
+        >>> class Keyword(StatefulReward):
         ...     def __init__(self, word: str) -> None:
         ...         self.word = word
         ...

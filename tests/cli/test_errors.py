@@ -77,7 +77,7 @@ def test_a_field_that_functions_know_by_another_meaning(guerdon: Command, reward
         ("no such", "neither a file that ends in .py nor the name of a module"),
         ("{rewards}:nothing", "has no 'nothing'. It has: "),
         ("{rewards}:correct,", "expected file.py, module, or one of them with names"),
-        ("{rewards}:guerdon.Reward", "is a class, not a reward function"),
+        ("{rewards}:guerdon.StatefulReward", "is a class, not a reward function"),
     ],
 )
 def test_rewards_that_cannot_be_found(guerdon: Command, rewards: Path, data: Path, name: str, said: str) -> None:

@@ -67,8 +67,8 @@ def test_row_5_timeout_does_not_count_the_queue(lane: str) -> None:
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_deadline_counts_the_queue(lane: str) -> None:
-    slow = reward(LANES[lane], lane=lane, name="slow", timeout=60, deadline=2.0, limit=Limit(concurrency=1))
+def test_total_timeout_counts_the_queue(lane: str) -> None:
+    slow = reward(LANES[lane], lane=lane, name="slow", timeout=60, total_timeout=2.0, limit=Limit(concurrency=1))
     with Dispatcher([slow], workers=1, max_failure_rate=1.0) as made:
         made.score(completions=["c"], seconds=[0.0])  # starting up is not what is looked at
         started = time.monotonic()
@@ -77,16 +77,16 @@ def test_deadline_counts_the_queue(lane: str) -> None:
         status = result.status.ravel().tolist()
         assert status[0] == Status.OK
         assert status[-1] == Status.TIMEOUT
-        assert set(reasons(result).values()) == {"deadline"}
+        assert set(reasons(result).values()) == {"total timeout"}
         assert 2.0 <= took < 11  # all of them take 12 s
         # It is each batch's own, and the place is free again.
         assert made.score(completions=["c"], seconds=[0.0]).status.max() == Status.OK
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_deadline_counts_retries(lane: str, tmp_path: Path) -> None:
+def test_total_timeout_counts_retries(lane: str, tmp_path: Path) -> None:
     function = behaviours.afails_at_first if lane == "asyncio" else behaviours.fails_at_first
-    failing = reward(function, lane=lane, name="failing", retries=1000, deadline=1.0)
+    failing = reward(function, lane=lane, name="failing", retries=1000, total_timeout=1.0)
     with Dispatcher([failing], workers=1) as made:
         made.score(completions=["c"], path=[str(tmp_path / "first")], times=[0], how=["error"])  # starts up
         started = time.monotonic()
@@ -94,11 +94,11 @@ def test_deadline_counts_retries(lane: str, tmp_path: Path) -> None:
         took = time.monotonic() - started
     assert took < 20  # a thousand attempts take hours
     (failure,) = result.failures()
-    assert failure.status is Status.ERROR or failure.reason == "deadline"
+    assert failure.status is Status.ERROR or failure.reason == "total timeout"
     assert failure.attempts > 1
 
 
-def test_budget_bounds_the_batch_on_every_lane() -> None:
+def test_batch_timeout_bounds_the_batch_on_every_lane() -> None:
     functions = [reward(function, lane=lane, name=lane, timeout=60) for lane, function in LANES.items()]
     with Dispatcher(functions, workers=1, batch_timeout=2.0, max_failure_rate=1.0) as made:
         made.score(completions=["c"], seconds=[0.0])
@@ -108,7 +108,7 @@ def test_budget_bounds_the_batch_on_every_lane() -> None:
         assert 2.0 <= took < LONG
         assert result.status[0, 0].tolist() == [Status.OK] * 3
         assert result.status[-1, 0].tolist() == [Status.TIMEOUT] * 3
-        assert {failure.reason for failure in result.failures()} == {"budget"}
+        assert {failure.reason for failure in result.failures()} == {"batch timeout"}
         assert made.score(completions=["c"], seconds=[0.0]).status.ravel()[0] == Status.OK
 
 
@@ -145,12 +145,12 @@ def test_a_process_that_will_not_end_is_killed(tmp_path: Path) -> None:
         assert made.stats()["kills"] >= 1
 
 
-@pytest.mark.parametrize("cause", ["deadline", "budget", "cancel"])
+@pytest.mark.parametrize("cause", ["total_timeout", "batch_timeout", "cancel"])
 def test_whatever_ends_a_call_ends_its_process(cause: str, tmp_path: Path) -> None:
     note = tmp_path / "note"
-    options: dict[str, Any] = {"deadline": 2.0} if cause == "deadline" else {}
+    options: dict[str, Any] = {cause: 2.0} if cause == "total_timeout" else {}
     slow = reward(behaviours.stubborn, timeout=600, grace=0.2, **options)
-    with Dispatcher([slow], workers=1, batch_timeout=2.0 if cause == "budget" else None) as made:
+    with Dispatcher([slow], workers=1, batch_timeout=2.0 if cause == "batch_timeout" else None) as made:
         made.score(completions=["c"], seconds=[0.0], note=[str(tmp_path / "first")])  # starts up
         ticket = made.submit(completions=["c"], seconds=[600.0], note=[str(note)])
         if cause == "cancel":

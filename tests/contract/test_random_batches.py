@@ -57,7 +57,11 @@ def test_row_11_results_equal_a_serial_loop(every_lane: Dispatcher, folder: Path
 
 
 @examples(15)
-@given(script=scripts(EVERY_LANE, DEADLY, most=12), when=st.floats(0, 0.08), end=st.sampled_from(["cancel", "budget"]))
+@given(
+    script=scripts(EVERY_LANE, DEADLY, most=12),
+    when=st.floats(0, 0.08),
+    end=st.sampled_from(["cancel", "batch timeout"]),
+)
 def test_inv_2_a_batch_that_is_cut_short_at_any_moment(
     every_lane: Dispatcher, hurried: Dispatcher, folder: Path, script: Any, when: float, end: str
 ) -> None:
@@ -74,7 +78,7 @@ def test_inv_2_a_batch_that_is_cut_short_at_any_moment(
     result = ticket.result(timeout=60)
     batch.check_groups(result, groups)
     batch.check_failures(result)
-    cut = (Status.CANCELLED, "cancelled by the caller") if end == "cancel" else (Status.TIMEOUT, "budget")
+    cut = (Status.CANCELLED, "cancelled by the caller") if end == "cancel" else (Status.TIMEOUT, "batch timeout")
     reasons = {(failure.function, failure.sample): failure.reason for failure in result.failures()}
     status, rewards = result.status.reshape(len(batch.texts), -1), result.rewards.reshape(len(batch.texts), -1)
     for function, spec in enumerate(batch.specs):

@@ -1,4 +1,4 @@
-"""`guerdon.remote`: reward services behind a URL."""
+"""`guerdon.http_reward`: reward services behind a URL."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_deadline_budget_and_cancel() -> None:
         return 1.0
 
     start = time.monotonic()
-    result = scored(looped(function, deadline=2.0), 5)
+    result = scored(looped(function, total_timeout=2.0), 5)
     assert result.status[:, 0, 0].tolist() == [Status.OK, *[Status.TIMEOUT] * 4]
     with Dispatcher([looped(function)], max_failure_rate=1.0) as dispatcher:
         ticket = dispatcher.submit(completions=["1"] * 5)

@@ -268,7 +268,7 @@ def test_deadline_budget_and_cancel_end_waiting_calls() -> None:
         return 1.0
 
     start = time.monotonic()
-    result = scored(threaded(function, deadline=1.0, limit=Limit(concurrency=1)), 100)
+    result = scored(threaded(function, total_timeout=1.0, limit=Limit(concurrency=1)), 100)
     assert time.monotonic() - start < 19  # all of them take 20 s
     assert set(result.status[:, 0, 0].tolist()) == {Status.OK, Status.TIMEOUT}
     with Dispatcher([threaded(function, limit=Limit(concurrency=1))], max_failure_rate=1.0) as dispatcher:

@@ -230,7 +230,7 @@ def test_a_config_says_all_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> Non
     native = type("native", (), {"FunctionConfig": FunctionConfig})
     monkeypatch.setitem(__import__("sys").modules, "guerdon._native", native)
     spec_of(
-        reward(judge, loop="judges", limit=Limit(concurrency=4), retries=2, deadline=9, grace=0, on_failure=-1)
+        reward(judge, loop="judges", limit=Limit(concurrency=4), retries=2, total_timeout=9, grace=0, on_failure=-1)
     ).config()
     assert seen == {
         "name": "judge",
@@ -259,12 +259,12 @@ def test_a_config_says_all_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> Non
 WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     *(
         ({option: value}, f"{option}=")
-        for option in ("timeout", "deadline", "setup_timeout", "grace")
+        for option in ("timeout", "total_timeout", "setup_timeout", "grace")
         for value in (-1, math.nan, math.inf, True, "5", 1e12)
     ),
     *(
         ({option: 0}, f"{option}=0: expected a number of seconds")
-        for option in ("timeout", "deadline", "setup_timeout")
+        for option in ("timeout", "total_timeout", "setup_timeout")
     ),
     *(({"retries": value}, "retries=") for value in (-1, 1.5, True, "3", 10**6)),
     *(({"lane": value}, "one of 'process', 'thread', 'asyncio'") for value in ("proccess", "", 3)),

@@ -25,7 +25,7 @@ def refused(item: Any) -> str:
         check_shippable(spec_of(item))
     message = str(caught.value)
     assert "can't be sent to a worker process" in message
-    assert 'setup() of a guerdon.Reward, or give lane="thread"' in message
+    assert 'setup() of a guerdon.StatefulReward, or give lane="thread"' in message
     return message
 
 

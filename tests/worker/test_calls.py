@@ -25,7 +25,7 @@ def recorded(call: Call) -> Any:
 
 
 class Judge:
-    """A stand-in for `guerdon.Reward`: the worker's side asks only for its methods."""
+    """A stand-in for `guerdon.StatefulReward`: the worker's side asks only for its methods."""
 
     def __init__(self) -> None:
         self.did: list[str] = []

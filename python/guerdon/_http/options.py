@@ -1,4 +1,4 @@
-"""What `guerdon.judge` and `guerdon.remote` have in common: their options, checked, and the reward function made of them.
+"""What `guerdon.judge` and `guerdon.http_reward` have in common: their options, checked, and the reward function made of them.
 
 - O-1  What can't work is refused where it is given; nothing that may be a key is shown.
 - O-2  An option of both is read here and nowhere else: they name it, describe it, and hand it on as it was given.
@@ -66,7 +66,9 @@ def made(by: Callable[..., HttpReward], given: dict[str, Any], request: Mapping[
         **own,
     )
     # The options of every reward function. Without a limit of its own it has one all the same (O-3).
-    policy = {option: given[option] for option in ("timeout", "deadline", "retries", "on_failure", "max_failure_rate")}
+    policy = {
+        option: given[option] for option in ("timeout", "total_timeout", "retries", "on_failure", "max_failure_rate")
+    }
     limit = Limit(concurrency=_AT_ONCE) if given["limit"] is None else given["limit"]
     return HttpReward((by, given), plan, Options(name=name, limit=limit, **policy))
 

@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 from guerdon._http.address import shown
 from guerdon._http.plan import Plan
-from guerdon._registration.batching import Batch
 from guerdon._registration.options import Options
 from guerdon._registration.signature import Wants
 from guerdon._registration.spec import FunctionSpec, settled_policy
@@ -21,7 +20,7 @@ __all__ = ["HttpReward"]
 
 
 class HttpReward:
-    """A reward function that is a request to a server: made by `guerdon.judge` and `guerdon.remote`.
+    """A reward function that is a request to a server: made by `guerdon.judge` and `guerdon.http_reward`.
 
     Attributes:
         spec: What was settled of it, for the dispatcher.
@@ -51,7 +50,8 @@ class HttpReward:
             is_async=True,
             decorated=True,
             http=plan,
-            batch=None if plan.most is None else Batch(max_size=plan.most, max_wait_ms=0),
+            batch_size=plan.most,
+            batch_wait=0.0,
         )
         self.__name__ = name
 

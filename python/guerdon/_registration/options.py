@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from guerdon._registration.batching import Batch
 from guerdon._units import FLOAT32_MAX, LONGEST, number
 from guerdon.errors import NotYetError, RegistrationError
 from guerdon.limits import Limit
@@ -24,7 +23,10 @@ OnFailure = Literal["nan", "abstain", "raise"] | float
 
 LANES: Final[tuple[Lane, ...]] = ("process", "thread", "asyncio")
 _LATER_LANES: Final = ("native", "device", "ray")
+BATCH_WAIT: Final = 0.005
 _MOST_RETRIES: Final = 10_000
+_MOST_SAMPLES: Final = 65_536
+_LONGEST_BATCH_WAIT: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Options:
     loop: str | None = None
     timeout: float | None = None
     grace: float = 0.5
-    deadline: float | None = None
+    total_timeout: float | None = None
     setup_timeout: float = 300.0
     retries: int = 0
     limit: Limit | None = None
@@ -46,7 +48,8 @@ class Options:
     memory_limit: int | str | None = None
     max_output: int | str | None = None
     env: Iterable[str] = ()
-    batch: Batch | None = None
+    batch_size: int | None = None
+    batch_wait: float = BATCH_WAIT
     rowwise: bool = False
 
 
@@ -79,7 +82,7 @@ def lane(function: str, value: object) -> Lane | None:
     if value == "http":
         raise RegistrationError(
             f"reward function {function!r}: lane='http' runs no Python: make a judge with guerdon.judge(…), or ask a reward "
-            "service with guerdon.remote(url)."
+            "service with guerdon.http_reward(url)."
         )
     if isinstance(value, str) and value in _LATER_LANES:
         raise NotYetError(
@@ -134,11 +137,17 @@ def limit(function: str, value: object) -> Limit | None:
     raise _wrong(function, "limit", value, "a Limit, as in Limit(concurrency=64)")
 
 
-def batch(function: str, value: object) -> Batch | None:
-    """How its samples are put together into calls."""
-    if value is None or isinstance(value, Batch):
-        return value
-    raise _wrong(function, "batch", value, "a Batch, as in Batch(max_size=32)")
+def batching(function: str, size: object, wait: object) -> tuple[int | None, float]:
+    """``batch_size`` and ``batch_wait``."""
+    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= _MOST_SAMPLES):
+        expected = f"a whole number from 1 to {_MOST_SAMPLES}, the most samples of one call, or None for one each"
+        raise _wrong(function, "batch_size", size, expected)
+    seconds = number(wait)
+    if not 0 <= seconds <= _LONGEST_BATCH_WAIT:
+        raise _wrong(function, "batch_wait", wait, f"a number of seconds from 0 to {_LONGEST_BATCH_WAIT:g}")
+    if size is None and seconds != BATCH_WAIT:
+        raise _wrong(function, "batch_wait", wait, "batch_size= beside it: without it each call takes one sample")
+    return size, seconds
 
 
 def flag(function: str, option: str, value: object) -> bool:

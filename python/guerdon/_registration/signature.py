@@ -50,7 +50,7 @@ _RESERVED: Final = {"sample": SAMPLE_NAMES, "group": GROUP_NAMES, "batch": BATCH
 _CALLED: Final = {
     "group": "is called once per group",
     "batch": "undecorated functions get lists, as from TRL",
-    "gathered": "batch= has it called with lists",
+    "gathered": "batch_size= has it called with lists",
 }
 _PLURAL: Final = {"prompt": "prompts", "completion": "completions"}
 _SINGULAR: Final = {"prompts": "prompt", "completions": "completion", "environments": "environment"}
@@ -202,7 +202,7 @@ def _refuse(parameters: list[Parameter], name: str, shape: Contract) -> None:
                 "reward(fn, rowwise=True) if its rows are independent."
             )
         if shape != "sample" and p.name in _PLURAL:
-            otherwise = "leave batch out" if shape == "gathered" else "decorate it with @reward"
+            otherwise = "leave batch_size out" if shape == "gathered" else "decorate it with @reward"
             raise RegistrationError(
                 f"reward function {name!r} wants {p.name!r}, but {_CALLED[shape]}: use {_PLURAL[p.name]!r}, or {otherwise} "
                 "to have it called once per sample."

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from guerdon._registration import fences, options
-from guerdon._registration.batching import Batch
 from guerdon._registration.callables import innermost, is_async, is_reward_model, name_of
 from guerdon._registration.options import Isolation, Lane, OnFailure, Options
 from guerdon._registration.signature import Contract, Shape, Wants, inspect_finish, inspect_wants, names_environments
@@ -54,7 +53,7 @@ class Policy:
 
     timeout: float
     grace: float = 0.5
-    deadline: float | None = None
+    total_timeout: float | None = None
     setup_timeout: float = 300.0
     retries: int = 0
     limit: Limit | None = None
@@ -77,8 +76,9 @@ class FunctionSpec:
             ``stateful``.
         lane: Where it runs.
         shape: What one call is: one sample, one group, or the whole batch (TRL's contract).
-        rowwise: Sample shape of a TRL-contract function: called with lists, of one or as ``batch`` says.
-        batch: Sample shape of a function that takes many in one call.
+        rowwise: Sample shape of a TRL-contract function: called with lists, of one or ``batch_size``.
+        batch_size: Sample shape of a function that takes so many samples in one call.
+        batch_wait: Seconds that a sample waits for others there, in an open batch.
         is_async: Calling it gives an awaitable, as inspection says.
         pinned: One worker of its own, one call at a time.
         loop: Name of its event loop (asyncio lane), else None. Functions with the same name share the loop.
@@ -98,7 +98,8 @@ class FunctionSpec:
     policy: Policy
     wants: Wants
     rowwise: bool = False
-    batch: Batch | None = None
+    batch_size: int | None = None
+    batch_wait: float = options.BATCH_WAIT
     is_async: bool = False
     pinned: bool = False
     loop: str | None = None
@@ -112,7 +113,7 @@ class FunctionSpec:
         return {
             "name": self.name,
             "shape": self.shape,
-            "rowwise": self.rowwise and self.batch is None,
+            "rowwise": self.rowwise and self.batch_size is None,
             "records": list(self.wants.records),
             "stateful": self.stateful,
             "memory_limit": self.policy.memory_limit,
@@ -133,7 +134,7 @@ class FunctionSpec:
             timeout=policy.timeout,
             grace=policy.grace,
             setup_timeout=policy.setup_timeout,
-            deadline=policy.deadline,
+            deadline=policy.total_timeout,
             retries=policy.retries,
             concurrency=policy.limit.concurrency if policy.limit is not None else None,
             isolation=policy.isolation,
@@ -146,7 +147,7 @@ class FunctionSpec:
             env=given_to(policy.env),
             limit=native(policy.limit, self.lane),
             http=None if self.http is None else self.http.config(self.name),
-            gather=None if self.batch is None else (self.batch.max_size, self.batch.max_wait_ms / 1000, self._across),
+            gather=None if self.batch_size is None else (self.batch_size, self.batch_wait, self._across),
         )
 
     @property
@@ -183,24 +184,24 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
     stateful = isinstance(target, StatefulReward)
     if stateful and shape == "group":
         raise RegistrationError(
-            f"{_show(target)} is a Reward: group_reward() takes functions. Put it into the list as it is, or use "
+            f"{_show(target)} is a StatefulReward: group_reward() takes functions. Put it into the list as it is, or use "
             "reward() to give it options; what works on a whole group goes into finish_group(self, scores, **columns)."
         )
     name = options.label(name_of(target), "name", given.name) or name_of(target)
     rowwise = options.flag(name, "rowwise", given.rowwise)
     if rowwise and stateful:
         raise RegistrationError(
-            f"reward function {name!r}: rowwise is for functions of lists; a Reward's score() is per sample."
+            f"reward function {name!r}: rowwise is for functions of lists; a StatefulReward's score() is per sample."
         )
-    batch = options.batch(name, given.batch)
-    if batch is not None and shape == "group":
+    batch_size, batch_wait = options.batching(name, given.batch_size, given.batch_wait)
+    if batch_size is not None and shape == "group":
         raise RegistrationError(
-            f"reward function {name!r}: batch= puts samples of any groups and batches into one call, but a call of a group "
-            "function is one whole group. Leave batch out; or, if it scores each sample by itself, decorate it with "
-            "@reward(batch=…), what needs the group going into the finish_group of a Reward."
+            f"reward function {name!r}: batch_size= puts samples of any groups and batches into one call, but a call of a group "
+            "function is one whole group. Leave batch_size out; or, if it scores each sample by itself, decorate it with "
+            "@reward(batch_size=…), what needs the group going into the finish_group of a StatefulReward."
         )
     called = _called(target, name)
-    contract: Contract = "batch" if rowwise else "gathered" if batch is not None else shape
+    contract: Contract = "batch" if rowwise else "gathered" if batch_size is not None else shape
     _refuse_generators(called, name, contract)
     wants = inspect_wants(called, name, contract)
     finish = inspect_finish(target.finish_group, name) if stateful and hasattr(target, "finish_group") else None
@@ -215,7 +216,8 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
         policy=settled_policy(name, given, shape),
         wants=wants,
         rowwise=rowwise,
-        batch=batch,
+        batch_size=batch_size,
+        batch_wait=batch_wait,
         is_async=awaits,
         pinned=shape == "batch" and lane == "process",
         loop=_loop(name, given, lane, shared=shape == "batch"),
@@ -235,7 +237,7 @@ def _callable(target: object, shape: Shape) -> Callable[..., Any] | StatefulRewa
     if is_reward_model(target) and not isinstance(target, StatefulReward):
         raise RegistrationError(
             f"{_show(target)} is a reward model: put it into the dispatcher's list as it is, the trainer runs it. "
-            "To score with it here, write a guerdon.Reward that calls it."
+            "To score with it here, write a guerdon.StatefulReward that calls it."
         )
     if isinstance(target, StatefulReward) or callable(target):
         return target
@@ -320,7 +322,9 @@ def settled_policy(name: str, given: Options, shape: Shape) -> Policy:
     return Policy(
         timeout=timeout if given.timeout is None else options.seconds(name, "timeout", given.timeout),
         grace=options.seconds(name, "grace", given.grace, zero=True),
-        deadline=None if given.deadline is None else options.seconds(name, "deadline", given.deadline),
+        total_timeout=None
+        if given.total_timeout is None
+        else options.seconds(name, "total_timeout", given.total_timeout),
         setup_timeout=options.seconds(name, "setup_timeout", given.setup_timeout),
         retries=options.retries(name, given.retries),
         limit=options.limit(name, given.limit),

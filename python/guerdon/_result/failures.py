@@ -19,9 +19,9 @@ from guerdon.status import Status
 FEWEST_SAMPLES = 8
 # Reasons of timeouts that are not an attempt's own (F-3): the engine's words, and where to give more time.
 LONGER = {
-    "deadline": "Raise the function's `deadline`",
-    "group deadline": "Give groups more time: `groups=guerdon.deadline(...)`",
-    "budget": "Raise the batch's `budget`",
+    "total timeout": "Raise the function's `total_timeout`",
+    "group timeout": "Raise `group_timeout`",
+    "batch timeout": "Raise `batch_timeout`",
 }
 
 

@@ -34,7 +34,7 @@ LARGE: Final = 10_000_000
 TOO_LARGE: Final = 1_000_000_000
 
 _WAYS_OUT: Final = (
-    "Move the function into a module that workers can import, make the value in setup() of a guerdon.Reward, or give "
+    "Move the function into a module that workers can import, make the value in setup() of a guerdon.StatefulReward, or give "
     'lane="thread" to run the function in this process.'
 )
 

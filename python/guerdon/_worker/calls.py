@@ -25,7 +25,7 @@ _DRIVERS = frozenset({"async_to_sync", "run", "run_coroutine_threadsafe", "run_s
 
 
 class Call:
-    """A target (function, callable object or `guerdon.Reward` instance) and the recipe of how to call it.
+    """A target (function, callable object or `guerdon.StatefulReward` instance) and the recipe of how to call it.
 
     Args:
         target: What to call.

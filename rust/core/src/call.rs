@@ -79,11 +79,11 @@ impl Cause {
     pub fn end(&self) -> (Status, Note) {
         let note = |reason: &str| Note { reason: reason.to_owned(), traceback: None };
         match self {
-            Self::Deadline => (Status::Timeout, note("deadline")),
-            Self::Budget => (Status::Timeout, note("budget")),
+            Self::Deadline => (Status::Timeout, note("total timeout")),
+            Self::Budget => (Status::Timeout, note("batch timeout")),
             Self::Cancelled(reason) => (Status::Cancelled, note(reason)),
             Self::Quorum => (Status::Cancelled, note("quorum")),
-            Self::GroupDeadline => (Status::Timeout, note("group deadline")),
+            Self::GroupDeadline => (Status::Timeout, note("group timeout")),
             Self::Broken(why) => (Status::Error, why.clone()),
         }
     }

@@ -201,8 +201,8 @@ fn check_cut_short(
     let cell = batch.cell(sample, id).expect("the cell is settled");
     let why = batch.note_of(sample, id).map(|note| note.reason);
     let swept = match (cell.outcome.status, why.as_deref()) {
-        (Status::Timeout, Some("deadline")) => deadline,
-        (Status::Timeout, Some("budget")) => budget,
+        (Status::Timeout, Some("total timeout")) => deadline,
+        (Status::Timeout, Some("batch timeout")) => budget,
         (Status::Cancelled, Some("stop")) => cancel,
         // No attempt could start before the deadline any more.
         (status, _) => expected.failed.get(usize::from(cell.attempts) - 1) == Some(&status),

@@ -89,7 +89,7 @@ fn u1_a_deadline_ends_calls_of_samples_and_groups() {
         assert_eq!(seconds(&batch), 5);
         assert_eq!(status(&batch, 0), [Status::Ok, Status::Timeout, Status::Ok]);
         assert_eq!(status(&batch, 1), [Status::Timeout; 3]);
-        assert_eq!(reasons(&batch, 1), ["group deadline"; 3]);
+        assert_eq!(reasons(&batch, 1), ["group timeout"; 3]);
     });
 }
 

@@ -83,7 +83,7 @@ fn s1_a_deadline_counts_the_queue_and_spares_what_was_in_time() {
             [0, 1, 2, 3].map(|sample| status(&batch, sample).0),
             [Status::Ok, Status::Ok, Status::Timeout, Status::Timeout]
         );
-        assert_eq!(reason(&batch, 2), "deadline");
+        assert_eq!(reason(&batch, 2), "total timeout");
         assert!(took(&batch) >= 250 * MS && took(&batch) <= 250 * MS + GRAIN, "{:?}", took(&batch));
     });
 }
@@ -96,7 +96,7 @@ fn s1_a_deadline_ends_its_function_alone_and_a_budget_ends_all() {
         let batch = engine.run(BatchSpec { budget_ns: Some(150_000_000), ..spec(1, 1) }).await;
         assert!(took(&batch) >= 150 * MS && took(&batch) <= 150 * MS + GRAIN, "{:?}", took(&batch));
         let whys = [0, 1].map(|function| batch.note_of(0, function).unwrap().reason);
-        assert_eq!(whys, ["deadline", "budget"]);
+        assert_eq!(whys, ["total timeout", "batch timeout"]);
     });
 }
 

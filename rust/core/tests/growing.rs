@@ -194,7 +194,7 @@ fn z3_a_deadline_counts_from_when_the_call_became_possible() {
         let status = |sample, function| batch.cell(sample, function).unwrap().outcome.status;
         assert_eq!([status(0, 0), status(1, 0)], [Status::Ok, Status::Timeout]);
         assert_eq!([status(0, 1), status(0, 2), status(1, 2)], [Status::Ok, Status::Timeout, Status::Timeout]);
-        assert_eq!(batch.note_of(1, 0).unwrap().reason, "deadline");
+        assert_eq!(batch.note_of(1, 0).unwrap().reason, "total timeout");
         assert_eq!(batch.ready_ns(1, 0) - batch.ready_ns(0, 0), 10_000_000_000);
     });
 }

@@ -256,7 +256,7 @@ fn a_budget_that_ends_while_calls_wait_for_their_limit_ends_them() {
         let ok = statuses(&batch).iter().filter(|status| **status == Status::Ok).count();
         assert!((7..=11).contains(&ok), "{ok}");
         assert_eq!(batch.cell(59, 0).unwrap().outcome.times.run_ns, 0);
-        assert_eq!(batch.note_of(59, 0).unwrap().reason, "budget");
+        assert_eq!(batch.note_of(59, 0).unwrap().reason, "batch timeout");
     });
 }
 

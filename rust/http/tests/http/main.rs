@@ -187,7 +187,11 @@ async fn p3_requests_that_nobody_waits_for_are_dropped() {
     let batch = rig.submit(&texts(200), Some(SECOND / 2));
     let cancelled = rig.submit(&texts(10), None);
     let found = outcomes(&done(batch).await);
-    assert!(found.iter().all(|(status, _, reason)| *status == Status::Timeout && reason == "budget"), "{:?}", found[0]);
+    assert!(
+        found.iter().all(|(status, _, reason)| *status == Status::Timeout && reason == "batch timeout"),
+        "{:?}",
+        found[0]
+    );
     rig.scheduler.cancel(&cancelled, "enough");
     let mut patience = 400;
     while judge.seen().in_flight.load(Ordering::Relaxed) > 0 || !rig.lane.doing().is_empty() {

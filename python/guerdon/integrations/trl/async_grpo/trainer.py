@@ -46,7 +46,7 @@ class AsyncGRPOTrainer(TRLAsyncGRPOTrainer):  # type: ignore[misc]  # trl is not
     """``trl.experimental.async_grpo.AsyncGRPOTrainer`` whose reward functions run on Guerdon, for many groups at once.
 
     Takes all that TRL's takes, by the same names and in the same order. Each reward function may be a function of TRL's
-    batch contract, a decorated function, a `guerdon.Reward`, or a `Dispatcher` or its columns; `reward_funcs` may be a
+    batch contract, a decorated function, a `guerdon.StatefulReward`, or a `Dispatcher` or its columns; `reward_funcs` may be a
     dispatcher itself. A dispatcher's weights hold: this trainer's config has none. The functions run in the rollout
     process, in which a copy of the dispatcher is made.
 

@@ -44,7 +44,7 @@ class GRPOTrainer(SideBySide, trl.GRPOTrainer):  # type: ignore[misc]  # trl is 
     """``trl.GRPOTrainer`` whose reward functions run on Guerdon.
 
     Takes all that TRL's takes, by the same names and in the same order. Each reward function may be what TRL knows
-    (a function of its batch contract, a reward model or its name), a decorated function, a `guerdon.Reward`, or a
+    (a function of its batch contract, a reward model or its name), a decorated function, a `guerdon.StatefulReward`, or a
     `Dispatcher` or its columns; `reward_funcs` may be a dispatcher itself. A dispatcher's weights hold where
     ``args.reward_weights`` is None; where it is the whole list, others than its own are refused at the first batch.
     Functions that belong to no dispatcher get one of the trainer's own.
