@@ -63,6 +63,19 @@ setup: $(VENV)/.wheel ## the virtual environment with guerdon in it
 demo: setup ## train a small model with TRL, rewards through guerdon (ARGS=--serial: without)
 	$(BIN)/python examples/demo.py $(ARGS)
 
+## ---- documentation ----
+
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
+
+.PHONY: docs
+docs: $(VENV)/.dependencies ## the documentation site into target/site; a broken link fails
+	echo '== documentation'
+	$(MKDOCS) build --strict --quiet --site-dir $(TARGET)/site
+
+.PHONY: docs-serve
+docs-serve: $(VENV)/.dependencies ## the documentation site on http://127.0.0.1:8000, rebuilt as its sources change
+	$(MKDOCS) serve
+
 ## ---- checking ----
 
 .PHONY: test

@@ -9,6 +9,7 @@ code that readers need not see.
 from __future__ import annotations
 
 import ast
+import importlib
 import os
 import re
 import subprocess
@@ -19,8 +20,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-NEEDS = {"trl.md": ("trl", "datasets"), "pipelines.md": ("trl", "datasets")}
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+LINKING = [
+    *PAGES,
+    *(path for name in ("CHANGELOG.md", "CONTRIBUTING.md", "benches/README.md") if (path := ROOT / name).exists()),
+]
+NEEDS = {"trl.md": ("trl", "datasets"), "pipeline.md": ("trl", "datasets"), "pipelines.md": ("trl", "datasets")}
 
 _PIECE = re.compile(
     r"^<!-- test\n(?P<hidden>.*?)^-->$|^(?:<!-- test-file (?P<file>\S+) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```$",
@@ -76,7 +82,7 @@ def check(output: str, expected: list[str]) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_page(path: Path, tmp_path: Path) -> None:
     for module in NEEDS.get(path.name, ()):
         pytest.importorskip(module)
@@ -113,7 +119,7 @@ def anchors(path: Path) -> set[str]:
 
 
 def test_links_lead_somewhere() -> None:
-    for path in PAGES:
+    for path in LINKING:
         for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", path.read_text(encoding="utf-8")):
             page = path.parent / target if target else path
             assert page.exists(), f"{path.name}: {target}"
@@ -122,25 +128,35 @@ def test_links_lead_somewhere() -> None:
 
 def test_a_link_that_is_the_name_of_a_page_leads_to_it() -> None:
     names = {path.stem.lower() for path in PAGES}
-    for path in PAGES:
+    for path in LINKING:
         for words, target in re.findall(r"\[([^\]]+)\]\(([^)\s#]+)", path.read_text(encoding="utf-8")):
             if words.lower() in names and target.endswith(".md"):
                 assert Path(target).stem.lower() == words.lower(), f"{path.name}: [{words}]({target})"
 
 
-def test_each_page_has_its_place_in_the_readme() -> None:
-    listed = set(re.findall(r"\]\((docs/\w+\.md)\)", (ROOT / "README.md").read_text(encoding="utf-8")))
-    assert listed == {f"docs/{path.name}" for path in PAGES[1:]}
+def test_each_public_name_is_in_the_api_reference() -> None:
+    entries = {
+        entry
+        for path in (DOCS / "api").glob("*.md")
+        for entry in re.findall(r"^::: (\S+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    public = {
+        f"{package}.{name}"
+        for package in ("guerdon", "guerdon.integrations.trl", "guerdon.integrations.verl")
+        for name in importlib.import_module(package).__all__
+        if name != "__version__"
+    }
+    assert entries == public
 
 
 def test_the_promises_name_the_tests_that_name_them() -> None:
-    page = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
+    page = (DOCS / "internals" / "promises.md").read_text(encoding="utf-8")
     always, seen = (re.findall(r"^\| (\d+) \|(.+)$", part, re.MULTILINE) for part in page.split("## What is seen"))
     rows = {int(number): text for number, text in seen}
     for path in (ROOT / "tests").rglob("test_*.py"):
         text = path.read_text(encoding="utf-8")
         for number in map(int, re.findall(r"^\s*(?:async )?def test_row_(\d+)_", text, re.MULTILINE)):
-            assert f"/{path.name})" in rows[number], f"row {number} does not say that {path.name} shows it"
+            assert f"/{path.name}`" in rows[number], f"row {number} does not say that {path.name} shows it"
         assert {int(number) for number in re.findall(r"def test_inv_(\d+)_", text)} <= {int(n) for n, _ in always}
 
 
@@ -149,7 +165,7 @@ FACES = ("__init__.py", "mod.rs", "lib.rs")
 
 
 def test_the_map_of_the_architecture_is_true_to_the_last_file() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([^`\s]+)`", text))
     for name in named:
         if "/" in name:

@@ -1,4 +1,4 @@
-"""Invariant 4 of docs/promises.md: deadlines hold, on every lane, and each says which one it was.
+"""Invariant 4 of docs/internals/promises.md: deadlines hold, on every lane, and each says which one it was.
 
 Times are bounded from below exactly, and from above only so coarsely that a busy machine keeps them.
 """

@@ -1,4 +1,4 @@
-"""What a failure does and does not do: invariants 3, 5 and 6 of docs/promises.md, and what follows from them."""
+"""What a failure does and does not do: invariants 3, 5 and 6 of docs/internals/promises.md, and what follows from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripted batches through the whole engine: invariants 1, 2, 3 and 5 of docs/promises.md.
+"""Scripted batches through the whole engine: invariants 1, 2, 3 and 5 of docs/internals/promises.md.
 
 Whatever calls do, on whatever lane and in whatever order they end: cell ``[p, g, f]`` is function ``f`` on sample
 ``p * G + g``, each call ran as often as its outcome says, each group is announced once, complete, and the array equals

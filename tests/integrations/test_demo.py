@@ -15,7 +15,7 @@ Image = pytest.importorskip("PIL.Image")
 
 @pytest.mark.timeout(600)
 def test_reward_rises(tmp_path: Path) -> None:
-    """Row 22 of docs/promises.md."""
+    """Row 22 of docs/internals/promises.md."""
     out = run("demo.py", tmp_path, "--out", str(tmp_path), "--steps", "40", "--seed", "1")
     said = re.search(r"mean reward +(\d\.\d+) in the first 4 steps, (\d\.\d+) in the last 4", out)
     assert said is not None, out

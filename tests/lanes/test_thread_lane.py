@@ -301,7 +301,7 @@ def test_a_group_of_the_wrong_length_fails_whole() -> None:
 
 
 class Counted(StatefulReward):
-    """Row 28 of docs/promises.md, here and on the other lanes."""
+    """Row 28 of docs/internals/promises.md, here and on the other lanes."""
 
     def __init__(self) -> None:
         self.did: list[str] = []

@@ -1,4 +1,4 @@
-"""docs/faults.md is what the marks on the tests say."""
+"""docs/internals/faults.md is what the marks on the tests say."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def test_the_page_of_faults_is_up_to_date() -> None:
         [sys.executable, ROOT / "scripts" / "faults-table"], capture_output=True, text=True, check=False
     )
     assert made.returncode == 0, made.stderr
-    page = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
-    assert page == made.stdout, "the marks have changed: scripts/faults-table >docs/faults.md"
+    page = (ROOT / "docs" / "internals" / "faults.md").read_text(encoding="utf-8")
+    assert page == made.stdout, "the marks have changed: scripts/faults-table >docs/internals/faults.md"

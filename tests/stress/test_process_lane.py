@@ -1,4 +1,4 @@
-"""The process lane under functions that hang, die and misbehave: rows 1 to 9 of docs/promises.md."""
+"""The process lane under functions that hang, die and misbehave: rows 1 to 9 of docs/internals/promises.md."""
 
 from __future__ import annotations
 

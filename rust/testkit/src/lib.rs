@@ -4,7 +4,7 @@
 //! - `setup`: functions, batches and runtimes to test with.
 //! - `script`: what a script can make of an attempt. `chaos`: one that draws it from a seed, so that the same calls meet the same fate.
 //! - `serial`: the same script, run call by call without an engine; what the engine gives must equal it.
-//! - `training`: a training run as events in time, for docs/prediction.md.
+//! - `training`: a training run as events in time, for docs/internals/prediction.md.
 //! - `instant`: a lane that costs nothing, to measure what is left.
 //! - `judge` (feature of that name): a server for the http lane that misbehaves on purpose; also a program, `mock-judge`.
 #![forbid(unsafe_code)]

@@ -86,7 +86,7 @@ def test_undecorated_functions_get_what_trl_gives_them(tmp_path: Path, monkeypat
     assert call["log_extra"] == call["log_metric"] == "callable"
 
 
-# --- what is promised (docs/promises.md)
+# --- what is promised (docs/internals/promises.md)
 
 
 @pytest.mark.fault(

@@ -1,4 +1,4 @@
-//! docs/prediction.md is what the simulation says, and the simulation says what the engine does.
+//! docs/internals/prediction.md is what the simulation says, and the simulation says what the engine does.
 #![allow(clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 mod page;
@@ -20,8 +20,11 @@ async fn run(recipe: &Recipe, mode: Mode, rewards: &mut impl Rewards) -> f64 {
 
 #[test]
 fn the_page_is_up_to_date() {
-    let written = include_str!("../../../../docs/prediction.md");
-    assert!(written == page::page(), "cargo run --package guerdon-testkit --example predict >docs/prediction.md");
+    let written = include_str!("../../../../docs/internals/prediction.md");
+    assert!(
+        written == page::page(),
+        "cargo run --package guerdon-testkit --example predict >docs/internals/prediction.md"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The page docs/prediction.md, its tables made by the simulation.
+//! The page docs/internals/prediction.md, its tables made by the simulation.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The book against a server with a sliding window, on a clock of our own: row 19 of docs/promises.md, and what B-1 to B-6 say.
+//! The book against a server with a sliding window, on a clock of our own: row 19 of docs/internals/promises.md, and what B-1 to B-6 say.
 
 use std::collections::VecDeque;
 use std::time::Duration;
