@@ -27,7 +27,7 @@ settings.load_profile("default")
 # Longer than what any test leaves running in an abandoned thread.
 PATIENCE_S = 40.0
 # The engine's runtime lives as long as the process: its poller, its wakers (3 descriptors) and a pair of sockets for signals.
-# The client of Jupyter's kernels keeps the poller of an event loop of its own (1, by tests/shipping/test_notebooks.py).
+# The client of Jupyter's kernels keeps the poller of an event loop of its own (1, by tests/serialization/test_notebooks.py).
 RUNTIME_DESCRIPTORS = 3 + 1
 RUNTIME_SOCKETS = 2
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from guerdon._units import as_bytes, number
-from guerdon._worker.fences import size_text
+from guerdon._worker.resource_limits import format_size
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_size_is_shown_as_it_was_given(text: str) -> None:
     number, unit = text.split()
     size = int(number) if unit == "bytes" else as_bytes(f"{number}{unit}")
     assert size is not None
-    assert size_text(size) == text
+    assert format_size(size) == text
 
 
 def test_what_is_no_number_lies_in_no_range() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-from guerdon._registration.fences import is_environment_text
+from guerdon._registration.resource_limits import is_environment_text
 from guerdon._units import LONGEST, number
 from guerdon.errors import DataError, RegistrationError
 from guerdon.recycling import Recycle

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 from guerdon import _options
 from guerdon._cpu_count import default_workers
 from guerdon._engine import Lifetime
-from guerdon._registration.items import agreed_limits, listed, model_name, repeated_names
+from guerdon._registration.function_list import agreed_limits, listed, model_name, repeated_names
 from guerdon._registration.spec import FunctionSpec, is_reward_model, spec_of
 from guerdon._result.rules import Rules
 from guerdon._serialization.serialized_functions import check_shippable

@@ -40,7 +40,7 @@ def test_values_that_cannot_be_sent_are_refused_before_any_call() -> None:
 
 
 def test_values_of_classes_that_only_this_process_knows() -> None:
-    """V-1 of guerdon._serialization.values: a class of a script or a notebook goes along, and stays one class."""
+    """V-1 of guerdon._serialization.column_values: a class of a script or a notebook goes along, and stays one class."""
     scope: dict[str, Any] = {"__name__": "__main__"}
     exec(
         """
@@ -64,7 +64,7 @@ def score(completion, spec, kind):
 
 
 def test_a_tensor_of_a_device_is_refused_with_its_column() -> None:
-    """V-3 of guerdon._serialization.values"""
+    """V-3 of guerdon._serialization.column_values"""
     torch = pytest.importorskip("torch")
     with Dispatcher([reward(lambda completion, value: 1.0)], workers=1) as made:
         with pytest.raises(DataError, match=r"column 'value' of sample 1 .* a tensor on meta would open that device"):

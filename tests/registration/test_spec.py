@@ -14,7 +14,7 @@ import pytest
 
 from guerdon import Limit, StatefulReward, group_reward, reward
 from guerdon._registration.callables import is_reward_model, name_of
-from guerdon._registration.items import repeated_names
+from guerdon._registration.function_list import repeated_names
 from guerdon._registration.spec import UNDECORATED_LOOP, FunctionSpec, spec_of
 from guerdon.errors import NotYetError, RegistrationError
 

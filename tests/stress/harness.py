@@ -11,7 +11,7 @@ from typing import final
 import psutil
 
 from guerdon import Dispatcher, Failure, PendingBatch, RewardBatch, Status, reward
-from tests.stress import hostile
+from tests.stress import faulty_functions
 
 WORKERS = 2
 SIBLINGS = 40
@@ -20,7 +20,7 @@ GUILTY = 17
 
 @final
 class Scene:
-    """A dispatcher of two workers that runs `hostile.act`, and the folder where its calls leave notes.
+    """A dispatcher of two workers that runs `faulty_functions.act`, and the folder where its calls leave notes.
 
     Args:
         notes: The folder.
@@ -33,7 +33,7 @@ class Scene:
         self.notes = notes
         self.timeout = timeout
         self.grace = grace
-        function = reward(hostile.act, timeout=timeout, grace=grace, max_failure_rate=1.0, **options)
+        function = reward(faulty_functions.act, timeout=timeout, grace=grace, max_failure_rate=1.0, **options)
         self.dispatcher = Dispatcher([function], workers=WORKERS)
 
     def __enter__(self) -> Scene:

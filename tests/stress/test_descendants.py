@@ -155,8 +155,8 @@ def test_a_forked_child_does_not_wait_for_its_parents_batch(tmp_path: Path) -> N
     script = """
 import os
 from guerdon import Dispatcher, reward
-from tests.stress import hostile
-dispatcher = Dispatcher([reward(hostile.act, timeout=20)], workers=1)
+from tests.stress import faulty_functions
+dispatcher = Dispatcher([reward(faulty_functions.act, timeout=20)], workers=1)
 ticket = dispatcher.submit(completions=["doze:1"] * 50, notes=[os.environ["NOTES"]] * 50, num_generations=1)
 told = []
 if (child := os.fork()) == 0:

@@ -14,14 +14,14 @@ import pytest
 
 from guerdon import Dispatcher, Dump, InFlight, Status, group_reward, reward
 from guerdon.errors import RegistrationError
-from tests.stress import deep_places
+from tests.stress import stuck_functions
 
 
 @pytest.fixture(autouse=True)
 def threads_go_on() -> Iterator[None]:
-    deep_places.GO.clear()
+    stuck_functions.GO.clear()
     yield
-    deep_places.GO.set()
+    stuck_functions.GO.set()
 
 
 def _until(dispatcher: Dispatcher, enough: Callable[[Dump], bool], timeout: float = 1.0) -> Dump:
@@ -45,7 +45,7 @@ def _with_stacks(count: int) -> Callable[[Dump], bool]:
 
 def test_every_call_of_the_process_lane_is_named_with_its_stack() -> None:
     texts = ["loop:", "gil:", "sleep:60"]
-    with Dispatcher([reward(deep_places.stand, timeout=60)], workers=3) as dispatcher:
+    with Dispatcher([reward(stuck_functions.stand, timeout=60)], workers=3) as dispatcher:
         ticket = dispatcher.submit(completions=texts)
         places = ("in stand", "in hold_gil", "in _rest")
         dump = _until(dispatcher, lambda dump: _with_stacks(3)(dump) and all(place in str(dump) for place in places))
@@ -68,7 +68,7 @@ def test_every_call_of_the_process_lane_is_named_with_its_stack() -> None:
 
 
 def test_a_dump_disturbs_nothing() -> None:
-    function = reward(deep_places.stand, timeout=60)
+    function = reward(stuck_functions.stand, timeout=60)
     texts = [f"give:{n}" for n in range(2000)]
     with Dispatcher([function], workers=2) as dispatcher:
         dispatcher.score(completions=texts[:2])
@@ -87,7 +87,7 @@ def test_a_dump_disturbs_nothing() -> None:
     [("stop:", "is stopped"), ("block:", "blocks it")],
 )
 def test_u1_a_worker_that_can_not_answer_is_shown_without_stack(text: str, why: str) -> None:
-    with Dispatcher([reward(deep_places.stand, timeout=60)], workers=2) as dispatcher:
+    with Dispatcher([reward(stuck_functions.stand, timeout=60)], workers=2) as dispatcher:
         ticket = dispatcher.submit(completions=[text, "sleep:60"])
         dump = _until(dispatcher, lambda dump: len(dump) == 2 and why in str(dump) and "in _rest" in str(dump))
         start = time.monotonic()
@@ -106,7 +106,7 @@ def test_u1_a_worker_that_can_not_answer_is_shown_without_stack(text: str, why: 
 )
 def test_signals_that_a_function_takes_stay_its_own(tmp_path: Path) -> None:
     note = tmp_path / "note"
-    with Dispatcher([reward(deep_places.stand, timeout=60)], workers=1) as dispatcher:
+    with Dispatcher([reward(stuck_functions.stand, timeout=60)], workers=1) as dispatcher:
         dispatcher.score(completions=[f"own:{note}"], num_generations=1)
         dispatcher.score(completions=["give:1"])  # the frame that took them has ended for certain
         ticket = dispatcher.submit(completions=["sleep:60"])
@@ -122,7 +122,7 @@ def test_signals_that_a_function_takes_stay_its_own(tmp_path: Path) -> None:
     sees="nothing of guerdon in its files; `timeout` without a stack if it then hangs",
 )
 def test_nothing_is_written_to_files_that_a_function_opened(tmp_path: Path) -> None:
-    function = reward(deep_places.stand, timeout=4.0, grace=0.1, max_failure_rate=1.0)
+    function = reward(stuck_functions.stand, timeout=4.0, grace=0.1, max_failure_rate=1.0)
     with Dispatcher([function], workers=1) as dispatcher:
         ticket = dispatcher.submit(completions=[f"files:{tmp_path}"])
         _until(dispatcher, lambda dump: (tmp_path / "done").exists())
@@ -136,9 +136,9 @@ def test_nothing_is_written_to_files_that_a_function_opened(tmp_path: Path) -> N
 
 def test_group_calls_retries_and_setup_are_named(tmp_path: Path) -> None:
     functions = [
-        group_reward(deep_places.whole_group, timeout=60, lane="process"),
-        reward(deep_places.again, timeout=60, retries=1),
-        deep_places.SlowToSetUp(),
+        group_reward(stuck_functions.whole_group, timeout=60, lane="process"),
+        reward(stuck_functions.again, timeout=60, retries=1),
+        stuck_functions.SlowToSetUp(),
     ]
     texts = [str(tmp_path / name) for name in "ab"]
     with Dispatcher(functions, workers=5) as dispatcher:
@@ -159,10 +159,10 @@ def test_group_calls_retries_and_setup_are_named(tmp_path: Path) -> None:
 
 def test_threads_and_loops_are_named_with_their_stacks() -> None:
     functions = [
-        reward(deep_places.waits, lane="thread", timeout=60),
-        reward(deep_places.judge, timeout=60),
-        reward(deep_places.judge, timeout=60, name="blocking", loop="other"),
-        deep_places.SlowLoop(),
+        reward(stuck_functions.waits, lane="thread", timeout=60),
+        reward(stuck_functions.judge, timeout=60),
+        reward(stuck_functions.judge, timeout=60, name="blocking", loop="other"),
+        stuck_functions.SlowLoop(),
     ]
     with Dispatcher(functions, workers=1) as dispatcher:
         ticket = dispatcher.submit(completions=["1", "blocks"])
@@ -186,13 +186,13 @@ def test_threads_and_loops_are_named_with_their_stacks() -> None:
         assert list(setup.samples) == [0, 1]
         assert ", in _ask" in (setup.stack or "")
         assert "_lanes" not in str(dump)
-        deep_places.GO.set()
+        stuck_functions.GO.set()
         ticket.cancel()
 
 
 def test_u1_in_a_signal_handler_while_a_batch_is_waited_for() -> None:
     found: list[Dump] = []
-    with Dispatcher([reward(deep_places.stand, timeout=60)], workers=1) as dispatcher:
+    with Dispatcher([reward(stuck_functions.stand, timeout=60)], workers=1) as dispatcher:
         ticket = dispatcher.submit(completions=["sleep:60"])
 
         def signals() -> None:
@@ -218,7 +218,7 @@ def test_u1_in_a_signal_handler_while_a_batch_is_waited_for() -> None:
 
 def test_u1_from_many_threads_at_once() -> None:
     found: list[Dump] = []
-    with Dispatcher([reward(deep_places.stand, timeout=60)], workers=1) as dispatcher:
+    with Dispatcher([reward(stuck_functions.stand, timeout=60)], workers=1) as dispatcher:
         ticket = dispatcher.submit(completions=["gil:"] * 6)
         _until(dispatcher, lambda dump: "in hold_gil" in str(dump))
         for _ in range(5):  # a question right after an answer finds the handler that gave it about to return
@@ -235,7 +235,7 @@ def test_u1_from_many_threads_at_once() -> None:
 
 
 def test_before_after_and_in_a_fork_there_is_nothing() -> None:
-    dispatcher = Dispatcher([reward(deep_places.stand, timeout=60)], workers=1)
+    dispatcher = Dispatcher([reward(stuck_functions.stand, timeout=60)], workers=1)
     assert str(dispatcher.dump()) == "0 calls in flight, 0 worker processes alive"
     ticket = dispatcher.submit(completions=["sleep:60"])
     _until(dispatcher, lambda dump: len(dump) == 1)
@@ -250,7 +250,7 @@ def test_before_after_and_in_a_fork_there_is_nothing() -> None:
 
 
 def test_a_recursion_shows_its_innermost_hundred_frames() -> None:
-    with Dispatcher([reward(deep_places.stand, timeout=60)], workers=1) as dispatcher:
+    with Dispatcher([reward(stuck_functions.stand, timeout=60)], workers=1) as dispatcher:
         ticket = dispatcher.submit(completions=["deep:500"])
         dump = _until(dispatcher, _with_stacks(1))
         assert (dump[0].stack or "").count(", in _down") == 0 or "repeated" in (dump[0].stack or "")
@@ -259,5 +259,5 @@ def test_a_recursion_shows_its_innermost_hundred_frames() -> None:
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), 10**400, "1", None])
 def test_a_bound_that_is_none_is_refused(timeout: Any) -> None:
-    with Dispatcher([reward(deep_places.stand)]) as dispatcher, pytest.raises(RegistrationError, match="timeout"):
+    with Dispatcher([reward(stuck_functions.stand)]) as dispatcher, pytest.raises(RegistrationError, match="timeout"):
         dispatcher.dump(timeout)

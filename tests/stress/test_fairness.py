@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from guerdon import Dispatcher, Status, reward
-from tests.stress import shares
+from tests.stress import cheap_and_costly_functions
 
 MB = 2**20
 
@@ -20,23 +20,29 @@ MB = 2**20
 def test_functions_of_very_different_cost_go_through_a_batch_together(tmp_path: Path) -> None:
     """Neither is ever further ahead of the other than the window that the engine keeps, a part of the batch."""
     samples, notes = 2048, tmp_path / "notes"
-    with Dispatcher([reward(shares.cheap), reward(shares.dear)], workers=2) as dispatcher:
+    with Dispatcher(
+        [reward(cheap_and_costly_functions.cheap), reward(cheap_and_costly_functions.dear)], workers=2
+    ) as dispatcher:
         texts = ["x"] * samples
         result = dispatcher.score(completions=texts, number=list(range(samples)), notes=[str(notes)] * samples)
     assert result.status.max() == Status.OK
     reached, most = [0, 0], [0, 0]
-    for function, number in shares.NOTE.iter_unpack(notes.read_bytes()):
+    for function, number in cheap_and_costly_functions.NOTE.iter_unpack(notes.read_bytes()):
         reached[function] = max(reached[function], number)
         most[function] = max(most[function], reached[function] - reached[1 - function])
     # Four frames of 64 a worker, beside those that are on their way.
-    assert most[shares.CHEAP] <= 2 * 4 * 64 + 2 * 2 * 64, most
-    assert most[shares.DEAR] <= 256, most
+    assert most[cheap_and_costly_functions.CHEAP] <= 2 * 4 * 64 + 2 * 2 * 64, most
+    assert most[cheap_and_costly_functions.DEAR] <= 256, most
 
 
 def test_groups_complete_throughout_the_batch() -> None:
     """Not all at its end: what is half done has given half of its groups."""
     groups, seconds = 64, 0.01
-    functions = [reward(shares.doze), reward(shares.instant), reward(shares.length, lane="thread")]
+    functions = [
+        reward(cheap_and_costly_functions.doze),
+        reward(cheap_and_costly_functions.instant),
+        reward(cheap_and_costly_functions.length, lane="thread"),
+    ]
     with Dispatcher(functions, workers=2) as dispatcher:
         dispatcher.score(completions=[str(seconds)] * 32, num_generations=4)  # its cost is known
         start = time.monotonic()
@@ -54,7 +60,7 @@ def test_groups_complete_throughout_the_batch() -> None:
 def test_a_large_batch_streams(samples: int) -> None:
     """Its texts, 5 KB each, are never all on their way: neither the trainer nor a worker grows by a part of them."""
     text = "x" * 5000
-    with Dispatcher([reward(shares.length)], workers=2) as dispatcher:
+    with Dispatcher([reward(cheap_and_costly_functions.length)], workers=2) as dispatcher:
         dispatcher.score(completions=[text] * 1000)
         processes = [psutil.Process(), *map(psutil.Process, dispatcher.worker_pids())]
         with peak(processes) as grown:

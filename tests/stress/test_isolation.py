@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from guerdon import Dispatcher, StatefulReward, Status, reward
-from tests.stress import fenced
+from tests.stress import limited_functions
 
 
 @pytest.mark.fault(
@@ -17,8 +17,10 @@ def test_calls_share_nothing_and_fail_alone() -> None:
     wrong = {7: ("hang", Status.TIMEOUT), 23: ("die", Status.CRASHED), 40: ("raise", Status.ERROR)}
     for index, (text, _) in wrong.items():
         texts[index] = text
-    function = reward(fenced.leaking, isolation="call", timeout=0.5, grace=0.2)
-    with Dispatcher([function, reward(fenced.leaking, name="shared", timeout=0.5, grace=0.2)], workers=2) as dispatcher:
+    function = reward(limited_functions.leaking, isolation="call", timeout=0.5, grace=0.2)
+    with Dispatcher(
+        [function, reward(limited_functions.leaking, name="shared", timeout=0.5, grace=0.2)], workers=2
+    ) as dispatcher:
         result = dispatcher.score(completions=texts, num_generations=4)
         pids = [pid for pid in result.extra["leaking/pid"] if pid is not None]
         assert len(set(pids)) == len(pids) == 57
@@ -57,19 +59,19 @@ def test_each_fork_is_set_up_and_its_records_arrive() -> None:
 
 
 def counting(completions: list[str], **columns: object) -> list[float]:
-    fenced._seen.append("batch")
-    return [float(len(fenced._seen))] * len(completions)
+    limited_functions._seen.append("batch")
+    return [float(len(limited_functions._seen))] * len(completions)
 
 
 def test_a_pinned_function_keeps_its_state_beside_it() -> None:
-    with Dispatcher([counting, reward(fenced.leaking, isolation="call")], workers=2) as dispatcher:
+    with Dispatcher([counting, reward(limited_functions.leaking, isolation="call")], workers=2) as dispatcher:
         for step in (1, 2, 3):
             result = dispatcher.score(prompts=["p"] * 8, completions=["fine"] * 8)
             assert result.rewards.reshape(8, 2).tolist() == [[float(step), 1.0]] * 8
 
 
 def test_retries_get_a_fork_each() -> None:
-    function = reward(fenced.leaking, isolation="call", retries=2, max_failure_rate=1.0)
+    function = reward(limited_functions.leaking, isolation="call", retries=2, max_failure_rate=1.0)
     with Dispatcher([function], workers=2) as dispatcher:
         (failure,) = dispatcher.score(completions=["fine", "raise", "fine"]).failures()
     assert (failure.sample, failure.status, failure.attempts) == (1, Status.ERROR, 3)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from guerdon import Dispatcher, Status, group_reward, reward
-from tests.stress import fenced
+from tests.stress import limited_functions
 
 MOST = 20_000
 
@@ -21,7 +21,7 @@ MOST = 20_000
 def test_a_call_that_prints_too_much_is_an_error(isolation: str) -> None:
     verbs = ["print", "error", "descriptor", "stdio", "child"]
     texts = [f"{verb}:{size}" for verb in verbs for size in (MOST, MOST + 10)] + ["print:0"] * 20
-    function = reward(fenced.speak, max_output=MOST, retries=3, isolation=isolation, max_failure_rate=1.0)
+    function = reward(limited_functions.speak, max_output=MOST, retries=3, isolation=isolation, max_failure_rate=1.0)
     with Dispatcher([function], workers=2) as dispatcher:
         result = dispatcher.score(completions=texts)
     failures = result.failures()
@@ -40,7 +40,7 @@ def test_a_call_that_prints_too_much_is_an_error(isolation: str) -> None:
     sees="`error` within a fraction of a second, with the place where it printed if it lets the exception through",
 )
 def test_m4_a_flood_is_ended_at_once() -> None:
-    function = reward(fenced.speak, max_output="1MB", timeout=60, max_failure_rate=1.0)
+    function = reward(limited_functions.speak, max_output="1MB", timeout=60, max_failure_rate=1.0)
     with Dispatcher([function], workers=2) as dispatcher:
         dispatcher.score(completions=["print:1"])
         start = time.monotonic()
@@ -55,15 +55,15 @@ def test_m4_a_flood_is_ended_at_once() -> None:
 
 
 def test_m3_what_setup_prints_is_not_the_calls() -> None:
-    function = reward(fenced.Large(), name="large", max_output=5000, max_failure_rate=1.0)
+    function = reward(limited_functions.Large(), name="large", max_output=5000, max_failure_rate=1.0)
     with Dispatcher([function], workers=1) as dispatcher:
         result = dispatcher.score(completions=["10", "4000", "6000", "10"])
     assert [failure.sample for failure in result.failures()] == [2]
 
 
 def test_groups_are_calls_too() -> None:
-    function = group_reward(fenced.speak_of_group, max_output=1000, max_failure_rate=1.0)
-    with Dispatcher([function, reward(fenced.fits)], workers=2) as dispatcher:
+    function = group_reward(limited_functions.speak_of_group, max_output=1000, max_failure_rate=1.0)
+    with Dispatcher([function, reward(limited_functions.fits)], workers=2) as dispatcher:
         result = dispatcher.score(completions=["print:400", "print:400", "print:400", "print:700"], num_generations=2)
     assert {(f.sample, f.status) for f in result.failures() if f.function == "speak_of_group"} == {
         (2, Status.ERROR),
@@ -72,7 +72,7 @@ def test_groups_are_calls_too() -> None:
 
 
 def test_n5_fenced_and_unfenced_calls_share_the_workers() -> None:
-    functions = [reward(fenced.speak, max_output=100), reward(fenced.speak, name="free")]
+    functions = [reward(limited_functions.speak, max_output=100), reward(limited_functions.speak, name="free")]
     with Dispatcher(functions, workers=2) as dispatcher:
         result = dispatcher.score(completions=[f"print:{index % 50}" for index in range(400)], num_generations=4)
     assert not result.failures()

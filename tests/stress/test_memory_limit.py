@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from guerdon import Dispatcher, Status, reward
-from tests.stress import fenced
+from tests.stress import limited_functions
 
 LIMIT = "100MB"
 TOO_MUCH = 200_000_000
@@ -18,7 +18,7 @@ TOO_MUCH = 200_000_000
 @pytest.mark.parametrize("isolation", ["worker", "call"])
 def test_what_takes_too_much_is_an_error_that_names_the_limit(isolation: str) -> None:
     texts = ["bytes:1000", f"bytes:{TOO_MUCH}", "bytes:50000000", f"array:{TOO_MUCH}", "pid"]
-    function = reward(fenced.take, memory_limit=LIMIT, isolation=isolation, max_failure_rate=1.0)
+    function = reward(limited_functions.take, memory_limit=LIMIT, isolation=isolation, max_failure_rate=1.0)
     with Dispatcher([function], workers=1) as dispatcher:
         result = dispatcher.score(completions=texts)
     failures = result.failures()
@@ -34,7 +34,7 @@ def test_what_takes_too_much_is_an_error_that_names_the_limit(isolation: str) ->
     sees="`crashed` with the signal and the limit, after one more try alone",
 )
 def test_an_abort_under_the_limit_names_it() -> None:
-    with Dispatcher([reward(fenced.take, memory_limit=LIMIT)], workers=1) as dispatcher:
+    with Dispatcher([reward(limited_functions.take, memory_limit=LIMIT)], workers=1) as dispatcher:
         result = dispatcher.score(completions=[f"malloc:{TOO_MUCH}", f"abort:{TOO_MUCH}", "bytes:1000"])
     (failure,) = result.failures()
     assert (failure.sample, failure.status) == (1, Status.CRASHED)
@@ -48,7 +48,7 @@ def test_an_abort_under_the_limit_names_it() -> None:
 )
 def test_descendants_inherit_the_limit_and_reserved_space_is_free() -> None:
     texts = [f"child:{TOO_MUCH}", "child:1000", f"reserve:{8 << 30}"]
-    with Dispatcher([reward(fenced.take, memory_limit=LIMIT)], workers=1) as dispatcher:
+    with Dispatcher([reward(limited_functions.take, memory_limit=LIMIT)], workers=1) as dispatcher:
         result = dispatcher.score(completions=texts)
     assert result.rewards[:, 0, 0].tolist() == [1.0, 0.0, 1.0]
 
@@ -56,9 +56,9 @@ def test_descendants_inherit_the_limit_and_reserved_space_is_free() -> None:
 def test_f2_only_its_own_calls_count() -> None:
     """Another function's leak, and what loading and setup took, are not this function's."""
     functions = [
-        reward(fenced.keep),
-        reward(fenced.fits, memory_limit=LIMIT),
-        reward(fenced.Large(), name="large", memory_limit=LIMIT, setup_timeout=20),
+        reward(limited_functions.keep),
+        reward(limited_functions.fits, memory_limit=LIMIT),
+        reward(limited_functions.Large(), name="large", memory_limit=LIMIT, setup_timeout=20),
     ]
     with Dispatcher(functions, workers=1) as dispatcher:
         for _ in range(3):
@@ -75,7 +75,10 @@ def test_f2_only_its_own_calls_count() -> None:
 def test_f3_a_leak_fails_no_call() -> None:
     texts = ["keep:4000000"] * 120
     with Dispatcher(
-        [reward(fenced.take, memory_limit="1GB", name="warm"), reward(fenced.take, memory_limit=LIMIT)]
+        [
+            reward(limited_functions.take, memory_limit="1GB", name="warm"),
+            reward(limited_functions.take, memory_limit=LIMIT),
+        ]
     ) as made:
         for start in range(0, len(texts), 8):  # frames as small as a busy scheduler makes them
             result = made.score(completions=texts[start : start + 8])
@@ -84,7 +87,7 @@ def test_f3_a_leak_fails_no_call() -> None:
 
 
 def test_the_limit_is_lifted_for_others() -> None:
-    functions = [reward(fenced.take, memory_limit=LIMIT), reward(fenced.take, name="free")]
+    functions = [reward(limited_functions.take, memory_limit=LIMIT), reward(limited_functions.take, name="free")]
     with Dispatcher(functions, workers=1) as dispatcher:
         for _ in range(3):
             result = dispatcher.score(completions=["bytes:1000", f"bytes:{TOO_MUCH}"])

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from guerdon import Dispatcher, Status, reward
-from tests.stress import hard_cases
+from tests.stress import failing_functions
 from tests.stress.harness import wait_for
 
 
@@ -41,7 +41,7 @@ def _score(dispatcher: Dispatcher, texts: list[str]) -> tuple[list[float], list[
     sees="three `timeout` cells after 2 s, with function, sample and stack; the other 253 are scored, the next batch runs at full speed",
 )
 def test_row_1_three_hangs_of_256_cost_their_timeout_once() -> None:
-    function = reward(hard_cases.obey, timeout=2.0, max_failure_rate=0.5)
+    function = reward(failing_functions.obey, timeout=2.0, max_failure_rate=0.5)
     texts = [f"give:{index}" for index in range(256)]
     hung = {17: "loop:", 101: "regex:", 200: "sympy:"}
     with Dispatcher([function], workers=4) as dispatcher:
@@ -60,7 +60,7 @@ def test_row_1_three_hangs_of_256_cost_their_timeout_once() -> None:
     assert [(f.sample, f.function, f.status) for f in failures] == [(i, "obey", Status.TIMEOUT) for i in hung]
     assert all("2 s; it stood in " in failure.reason for failure in failures)
     assert "stood in obey (" in failures[0].reason
-    assert "hard_cases.py:" in failures[0].reason
+    assert "failing_functions.py:" in failures[0].reason
     assert "in obey" in (failures[0].traceback or "")
     kept = [index for index in range(256) if index not in hung]
     assert result.rewards[kept, 0, 0].tolist() == [float(index) for index in kept]
@@ -71,7 +71,7 @@ def test_row_1_three_hangs_of_256_cost_their_timeout_once() -> None:
     sees="a hundred `timeout` cells; at most one kill and one new worker each, and all workers are back at once",
 )
 def test_row_2_a_hundred_hangs_cost_one_worker_each_at_most() -> None:
-    function = reward(hard_cases.obey, timeout=0.2, grace=0.2, max_failure_rate=1.0)
+    function = reward(failing_functions.obey, timeout=0.2, grace=0.2, max_failure_rate=1.0)
     texts = [text for index in range(100) for text in (f"give:{index}", "loop:", f"give:{index}")]
     with Dispatcher([function], workers=4) as dispatcher:
         _score(dispatcher, ["give:1"])
@@ -97,7 +97,7 @@ def test_row_2_a_hundred_hangs_cost_one_worker_each_at_most() -> None:
 def test_row_3_math_verify_works_unmodified(from_thread: bool) -> None:
     rewards = pytest.importorskip("trl.rewards")
     accuracy = reward(rewards.accuracy_reward, rowwise=True, timeout=30)
-    plain = reward(hard_cases.parse_math, timeout=30)
+    plain = reward(failing_functions.parse_math, timeout=30)
     found: list[list[float]] = []
 
     def score() -> None:
@@ -133,7 +133,7 @@ def test_row_3_math_verify_works_unmodified(from_thread: bool) -> None:
     sees="the trainer and its loops run on beside it",
 )
 def test_row_4_the_trainer_goes_on_while_a_regex_holds_a_worker() -> None:
-    function = reward(hard_cases.obey, timeout=1.5)
+    function = reward(failing_functions.obey, timeout=1.5)
     with Dispatcher([function], workers=1) as dispatcher:
         _score(dispatcher, ["give:1"])
         ticket = dispatcher.submit(completions=["regex:"], num_generations=1)
@@ -151,7 +151,7 @@ def test_row_4_the_trainer_goes_on_while_a_regex_holds_a_worker() -> None:
 )
 @pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.soak)])
 def test_row_5_queueing_is_not_running(count: int) -> None:
-    function = reward(hard_cases.doze, timeout=1.0)
+    function = reward(failing_functions.doze, timeout=1.0)
     with Dispatcher([function], workers=4) as dispatcher:
         values, statuses = _score(dispatcher, [str(index) for index in range(count)])
     assert set(statuses) == {Status.OK}
@@ -163,7 +163,10 @@ def test_row_5_queueing_is_not_running(count: int) -> None:
     sees="each in its own cell: `error` with its traceback or `crashed` with the exit status or signal; siblings are scored",
 )
 def test_row_6_each_failure_stays_in_its_cell() -> None:
-    functions = [reward(hard_cases.obey, timeout=5), reward(hard_cases.take_memory, timeout=20, memory_limit="1GiB")]
+    functions = [
+        reward(failing_functions.obey, timeout=5),
+        reward(failing_functions.take_memory, timeout=20, memory_limit="1GiB"),
+    ]
     texts = [f"give:{index}" for index in range(512)]
     bad = {
         20: ("raise:no luck", Status.ERROR, "ValueError: no luck"),
@@ -195,11 +198,11 @@ def test_row_6_each_failure_stays_in_its_cell() -> None:
 )
 @pytest.mark.parametrize("count", [10, pytest.param(200, marks=pytest.mark.soak)])
 def test_row_7_starting_and_closing_leaves_nothing(count: int) -> None:
-    with Dispatcher([reward(hard_cases.obey)], workers=2) as dispatcher:
+    with Dispatcher([reward(failing_functions.obey)], workers=2) as dispatcher:
         _score(dispatcher, ["give:1"])
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(count):
-        with Dispatcher([reward(hard_cases.obey)], workers=2) as dispatcher:
+        with Dispatcher([reward(failing_functions.obey)], workers=2) as dispatcher:
             _score(dispatcher, ["give:1"])
     wait_for(lambda: len(os.listdir("/proc/self/fd")) <= before, "every descriptor is closed")
     wait_for(lambda: not _descendants(), "every process ends")
@@ -215,8 +218,8 @@ def test_row_7_nothing_outlives_the_trainer(how: str, tmp_path: Path) -> None:
     script = f"""
 import os, sys, time
 from guerdon import Dispatcher, reward
-from tests.stress import hard_cases
-dispatcher = Dispatcher([reward(hard_cases.obey, timeout=600)], workers=2)
+from tests.stress import failing_functions
+dispatcher = Dispatcher([reward(failing_functions.obey, timeout=600)], workers=2)
 dispatcher.score(completions=["give:1"], num_generations=1)
 ticket = dispatcher.submit(completions=["loop:", "regex:"], num_generations=1)
 if {how!r} == "kill with a fork that lives on" and os.fork() == 0:
@@ -261,9 +264,9 @@ def test_row_9_functions_of_any_kind_run_in_workers(tmp_path: Path) -> None:
         reward(lambda completion: float(completion) + 0.5, name="lambda", lane="process"),
         reward(lambda completion: float(completion) + offset, name="closure", lane="process"),
         reward(functools.partial(_scaled, scale=3.0), name="partial", lane="process"),
-        reward(hard_cases.Scaled(4.0).plus_one, name="bound", lane="process"),
-        reward(hard_cases.Scaled(5.0), name="object", lane="process"),
-        reward(hard_cases.pooled, name="pool", timeout=30),
+        reward(failing_functions.Scaled(4.0).plus_one, name="bound", lane="process"),
+        reward(failing_functions.Scaled(5.0), name="object", lane="process"),
+        reward(failing_functions.pooled, name="pool", timeout=30),
     ]
     with Dispatcher(functions, workers=2) as dispatcher:
         result = dispatcher.score(completions=["2", "3"], num_generations=1)
@@ -277,7 +280,7 @@ def test_row_9_functions_of_any_kind_run_in_workers(tmp_path: Path) -> None:
 )
 def test_row_9_a_hung_pool_goes_with_its_worker(tmp_path: Path) -> None:
     note = tmp_path / "pids"
-    with Dispatcher([reward(hard_cases.pooled_for_ever, timeout=3.0, grace=0.1)], workers=1) as dispatcher:
+    with Dispatcher([reward(failing_functions.pooled_for_ever, timeout=3.0, grace=0.1)], workers=1) as dispatcher:
         _, (status,) = _score(dispatcher, [str(note)])
         assert status == Status.TIMEOUT
         deadline = time.monotonic() + 30
@@ -312,7 +315,7 @@ if __name__ == "__main__":
 def test_a_worker_is_a_clean_main_thread() -> None:
     read, write = os.pipe()
     os.set_inheritable(write, True)  # as many a library leaves its descriptors
-    with Dispatcher([reward(hard_cases.environment)], workers=1) as dispatcher:
+    with Dispatcher([reward(failing_functions.environment)], workers=1) as dispatcher:
         result = dispatcher.score(completions=["a"], num_generations=1)
     os.close(read)
     os.close(write)
@@ -332,7 +335,7 @@ def test_a_worker_is_a_clean_main_thread() -> None:
 
 def test_the_heavy_and_the_light_share_the_workers() -> None:
     """What waits behind a slow call goes to others: four of 1 s in one frame are spread over two workers."""
-    with Dispatcher([reward(hard_cases.spin)], workers=2) as dispatcher:
+    with Dispatcher([reward(failing_functions.spin)], workers=2) as dispatcher:
         _score(dispatcher, ["0"] * 64)
         result = dispatcher.score(completions=["1"] * 4 + ["0"] * 60, num_generations=1)
     assert result.status.max() == Status.OK

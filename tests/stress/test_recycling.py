@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from guerdon import Dispatcher, Recycle, RegistrationError, reward
-from tests.stress import fenced
+from tests.stress import limited_functions
 
 
 @pytest.mark.fault(
@@ -22,7 +22,7 @@ from tests.stress import fenced
 @pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.soak)])
 def test_row_8_workers_are_recycled_every_100_calls(count: int) -> None:
     ours = psutil.Process()
-    with Dispatcher([reward(fenced.spin)], workers=2, recycle=Recycle(calls=100)) as dispatcher:
+    with Dispatcher([reward(limited_functions.spin)], workers=2, recycle=Recycle(calls=100)) as dispatcher:
         size, ran = 1000, Counter[int]()
         dispatcher.score(completions=["0"] * size)
         before = (ours.num_fds(), threading.active_count(), len(dispatcher.worker_pids()))
@@ -45,7 +45,7 @@ def test_row_8_workers_are_recycled_every_100_calls(count: int) -> None:
 
 
 def test_a_worker_is_replaced_for_its_age() -> None:
-    with Dispatcher([reward(fenced.spin)], workers=1, recycle=Recycle(age=0.2)) as dispatcher:
+    with Dispatcher([reward(limited_functions.spin)], workers=1, recycle=Recycle(age=0.2)) as dispatcher:
         pids: set[int] = set()
         until = time.monotonic() + 60
         while len(pids) < 2 and time.monotonic() < until:
@@ -56,7 +56,7 @@ def test_a_worker_is_replaced_for_its_age() -> None:
 
 
 def test_a_worker_is_replaced_for_its_memory() -> None:
-    with Dispatcher([reward(fenced.keep)], workers=1, recycle=Recycle(rss="200MB")) as dispatcher:
+    with Dispatcher([reward(limited_functions.keep)], workers=1, recycle=Recycle(rss="200MB")) as dispatcher:
         pids: set[int] = set()
         until = time.monotonic() + 60
         while len(pids) < 2 and time.monotonic() < until:
@@ -67,7 +67,7 @@ def test_a_worker_is_replaced_for_its_memory() -> None:
 
 
 def test_r3_an_age_shorter_than_a_start_still_runs_all() -> None:
-    with Dispatcher([reward(fenced.spin)], workers=2, recycle=Recycle(age=1e-6, calls=1)) as dispatcher:
+    with Dispatcher([reward(limited_functions.spin)], workers=2, recycle=Recycle(age=1e-6, calls=1)) as dispatcher:
         result = dispatcher.score(completions=["0"] * 30)
     assert not result.failures()
     assert len(set(result.extra["spin/pid"])) == 30
@@ -105,4 +105,4 @@ def test_a_wrong_bound_is_refused(given: dict[str, object]) -> None:
 
 def test_only_a_recycle_will_do() -> None:
     with pytest.raises(RegistrationError, match="recycle=100: expected a Recycle"):
-        Dispatcher([reward(fenced.spin)], recycle=100)  # type: ignore[arg-type]
+        Dispatcher([reward(limited_functions.spin)], recycle=100)  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
-from guerdon._worker.reasons import REASON_LIMIT, SetupOverdue, reason_of, safe_text, setup_reason_of
+from guerdon._worker.invoke.reasons import REASON_LIMIT, SetupTimeout, reason_of, setup_reason_of, truncated_utf8
 
 
 def test_reasons_are_bounded_and_printable() -> None:
@@ -29,8 +29,8 @@ def test_reasons_are_bounded_and_printable() -> None:
     assert reason_of(Unnamed("a")) == "an exception without a name: a"
     assert len(reason_of(ValueError("é" * 10_000)).encode()) < REASON_LIMIT + 100
     assert reason_of(ValueError("\ud83d")) == "ValueError: \\ud83d"
-    assert safe_text("abc", 3) == "abc"
-    safe_text("日" * 100, 100).encode()
+    assert truncated_utf8("abc", 3) == "abc"
+    truncated_utf8("日" * 100, 100).encode()
 
 
 class Text(str):
@@ -70,4 +70,4 @@ def test_r2_a_message_is_cut_before_it_is_copied() -> None:
 
 def test_of_a_setup_that_failed() -> None:
     assert setup_reason_of(ValueError("bad")) == "setup() failed: ValueError: bad"
-    assert setup_reason_of(SetupOverdue("it did not end")) == "it did not end"
+    assert setup_reason_of(SetupTimeout("it did not end")) == "it did not end"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from guerdon._worker.calls import Call
-from guerdon._worker.reasons import CUT
-from guerdon._worker.tracebacks import TRACEBACK_LIMIT, traceback_of
+from guerdon._worker.invoke.call import Call
+from guerdon._worker.invoke.reasons import TRUNCATED
+from guerdon._worker.invoke.tracebacks import TRACEBACK_LIMIT, traceback_of
 
 RECIPE = {"name": "f", "shape": "sample", "rowwise": True, "records": [], "stateful": False}
 needs_groups = pytest.mark.skipif(sys.version_info < (3, 11), reason="no exception groups here")
@@ -110,8 +110,8 @@ def test_what_is_small_is_python_s_own_text(error: BaseException | Callable[[], 
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: raised(ValueError("x\n" * 2_000_000)), ["in raised", "ValueError: x", CUT]),
-        (lambda: chained(10_000), [CUT, "direct cause", "in chained", "KeyError: 9999"]),
+        (lambda: raised(ValueError("x\n" * 2_000_000)), ["in raised", "ValueError: x", TRUNCATED]),
+        (lambda: chained(10_000), [TRUNCATED, "direct cause", "in chained", "KeyError: 9999"]),
         (lambda: raised(SyntaxError("bad", ("a.py", 1, 2, "y" * 20_000_000))), ["SyntaxError: bad"]),
         # Up to Python 3.12 there would be a mark below each of these columns.
         (lambda: raised(SyntaxError("bad", ("a.py", 1, 2, "x", 1, 10**30))), ["SyntaxError: bad"]),

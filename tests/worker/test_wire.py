@@ -13,34 +13,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon._worker import wire
-from tests.worker import encoding
+from tests.worker import frame_encoding
 
 ODD_TEXTS = ["", "a\0b", "é", "€", "\ud83d\ude00", "\U0001f600", "\udc80", "x" * 5000, "ÿ" * 300]
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[socket.socket, wire.Link]]:
+def ends() -> Iterator[tuple[socket.socket, wire.SupervisorSocket]]:
     engine, worker = socket.socketpair()
     with engine:
-        link = wire.Link(worker.detach())
+        link = wire.SupervisorSocket(worker.detach())
         yield engine, link
         os.close(link.leave())
 
 
 @given(st.lists(st.text(alphabet=st.characters(exclude_categories=[]), max_size=20), max_size=20))
 def test_mixed_texts_arrive_as_they_are(texts: list[str]) -> None:
-    rows, columns = wire.decode_columns(memoryview(encoding.values(len(texts), 1, encoding.mixed_text(0, texts))))
+    rows, columns = wire.decode_columns(
+        memoryview(frame_encoding.values(len(texts), 1, frame_encoding.mixed_text(0, texts)))
+    )
     assert (rows, columns) == (len(texts), [texts])
 
 
 def test_parts_give_the_values_at_their_positions() -> None:
-    content = encoding.values(
+    content = frame_encoding.values(
         4,
         5,
-        encoding.plain_text(1, ["a", "", "bc", "d"]),
-        encoding.plain_text(3, ["é", "ÿ", "", "a"], "latin-1"),
-        encoding.pickled([0, 4], [([[1, 2, 3], ["x", "y", "z"]], [0, 2]), ([[4, 5], ["u", "v"]], [1, 1])]),
-        encoding.constant([2], [{"step": 7}]),
+        frame_encoding.plain_text(1, ["a", "", "bc", "d"]),
+        frame_encoding.plain_text(3, ["é", "ÿ", "", "a"], "latin-1"),
+        frame_encoding.pickled([0, 4], [([[1, 2, 3], ["x", "y", "z"]], [0, 2]), ([[4, 5], ["u", "v"]], [1, 1])]),
+        frame_encoding.constant([2], [{"step": 7}]),
     )
     rows, columns = wire.decode_columns(memoryview(content))
     assert rows == 4
@@ -58,15 +60,17 @@ def test_names_may_be_absent_empty_or_odd() -> None:
     assert wire.names_of(b"prompt\0a name\0\0") == ("prompt", "a name", "")
 
 
-def test_messages_arrive_whole_whatever_the_pieces(ends: tuple[socket.socket, wire.Link]) -> None:
+def test_messages_arrive_whole_whatever_the_pieces(ends: tuple[socket.socket, wire.SupervisorSocket]) -> None:
     engine, link = ends
     texts = ["x" * 3000 + str(index) for index in range(64)]
     sent = [
-        encoding.run(1, encoding.values(64, 1, encoding.plain_text(0, texts)), calls=64),
-        encoding.run(2, encoding.values(2, 1, encoding.mixed_text(0, ["é", "€"])), calls=2, names=["text"]),
-        encoding.run(3, encoding.values(1, 1, encoding.plain_text(0, ["y" * (3 << 20)])), calls=1),
-        encoding.run(4, encoding.values(1, 1, encoding.plain_text(0, ["z"])), calls=1),
-        encoding.close(),
+        frame_encoding.run(1, frame_encoding.values(64, 1, frame_encoding.plain_text(0, texts)), calls=64),
+        frame_encoding.run(
+            2, frame_encoding.values(2, 1, frame_encoding.mixed_text(0, ["é", "€"])), calls=2, names=["text"]
+        ),
+        frame_encoding.run(3, frame_encoding.values(1, 1, frame_encoding.plain_text(0, ["y" * (3 << 20)])), calls=1),
+        frame_encoding.run(4, frame_encoding.values(1, 1, frame_encoding.plain_text(0, ["z"])), calls=1),
+        frame_encoding.close(),
     ]
     sender = threading.Thread(target=_send_in_pieces, args=(engine, b"".join(sent)))
     sender.start()
@@ -91,14 +95,16 @@ def test_messages_arrive_whole_whatever_the_pieces(ends: tuple[socket.socket, wi
 
 
 def test_a_large_message_is_moved_once_however_small_its_pieces(
-    ends: tuple[socket.socket, wire.Link], monkeypatch: pytest.MonkeyPatch
+    ends: tuple[socket.socket, wire.SupervisorSocket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moves: list[int] = []
-    make_room = wire.Link._make_room
-    monkeypatch.setattr(wire.Link, "_make_room", lambda link, whole: (moves.append(whole), make_room(link, whole)))
+    make_room = wire.SupervisorSocket._make_room
+    monkeypatch.setattr(
+        wire.SupervisorSocket, "_make_room", lambda link, whole: (moves.append(whole), make_room(link, whole))
+    )
     engine, link = ends
     text = "y" * (8 << 20)
-    data = encoding.run(1, encoding.values(1, 1, encoding.plain_text(0, [text])), calls=1)
+    data = frame_encoding.run(1, frame_encoding.values(1, 1, frame_encoding.plain_text(0, [text])), calls=1)
     sender = threading.Thread(target=_send_in_pieces, args=(engine, data))
     sender.start()
     frame = link.next()
@@ -109,11 +115,11 @@ def test_a_large_message_is_moved_once_however_small_its_pieces(
     assert len(moves) == 1
 
 
-def test_group_and_finish_frames_carry_sizes_and_scores(ends: tuple[socket.socket, wire.Link]) -> None:
+def test_group_and_finish_frames_carry_sizes_and_scores(ends: tuple[socket.socket, wire.SupervisorSocket]) -> None:
     engine, link = ends
-    content = encoding.values(5, 1, encoding.plain_text(0, list("abcde")))
+    content = frame_encoding.values(5, 1, frame_encoding.plain_text(0, list("abcde")))
     engine.sendall(
-        encoding.run(
+        frame_encoding.run(
             1,
             content,
             calls=2,
@@ -130,20 +136,20 @@ def test_group_and_finish_frames_carry_sizes_and_scores(ends: tuple[socket.socke
     assert frame.decode() == (5, [list("abcde")])
 
 
-def test_w1_a_record_that_is_too_large_is_refused(ends: tuple[socket.socket, wire.Link]) -> None:
+def test_w1_a_record_that_is_too_large_is_refused(ends: tuple[socket.socket, wire.SupervisorSocket]) -> None:
     _, link = ends
     assert not link.record(1, 0, bytes((16 << 20) + 1))
 
 
-def test_the_engine_gone_shows_as_the_end(ends: tuple[socket.socket, wire.Link]) -> None:
+def test_the_engine_gone_shows_as_the_end(ends: tuple[socket.socket, wire.SupervisorSocket]) -> None:
     engine, link = ends
-    engine.sendall(encoding.close()[:10])
+    engine.sendall(frame_encoding.close()[:10])
     engine.close()
     assert link.next() is None
 
 
 def test_w3_a_frame_costs_one_read_and_one_write(
-    ends: tuple[socket.socket, wire.Link], monkeypatch: pytest.MonkeyPatch
+    ends: tuple[socket.socket, wire.SupervisorSocket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, link = ends
     calls: list[str] = []
@@ -159,7 +165,9 @@ def test_w3_a_frame_costs_one_read_and_one_write(
     monkeypatch.setattr(link, "_socket", Counted(link._socket))
     monkeypatch.setattr(wire, "os", None)
     for number in (1, 2):
-        engine.sendall(encoding.run(number, encoding.values(1, 1, encoding.plain_text(0, ["a"])), calls=1))
+        engine.sendall(
+            frame_encoding.run(number, frame_encoding.values(1, 1, frame_encoding.plain_text(0, ["a"])), calls=1)
+        )
         frame = link.next()
         assert frame is not None
         frame.release()
@@ -176,7 +184,7 @@ def test_w3_a_file_with_the_number_of_the_socket_is_left_alone(then: str, tmp_pa
     pid = os.fork()
     if pid == 0:
         number = worker.detach()
-        link = wire.Link(number)
+        link = wire.SupervisorSocket(number)
         os.dup2(os.open(path, os.O_RDWR), number)
         if then == "reads":
             link.next()

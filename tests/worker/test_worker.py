@@ -15,12 +15,11 @@ from typing import Any
 
 import pytest
 
-from guerdon._worker import page as layout
-from guerdon._worker import wire
-from guerdon._worker.loading import Functions
-from guerdon._worker.page import Page
+from guerdon._worker import shared_page, wire
+from guerdon._worker.loaded_functions import LoadedFunctions
+from guerdon._worker.shared_page import SharedPage
 from guerdon._worker.worker import Worker
-from tests.worker import encoding
+from tests.worker import frame_encoding
 
 HEADER = struct.Struct("<IBBHQ")
 
@@ -77,7 +76,7 @@ class Shifting:
 class Engine:
     """What the supervisor does, by hand."""
 
-    def __init__(self, socket_: socket.socket, page: Page, pid: int) -> None:
+    def __init__(self, socket_: socket.socket, page: SharedPage, pid: int) -> None:
         self.socket, self.page, self.pid = socket_, page, pid
         self._rest = b""
 
@@ -96,15 +95,18 @@ class Engine:
 
     def run(self, frame: int, texts: list[str], **options: Any) -> None:
         self.socket.sendall(
-            encoding.run(
-                frame, encoding.values(len(texts), 1, encoding.plain_text(0, texts)), calls=len(texts), **options
+            frame_encoding.run(
+                frame,
+                frame_encoding.values(len(texts), 1, frame_encoding.plain_text(0, texts)),
+                calls=len(texts),
+                **options,
             )
         )
 
     def wait_for_claim(self, claim: int) -> None:
         deadline = time.monotonic() + 10
-        while self.page.words[layout.PROGRESS] != claim:
-            assert time.monotonic() < deadline, f"{self.page.words[layout.PROGRESS]:x}"
+        while self.page.words[shared_page.PROGRESS] != claim:
+            assert time.monotonic() < deadline, f"{self.page.words[shared_page.PROGRESS]:x}"
             time.sleep(0.001)
 
 
@@ -143,13 +145,13 @@ def start() -> Iterator[Start]:
         )
         ours, theirs = socket.socketpair()
         fd = os.memfd_create("page")
-        os.ftruncate(fd, layout.SIZE)
-        page = Page(fd)
+        os.ftruncate(fd, shared_page.SIZE)
+        page = SharedPage(fd)
         pid = os.fork()
         if pid == 0:
             try:
                 ours.close()
-                Worker(wire.Link(theirs.fileno()), page, Functions(shipment)).serve()
+                Worker(wire.SupervisorSocket(theirs.fileno()), page, LoadedFunctions(shipment)).serve()
             finally:
                 os._exit(0)
         theirs.close()
@@ -176,8 +178,8 @@ def test_w1_values_stand_in_the_half_of_their_frame(start: Start) -> None:
         assert list(half.values[:5]) == [frame * 10.0 + index for index in range(5)]
         assert bytes(half.states[:5]) == bytes(5)
         assert list(half.stamps[:6]) == sorted(half.stamps[:6])
-        assert engine.page.words[layout.DONE] == frame << 8 | 5
-        assert engine.page.words[layout.PROGRESS] == frame << 8
+        assert engine.page.words[shared_page.DONE] == frame << 8 | 5
+        assert engine.page.words[shared_page.PROGRESS] == frame << 8
 
 
 def test_w3_what_a_call_raises_is_its_own(start: Start) -> None:
@@ -200,7 +202,7 @@ def test_w2_what_was_taken_back_is_not_run(start: Start) -> None:
     engine.run(1, ["give 1", "sleep 0.3", "give 3", "give 4"])
     engine.run(2, ["give 5"])
     engine.wait_for_claim(1 << 8 | 2)
-    engine.page.words[layout.TAKEN] = 2
+    engine.page.words[shared_page.TAKEN] = 2
     assert engine.message() == (wire.DONE, 0, 2, 1, b"")
     assert engine.message() == (wire.DONE, 0, 0, 2, b"")
     engine.run(3, ["give 6"])
@@ -230,7 +232,7 @@ def test_e1_a_late_signal_does_nothing(start: Start) -> None:
     engine = start((work, {}))
     engine.run(1, ["give 1"])
     engine.message()
-    engine.page.words[layout.FIRE] = 1 << 8 | 1
+    engine.page.words[shared_page.FIRE] = 1 << 8 | 1
     os.kill(engine.pid, signal.SIGURG)
     engine.run(2, ["sleep 0.1", "give 2"])
     os.kill(engine.pid, signal.SIGURG)
@@ -249,8 +251,12 @@ def test_w5_a_fork_that_comes_back_reports_nothing(start: Start) -> None:
 
 def test_group_calls_answer_one_by_one(start: Start) -> None:
     engine = start((ranks, {"shape": "group"}))
-    content = encoding.values(5, 2, encoding.plain_text(0, ["a", "none", "b", "c", "d"]), encoding.constant([1], [10]))
-    engine.socket.sendall(encoding.run(1, content, calls=2, kind=wire.GROUP, names=["texts", "scale"], counts=[2, 3]))
+    content = frame_encoding.values(
+        5, 2, frame_encoding.plain_text(0, ["a", "none", "b", "c", "d"]), frame_encoding.constant([1], [10])
+    )
+    engine.socket.sendall(
+        frame_encoding.run(1, content, calls=2, kind=wire.GROUP, names=["texts", "scale"], counts=[2, 3])
+    )
     found = [engine.message() for _ in range(3)]
     assert [(kind, call) for kind, _, call, _, _ in found] == [(wire.CELLS, 0), (wire.CELLS, 1), (wire.DONE, 2)]
     assert [struct.unpack_from("<Bd", found[1][4], 4 + 9 * index) for index in range(3)] == [
@@ -267,9 +273,11 @@ def test_a_stateful_target_is_set_up_before_its_first_call(start: Start) -> None
         engine.run(frame, ["1", "2"])
         assert engine.message() == (wire.DONE, 0, 2, frame, b"")
         assert list(engine.page.half(frame).values[:2]) == [101.0, 102.0]
-    content = encoding.values(2, 1, encoding.plain_text(0, ["1", "2"]))
+    content = frame_encoding.values(2, 1, frame_encoding.plain_text(0, ["1", "2"]))
     engine.socket.sendall(
-        encoding.run(3, content, calls=1, kind=wire.FINISH, names=["text"], counts=[2], scores=[5.0, float("nan")])
+        frame_encoding.run(
+            3, content, calls=1, kind=wire.FINISH, names=["text"], counts=[2], scores=[5.0, float("nan")]
+        )
     )
     kind, _, call, _, body = engine.message()
     assert (kind, call) == (wire.CELLS, 0)
@@ -303,5 +311,5 @@ def _fire(engine: Engine, claim: int, inside: Path) -> None:
     while not inside.exists():
         assert time.monotonic() < deadline
         time.sleep(0.001)
-    engine.page.words[layout.FIRE] = claim
+    engine.page.words[shared_page.FIRE] = claim
     os.kill(engine.pid, signal.SIGURG)

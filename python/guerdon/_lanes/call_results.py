@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from array import array
 
-from guerdon._worker.answers import answer_of, retry_after_of
-from guerdon._worker.calls import Call
-from guerdon._worker.reasons import REASON_LIMIT, is_one, reason_of, safe_text
-from guerdon._worker.tracebacks import traceback_of
-from guerdon._worker.values import InvalidValue, to_cells
+from guerdon._worker.invoke.call import Call
+from guerdon._worker.invoke.http_errors import http_status_of, retry_after_of
+from guerdon._worker.invoke.reasons import REASON_LIMIT, has_type, reason_of, truncated_utf8
+from guerdon._worker.invoke.returned_values import InvalidValue, to_cells
+from guerdon._worker.invoke.tracebacks import traceback_of
 
 Failed = tuple[str, str | None, bool, float | None, int | None]
 """Reason, traceback, whether another attempt may help, seconds that the other side asked to wait, its status."""
@@ -17,9 +17,9 @@ Failed = tuple[str, str | None, bool, float | None, int | None]
 def failed(call: Call, error: BaseException) -> Failed:
     """An exception that ended a call; what it had recorded is dropped."""
     call.drop_records()
-    if is_one(error, InvalidValue):
+    if has_type(error, InvalidValue):
         return reason_of(error), None, False, None, None
-    return reason_of(error), traceback_of(error), True, retry_after_of(error), answer_of(error)
+    return reason_of(error), traceback_of(error), True, retry_after_of(error), http_status_of(error)
 
 
 def packed(raw: object, count: int) -> tuple[bytes, bytes, list[str]]:
@@ -31,4 +31,4 @@ def packed(raw: object, count: int) -> tuple[bytes, bytes, list[str]]:
     cells = to_cells(raw, count)
     statuses = bytes(status for status, _, _ in cells)
     values = array("d", [value for _, value, _ in cells]).tobytes()
-    return statuses, values, [safe_text(wrong, REASON_LIMIT) for _, _, wrong in cells if wrong is not None]
+    return statuses, values, [truncated_utf8(wrong, REASON_LIMIT) for _, _, wrong in cells if wrong is not None]

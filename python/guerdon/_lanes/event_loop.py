@@ -22,9 +22,9 @@ from guerdon._lanes.loop_runner import LoopFunction
 from guerdon._lanes.loop_tasks import EngineTask
 from guerdon._lanes.stacks import Place, of_coroutine
 from guerdon._lanes.warn import warn
-from guerdon._worker.calls import Call
-from guerdon._worker.reasons import reason_of
-from guerdon._worker.tracebacks import traceback_of
+from guerdon._worker.invoke.call import Call
+from guerdon._worker.invoke.reasons import reason_of
+from guerdon._worker.invoke.tracebacks import traceback_of
 
 if TYPE_CHECKING:
     from guerdon._native import LoopQueue

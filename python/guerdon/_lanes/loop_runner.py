@@ -32,10 +32,10 @@ from guerdon._lanes.call_results import failed, packed
 from guerdon._lanes.loop_setup import LoopSetup
 from guerdon._lanes.loop_tasks import NONE, EngineTask, RunnerTask
 from guerdon._lanes.warn import warn
-from guerdon._worker.calls import Call, is_awaitable
-from guerdon._worker.reasons import is_one, setup_reason_of
-from guerdon._worker.tracebacks import traceback_of
-from guerdon._worker.values import to_cell
+from guerdon._worker.invoke.call import Call, is_awaitable
+from guerdon._worker.invoke.reasons import has_type, setup_reason_of
+from guerdon._worker.invoke.returned_values import to_cell
+from guerdon._worker.invoke.tracebacks import traceback_of
 
 if TYPE_CHECKING:
     from guerdon._native import Jobs, LoopQueue
@@ -206,7 +206,7 @@ class LoopFunction:
                 except BaseException as error:
                     index, raw = jobs.fail(index, *failed(call, error)), None
                     if getrefcount(runner) != held and (
-                        is_one(error, Exception) or is_one(error, asyncio.CancelledError)
+                        has_type(error, Exception) or has_type(error, asyncio.CancelledError)
                     ):
                         runner.rest, runner.call = index, NONE
                         del runner  # the exception holds on to this frame, and the task to the exception

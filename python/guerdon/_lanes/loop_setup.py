@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from guerdon._lanes.loop_tasks import EngineTask
 from guerdon._lanes.warn import warn
-from guerdon._worker.calls import Call, is_awaitable
-from guerdon._worker.reasons import SetupOverdue, reason_of
+from guerdon._worker.invoke.call import Call, is_awaitable
+from guerdon._worker.invoke.reasons import SetupTimeout, reason_of
 
 if TYPE_CHECKING:
     from guerdon._native import LoopQueue
@@ -76,7 +76,7 @@ class LoopSetup:
         try:
             await self._within(self._call.setup(), self._timeout)
         except _Overdue:
-            return SetupOverdue(f"setup() did not end within the setup_timeout of {self._timeout:g} s")
+            return SetupTimeout(f"setup() did not end within the setup_timeout of {self._timeout:g} s")
         except BaseException as error:  # B-2
             return error
         return None

@@ -15,8 +15,8 @@ from guerdon._lanes.lane_threads import LaneThread
 from guerdon._lanes.stacks import Place, of_thread
 from guerdon._lanes.warn import warn
 from guerdon._lanes.worker_thread import WorkerThread
-from guerdon._worker.calls import Call
-from guerdon._worker.reasons import reason_of
+from guerdon._worker.invoke.call import Call
+from guerdon._worker.invoke.reasons import reason_of
 from guerdon.limits import native
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from guerdon._registration import fences, options
+from guerdon._registration import options, resource_limits
 from guerdon._registration.callables import innermost, is_async, is_reward_model, name_of
 from guerdon._registration.options import Isolation, Lane, OnFailure, Options
 from guerdon._registration.signature import Contract, Shape, Wants, inspect_finish, inspect_wants, names_environments
@@ -292,7 +292,7 @@ def _lane(name: str, given: Options, awaits: bool, live: bool) -> Lane:
             "Add lane='process', or leave isolation out."
         )
     if lane != "process":
-        fences.refuse_elsewhere(name, given, lane)
+        resource_limits.refuse_elsewhere(name, given, lane)
     return lane
 
 
@@ -331,9 +331,9 @@ def settled_policy(name: str, given: Options, shape: Shape) -> Policy:
         on_failure=options.on_failure(name, given.on_failure),
         max_failure_rate=options.fraction(name, given.max_failure_rate),
         isolation=options.isolation(name, given.isolation),
-        memory_limit=fences.memory_limit(name, given.memory_limit),
-        max_output=fences.max_output(name, given.max_output),
-        env=fences.environment(name, given.env),
+        memory_limit=resource_limits.memory_limit(name, given.memory_limit),
+        max_output=resource_limits.max_output(name, given.max_output),
+        env=resource_limits.environment(name, given.env),
     )
 
 

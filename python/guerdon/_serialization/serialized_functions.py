@@ -20,8 +20,8 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from guerdon._registration.spec import FunctionSpec
+from guerdon._serialization.function_pickler import dumps
 from guerdon._serialization.importable import find_attribute, importable
-from guerdon._serialization.pickling import dumps
 from guerdon._serialization.pickling_diagnostics import find_culprit, find_heaviest, shown_size
 from guerdon._serialization.source_check import Stamp, stamp_of
 from guerdon.errors import GuerdonWarning, SerializationError

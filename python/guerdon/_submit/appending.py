@@ -11,7 +11,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from guerdon._serialization.values import dumps
+from guerdon._serialization.column_values import dumps
 from guerdon._submit.column_routing import Uses, unshippable
 from guerdon._submit.columns import TRAINER_STATE, collect, refuse_singular
 from guerdon.errors import ClosedError, DataError

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from guerdon._registration.spec import FunctionSpec
-from guerdon._serialization.values import dumps
+from guerdon._serialization.column_values import dumps
 from guerdon._submit.appending import Intake
 from guerdon._submit.arguments import Given
 from guerdon._submit.column_routing import Uses, check_group_size, columns_group_size, unshippable

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from guerdon._registration.signature import Wants, inspect_wants
 from guerdon._submit.columns import TEXT, Data, Single
 from guerdon._units import number
-from guerdon._worker.reasons import reason_of
-from guerdon._worker.values import shown
+from guerdon._worker.invoke.reasons import reason_of
+from guerdon._worker.invoke.returned_values import short_repr
 from guerdon.errors import DataError, RegistrationError
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ class Counting:
                 raise DataError(f"{self.called} failed on sample {sample}: {reason_of(error)}.") from error
             count = number(found)
             if not 0 <= count < math.inf:
-                raise DataError(f"{self.called} gave {shown(found)} for sample {sample}: expected a number of tokens.")
+                raise DataError(
+                    f"{self.called} gave {short_repr(found)} for sample {sample}: expected a number of tokens."
+                )
             counts.append(count)
         return counts
 

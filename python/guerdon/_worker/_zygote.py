@@ -27,4 +27,4 @@ if __name__ == "__main__":
     _load_package(__file__.rpartition("/")[0])
     from importlib import import_module
 
-    import_module(f"{PACKAGE}.stem").main(int(sys.argv[1]))
+    import_module(f"{PACKAGE}.zygote").main(int(sys.argv[1]))

@@ -25,7 +25,7 @@ LOADED = 7  # sent by a loader once: extra is its number of threads
 LOAD_FIRST = 1
 
 
-class Request(NamedTuple):
+class ForkRequest(NamedTuple):
     """A request, with the descriptors that came along."""
 
     op: int
@@ -34,14 +34,14 @@ class Request(NamedTuple):
     fds: list[int]
 
 
-class Control:
+class ControlSocket:
     """This process's end of its control socket."""
 
     def __init__(self, fd: int) -> None:
         self.socket = socket.socket(fileno=fd)
         self.socket.settimeout(None)  # whatever the default that user code set at import
 
-    def next(self) -> Request | None:
+    def next(self) -> ForkRequest | None:
         """Waits for a request; None when the engine is gone."""
         data, fds = b"", array.array("i")
         while len(data) < _REQUEST.size:
@@ -55,7 +55,7 @@ class Control:
                     fds.frombytes(content[: len(content) // fds.itemsize * fds.itemsize])
             data += part
         op, flags, value = _REQUEST.unpack(data)
-        return Request(op, flags, value, list(fds))
+        return ForkRequest(op, flags, value, list(fds))
 
     def reply(self, op: int, value: int, extra: int = 0) -> None:
         self.socket.sendall(_REPLY.pack(op, extra, value))

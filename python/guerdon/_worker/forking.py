@@ -18,17 +18,17 @@ import signal
 import sys
 from collections.abc import Callable
 
-from . import stack, system
-from .control import LOAD_FIRST, Control, Request, close_all
-from .fences import flush_output
-from .loading import Functions
-from .marks import Marks
-from .page import Page
-from .wire import Link
+from . import linux, stack_dump
+from .control import LOAD_FIRST, ControlSocket, ForkRequest, close_all
+from .loaded_functions import LoadedFunctions
+from .output_markers import OutputMarkers
+from .resource_limits import flush_output
+from .shared_page import SharedPage
+from .wire import SupervisorSocket
 from .worker import Worker
 
 
-def fork(control: Control, request: Request, child: Callable[[], None]) -> int | None:
+def fork(control: ControlSocket, request: ForkRequest, child: Callable[[], None]) -> int | None:
     """Forks for a request and answers it with the child's pid, which is returned, or with the error."""
     parent = os.getpid()
     _flush()
@@ -42,7 +42,7 @@ def fork(control: Control, request: Request, child: Callable[[], None]) -> int |
         status = 1
         try:
             os.setpgid(0, 0)
-            system.die_with(parent)
+            linux.die_with(parent)
             control.close()
             child()
             status = 0
@@ -57,21 +57,21 @@ def fork(control: Control, request: Request, child: Callable[[], None]) -> int |
     return pid
 
 
-def run_worker(request: Request, functions: Functions) -> None:
+def run_worker(request: ForkRequest, functions: LoadedFunctions) -> None:
     """Makes this process a worker and serves until its end."""
     socket_fd, page_fd, output_fd, stack_fd = request.fds
     os.dup2(output_fd, 1)
     os.dup2(output_fd, 2)
-    marks = Marks(output_fd)
+    marks = OutputMarkers(output_fd)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    page = Page(page_fd)
+    page = SharedPage(page_fd)
     os.close(page_fd)
-    stack.offer(stack_fd, page.words)
+    stack_dump.offer(stack_fd, page.words)
     if request.flags & LOAD_FIRST:
         functions.load_all()
         flush_output()
     _reseed()
-    Worker(Link(system.out_of_reach(socket_fd)), page, functions, marks).serve()
+    Worker(SupervisorSocket(linux.to_high_descriptor(socket_fd)), page, functions, marks).serve()
 
 
 def _reseed() -> None:
@@ -93,7 +93,7 @@ def prepare() -> None:
             reconfigure(line_buffering=True, errors="backslashreplace")
     flush_output()
     faulthandler.enable(2)  # a crash in C says where Python stood
-    stack.choose_signal()
+    stack_dump.choose_signal()
     gc.collect()
     gc.freeze()  # the collector touches nothing that all children share
 

@@ -8,21 +8,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from . import control, forking, system
-from .control import Control
-from .loading import Buffer, Functions
+from . import control, forking, linux
+from .control import ControlSocket
+from .loaded_functions import Buffer, LoadedFunctions
 
 
 def run(control_fd: int, shipment: Callable[[], Buffer]) -> None:
     """Loads the shipment, says so, and forks as asked until the engine is gone."""
-    link = Control(control_fd)
+    link = ControlSocket(control_fd)
     # Opened here and held by nobody: a mapping keeps a descriptor that workers have no use for, and until Python 3.11 a caller keeps
     # its arguments while the call lasts.
-    functions = Functions(shipment())
+    functions = LoadedFunctions(shipment())
     functions.load_all()
     forking.prepare()
     try:
-        link.reply(control.LOADED, 0, system.threads())
+        link.reply(control.LOADED, 0, linux.threads())
     except BrokenPipeError:  # the engine was closed meanwhile
         return
     while (request := link.next()) is not None:
@@ -34,4 +34,4 @@ def run(control_fd: int, shipment: Callable[[], Buffer]) -> None:
             forking.run_worker(request, functions)
             return
         elif request.op == control.REAP:
-            link.reply(request.op, system.reap(request.value), request.value)
+            link.reply(request.op, linux.reap(request.value), request.value)

@@ -186,7 +186,7 @@ def _pickled(body: memoryview, width: int) -> list[list[Any]]:
     return columns
 
 
-class Link:
+class SupervisorSocket:
     """The worker's end of its socket, the descriptor of which it takes over."""
 
     def __init__(self, fd: int) -> None:

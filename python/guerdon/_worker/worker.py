@@ -22,18 +22,18 @@ from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any
 
-from . import stack, wire
-from .answers import answer_of, retry_after_of
-from .calls import Awaiter, Call
-from .expiry import Expired, Expiry
-from .fences import Fences, flush_output
-from .loading import Functions, Unloadable
-from .marks import Marks
-from .page import COUNTED, DECODING, DONE, LOADING, PROGRESS, SETUP, TAKEN, Page
-from .reasons import is_one, reason_of, setup_reason_of
-from .tracebacks import traceback_of
-from .values import ERROR, FLOAT32_MAX, InvalidValue, to_cell, to_cells
-from .wire import Constant, Frame, Link
+from . import stack_dump, wire
+from .invoke.call import Awaiter, Call
+from .invoke.http_errors import http_status_of, retry_after_of
+from .invoke.reasons import has_type, reason_of, setup_reason_of
+from .invoke.returned_values import ERROR, FLOAT32_MAX, InvalidValue, to_cell, to_cells
+from .invoke.tracebacks import traceback_of
+from .loaded_functions import LoadedFunctions, LoadFailure
+from .output_markers import OutputMarkers
+from .resource_limits import ResourceLimits, flush_output
+from .shared_page import COUNTED, DECODING, DONE, LOADING, PROGRESS, SETUP, TAKEN, SharedPage
+from .timeout_signal import CallInterrupted, TimeoutSignal
+from .wire import Constant, Frame, SupervisorSocket
 
 # How long the supervisor may take to count what was printed so far.
 _COUNTING_S = 1.0
@@ -49,15 +49,17 @@ class Worker:
         marks: What tells the reader of the output whose it is.
     """
 
-    def __init__(self, link: Link, page: Page, functions: Functions, marks: Marks | None = None) -> None:
+    def __init__(
+        self, link: SupervisorSocket, page: SharedPage, functions: LoadedFunctions, marks: OutputMarkers | None = None
+    ) -> None:
         self._link = link
         self._page = page
         self._words = page.words
         self._functions = functions
         self._marks = marks
-        self._expiry = Expiry(page.words)
+        self._expiry = TimeoutSignal(page.words)
         self._awaiter = Awaiter(_warn)
-        self._fences = Fences(functions.hidden)
+        self._fences = ResourceLimits(functions.hidden)
         # Functions whose setup ran, in that order.
         self._ready: dict[int, Call] = {}
         self._bound: dict[tuple[int, bool, bytes | None], Callable[..., Any]] = {}
@@ -88,14 +90,14 @@ class Worker:
     def _run(self, frame: Frame) -> bool:
         """Runs one frame and reports its end; True when the worker must retire."""
         words, expiry, fences, base = self._words, self._expiry, self._fences, frame.id << 8
-        stack.leave_if_taken(words)
+        stack_dump.leave_if_taken(words)
         ran = 0
         try:
             if words[TAKEN] < frame.id:
                 ran = self._turn_to(frame)
             expiry.shielded = True
             fences.lift()
-        except Expired as error:
+        except CallInterrupted as error:
             expiry.shielded = True
             fences.lift()
             ran = self._expired(frame, words[PROGRESS] & 0xFF, error)
@@ -142,7 +144,7 @@ class Worker:
         if not self._functions.is_loaded(index):
             self._claim(frame, LOADING)
         found = self._functions.get(index)
-        if isinstance(found, Unloadable):
+        if isinstance(found, LoadFailure):
             self._expiry.shielded = True
             self._link.setup_failed(frame.id, found.reason, found.traceback)
             return None
@@ -150,7 +152,7 @@ class Worker:
             self._claim(frame, SETUP)
             try:
                 self._settle(found.setup())
-            except Expired:
+            except CallInterrupted:
                 raise
             except BaseException as error:  # W-3
                 self._expiry.shielded = True
@@ -178,7 +180,7 @@ class Worker:
             if bound is None:
                 names = wire.names_of(frame.names)
                 bound = self._bound[key] = call.bind_finish(names or ()) if finish else call.bind(names)
-        except Expired:
+        except CallInterrupted:
             raise
         except BaseException as error:  # unpickling runs user code
             for index in range(frame.calls):
@@ -211,7 +213,7 @@ class Worker:
                     values[index] = value
                 else:
                     states[index], values[index] = self._odd(frame, call, index, value)
-            except Expired:
+            except CallInterrupted:
                 raise
             except BaseException as error:  # W-3
                 states[index] = ERROR
@@ -261,7 +263,7 @@ class Worker:
                 self._expiry.shielded = True
                 self._link.cells(fid, index, cells)
                 self._expiry.shielded = False
-            except Expired:
+            except CallInterrupted:
                 raise
             except BaseException as error:  # W-3
                 self._failed(frame, call, index, error)
@@ -288,7 +290,7 @@ class Worker:
         self._expiry.shielded = True
         why = self._fences.explain(error)
         call.drop_records()
-        flags = 0 if is_one(error, InvalidValue) or prefix else wire.RETRYABLE
+        flags = 0 if has_type(error, InvalidValue) or prefix else wire.RETRYABLE
         self._link.fail(
             frame.id,
             index,
@@ -296,11 +298,11 @@ class Worker:
             traceback_of(error),
             flags=flags,
             retry_after=retry_after_of(error),
-            answer=answer_of(error),
+            answer=http_status_of(error),
         )
         self._expiry.shielded = False
 
-    def _expired(self, frame: Frame, claimed: int, error: Expired) -> int:
+    def _expired(self, frame: Frame, claimed: int, error: CallInterrupted) -> int:
         """Reports what the timeout ended; the number of calls that ran. The supervisor knows the reason."""
         stack = traceback_of(error)
         if claimed in (LOADING, SETUP):

@@ -17,7 +17,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from guerdon.cli.problem import FULL, INTERRUPTED, UNREAD, USAGE
+from guerdon.cli.exit_codes import FULL, INTERRUPTED, UNREAD, USAGE
 from guerdon.errors import GuerdonError
 
 __all__ = ["main"]

@@ -8,7 +8,7 @@ import platform
 import sys
 from typing import Any, Final
 
-from guerdon.cli.problem import FINE
+from guerdon.cli.exit_codes import FINE
 
 __all__ = ["add_to", "facts", "run"]
 

@@ -18,15 +18,15 @@ from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from guerdon.cli.problem import FINE, TOO_MANY_FAILURES, UsageError
+from guerdon.cli.exit_codes import FINE, TOO_MANY_FAILURES, UsageError
 from guerdon.errors import RewardFailureError
 
 if TYPE_CHECKING:
     from guerdon._diagnostics.report import Report
-    from guerdon.cli.data import Row, Source
-    from guerdon.cli.fields import Plan
-    from guerdon.cli.output import FailureLog, Output
-    from guerdon.cli.progress import Progress
+    from guerdon.cli.field_mapping import Plan
+    from guerdon.cli.input_rows import Row, Source
+    from guerdon.cli.progress_bar import Progress
+    from guerdon.cli.result_rows import FailureLog, Output
     from guerdon.dispatcher import Dispatcher
     from guerdon.pending import PendingBatch
     from guerdon.results import RewardBatch
@@ -39,7 +39,7 @@ _IN_FLIGHT: Final = 2
 _DESCRIPTION: Final = """\
 Score completions with reward functions.
 
-REWARDS is file.py or module: every decorated function and Reward instance in it, or its one Dispatcher.
+REWARDS is file.py or module: every decorated function and StatefulReward instance in it, or its one Dispatcher.
 file.py:a,b means just a and b, decorated or not.
 DATA is JSONL (- is stdin; gzip is fine) or Parquet, one completion a row."""
 
@@ -99,11 +99,11 @@ def run(options: argparse.Namespace) -> int:
         GuerdonError: Nothing was scored, because something can't be used as it is.
     """
     from guerdon._diagnostics.report import Report
-    from guerdon.cli.data import open_source
-    from guerdon.cli.fields import plan
-    from guerdon.cli.loading import file_of, load
-    from guerdon.cli.output import FailureLog, open_output, refuse_overwriting
-    from guerdon.cli.progress import Progress
+    from guerdon.cli.field_mapping import plan
+    from guerdon.cli.input_rows import open_source
+    from guerdon.cli.load_rewards import file_of, load
+    from guerdon.cli.progress_bar import Progress
+    from guerdon.cli.result_rows import FailureLog, open_output, refuse_overwriting
 
     dispatcher = load(options.rewards, workers=options.workers, max_failure_rate=options.max_failure_rate)
     with ExitStack() as stack:
@@ -246,7 +246,7 @@ def _chunks(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
 
 
 def _fields(options: argparse.Namespace) -> Any:
-    from guerdon.cli.fields import Fields
+    from guerdon.cli.field_mapping import Fields
 
     columns: dict[str, str] = {}
     for column, field in options.map:

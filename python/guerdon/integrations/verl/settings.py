@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from guerdon._cpu_count import usable_cores
-from guerdon.cli.loading import load
-from guerdon.cli.problem import UsageError
+from guerdon.cli.exit_codes import UsageError
+from guerdon.cli.load_rewards import load
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonWarning, RegistrationError
 from guerdon.integrations.verl.compute_score import as_reward
@@ -151,7 +151,7 @@ def _own(
 
 
 def _function(place: str, name: str) -> Callable[..., Any]:
-    from guerdon.cli.loading import find
+    from guerdon.cli.load_rewards import find
 
     try:
         found: Callable[..., Any] = find(place, name)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 from typing import NoReturn
 
-from guerdon._worker.reasons import reason_of
+from guerdon._worker.invoke.reasons import reason_of
 from guerdon.errors import SnapshotError
 
 __all__ = ["PLAIN", "Unavailable", "itself", "plain_type", "snapshot"]

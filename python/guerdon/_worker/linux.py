@@ -1,0 +1,116 @@
+"""What the worker's side needs of Linux and Python's library lacks."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+from functools import cache
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_HIGH = 512  # beyond what functions usually have open
+
+
+def adopt_orphans() -> None:
+    """Descendants whose parent ends become children of this process, daemonised ones too."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with(parent: int) -> None:
+    """This process is killed when its single-threaded parent ends, also when that has happened already.
+
+    The signal is sent at the end of the parent's *thread* that forked: no use under a process with several.
+    """
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def to_high_descriptor(fd: int) -> int:
+    """Moves a descriptor to a high number: what a function opens after it closed all it found gets another."""
+    try:
+        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH)
+    except OSError:  # fewer descriptors are allowed
+        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(fd)
+    return high
+
+
+def threads() -> int:
+    """Threads of this process, those of C libraries too."""
+    return len(os.listdir("/proc/self/task"))
+
+
+def children() -> list[int]:
+    """Children of this process, zombies too."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
+            return [int(pid) for pid in file.read().split()]
+    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
+        return [int(name) for name in os.listdir("/proc") if name.isdigit() and _parent_of(name) == os.getpid()]
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a child is a zombie; it stays one."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
+
+
+def reap(pid: int) -> int:
+    """The wait status of a child that has ended; -1 if there is no such child or it has not."""
+    try:
+        found, status = os.waitpid(pid, os.WNOHANG)
+    except (ChildProcessError, OverflowError):
+        return -1
+    return status if found else -1
+
+
+def kill(pid: int) -> None:
+    """Kills a child of this process and, if it leads one, its process group."""
+    for send in (os.killpg, os.kill):
+        try:
+            send(pid, signal.SIGKILL)
+        except OSError:  # no such group, or gone
+            continue
+
+
+def _parent_of(pid: str) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+@cache
+def _libc() -> Any:
+    """The C library; loaded once, in the stem, since every fork after it would touch a hundred pages to do it again."""
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def flush_c() -> None:
+    """What C code printed leaves this process."""
+    _libc().fflush(_c_stdout())
+
+
+@cache
+def _c_stdout() -> Any:
+    """The variable of C that says where its standard output is; made once, for it takes longer than to flush that."""
+    import ctypes
+
+    return ctypes.c_void_p.in_dll(_libc(), "stdout")
+
+
+def _prctl(option: int, value: int) -> None:
+    import ctypes
+
+    libc = _libc()
+    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

@@ -1,0 +1,142 @@
+"""The reward functions of a shipment, loaded in the zygote or in the worker itself.
+
+- L-1  A function that can't be loaded fails alone: what it raised is kept, and each of its calls is told.
+- L-2  Loading imports and unpickles, nothing else; ``setup()`` runs in workers only.
+- L-3  A worker that loads a module whose file was edited since the functions were registered says so.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import mmap
+import os
+import pickle
+import sys
+import types
+from typing import Any
+
+from .invoke.call import Call
+from .invoke.reasons import reason_of
+from .invoke.tracebacks import traceback_of
+from .resource_limits import missing_variable
+from .timeout_signal import CallInterrupted
+
+Buffer = bytes | mmap.mmap
+# What the user's program is called, in its own process and in those that multiprocessing spawns of it.
+_MAINS = ("__main__", "__mp_main__")
+
+
+class LoadFailure:
+    """A function that could not be loaded, and why."""
+
+    __slots__ = ("reason", "traceback")
+
+    def __init__(self, reason: str, traceback: str | None) -> None:
+        self.reason = reason
+        self.traceback = traceback
+
+
+class LoadedFunctions:
+    """The functions by their index; each is loaded once, when first asked for.
+
+    Args:
+        shipment: Pickle of the search path, the main module's path and the functions, as `guerdon._serialization.serialized_functions` makes it.
+    """
+
+    def __init__(self, shipment: Buffer) -> None:
+        content: dict[str, Any] = pickle.loads(shipment)
+        sys.path[:] = content["sys_path"]
+        self._main = _new_main(content["main_path"], content["main_name"])
+        self._stamps: dict[str, tuple[str, int, int]] = content["stamps"]
+        # Names of the trainer's variables that are kept from workers.
+        self.hidden: frozenset[str] = frozenset(content.get("hidden", ()))
+        self._entries: list[dict[str, Any] | None] = content["functions"]
+        self._loaded: dict[int, Call | LoadFailure] = {}
+
+    def load_all(self) -> None:
+        """Loads what is not loaded yet."""
+        for index, entry in enumerate(self._entries):
+            if entry is not None:
+                self.get(index)
+
+    def is_loaded(self, index: int) -> bool:
+        return index in self._loaded
+
+    def get(self, index: int) -> Call | LoadFailure:
+        """The function, or why there is none (L-1)."""
+        found = self._loaded.get(index)
+        if found is None:
+            found = self._loaded[index] = self._load(index)
+        return found
+
+    def recipe(self, index: int) -> dict[str, Any]:
+        entry = self._entries[index]
+        assert entry is not None, "the engine sends only functions of the process lane"
+        recipe: dict[str, Any] = entry["recipe"]
+        return recipe
+
+    def _load(self, index: int) -> Call | LoadFailure:
+        entry = self._entries[index]
+        if entry is None:
+            return LoadFailure("not a function of the process lane", None)
+        try:
+            return Call(self._target(entry["target"]), entry["recipe"])
+        except CallInterrupted:
+            raise
+        except BaseException as error:  # L-1: SystemExit at import too
+            reason = reason_of(error) + missing_variable(error, self.hidden)
+            return LoadFailure(f"could not be loaded in a worker: {reason}", traceback_of(error))
+
+    def _target(self, target: tuple[Any, ...]) -> Any:
+        if target[0] == "value":
+            found = pickle.loads(target[1])
+            self._share_globals(found)
+            return found
+        _, module, qualname = target
+        found = importlib.import_module(module)
+        self._say_if_edited(module)
+        for part in qualname.split("."):
+            found = getattr(found, part)
+        return getattr(found, "__guerdon_target__", found)
+
+    def _say_if_edited(self, module: str) -> None:
+        """A worker that replaces another may load a file that was edited meanwhile (L-3)."""
+        file, changed, size = self._stamps.pop(module, (None, 0, 0))
+        if file is None:
+            return
+        try:
+            now = os.stat(file)
+        except OSError:
+            return
+        if (now.st_mtime_ns, now.st_size) != (changed, size):
+            print(
+                f"warning: {file} was edited after the dispatcher was made; this worker has loaded it as it is now, "
+                "others may run what it was. Start anew to have all run the same.",
+                file=sys.stderr,
+            )
+
+    def _share_globals(self, found: Any) -> None:
+        """Lets processes that the function starts itself find the helpers it brought along from ``__main__``."""
+        function = getattr(found, "__func__", found)
+        if isinstance(function, types.FunctionType) and function.__module__ in _MAINS:
+            for name, value in function.__globals__.items():
+                self._main.__dict__.setdefault(name, value)
+            self._main.__dict__.setdefault(function.__name__, function)
+
+
+def _new_main(path: str | None, name: str | None) -> types.ModuleType:
+    """A ``__main__`` that is the user's by name, not the zygote's script.
+
+    Processes that a function spawns import the user's program by its path, or by the name that ``python -m`` was given.
+    """
+    main = types.ModuleType("__main__")
+    if path is not None:
+        main.__file__ = path
+    if name is not None:
+        main.__spec__ = importlib.machinery.ModuleSpec(name, None, origin=path)
+        main.__package__ = main.__spec__.parent
+    for each in _MAINS:
+        sys.modules[each] = main
+    sys.argv[:] = [path or ""]
+    return main

@@ -1,0 +1,154 @@
+"""Dispatchers in processes that the user's program starts: spawned, forked by a server, forked, started by torchrun."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from guerdon._cpu_count import usable_cores
+from tests.serialization.programs import marked, run, write
+
+FUNCTIONS = """
+import multiprocessing, os, signal, sys, time
+from guerdon import Dispatcher, Status, reward
+
+FACTOR = 3.0
+
+def square(number):
+    return number * number
+
+@reward(timeout=60)
+def score(completion):
+    return len(completion) * FACTOR
+
+@reward(timeout=60)
+def pooled(completion):
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return float(sum(pool.map(square, range(len(completion)))))
+
+made = Dispatcher([score, pooled], workers=1)
+
+def scores(dispatcher):
+    result = dispatcher.score(completions=["abc"])
+    assert not result.failures(), result.failures()
+    return result.rewards.ravel().tolist()
+"""
+CHILD = """
+def child(inherited, answers):
+    with Dispatcher([score, pooled], workers=1) as own:
+        answers.put((scores(own), scores(inherited), scores(made)))
+    # Nothing is closed: what was inherited ends with the process, which has no exit handlers.
+
+if __name__ == "__main__":
+    print(scores(made))
+    context = multiprocessing.get_context(sys.argv[1])
+    answers = context.Queue()
+    process = context.Process(target=child, args=(made, answers), daemon=len(sys.argv) > 2)
+    process.start()
+    print(answers.get(timeout=60))
+    process.join()
+    print(process.exitcode, scores(made))
+"""
+
+
+@pytest.mark.parametrize("arguments", [["spawn"], ["forkserver"], ["fork"], ["spawn", "daemon"]], ids=" ".join)
+def test_children_of_multiprocessing(arguments: list[str], tmp_path: Path) -> None:
+    """With a dispatcher of their own, one that came as an argument, and the program's own."""
+    write(tmp_path, train=FUNCTIONS + CHILD)
+    out = run("-W", "ignore::DeprecationWarning", "train.py", *arguments, cwd=tmp_path)
+    assert out == "[9.0, 5.0]\n([9.0, 5.0], [9.0, 5.0], [9.0, 5.0])\n0 [9.0, 5.0]\n"
+
+
+FORKS = """
+ticket = made.submit(completions=["abc"] * 4)
+pid = os.fork()
+if pid == 0:
+    {child}
+_, status = os.waitpid(pid, 0)
+assert os.waitstatus_to_exitcode(status) == {status}, status
+assert ticket.result().rewards[:, 0].ravel().tolist() == [9.0, 5.0] * 4
+print(scores(made))
+made.close()
+"""
+CHILDREN = {
+    "scores and ends": ("assert scores(made) == [9.0, 5.0]; sys.exit(0)", 0),
+    "does nothing": ("os._exit(7)", 7),
+    "closes": ("made.close(); os._exit(0)", 0),
+    "is killed while it scores": (
+        "ticket = made.submit(completions=['abc']); os.kill(os.getpid(), signal.SIGKILL)",
+        -9,
+    ),
+    "execs": ("os.execv(sys.executable, [sys.executable, '-c', 'raise SystemExit(3)'])", 3),
+}
+
+
+@pytest.mark.parametrize("what", CHILDREN)
+def test_a_fork_after_the_engine_started(what: str, tmp_path: Path) -> None:
+    """With a batch under way, which is the parent's; whatever the child does, the parent goes on."""
+    child, status = CHILDREN[what]
+    write(tmp_path, train=FUNCTIONS + FORKS.format(child=child, status=status))
+    assert run("-W", "ignore::DeprecationWarning", "train.py", cwd=tmp_path) == "[9.0, 5.0]\n"
+
+
+RANK = """
+import json, os
+import torch.distributed as dist
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+with Dispatcher([score, pooled]) as dispatcher:
+    result = dispatcher.score(completions=["a" * (1 + rank)] * 4)
+    mine = {"workers": dispatcher.workers, "rewards": result.rewards[0].ravel().tolist(), "main": score.__module__}
+gathered = [None] * dist.get_world_size()
+dist.all_gather_object(gathered, mine)
+if rank == 0:
+    print(json.dumps(gathered))
+dist.destroy_process_group()
+"""
+
+
+def test_torchrun_with_two_ranks(tmp_path: Path) -> None:
+    """Functions of the program itself; the ranks share the cores of the host."""
+    pytest.importorskip("torch")
+    write(tmp_path, train=FUNCTIONS + RANK)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    with marked() as environment:
+        done = subprocess.run(
+            [*torchrun, "train.py"],
+            cwd=tmp_path,
+            env={**environment, "TMPDIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    share = max(1, usable_cores() // 2)
+    expected = [{"workers": share, "rewards": rewards, "main": "__main__"} for rewards in ([3.0, 0.0], [6.0, 1.0])]
+    assert json.loads(done.stdout.splitlines()[-1]) == expected
+
+
+def test_a_worker_survives_its_terminal_and_its_session(tmp_path: Path) -> None:
+    """Started with nohup, setsid and every standard stream closed, as launchers do it."""
+    program = FUNCTIONS + 'with open("out", "w") as file:\n    file.write(str(scores(made)))\nmade.close()\n'
+    write(tmp_path, train=program)
+    closed = textwrap.dedent(
+        """
+        import os, signal, subprocess, sys
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        for fd in (0, 1, 2):
+            os.close(fd)
+        os.execv(sys.executable, [sys.executable, "train.py"])
+        """
+    )
+    with marked() as environment:
+        command = [sys.executable, "-c", closed]
+        code = subprocess.call(command, cwd=tmp_path, env=environment, start_new_session=True, timeout=120)
+    assert code == 0
+    assert (tmp_path / "out").read_text() == "[9.0, 5.0]"
+    assert os.path.exists(tmp_path / "train.py")

@@ -1,0 +1,139 @@
+"""Reward functions of programs that are started in any way Python knows; issue part "startup and shipping"."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.serialization.programs import attempt, run, write
+
+FUNCTIONS = """
+import re
+from guerdon import Dispatcher, reward
+
+OFFSET = 2.0
+
+class Rule:
+    def __init__(self, pattern):
+        self.pattern = pattern
+
+def helper(text, rule):
+    assert isinstance(rule, Rule)
+    return len(re.findall(rule.pattern, text)) + OFFSET
+
+@reward(timeout=30)
+def score(completion, rule):
+    return helper(completion, rule)
+
+"""
+SCORE = """
+with Dispatcher([score, reward(lambda text: float(len(text)), name="length")], workers=1) as dispatcher:
+    result = dispatcher.score(completions=["a", "xbxdx"], rule=[Rule("a"), Rule("x")])
+    assert not result.failures(), result.failures()
+    print(__name__, result.rewards.ravel().tolist())
+"""
+GUARDED = FUNCTIONS + 'if __name__ == "__main__":\n' + textwrap.indent(SCORE, "    ")
+EXPECTED = "__main__ [3.0, 1.0, 5.0, 5.0]\n"
+
+
+@pytest.mark.parametrize("guard", [True, False])
+def test_scripts_with_and_without_a_guard(guard: bool, tmp_path: Path) -> None:
+    """Workers never run the script again, so it needs no guard."""
+    write(tmp_path, train=GUARDED if guard else FUNCTIONS + SCORE)
+    assert run("train.py", cwd=tmp_path) == EXPECTED
+
+
+def test_a_script_from_another_folder(tmp_path: Path) -> None:
+    write(tmp_path, rules__train=f"import beside\n{FUNCTIONS}{SCORE}", rules__beside="")
+    (tmp_path / "elsewhere").mkdir()
+    assert run(tmp_path / "rules" / "train.py", cwd=tmp_path / "elsewhere") == EXPECTED
+
+
+def test_python_m(tmp_path: Path) -> None:
+    """Also a module that imports its neighbours relatively, in a function too."""
+    functions = FUNCTIONS.replace("OFFSET = 2.0", "from .numbers import OFFSET").replace(
+        "    return helper(completion, rule)", "    from . import late\n    return helper(completion, rule) + late.ZERO"
+    )
+    write(
+        tmp_path, pack__train=functions + SCORE, pack__numbers="OFFSET = 2.0", pack__late="ZERO = 0", pack____init__=""
+    )
+    (tmp_path / "pack" / "__init__.py").touch()
+    assert run("-m", "pack.train", cwd=tmp_path) == EXPECTED
+
+
+def test_python_c(tmp_path: Path) -> None:
+    assert run("-c", FUNCTIONS + SCORE, cwd=tmp_path) == EXPECTED
+
+
+@pytest.mark.parametrize("arguments", [[], ["-"]])
+def test_a_program_on_stdin(arguments: list[str], tmp_path: Path) -> None:
+    assert run(*arguments, cwd=tmp_path, stdin=FUNCTIONS + SCORE) == EXPECTED
+
+
+def test_flags_of_the_interpreter(tmp_path: Path) -> None:
+    """Isolated from the user's site and from the folder: workers find what this process finds."""
+    write(tmp_path, train=FUNCTIONS + SCORE)
+    assert run("-I", "-X", "utf8", "train.py", cwd=tmp_path) == EXPECTED
+    assert run("-O", "train.py", cwd=tmp_path) == EXPECTED
+
+
+def test_an_edit_between_two_runs_reaches_the_workers(tmp_path: Path) -> None:
+    program = """
+    from guerdon import Dispatcher
+    import rewards
+    with Dispatcher([rewards.score], workers=1) as dispatcher:
+        print(dispatcher.score(completions=["abc"]).rewards.item())
+    """
+    write(tmp_path, train=textwrap.dedent(program))
+    for factor in ("2", "30"):
+        text = f"from guerdon import reward\nfrom helper import FACTOR\n@reward\ndef score(text): return len(text) * FACTOR / {factor}\n"
+        write(tmp_path, rewards=text, helper=f"FACTOR = {factor * 2}\n")
+        assert run("train.py", cwd=tmp_path) == f"{3 * int(factor * 2) / int(factor)}\n"
+
+
+POOL = """
+import multiprocessing
+from guerdon import Dispatcher, reward
+
+def square(number):
+    return number * number
+
+@reward(timeout=60)
+def pooled(completion, method):
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        return float(sum(pool.map(square, range(int(completion)))))
+
+"""
+POOLED = """
+with Dispatcher([pooled], workers=1) as dispatcher:
+    result = dispatcher.score(completions=["4"] * 3, method=["fork", "spawn", "forkserver"])
+    print(result.rewards.ravel().tolist(), [failure.reason for failure in result.failures()])
+"""
+
+
+@pytest.mark.parametrize("how", ["script", "module"])
+def test_row_9_a_function_of_main_with_a_pool_of_its_own(how: str, tmp_path: Path) -> None:
+    """Pools of any start method find the functions of the program."""
+    main = POOL if how == "script" else f"from . import neighbour\n{POOL}"
+    write(
+        tmp_path,
+        pack__neighbour="",
+        pack__train=main + 'if __name__ == "__main__":\n' + textwrap.indent(POOLED, "    "),
+    )
+    arguments = ["pack/train.py"] if how == "script" else ["-m", "pack.train"]
+    assert run(*arguments, cwd=tmp_path) == "[14.0, 14.0, 14.0] []\n"
+
+
+def test_a_program_without_a_guard_that_its_own_children_import(tmp_path: Path) -> None:
+    """multiprocessing's spawn imports the program in each child: there no engine starts, and the message says what to do."""
+    spawns = "multiprocessing.get_context('spawn').Process(target=square, args=(2,))"
+    write(
+        tmp_path,
+        train=f"{POOL}{POOLED.replace('4', '0')}child = {spawns}\nchild.start()\nchild.join()\nprint(child.exitcode)\n",
+    )
+    done = attempt("train.py", cwd=tmp_path)
+    assert done.stdout.splitlines()[-1] == "1", done.stderr
+    assert "MainGuardError" in done.stderr
+    assert 'if __name__ == "__main__":' in done.stderr

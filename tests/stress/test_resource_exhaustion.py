@@ -1,0 +1,261 @@
+"""Starved machines: too few descriptors, processes, bytes of memory or of disk.
+
+Each trainer is a process of its own, which starves itself; it says what it saw in one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.stress.harness import wait_for
+
+TRAINER = """
+import json, os, resource, sys, time
+from guerdon import Dispatcher, reward
+from tests.stress import faulty_functions
+
+def score(dispatcher, texts):
+    result = dispatcher.score(completions=texts, notes=[{notes!r}] * len(texts), num_generations=1)
+    return result, [failure.reason for failure in result.failures()]
+
+def made(**options):
+    return Dispatcher([reward(faulty_functions.act, timeout=10, max_failure_rate=1.0, **options)], workers=2)
+
+def tell(**what):
+    print(json.dumps(what))
+
+GOOD = [f"give:{{index}}" for index in range(50)]
+"""
+
+
+def run(script: str, notes: Path, *prefix: str, **environment: str) -> dict[str, Any]:
+    """What the trainer told."""
+    done = subprocess.run(
+        [*prefix, sys.executable, "-c", TRAINER.format(notes=str(notes)) + script],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=110,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+@pytest.mark.fault(
+    "the trainer has no file descriptors left (RLIMIT_NOFILE) when workers are needed",
+    sees="`error` for the calls that need them: no worker process could be started, too many open files; all is well once there are some",
+)
+def test_no_descriptors_for_workers(tmp_path: Path) -> None:
+    told = run(
+        """
+with made() as dispatcher:
+    score(dispatcher, GOOD)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 2, hard))
+    start = time.monotonic()
+    _, starved = score(dispatcher, ["signal_itself:9", *GOOD])
+    took = time.monotonic() - start
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    deadline = time.monotonic() + 40
+    while (again := score(dispatcher, GOOD)[1]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    tell(starved=starved, took=took, again=again)
+""",
+        tmp_path,
+    )
+    assert told["took"] < 25
+    assert told["again"] == []
+    assert set(told["starved"]) <= {
+        "no worker process could be started: Too many open files (os error 24)",
+        "the worker process was killed by SIGKILL (the system does that when memory runs out)",
+        "the worker process ended",
+    }
+
+
+@pytest.mark.fault(
+    "the trainer may not have another process (RLIMIT_NPROC, as an unprivileged user) when workers are needed",
+    sees="`error` for the calls that need them: no worker process could be started, resource temporarily unavailable; all is well once it may",
+)
+def test_no_processes_for_workers(tmp_path: Path) -> None:
+    setpriv = shutil.which("setpriv")
+    if setpriv is None or os.getuid() != 0:
+        pytest.skip("another user is needed, and setpriv to become it")
+    tmp_path.chmod(0o777)
+    # A user that nobody is, who may still read what belongs to us.
+    may = "--inh-caps=+dac_override,+dac_read_search", "--ambient-caps=+dac_override,+dac_read_search"
+    told = run(
+        """
+with made() as dispatcher:
+    score(dispatcher, GOOD)
+    before = resource.getrlimit(resource.RLIMIT_NPROC)
+    for pid in [os.getpid(), *__import__("psutil").Process().children(recursive=True)]:
+        resource.prlimit(getattr(pid, "pid", pid), resource.RLIMIT_NPROC, (1, before[1]))
+    start = time.monotonic()
+    _, starved = score(dispatcher, ["signal_itself:9", *GOOD])
+    took = time.monotonic() - start
+    for pid in [os.getpid(), *__import__("psutil").Process().children(recursive=True)]:
+        resource.prlimit(getattr(pid, "pid", pid), resource.RLIMIT_NPROC, before)
+    deadline = time.monotonic() + 40
+    while (again := score(dispatcher, GOOD)[1]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    tell(starved=starved, took=took, again=again)
+""",
+        tmp_path,
+        setpriv,
+        "--reuid=54321",
+        "--clear-groups",
+        *may,
+    )
+    assert told["took"] < 25
+    assert told["again"] == []
+    assert set(told["starved"]) <= {
+        "no worker process could be started: Resource temporarily unavailable (os error 11)",
+        "the worker process was killed by SIGKILL (the system does that when memory runs out)",
+        "the worker process ended",
+    }
+
+
+@pytest.mark.fault(
+    "the trainer may not start any process from the beginning (RLIMIT_NPROC)",
+    sees="`error` for all calls: no worker process could be started, with the system's reason",
+)
+def test_no_zygote(tmp_path: Path) -> None:
+    setpriv = shutil.which("setpriv")
+    if setpriv is None or os.getuid() != 0:
+        pytest.skip("another user is needed, and setpriv to become it")
+    told = run(
+        """
+dispatcher = made()
+import threading, guerdon._native
+held = [threading.Event() for _ in range(1)]
+warm = Dispatcher([reward(lambda completion: 1.0, lane="thread", name="warm")])
+warm.score(completions=["a"], num_generations=1)  # the engine's own threads
+before = resource.getrlimit(resource.RLIMIT_NPROC)
+resource.setrlimit(resource.RLIMIT_NPROC, (1, before[1]))
+start = time.monotonic()
+try:
+    _, starved = score(dispatcher, GOOD[:3])
+except Exception as error:
+    starved = [f"{type(error).__name__}: {error}"]
+tell(starved=starved, took=time.monotonic() - start)
+resource.setrlimit(resource.RLIMIT_NPROC, before)
+dispatcher.close()
+warm.close()
+""",
+        tmp_path,
+        setpriv,
+        "--reuid=54322",
+        "--clear-groups",
+        "--inh-caps=+dac_override,+dac_read_search",
+        "--ambient-caps=+dac_override,+dac_read_search",
+    )
+    assert told["took"] < 25
+    assert told["starved"]
+    assert all("emporarily unavailable" in reason or "can't start new thread" in reason for reason in told["starved"])
+
+
+@pytest.mark.fault(
+    "the trainer's address space is limited (RLIMIT_AS, as batch systems do), and a function takes what is left",
+    sees="`error`: MemoryError; its siblings are scored",
+)
+def test_an_address_space_that_runs_out(tmp_path: Path) -> None:
+    told = run(
+        """
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + (2 << 30), resource.RLIM_INFINITY))
+with made() as dispatcher:
+    result, reasons = score(dispatcher, [*GOOD, "take_memory"])
+    tell(reasons=reasons, good=result.rewards[:50, 0, 0].tolist())
+""",
+        tmp_path,
+    )
+    assert [reason.partition(":")[0] for reason in told["reasons"]] == ["MemoryError"]
+    assert told["good"] == [float(index) for index in range(50)]
+
+
+@pytest.mark.fault(
+    "the memory of the trainer's control group runs out under a function",
+    sees="`crashed` for that function's call: killed by SIGKILL; its siblings are scored, the trainer lives",
+)
+def test_a_control_group_without_memory(tmp_path: Path) -> None:
+    group = Path("/sys/fs/cgroup/memory") / f"guerdon-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(200 << 20))
+    except OSError:
+        pytest.skip("no control group can be made here")
+    try:
+        told = run(
+            f"""
+with made() as dispatcher:
+    score(dispatcher, GOOD)
+    result, reasons = score(dispatcher, [*GOOD, "take_memory:{group}"])
+    tell(reasons=reasons, good=result.rewards[:50, 0, 0].tolist())
+""",
+            tmp_path,
+        )
+    finally:
+        wait_for(lambda: not (group / "cgroup.procs").read_text(), "the group is empty")
+        group.rmdir()
+    assert [reason.partition(" (")[0] for reason in told["reasons"]] == ["the worker process was killed by SIGKILL"]
+    assert told["good"] == [float(index) for index in range(50)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        pytest.param(
+            "unwritable",
+            "OSError",
+            marks=pytest.mark.fault(
+                "the folder for temporary files can't be written to",
+                sees="nothing: the lane writes no files; `error` from a function that writes there itself",
+            ),
+        ),
+        pytest.param(
+            "full",
+            "No space left on device",
+            marks=pytest.mark.fault(
+                "the folder for temporary files is full",
+                sees="nothing: the lane writes no files; `error` from a function that writes there itself",
+            ),
+        ),
+    ],
+)
+def test_no_room_for_temporary_files(kind: str, reason: str, tmp_path: Path) -> None:
+    prefix: list[str] = []
+    if kind == "full":
+        folder, unshare = tmp_path / "temporary", shutil.which("unshare")
+        folder.mkdir()
+        mount = f"mount -t tmpfs -o size=16k none {folder} && (cat /dev/zero >{folder}/all 2>/dev/null || true)"
+        if unshare is None or subprocess.run([unshare, "-m", "sh", "-c", mount], capture_output=True).returncode != 0:
+            pytest.skip("no file system can be mounted here")
+        prefix = [unshare, "-m", "sh", "-c", f'{mount} && exec "$@"', "sh"]
+    else:
+        folder = Path("/proc/self/task")  # nobody may, root neither
+    told = run(
+        """
+with made() as dispatcher:
+    result, reasons = score(dispatcher, [*GOOD, "write_a_temporary_file"])
+    tell(reasons=reasons, good=result.rewards[:50, 0, 0].tolist())
+""",
+        tmp_path,
+        *prefix,
+        TMPDIR=str(folder),
+    )
+    assert told["good"] == [float(index) for index in range(50)]
+    (found,) = told["reasons"]
+    assert reason in found or kind == "unwritable"
+    assert "Errno" in found

@@ -1,0 +1,279 @@
+"""How a reward function is called, and what it records, whatever the lane."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from guerdon._worker.invoke.call import Awaiter, Call, is_async, is_awaitable
+from guerdon._worker.invoke.returned_values import InvalidValue
+
+
+def recipe(**changes: Any) -> dict[str, Any]:
+    base = {"name": "f", "shape": "sample", "rowwise": False, "records": [], "stateful": False}
+    return {**base, **changes}
+
+
+def recorded(call: Call) -> Any:
+    data = call.records()
+    return None if data is None else json.loads(data)
+
+
+class Judge:
+    """A stand-in for `guerdon.StatefulReward`: the worker's side asks only for its methods."""
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+
+    def setup(self) -> None:
+        self.did.append("setup")
+
+    def close(self) -> None:
+        self.did.append("close")
+
+    def score(self, text: str) -> float:
+        return float(len(text))
+
+    def finish_group(self, scores: list[float | None], completions: list[str]) -> list[float | None]:
+        return [None if score is None else score + len(completions) for score in scores]
+
+
+def test_a_positional_call_is_the_function_itself() -> None:
+    """C-1"""
+
+    def score(prompt: str, completion: str) -> float:
+        return 1.0
+
+    call = Call(score, recipe())
+    assert call.bind(None) is score
+    assert call.name == "f"
+    assert not call.is_async
+    assert call.records() is None
+
+
+def test_keywords_follow_the_names() -> None:
+    def score(**row: object) -> object:
+        return row
+
+    call = Call(score, recipe())
+    bound = call.bind(("a", "b"))
+    assert bound(1, 2) == {"a": 1, "b": 2}
+    assert call.bind(("a", "b")) is bound
+    assert call.bind(())() == {}
+
+
+def test_rowwise_gets_lists_of_one() -> None:
+    def score(completions: list[str], answer: list[str], **kwargs: object) -> list[float]:
+        assert completions == ["x"]
+        assert answer == ["y"]
+        return [3.0]
+
+    assert Call(score, recipe(rowwise=True)).bind(("completions", "answer"))("x", "y") == 3.0
+    with pytest.raises(InvalidValue, match="rowwise"):
+        Call(lambda completions: 1.0, recipe(rowwise=True)).bind(("completions",))("x")
+
+    async def later(completions: list[str]) -> list[float]:
+        return [float(len(completions))]
+
+    assert asyncio.run(Call(later, recipe(rowwise=True)).bind(("completions",))("x")) == 1.0
+
+
+def test_stateful_rewards() -> None:
+    judge = Judge()
+    call = Call(judge, recipe(stateful=True))
+    call.setup()
+    assert call.bind(None)("abc") == 3.0
+    assert call.bind_finish(("completions",))([1.0, None], ["a", "b"]) == [3.0, None]
+    call.close()
+    assert judge.did == ["setup", "close"]
+    plain = Call(len, recipe())
+    assert plain.setup() is None
+    assert plain.close() is None
+
+
+def test_records_belong_to_their_call() -> None:
+    """C-2"""
+    kept = []
+
+    def score(completion: str, log_extra: Any, log_metric: Any) -> float:
+        kept.append(log_extra)
+        log_extra("seen", [completion])
+        log_metric("length", len(completion))
+        return 0.0
+
+    call = Call(score, recipe(records=["log_extra", "log_metric"]))
+    bound = call.bind(None)
+    bound("ab")
+    assert recorded(call) == [["extra", "seen", ["ab"]], ["metric", "length", 2]]
+    assert call.records() is None
+    bound("abc")
+    kept[0]("late", ["x"])
+    call.add_fields({"why": "because"})
+    assert recorded(call) == [
+        ["extra", "seen", ["abc"]],
+        ["metric", "length", 3],
+        ["fields", {"why": "because"}],
+    ]
+    kept[1]("late", ["x"])
+    bound("x")
+    call.drop_records()
+    assert call.records() is None
+    assert recorded(call.twin()) is None
+
+
+class Unprintable:
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+    __repr__ = __str__
+
+
+def test_odd_records_never_fail() -> None:
+    """C-3"""
+    torch = pytest.importorskip("torch")
+    call = Call(len, recipe())
+    cyclic: list[Any] = []
+    cyclic.append(cyclic)
+    call.add_fields({"np": np.float32(0.5), "array": np.arange(2), "torch": torch.tensor(2.0), "nan": float("nan")})
+    [[_, fields]] = recorded(call)
+    assert fields["np"] == 0.5
+    assert fields["array"] == [0, 1]
+    assert fields["torch"] == 2.0
+    assert fields["nan"] != fields["nan"]
+    call.add_fields({"object": object, "lone": "\ud83d"})
+    [[_, fields]] = recorded(call)
+    assert fields == {"object": "<class 'object'>", "lone": "\ud83d"}
+    for odd in ({("a", 1): 1}, {"cycle": cyclic}, {"set": {1, 2}}):
+        call.add_fields(odd)
+        assert recorded(call) is not None
+    call.add_fields({"fine": 1})
+    call.add_fields({"bad": Unprintable()})
+    assert recorded(call) == [["fields", {"fine": 1}]]
+
+
+def test_a_wrapper_that_runs_the_coroutine_itself_is_sync() -> None:
+    async def plain() -> float:
+        return 1.0
+
+    @functools.wraps(plain)
+    def driver() -> float:
+        return asyncio.run(plain())
+
+    assert not is_async(driver)
+
+
+def test_rowwise_leaves_the_trainer_state_as_it_is() -> None:
+    def score(completions: list[str], trainer_state: dict[str, int]) -> list[float]:
+        return [float(trainer_state["global_step"])]
+
+    bound = Call(score, recipe(rowwise=True)).bind(("completions", "trainer_state"))
+    assert bound("x", {"global_step": 3}) == 3.0
+
+
+def test_async_is_recognised() -> None:
+    async def plain() -> float:
+        return 1.0
+
+    def sync() -> float:
+        return 1.0
+
+    @functools.wraps(plain)
+    def wrapped() -> Any:
+        return plain()
+
+    class Callable:
+        async def __call__(self) -> float:
+            return 1.0
+
+        async def method(self) -> float:
+            return 1.0
+
+        def sync(self) -> float:
+            return 1.0
+
+    class Sync:
+        def __call__(self) -> float:
+            return 1.0
+
+    for target in (
+        plain,
+        functools.partial(plain),
+        wrapped,
+        Callable(),
+        Callable().method,
+        functools.partial(Callable()),
+    ):
+        assert is_async(target), target
+    for target in (sync, functools.partial(sync), Callable().sync, Sync(), len, int, Callable, lambda: 1.0):
+        assert not is_async(target), target
+    loop: Any = lambda: 1.0  # noqa: E731
+    loop.__wrapped__ = loop
+    assert not is_async(loop)
+
+
+def test_awaiter_awaits_and_warns_once() -> None:
+    said: list[str] = []
+    awaiter = Awaiter(said.append)
+    loops = []
+
+    async def score() -> float:
+        loops.append(asyncio.get_running_loop())
+        await asyncio.sleep(0)
+        return 2.0
+
+    call = Call(lambda: score(), recipe(name="f"))
+    assert awaiter.result(call, 1.0) == 1.0
+    assert awaiter.result(call, score()) == 2.0
+    assert awaiter.result(call, score()) == 2.0
+    assert loops[0] is loops[1]
+    assert len(said) == 1
+    assert "'f'" in said[0]
+    assert "lane='asyncio'" in said[0]
+    with pytest.raises(KeyError):
+        awaiter.result(call, _failing())
+    assert awaiter.result(call, score()) == 2.0
+    assert loops[2] is loops[0]
+    assert awaiter.result(Call(score, recipe(name="g")), score()) == 2.0
+    assert len(said) == 1, "an async function is no surprise"
+    awaiter.close()
+    assert loops[0].is_closed()
+    awaiter.close()
+
+
+async def _failing() -> float:
+    raise KeyError("x")
+
+
+@pytest.mark.filterwarnings("error")
+def test_awaiter_leaves_no_task_when_interrupted() -> None:
+    awaiter = Awaiter(lambda message: None)
+    cleaned = []
+
+    async def hang() -> float:
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.01, _raise)
+        try:
+            await asyncio.sleep(100)
+        finally:
+            cleaned.append(True)
+        return 1.0
+
+    def _raise() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        awaiter.run(hang())
+    assert cleaned == [True]
+
+
+def test_is_awaitable() -> None:
+    coroutine = _failing()
+    assert is_awaitable(coroutine)
+    coroutine.close()
+    assert not is_awaitable(1.0)
+    assert not is_awaitable(x for x in ())

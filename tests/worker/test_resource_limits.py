@@ -1,0 +1,159 @@
+"""A worker's fences: whose memory counts, whose variables are seen."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from guerdon._worker import resource_limits
+from guerdon._worker.resource_limits import ResourceLimits, flush_output, missing_variable
+
+MB = 1_000_000
+
+
+class Limits:
+    """The kernel's part: what the process has, and the limits that were set."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.has = 100 * MB
+        self.now_ns = 0
+        self.set: list[int] = []
+        monkeypatch.setattr(resource_limits, "_private_bytes", lambda: self.has)
+        monkeypatch.setattr("time.monotonic_ns", lambda: self.now_ns)
+        monkeypatch.setattr(resource, "getrlimit", lambda _: (-1, resource.RLIM_INFINITY))
+        monkeypatch.setattr(resource, "setrlimit", lambda _, pair: self.set.append(pair[0]))
+
+
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[Limits]:
+    with monkeypatch.context() as patch:
+        yield Limits(patch)
+
+
+def _recipe(limit: int | None, shape: str = "sample") -> dict[str, Any]:
+    return {"memory_limit": limit, "shape": shape}
+
+
+def test_a_function_without_a_limit_costs_nothing(limits: Limits) -> None:
+    made = ResourceLimits(frozenset())
+    for function in (0, 1, 0):
+        made.turn_to(function)
+        assert made.limit(_recipe(None))
+        made.lift()
+    assert limits.set == []
+
+
+def test_f2_what_others_take_is_not_the_functions(limits: Limits) -> None:
+    made, recipe = ResourceLimits(frozenset()), _recipe(50 * MB)
+    made.turn_to(0)
+    assert made.limit(recipe)
+    limits.has += 10 * MB
+    made.lift()
+    made.turn_to(1)
+    limits.has += 500 * MB
+    made.turn_to(0)
+    assert made.limit(recipe)
+    made.lift()
+    infinite = resource.RLIM_INFINITY
+    assert limits.set == [150 * MB, infinite, 650 * MB, infinite]  # 10 MB of its own count as before
+
+
+def test_f3_half_of_the_limit_taken_retires_the_worker(limits: Limits) -> None:
+    made, recipe = ResourceLimits(frozenset()), _recipe(50 * MB)
+    made.turn_to(0)
+    assert made.limit(recipe)
+    limits.has += 26 * MB
+    limits.now_ns += 1
+    assert made.limit(recipe)  # looked at a moment ago
+    limits.now_ns += 20_000_000
+    assert not made.limit(recipe)
+    assert made.spent
+
+
+def test_f3_a_worker_of_one_functions_own_is_kept(limits: Limits) -> None:
+    made, recipe = ResourceLimits(frozenset()), _recipe(50 * MB, "batch")
+    made.turn_to(0)
+    assert made.limit(recipe)
+    limits.has += 40 * MB
+    limits.now_ns += 20_000_000
+    assert made.limit(recipe)
+    assert not made.spent
+
+
+@pytest.mark.parametrize(
+    ("error", "lacks"),
+    [
+        (MemoryError(), True),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"), True),
+        (RuntimeError("std::bad_alloc"), True),
+        (RuntimeError("can't start new thread"), True),
+        (ValueError("no"), False),
+    ],
+    ids=repr,
+)
+def test_what_lacks_memory_names_the_limit(limits: Limits, error: Exception, lacks: bool) -> None:
+    made = ResourceLimits(frozenset())
+    assert made.explain(error) == ""  # without a limit it is the machine's, or the user's own
+    made.turn_to(0)
+    made.limit(_recipe(50 * MB))
+    assert made.explain(error) == (" (memory_limit of 50 MB)" if lacks else "")
+    assert made.spent == lacks
+    assert (limits.set[-1] == resource.RLIM_INFINITY) == lacks
+
+
+def test_f4_variables_come_and_go_with_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEPT", "before")
+    monkeypatch.delenv("GIVEN", raising=False)
+    made = ResourceLimits(frozenset())
+    made.give(0, {"GIVEN": "secret", "KEPT": "during"})
+    made.turn_to(0)
+    assert (os.environ["GIVEN"], os.environ["KEPT"]) == ("secret", "during")
+    del os.environ["GIVEN"]  # user code may
+    made.turn_to(1)
+    assert ("GIVEN" in os.environ, os.environ["KEPT"]) == (False, "before")
+    made.turn_to(0)
+    assert os.environ["GIVEN"] == "secret"
+    made.turn_to(2)
+
+
+def test_f4_what_user_code_puts_in_place_of_the_environment_is_no_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    environ = os.environ
+    made = ResourceLimits(frozenset())
+    made.give(0, {"GIVEN": "secret"})
+    made.turn_to(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "environ", None)
+        made.turn_to(1)
+    assert "GIVEN" not in environ
+
+
+class Closed:
+    """A stream whose flush() ends the program."""
+
+    def flush(self) -> None:
+        raise SystemExit(3)
+
+
+def test_w3_a_stream_of_the_users_ends_nothing_as_it_is_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", Closed())
+    flush_output()
+
+
+class Odd(KeyError):
+    @property
+    def args(self) -> tuple[object, ...]:  # type: ignore[override]
+        raise RuntimeError("not even that")
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("OTHER"), KeyError(), KeyError(3), ValueError("A_KEY"), Odd("A_KEY")], ids=repr
+)
+def test_only_a_key_error_of_a_hidden_variable_is_explained(error: Exception) -> None:
+    assert missing_variable(error, frozenset({"A_KEY"})) == ""
+    assert "reward(env=['A_KEY'])" in missing_variable(KeyError("A_KEY"), frozenset({"A_KEY"}))
