@@ -26,7 +26,7 @@ from guerdon._serialization.serialized_functions import check_shippable
 from guerdon._submit.arguments import Given
 from guerdon._submit.submission import Admission
 from guerdon._trainer.column import ColumnBatches, RewardColumn
-from guerdon._trainer.context import Host, Roster
+from guerdon._trainer.context import TrainerContext, TrainerFunctions
 from guerdon.errors import RegistrationError
 from guerdon.pending import PendingBatch
 
@@ -182,11 +182,11 @@ class Dispatcher(Sequence[Any]):
         return tuple(model_name(item) for item in self._items if is_reward_model(item))
 
     @property
-    def roster(self) -> Roster:
+    def trainer_functions(self) -> TrainerFunctions:
         """The list, as the caller of its columns sees it. For integrations."""
         listed = tuple(self)
         columns = tuple(one for one in listed if isinstance(one, RewardColumn))
-        return Roster(listed, columns, self.reward_models, self.given_weights)
+        return TrainerFunctions(listed, columns, self.reward_models, self.given_weights)
 
     @property
     def closed(self) -> bool:
@@ -305,22 +305,24 @@ class Dispatcher(Sequence[Any]):
             _give_up(held)
             raise
 
-    def submit_columns(self, given: Mapping[str, Any], host: Host, held: list[Batch]) -> PendingBatch:
+    def submit_columns(self, given: Mapping[str, Any], context: TrainerContext, held: list[Batch]) -> PendingBatch:
         """Start scoring a batch for the columns that a trainer calls; the batch is in `held` as soon as it exists.
 
         Raises:
             DataError: As `score`; also a group that isn't whole on this rank.
         """
-        return self._ticket(self._admission.columns(held, given, host))
+        return self._ticket(self._admission.columns(held, given, context))
 
-    def open_columns(self, given: Mapping[str, Any], samples: int, host: Host, held: list[Batch]) -> PendingBatch:
+    def open_columns(
+        self, given: Mapping[str, Any], samples: int, context: TrainerContext, held: list[Batch]
+    ) -> PendingBatch:
         """`submit_columns` for a batch whose samples come one after another, by `PendingBatch.intake`.
 
         Args:
             given: What is the same for all samples, ``trainer_state`` among it.
             samples: How many there will be.
         """
-        return self._ticket(*self._admission.open_columns(held, given, samples, host))
+        return self._ticket(*self._admission.open_columns(held, given, samples, context))
 
     def replace(self, **options: Any) -> Dispatcher:
         """A dispatcher of the same functions with some options changed; it has an engine of its own.

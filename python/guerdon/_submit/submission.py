@@ -29,7 +29,7 @@ from guerdon.errors import DataError
 if TYPE_CHECKING:
     from guerdon._engine import Lifetime
     from guerdon._native import Batch
-    from guerdon._trainer.context import Host
+    from guerdon._trainer.context import TrainerContext
 
 
 class Admission:
@@ -92,7 +92,7 @@ class Admission:
             raise DataError("there are columns without completions: give completions=[...], or all of it to add().")
         return batch, intake
 
-    def columns(self, held: list[Batch], given: Mapping[str, Any], host: Host) -> Batch:
+    def columns(self, held: list[Batch], given: Mapping[str, Any], context: TrainerContext) -> Batch:
         """A new batch of what a trainer gives to the columns that it calls (N-2).
 
         Raises:
@@ -101,16 +101,16 @@ class Admission:
         own = {PROMPTS, COMPLETIONS, COMPLETION_IDS}
         columns = {name: values for name, values in given.items() if name not in own}
         data = collect(given.get(PROMPTS), given.get(COMPLETIONS), given.get(COMPLETION_IDS), columns, singles=True)
-        size = self._num_generations or host.group_size()
-        size = columns_group_size(size, data.samples, host.ranks, self.grouped)
+        size = self._num_generations or context.group_size()
+        size = columns_group_size(size, data.samples, context.ranks, self.grouped)
         return self._submit(held, data, size, batch_timeout=self._budget)
 
     def open_columns(
-        self, held: list[Batch], given: Mapping[str, Any], samples: int, host: Host
+        self, held: list[Batch], given: Mapping[str, Any], samples: int, context: TrainerContext
     ) -> tuple[Batch, Intake]:
         """`columns` for a batch whose samples come one after another; `given` is the same for all of them."""
-        size = self._num_generations or host.group_size()
-        size = columns_group_size(size, samples, host.ranks, self.grouped)
+        size = self._num_generations or context.group_size()
+        size = columns_group_size(size, samples, context.ranks, self.grouped)
         batch = self._lifetime.engine().open(num_generations=size, held=held, batch_timeout=self._budget)
         return batch, Intake(batch, self._uses, given.get(TRAINER_STATE))
 

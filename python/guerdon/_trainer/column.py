@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from guerdon._trainer.context import Host, Memory, Roster, host_of
+from guerdon._trainer.context import TrainerContext, TrainerFunctions, TrainerMemory, context_of
 from guerdon.errors import ClosedError, GuerdonError, GuerdonWarning, RewardFailureError
 from guerdon.status import Status
 
@@ -46,9 +46,11 @@ class Owner(Protocol):
     @property
     def closed(self) -> bool: ...
     @property
-    def roster(self) -> Roster: ...
-    def submit_columns(self, given: Mapping[str, Any], host: Host, held: list[Batch]) -> PendingBatch: ...
-    def open_columns(self, given: Mapping[str, Any], samples: int, host: Host, held: list[Batch]) -> PendingBatch: ...
+    def trainer_functions(self) -> TrainerFunctions: ...
+    def submit_columns(self, given: Mapping[str, Any], context: TrainerContext, held: list[Batch]) -> PendingBatch: ...
+    def open_columns(
+        self, given: Mapping[str, Any], samples: int, context: TrainerContext, held: list[Batch]
+    ) -> PendingBatch: ...
 
 
 class RewardColumn:
@@ -97,12 +99,12 @@ class Begun:
     """A batch of columns under way, for a trainer that does not call them one by one. For integrations.
 
     Attributes:
-        host: Who called.
+        context: Who called.
         given: The arguments of the call, as a column gets them.
         ticket: The batch.
     """
 
-    host: Host
+    context: TrainerContext
     given: Mapping[str, Any]
     ticket: PendingBatch
 
@@ -125,7 +127,7 @@ class ColumnBatches:
         self._lock = threading.Lock()
         self._open: OrderedDict[Key, _Open] = OrderedDict()  # oldest first; under the lock
         # By trainer; under the lock.
-        self._memories: weakref.WeakKeyDictionary[Any, Memory] = weakref.WeakKeyDictionary()
+        self._memories: weakref.WeakKeyDictionary[Any, TrainerMemory] = weakref.WeakKeyDictionary()
         self._told_of_others = False
         _alive.add(self)
 
@@ -141,7 +143,7 @@ class ColumnBatches:
             raise
 
     def _collect(self, function: int, given: Mapping[str, Any], held: list[Batch]) -> list[float | None]:
-        host = self._host(given)
+        context = self._context(given)
         key = _key(given)
         try:
             with self._lock:
@@ -149,13 +151,13 @@ class ColumnBatches:
                 first = batch is None or function in batch.collected
                 if batch is None or first:
                     self._open.pop(key, None)
-                    batch = self._open[key] = self._start(host, given, held)
+                    batch = self._open[key] = self._start(context, given, held)
                 batch.collected.add(function)
                 if len(batch.collected) == self._count:
                     del self._open[key]
                 released = self._release()
         except Exception as error:
-            raise host.agree(error, None) or error from None
+            raise context.agree(error, None) or error from None
         if released:
             _warn(
                 f"more than {MOST_OPEN} batches have columns that were never collected; the oldest was released. Call "
@@ -163,8 +165,8 @@ class ColumnBatches:
                 "of list(dispatcher) for each batch, or use dispatcher.score()."
             )
         if first:
-            result = self.settle(Begun(host, given, batch.ticket))
-            self._tell_of_others(result, host)
+            result = self.settle(Begun(context, given, batch.ticket))
+            self._tell_of_others(result, context)
         else:
             result = self._follow(batch)
         return _column(result, function)
@@ -179,9 +181,9 @@ class ColumnBatches:
         Raises:
             DataError: The batch can't be scored as it is.
         """
-        host = self._host(given)
-        host.check(self._owner().roster)
-        return Begun(host, given, self._owner().submit_columns(given, host, held))
+        context = self._context(given)
+        context.check(self._owner().trainer_functions)
+        return Begun(context, given, self._owner().submit_columns(given, context, held))
 
     def open(self, given: Mapping[str, Any], samples: int, held: list[Batch]) -> Begun:
         """`begin` for a batch whose samples come one after another, by the ticket's `intake`.
@@ -190,9 +192,9 @@ class ColumnBatches:
             given: What is the same for all samples: ``trainer_state``, ``log_extra``, ``log_metric``.
             samples: How many there will be.
         """
-        host = self._host(given)
-        host.check(self._owner().roster)
-        return Begun(host, given, self._owner().open_columns(given, samples, host, held))
+        context = self._context(given)
+        context.check(self._owner().trainer_functions)
+        return Begun(context, given, self._owner().open_columns(given, samples, context, held))
 
     def settle(self, begun: Begun) -> RewardBatch:
         """Waits for a batch, and raises or logs what there is (C-5).
@@ -211,7 +213,7 @@ class ColumnBatches:
                 error = RewardFailureError(message, result)
         except Exception as unforeseen:
             error = unforeseen
-        error = begun.host.agree(error, result)
+        error = begun.context.agree(error, result)
         if error is not None or result is None:
             try:
                 raise error or GuerdonError("a batch ended without a result")
@@ -219,7 +221,7 @@ class ColumnBatches:
                 del (
                     error
                 )  # else it and its traceback hold each other, and the batch, until Python's collector comes round
-        begun.host.report(result, begun.given)
+        begun.context.report(result, begun.given)
         return result
 
     def forget(self) -> None:
@@ -227,13 +229,13 @@ class ColumnBatches:
         self._lock = threading.Lock()
         self._open = OrderedDict()
 
-    def _host(self, given: Mapping[str, Any]) -> Host:
+    def _context(self, given: Mapping[str, Any]) -> TrainerContext:
         with self._lock:
-            return host_of(given, self._memories)
+            return context_of(given, self._memories)
 
-    def _start(self, host: Host, given: Mapping[str, Any], held: list[Batch]) -> _Open:
-        host.check(self._owner().roster)
-        return _Open(list(_lists(given).values()), self._owner().submit_columns(given, host, held))
+    def _start(self, context: TrainerContext, given: Mapping[str, Any], held: list[Batch]) -> _Open:
+        context.check(self._owner().trainer_functions)
+        return _Open(list(_lists(given).values()), self._owner().submit_columns(given, context, held))
 
     def _drop(self, held: list[Batch]) -> None:
         """Ends the batch that this call started, if it did."""
@@ -267,11 +269,11 @@ class ColumnBatches:
                 "the dispatcher was closed while this batch was scored. Close it when no batch is under way."
             )
 
-    def _tell_of_others(self, result: RewardBatch, host: Host) -> None:
+    def _tell_of_others(self, result: RewardBatch, context: TrainerContext) -> None:
         """Warns, once, where a sample is left out here and still counted by what is not this dispatcher's."""
         if self._told_of_others or result.incomplete == "sum" or not bool(result.failed_samples.any()):
             return
-        others = host.others(self._owner().roster)
+        others = context.others(self._owner().trainer_functions)
         if others:
             self._told_of_others = True
             _warn(

@@ -23,7 +23,7 @@ from guerdon.status import Status
 if TYPE_CHECKING:
     from guerdon.results import RewardBatch
 
-# Modules with ``trainer_of(given)``, which gives a `Host` class and the trainer behind a call, or None (H-1).
+# Modules with ``trainer_of(given)``, which gives a `TrainerContext` class and the trainer behind a call, or None (H-1).
 INTEGRATIONS = ("guerdon.integrations.trl.trainer_context",)
 
 _FRACTIONS = {"timeout_frac": Status.TIMEOUT, "error_frac": Status.ERROR, "crashed_frac": Status.CRASHED}
@@ -31,7 +31,7 @@ _TIMES = ("run_p50_s", "run_p90_s", "run_p99_s", "queue_p50_s", "queue_p99_s")
 
 
 @dataclass(frozen=True)
-class Roster:
+class TrainerFunctions:
     """The list of a dispatcher, as far as the caller of its columns has to do with it.
 
     Attributes:
@@ -47,23 +47,23 @@ class Roster:
     weights: list[float] | None
 
 
-Told = set[tuple[str, Status]]  # functions and kinds of their failures
+ReportedFailures = set[tuple[str, Status]]  # functions and kinds of their failures
 
 
 @dataclass
-class Memory:
+class TrainerMemory:
     """What a dispatcher remembers of one trainer."""
 
-    checked: bool = False  # whether its reward weights are right; written by `Host.check`
-    # By function the columns that it ever logged, in order; written by `Host.report`.
+    checked: bool = False  # whether its reward weights are right; written by `TrainerContext.check`
+    # By function the columns that it ever logged, in order; written by `TrainerContext.report`.
     extra: dict[str, dict[str, None]] = field(default_factory=dict)
-    told: Told = field(default_factory=set)  # written by `tell_failures`
+    told: ReportedFailures = field(default_factory=set)  # written by `report_failures`
 
 
-class Host:
+class TrainerContext:
     """The caller of a column. This one has no trainer behind it; an integration's knows its trainer."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: TrainerMemory) -> None:
         self.memory = memory
 
     def group_size(self) -> int | None:
@@ -75,11 +75,11 @@ class Host:
         """How many processes bring samples to the caller's batch."""
         return 1
 
-    def others(self, roster: Roster) -> list[str]:
+    def others(self, trainer_functions: TrainerFunctions) -> list[str]:
         """Names of what the caller runs beside the dispatcher's functions."""
-        return list(roster.models)
+        return list(trainer_functions.models)
 
-    def check(self, roster: Roster) -> None:
+    def check(self, trainer_functions: TrainerFunctions) -> None:
         """Compares what the caller and the dispatcher were told.
 
         Raises:
@@ -109,24 +109,24 @@ class Host:
         if callable(log_metric):
             for name, value in metrics_of(result).items():
                 log_metric(name, value)
-            tell_failures(result, self.memory.told)
+            report_failures(result, self.memory.told)
 
 
-def host_of(given: Mapping[str, Any], memories: MutableMapping[Any, Memory]) -> Host:
-    """Who called a column with these arguments; `memories` holds one `Memory` a trainer."""
+def context_of(given: Mapping[str, Any], memories: MutableMapping[Any, TrainerMemory]) -> TrainerContext:
+    """Who called a column with these arguments; `memories` holds one `TrainerMemory` a trainer."""
     for name in INTEGRATIONS:
         found = import_module(name).trainer_of(given)
         if found is not None:
             kind, trainer = found
             memory = memories.get(trainer)
             if memory is None:
-                memory = memories[trainer] = Memory()
-            host: Host = kind(memory, trainer)
-            return host
-    return Host(Memory())
+                memory = memories[trainer] = TrainerMemory()
+            context: TrainerContext = kind(memory, trainer)
+            return context
+    return TrainerContext(TrainerMemory())
 
 
-def tell_failures(result: RewardBatch, told: Told) -> None:
+def report_failures(result: RewardBatch, told: ReportedFailures) -> None:
     """Tells the first failure of each kind of each function (H-3); `told` holds what was told, and gets what is told now."""
     for failure in result.failures():
         key = failure.function, failure.status

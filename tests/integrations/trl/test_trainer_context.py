@@ -1,4 +1,4 @@
-"""What a column makes of its caller, without a real trainer (H-1, H-2 of host.py, L-1, L-2 of integrations/trl/trainer_context.py)."""
+"""What a column makes of its caller, without a real trainer (H-1, H-2 of context.py, L-1, L-2 of integrations/trl/trainer_context.py)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from guerdon import DataError, Dispatcher, GuerdonError, GuerdonWarning, RewardFailureError, group_reward, reward
-from guerdon._trainer.context import Host, Memory, host_of
+from guerdon._trainer.context import TrainerContext, TrainerMemory, context_of
 from guerdon.integrations.trl import trainer_context as integration
-from guerdon.integrations.trl.trainer_context import TrainerHost
+from guerdon.integrations.trl.trainer_context import TRLTrainerContext
 
 
 class Trainer:
@@ -81,25 +81,25 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
 
 
 def test_the_trainer_is_found_behind_either_recorder() -> None:
-    trainer, memories = Trainer(), dict[Any, Memory]()
+    trainer, memories = Trainer(), dict[Any, TrainerMemory]()
     for name in ("log_extra", "log_metric"):
-        assert host_of({name: getattr(trainer, name)}, memories).group_size() == 4
+        assert context_of({name: getattr(trainer, name)}, memories).group_size() == 4
     assert list(memories) == [trainer]
 
 
 @pytest.mark.parametrize("log", [print, lambda *_: None, [].append, None, types.SimpleNamespace().__repr__])
 def test_other_recorders_have_no_trainer(log: Any) -> None:
-    assert host_of({"log_metric": log}, {}).group_size() is None
+    assert context_of({"log_metric": log}, {}).group_size() is None
 
 
 def test_l1_the_group_size_is_that_of_the_trainers_mode() -> None:
     trainer = Trainer()
-    host = TrainerHost(Memory(), trainer)
-    assert host.group_size() == 4
+    context = TRLTrainerContext(TrainerMemory(), trainer)
+    assert context.group_size() == 4
     trainer.model.training = False
-    assert host.group_size() == 2
+    assert context.group_size() == 2
     trainer.num_generations_eval = None
-    assert host.group_size() == 4
+    assert context.group_size() == 4
 
 
 def test_l1_a_group_function_sees_the_trainers_groups() -> None:
@@ -128,19 +128,19 @@ def test_a_group_that_straddles_ranks_is_refused_where_a_function_needs_it_whole
 
 
 def test_l3_the_first_rank_that_failed_speaks_for_all(ranks: Ranks) -> None:
-    host = TrainerHost(Memory(), Trainer())
-    assert host.agree(None, None) is None
+    context = TRLTrainerContext(TrainerMemory(), Trainer())
+    assert context.agree(None, None) is None
     ranks.other = (RewardFailureError, "too many")
     for mine in (None, ValueError("mine")):
         ranks.rank = 1
-        error = host.agree(mine, None)
+        error = context.agree(mine, None)
         assert type(error) is RewardFailureError
         assert str(error) == "rank 0: too many"
     ranks.rank = 0
-    error = host.agree(DataError("mine"), None)
+    error = context.agree(DataError("mine"), None)
     assert type(error) is DataError
     assert str(error) == "rank 0: mine"
-    error = host.agree(OSError(2, "mine"), None)  # what takes more than a message becomes what every rank has
+    error = context.agree(OSError(2, "mine"), None)  # what takes more than a message becomes what every rank has
     assert type(error) is GuerdonError
     assert ranks.gathered[-1] == (GuerdonError, "[Errno 2] mine")
 
@@ -156,9 +156,11 @@ def test_l3_a_rank_that_can_score_raises_with_the_others(ranks: Ranks) -> None:
 
 def test_l3_only_a_trainer_on_the_main_thread_has_ranks_to_ask(ranks: Ranks) -> None:
     error = ValueError("mine")
-    assert Host(Memory()).agree(error, None) is error
+    assert TrainerContext(TrainerMemory()).agree(error, None) is error
     got: list[Any] = []
-    thread = threading.Thread(target=lambda: got.append(TrainerHost(Memory(), Trainer()).agree(error, None)))
+    thread = threading.Thread(
+        target=lambda: got.append(TRLTrainerContext(TrainerMemory(), Trainer()).agree(error, None))
+    )
     thread.start()
     thread.join()
     assert got == [error]

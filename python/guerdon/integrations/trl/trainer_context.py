@@ -15,17 +15,17 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from guerdon._trainer.context import Host, Memory, Roster
+from guerdon._trainer.context import TrainerContext, TrainerFunctions, TrainerMemory
 from guerdon.errors import DataError, GuerdonError, RewardFailureError
 
 if TYPE_CHECKING:
     from guerdon.results import RewardBatch
 
 
-class TrainerHost(Host):
+class TRLTrainerContext(TrainerContext):
     """One of TRL's trainers."""
 
-    def __init__(self, memory: Memory, trainer: Any) -> None:
+    def __init__(self, memory: TrainerMemory, trainer: Any) -> None:
         super().__init__(memory)
         self._trainer = trainer
 
@@ -42,24 +42,24 @@ class TrainerHost(Host):
         dist = _distributed()
         return 1 if dist is None else int(dist.get_world_size())
 
-    def others(self, roster: Roster) -> list[str]:
+    def others(self, trainer_functions: TrainerFunctions) -> list[str]:
         """Reward models, other functions, environments' own rewards."""
         trainer = self._trainer
         names = getattr(trainer, "reward_func_names", [type(one).__name__ for one in trainer.reward_funcs])
         pairs = zip(trainer.reward_funcs, names, strict=False)
-        return [name for one, name in pairs if all(one is not column for column in roster.columns)]
+        return [name for one, name in pairs if all(one is not column for column in trainer_functions.columns)]
 
-    def check(self, roster: Roster) -> None:
+    def check(self, trainer_functions: TrainerFunctions) -> None:
         """Compares the weights, once a trainer.
 
         Raises:
             DataError: The dispatcher was given weights and the trainer sums with others.
         """
-        trainer, given = self._trainer, roster.weights
+        trainer, given = self._trainer, trainer_functions.weights
         if self.memory.checked:
             return
         functions, theirs = getattr(trainer, "reward_funcs", None), getattr(trainer, "reward_weights", None)
-        if given is not None and theirs is not None and _just_these(functions, roster):
+        if given is not None and theirs is not None and _just_these(functions, trainer_functions):
             import numpy as np
 
             weights = [float(weight) for weight in theirs]
@@ -86,22 +86,22 @@ class TrainerHost(Host):
         return None
 
 
-def trainer_of(given: Mapping[str, Any]) -> tuple[type[TrainerHost], Any] | None:
+def trainer_of(given: Mapping[str, Any]) -> tuple[type[TRLTrainerContext], Any] | None:
     """The trainer behind a call with these arguments, if one of TRL's."""
     for name in ("log_extra", "log_metric"):
         trainer = getattr(given.get(name), "__self__", None)
         if trainer is not None and hasattr(trainer, "num_generations") and hasattr(trainer, "reward_funcs"):
-            return TrainerHost, trainer
+            return TRLTrainerContext, trainer
     return None
 
 
-def _just_these(functions: Any, roster: Roster) -> bool:
+def _just_these(functions: Any, trainer_functions: TrainerFunctions) -> bool:
     """Whether the trainer's functions are the dispatcher's and nothing else; it may have loaded a model in the place of
     its name."""
-    if not isinstance(functions, list) or len(functions) != len(roster.functions):
+    if not isinstance(functions, list) or len(functions) != len(trainer_functions.functions):
         return False
-    pairs = zip(functions, roster.functions, strict=True)
-    return all(theirs is own for theirs, own in pairs if own in roster.columns)
+    pairs = zip(functions, trainer_functions.functions, strict=True)
+    return all(theirs is own for theirs, own in pairs if own in trainer_functions.columns)
 
 
 def _distributed() -> Any:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from guerdon._trainer.column import RewardColumn
-from guerdon._trainer.context import Host, Memory, Told, metrics_of, tell_failures
+from guerdon._trainer.context import ReportedFailures, TrainerContext, TrainerMemory, metrics_of, report_failures
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import ClosedError, RewardFailureError
 from guerdon.integrations.trl.reward_funcs import dispatcher_of, dispatchers_of
@@ -80,7 +80,7 @@ class Scores:
         self.dispatchers = dispatchers_of(columns)
         self._weights = [dispatcher_of(column).weights[column.index] for column in columns]
         self._budget = FailureBudget(self.dispatchers)
-        self._told: Told = set()
+        self._told: ReportedFailures = set()
 
     async def of(self, given: Mapping[str, Any], generations: int) -> Scored:
         """The rewards of one group.
@@ -97,7 +97,7 @@ class Scores:
         results = await asyncio.gather(*(_score(each, given, generations) for each in self.dispatchers))
         by_dispatcher = {id(each): result for each, result in zip(self.dispatchers, results, strict=True)}
         for result in results:
-            tell_failures(result, self._told)
+            report_failures(result, self._told)
         self._budget.add(results)
         failed = np.zeros(generations, dtype=bool)
         for result in results:
@@ -177,11 +177,11 @@ async def _score(dispatcher: Dispatcher, given: Mapping[str, Any], generations: 
     return result
 
 
-class _Group(Host):
+class _Group(TrainerContext):
     """Says how many completions a group has."""
 
     def __init__(self, generations: int) -> None:
-        super().__init__(Memory())
+        super().__init__(TrainerMemory())
         self._generations = generations
 
     def group_size(self) -> int | None:

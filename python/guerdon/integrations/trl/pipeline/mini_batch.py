@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from trl.trainer.utils import split_pixel_values_by_grid, unsplit_pixel_values_by_grid
 
-from guerdon._trainer.context import Memory
+from guerdon._trainer.context import TrainerMemory
 from guerdon.integrations.trl.pipeline.generated_batch import Flight, take
-from guerdon.integrations.trl.trainer_context import TrainerHost
+from guerdon.integrations.trl.trainer_context import TRLTrainerContext
 
 if TYPE_CHECKING:
     from guerdon.integrations.trl.pipeline.scoring import Scoring
@@ -79,7 +79,7 @@ class MiniBatches:
                 self._rows.extend(range(group * trainer.num_generations, (group + 1) * trainer.num_generations))
         except Exception as failed:
             error = failed
-        agreed = TrainerHost(Memory(), trainer).agree(error, None)
+        agreed = TRLTrainerContext(TrainerMemory(), trainer).agree(error, None)
         if agreed is not None:
             raise agreed from None
         return self._rows[known:]

@@ -17,7 +17,7 @@ import numpy as np
 from accelerate.utils import gather_object
 from numpy.typing import NDArray
 
-from guerdon._trainer.context import Host
+from guerdon._trainer.context import TrainerContext
 
 
 def foreign_rows(rank: int, rows: int, size: int) -> int:
@@ -33,11 +33,11 @@ class Exchange:
         ranks: How many there are.
         rows: Rows of each rank.
         size: Completions per prompt.
-        host: The trainer, in which ranks agree on errors.
+        context: The trainer, in which ranks agree on errors.
     """
 
-    def __init__(self, rank: int, ranks: int, rows: int, size: int, host: Host | None = None) -> None:
-        self._host = host
+    def __init__(self, rank: int, ranks: int, rows: int, size: int, context: TrainerContext | None = None) -> None:
+        self._context = context
         self._rank = rank
         self._rows = rows
         self._size = size
@@ -70,7 +70,7 @@ class Exchange:
         Raises:
             RewardFailureError: Another rank failed.
         """
-        error = None if self._host is None else self._host.agree(None, None)
+        error = None if self._context is None else self._context.agree(None, None)
         if error is not None:
             raise error
 

@@ -23,7 +23,7 @@ import torch
 import trl
 from accelerate.utils import gather_object
 
-from guerdon._trainer.context import Memory
+from guerdon._trainer.context import TrainerMemory
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonError, RegistrationError
 from guerdon.integrations.trl.pipeline import trainer_logs
@@ -37,7 +37,7 @@ from guerdon.integrations.trl.pipeline.scoring import Scoring
 from guerdon.integrations.trl.pipeline.split_vllm_client import SplittingClient
 from guerdon.integrations.trl.reward_funcs import arrange, dispatchers_of, weigh
 from guerdon.integrations.trl.tool_calls.concurrent_calls import SideBySide
-from guerdon.integrations.trl.trainer_context import TrainerHost
+from guerdon.integrations.trl.trainer_context import TRLTrainerContext
 
 
 class GRPOTrainer(SideBySide, trl.GRPOTrainer):  # type: ignore[misc]  # trl is not typed
@@ -322,7 +322,7 @@ class GRPOTrainer(SideBySide, trl.GRPOTrainer):  # type: ignore[misc]  # trl is 
             return None
         if all(dispatcher.group_function is None for dispatcher in self.dispatchers):
             return None
-        return Exchange(self.accelerator.process_index, ranks, rows, size, TrainerHost(Memory(), self))
+        return Exchange(self.accelerator.process_index, ranks, rows, size, TRLTrainerContext(TrainerMemory(), self))
 
     def settle(self, scoring: Scoring) -> None:
         """Waits until the rewards of a batch are complete; what functions recorded is then in TRL's books."""
@@ -364,7 +364,7 @@ class GRPOTrainer(SideBySide, trl.GRPOTrainer):  # type: ignore[misc]  # trl is 
                 scoring.begin({**columns_of(inputs), **whole, **self._common, **live})
         except Exception as refused:
             error = refused
-        agreed = TrainerHost(Memory(), self).agree(error, None)
+        agreed = TRLTrainerContext(TrainerMemory(), self).agree(error, None)
         if agreed is not None:
             raise agreed from None
         return scoring

@@ -119,7 +119,7 @@ class _Here:
     """Runs jobs in threads.
 
     Attributes:
-        left_behind: For the keeper of the lane's threads; see `Runner`.
+        left_behind: For the supervisor of the lane's threads; see `Runner`.
     """
 
     def __init__(self, left_behind: tuple[str, str]) -> None:
