@@ -135,7 +135,7 @@ impl Engine {
         all.extend(process.iter().map(|lane| lane.clone() as Arc<dyn Lane>));
         let scheduler = Arc::new(Scheduler::start(&runtime, clock, core, all));
         let tell = orders.clone();
-        scheduler.on_dead_endpoint(move |function, why| tell.give(Order::Dead { function, why: why.to_owned() }));
+        scheduler.on_breaker_open(move |function, why| tell.give(Order::BreakerOpen { function, why: why.to_owned() }));
         Ok(Self {
             pid: std::process::id(),
             runtime,

@@ -20,7 +20,7 @@ use crate::call::{Call, CallKind, Cause};
 use crate::clock::Clock;
 use crate::function::{Function, FunctionId};
 use crate::grid::Claim;
-use crate::limits::{Heard, Permit};
+use crate::limits::{Feedback, Permit};
 use crate::outcome::{Cell, Failure, Note, Times};
 use crate::payload::Payload;
 use crate::process::columns::ColumnsWriter;
@@ -290,7 +290,7 @@ impl Frame {
             return;
         }
         self.count(times);
-        self.leave(Heard::Answer);
+        self.end_permit(Feedback::Ok);
         let record = self.records.remove(&call);
         if self.kind == CallKind::Gathered {
             self.end_gathered(cells, record, times);
@@ -336,11 +336,11 @@ impl Frame {
             return;
         }
         self.count(times);
-        let heard = Heard::of(&failure);
-        let dead = self.leave(heard) && heard == Heard::Sick;
-        self.scheduler.blame(self.function, heard, &failure.reason);
+        let feedback = Feedback::of(&failure);
+        let breaker_open = self.end_permit(feedback) && feedback == Feedback::Unhealthy;
+        self.scheduler.note_endpoint_error(self.function, feedback, &failure.reason);
         let gathered = self.kind == CallKind::Gathered;
-        for share in self.shares.iter_mut().filter(|_| dead) {
+        for share in self.shares.iter_mut().filter(|_| breaker_open) {
             let all = if gathered { 0..share.calls.len() } else { call..call + 1 };
             share.calls[all].iter_mut().for_each(|one| one.excused = one.excused.saturating_add(1));
         }
@@ -348,7 +348,7 @@ impl Frame {
         if gathered && self.size(call) != 1 {
             let claimed =
                 self.each().filter_map(|(share, call)| Some((share.batch(), *call, self.claim(share, call)?)));
-            self.scheduler.gathered_failed(self.function, claimed.collect(), failure, dead, times);
+            self.scheduler.gathered_failed(self.function, claimed.collect(), failure, breaker_open, times);
             return;
         }
         let Some((share, this)) = self.of(call).next() else { return };
@@ -400,11 +400,11 @@ impl Frame {
         self.tokens = Some(tokens);
     }
 
-    /// Tells the function's limit how its call ended; true if its endpoint is taken for dead.
-    fn leave(&mut self, heard: Heard) -> bool {
+    /// Tells the function's limiter how its call ended; true if the circuit breaker is open.
+    fn end_permit(&mut self, feedback: Feedback) -> bool {
         let tokens = self.tokens.take();
         // Most calls have no permit: they are spared the look at the clock.
-        self.permit.take().is_some_and(|permit| permit.end(self.clock().now_ns(), heard, tokens))
+        self.permit.take().is_some_and(|permit| permit.end(self.clock().now_ns(), feedback, tokens))
     }
 
     /// Tells how long the call in hand has been running, so that the next frames are sized for it.
