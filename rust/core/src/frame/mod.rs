@@ -21,9 +21,9 @@ use crate::clock::Clock;
 use crate::function::{Function, FunctionId};
 use crate::grid::Claim;
 use crate::limits::{Feedback, Permit};
-use crate::outcome::{Cell, Failure, Note, Times};
+use crate::outcome::{Cell, Failure, Note, Times, Traceback};
+use crate::overtime::no_setup;
 use crate::payload::Payload;
-use crate::process::columns::ColumnsWriter;
 use crate::scheduler::{Inner, Taken};
 use crate::share::Share;
 use ended::Ended;
@@ -233,25 +233,6 @@ impl Frame {
         self.payload()?.names(self.function, self.kind == CallKind::Finish)
     }
 
-    /// The values of these calls in wire form.
-    pub fn encode(&self, calls: Range<usize>, out: &mut Vec<u8>) {
-        let finish = self.kind == CallKind::Finish;
-        let mut samples: Vec<Vec<u32>> = vec![Vec::new(); self.shares.len()];
-        for (share, sample) in calls.flat_map(|call| self.places(call)) {
-            samples[share].push(sample as u32);
-        }
-        let shares = || self.shares.iter().zip(&samples).filter(|(_, samples)| !samples.is_empty());
-        let encode = |(share, samples): (&Share, &Vec<u32>), out: &mut Vec<u8>| {
-            share.encode(self.function, finish, samples, out);
-        };
-        if shares().nth(1).is_some() {
-            let rows = samples.iter().map(Vec::len).sum();
-            ColumnsWriter::new(out, rows, self.names().map_or(0, <[String]>::len)).pieces(shares(), encode);
-        } else if let Some(all) = shares().next() {
-            encode(all, out);
-        }
-    }
-
     /// The scores that a `finish_group` call shapes, `None` where there is none.
     #[must_use]
     pub fn scores(&self, call: usize) -> Vec<Option<f64>> {
@@ -361,7 +342,17 @@ impl Frame {
 
     /// The function's `setup()` failed: all its open cells in the batches of this frame do.
     pub fn fail_setup(&mut self, reason: String, traceback: Option<String>) {
-        let cause = Cause::Broken(Note { reason, traceback });
+        self.break_function(Note { reason, traceback: traceback.map(Traceback::Raised) });
+    }
+
+    /// The function's `setup()` did not end in time, and was last seen there.
+    pub fn time_out_setup(&mut self, last_seen: Option<String>) {
+        let reason = no_setup(self.function().policy.setup_timeout);
+        self.break_function(Note { reason, traceback: last_seen.map(Traceback::LastSeen) });
+    }
+
+    fn break_function(&self, why: Note) {
+        let cause = Cause::Broken(why);
         for share in &self.shares {
             self.scheduler.end_open(share.batch(), Some(self.function), &cause);
         }

@@ -111,13 +111,12 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::started::Started;
 
     #[test]
     fn a_lease_lives_as_long_as_its_process() {
         let here = Lease::new();
         assert!(here.is_alive(here.namespace, 0));
-        let mut child = Started::from(Command::new("sleep").arg("600").spawn().unwrap());
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         let there = Lease { pid: child.id().into(), started: start_of(child.id()), ..here };
         assert!(there.is_alive(here.namespace, 0));
         let earlier = Lease { started: there.started.wrapping_sub(1), ..there };
@@ -129,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_zombie_holds_no_lease() {
-        let mut child = Started::from(Command::new("sleep").arg("600").spawn().unwrap());
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         let there = Lease { pid: child.id().into(), started: start_of(child.id()), ..Lease::new() };
         child.kill().unwrap();
         if cfg!(target_os = "linux") {

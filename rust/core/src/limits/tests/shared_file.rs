@@ -8,7 +8,6 @@ use rustix::fs::{FlockOperation, flock};
 use super::super::rate_limiter::{Decision, Feedback, Grant, Rules, Tokens};
 use super::super::shared_file::{Locked, SharedFile};
 use super::Folder;
-use crate::started::Started;
 
 const S: u64 = 1_000_000_000;
 const GRANT: Grant = Grant { sent_ns: 100 * S, tokens: 0.0, trial: false };
@@ -54,7 +53,7 @@ fn calls_in_flight_elsewhere_count_until_their_process_is_dead() {
     assert_eq!(with(&mut here, S, |locked| locked.in_flight_elsewhere()), 0);
     // The same by a process that was killed: its number and the time of its start stand in the
     // file.
-    let mut child = Started::from(Command::new("sleep").arg("600").spawn().unwrap());
+    let mut child = Command::new("sleep").arg("600").spawn().unwrap();
     let mut dead = SharedFile::new(&folder.file());
     dead.impersonate(child.id());
     with(&mut dead, S, |locked| locked.set_in_flight(5));
@@ -119,7 +118,7 @@ fn a_wrong_checksum_starts_anew() {
 fn the_rate_of_a_dead_process_is_not_given_out_twice() {
     let folder = Folder::new();
     let rules = Rules { rpm: Some(60.0), concurrency: Some(1), ..Rules::default() };
-    let mut child = Started::from(Command::new("sleep").arg("600").spawn().unwrap());
+    let mut child = Command::new("sleep").arg("600").spawn().unwrap();
     let mut dead = SharedFile::new(&folder.file());
     dead.impersonate(child.id());
     with(&mut dead, S, |locked| {
