@@ -1,5 +1,7 @@
-# Every target sets up what it needs: a virtual environment in .venv with the versions of constraints.txt, and the wheel, built and installed into it.
-# PYTHON=<interpreter> chooses another Python (3.11 or later: TRL needs it); CARGO_TARGET_DIR moves what cargo builds.
+# Every target sets up what it needs: a virtual environment in .venv with the versions of
+# constraints.txt, and the wheel, built and installed into it.
+# PYTHON=<interpreter> chooses another Python (3.11 or later: TRL needs it); PROFILE=release builds
+# the wheel as it ships; CARGO_TARGET_DIR moves what cargo builds.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -11,10 +13,17 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
-# maturin builds without libpython, cargo test with it; in one folder each would rebuild what the other built.
+# maturin builds without libpython, cargo test with it; in one folder each would rebuild what the
+# other built.
 EXTENSION_TARGET := $(TARGET)/extension
-WHEELS := $(TARGET)/wheels
-PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
+
+# The wheel that the targets use is linked the quick way (Cargo.toml): a minute instead of three.
+# What is measured and what CI tests last is the one that ships.
+ifneq ($(filter bench bench-training stress stress-trainers,$(MAKECMDGOALS)),)
+PROFILE := release
+endif
+PROFILE ?= quick
+WHEELS := $(TARGET)/wheels/$(PROFILE)
 
 export PYO3_PYTHON := $(abspath $(BIN)/python)
 export CARGO_TARGET_DIR := $(TARGET)
@@ -31,36 +40,79 @@ help: ## show this list
 
 ## ---- setting up ----
 
-$(VENV)/.dependencies: constraints.txt pyproject.toml
+# uv installs in seconds what takes pip minutes; scripts/uv-pip hands it pip's settings.
+UV_PIP := $(BIN)/python scripts/uv-pip
+INSTALL := $(UV_PIP) install --quiet -c constraints.txt
+
+$(VENV)/.installer: constraints.txt
 	python="$${PYTHON:-$$(scripts/find-python 3.11 3.12 3.13 || true)}"
-	if [ -z "$$python" ]; then echo 'No Python 3.11, 3.12 or 3.13 found that can make virtual environments (is python3-venv installed?).' >&2; exit 1; fi
+	if [ -z "$$python" ]; then
+		echo 'No Python 3.11, 3.12 or 3.13 found that can make virtual environments' \
+			'(is python3-venv installed?).' >&2
+		exit 1
+	fi
+	echo "== environment: $(VENV), $$("$$python" --version)"
 	[ -x $(BIN)/python ] || "$$python" -m venv $(VENV)
-	echo "== dependencies into $(VENV) ($$($(BIN)/python --version)): torch, TRL and tools, 5 GB, some minutes"
-	$(PIP) install -c constraints.txt pip
-	$(PIP) install -c constraints.txt --group dev
+	$(BIN)/python -m pip --disable-pip-version-check --no-input --quiet install -c constraints.txt uv
+	$(INSTALL) maturin pip
 	touch $@
 
-# Changes when a source file comes or goes, which the time stamps of the remaining ones don't tell.
+# What the demo needs, and what all targets need: two stamps of one environment.
+$(VENV)/.demo-dependencies: GROUP := demo
+$(VENV)/.dependencies: GROUP := dev
+$(VENV)/.demo-dependencies $(VENV)/.dependencies: $(VENV)/.installer pyproject.toml
+	echo '== packages: PyTorch, TRL and what else "$(GROUP)" names (5 GB where nothing is there yet)'
+	start=$$SECONDS
+	$(INSTALL) --group $(GROUP)
+	touch $@
+	echo "== packages: installed, $$((SECONDS - start)) s"
+
+# Changes when a source file comes or goes, which the times of the remaining ones don't tell.
 $(VENV)/.sources: FORCE
 	mkdir -p $(VENV)
 	echo '$(sort $(WHEEL_SOURCES))' | cmp -s - $@ || echo '$(sort $(WHEEL_SOURCES))' >$@
 .PHONY: FORCE
 FORCE:
 
-$(VENV)/.wheel: $(VENV)/.dependencies $(VENV)/.sources $(WHEEL_SOURCES)
-	echo '== wheel (the first one takes some minutes)'
+$(WHEELS)/.built: $(VENV)/.installer $(VENV)/.sources $(WHEEL_SOURCES)
 	rm -rf $(WHEELS)
-	CARGO_TARGET_DIR=$(EXTENSION_TARGET) $(BIN)/maturin build --release --quiet --interpreter $(BIN)/python --out $(WHEELS)
-	$(PIP) install --no-deps --no-index --force-reinstall $(WHEELS)/*.whl
+	mkdir -p $(WHEELS)
+	start=$$SECONDS
+	crates=$$(cargo tree --locked --quiet --package guerdon-bindings --edges normal,build --prefix none --format '{p}' | sort -u | wc -l)
+	echo "== wheel: compiling up to $$crates crates ($(PROFILE))"
+	# Cargo's lines, counted; what else it says is shown as it is.
+	CARGO_TARGET_DIR=$(EXTENSION_TARGET) $(BIN)/maturin build --profile $(PROFILE) --interpreter $(BIN)/python \
+		--out $(WHEELS) 2>&1 | awk '
+		/^ *(Compiling|Fresh) / { if (++n % 25 == 0) { print "== wheel: " n " crates"; fflush() } next }
+		/^ *(Updating|Locking|Downloading|Downloaded|Finished|Running) |^[^a-z0-9]* (Building|Found|Built|Using|Copied)/ { next }
+		{ print; fflush() }' >&2
 	touch $@
+	echo "== wheel: built, $$((SECONDS - start)) s"
+
+# Installs the wheel once the packages named in PACKAGES are there; both are made side by side.
+define install-wheel
++$(MAKE) --no-print-directory -j2 $(PACKAGES) $(WHEELS)/.built
+if [ ! -e $(VENV)/.wheel-$(PROFILE) ] || [ $(WHEELS)/.built -nt $(VENV)/.wheel-$(PROFILE) ]; then
+	$(UV_PIP) install --quiet --no-deps --no-index --reinstall $(WHEELS)/*.whl
+	rm -f $(VENV)/.wheel-*
+	touch $(VENV)/.wheel-$(PROFILE)
+fi
+endef
 
 .PHONY: setup
-setup: $(VENV)/.wheel ## the virtual environment with guerdon in it
+setup: PACKAGES := $(VENV)/.dependencies
+setup: ## the virtual environment with guerdon in it
+	$(install-wheel)
+
+.PHONY: setup-demo
+setup-demo: PACKAGES := $(VENV)/.demo-dependencies
+setup-demo:
+	$(install-wheel)
 
 ## ---- running ----
 
 .PHONY: demo
-demo: setup ## train a small model with TRL, rewards through guerdon (ARGS=--serial: without)
+demo: setup-demo ## train a small model with TRL, rewards through guerdon (ARGS=--serial: without)
 	$(BIN)/python examples/demo.py $(ARGS)
 
 ## ---- documentation ----
@@ -114,8 +166,9 @@ test-rust: $(VENV)/.dependencies ## unit and property tests of the crates
 .PHONY: model-check
 model-check: $(VENV)/.dependencies ## every interleaving of the grid, the groups and the sweeps, with loom
 	echo '== loom'
-	# The whole workspace, though only the core has models: so the dependencies are those that cargo test built.
-	# Optimised a little: loom's threads have small stacks, and values that are not moved in place fill them.
+	# The whole workspace, though only the core has models: so the dependencies are those that cargo
+	# test built. Optimised a little: loom's threads have small stacks, and values that are not moved
+	# in place fill them.
 	cargo test --workspace --locked --features guerdon-core/loom --config profile.dev.package.guerdon-core.opt-level=1 --lib models::
 
 .PHONY: test-python
@@ -123,14 +176,15 @@ test-python: setup ## the tests of the package (ARGS="-k name" for some)
 	echo '== pytest'
 	$(BIN)/python -m pytest $(ARGS)
 
-# An overlay: torch, transformers, trl and guerdon are those of .venv, so that it takes a minute and 1.5 GB instead of five times that.
+# An overlay: torch, transformers, trl and guerdon are those of .venv, so that it takes a minute and
+# 1.5 GB instead of five times that.
 VLLM := .venv-vllm
 $(VLLM)/.dependencies: tests/vllm/requirements.txt $(VENV)/.dependencies
 	echo '== dependencies of a vLLM server into $(VLLM)'
 	rm -rf $(VLLM)
 	$(BIN)/python -m venv --without-pip $(VLLM)
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$$(echo $(VLLM)/lib/python*/site-packages)/below.pth"
-	$(PIP) --python $(VLLM)/bin/python install --no-deps -r $<
+	$(UV_PIP) install --python $(VLLM)/bin/python --quiet --no-deps -r $<
 	touch $@
 
 .PHONY: test-vllm
@@ -138,14 +192,18 @@ test-vllm: setup $(VLLM)/.dependencies ## with a real vLLM server on the CPU, in
 	echo '== pytest with vLLM'
 	$(VLLM)/bin/python -m pytest --timeout 600 tests/vllm $(ARGS)
 
-# On top of .venv likewise: what verl pins otherwise (transformers below 5.11) lies above what comes from there.
+# On top of .venv likewise: what verl pins otherwise (transformers below 5.11) lies above what comes
+# from there.
 VERL := .venv-verl
+# pip sees what lies below; uv would install PyTorch a second time.
+OVERLAY_PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet \
+	--python $(VERL)/bin/python
 $(VERL)/.dependencies: tests/verl/constraints.txt $(VENV)/.dependencies
 	echo '== verl and Ray into $(VERL)'
 	rm -rf $(VERL)
 	$(BIN)/python -m venv --without-pip $(VERL)
 	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' >"$$(echo $(VERL)/lib/python*/site-packages)/below.pth"
-	$(PIP) --python $(VERL)/bin/python install -c $< verl ray
+	$(OVERLAY_PIP) install -c $< verl ray
 	touch $@
 
 .PHONY: test-verl
@@ -156,7 +214,7 @@ test-verl: setup $(VERL)/.dependencies ## the reward manager in verl's real rewa
 
 # What verl's trainers import beyond its reward loop.
 $(VERL)/.trainers: $(VERL)/.dependencies
-	$(PIP) --python $(VERL)/bin/python install -c tests/verl/constraints.txt verl ray cachetools fastapi TransferQueue uvicorn
+	$(OVERLAY_PIP) install -c tests/verl/constraints.txt verl ray cachetools fastapi TransferQueue uvicorn
 	touch $@
 
 .PHONY: environments

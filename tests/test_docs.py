@@ -185,7 +185,7 @@ FOLDERS = [
         RUST / folder
         for folder in (
             "http/src",
-            "process/src",
+            "core/src/process",
             "core/src/scheduler",
             "bindings/src/lanes",
             "bindings/src/values",

@@ -1,9 +1,11 @@
-"""Nine finished groups in the asynchronous trainer's rollout loop, the first with a reward of 3 s, eight with 0.5 s.
+"""Nine finished groups in the asynchronous trainer's rollout loop, the first with a reward of 3 s,
+eight with 0.5 s.
 
     python -m pytest benches/python/bench_async_groups.py --benchmark-only
 
-Timed is the loop's own ``_score_loop``, from nine groups in its queue to their last sample in the trainer's: TRL's loop
-with the reward function as it is, ours with the same function behind a dispatcher.
+Timed is the loop's own ``_score_loop``, from nine groups in its queue to their last sample in the
+trainer's: TRL's loop with the reward function as it is, ours with the same function behind a
+dispatcher.
 """
 
 from __future__ import annotations

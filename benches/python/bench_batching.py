@@ -2,8 +2,9 @@
 
     python -m pytest benches/python/bench_batching.py --benchmark-only
 
-512 completions, groups of 8, a small torch model in one worker (`reward_model.py`), everything in it from `score` to the
-arrays. With one bad sample in 512 the rest of its call is told apart by splitting.
+512 completions, groups of 8, a small torch model in one worker (`reward_model.py`), everything in
+it from `score` to the arrays. With one bad sample in 512 the rest of its call is told apart by
+splitting.
 """
 
 from __future__ import annotations

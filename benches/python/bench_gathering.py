@@ -2,8 +2,9 @@
 
     python -m pytest benches/python/bench_gathering.py --benchmark-only
 
-64 batches of 8 samples, as an asynchronous trainer or a service submits them, and a model that takes 5 ms a call and 0.1 ms a
-sample, in one worker: with the samples of all batches in its calls, and with those of one. The two take turns in one run.
+64 batches of 8 samples, as an asynchronous trainer or a service submits them, and a model that
+takes 5 ms a call and 0.1 ms a sample, in one worker: with the samples of all batches in its calls,
+and with those of one. The two take turns in one run.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""5276 real solutions of GSM8K questions: a loop, a process pool, and the process lane with each sample killable.
+"""5276 real solutions of GSM8K questions: a loop, a process pool, and the process lane with each
+sample killable.
 
     python -m pytest benches/python/bench_gsm8k.py --benchmark-only
 
-The aim on two cores is 0.6 of the loop's time for math_verify, a few milliseconds a sample. A machine that is busy with
-other things shows less, but then also for the pool, which can kill nothing. The last-line comparison,
-a microsecond a sample, shows what it costs to send samples to another process that don't need to go there.
+The aim on two cores is 0.6 of the loop's time for math_verify, a few milliseconds a sample. A
+machine that is busy with other things shows less, but then also for the pool, which can kill
+nothing. The last-line comparison, a microsecond a sample, shows what it costs to send samples to
+another process that don't need to go there.
 """
 
 from __future__ import annotations
@@ -61,7 +63,8 @@ class TestGsm8k:
         benchmark.group = f"gsm8k {function.__name__}"
         texts, references = columns["completions"], columns["reference"]
         with ProcessPoolExecutor(default_workers(), mp_context=multiprocessing.get_context("forkserver")) as pool:
-            list(pool.map(function, texts[:256], references[:256], chunksize=64))  # workers started, modules imported
+            # workers started, modules imported
+            list(pool.map(function, texts[:256], references[:256], chunksize=64))
             rounds = 2 if function is verified else 5
             values = benchmark.pedantic(
                 lambda: list(pool.map(function, texts, references, chunksize=64)), rounds=rounds

@@ -1,8 +1,10 @@
-"""CPU time of a dispatcher that has nothing to do: its threads in this process, its zygote and its workers.
+"""CPU time of a dispatcher that has nothing to do: its threads in this process, its zygote and its
+workers.
 
     python -m pytest benches/python/bench_idle.py --benchmark-only
 
-All lanes are up and have scored a batch. Aim: near 0. The sleeping process alone is measured beside it.
+All lanes are up and have scored a batch. Aim: near 0. The sleeping process alone is measured beside
+it.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     python -m pytest benches/python/bench_kill.py --benchmark-only
 
-A sample blocks the timeout's signal and spins, so that only SIGKILL ends it. Both times are taken from outside the
-engine: the function stamps its start, this process sees the death through a pidfd, and the next sample, which has to
-wait for the replacement (``workers=1``), stamps its own start. Aims: p99 of 10 ms each.
+A sample blocks the timeout's signal and spins, so that only SIGKILL ends it. Both times are taken
+from outside the engine: the function stamps its start, this process sees the death through a pidfd,
+and the next sample, which has to wait for the replacement (``workers=1``), stamps its own start.
+Aims: p99 of 10 ms each.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ def death(pid: int) -> float:
 
 
 def one_round(dispatcher: Dispatcher, page: Page) -> tuple[float, float]:
-    """Seconds from when the kill was due to the death, and from the death to the start of the next sample."""
+    """Seconds from when the kill was due to the death, and from the death to the start of the next
+    sample."""
     page.clear()
     ticket = dispatcher.submit(completions=["c"] * 2, page=[str(page.path)] * 2, place=[0, 1])
     while page.read(0)[0] == 0:

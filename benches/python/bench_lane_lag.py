@@ -2,9 +2,9 @@
 
     python -m pytest benches/python/bench_lane_lag.py --benchmark-only
 
-On the loop that runs the batch, a task sleeps a millisecond at a time and notes how late it wakes up, and another sends
-a byte over a pair of sockets and notes when the answer of a third is there. Beside it the same under `asyncio.gather`.
-Aim: p99 of the lag under 10 ms.
+On the loop that runs the batch, a task sleeps a millisecond at a time and notes how late it wakes
+up, and another sends a byte over a pair of sockets and notes when the answer of a third is there.
+Beside it the same under `asyncio.gather`. Aim: p99 of the lag under 10 ms.
 """
 
 from __future__ import annotations

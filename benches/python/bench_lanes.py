@@ -1,11 +1,13 @@
-"""Overhead per sample of each lane beside its peers: a trivial function, 4096 samples of 2 KB, all in one run.
+"""Overhead per sample of each lane beside its peers: a trivial function, 4096 samples of 2 KB, all
+in one run.
 
-    python -m pytest benches/python/bench_lanes.py --benchmark-only
-    .venv-verl/bin/python -m pytest benches/python/bench_lanes.py --benchmark-only  # after `make test-verl`: beside Ray too
+    python -m pytest benches/python/bench_lanes.py --benchmark-only .venv-verl/bin/python -m pytest
+    benches/python/bench_lanes.py --benchmark-only  # after `make test-verl`: beside Ray too
 
-A round of Guerdon's is `Dispatcher.score` with everything in it: capturing the data, running it, waiting, arrays,
-looking for failures. A peer's round is handing over 4096 texts and collecting a list of results. Engines, pools and
-loops are up and warm. Aims in microseconds a sample, over the bare call for the thread lane.
+A round of Guerdon's is `Dispatcher.score` with everything in it: capturing the data, running it,
+waiting, arrays, looking for failures. A peer's round is handing over 4096 texts and collecting a
+list of results. Engines, pools and loops are up and warm. Aims in microseconds a sample, over the
+bare call for the thread lane.
 """
 
 from __future__ import annotations
@@ -130,9 +132,11 @@ def test_trivial_function(benchmark: Any, tables: Any, contender: Any) -> None:
 @pytest.mark.parametrize("pause_ms", [0, 1], ids=["at once", "1 ms later"])
 @pytest.mark.parametrize("lane", ["process", "thread", "asyncio"])
 def test_one_sample(benchmark: Any, tables: Any, lane: str, pause_ms: int) -> None:
-    """Submitted to an idle lane, so many ms after the last; from before the call of `score` to its result.
+    """Submitted to an idle lane, so many ms after the last; from before the call of `score` to its
+    result.
 
-    After a pause the cores have gone to sleep, and four threads of two processes are woken one by the other.
+    After a pause the cores have gone to sleep, and four threads of two processes are woken one by
+    the other.
     """
     benchmark.group = ONE
     function = trivial_async if lane == "asyncio" else trivial

@@ -2,9 +2,10 @@
 
     python -m pytest benches/python/bench_limits.py --benchmark-only
 
-A server allows 100 requests in any 3 s; one process, and four that share a key, have 1000 queued. Counted from the third
-window on. The peers do without a shared limit: asyncio with a semaphore in each process, tries again after Retry-After.
-Aims: at most 2 % of answers are 429, at least 95 % of the allowance is used.
+A server allows 100 requests in any 3 s; one process, and four that share a key, have 1000 queued.
+Counted from the third window on. The peers do without a shared limit: asyncio with a semaphore in
+each process, tries again after Retry-After. Aims: at most 2 % of answers are 429, at least 95 % of
+the allowance is used.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python -m pytest benches/python/bench_loop_lag.py --benchmark-only
 
-An asyncio loop in this process sleeps a millisecond at a time and notes how late it wakes up: with nothing else, beside
-as many C programs that spin as there are cores, and beside as many workers in which a regular expression backtracks.
-Aim: p99 at most twice that beside the C programs.
+An asyncio loop in this process sleeps a millisecond at a time and notes how late it wakes up: with
+nothing else, beside as many C programs that spin as there are cores, and beside as many workers in
+which a regular expression backtracks. Aim: p99 at most twice that beside the C programs.
 """
 
 from __future__ import annotations

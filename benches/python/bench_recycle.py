@@ -2,8 +2,9 @@
 
     python -m pytest benches/python/bench_recycle.py --benchmark-only
 
-Calls that each take a millisecond of CPU time, with and without `Recycle(calls=100)`, in turns. The aim is a dip in
-throughput of less than 5 %. A row of what fences cost a call that does nothing stands beside it.
+Calls that each take a millisecond of CPU time, with and without `Recycle(calls=100)`, in turns. The
+aim is a dip in throughput of less than 5 %. A row of what fences cost a call that does nothing
+stands beside it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     python -m pytest benches/python/bench_startup.py --benchmark-only
 
-The function's module imports nothing, sympy and math_verify, or torch; the zygote loads it anew each time, whatever
-this process has loaded. Beside it: a bare interpreter that imports the same module and ends.
+The function's module imports nothing, sympy and math_verify, or torch; the zygote loads it anew
+each time, whatever this process has loaded. Beside it: a bare interpreter that imports the same
+module and ends.
 """
 
 from __future__ import annotations

@@ -2,11 +2,12 @@
 
     python -m pytest benches/python/bench_tails.py --benchmark-only
 
-The bound is max(sum of costs ÷ workers, longest cost): no order of work can beat it. Costs are Pareto-distributed, the
-longest cut at half a second. Aim: at most 1.05 of the bound on each of the seeds, 1.03 if it can be had. The calls spin
-to an end by the clock, so that two workers need two cores for themselves: another program's share shows as a loss. The
-same with calls that wait instead needs no cores; there "of what ran" (the bound made of the times that the calls really
-took) shows the order of work alone.
+The bound is max(sum of costs ÷ workers, longest cost): no order of work can beat it. Costs are
+Pareto-distributed, the longest cut at half a second. Aim: at most 1.05 of the bound on each of the
+seeds, 1.03 if it can be had. The calls spin to an end by the clock, so that two workers need two
+cores for themselves: another program's share shows as a loss. The same with calls that wait instead
+needs no cores; there "of what ran" (the bound made of the times that the calls really took) shows
+the order of work alone.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""What a turn of tool calls costs in TRL's trainer and in ours: four samples, two sync calls of 0.2 s each.
+"""What a turn of tool calls costs in TRL's trainer and in ours: four samples, two sync calls of 0.2
+s each.
 
     python -m pytest benches/python/bench_tools.py --benchmark-only
 
-Timed is the trainer's own ``_tool_call_loop``: the calls, and what it does with their results. Ours runs the tool in
-worker processes (``tools([...])``), which are up before.
+Timed is the trainer's own ``_tool_call_loop``: the calls, and what it does with their results. Ours
+runs the tool in worker processes (``tools([...])``), which are up before.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What the reward functions of one GRPO step cost in TRL's unmodified trainer: alone, and through Guerdon.
+"""What the reward functions of one GRPO step cost in TRL's unmodified trainer: alone, and through
+Guerdon.
 
     python -m pytest benches/python/bench_trl.py --benchmark-only
 
@@ -6,7 +7,8 @@ Timed is the trainer's own ``_calculate_rewards``, with 256 samples:
 
 - three_waits    two sync functions and an async one, 0.5 s each
 - slow_requests  a sync function that waits 5 ms for each sample (thread lane)
-- math_verify    ``trl.rewards.accuracy_reward`` on GSM8K solutions (rowwise: each sample has its deadline)
+- math_verify    ``trl.rewards.accuracy_reward`` on GSM8K solutions (rowwise: each sample has its
+  deadline)
 - trivial        a sync function of a microsecond a sample: what going through Guerdon costs
 """
 

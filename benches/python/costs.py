@@ -1,4 +1,5 @@
-"""What the contenders of the benches run. Workers import this module, and nothing but the standard library with it."""
+"""What the contenders of the benches run. Workers import this module, and nothing but the standard
+library with it."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def backtrack(completion: str) -> float:
 
 
 def obey(completion: str) -> float:
-    """``hang`` never returns; ``die <path>`` notes the time and ends its process, the first time."""
+    """``hang`` never returns; ``die <path>`` notes the time and ends its process, the first
+    time."""
     if completion == "hang":
         while True:
             pass

@@ -1,4 +1,5 @@
-"""The mock judge of rust/testkit as a process beside the benches: `with mock_judge("--tls") as judge`."""
+"""The mock judge of rust/testkit as a process beside the benches:
+`with mock_judge("--tls") as judge`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The process pools that the process lane is measured beside, each asked the same three things of the same function.
+"""The process pools that the process lane is measured beside, each asked the same three things of
+the same function.
 
-What a pool lacks is done as its user would have to: where no call can be ended, the pool is killed, made anew, and what
-had not ended is handed in again.
+What a pool lacks is done as its user would have to: where no call can be ended, the pool is killed,
+made anew, and what had not ended is handed in again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
-"""``python -m benches.training``: several runs of each mode by turns, each with a seed of its own, and the table of them.
+"""``python -m benches.training``: several runs of each mode by turns, each with a seed of its own,
+and the table of them.
 
-Of the time that a mode could save, (off - bound), the share that it did save is (off - mode) / (off - bound). Steps at both ends of a run,
-where a mode has yet to get ahead or generates nothing more, are left out.
+Of the time that a mode could save, (off - bound), the share that it did save is (off - mode) / (off
+- bound). Steps at both ends of a run, where a mode has yet to get ahead or generates nothing more,
+are left out.
 
-What the modes learn is seen in runs of their own, many steps long and hardly delayed, of which the final reward is.
+What the modes learn is seen in runs of their own, many steps long and hardly delayed, of which the
+final reward is.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ MODES = ("off", "mini_batch", "one_step", "both")
 PUBLISHED = {"off": "", "mini_batch": "-12.3 %", "one_step": "-25.2 %", "both": "-30.9 %"}
 PIECES = 4
 LEARNING_SCALE = 2000.0
-"""Of the runs that show the reward: what is random in the order of rewards stays, hardly any of the waiting."""
+"""Of the runs that show the reward: what is random in the order of rewards stays, hardly any of the
+waiting."""
 
 
 def main() -> None:
@@ -112,7 +116,8 @@ def _step(run: dict[str, Any]) -> float:
 
 
 def _parts(run: dict[str, Any]) -> tuple[float, float, float]:
-    """Seconds of generation, training and rewards of a run without pipeline; generation is all that is neither of the others."""
+    """Seconds of generation, training and rewards of a run without pipeline; generation is all that
+    is neither of the others."""
     training = float(run["trained_s"])
     generation = _step(run) - statistics.mean(run["wait_s"][_middle(run)]) - training
     return generation, training, statistics.mean(max(groups) for groups in run["batches"][_middle(run)])

@@ -1,7 +1,9 @@
-"""What a step of each mode takes at best, from what generation, training and rewards take by themselves.
+"""What a step of each mode takes at best, from what generation, training and rewards take by
+themselves.
 
-For generation G, training T and rewards R: off G+T+R; one step ahead max(G+T, (R+G+T)/2); mini-batches G plus the end of training in the
-order in which the groups complete; both max(G+T, (R+G+T/s)/2), for s mini-batches.
+For generation G, training T and rewards R: off G+T+R; one step ahead max(G+T, (R+G+T)/2);
+mini-batches G plus the end of training in the order in which the groups complete; both max(G+T,
+(R+G+T/s)/2), for s mini-batches.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ __all__ = ["bound", "trained_at"]
 
 
 def trained_at(groups: Sequence[float], training: float, pieces: int) -> float:
-    """Seconds from the first reward's start to the end of training, piece by piece in the order in which groups complete.
+    """Seconds from the first reward's start to the end of training, piece by piece in the order in
+    which groups complete.
 
     Args:
         groups: When each group is complete, seconds.
@@ -31,7 +34,8 @@ def bound(mode: str, generation: float, training: float, batches: Sequence[Seque
     """Seconds of a step, the mean over batches.
 
     Args:
-        batches: For each batch, when each of its groups was complete, seconds from its first reward's start.
+        batches: For each batch, when each of its groups was complete, seconds from its first
+            reward's start.
     """
 
     def of(groups: Sequence[float]) -> float:

@@ -1,7 +1,9 @@
-"""One run of one mode: real generation, training and rewards of a small model, each padded to what it takes in the recipe.
+"""One run of one mode: real generation, training and rewards of a small model, each padded to what
+it takes in the recipe.
 
-A reward waits for its delay, as one that asks a judge does, and is the share of digits in the completion: what an answer to a question of
-GSM8K looks like, and what a model without any training can learn in a few steps.
+A reward waits for its delay, as one that asks a judge does, and is the share of digits in the
+completion: what an answer to a question of GSM8K looks like, and what a model without any training
+can learn in a few steps.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ class Calls:
         return sum(letter.isdigit() for letter in completion) / LENGTH
 
     def batches(self) -> list[list[float]]:
-        """For each batch, when each of its groups was complete, seconds from the first call's start."""
+        """For each batch, when each of its groups was complete, seconds from the first call's
+        start."""
         found = []
         for first in range(0, len(self.times) - SAMPLES + 1, SAMPLES):
             batch = self.times[first : first + SAMPLES]
@@ -82,8 +85,9 @@ def train(mode: str, *, seed: int, steps: int, scale: float, generation: float, 
     class Padded(GRPOTrainer):
         """Its generation and its training on a micro-batch take what they take in the recipe.
 
-        The recipe's trainer computes the generating policy's log-probabilities for every batch, TRL only for one that is trained on later:
-        the pass is part of the training time, as it is there.
+        The recipe's trainer computes the generating policy's log-probabilities for every batch, TRL
+        only for one that is trained on later: the pass is part of the training time, as it is
+        there.
         """
 
         trained_s = 0.0

@@ -7,7 +7,6 @@ mod gil;
 mod http;
 mod inside;
 mod lanes;
-mod location;
 mod runtime;
 mod values;
 

@@ -1,9 +1,8 @@
-//! Tests of the limits: the rate limiter alone, the file that processes share, and the limiter over
-//! both.
+//! Tests of the limits: the book alone, the file that processes share, and the gate over both.
 
-mod limiter;
-mod rate_limiter;
-mod shared_file;
+mod book;
+mod gate;
+mod shared;
 
 use std::path::PathBuf;
 
