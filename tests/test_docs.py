@@ -185,7 +185,7 @@ FOLDERS = [
         RUST / folder
         for folder in (
             "http/src",
-            "core/src/process",
+            "process/src",
             "core/src/scheduler",
             "bindings/src/lanes",
             "bindings/src/values",

@@ -16,7 +16,7 @@ def test_the_tokens_of_a_judge_are_those_that_its_server_tells() -> None:
     def answer(path: str, body: dict[str, Any]) -> Any:
         return {**said("1"), "usage": {"prompt_tokens": 40, "completion_tokens": 10, "total_tokens": 50}}
 
-    limit = Limit(tpm=62_500)  # 50 tokens a call, 49 ms each; unknown ones are taken for 1000, a second
+    limit = Limit(tpm=62_500)  # 50 tokens a call, 49 ms each; unknown ones count as 1000, a second
     with serving(answer) as server:
         graded = judge(base_url=server.url, model="m", prompt="{completion}", limit=limit)
         with Dispatcher([graded]) as dispatcher:
@@ -76,5 +76,5 @@ def test_a_server_that_starts_late_costs_no_sample_with_the_default_options() ->
     assert set(result.status.ravel().tolist()) == {Status.OK}
     (warning,) = (each for each in caught if issubclass(each.category, GuerdonWarning))
     said_so = str(warning.message)
-    assert said_so.startswith("reward function 'graded': its endpoint is taken for dead")
+    assert said_so.startswith("reward function 'graded': circuit breaker open after several failed requests")
     assert f"can't connect to 127.0.0.1:{port}" in said_so

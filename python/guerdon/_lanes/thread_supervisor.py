@@ -54,7 +54,7 @@ class ThreadSupervisor:
             "stalled": self._stalled,
             "blocked": self._blocked,
             "where": self._where,
-            "dead": self._dead,
+            "breaker_open": self._breaker_open,
         }
         while (order := self.lanes.next_order()) is not None:
             word, subject, number, *more = order.split(" ", 3)
@@ -113,11 +113,11 @@ class ThreadSupervisor:
             f"with that call ({count} of them now) and another takes its place. {advice}"
         )
 
-    def _dead(self, function: int, _: int, why: str) -> None:
+    def _breaker_open(self, function: int, _: int, why: str) -> None:
         warn(
-            f"reward function {self._names[function]!r}: its endpoint is taken for dead, after several calls in a row without an "
-            f"answer; the last one: {why}. Calls wait now, and one at a time is tried. The first answer lets all go on; after "
-            "five minutes without one they fail."
+            f"reward function {self._names[function]!r}: circuit breaker open after several failed requests in a row; last error: {why}. "
+            "Calls wait while one request at a time tries the endpoint. The first answer closes the breaker; after five minutes "
+            "without one, calls fail. Check that the server is up and its address is right."
         )
 
     def _where(self, thread: int, ident: int) -> None:

@@ -22,6 +22,7 @@ use pyo3::types::{PyBytes, PyDict};
 use tokio::runtime::Handle;
 
 use crate::gil;
+use crate::location;
 use crate::values::given::PyUse;
 use crate::values::growing::Growing;
 
@@ -313,7 +314,8 @@ impl PyBatch {
         let batch = &*self.batch;
         let row = |(sample, function, CellView { outcome, attempts }, note): (usize, usize, CellView, Note)| {
             let (queue_s, run_s) = (queue_s(batch, sample, function, outcome.times), seconds(outcome.times.run_ns));
-            (sample, function, outcome.status as u8, note.reason, note.traceback, attempts, queue_s, run_s)
+            let (reason, traceback) = location::described(note);
+            (sample, function, outcome.status as u8, reason, traceback, attempts, queue_s, run_s)
         };
         gil::detached(py, || batch.failed().into_iter().map(row).collect())
     }

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use guerdon_core::function::{Fences, Function, Gather, OnFailure, Policy, Shape};
+use guerdon_core::function::{Function, Gather, OnFailure, Policy, Shape};
 use guerdon_core::limits::{Limit, Rules};
 use guerdon_http::HttpFunction;
+use guerdon_process::ResourceLimits;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -33,6 +34,7 @@ impl LaneKind {
 pub struct FunctionConfig {
     pub lane: LaneKind,
     pub function: Function,
+    pub resource_limits: ResourceLimits,
     /// Which event loop runs it; functions with the same name share one.
     pub event_loop: Option<String>,
     /// How its calls become requests, on the http lane.
@@ -118,11 +120,11 @@ impl FunctionConfig {
             limit: limit.map(|given| given.limit(concurrency)),
             on_failure,
         };
-        let fences = Fences { memory_limit, max_output, environment: env };
+        let resource_limits = ResourceLimits { memory_limit, max_output, environment: env };
         let function =
-            Function { name: name.into(), shape, gather, finish, pinned, isolated, lane: lane.index(), policy, fences };
+            Function { name: name.into(), shape, gather, finish, pinned, isolated, lane: lane.index(), policy };
         let http = http.map(|http| http.function.clone());
-        Ok(Self { lane, function, event_loop: r#loop, http })
+        Ok(Self { lane, function, resource_limits, event_loop: r#loop, http })
     }
 }
 

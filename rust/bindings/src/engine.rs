@@ -17,9 +17,9 @@ use guerdon_core::clock::{Clock, nanos};
 use guerdon_core::delivery::Delivery;
 use guerdon_core::function::{Function, Shape};
 use guerdon_core::lane::Lane;
-use guerdon_core::process::{ProcessConfig, ProcessLane, Recycle};
 use guerdon_core::scheduler::Scheduler;
 use guerdon_http::HttpLane;
+use guerdon_process::{ProcessConfig, ProcessLane, Recycle};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -130,12 +130,13 @@ impl Engine {
             let (calls, age, rss) = recycle;
             let age = age.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
             config.recycle = Recycle { calls, age, rss };
+            config.resource_limits = functions.iter().map(|function| function.resource_limits.clone()).collect();
             ProcessLane::new(runtime.clone(), clock, &core, LaneKind::Process.index(), config)
         });
         all.extend(process.iter().map(|lane| lane.clone() as Arc<dyn Lane>));
         let scheduler = Arc::new(Scheduler::start(&runtime, clock, core, all));
         let tell = orders.clone();
-        scheduler.on_dead_endpoint(move |function, why| tell.give(Order::Dead { function, why: why.to_owned() }));
+        scheduler.on_breaker_open(move |function, why| tell.give(Order::BreakerOpen { function, why: why.to_owned() }));
         Ok(Self {
             pid: std::process::id(),
             runtime,

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::doing::Doing;
-use guerdon_core::process::{ProcessLane, Sight};
 use guerdon_http::HttpLane;
+use guerdon_process::{ProcessLane, Sight};
 
 use crate::lanes::aio::AioLane;
 use crate::lanes::thread::ThreadLane;

@@ -7,6 +7,7 @@ mod gil;
 mod http;
 mod inside;
 mod lanes;
+mod location;
 mod runtime;
 mod values;
 

@@ -38,7 +38,7 @@ pub(crate) struct Call {
     pub finish: bool,
     /// A worker died with it in hand: it runs alone from now on, and a second death is its end.
     pub suspect: bool,
-    /// Attempts that are not counted: their endpoint was dead for all calls (limits B-5), or there were other samples in them (M-4).
+    /// Attempts that are not counted: their circuit breaker was open, or there were other samples in them (M-4).
     pub excused: u16,
     /// Of a part of a call that failed: its number. Those with the same one go together, and nothing goes with them (M-3); 0: of none.
     pub part: u64,

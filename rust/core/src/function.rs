@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use crate::fences::Fences;
 use crate::limits::Limit;
 
 /// The index of a function among the dispatcher's.
@@ -78,8 +77,6 @@ pub struct Function {
     /// Which of the engine's lanes runs it.
     pub lane: usize,
     pub policy: Policy,
-    /// What a worker holds it to.
-    pub fences: Fences,
 }
 
 impl Function {

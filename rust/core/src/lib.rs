@@ -3,9 +3,9 @@
 //! A [`scheduler::Scheduler`] takes batches on and hands their calls to [`lane::Lane`]s, in [`frame::Frame`]s; each call's outcome goes
 //! into the batch's [`grid::Grid`], which announces groups as they complete.
 //!
-//! From the ground up: `sync` and `segments` (what loom can check), `clock`, `wake`, `started`; `function`, `fences`, `outcome`, `timings` and `call` (what is
+//! From the ground up: `sync` and `segments` (what loom can check), `clock`, `wake`, `text`; `function`, `outcome`, `timings` and `call` (what is
 //! said of functions and calls); `grid`, `growth`, `delivery`, `payload` and `batch`; `share`, `limits`; then `frame`, `lane` and `scheduler`,
-//! which know each other: a frame is a lane's end of the scheduler. `process` is the one lane in this crate, `doing`, `stood` and `overtime` are what lanes tell people.
+//! which know each other: a frame is a lane's end of the scheduler. `doing` and `overtime` are what lanes tell people.
 #![forbid(unsafe_code)]
 
 pub mod batch;
@@ -13,7 +13,6 @@ pub mod call;
 pub mod clock;
 pub mod delivery;
 pub mod doing;
-pub mod fences;
 pub mod frame;
 pub mod function;
 pub mod grid;
@@ -25,12 +24,10 @@ mod models;
 pub mod outcome;
 pub mod overtime;
 pub mod payload;
-pub mod process;
 pub mod scheduler;
 mod segments;
 pub mod share;
-mod started;
-pub mod stood;
 mod sync;
+pub mod text;
 pub mod timings;
 pub mod wake;

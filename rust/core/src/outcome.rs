@@ -129,13 +129,30 @@ impl Answer {
     }
 }
 
+/// The stack of a function's code, as text that the core passes on and never reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Traceback {
+    /// Of an exception, or of what ended the call.
+    Raised(String),
+    /// Where the code was last seen when its time was up.
+    LastSeen(String),
+}
+
+impl Traceback {
+    #[must_use]
+    pub fn text(&self) -> &str {
+        let (Self::Raised(text) | Self::LastSeen(text)) = self;
+        text
+    }
+}
+
 /// A failed attempt, as a lane reports it. Whether there is another attempt is the scheduler's to say.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     pub kind: FailureKind,
     /// One line for people: what happened, without the function and the sample, which the result adds.
     pub reason: String,
-    pub traceback: Option<String>,
+    pub traceback: Option<Traceback>,
     /// False where another attempt cannot help, such as for a value of the wrong type.
     pub retryable: bool,
     /// How long the other side asked to wait before the next attempt.
@@ -148,7 +165,7 @@ pub struct Failure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     pub reason: String,
-    pub traceback: Option<String>,
+    pub traceback: Option<Traceback>,
 }
 
 impl From<Failure> for Note {

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::outcome::{Failure, FailureKind};
-use crate::stood::and_where;
+use crate::outcome::{Failure, FailureKind, Traceback};
 
 /// Of a call, for `Failure::reason`; a lane may add what it knows, after a semicolon.
 #[must_use]
@@ -17,9 +16,9 @@ pub fn no_setup(setup_timeout: Duration) -> String {
     format!("setup() did not end within the setup_timeout of {} s", setup_timeout.as_secs_f64())
 }
 
-/// An attempt that ran out of time; the reason says where it stood if the traceback tells.
+/// An attempt that ran out of time, and where it was last seen.
 #[must_use]
-pub fn timed_out(reason: String, traceback: Option<String>) -> Failure {
-    let reason = and_where(reason, traceback.as_deref());
+pub fn timed_out(reason: String, last_seen: Option<String>) -> Failure {
+    let traceback = last_seen.map(Traceback::LastSeen);
     Failure { kind: FailureKind::Timeout, reason, traceback, retryable: true, retry_after: None, answer: None }
 }

@@ -4,14 +4,15 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::function::FunctionId;
-use crate::process::columns::RawText;
+use crate::text::RawText;
 
 /// The arguments of a batch's calls, captured when it was submitted or, if it grows, added to.
 pub trait Payload: Send + Sync + 'static {
     /// The keyword names of the values of a function's calls (of its `finish_group`, if `finish`); `None` means by position.
     fn names(&self, function: FunctionId, finish: bool) -> Option<&[String]>;
 
-    /// The values of these samples in wire form (`process::wire`), for lanes that run elsewhere. Takes no lock that Python code can hold.
+    /// The values of these samples in the wire form of lanes that run calls in other processes.
+    /// Takes no lock that Python code can hold.
     fn encode(&self, function: FunctionId, finish: bool, samples: &[u32], out: &mut Vec<u8>);
 
     /// About how many bytes `encode` writes for one sample.

@@ -85,13 +85,6 @@ impl Share {
         calls.retain(|call| self.counts(function, call));
         self.calls = calls;
     }
-
-    /// Writes the values of these samples in wire form.
-    pub(crate) fn encode(&self, function: FunctionId, finish: bool, samples: &[u32], out: &mut Vec<u8>) {
-        if let Some(payload) = &self.payload {
-            payload.encode(function, finish, samples, out);
-        }
-    }
 }
 
 #[cfg(all(test, not(feature = "loom")))]
@@ -102,7 +95,7 @@ mod tests {
     use super::*;
     use crate::batch::BatchSpec;
     use crate::clock::Clock;
-    use crate::function::{Fences, Function, OnFailure, Policy, Shape};
+    use crate::function::{Function, OnFailure, Policy, Shape};
     use crate::outcome::{Outcome, Status, Times};
 
     struct Named([String; 1]);
@@ -144,7 +137,6 @@ mod tests {
             isolated: false,
             lane: 0,
             policy,
-            fences: Fences::default(),
         };
         let spec = BatchSpec::whole(1, 1, Box::new(Named(["text".to_owned()])));
         Ok(Arc::new(Batch::new(id, Clock::start(), [function].into(), spec)?))

@@ -11,7 +11,7 @@ use guerdon_core::delivery::Delivery;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Shape};
 use guerdon_core::lane::{Closing, Lane, Poke};
-use guerdon_core::outcome::{Cell, Failure, FailureKind, Status, Times};
+use guerdon_core::outcome::{Cell, Failure, FailureKind, Status, Times, Traceback};
 use guerdon_core::scheduler::Scheduler;
 use guerdon_testkit::{Act, Ask, FakeLane, Room, done, failure, function, paused, spec};
 use parking_lot::Mutex;
@@ -330,7 +330,7 @@ fn l2_a_setup_that_fails_ends_its_function_in_the_batch() {
         drop(frame);
         let error = Some(Status::Error);
         assert_eq!(statuses(&batch), [error, Some(Status::Timeout), error, error]);
-        assert_eq!(batch.note_of(3, 0).unwrap().traceback.as_deref(), Some("Traceback"));
+        assert_eq!(batch.note_of(3, 0).unwrap().traceback, Some(Traceback::Raised("Traceback".to_owned())));
         // The group's `finish_group` call had been handed out before.
         assert!(!lane.take().is_open(0));
         assert!(lane.frames.lock().is_empty(), "work of a broken function was handed out");

@@ -1,4 +1,4 @@
-//! Limits through the scheduler, to the millisecond of a paused clock: a minute is a minute (limits L-1 … L-3).
+//! Limits through the scheduler, to the millisecond of a paused clock: a minute is a minute.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::collections::VecDeque;
@@ -123,7 +123,7 @@ fn row_19_all_of_an_allowance_is_used_at_a_steady_rate_and_nothing_is_lost() {
         let started = engine.started();
         assert!(most_in(&started, MINUTE) <= 100);
         assert!(most_in(&started, SECOND) <= 3, "no opening burst");
-        // Waiting is queueing (L-1).
+        // Waiting is queueing.
         let run = batch.cell(1999, 0).unwrap().outcome.times;
         assert!(run.run_ns < 1_100_000_000 && run.started_ns - batch.submitted_ns() > 19 * 60_000_000_000);
     });
@@ -204,7 +204,7 @@ fn what_one_call_is_told_holds_for_all() {
 fn a_server_that_is_restarted_costs_no_sample() {
     paused(async {
         let mut function = limited("f", rpm(600.0));
-        // As many as there are failures before the endpoint is taken for dead, should they all be one call's.
+        // As many as there are failures before the breaker opens, should they all be one call's.
         function.policy.retries = 4;
         let begun = Instant::now();
         let engine = Engine::start(vec![function], move |_: &Ask| {
@@ -220,14 +220,14 @@ fn a_server_that_is_restarted_costs_no_sample() {
 }
 
 #[test]
-fn a_dead_endpoint_ends_a_batch_instead_of_holding_it() {
+fn an_open_breaker_ends_a_batch_instead_of_holding_it() {
     paused(async {
         let mut function = limited("f", rpm(6000.0));
         function.policy.retries = 1000;
         let engine = Engine::start(vec![function], |_: &Ask| refuse(Answer::Status(502), None));
         let said: Arc<Mutex<Vec<(usize, String)>>> = Arc::default();
         let told = said.clone();
-        engine.scheduler.on_dead_endpoint(move |function, why| told.lock().unwrap().push((function, why.to_owned())));
+        engine.scheduler.on_breaker_open(move |function, why| told.lock().unwrap().push((function, why.to_owned())));
         let begun = Instant::now();
         let batch = engine.submit(spec(50, 1));
         assert!(done(&batch).await);
@@ -235,8 +235,11 @@ fn a_dead_endpoint_ends_a_batch_instead_of_holding_it() {
         assert!(statuses(&batch).iter().all(|status| *status == Status::Error));
         let reason = batch.note_of(49, 0).unwrap().reason;
         let last = failure(FailureKind::Error).reason;
-        assert!(reason.contains("taken for dead") && reason.ends_with(&format!("; the last one: {last}")), "{reason}");
-        assert_eq!(*said.lock().unwrap(), [(0, last)], "limits T-4: once, though it was tried for minutes");
+        assert!(
+            reason.contains("circuit breaker open") && reason.ends_with(&format!("; last error: {last}")),
+            "{reason}"
+        );
+        assert_eq!(*said.lock().unwrap(), [(0, last)], "once, though it was tried for minutes");
         // The next one gets an answer to whether it still is.
         tokio::time::sleep(MINUTE).await;
         let (next, tried) = (engine.submit(spec(1, 1)), engine.lane.log().calls().len());

@@ -4,7 +4,7 @@
 //!   Half a surrogate pair, which UTF-8 can't hold, goes as a `\ud83d` escape, as Python's own `json` writes it.
 //! - B-2  Making a body takes no lock and allocates only the body.
 
-use guerdon_core::process::columns::{RawText, TextKind};
+use guerdon_core::text::{RawText, TextKind};
 
 /// A piece of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]

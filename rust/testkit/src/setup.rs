@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
-use guerdon_core::function::{Fences, Function, FunctionId, OnFailure, Policy, Shape};
+use guerdon_core::function::{Function, FunctionId, OnFailure, Policy, Shape};
 use guerdon_core::payload::Payload;
 
 /// Arguments that are the number of the sample, of a size that can be chosen.
@@ -58,17 +58,7 @@ pub fn function(name: &str, shape: Shape) -> Function {
         limit: None,
         on_failure: OnFailure::Nan,
     };
-    Function {
-        name: name.into(),
-        shape,
-        gather: None,
-        finish: false,
-        pinned: false,
-        isolated: false,
-        lane: 0,
-        policy,
-        fences: Fences::default(),
-    }
+    Function { name: name.into(), shape, gather: None, finish: false, pinned: false, isolated: false, lane: 0, policy }
 }
 
 /// Runs a test on a clock that only moves when all wait.

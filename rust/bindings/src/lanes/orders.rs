@@ -20,8 +20,8 @@ pub enum Order {
     Where { thread: u64, ident: u64 },
     /// Look at what blocks this loop, and say it.
     Stalled { index: usize, generation: u64 },
-    /// Say that the endpoint of this function is taken for dead, and what its last call said.
-    Dead { function: usize, why: String },
+    /// Warn that the circuit breaker of this function's endpoint opened, with its last error.
+    BreakerOpen { function: usize, why: String },
     /// Say that a call of this function blocked its loop, and is over now.
     Blocked { index: usize, generation: u64, function: usize },
 }
@@ -35,7 +35,7 @@ impl Order {
             Self::LeftBehind { function, count } => format!("left-behind {function} {count}"),
             Self::Where { thread, ident } => format!("where {thread} {ident}"),
             Self::Stalled { index, generation } => format!("stalled {index} {generation}"),
-            Self::Dead { function, why } => format!("dead {function} 0 {why}"),
+            Self::BreakerOpen { function, why } => format!("breaker_open {function} 0 {why}"),
             Self::Blocked { index, generation, function } => format!("blocked {index} {generation} {function}"),
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use guerdon_core::clock::nanos;
 use guerdon_core::frame::Frame;
-use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind};
+use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind, Traceback};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -72,6 +72,7 @@ pub fn failure(
 ) -> Failure {
     let retry_after = retry_after.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let answer = answer.map(Answer::from_u16);
+    let traceback = traceback.map(Traceback::Raised);
     Failure { kind: FailureKind::Error, reason, traceback, retryable, retry_after, answer }
 }
 

@@ -9,7 +9,7 @@
 
 use guerdon_core::function::FunctionId;
 use guerdon_core::payload::Payload;
-use guerdon_core::process::columns::RawText;
+use guerdon_core::text::RawText;
 use pyo3::prelude::*;
 
 use crate::config::LaneKind;

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use guerdon_core::function::FunctionId;
 use guerdon_core::payload::Payload;
-use guerdon_core::process::columns::RawText;
+use guerdon_core::text::RawText;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use guerdon_core::process::columns::{RawText, TextKind};
+use guerdon_core::text::{RawText, TextKind};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyStringData};
 

@@ -20,10 +20,10 @@ use crate::call::{Call, CallKind, Cause};
 use crate::clock::Clock;
 use crate::function::{Function, FunctionId};
 use crate::grid::Claim;
-use crate::limits::{Heard, Permit};
-use crate::outcome::{Cell, Failure, Note, Times};
+use crate::limits::{Feedback, Permit};
+use crate::outcome::{Cell, Failure, Note, Times, Traceback};
+use crate::overtime::no_setup;
 use crate::payload::Payload;
-use crate::process::columns::ColumnsWriter;
 use crate::scheduler::{Inner, Taken};
 use crate::share::Share;
 use ended::Ended;
@@ -233,25 +233,6 @@ impl Frame {
         self.payload()?.names(self.function, self.kind == CallKind::Finish)
     }
 
-    /// The values of these calls in wire form.
-    pub fn encode(&self, calls: Range<usize>, out: &mut Vec<u8>) {
-        let finish = self.kind == CallKind::Finish;
-        let mut samples: Vec<Vec<u32>> = vec![Vec::new(); self.shares.len()];
-        for (share, sample) in calls.flat_map(|call| self.places(call)) {
-            samples[share].push(sample as u32);
-        }
-        let shares = || self.shares.iter().zip(&samples).filter(|(_, samples)| !samples.is_empty());
-        let encode = |(share, samples): (&Share, &Vec<u32>), out: &mut Vec<u8>| {
-            share.encode(self.function, finish, samples, out);
-        };
-        if shares().nth(1).is_some() {
-            let rows = samples.iter().map(Vec::len).sum();
-            ColumnsWriter::new(out, rows, self.names().map_or(0, <[String]>::len)).pieces(shares(), encode);
-        } else if let Some(all) = shares().next() {
-            encode(all, out);
-        }
-    }
-
     /// The scores that a `finish_group` call shapes, `None` where there is none.
     #[must_use]
     pub fn scores(&self, call: usize) -> Vec<Option<f64>> {
@@ -290,7 +271,7 @@ impl Frame {
             return;
         }
         self.count(times);
-        self.leave(Heard::Answer);
+        self.end_permit(Feedback::Ok);
         let record = self.records.remove(&call);
         if self.kind == CallKind::Gathered {
             self.end_gathered(cells, record, times);
@@ -336,11 +317,11 @@ impl Frame {
             return;
         }
         self.count(times);
-        let heard = Heard::of(&failure);
-        let dead = self.leave(heard) && heard == Heard::Sick;
-        self.scheduler.blame(self.function, heard, &failure.reason);
+        let feedback = Feedback::of(&failure);
+        let breaker_open = self.end_permit(feedback) && feedback == Feedback::Unhealthy;
+        self.scheduler.note_endpoint_error(self.function, feedback, &failure.reason);
         let gathered = self.kind == CallKind::Gathered;
-        for share in self.shares.iter_mut().filter(|_| dead) {
+        for share in self.shares.iter_mut().filter(|_| breaker_open) {
             let all = if gathered { 0..share.calls.len() } else { call..call + 1 };
             share.calls[all].iter_mut().for_each(|one| one.excused = one.excused.saturating_add(1));
         }
@@ -348,7 +329,7 @@ impl Frame {
         if gathered && self.size(call) != 1 {
             let claimed =
                 self.each().filter_map(|(share, call)| Some((share.batch(), *call, self.claim(share, call)?)));
-            self.scheduler.gathered_failed(self.function, claimed.collect(), failure, dead, times);
+            self.scheduler.gathered_failed(self.function, claimed.collect(), failure, breaker_open, times);
             return;
         }
         let Some((share, this)) = self.of(call).next() else { return };
@@ -361,7 +342,17 @@ impl Frame {
 
     /// The function's `setup()` failed: all its open cells in the batches of this frame do.
     pub fn fail_setup(&mut self, reason: String, traceback: Option<String>) {
-        let cause = Cause::Broken(Note { reason, traceback });
+        self.break_function(Note { reason, traceback: traceback.map(Traceback::Raised) });
+    }
+
+    /// The function's `setup()` did not end in time, and was last seen there.
+    pub fn time_out_setup(&mut self, last_seen: Option<String>) {
+        let reason = no_setup(self.function().policy.setup_timeout);
+        self.break_function(Note { reason, traceback: last_seen.map(Traceback::LastSeen) });
+    }
+
+    fn break_function(&self, why: Note) {
+        let cause = Cause::Broken(why);
         for share in &self.shares {
             self.scheduler.end_open(share.batch(), Some(self.function), &cause);
         }
@@ -400,11 +391,11 @@ impl Frame {
         self.tokens = Some(tokens);
     }
 
-    /// Tells the function's limit how its call ended; true if its endpoint is taken for dead.
-    fn leave(&mut self, heard: Heard) -> bool {
+    /// Tells the function's limiter how its call ended; true if the circuit breaker is open.
+    fn end_permit(&mut self, feedback: Feedback) -> bool {
         let tokens = self.tokens.take();
         // Most calls have no permit: they are spared the look at the clock.
-        self.permit.take().is_some_and(|permit| permit.end(self.clock().now_ns(), heard, tokens))
+        self.permit.take().is_some_and(|permit| permit.end(self.clock().now_ns(), feedback, tokens))
     }
 
     /// Tells how long the call in hand has been running, so that the next frames are sized for it.

@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::{beside, explore};
 use crate::batch::{Batch, BatchSpec};
 use crate::clock::Clock;
-use crate::function::{Fences, Function, FunctionId, OnFailure, Policy, Shape};
+use crate::function::{Function, FunctionId, OnFailure, Policy, Shape};
 use crate::payload::Payload;
 
 /// A payload without values.
@@ -53,7 +53,6 @@ pub(super) fn function(retries: u16, finish: bool) -> Function {
         isolated: false,
         lane: 0,
         policy,
-        fences: Fences::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 //! - `grid`: one outcome a cell, one announcement a group, what came too late is dropped (G-1, G-2, G-4, G-5, G-6).
 //! - `batch`: each group is handed out once, and no news of one is lost (B-1, B-2).
 //! - `scheduler`: no call is lost between an attempt that failed and a sweep, no work is left while a lane has room (S-2, S-3, B-3, F-1, F-3).
-//! - `limits`: a limit is never exceeded, and what a call gives back is the next one's, however the call ended (L-3, T-1 of the gate).
+//! - `limits`: a limit is never exceeded, and what a call gives back is the next one's, however the call ended (L-3).
 //! - `gathering`: no sample of a call on several batches is lost, mixed up or ended with another's batch, whatever ends the call beside it (M-2, M-3,
 //!   M-8, S-2, S-3).
 //! - `growing`: samples added, growth ended and groups cut beside outcomes and a consumer elsewhere: each group is handed out once (A-3, B-1, Z-1,

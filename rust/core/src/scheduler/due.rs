@@ -9,7 +9,7 @@ use crate::scheduler::timers::Due;
 use crate::scheduler::{Inner, State};
 
 /// How soon a limit that processes share is told of calls that ended: those that end together are told together.
-const SETTLE_NS: u64 = 2_000_000;
+const FLUSH_NS: u64 = 2_000_000;
 
 /// Does what is due, until the engine is gone (S-4).
 pub(super) async fn keep_time(inner: Weak<Inner>, changed: Arc<Notify>) {
@@ -46,7 +46,7 @@ impl Inner {
             match due {
                 None => break,
                 Some(Due::Look) => {}
-                Some(Due::Settle { function }) => self.settle_limit(function),
+                Some(Due::Flush { function }) => self.flush_limiter(function),
                 Some(Due::Retry { function, calls }) => self.state.lock().take_back(function, calls),
                 Some(Due::Cut { batch, groups }) => {
                     let open = self.state.lock().works.get(&batch).map(|work| work.batch.clone());
@@ -66,29 +66,30 @@ impl Inner {
         self.pump();
     }
 
-    /// Lets others ask a limit of which a call has ended, and sees to it that how it did is written down.
+    /// A call has ended: functions of the same limiter may ask again, and its end is written soon.
     pub(super) fn released(&self, state: &mut State, function: FunctionId) {
-        let Some(gate) = &self.gates[function] else { return };
-        for (barred, other) in state.barred.iter_mut().zip(&self.gates) {
-            if other.as_ref().is_some_and(|other| Arc::ptr_eq(other, gate)) {
-                barred.released();
+        let Some(limiter) = &self.limiters[function] else { return };
+        for (throttled, other) in state.throttled.iter_mut().zip(&self.limiters) {
+            if other.as_ref().is_some_and(|other| Arc::ptr_eq(other, limiter)) {
+                throttled.released();
             }
         }
-        self.settle_soon(state, function, gate.owes());
+        self.flush_soon(state, function, limiter.has_unwritten());
     }
 
-    fn settle_soon(&self, state: &mut State, function: FunctionId, owes: bool) {
-        let due_ns = self.clock.now_ns().saturating_add(SETTLE_NS);
-        if state.barred[function].settle(owes) && state.timers.set(due_ns, Due::Settle { function }) {
+    fn flush_soon(&self, state: &mut State, function: FunctionId, has_unwritten: bool) {
+        let due_ns = self.clock.now_ns().saturating_add(FLUSH_NS);
+        if state.throttled[function].schedule_flush(has_unwritten) && state.timers.set(due_ns, Due::Flush { function })
+        {
             self.timers_changed.notify_one();
         }
     }
 
-    fn settle_limit(&self, function: FunctionId) {
-        let Some(gate) = &self.gates[function] else { return };
-        let settled = gate.settle(self.clock.now_ns());
+    fn flush_limiter(&self, function: FunctionId) {
+        let Some(limiter) = &self.limiters[function] else { return };
+        let flushed = limiter.flush(self.clock.now_ns());
         let mut state = self.state.lock();
-        state.barred[function].settle(false);
-        self.settle_soon(&mut state, function, !settled);
+        state.throttled[function].schedule_flush(false);
+        self.flush_soon(&mut state, function, !flushed);
     }
 }

@@ -1,6 +1,6 @@
 //! The scheduler: hands the calls of all batches to the lanes, and ends what the lanes must not.
 //!
-//! `work` is what is left to do, `order` which of it goes next, `gather` which samples go together, `pump` hands it out, `barred` remembers
+//! `work` is what is left to do, `order` which of it goes next, `gather` which samples go together, `pump` hands it out, `throttled` remembers
 //! limits that let nothing through. `ending` settles what came back, `retry` says whether a failed attempt gets another, `split` makes two calls of
 //! one on many samples that failed. `timers` and `due` are what happens when its time comes, `growing` batches to which samples are added, `cut` groups that are delivered early.
 //!
@@ -11,7 +11,6 @@
 //!   A lane that panics then breaks the function for the batch, and nothing else.
 //! - S-4  An idle scheduler does nothing: its one task sleeps until the next timer.
 
-mod barred;
 mod cut;
 mod due;
 mod ending;
@@ -21,6 +20,7 @@ mod order;
 mod pump;
 mod retry;
 mod split;
+mod throttled;
 mod timers;
 mod work;
 
@@ -38,11 +38,11 @@ use crate::call::{Call, Cause};
 use crate::clock::{Clock, nanos};
 use crate::function::{Function, FunctionId};
 use crate::lane::{Lane, Poke};
-use crate::limits::{Gate, Heard};
+use crate::limits::{Feedback, Limiter};
 use crate::sync::{AtomicU64, Mutex, Ordering};
-use barred::Barred;
 use due::keep_time;
 use order::Estimate;
+use throttled::Throttled;
 use timers::{Due, Timers};
 pub(crate) use work::Taken;
 use work::{Line, Work};
@@ -57,18 +57,18 @@ pub(crate) struct Inner {
     functions: Arc<[Function]>,
     lanes: Vec<Arc<dyn Lane>>,
     /// Per function, where it has a limit.
-    gates: Vec<Option<Arc<Gate>>>,
+    limiters: Vec<Option<Arc<Limiter>>>,
     state: Mutex<State>,
     /// Signalled when a timer was set that is sooner than all others, and at the end.
     timers_changed: Arc<Notify>,
     /// Outcomes that came too late (F-3). Written by frames.
     late: AtomicU64,
-    /// Who wants to know of endpoints that are taken for dead (limits T-4). Written once, before the first batch.
-    mourner: OnceLock<Mourner>,
+    /// Called when a circuit breaker opens. Written once, before the first batch.
+    breaker_listener: OnceLock<BreakerListener>,
 }
 
-/// Told the function whose endpoint is taken for dead, and what its last call said.
-type Mourner = Box<dyn Fn(FunctionId, &str) + Send + Sync>;
+/// Takes the function whose circuit breaker opened, and the reason of its last call.
+type BreakerListener = Box<dyn Fn(FunctionId, &str) + Send + Sync>;
 
 struct State {
     /// Open batches; a lower id is an older batch.
@@ -77,7 +77,7 @@ struct State {
     /// Frames with the lanes, per function.
     in_flight: Vec<usize>,
     /// Per function: until when its limit lets nothing through.
-    barred: Vec<Barred>,
+    throttled: Vec<Throttled>,
     timers: Timers,
     last_batch: u64,
     last_frame: u64,
@@ -98,12 +98,12 @@ impl Scheduler {
     /// Starts the engine on a runtime. `Function::lane` is an index into `lanes`.
     #[must_use]
     pub fn start(runtime: &Handle, clock: Clock, functions: Vec<Function>, lanes: Vec<Arc<dyn Lane>>) -> Self {
-        let gates = Gate::all(functions.iter().map(|function| function.policy.limit.as_ref()));
+        let limiters = Limiter::all(functions.iter().map(|function| function.policy.limit.as_ref()));
         let state = State {
             works: BTreeMap::new(),
             estimates: vec![Estimate::default(); functions.len()],
             in_flight: vec![0; functions.len()],
-            barred: vec![Barred::default(); functions.len()],
+            throttled: vec![Throttled::default(); functions.len()],
             timers: Timers::default(),
             last_batch: 0,
             last_frame: 0,
@@ -115,11 +115,11 @@ impl Scheduler {
             clock,
             functions: functions.into(),
             lanes,
-            gates,
+            limiters,
             state: Mutex::new(state),
             timers_changed: Arc::new(Notify::new()),
             late: AtomicU64::new(0),
-            mourner: OnceLock::new(),
+            breaker_listener: OnceLock::new(),
         });
         for lane in &inner.lanes {
             lane.attach(Poke(Arc::downgrade(&inner)));
@@ -128,9 +128,9 @@ impl Scheduler {
         Self { inner }
     }
 
-    /// Who is told when a function's endpoint is taken for dead, on whatever thread that is found out. Only the first one counts.
-    pub fn on_dead_endpoint(&self, tell: impl Fn(FunctionId, &str) + Send + Sync + 'static) {
-        let _ = self.inner.mourner.set(Box::new(tell));
+    /// Sets what is called, on any thread, when the circuit breaker of a function's endpoint opens. Only the first one counts.
+    pub fn on_breaker_open(&self, listener: impl Fn(FunctionId, &str) + Send + Sync + 'static) {
+        let _ = self.inner.breaker_listener.set(Box::new(listener));
     }
 
     /// Takes a batch on and returns at once. On a closed engine its cells are cancelled.
@@ -239,13 +239,13 @@ impl Inner {
         &self.lanes[self.functions[function].lane]
     }
 
-    /// Takes in what a failed call said of its endpoint; whoever wants to know is told when that is taken for dead.
-    pub(crate) fn blame(&self, function: FunctionId, heard: Heard, why: &str) {
-        if heard == Heard::Sick
-            && self.gates[function].as_ref().is_some_and(|gate| gate.blame(why))
-            && let Some(tell) = self.mourner.get()
+    /// Takes in a failed call's reason; calls the listener if the circuit breaker is newly open.
+    pub(crate) fn note_endpoint_error(&self, function: FunctionId, feedback: Feedback, why: &str) {
+        if feedback == Feedback::Unhealthy
+            && self.limiters[function].as_ref().is_some_and(|limiter| limiter.note_error(why))
+            && let Some(listener) = self.breaker_listener.get()
         {
-            tell(function, why);
+            listener(function, why);
         }
     }
 

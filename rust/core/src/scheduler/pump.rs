@@ -9,7 +9,7 @@ use crate::call::{Call, CallKind, Cause};
 use crate::frame::Frame;
 use crate::function::FunctionId;
 use crate::lane::Lane;
-use crate::limits::{Asked, Tokens};
+use crate::limits::{Acquired, Tokens};
 use crate::outcome::{Failure, FailureKind, Note, Times};
 use crate::scheduler::gather::Waiting;
 use crate::scheduler::order::Estimate;
@@ -78,9 +78,10 @@ impl Inner {
         if state.closed {
             return Next::Nothing;
         }
-        let State { works, estimates, in_flight, barred, timers, last_frame, .. } = state;
+        let State { works, estimates, in_flight, throttled, timers, last_frame, .. } = state;
         // Read once a round: without limits and gathering, and so without a look at the clock, for most.
-        let looks = self.gates.iter().any(Option::is_some) || self.functions.iter().any(|spec| spec.gather.is_some());
+        let looks =
+            self.limiters.iter().any(Option::is_some) || self.functions.iter().any(|spec| spec.gather.is_some());
         let now_ns = if looks { self.clock.now_ns() } else { 0 };
         let waiting = gather::waiting(works, &self.functions, now_ns);
         for Waiting { batch, function, until_ns } in &waiting {
@@ -92,10 +93,12 @@ impl Inner {
         let (function, permit, taken) = loop {
             let free = |function: FunctionId| {
                 let most = self.functions[function].policy.concurrency.unwrap_or(usize::MAX);
-                // A permit is not to wait for a place in the lane (limits L-1).
-                let limited = self.gates[function].is_some();
+                // A permit is not to wait for a place in the lane.
+                let limited = self.limiters[function].is_some();
                 let most = if limited { most.min(self.lane(function).parallelism(function)) } else { most };
-                barred[function].is_over(now_ns) && in_flight[function] < most && self.lane(function).room(function) > 0
+                throttled[function].is_over(now_ns)
+                    && in_flight[function] < most
+                    && self.lane(function).room(function) > 0
             };
             let chosen = works.values_mut().find_map(|work| {
                 let id = work.batch.id();
@@ -106,11 +109,11 @@ impl Inner {
             let Some((batch, function)) = chosen else { return Next::Nothing };
             // Which calls are next is known by taking them: those that must wait go back to where they stood.
             let mut take = || self.take(works, batch, function, estimates[function]);
-            let Some(gate) = &self.gates[function] else { break (function, None, take()) };
-            let taken = if gate.counts_tokens() { take() } else { None };
+            let Some(limiter) = &self.limiters[function] else { break (function, None, take()) };
+            let taken = if limiter.counts_tokens() { take() } else { None };
             let about = self.functions[function].policy.limit.as_ref().and_then(|limit| limit.tokens);
             let counted = taken.as_ref().and_then(|taken| tokens_of(taken, function));
-            if let Some(reason) = counted.and_then(|tokens| gate.never(tokens))
+            if let Some(reason) = counted.and_then(|tokens| limiter.exceeds(tokens))
                 && let Some(taken) = taken
             {
                 in_flight[function] += 1;
@@ -119,21 +122,21 @@ impl Inner {
                 let why = Failure { kind, reason, traceback: None, retryable: false, retry_after: None, answer: None };
                 return Next::Never(Frame::new(*last_frame, self.clone(), function, taken), why);
             }
-            match gate.ask(now_ns, counted.map_or(Tokens::About(about), Tokens::Counted)) {
-                Asked::Go(permit) => break (function, Some(permit), taken.or_else(take)),
+            match limiter.acquire(now_ns, counted.map_or(Tokens::Estimated(about), Tokens::Counted)) {
+                Acquired::Permit(permit) => break (function, Some(permit), taken.or_else(take)),
                 refused => {
                     if let Some(taken) = &taken {
                         gather::put_back(works, function, taken);
                     }
                     match refused {
-                        Asked::Go(_) => {}
-                        Asked::Wait { until_ns, on_release } => {
-                            barred[function].until(until_ns, on_release);
+                        Acquired::Permit(_) => {}
+                        Acquired::Wait { until_ns, on_release } => {
+                            throttled[function].until(until_ns, on_release);
                             if until_ns < u64::MAX && timers.set(until_ns, Due::Look) {
                                 self.timers_changed.notify_one();
                             }
                         }
-                        Asked::Refused(reason) => {
+                        Acquired::Refused(reason) => {
                             let Some(work) = works.get(&batch) else { return Next::Nothing };
                             return Next::Refused(work.batch.clone(), function, Note { reason, traceback: None });
                         }

@@ -8,7 +8,7 @@
 //! - R-5  "Too many requests" is no failure of the call: it may be put off `PUT_OFF` times, or `retries` times if that is more. All attempts
 //!   are counted together, so that nothing is tried again within what is tried again.
 //! - R-6  An answer that says that the same request will never do (400, 401, 403, 404, 422) is final.
-//! - R-7  An attempt that failed because its endpoint is dead, for all calls, is not counted: the limit ends that (B-5 of its book).
+//! - R-7  An attempt that failed while its circuit breaker is open is not counted: the limiter ends that.
 
 use std::time::Duration;
 
@@ -149,12 +149,12 @@ mod tests {
     }
 
     #[test]
-    fn r7_what_a_dead_endpoint_failed_is_not_counted() {
+    fn r7_what_failed_while_the_breaker_is_open_is_not_counted() {
         let error = failure(FailureKind::Error);
-        let probed = |excused| Call { excused, ..call(4, false) };
-        assert!(decide(&policy(0), &probed(4), &error, 0, None, 0.5).is_some());
-        assert!(decide(&policy(0), &probed(3), &error, 0, None, 0.5).is_none());
-        assert!(decide(&policy(1), &probed(3), &error, 0, None, 0.5).is_some());
+        let trial = |excused| Call { excused, ..call(4, false) };
+        assert!(decide(&policy(0), &trial(4), &error, 0, None, 0.5).is_some());
+        assert!(decide(&policy(0), &trial(3), &error, 0, None, 0.5).is_none());
+        assert!(decide(&policy(1), &trial(3), &error, 0, None, 0.5).is_some());
     }
 
     #[test]

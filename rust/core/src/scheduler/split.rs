@@ -26,17 +26,17 @@ fn by_batch(calls: Vec<Of<'_>>) -> Vec<(u64, Vec<Call>)> {
 }
 
 impl Inner {
-    /// A call on several samples failed: they are tried again in two parts, or have failed. `dead`: its endpoint is taken for dead.
+    /// A call on several samples failed: they are tried again in two parts, or have failed. `breaker_open`: its endpoint fails for all calls.
     pub(crate) fn gathered_failed(
         self: &Arc<Self>,
         function: FunctionId,
         claimed: Vec<(&Arc<Batch>, Call, Claim<'_>)>,
         failure: Failure,
-        dead: bool,
+        breaker_open: bool,
         times: Times,
     ) {
         let policy = &self.function(function).policy;
-        let together = dead || is_of_endpoint(&failure);
+        let together = breaker_open || is_of_endpoint(&failure);
         let crashed = failure.kind == FailureKind::Crashed;
         let random = fastrand::f64();
         let (mut again, mut due_ns): (Vec<Of<'_>>, u64) = (Vec::new(), 0);

@@ -16,8 +16,8 @@ pub(crate) enum Due {
     Expire { batch: u64, function: Option<FunctionId>, cause: Cause },
     /// Look for work again: a limit lets more through.
     Look,
-    /// Write down what a limit could not be told.
-    Settle { function: FunctionId },
+    /// Write the ends of calls that a limiter could not write.
+    Flush { function: FunctionId },
     /// Deliver these groups as they are.
     Cut { batch: u64, groups: Range<usize> },
     /// End what is open of these calls of a batch that grows: their deadline passed.
@@ -85,7 +85,7 @@ impl Timers {
         self.heap.retain(|Reverse(timer)| match &timer.due {
             Due::Retry { calls, .. } => calls.iter().any(|(batch, _)| open(*batch)),
             Due::Expire { batch, .. } | Due::Late { batch, .. } | Due::Cut { batch, .. } => open(*batch),
-            Due::Look | Due::Settle { .. } => true,
+            Due::Look | Due::Flush { .. } => true,
         });
     }
 }

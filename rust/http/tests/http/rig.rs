@@ -11,8 +11,8 @@ use guerdon_core::function::{Function, FunctionId, Gather, OnFailure, Policy, Sh
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
-use guerdon_core::process::columns::{RawText, TextKind};
 use guerdon_core::scheduler::Scheduler;
+use guerdon_core::text::{RawText, TextKind};
 use guerdon_http::{Answer, Api, Body, Endpoint, HttpFunction, HttpLane, Key, Parse, Piece};
 use guerdon_testkit::judge::MockJudge;
 use tokio::runtime::Handle;

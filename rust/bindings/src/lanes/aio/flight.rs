@@ -7,7 +7,7 @@ use guerdon_core::doing::{Doing, Phase as Before};
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::outcome::Times;
-use guerdon_core::overtime::{no_answer, no_setup, timed_out};
+use guerdon_core::overtime::{no_answer, timed_out};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::lanes::aio::event_loop::Loop;
@@ -129,7 +129,7 @@ impl Held {
         let inner = &mut *guard;
         let Some(frame) = inner.frame.as_mut() else { return (None, false) };
         if setup_late {
-            frame.fail_setup(no_setup(policy.setup_timeout), None);
+            frame.time_out_setup(None);
         }
         let mut hung = false;
         for call in inner.low..inner.cursor {

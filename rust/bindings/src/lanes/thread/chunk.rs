@@ -11,7 +11,7 @@ use guerdon_core::doing::{Doing, Phase};
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::outcome::{Failure, Times};
-use guerdon_core::overtime::{no_answer, no_setup, timed_out};
+use guerdon_core::overtime::{no_answer, timed_out};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -132,7 +132,7 @@ impl Held {
             if age_ns < report::limit_ns(policy.setup_timeout) {
                 return Watched::Fine;
             }
-            frame.fail_setup(no_setup(policy.setup_timeout), None);
+            frame.time_out_setup(None);
             self.shared.leave_behind(self.function, self.thread, true, true);
             return inner.frame.take().map_or(Watched::Fine, |frame| Watched::Over(Box::new(frame)));
         }

@@ -1,8 +1,9 @@
-//! Tests of the limits: the book alone, the file that processes share, and the gate over both.
+//! Tests of the limits: the rate limiter alone, the file that processes share, and the limiter over
+//! both.
 
-mod book;
-mod gate;
-mod shared;
+mod limiter;
+mod rate_limiter;
+mod shared_file;
 
 use std::path::PathBuf;
 

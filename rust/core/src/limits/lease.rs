@@ -1,0 +1,150 @@
+//! Leases: which engine has how many calls of a limit in flight, and whether its process is still
+//! alive.
+//!
+//! - A process is told from a later one with its pid by its start time.
+//! - One in another pid namespace can't be seen: its lease expires after `LEASE_NS` in which it
+//!   neither took nor released a permit.
+
+use std::fs;
+
+use rustix::process::{Pid, test_kill_process};
+
+/// Longer than any call is expected to take.
+const LEASE_NS: u64 = 900_000_000_000;
+
+/// One engine with calls in flight, as the file has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lease {
+    pub pid: u64,
+    /// When it started, in the system's ticks; 0 where that can't be had.
+    pub started: u64,
+    /// Its pid namespace; 0 where there are none.
+    pub namespace: u64,
+    /// Tells engines of one process apart.
+    pub engine: u64,
+    /// Calls in flight.
+    pub in_flight: u64,
+    /// When it last wrote.
+    pub seen_ns: u64,
+}
+
+/// Numbers of a lease in a file.
+pub(super) const WORDS: usize = 6;
+
+impl Lease {
+    /// This process, for one more engine.
+    pub(super) fn new() -> Self {
+        Self::of(std::process::id())
+    }
+
+    pub(super) fn of(pid: u32) -> Self {
+        let engine = fastrand::u64(1..);
+        Self { pid: pid.into(), started: start_of(pid), namespace: namespace(), engine, in_flight: 0, seen_ns: 0 }
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.pid == 0
+    }
+
+    pub(super) fn is(&self, other: &Self) -> bool {
+        (self.pid, self.started, self.namespace, self.engine)
+            == (other.pid, other.started, other.namespace, other.engine)
+    }
+
+    /// Whether its process may still release what it took, seen from `namespace`.
+    pub(super) fn is_alive(&self, namespace: u64, now_ns: u64) -> bool {
+        if self.namespace != namespace {
+            return now_ns.saturating_sub(self.seen_ns) < LEASE_NS;
+        }
+        let Ok(number) = u32::try_from(self.pid) else { return false };
+        let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else { return false };
+        // Only ESRCH says so: a process of another user can't be signalled, and lives.
+        if test_kill_process(pid) == Err(rustix::io::Errno::SRCH) {
+            return false;
+        }
+        let started = start_of(number);
+        started == 0 || started == self.started
+    }
+
+    pub(super) const fn to_words(self) -> [u64; WORDS] {
+        [self.pid, self.started, self.namespace, self.engine, self.in_flight, self.seen_ns]
+    }
+
+    pub(super) const fn from_words(words: [u64; WORDS]) -> Self {
+        Self {
+            pid: words[0],
+            started: words[1],
+            namespace: words[2],
+            engine: words[3],
+            in_flight: words[4],
+            seen_ns: words[5],
+        }
+    }
+}
+
+/// When a process started, in ticks since boot; 0 if that can't be had, and for one that has ended
+/// and was not reaped.
+fn start_of(pid: u32) -> u64 {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return 0 };
+    // The name, in brackets, may hold anything; what follows it are numbers after one letter.
+    let Some((_, rest)) = stat.rsplit_once(')') else { return 0 };
+    let mut fields = rest.split_whitespace();
+    match fields.next() {
+        Some("Z" | "X") => u64::MAX,
+        _ => fields.nth(18).and_then(|field| field.parse().ok()).unwrap_or(0),
+    }
+}
+
+/// The pid namespace of this process.
+pub(super) fn namespace() -> u64 {
+    let link = fs::read_link("/proc/self/ns/pid").ok();
+    let digits: String = link
+        .iter()
+        .flat_map(|link| link.to_string_lossy().chars().collect::<Vec<_>>())
+        .filter(char::is_ascii_digit)
+        .collect();
+    digits.parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_lease_lives_as_long_as_its_process() {
+        let here = Lease::new();
+        assert!(here.is_alive(here.namespace, 0));
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let there = Lease { pid: child.id().into(), started: start_of(child.id()), ..here };
+        assert!(there.is_alive(here.namespace, 0));
+        let earlier = Lease { started: there.started.wrapping_sub(1), ..there };
+        assert_eq!(earlier.is_alive(here.namespace, 0), cfg!(not(target_os = "linux")));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!there.is_alive(here.namespace, 0));
+    }
+
+    #[test]
+    fn a_zombie_holds_no_lease() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let there = Lease { pid: child.id().into(), started: start_of(child.id()), ..Lease::new() };
+        child.kill().unwrap();
+        if cfg!(target_os = "linux") {
+            let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+            while there.is_alive(there.namespace, 0) && std::time::Instant::now() < until {
+                std::thread::yield_now();
+            }
+            assert!(!there.is_alive(there.namespace, 0));
+        }
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_of_another_namespace_is_trusted_for_a_while() {
+        let far = Lease { namespace: 1, seen_ns: 5, ..Lease::new() };
+        assert!(far.is_alive(2, LEASE_NS));
+        assert!(!far.is_alive(2, LEASE_NS + 5));
+    }
+}

@@ -1,0 +1,347 @@
+//! The limiter of an endpoint: the scheduler takes a permit from it for each call.
+//!
+//! - Functions of one engine with one key share a limiter, engines with one key the file behind it.
+//! - How a call ended is written with the next use of the file, milliseconds later at the latest;
+//!   failures at once.
+//! - A file that can't be used, or that stays locked for `LOCKED_NS`, refuses calls and says why.
+//! - The opening of a circuit breaker is reported once, when it happens.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::rate_limiter::{Decision, Feedback, Grant, RateLimiter, Rules, Tokens};
+use super::shared_file::{Locked, SharedFile};
+use crate::outcome::{Answer, Failure, FailureKind};
+use crate::sync::Mutex;
+
+/// How soon to ask again when the file is locked.
+const RETRY_LOCK_NS: u64 = 1_000_000;
+/// How long the file may stay locked: its lock is held for microseconds.
+const LOCKED_NS: u64 = 60_000_000_000;
+/// After a longer pause between two attempts to lock, nobody knows that it was locked all the time.
+const BREAK_NS: u64 = 1_000_000_000;
+/// How soon to ask again for what another process may release: it does not notify this one.
+const POLL_OTHERS_NS: u64 = 10_000_000;
+
+/// The limit of one function, as it was set.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Limit {
+    pub rules: Rules,
+    /// The endpoint, and the file of all processes that name it; without one the limit is the
+    /// function's own.
+    pub key: Option<(Arc<str>, PathBuf)>,
+    /// Tokens of a call, about, until calls have reported their use.
+    pub tokens: Option<f64>,
+}
+
+/// Whether a call may go.
+#[derive(Debug)]
+pub enum Acquired {
+    Permit(Permit),
+    /// Ask again then; sooner when a call of this limiter has ended, if `on_release`.
+    Wait {
+        until_ns: u64,
+        on_release: bool,
+    },
+    /// Calls are to fail, for this reason.
+    Refused(String),
+}
+
+impl Feedback {
+    /// What a failed attempt says about the endpoint.
+    #[must_use]
+    pub fn of(failure: &Failure) -> Self {
+        match (failure.kind, failure.answer) {
+            (FailureKind::Error, Some(Answer::Status(429))) => Self::Throttled(failure.retry_after),
+            // "Overloaded, come back": it is not down.
+            (FailureKind::Error, Some(Answer::Status(500..))) if failure.retry_after.is_some() => {
+                Self::Throttled(failure.retry_after)
+            }
+            (FailureKind::Error, Some(Answer::Status(500..) | Answer::Unreachable)) => Self::Unhealthy,
+            (FailureKind::Error, Some(Answer::Status(_))) => Self::Ok,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Limiter {
+    rules: Rules,
+    /// Its key and file, for messages; empty for a function's own limit.
+    name: String,
+    state: Mutex<LimiterState>,
+}
+
+#[derive(Debug)]
+struct LimiterState {
+    store: Store,
+    /// Permits that have not ended.
+    in_flight: usize,
+    /// Ends that are not written yet.
+    unwritten: Vec<End>,
+    /// Since when the file was locked whenever it was tried, and when that was last. Written by
+    /// `acquire`.
+    locked_ns: Option<(u64, u64)>,
+    /// Whether the circuit breaker was open at the last use, and whether that was reported. Written
+    /// by `acquire` and `end`.
+    breaker_open: bool,
+    reported: bool,
+    /// The reason of the last call that failed for the endpoint's sake.
+    last_error: Option<String>,
+}
+
+#[derive(Debug)]
+enum Store {
+    Own(RateLimiter),
+    Shared(Box<SharedFile>),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct End {
+    grant: Grant,
+    now_ns: u64,
+    feedback: Feedback,
+    tokens: Option<f64>,
+    used: bool,
+}
+
+impl Limiter {
+    /// The limiters of an engine's functions. The file of a key is made with its first use.
+    pub fn all<'a>(limits: impl IntoIterator<Item = Option<&'a Limit>>) -> Vec<Option<Arc<Self>>> {
+        let mut known: Vec<(Arc<str>, Arc<Self>)> = Vec::new();
+        let limiter_of = |limit: Option<&Limit>| {
+            let limit = limit?;
+            let same = limit.key.as_ref().and_then(|(key, _)| known.iter().find(|(name, _)| name == key));
+            if let Some((_, limiter)) = same {
+                return Some(limiter.clone());
+            }
+            let limiter = Arc::new(Self::new(limit));
+            if let Some((key, _)) = &limit.key {
+                known.push((key.clone(), limiter.clone()));
+            }
+            Some(limiter)
+        };
+        limits.into_iter().map(limiter_of).collect()
+    }
+
+    fn new(limit: &Limit) -> Self {
+        let (name, store) = match &limit.key {
+            None => (String::new(), Store::Own(RateLimiter::default())),
+            Some((key, path)) => {
+                (format!(" '{key}' ({})", path.display()), Store::Shared(Box::new(SharedFile::new(path))))
+            }
+        };
+        let state = LimiterState {
+            store,
+            in_flight: 0,
+            unwritten: Vec::new(),
+            locked_ns: None,
+            breaker_open: false,
+            reported: false,
+            last_error: None,
+        };
+        Self { rules: limit.rules.clone(), name, state: Mutex::new(state) }
+    }
+
+    /// Whether tokens count.
+    #[must_use]
+    pub const fn counts_tokens(&self) -> bool {
+        self.rules.tpm.is_some()
+    }
+
+    /// Why a call with so many tokens, as its function counts them, can never go; `None` if it can.
+    /// It fails at once: no waiting makes room for it, and all others would wait behind it.
+    #[must_use]
+    pub fn exceeds(&self, tokens: f64) -> Option<String> {
+        let tpm = self.rules.tpm.filter(|tpm| tokens > *tpm)?;
+        Some(format!(
+            "this request takes {tokens} tokens, as Limit(tokens=) counts them, and tpm={tpm} allows fewer in a minute: shorten \
+             it, raise tpm=, or lower batch_size="
+        ))
+    }
+
+    /// Asks for one call that takes `tokens`.
+    pub fn acquire(self: &Arc<Self>, now_ns: u64, tokens: Tokens) -> Acquired {
+        let mut state = self.state.lock();
+        let in_flight = state.in_flight;
+        let shared = matches!(state.store, Store::Shared(_));
+        let decision = state.with(&self.rules, now_ns, |view| {
+            let mut decision = view.ask(&self.rules, now_ns, tokens, in_flight);
+            if matches!(decision, Decision::Wait { on_release: true, .. }) && view.free_expired(now_ns) {
+                decision = view.ask(&self.rules, now_ns, tokens, in_flight);
+            }
+            if matches!(decision, Decision::Go(_)) {
+                view.set_in_flight(in_flight + 1);
+            }
+            (decision, view.limiter().breaker_open())
+        });
+        if let Ok(Some((_, breaker_open))) = decision {
+            state.note(breaker_open);
+        }
+        let decision = decision.map(|done| done.map(|(decision, _)| decision));
+        let locked_ns = state.locked_for(matches!(decision, Ok(None)), now_ns);
+        match decision {
+            Ok(None) if locked_ns >= LOCKED_NS => Acquired::Refused(format!(
+                "the shared limit{} is unavailable: another process has kept its file locked for {} s; look for a suspended one",
+                self.name,
+                locked_ns / 1_000_000_000
+            )),
+            Ok(None) => Acquired::Wait { until_ns: now_ns + RETRY_LOCK_NS, on_release: false },
+            Ok(Some(Decision::Go(grant))) => {
+                state.in_flight += 1;
+                Acquired::Permit(Permit { limiter: self.clone(), grant, open: true })
+            }
+            Ok(Some(Decision::Wait { until_ns, on_release })) => {
+                let until_ns = if shared && on_release { until_ns.min(now_ns + POLL_OTHERS_NS) } else { until_ns };
+                Acquired::Wait { until_ns, on_release }
+            }
+            Ok(Some(Decision::BreakerOpen(for_ns))) => Acquired::Refused(format!(
+                "circuit breaker open{}{}: no request succeeded for {} s{}",
+                if self.name.is_empty() { "" } else { " for limit" },
+                self.name,
+                for_ns / 1_000_000_000,
+                state.last_error.as_ref().map_or_else(String::new, |error| format!("; last error: {error}"))
+            )),
+            Err(error) => Acquired::Refused(format!("the shared limit{} is unavailable: {error}", self.name)),
+        }
+    }
+
+    /// Whether ends of calls are not written yet.
+    #[must_use]
+    pub fn has_unwritten(&self) -> bool {
+        !self.state.lock().unwritten.is_empty()
+    }
+
+    /// Writes the ends of calls; false if that has to be tried again.
+    pub fn flush(&self, now_ns: u64) -> bool {
+        let mut state = self.state.lock();
+        // A file that can't be used is reported when a call asks.
+        state.unwritten.is_empty() || state.with(&self.rules, now_ns, |_| ()).is_ok_and(|done| done.is_some())
+    }
+
+    fn end(&self, end: End) -> bool {
+        let mut state = self.state.lock();
+        state.in_flight -= 1;
+        state.unwritten.push(end);
+        // Answers wait for the next use of the file: many ends are one write.
+        if !end.used || (end.feedback == Feedback::Ok && matches!(state.store, Store::Shared(_))) {
+            return false;
+        }
+        let breaker_open = |view: &mut View<'_>| view.limiter().breaker_open();
+        let breaker_open = matches!(state.with(&self.rules, end.now_ns, breaker_open), Ok(Some(true)));
+        state.note(breaker_open);
+        breaker_open
+    }
+
+    /// Keeps the reason of a call that failed for the endpoint's sake; true if the circuit breaker
+    /// is open since, and nobody reported it yet.
+    pub(crate) fn note_error(&self, error: &str) -> bool {
+        let mut state = self.state.lock();
+        state.last_error = Some(error.to_owned());
+        let news = state.breaker_open && !state.reported;
+        state.reported |= news;
+        news
+    }
+}
+
+impl Drop for Limiter {
+    fn drop(&mut self) {
+        if let Store::Shared(shared) = &mut self.state.lock().store {
+            shared.leave();
+        }
+    }
+}
+
+/// The rate limiter in use: the function's own, or the locked file's.
+enum View<'a> {
+    Own(&'a mut RateLimiter),
+    Shared(&'a mut Locked),
+}
+
+impl View<'_> {
+    const fn limiter(&mut self) -> &mut RateLimiter {
+        match self {
+            Self::Own(limiter) => limiter,
+            Self::Shared(locked) => &mut locked.limiter,
+        }
+    }
+
+    fn ask(&mut self, rules: &Rules, now_ns: u64, tokens: Tokens, in_flight: usize) -> Decision {
+        let others = if let Self::Shared(locked) = self { locked.in_flight_elsewhere() } else { 0 };
+        self.limiter().ask(rules, now_ns, tokens, in_flight.saturating_add(others))
+    }
+
+    fn set_in_flight(&mut self, in_flight: usize) {
+        if let Self::Shared(locked) = self {
+            locked.set_in_flight(in_flight);
+        }
+    }
+
+    fn free_expired(&mut self, now_ns: u64) -> bool {
+        if let Self::Shared(locked) = self { locked.free_expired(now_ns) } else { false }
+    }
+}
+
+impl LimiterState {
+    const fn note(&mut self, breaker_open: bool) {
+        self.breaker_open = breaker_open;
+        self.reported &= breaker_open;
+    }
+
+    /// For how long the file has been locked without a break, as far as it was tried.
+    fn locked_for(&mut self, locked: bool, now_ns: u64) -> u64 {
+        let before = self.locked_ns.filter(|(_, last)| locked && now_ns.saturating_sub(*last) <= BREAK_NS);
+        let since = before.map_or(now_ns, |(since, _)| since);
+        self.locked_ns = locked.then_some((since, now_ns));
+        now_ns.saturating_sub(since)
+    }
+
+    /// Does something with the rate limiter, after ends were written; `None` if the file is locked.
+    fn with<R>(&mut self, rules: &Rules, now_ns: u64, work: impl FnOnce(&mut View<'_>) -> R) -> io::Result<Option<R>> {
+        let Self { store, unwritten, in_flight, .. } = self;
+        let write = |view: &mut View<'_>| {
+            for End { grant, now_ns, feedback, tokens, used } in unwritten.drain(..) {
+                if used {
+                    view.limiter().record(rules, now_ns, grant, feedback, tokens, fastrand::f64());
+                } else {
+                    view.limiter().refund(rules, grant);
+                }
+            }
+            view.set_in_flight(*in_flight);
+            work(view)
+        };
+        match store {
+            Store::Own(limiter) => Ok(Some(write(&mut View::Own(limiter)))),
+            Store::Shared(shared) => shared.with(now_ns, |locked| write(&mut View::Shared(locked))),
+        }
+    }
+}
+
+/// Leave for one call. Dropped unused, it is refunded with the next write.
+#[derive(Debug)]
+pub struct Permit {
+    limiter: Arc<Limiter>,
+    grant: Grant,
+    open: bool,
+}
+
+impl Permit {
+    /// The call has ended; `tokens` are those it used, if it reported them. True if the circuit
+    /// breaker is open: the call is not to blame.
+    pub fn end(mut self, now_ns: u64, feedback: Feedback, tokens: Option<f64>) -> bool {
+        self.open = false;
+        let breaker_open = self.limiter.end(End { grant: self.grant, now_ns, feedback, tokens, used: true });
+        breaker_open || self.grant.trial
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if self.open {
+            let now_ns = self.grant.sent_ns;
+            self.limiter.end(End { grant: self.grant, now_ns, feedback: Feedback::Unknown, tokens: None, used: false });
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! The rate limiter of one endpoint: token buckets (GCRA) for requests and tokens, adaptive rates,
+//! a circuit breaker. Arithmetic only: no clock, no lock, no file.
+//!
+//! - Any stretch `t` has at most `1 + (t + SLACK_NS) / interval` permits, of `60 s / (rpm * PACE)`
+//!   each.
+//! - Tokens are charged by an estimate before the call, and corrected once its use is known.
+//! - Throttling lowers all rates (without rates: the concurrency) once for all calls in flight.
+//! - `Retry-After` holds for all calls. No wait is longer than this process's own rates explain.
+
+use std::time::Duration;
+
+use super::breaker::{Breaker, BreakerState};
+use crate::clock::nanos;
+
+const MINUTE_NS: f64 = 60e9;
+/// Share of an allowance that is used. The rest is room for the server's sliding window and the
+/// network's jitter.
+const PACE: f64 = 0.98;
+/// How late a request may be without delaying the next ones: timers are late by some milliseconds.
+const SLACK_NS: u64 = 25_000_000;
+/// What is left of the rates after a throttled call: the first, which may be the network's doing,
+/// and one that comes soon after another.
+const FIRST_DECREASE: f64 = 0.95;
+const DECREASE: f64 = 0.85;
+const SOON_NS: u64 = 10_000_000_000;
+/// The least that is ever left of the rates, and how long they take to recover from nothing to all.
+const LEAST_FACTOR: f64 = 0.02;
+const RECOVERY_NS: f64 = 30e9;
+/// Rates recover only while there are answers: a pause between two of them counts up to this.
+const RECOVERY_STEP_NS: u64 = 1_000_000_000;
+const LONGEST_NS: u64 = 600_000_000_000;
+/// How much later another process may have read its clock and still got its turn first: on a busy
+/// machine, and on one that hardly moves.
+const STALE_NS: u64 = 1_000_000_000;
+const AHEAD_NS: u64 = 60_000_000_000;
+/// Tokens of a call of which nothing is known.
+const UNKNOWN_TOKENS: f64 = 1000.0;
+
+/// What was set for an endpoint.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rules {
+    /// Requests a minute.
+    pub rpm: Option<f64>,
+    /// Tokens a minute.
+    pub tpm: Option<f64>,
+    /// Calls in flight.
+    pub concurrency: Option<usize>,
+}
+
+/// What a call says about the endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feedback {
+    /// It answered, if only to refuse this request.
+    Ok,
+    /// Too many requests; come back after this time.
+    Throttled(Option<Duration>),
+    /// It can't be reached, or fails by itself.
+    Unhealthy,
+    /// Nothing: the call was cancelled, timed out, or failed for reasons of its own.
+    Unknown,
+}
+
+/// Tokens of a call, before it is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Tokens {
+    /// As its function counts them.
+    Counted(f64),
+    /// Assumed for each call until calls have reported their use; `None`: nobody knows.
+    Estimated(Option<f64>),
+}
+
+/// A call that was let through.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Grant {
+    pub sent_ns: u64,
+    /// Tokens that were charged.
+    pub tokens: f64,
+    /// The circuit breaker is half-open, and this call decides.
+    pub trial: bool,
+}
+
+/// Whether another call may go.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Decision {
+    Go(Grant),
+    /// Ask again then; sooner when a call has ended, if `on_release`.
+    Wait {
+        until_ns: u64,
+        on_release: bool,
+    },
+    /// The circuit breaker has been open for so many nanoseconds.
+    BreakerOpen(u64),
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RateLimiter {
+    /// When the next request is due, and when the tokens charged so far are paid off.
+    requests_ns: u64,
+    tokens_ns: u64,
+    /// Tokens a minute at which that debt is paid off; 0: there was none yet.
+    tpm: f64,
+    /// Mean tokens of the calls that reported their use.
+    mean_tokens: f64,
+    /// What throttling leaves of the rates; when they were last lowered and last raised.
+    factor: f64,
+    lowered_ns: u64,
+    raised_ns: u64,
+    /// Nothing goes before this: a server's `Retry-After`.
+    retry_after_ns: u64,
+    breaker: Breaker,
+}
+
+impl Default for RateLimiter {
+    fn default() -> Self {
+        Self {
+            requests_ns: 0,
+            tokens_ns: 0,
+            tpm: 0.0,
+            mean_tokens: 0.0,
+            factor: 1.0,
+            lowered_ns: 0,
+            raised_ns: 0,
+            retry_after_ns: 0,
+            breaker: Breaker::default(),
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times are positive, and saturate")]
+pub(super) fn nanoseconds(ns: f64) -> u64 {
+    ns as u64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a month in nanoseconds is exact to the microsecond")]
+pub(super) const fn real(ns: u64) -> f64 {
+    ns as f64
+}
+
+impl RateLimiter {
+    /// Asks for a call that takes `tokens` while `in_flight` are under way.
+    pub fn ask(&mut self, rules: &Rules, now_ns: u64, tokens: Tokens, in_flight: usize) -> Decision {
+        let wait = |until_ns: u64| Decision::Wait {
+            until_ns: until_ns.min(now_ns.saturating_add(LONGEST_NS)),
+            on_release: false,
+        };
+        if self.retry_after_ns > now_ns {
+            return wait(self.retry_after_ns);
+        }
+        let breaker = self.breaker.state(now_ns);
+        match breaker {
+            BreakerState::Closed | BreakerState::Trial => {}
+            BreakerState::Open(until_ns) => return wait(until_ns),
+            BreakerState::TrialInFlight(until_ns) => return Decision::Wait { until_ns, on_release: true },
+            BreakerState::Refused(failing_ns) => return Decision::BreakerOpen(failing_ns),
+        }
+        if rules.concurrency.is_some_and(|most| in_flight >= self.allowed_concurrency(rules, most)) {
+            return Decision::Wait { until_ns: u64::MAX, on_release: true };
+        }
+        // At most one interval away, if it was this rate that put it there; another process may
+        // have read its clock a little later.
+        let interval_ns = self.cost_ns(rules.rpm, 1.0);
+        let latest_ns = now_ns.saturating_add(interval_ns).saturating_add(SLACK_NS).saturating_add(STALE_NS);
+        self.requests_ns = self.requests_ns.min(latest_ns);
+        self.rescale_debt(rules, now_ns);
+        let rates = [(rules.rpm, self.requests_ns), (rules.tpm, self.tokens_ns)];
+        let due_ns = rates.iter().filter(|(rate, _)| rate.is_some()).map(|(_, due_ns)| *due_ns).max().unwrap_or(0);
+        if due_ns > now_ns + SLACK_NS {
+            let until_ns = (due_ns - SLACK_NS).min(now_ns.saturating_add(LONGEST_NS));
+            // A call that reports fewer tokens than were charged makes room sooner.
+            let by_tokens = rules.tpm.is_some() && due_ns == self.tokens_ns;
+            return Decision::Wait { until_ns, on_release: by_tokens && in_flight > 0 };
+        }
+        let tokens = match tokens {
+            Tokens::Counted(tokens) => tokens,
+            Tokens::Estimated(_) if self.mean_tokens > 0.0 => self.mean_tokens,
+            Tokens::Estimated(tokens) => tokens.unwrap_or(UNKNOWN_TOKENS),
+        };
+        // Counted from now: idle time is not saved up for a burst.
+        self.requests_ns = self.requests_ns.max(now_ns).saturating_add(interval_ns);
+        self.tokens_ns = self.tokens_ns.max(now_ns).saturating_add(self.cost_ns(rules.tpm, tokens));
+        let trial = breaker == BreakerState::Trial;
+        if trial {
+            self.breaker.start_trial(now_ns);
+        }
+        Decision::Go(Grant { sent_ns: now_ns, tokens, trial })
+    }
+
+    /// Takes in how a call ended; `tokens` are those it used, if it reported them, and `random` is
+    /// uniform in [0, 1).
+    pub fn record(
+        &mut self,
+        rules: &Rules,
+        now_ns: u64,
+        grant: Grant,
+        feedback: Feedback,
+        tokens: Option<f64>,
+        random: f64,
+    ) {
+        self.rescale_debt(rules, now_ns);
+        if let Some(tokens) = tokens.filter(|tokens| *tokens >= 0.0 && *tokens <= most_tokens(rules)) {
+            let charged_ns = self.cost_ns(rules.tpm, grant.tokens);
+            let used_ns = self.cost_ns(rules.tpm, tokens);
+            let due_ns = self.tokens_ns.saturating_add(used_ns).saturating_sub(charged_ns);
+            self.tokens_ns = due_ns.min(now_ns.saturating_add(LONGEST_NS));
+            let known = if self.mean_tokens > 0.0 { self.mean_tokens } else { tokens };
+            self.mean_tokens = (known * 0.9 + tokens * 0.1).max(1.0);
+        }
+        match feedback {
+            Feedback::Ok => {
+                self.breaker.succeeded(grant.sent_ns);
+                if grant.sent_ns >= self.lowered_ns {
+                    let since_ns = self.raised_ns.max(self.lowered_ns);
+                    let step_ns = now_ns.saturating_sub(since_ns).min(RECOVERY_STEP_NS);
+                    self.factor = (self.factor + real(step_ns) / RECOVERY_NS).min(1.0);
+                    self.raised_ns = now_ns;
+                }
+            }
+            Feedback::Throttled(retry_after) => {
+                self.breaker.succeeded(grant.sent_ns);
+                // A call that was sent before the rates were lowered says nothing of the new ones.
+                if grant.sent_ns >= self.lowered_ns {
+                    let again = self.lowered_ns != 0 && now_ns.saturating_sub(self.lowered_ns) < SOON_NS;
+                    self.factor = (self.factor * if again { DECREASE } else { FIRST_DECREASE }).max(LEAST_FACTOR);
+                    self.lowered_ns = now_ns.max(grant.sent_ns + 1);
+                }
+                if let Some(after) = retry_after {
+                    let until_ns = now_ns.saturating_add(nanos(after).min(LONGEST_NS));
+                    self.retry_after_ns = self.retry_after_ns.max(until_ns);
+                }
+            }
+            Feedback::Unhealthy => self.breaker.failed(now_ns, grant.trial, random),
+            Feedback::Unknown if grant.trial => self.breaker.open(now_ns, random),
+            Feedback::Unknown => {}
+        }
+    }
+
+    /// Refunds a call that was never made.
+    pub fn refund(&mut self, rules: &Rules, grant: Grant) {
+        self.requests_ns = self.requests_ns.saturating_sub(self.cost_ns(rules.rpm, 1.0));
+        self.tokens_ns = self.tokens_ns.saturating_sub(self.cost_ns(rules.tpm, grant.tokens));
+        if grant.trial {
+            self.breaker.cancel_trial();
+        }
+    }
+
+    /// Whether the circuit breaker lets only trial calls through.
+    #[must_use]
+    pub const fn breaker_open(&self) -> bool {
+        self.breaker.is_open()
+    }
+
+    /// Whether a process with the same clock can have written it: no time is further ahead than any
+    /// that is ever set, and every number is one.
+    #[must_use]
+    pub fn is_plausible(&self, now_ns: u64) -> bool {
+        let soon_ns = now_ns.saturating_add(LONGEST_NS).saturating_add(AHEAD_NS);
+        let times = [
+            self.requests_ns,
+            self.tokens_ns,
+            self.lowered_ns,
+            self.raised_ns,
+            self.retry_after_ns,
+            self.breaker.failing_since_ns,
+            self.breaker.open_until_ns,
+            self.breaker.trial_until_ns,
+        ];
+        let rates = (LEAST_FACTOR..=1.0).contains(&self.factor)
+            && [self.mean_tokens, self.tpm].iter().all(|number| number.is_finite() && *number >= 0.0);
+        rates && times.iter().all(|ns| *ns <= soon_ns)
+    }
+
+    /// Brings what a process wrote whose clock was read a little later into bounds.
+    pub fn clamp(&mut self, now_ns: u64) {
+        let soon_ns = now_ns.saturating_add(LONGEST_NS);
+        for ns in [&mut self.requests_ns, &mut self.tokens_ns, &mut self.retry_after_ns] {
+            *ns = (*ns).min(soon_ns);
+        }
+        for ns in [&mut self.lowered_ns, &mut self.raised_ns] {
+            *ns = (*ns).min(now_ns);
+        }
+        self.breaker.clamp(now_ns, soon_ns);
+        self.factor = if self.factor.is_nan() { 1.0 } else { self.factor.clamp(LEAST_FACTOR, 1.0) };
+        for number in [&mut self.mean_tokens, &mut self.tpm] {
+            *number = if number.is_finite() { number.max(0.0) } else { 0.0 };
+        }
+    }
+
+    /// Calls in flight that throttling leaves of `most`: only without rates, which are lowered
+    /// instead.
+    #[must_use]
+    pub fn allowed_concurrency(&self, rules: &Rules, most: usize) -> usize {
+        if rules.rpm.is_some() || rules.tpm.is_some() {
+            return most;
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "between 1 and most"
+        )]
+        let left = (most as f64 * self.factor) as usize;
+        left.clamp(1, most.max(1))
+    }
+
+    /// Expresses the token debt as the time that it takes at the rate of these rules.
+    fn rescale_debt(&mut self, rules: &Rules, now_ns: u64) {
+        let Some(tpm) = rules.tpm.filter(|tpm| self.tpm.to_bits() != tpm.to_bits()) else { return };
+        let debt_ns = self.tokens_ns.saturating_sub(now_ns);
+        if debt_ns > 0 && self.tpm > 0.0 {
+            let rescaled_ns = nanoseconds(real(debt_ns) * (self.tpm / tpm)).min(LONGEST_NS);
+            self.tokens_ns = now_ns.saturating_add(rescaled_ns);
+        }
+        self.tpm = tpm;
+    }
+
+    fn cost_ns(&self, rate: Option<f64>, amount: f64) -> u64 {
+        rate.map_or(0, |rate| nanoseconds(MINUTE_NS * amount / (rate * PACE * self.factor)).min(LONGEST_NS))
+    }
+}
+
+/// The most tokens that a call can have used. More is not believed: it would hold up all that share
+/// the limit.
+fn most_tokens(rules: &Rules) -> f64 {
+    rules.tpm.map_or(f64::MAX, |tpm| tpm * real(LONGEST_NS) / MINUTE_NS)
+}
+
+/// Numbers of a rate limiter in a file.
+pub(super) const WORDS: usize = 13;
+
+impl RateLimiter {
+    pub(super) const fn to_words(&self) -> [u64; WORDS] {
+        [
+            self.requests_ns,
+            self.tokens_ns,
+            self.mean_tokens.to_bits(),
+            self.factor.to_bits(),
+            self.lowered_ns,
+            self.raised_ns,
+            self.retry_after_ns,
+            self.breaker.failures,
+            self.breaker.failing_since_ns,
+            self.breaker.openings,
+            self.breaker.open_until_ns,
+            self.breaker.trial_until_ns,
+            self.tpm.to_bits(),
+        ]
+    }
+
+    pub(super) const fn from_words(words: [u64; WORDS]) -> Self {
+        Self {
+            requests_ns: words[0],
+            tokens_ns: words[1],
+            mean_tokens: f64::from_bits(words[2]),
+            factor: f64::from_bits(words[3]),
+            lowered_ns: words[4],
+            raised_ns: words[5],
+            retry_after_ns: words[6],
+            breaker: Breaker {
+                failures: words[7],
+                failing_since_ns: words[8],
+                openings: words[9],
+                open_until_ns: words[10],
+                trial_until_ns: words[11],
+            },
+            tpm: f64::from_bits(words[12]),
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! A rate limiter in a file, for all processes of a host that name one key, used under a lock.
+//! Layout: `u64` magic, boot, checksum, 13 of the rate limiter, number of leases, 6 per lease.
+//!
+//! - The lock is the kernel's, ends with its process, and is held for microseconds.
+//! - Calls in flight of a dead process are free again: leases are checked when nothing is left.
+//! - A file of another boot or version, or with impossible contents, starts anew.
+//! - Folder and file are private to this user; links are not followed.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+
+use super::lease::{self, Lease};
+use super::rate_limiter::{self, RateLimiter};
+
+/// "GUERDON" and the version of the layout.
+const MAGIC: u64 = 0x4755_4552_444F_4E03;
+const HEAD: usize = 3 + rate_limiter::WORDS + 1;
+/// Engines that can share a key.
+const MOST_ENGINES: usize = 1024;
+/// How often a lock that is taken is tried before its user is told to ask again.
+const LOCK_TRIES: u32 = 40;
+/// How often, and after which pause, `leave` tries.
+const LEAVE_TRIES: u32 = 200;
+const LEAVE_PAUSE: Duration = Duration::from_millis(1);
+/// Between two checks whether the file was removed.
+const CHECK_FILE_NS: u64 = 100_000_000;
+/// Between two checks which leases are alive.
+const CHECK_LEASES_NS: u64 = 200_000_000;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct SharedFile {
+    path: PathBuf,
+    /// Opened with the first use, and again when it was removed.
+    file: Option<File>,
+    boot: u64,
+    me: Lease,
+    /// The slot of its lease, at the last use.
+    slot: usize,
+    checked_ns: Option<u64>,
+    file_checked_ns: u64,
+    /// Leases in the file, at the last use.
+    count: usize,
+}
+
+/// The contents of the file, under the lock.
+pub(super) struct Locked {
+    pub limiter: RateLimiter,
+    leases: Vec<Lease>,
+    me: usize,
+    namespace: u64,
+    /// Leases are due for a check; they were checked.
+    check_due: bool,
+    checked: bool,
+    /// The file holds it as it was read.
+    written: bool,
+}
+
+impl Locked {
+    /// Calls in flight of the other engines.
+    pub(super) fn in_flight_elsewhere(&self) -> usize {
+        let others = self.leases.iter().enumerate().filter(|(slot, _)| *slot != self.me);
+        let all = others.map(|(_, lease)| lease.in_flight).fold(0, u64::saturating_add);
+        usize::try_from(all).unwrap_or(usize::MAX)
+    }
+
+    /// Sets how many calls this engine has in flight.
+    pub(super) fn set_in_flight(&mut self, in_flight: usize) {
+        self.leases[self.me].in_flight = in_flight as u64;
+    }
+
+    /// Frees the calls in flight of dead processes, if a check is due; whether anything was freed.
+    pub(super) fn free_expired(&mut self, now_ns: u64) -> bool {
+        if !self.check_due {
+            return false;
+        }
+        (self.check_due, self.checked) = (false, true);
+        let mut freed = false;
+        for (slot, lease) in self.leases.iter_mut().enumerate() {
+            if slot != self.me && !lease.is_empty() && !lease.is_alive(self.namespace, now_ns) {
+                freed |= lease.in_flight > 0;
+                *lease = Lease::default();
+            }
+        }
+        freed
+    }
+}
+
+impl SharedFile {
+    pub(super) fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            file: None,
+            boot: boot(),
+            me: Lease::new(),
+            slot: 0,
+            checked_ns: None,
+            file_checked_ns: 0,
+            count: 0,
+        }
+    }
+
+    /// Does something with the limiter under the lock; `None` if another process has it just now.
+    pub(super) fn with<R>(&mut self, now_ns: u64, work: impl FnOnce(&mut Locked) -> R) -> io::Result<Option<R>> {
+        let file = match self.file.take() {
+            Some(file) if self.still_exists(&file, now_ns)? => file,
+            _ => open(&self.path)?,
+        };
+        if !lock(&file)? {
+            self.file = Some(file);
+            return Ok(None);
+        }
+        let done = self.use_locked(&file, now_ns, work);
+        let unlocked = flock(&file, FlockOperation::Unlock);
+        self.file = Some(file);
+        unlocked?;
+        done.map(Some)
+    }
+
+    /// Whether the file still has its name; checked now and then.
+    fn still_exists(&mut self, file: &File, now_ns: u64) -> io::Result<bool> {
+        if now_ns.saturating_sub(self.file_checked_ns) < CHECK_FILE_NS {
+            return Ok(true);
+        }
+        self.file_checked_ns = now_ns;
+        Ok(file.metadata()?.nlink() > 0)
+    }
+
+    /// Gives up its slot in the file. Where that fails, the slot is free when the process has
+    /// ended.
+    pub(super) fn leave(&mut self) {
+        self.leave_after(|| std::thread::sleep(LEAVE_PAUSE));
+    }
+
+    /// `leave`, with something else to do until the next try.
+    pub(super) fn leave_after(&mut self, mut wait: impl FnMut()) {
+        for _ in 0..LEAVE_TRIES {
+            if self.file.is_none()
+                || !matches!(self.with(u64::MAX, |locked| locked.leases[locked.me] = Lease::default()), Ok(None))
+            {
+                return;
+            }
+            wait();
+        }
+    }
+
+    /// Takes the lease of another process.
+    #[cfg(test)]
+    pub(super) fn impersonate(&mut self, pid: u32) {
+        self.me = Lease::of(pid);
+    }
+
+    fn use_locked<R>(&mut self, file: &File, now_ns: u64, work: impl FnOnce(&mut Locked) -> R) -> io::Result<R> {
+        let mut locked = self.read(file, now_ns)?;
+        let (limiter, leases) = (locked.limiter.clone(), locked.leases.clone());
+        let done = work(&mut locked);
+        if locked.checked {
+            self.checked_ns = Some(now_ns);
+        }
+        if locked.written && locked.limiter == limiter && locked.leases == leases {
+            return Ok(done);
+        }
+        let lease = &mut locked.leases[locked.me];
+        if !lease.is_empty() {
+            lease.seen_ns = now_ns;
+        }
+        let numbers: Vec<u64> = locked
+            .limiter
+            .to_words()
+            .into_iter()
+            .chain([locked.leases.len() as u64])
+            .chain(locked.leases.iter().flat_map(|lease| lease.to_words()))
+            .collect();
+        let head = [MAGIC, self.boot, checksum(&numbers)];
+        let bytes: Vec<u8> = head.into_iter().chain(numbers).flat_map(u64::to_le_bytes).collect();
+        file.write_all_at(&bytes, 0)?;
+        Ok(done)
+    }
+
+    fn read(&mut self, file: &File, now_ns: u64) -> io::Result<Locked> {
+        // As many leases as there were the last time, so that one read does.
+        let mut all = words(file, 0, HEAD + self.count * lease::WORDS)?;
+        let (mut limiter, mut leases) = (RateLimiter::default(), Vec::new());
+        let count =
+            all.get(HEAD - 1).map_or(0, |count| usize::try_from(*count).unwrap_or(MOST_ENGINES).min(MOST_ENGINES));
+        if count > self.count {
+            all = words(file, 0, HEAD + count * lease::WORDS)?;
+        }
+        self.count = count;
+        all.truncate(HEAD + count * lease::WORDS);
+        if let Some(([MAGIC, boot, wanted], numbers)) = all.split_first_chunk::<3>()
+            && *boot == self.boot
+            && *wanted == checksum(numbers)
+            && let Some((known, [_, stored @ ..])) = numbers.split_first_chunk::<{ rate_limiter::WORDS }>()
+            && let found = RateLimiter::from_words(*known)
+            && found.is_plausible(now_ns)
+        {
+            limiter = found;
+            limiter.clamp(now_ns);
+            let (stored, _) = stored.as_chunks::<{ lease::WORDS }>();
+            leases = stored.iter().map(|words| Lease::from_words(*words)).collect();
+        }
+        let check_due = self.checked_ns.is_none_or(|checked_ns| now_ns.saturating_sub(checked_ns) >= CHECK_LEASES_NS);
+        let (me, namespace) = (self.slot, self.me.namespace);
+        let mut locked = Locked { limiter, leases, me, namespace, check_due, checked: false, written: true };
+        if !locked.leases.get(self.slot).is_some_and(|lease| lease.is(&self.me)) {
+            locked.me = self.claim_slot(&mut locked, now_ns)?;
+            self.slot = locked.me;
+            locked.written = false;
+        }
+        Ok(locked)
+    }
+
+    /// Finds a slot among the leases.
+    fn claim_slot(&self, locked: &mut Locked, now_ns: u64) -> io::Result<usize> {
+        if locked.leases.len() >= MOST_ENGINES && !locked.leases.iter().any(Lease::is_empty) {
+            locked.me = MOST_ENGINES; // none yet: all leases are checked
+            locked.check_due = true;
+            locked.free_expired(now_ns);
+        }
+        let me = self.me;
+        if let Some(slot) = locked.leases.iter().position(Lease::is_empty) {
+            locked.leases[slot] = me;
+            return Ok(slot);
+        }
+        if locked.leases.len() >= MOST_ENGINES {
+            return Err(io::Error::other(format!("{MOST_ENGINES} engines share {}", self.path.display())));
+        }
+        locked.leases.push(me);
+        Ok(locked.leases.len() - 1)
+    }
+}
+
+/// Takes the lock if it is free, or gets free within microseconds.
+fn lock(file: &File) -> io::Result<bool> {
+    for _ in 0..LOCK_TRIES {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => std::hint::spin_loop(),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(false)
+}
+
+/// Tells a file that was written as a whole from one that was not, or not by us.
+fn checksum(numbers: &[u64]) -> u64 {
+    let mix = |sum: u64, number: &u64| (sum ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+    numbers.iter().fold(numbers.len() as u64, mix)
+}
+
+/// As many numbers as there are, up to `count`.
+fn words(file: &File, offset: usize, count: usize) -> io::Result<Vec<u64>> {
+    let mut bytes = vec![0; count * 8];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read_at(&mut bytes[filled..], (offset + filled) as u64) {
+            Ok(0) => break,
+            Ok(more) => filled += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes[..filled].as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
+}
+
+/// Opens or makes the file.
+fn open(path: &Path) -> io::Result<File> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    if std::fs::symlink_metadata(folder)?.uid() != rustix::process::geteuid().as_raw() {
+        let problem = format!("{} belongs to another user", folder.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+    }
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).open(path)
+}
+
+/// Tells boots of the machine apart, whose clocks begin anew; 0 where that can't be had.
+fn boot() -> u64 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+    u64::from_str_radix(&digits, 16).unwrap_or(0)
+}

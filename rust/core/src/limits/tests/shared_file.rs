@@ -1,0 +1,171 @@
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use rustix::fs::{FlockOperation, flock};
+
+use super::super::rate_limiter::{Decision, Feedback, Grant, Rules, Tokens};
+use super::super::shared_file::{Locked, SharedFile};
+use super::Folder;
+
+const S: u64 = 1_000_000_000;
+const GRANT: Grant = Grant { sent_ns: 100 * S, tokens: 0.0, trial: false };
+
+fn with<R>(shared: &mut SharedFile, now_ns: u64, work: impl FnOnce(&mut Locked) -> R) -> R {
+    shared.with(now_ns, work).unwrap().expect("nobody else has it")
+}
+
+#[test]
+fn a_locked_file_is_not_waited_for() {
+    let folder = Folder::new();
+    let mut shared = SharedFile::new(&folder.file());
+    with(&mut shared, S, |_| ());
+    let other = std::fs::File::open(folder.file()).unwrap();
+    flock(&other, FlockOperation::LockExclusive).unwrap();
+    assert!(shared.with(S, |_| ()).unwrap().is_none());
+    drop(other);
+    assert!(shared.with(S, |_| ()).unwrap().is_some());
+}
+
+#[test]
+fn leaving_waits_for_a_locked_file() {
+    let folder = Folder::new();
+    let (mut here, mut there) = (SharedFile::new(&folder.file()), SharedFile::new(&folder.file()));
+    with(&mut there, S, |locked| locked.set_in_flight(3));
+    let mut other = Some(std::fs::File::open(folder.file()).unwrap());
+    flock(other.as_ref().unwrap(), FlockOperation::LockExclusive).unwrap();
+    there.leave_after(|| other = None);
+    assert!(other.is_none());
+    assert_eq!(with(&mut here, S, |locked| locked.in_flight_elsewhere()), 0);
+}
+
+#[test]
+fn calls_in_flight_elsewhere_count_until_their_process_is_dead() {
+    let folder = Folder::new();
+    let (mut here, mut there) = (SharedFile::new(&folder.file()), SharedFile::new(&folder.file()));
+    with(&mut there, S, |locked| locked.set_in_flight(3));
+    assert_eq!(with(&mut here, S, |locked| locked.in_flight_elsewhere()), 3);
+    assert_eq!(with(&mut there, S, |locked| locked.in_flight_elsewhere()), 0);
+    // An engine of a process that lives is never freed by others; when it leaves, it is.
+    assert!(!with(&mut here, 2 * S, |locked| locked.free_expired(2 * S)));
+    there.leave();
+    assert_eq!(with(&mut here, S, |locked| locked.in_flight_elsewhere()), 0);
+    // The same by a process that was killed: its number and the time of its start stand in the
+    // file.
+    let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+    let mut dead = SharedFile::new(&folder.file());
+    dead.impersonate(child.id());
+    with(&mut dead, S, |locked| locked.set_in_flight(5));
+    assert!(!with(&mut here, 3 * S, |locked| locked.free_expired(3 * S)));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(with(&mut here, 4 * S, |locked| (locked.free_expired(4 * S), locked.in_flight_elsewhere())), (true, 0));
+}
+
+#[test]
+fn a_file_that_was_removed_is_made_again() {
+    let folder = Folder::new();
+    let (mut here, mut there) = (SharedFile::new(&folder.file()), SharedFile::new(&folder.file()));
+    with(&mut here, S, |locked| locked.set_in_flight(1));
+    std::fs::remove_file(folder.file()).unwrap();
+    with(&mut here, 2 * S, |locked| locked.set_in_flight(1));
+    assert_eq!(with(&mut there, S, |locked| locked.in_flight_elsewhere()), 1);
+}
+
+#[test]
+fn a_file_of_another_boot_is_not_read() {
+    let folder = Folder::new();
+    let mut shared = SharedFile::new(&folder.file());
+    with(&mut shared, S, |_| ());
+    let mut bytes = std::fs::read(folder.file()).unwrap();
+    bytes[8] ^= 1;
+    bytes[16..24].copy_from_slice(&u64::MAX.to_le_bytes());
+    std::fs::write(folder.file(), bytes).unwrap();
+    let limiter = with(&mut SharedFile::new(&folder.file()), S, |locked| locked.limiter.clone());
+    assert_eq!(limiter, super::super::rate_limiter::RateLimiter::default());
+}
+
+#[test]
+fn a_wrong_checksum_starts_anew() {
+    let folder = Folder::new();
+    let rules = Rules { rpm: Some(60.0), ..Rules::default() };
+    let busy = |locked: &mut Locked| {
+        locked.limiter.record(&rules, 100 * S, GRANT, Feedback::Throttled(Some(Duration::from_secs(500))), None, 0.5);
+    };
+    let asked = |shared: &mut SharedFile, now_ns| {
+        with(shared, now_ns, |locked| locked.limiter.ask(&rules, now_ns, Tokens::Estimated(None), 0))
+    };
+    let mut here = SharedFile::new(&folder.file());
+    with(&mut here, 100 * S, busy);
+    assert!(
+        matches!(asked(&mut here, 101 * S), Decision::Wait { until_ns, .. } if until_ns == 600 * S),
+        "as it was told"
+    );
+    // The same numbers, but for one.
+    let mut bytes = std::fs::read(folder.file()).unwrap();
+    bytes[24] ^= 1;
+    std::fs::write(folder.file(), bytes).unwrap();
+    assert!(matches!(asked(&mut here, 101 * S), Decision::Go(_)));
+    // Written as a whole, by a clock that has begun anew since.
+    with(&mut here, 1_000_000 * S, |locked| locked.limiter.ask(&rules, 1_000_000 * S, Tokens::Estimated(None), 0));
+    assert!(matches!(asked(&mut here, 200 * S), Decision::Go(_)));
+    assert!(matches!(asked(&mut here, 200 * S), Decision::Wait { until_ns, .. } if until_ns < 202 * S));
+}
+
+/// What a process took of a rate stays taken when it dies: the endpoint has counted it.
+#[test]
+fn the_rate_of_a_dead_process_is_not_given_out_twice() {
+    let folder = Folder::new();
+    let rules = Rules { rpm: Some(60.0), concurrency: Some(1), ..Rules::default() };
+    let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+    let mut dead = SharedFile::new(&folder.file());
+    dead.impersonate(child.id());
+    with(&mut dead, S, |locked| {
+        assert!(matches!(locked.limiter.ask(&rules, S, Tokens::Estimated(None), 0), Decision::Go(_)));
+        locked.set_in_flight(1);
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut here = SharedFile::new(&folder.file());
+    let ask = |locked: &mut Locked| {
+        assert!(locked.free_expired(S) && locked.in_flight_elsewhere() == 0, "its place is free");
+        locked.limiter.ask(&rules, S, Tokens::Estimated(None), locked.in_flight_elsewhere())
+    };
+    let Decision::Wait { until_ns, .. } = with(&mut here, S, ask) else { panic!("its request counts") };
+    assert!((2 * S - S / 10..=2 * S + S / 10).contains(&until_ns), "{until_ns}");
+}
+
+#[test]
+fn the_file_is_private() {
+    let folder = Folder::new();
+    with(&mut SharedFile::new(&folder.file()), S, |_| ());
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&folder.0), mode(&folder.file())), (0o700, 0o600));
+    let link = folder.0.join("link");
+    std::os::unix::fs::symlink(folder.file(), &link).unwrap();
+    assert!(SharedFile::new(&link).with(S, |_| ()).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_file_makes_reading_fail(bytes in prop::collection::vec(prop_oneof![Just(0_u8), Just(255), any::<u8>()], 0..600), whole: bool) {
+        let folder = Folder::new();
+        let mut shared = SharedFile::new(&folder.file());
+        with(&mut shared, S, |_| ());
+        let mut file = std::fs::read(folder.file()).unwrap();
+        if whole {
+            file = bytes;
+        } else {
+            // The head stays: its numbers don't.
+            file.truncate(16);
+            file.extend_from_slice(&bytes);
+        }
+        std::fs::write(folder.file(), file).unwrap();
+        with(&mut shared, S, |locked| locked.set_in_flight(1));
+        let mut other = SharedFile::new(&folder.file());
+        prop_assert!(with(&mut other, S, |locked| locked.in_flight_elsewhere()) >= 1);
+    }
+}

@@ -1,0 +1,36 @@
+//! A function whose limiter let nothing through: until when, so that the limiter is not asked again
+//! and again.
+
+/// One function's.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Throttled {
+    until_ns: u64,
+    /// The end of a call may end it sooner.
+    on_release: bool,
+    /// A timer is set to flush the limiter.
+    flush_scheduled: bool,
+}
+
+impl Throttled {
+    pub(crate) const fn until(&mut self, until_ns: u64, on_release: bool) {
+        (self.until_ns, self.on_release) = (until_ns, on_release);
+    }
+
+    pub(crate) const fn is_over(self, now_ns: u64) -> bool {
+        self.until_ns <= now_ns
+    }
+
+    /// A call of the same limiter has ended.
+    pub(crate) const fn released(&mut self) {
+        if self.on_release {
+            self.until_ns = 0;
+        }
+    }
+
+    /// Whether a timer to flush the limiter has to be set now.
+    pub(crate) const fn schedule_flush(&mut self, has_unwritten: bool) -> bool {
+        let first = has_unwritten && !self.flush_scheduled;
+        self.flush_scheduled = has_unwritten;
+        first
+    }
+}

@@ -1,0 +1,97 @@
+//! A process of the lane, seen from outside.
+//!
+//! - C-1  A process is signalled by its pidfd. Its group is killed by number, which is safe while the zygote lives: it reaps when it is told to,
+//!   and until then the number is taken.
+//! - C-2  The end of a process is seen by its pidfd, never by its socket: a fork of its own may hold that open.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream as StdStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal};
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe::Receiver;
+
+use crate::shared_page::Page;
+use crate::stack_file::Stack;
+
+/// How long the end of a process may take once its socket is closed or it was killed.
+pub(super) const DYING: Duration = Duration::from_millis(500);
+
+/// A process that can be waited for and signalled without its number being mistaken.
+pub(super) struct Pidfd {
+    /// A pidfd in the clothes of a socket, of which only the readiness is used: tokio can wait for a plain descriptor by unsafe code only.
+    stream: UnixStream,
+}
+
+impl Pidfd {
+    pub(super) fn open(pid: Pid) -> io::Result<Self> {
+        let fd = rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK)?;
+        Ok(Self { stream: UnixStream::from_std(StdStream::from(fd))? })
+    }
+
+    /// Waits for the end of the process.
+    pub(super) async fn ended(&self) {
+        // An error would mean that the runtime is going away, and all of this with it.
+        let _ = self.stream.readable().await;
+    }
+
+    pub(super) fn signal(&self, signal: Signal) -> io::Result<()> {
+        Ok(rustix::process::pidfd_send_signal(self.stream.as_fd(), signal)?)
+    }
+}
+
+/// A worker just forked, and our ends of what it was given.
+pub(super) struct Forked {
+    pub child: Child,
+    pub socket: UnixStream,
+    pub output: Receiver,
+}
+
+/// A worker process.
+pub(super) struct Child {
+    pub pid: Pid,
+    pub pidfd: Pidfd,
+    pub page: Page,
+    /// Where its stack is written when it is asked for.
+    pub stack: Stack,
+    /// Whether the zygote that forked it lives. Written by the zygote's keeper.
+    pub zygote_alive: Arc<AtomicBool>,
+}
+
+impl Child {
+    /// Kills the process and all of its group (C-1). Harmless when they have ended.
+    pub(super) fn kill(&self) {
+        if self.zygote_alive.load(Ordering::Acquire) {
+            // The group is gone already, or nothing that we may do helps.
+            let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
+        }
+        let _ = self.pidfd.signal(Signal::KILL);
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        is_stopped(self.pid)
+    }
+}
+
+/// Whether the kernel says that a process is stopped, by a signal or a debugger.
+pub(super) fn is_stopped(pid: Pid) -> bool {
+    let state = std::fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok().and_then(|text| {
+        let after = text.iter().rposition(|byte| *byte == b')')?; // its name may hold anything
+        text.get(after + 2).copied()
+    });
+    matches!(state, Some(b'T' | b't'))
+}
+
+/// A pid as another process told it: a child of a zygote is neither this process nor init.
+pub(super) fn told_pid(value: i64) -> io::Result<Pid> {
+    if value < 0 {
+        let errno = i32::try_from(-value).unwrap_or(0);
+        return Err(io::Error::from_raw_os_error(errno));
+    }
+    let number = i32::try_from(value).ok().filter(|number| *number > 1 && number.cast_unsigned() != std::process::id());
+    number.and_then(Pid::from_raw).ok_or_else(|| io::Error::other(format!("{value} is no pid of a worker")))
+}

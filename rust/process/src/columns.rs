@@ -1,0 +1,175 @@
+//! The values of calls in wire form: what `Payload::encode` writes and `python/guerdon/_worker/wire.py` reads. All numbers little-endian.
+//!
+//! ```text
+//! u32 rows   u16 width   u16 parts
+//! per part:  u8 tag  u8 0  u16 n  u32 0  u64 length of the body   n × u16 position among a call's values   body
+//! ```
+//!
+//! A row is a sample; a call has `width` values, each given by one part. The bodies, by tag:
+//!
+//! - 1 ASCII, 2 Latin-1: `rows × u64` end of each text, counted from the first text; then the texts, one byte a character. One position.
+//! - 3 mixed text: `rows × u8` kind, `rows × u64` end, then the texts, each as it lies in its Python string. One position.
+//! - 4 pickled: `u32 blocks`; per block `u64 length of the pickle, u32 n, n × u32 index, pickle`. The pickle is a list with one list per position,
+//!   of which the indices choose, in order of the rows.
+//! - 5 constant: the pickle of a list with one value per position, the same for every row.
+//! - 6 pieces: `u32 pieces`; per piece `u64 length`, values as described here, of the next rows. No position: it is the only part.
+//!
+//! - K-1  Text is copied, never transcoded: a worker gets exactly the characters that the caller had, lone surrogates too.
+//! - K-2  Writing takes no lock and calls nothing of the caller's but the given closures.
+
+use std::ops::Range;
+
+use guerdon_core::call::CallKind;
+use guerdon_core::frame::Frame;
+use guerdon_core::share::Share;
+use guerdon_core::text::{RawText, TextKind};
+
+/// Writes the values of some samples.
+pub struct ColumnsWriter<'out> {
+    out: &'out mut Vec<u8>,
+    rows: usize,
+    parts_at: usize,
+    parts: u16,
+}
+
+const ASCII: u8 = 1;
+const LATIN1: u8 = 2;
+const MIXED: u8 = 3;
+const PICKLED: u8 = 4;
+const CONSTANT: u8 = 5;
+const PIECES: u8 = 6;
+
+impl<'out> ColumnsWriter<'out> {
+    /// Starts the values of `rows` samples, `width` a call.
+    pub fn new(out: &'out mut Vec<u8>, rows: usize, width: usize) -> Self {
+        out.extend_from_slice(&small(rows).to_le_bytes());
+        out.extend_from_slice(&tiny(width).to_le_bytes());
+        let parts_at = out.len();
+        out.extend_from_slice(&[0; 2]);
+        Self { out, rows, parts_at, parts: 0 }
+    }
+
+    /// A column of texts: `text` gives that of each row.
+    pub fn text<'a>(&mut self, position: usize, text: impl Fn(usize) -> RawText<'a>) {
+        let rows = self.rows;
+        let widest = (0..rows).map(|row| text(row).kind).max().unwrap_or(TextKind::Ascii);
+        let tag = match widest {
+            TextKind::Ascii => ASCII,
+            TextKind::Latin1 => LATIN1,
+            TextKind::Utf16 | TextKind::Utf32 => MIXED,
+        };
+        self.part(tag, &[position], |out| {
+            if tag == MIXED {
+                out.extend((0..rows).map(|row| text(row).kind as u8));
+            }
+            let mut end = 0;
+            for row in 0..rows {
+                end += text(row).bytes.len() as u64;
+                out.extend_from_slice(&end.to_le_bytes());
+            }
+            for row in 0..rows {
+                out.extend_from_slice(text(row).bytes);
+            }
+        });
+    }
+
+    /// Columns that were pickled together in blocks of samples: `place` gives the block of each row and its index within, `blob` the pickle of a block.
+    pub fn pickled<'a>(
+        &mut self,
+        positions: &[usize],
+        place: impl Fn(usize) -> (usize, usize),
+        blob: impl Fn(usize) -> &'a [u8],
+    ) {
+        let rows = self.rows;
+        self.part(PICKLED, positions, |out| {
+            let blocks_at = out.len();
+            out.extend_from_slice(&[0; 4]);
+            let (mut blocks, mut row) = (0u32, 0);
+            while row < rows {
+                let (block, _) = place(row);
+                let count = (row..rows).take_while(|row| place(*row).0 == block).count();
+                let pickle = blob(block);
+                out.extend_from_slice(&(pickle.len() as u64).to_le_bytes());
+                out.extend_from_slice(&small(count).to_le_bytes());
+                for row in row..row + count {
+                    out.extend_from_slice(&small(place(row).1).to_le_bytes());
+                }
+                out.extend_from_slice(pickle);
+                blocks += 1;
+                row += count;
+            }
+            out[blocks_at..blocks_at + 4].copy_from_slice(&blocks.to_le_bytes());
+        });
+    }
+
+    /// Values that are the same for every row: the pickle of a list with one per position.
+    pub fn constant(&mut self, positions: &[usize], pickle: &[u8]) {
+        self.part(CONSTANT, positions, |out| out.extend_from_slice(pickle));
+    }
+
+    /// All values, of some rows after the others: `write` writes those of each piece.
+    pub fn pieces<P>(&mut self, pieces: impl Iterator<Item = P>, write: impl Fn(P, &mut Vec<u8>)) {
+        self.part(PIECES, &[], |out| {
+            let count_at = out.len();
+            out.extend_from_slice(&[0; 4]);
+            let mut count = 0_usize;
+            for piece in pieces {
+                let length_at = out.len();
+                out.extend_from_slice(&[0; 8]);
+                write(piece, out);
+                let length = (out.len() - length_at - 8) as u64;
+                out[length_at..length_at + 8].copy_from_slice(&length.to_le_bytes());
+                count += 1;
+            }
+            out[count_at..count_at + 4].copy_from_slice(&small(count).to_le_bytes());
+        });
+    }
+
+    fn part(&mut self, tag: u8, positions: &[usize], body: impl FnOnce(&mut Vec<u8>)) {
+        let out = &mut *self.out;
+        out.extend_from_slice(&[tag, 0]);
+        out.extend_from_slice(&tiny(positions.len()).to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        let length_at = out.len();
+        out.extend_from_slice(&[0; 8]);
+        for position in positions {
+            out.extend_from_slice(&tiny(*position).to_le_bytes());
+        }
+        let start = out.len();
+        body(out);
+        let length = (out.len() - start) as u64;
+        out[length_at..length_at + 8].copy_from_slice(&length.to_le_bytes());
+        self.parts += 1;
+        out[self.parts_at..self.parts_at + 2].copy_from_slice(&self.parts.to_le_bytes());
+    }
+}
+
+/// Writes the values of these calls of a frame.
+pub(crate) fn encode(frame: &Frame, calls: Range<usize>, out: &mut Vec<u8>) {
+    let (function, finish) = (frame.function_id(), frame.kind() == CallKind::Finish);
+    let mut samples: Vec<Vec<u32>> = vec![Vec::new(); frame.shares().len()];
+    for (share, sample) in calls.flat_map(|call| frame.places(call)) {
+        samples[share].push(sample as u32);
+    }
+    let shares = || frame.shares().iter().zip(&samples).filter(|(_, samples)| !samples.is_empty());
+    let encode = |(share, samples): (&Share, &Vec<u32>), out: &mut Vec<u8>| {
+        if let Some(payload) = share.payload() {
+            payload.encode(function, finish, samples, out);
+        }
+    };
+    if shares().nth(1).is_some() {
+        let rows = samples.iter().map(Vec::len).sum();
+        ColumnsWriter::new(out, rows, frame.names().map_or(0, <[String]>::len)).pieces(shares(), encode);
+    } else if let Some(all) = shares().next() {
+        encode(all, out);
+    }
+}
+
+/// Counts of samples and of values are far below these bounds; a batch or function beyond them would be refused by its worker.
+fn small(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn tiny(count: usize) -> u16 {
+    u16::try_from(count).unwrap_or(u16::MAX)
+}

@@ -1,0 +1,51 @@
+//! How the process lane is set up.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::output::{Sink, standard_error};
+use crate::recycle::Recycle;
+use crate::resource_limits::ResourceLimits;
+use guerdon_core::function::FunctionId;
+
+/// How the lane runs its processes.
+pub struct ProcessConfig {
+    /// The interpreter.
+    pub python: PathBuf,
+    /// The folder of `_zygote.py`.
+    pub worker_dir: PathBuf,
+    /// The functions, as `guerdon._serialization.serialized_functions` pickles them.
+    pub shipment: Vec<u8>,
+    /// Workers that share the work.
+    pub workers: usize,
+    /// By function; a function beyond the end has none.
+    pub resource_limits: Vec<ResourceLimits>,
+    /// When a worker is replaced that could go on.
+    pub recycle: Recycle,
+    /// All of the zygote's environment, and so of the workers'; `None`: this process's.
+    pub environment: Option<Vec<(OsString, OsString)>>,
+    /// Where the lines go that workers print.
+    pub sink: Sink,
+}
+
+impl ProcessConfig {
+    /// Workers are replaced only when they end, have this process's environment, and print to standard error.
+    #[must_use]
+    pub fn new(python: PathBuf, worker_dir: PathBuf, shipment: Vec<u8>, workers: usize) -> Self {
+        Self {
+            python,
+            worker_dir,
+            shipment,
+            workers,
+            resource_limits: Vec::new(),
+            recycle: Recycle::default(),
+            environment: None,
+            sink: standard_error(),
+        }
+    }
+
+    pub(crate) fn limits_of(&self, function: FunctionId) -> &ResourceLimits {
+        static NONE: ResourceLimits = ResourceLimits { memory_limit: None, max_output: None, environment: Vec::new() };
+        self.resource_limits.get(function).unwrap_or(&NONE)
+    }
+}

@@ -1,0 +1,293 @@
+//! The frames that one worker holds, and what became of their calls.
+//!
+//! - F-1  What the worker gave before it ended is settled, from its messages first and the page second; the call in hand fails; all else is given
+//!   back as it was. Each call once.
+//! - F-2  An answer that took longer than the timeout is a timeout, whether or not the worker was told.
+//! - F-3  A worker that names a frame or a call it does not hold is not believed any further (`Violation`).
+//! - F-4  A call's messages are taken in before its value is read from the page: they may carry its records.
+//! - F-5  What a worker was killed for is blamed on that claim alone: a call that it began meanwhile is innocent.
+//! - F-6  Where the progress word makes no sense, what was begun shows by its start stamps: they are of the frame's time or from before it.
+//! - F-7  A worker that had to be ended because it began nothing costs its first call an attempt, which the scheduler grants once more, alone: given
+//!   back with the others it might silence one worker after another for ever.
+
+mod sent_frame;
+
+use std::collections::VecDeque;
+
+use sent_frame::{Hand, Sent, failure};
+
+use crate::shared_page::{DECODING, LOADING, Snapshot};
+use crate::slots::Place;
+use crate::watchdog::InHand;
+use crate::wire::{self, Message, Text};
+use guerdon_core::call::CallKind;
+use guerdon_core::clock::nanos;
+use guerdon_core::doing::{Doing, Phase};
+use guerdon_core::frame::Frame;
+use guerdon_core::outcome::{Failure, FailureKind, Times};
+use guerdon_core::overtime::{no_answer, timed_out};
+
+/// A message that no worker of ours sends.
+#[derive(Debug)]
+pub(super) struct Violation;
+
+/// How the call in hand ended with its worker.
+#[derive(Clone, Debug)]
+pub(super) enum Loss {
+    /// Out of time: told, and killed a grace later. Which claim, and where it stood if that could be seen.
+    Expired(u64, Option<String>),
+    /// It did what its fences forbid, and was killed for it: which claim, where it stood if that could be seen, and why.
+    Stopped(u64, Option<String>, String),
+    /// The worker ended: why, and where its interpreter stood if it could say.
+    Crashed(String, Option<String>),
+}
+
+/// What a message changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct News {
+    pub ready: bool,
+    /// Calls of a frame that ended.
+    pub ended: Option<usize>,
+    pub retire: bool,
+}
+
+/// The frames of one worker, oldest first.
+#[derive(Default)]
+pub(super) struct Flight {
+    sent: VecDeque<Sent>,
+    last_id: u64,
+}
+
+impl Flight {
+    pub(super) fn len(&self) -> usize {
+        self.sent.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sent.is_empty()
+    }
+
+    /// The frame at work.
+    pub(super) fn front(&self) -> Option<&Frame> {
+        self.sent.front().map(|sent| &sent.frame)
+    }
+
+    /// Calls of all frames that the worker holds.
+    pub(super) fn calls(&self) -> usize {
+        self.sent.iter().map(|sent| sent.frame.len()).sum()
+    }
+
+    /// The id of the frame sent last.
+    pub(super) const fn last_id(&self) -> u64 {
+        self.last_id
+    }
+
+    /// Takes a frame on and writes the message that sends it.
+    pub(super) fn send(
+        &mut self,
+        frame: Frame,
+        place: Place,
+        memory_limit: Option<u64>,
+        now_ns: u64,
+        out: &mut Vec<u8>,
+    ) {
+        self.last_id += 1;
+        wire::run(self.last_id, &frame, out);
+        self.sent.push_back(Sent { id: self.last_id, sent_ns: now_ns, memory_limit, place, frame });
+    }
+
+    /// What the page says is in hand.
+    pub(super) fn in_hand(&self, page: &Snapshot) -> Option<InHand> {
+        let sent = self.sent.front()?;
+        let policy = &sent.frame.function().policy;
+        let hand = sent.hand(page);
+        let (call, limit, open) = match hand {
+            Hand::Nothing => return None,
+            Hand::Phase(DECODING) => (0, policy.timeout, sent.any_open(0)),
+            Hand::Phase(_) => (0, policy.setup_timeout, sent.any_open(0)),
+            Hand::Call(call) => (call, policy.timeout, sent.frame.is_open(call)),
+        };
+        Some(InHand {
+            claim: sent.claim(hand),
+            started_ns: page.stamp(sent.id, call),
+            sent_ns: sent.sent_ns,
+            limit_ns: nanos(limit),
+            grace_ns: nanos(policy.grace),
+            open,
+        })
+    }
+
+    /// The claim in hand, and what it is for people.
+    pub(super) fn doing(&self, page: &Snapshot, now_ns: u64) -> Option<(u64, Doing)> {
+        let sent = self.sent.front().filter(|sent| sent.id == page.progress() >> 8)?;
+        let hand = sent.hand(page);
+        let call = if let Hand::Call(call) = hand { call } else { 0 };
+        let started_ns = page.stamp(sent.id, call).clamp(sent.sent_ns.min(now_ns), now_ns);
+        let age_ns = now_ns - started_ns;
+        let doing = match hand {
+            Hand::Nothing => return None,
+            Hand::Call(call) if !sent.frame.is_pending(call) => return None, // it has said how it ended
+            Hand::Call(call) => Doing::call(&sent.frame, call, age_ns),
+            Hand::Phase(DECODING) => Doing::before(&sent.frame, Phase::Arguments, age_ns),
+            Hand::Phase(LOADING) => Doing::before(&sent.frame, Phase::Loading, age_ns),
+            Hand::Phase(_) => Doing::before(&sent.frame, Phase::Setup, age_ns),
+        };
+        Some((page.progress(), doing))
+    }
+
+    /// Whether something waits behind the claim that has run too long, or that nobody waits for any more.
+    pub(super) fn is_held_up(&self, claim: u64, slow: bool) -> bool {
+        let Some(sent) = self.sent.front().filter(|sent| sent.id == claim >> 8) else { return false };
+        let behind = sent.after(claim);
+        let mut waiting =
+            behind.clone().filter(|call| sent.frame.is_pending(*call)).map(|call| sent.frame.is_open(call));
+        let mut later = self.sent.iter().skip(1).map(|sent| sent.any_open(0));
+        if slow {
+            waiting.next().is_some() || later.next().is_some()
+        } else {
+            waiting.any(|open| !open) || later.any(|open| !open)
+        }
+    }
+
+    /// Gives back what stands behind a claim; with nothing claimed, everything that has not begun.
+    pub(super) fn take_back(&mut self, page: &Snapshot, age_ns: u64) {
+        for (index, sent) in self.sent.iter_mut().enumerate() {
+            match (index == 0, sent.hand(page)) {
+                (true, Hand::Call(call)) => {
+                    if age_ns > 0 {
+                        sent.frame.observe(age_ns);
+                    }
+                    sent.frame.give_back(call + 1..sent.frame.len());
+                }
+                // It may be about to claim its first call, or to say how many it ran: its answer tells.
+                _ if index == 0 => {}
+                _ => sent.frame.give_back(0..sent.frame.len()),
+            }
+        }
+    }
+
+    /// Whether the page says that the frame at work has ended, which its worker has not said yet.
+    pub(super) fn has_ended(&self, page: &Snapshot) -> bool {
+        self.sent.front().is_some_and(|sent| sent.done(page).is_some())
+    }
+
+    /// Settles the calls before `claim` that gave plain values. The claim must be from an earlier look than what was read from the socket (F-4).
+    pub(super) fn settle_before(&mut self, claim: u64, page: &Snapshot, now_ns: u64) {
+        if let Some(sent) = self.sent.front_mut().filter(|sent| sent.id == claim >> 8)
+            && let Hand::Call(call) = sent.hand_of((claim & 0xFF) as u8)
+        {
+            sent.settle(0..call, page, now_ns, false);
+        }
+    }
+
+    /// Takes a message in.
+    pub(super) fn take(
+        &mut self,
+        message: Message,
+        page: impl FnOnce() -> Option<Snapshot>,
+        now_ns: u64,
+    ) -> Result<News, Violation> {
+        match message {
+            Message::Ready => return Ok(News { ready: true, ..News::default() }),
+            Message::Begun { frame, .. } => {
+                self.named(frame)?;
+            }
+            Message::Done { frame, ran, retire } => {
+                let sent = self.named(frame)?;
+                if ran > sent.frame.len() {
+                    return Err(Violation);
+                }
+                if let Some(page) = page() {
+                    // The next frame may have ended since. Else a function that says so itself would be given back and run for ever.
+                    if page.last_done() < frame || page.done(frame).is_some_and(|done| done != ran) {
+                        return Err(Violation);
+                    }
+                    sent.settle(0..ran, &page, now_ns, true);
+                }
+                let calls = sent.frame.len();
+                sent.frame.give_back(ran..calls);
+                return Ok(News { ended: Some(ran), retire, ready: false });
+            }
+            Message::Used { frame, call, tokens } => {
+                let sent = self.named(frame)?;
+                sent.held(call)?;
+                sent.frame.used(tokens);
+            }
+            Message::Record { frame, call, json } => {
+                let sent = self.named(frame)?;
+                sent.held(call)?;
+                sent.frame.record(call, json);
+            }
+            Message::Fail { frame, call, text, retry_after, answer, retryable, expired } => {
+                let sent = self.named(frame)?;
+                sent.held(call)?;
+                let times = page().map_or_else(Times::default, |page| sent.times(&page, call, None));
+                let timeout = sent.frame.function().policy.timeout;
+                let failure = if expired {
+                    timed_out(no_answer(timeout), text.traceback)
+                } else if times.run_ns > nanos(timeout) {
+                    let reason = format!("{}; then it failed: {}", no_answer(timeout), text.reason);
+                    failure(FailureKind::Timeout, reason, text.traceback, true, None)
+                } else {
+                    let told = failure(FailureKind::Error, text.reason, text.traceback, retryable, retry_after);
+                    Failure { answer, ..told }
+                };
+                sent.frame.fail(call, failure, times);
+            }
+            Message::Cells { frame, call, cells } => {
+                let sent = self.named(frame)?;
+                sent.held(call)?;
+                if sent.frame.kind() == CallKind::Sample || cells.len() != sent.frame.size(call) {
+                    return Err(Violation);
+                }
+                let times = page().map_or_else(Times::default, |page| sent.times(&page, call, None));
+                sent.end(call, times, |frame| frame.settle_many(call, cells, times));
+            }
+            Message::SetupFailed { frame, text, expired } => {
+                let sent = self.named(frame)?;
+                let Text { reason, traceback } = text;
+                if expired {
+                    sent.frame.time_out_setup(traceback);
+                } else {
+                    sent.frame.fail_setup(reason, traceback);
+                }
+            }
+        }
+        Ok(News::default())
+    }
+
+    /// Fails the one call at work for what it did, whatever it gave; not to be tried again.
+    pub(super) fn fail_front(&mut self, reason: String, traceback: Option<String>, page: &Snapshot, now_ns: u64) {
+        if let Some(sent) = self.sent.front_mut().filter(|sent| sent.frame.is_pending(0)) {
+            let ended = page.stamp(sent.id, 1) > page.stamp(sent.id, 0);
+            let times = sent.times(page, 0, (!ended).then_some(now_ns));
+            sent.frame.fail(0, failure(FailureKind::Error, reason, traceback, false, None), times);
+        }
+    }
+
+    /// Blames the silence of a worker that began nothing, as far as it says, on the first call that it has (F-7).
+    pub(super) fn blame_first(&mut self, page: &Snapshot, why: &str) {
+        if let Some(sent) = self.sent.front_mut().filter(|sent| sent.done(page).unwrap_or(0) == 0)
+            && let Some(call) = (0..sent.frame.len()).find(|call| sent.frame.is_pending(*call))
+        {
+            sent.fail_in_hand(call, Times::default(), &Loss::Crashed(why.to_owned(), None));
+        }
+    }
+
+    /// Lets the frame go that ended, once the worker's room is set right.
+    pub(super) fn pop(&mut self) -> Option<Sent> {
+        self.sent.pop_front()
+    }
+
+    /// Settles everything when the worker has ended and its socket is drained (F-1).
+    pub(super) fn lose(&mut self, page: &Snapshot, loss: &Loss, now_ns: u64) -> Vec<Sent> {
+        for sent in &mut self.sent {
+            sent.lose(page, loss, now_ns);
+        }
+        self.sent.drain(..).collect()
+    }
+
+    fn named(&mut self, frame: u64) -> Result<&mut Sent, Violation> {
+        self.sent.front_mut().filter(|sent| sent.id == frame).ok_or(Violation)
+    }
+}

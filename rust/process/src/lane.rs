@@ -1,0 +1,201 @@
+//! The process lane, as the scheduler sees it.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::config::ProcessConfig;
+use crate::inspect::Sight;
+use crate::lane_state::Shared;
+use crate::output::Printer;
+use crate::shared_page::CALLS;
+use crate::slots::Places;
+use crate::supervisor::supervise;
+use crate::zygote::{Stage, Zygote};
+use guerdon_core::clock::Clock;
+use guerdon_core::frame::Frame;
+use guerdon_core::function::{Function, FunctionId, Shape};
+use guerdon_core::lane::{Closing, Lane, Poke};
+
+/// Most bytes of a frame: what a socket takes without a pause.
+const FRAME_BYTES: usize = 256 << 10;
+/// How long the workers may take to go, before the zygote ends them.
+const WORKERS_END: Duration = Duration::from_millis(1500);
+/// How long the terminal may take for what is left to print.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// Runs calls in worker processes that can be killed.
+pub struct ProcessLane {
+    runtime: Handle,
+    clock: Clock,
+    functions: Vec<Function>,
+    ours: Vec<bool>,
+    config: Arc<ProcessConfig>,
+    /// Written by `close`.
+    stage: watch::Sender<Stage>,
+    /// Set by `attach`.
+    shared: OnceLock<Arc<Shared>>,
+    /// The supervisors, and the zygote's keeper last. Taken by `close`.
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What the lane counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessStats {
+    /// Worker processes alive now.
+    pub workers: u64,
+    /// Workers forked since the start, those of single calls too.
+    pub forks: u64,
+    /// Workers that took another's place.
+    pub restarts: u64,
+    /// Workers that were killed: out of time, or out of step.
+    pub kills: u64,
+    /// Lines of output that were not shown.
+    pub dropped_lines: u64,
+}
+
+impl ProcessLane {
+    /// A lane for those of the engine's functions whose `lane` is `index`. Its processes start when the scheduler attaches it.
+    #[must_use]
+    pub fn new(
+        runtime: Handle,
+        clock: Clock,
+        functions: &[Function],
+        index: usize,
+        config: ProcessConfig,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            runtime,
+            clock,
+            ours: functions.iter().map(|function| function.lane == index).collect(),
+            functions: functions.to_vec(),
+            config: Arc::new(config),
+            stage: watch::Sender::new(Stage::Open),
+            shared: OnceLock::new(),
+            tasks: Mutex::default(),
+        })
+    }
+
+    #[must_use]
+    pub fn stats(&self) -> ProcessStats {
+        let Some(shared) = self.shared.get() else { return ProcessStats::default() };
+        ProcessStats {
+            workers: shared.pids().len() as u64,
+            forks: shared.counts.forks.load(Ordering::Relaxed),
+            restarts: shared.counts.restarts.load(Ordering::Relaxed),
+            kills: shared.counts.kills.load(Ordering::Relaxed),
+            dropped_lines: shared.printer.dropped(),
+        }
+    }
+
+    /// What the workers have in hand, and where their Python stands; takes up to `within`. Waits: not for a task of the runtime.
+    #[must_use]
+    pub fn look(&self, within: Duration) -> Vec<Sight> {
+        self.shared.get().map(|shared| shared.windows.look(within)).unwrap_or_default()
+    }
+
+    /// Worker processes alive now.
+    #[must_use]
+    pub fn worker_pids(&self) -> Vec<i32> {
+        self.shared.get().map(|shared| shared.pids()).unwrap_or_default()
+    }
+}
+
+impl Lane for ProcessLane {
+    fn attach(&self, poke: Poke) {
+        let _context = self.runtime.enter();
+        let ours = self.functions.iter().zip(&self.ours).filter(|(_, ours)| **ours).map(|(function, _)| function);
+        let load_timeout = ours.map(|function| function.policy.setup_timeout).max().unwrap_or_default();
+        let printer = Printer::start(self.config.sink.clone());
+        let stage = self.stage.subscribe();
+        let (zygote, keeper) = Zygote::start(self.config.clone(), load_timeout, printer.clone(), stage.clone());
+        let (places, seats) = Places::new(self.config.workers.max(1), &self.functions, |id| self.ours[id]);
+        let names = self.functions.iter().map(|function| function.name.clone()).collect();
+        let shared = Arc::new(Shared::new(
+            self.config.clone(),
+            self.clock,
+            poke,
+            zygote,
+            printer,
+            places,
+            names,
+            load_timeout,
+            stage,
+        ));
+        let mut tasks = self.tasks.lock();
+        if self.shared.set(shared.clone()).is_ok() {
+            tasks.extend(seats.into_iter().map(|(slot, inbox)| tokio::spawn(supervise(shared.clone(), slot, inbox))));
+            tasks.push(keeper);
+        }
+    }
+
+    fn room(&self, function: FunctionId) -> usize {
+        match self.shared.get() {
+            None => 0,
+            // Calls fail at once instead of waiting for workers that can't be had.
+            Some(shared) if shared.broken().is_some() => 1,
+            Some(shared) => shared.places.room(function),
+        }
+    }
+
+    fn parallelism(&self, function: FunctionId) -> usize {
+        self.shared.get().map_or(1, |shared| shared.places.parallelism(function))
+    }
+
+    fn pool(&self, function: FunctionId) -> usize {
+        self.shared.get().map_or(0, |shared| shared.places.pool(function))
+    }
+
+    fn frame_calls(&self, id: FunctionId) -> usize {
+        let function = &self.functions[id];
+        // What one call printed can only be told from the next one's when there is none (`meter`).
+        let alone =
+            function.isolated || function.shape == Shape::Batch || self.config.limits_of(id).max_output.is_some();
+        if alone { 1 } else { self.config.recycle.frame_calls(CALLS) }
+    }
+
+    fn frame_bytes(&self) -> usize {
+        FRAME_BYTES
+    }
+
+    fn run(&self, frame: Frame) {
+        // Dropped frames go back to the scheduler.
+        let Some(shared) = self.shared.get() else { return };
+        match shared.broken() {
+            Some(why) => Shared::refuse(frame, why),
+            None => shared.places.put(frame),
+        }
+    }
+
+    fn close(&self) -> Closing {
+        let stage = self.stage.clone();
+        stage.send_if_modified(|stage| {
+            *stage == Stage::Open && {
+                *stage = Stage::Closing;
+                true
+            }
+        });
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        let shared = self.shared.get().cloned();
+        Box::pin(async move {
+            if let Some(shared) = &shared {
+                // The zygote ends what is left then.
+                let _ = timeout(WORKERS_END, shared.all_ended()).await;
+            }
+            stage.send_replace(Stage::Ended);
+            for task in tasks {
+                // A supervisor that panicked has nothing left to end: its processes are the zygote's.
+                let _ = task.await;
+            }
+            if let Some(shared) = &shared {
+                let _ = timeout(LAST_WORDS, shared.printer.flush()).await;
+            }
+        })
+    }
+}

@@ -1,0 +1,108 @@
+//! The supervisor's end of a worker's socket: whole messages in, bytes out as fast as the worker takes them.
+
+use std::io;
+
+use rustix::net::RecvFlags;
+use tokio::net::UnixStream;
+
+use crate::wire::{Message, Parser, WireError};
+
+/// A buffer that grew beyond this for one large call is not kept.
+const KEPT: usize = 1 << 20;
+
+/// How to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Read {
+    /// What the runtime said is there.
+    Announced,
+    /// Whatever is there: what the runtime was not told of yet, too.
+    All,
+}
+
+/// A worker's socket.
+pub(super) struct Link {
+    socket: UnixStream,
+    parser: Parser,
+    /// Bytes for the worker, and how many of them it has.
+    unsent: Vec<u8>,
+    sent: usize,
+    ended: bool,
+}
+
+impl Link {
+    pub(super) fn new(socket: UnixStream) -> Self {
+        Self { socket, parser: Parser::default(), unsent: Vec::new(), sent: 0, ended: false }
+    }
+
+    /// Whether the worker's end is closed.
+    pub(super) const fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    pub(super) fn has_unsent(&self) -> bool {
+        self.sent < self.unsent.len()
+    }
+
+    pub(super) async fn readable(&self) {
+        // An error shows again when it is read.
+        let _ = self.socket.readable().await;
+    }
+
+    pub(super) async fn writable(&self) {
+        let _ = self.socket.writable().await;
+    }
+
+    /// Where to put what shall be sent next.
+    pub(super) fn outgoing(&mut self) -> &mut Vec<u8> {
+        if !self.has_unsent() {
+            self.unsent.clear();
+            self.sent = 0;
+        }
+        &mut self.unsent
+    }
+
+    /// Sends what the socket takes; whether it took anything.
+    pub(super) fn flush(&mut self) -> bool {
+        let before = self.sent;
+        while self.has_unsent() {
+            match self.socket.try_write(&self.unsent[self.sent..]) {
+                Ok(0) => break,
+                Ok(sent) => self.sent += sent,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // It can't read any more: its end shows elsewhere.
+                Err(_) => self.sent = self.unsent.len(),
+            }
+        }
+        let progress = self.sent > before;
+        if !self.has_unsent() && self.unsent.capacity() > KEPT {
+            self.unsent = Vec::new();
+            self.sent = 0;
+        }
+        progress
+    }
+
+    /// Reads some of what has come; whether there was anything.
+    pub(super) fn read(&mut self, how: Read) -> bool {
+        let buffer = self.parser.buffer();
+        buffer.reserve(8 << 10);
+        let read = match how {
+            Read::Announced => self.socket.try_read_buf(buffer),
+            Read::All => {
+                let spare = rustix::buffer::spare_capacity(buffer);
+                rustix::net::recv(&self.socket, spare, RecvFlags::DONTWAIT).map(|(got, _)| got).map_err(Into::into)
+            }
+        };
+        match read {
+            Ok(0) => self.ended = true,
+            Ok(_) => return true,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => self.ended = true,
+        }
+        false
+    }
+
+    /// The next whole message of what was read.
+    pub(super) fn next(&mut self) -> Result<Option<Message>, WireError> {
+        self.parser.next()
+    }
+}

@@ -1,0 +1,110 @@
+//! A mark in the environment of all processes of one stem, by which those are found that outlived it.
+//!
+//! While a stem lives its descendants are its own: it is their subreaper and ends them. One that was killed can't; its workers end with it, but not
+//! what they started. Whatever was forked or executed below the stem carries the mark, unless its environment was replaced on the way.
+//!
+//! - T-1  Each stem has a mark of its own: nothing of its successor is mistaken for its leavings.
+//! - T-2  A process is killed by a pidfd that was opened before its environment was read: its number can't have become another's.
+//! - T-3  One that is just executing a program has no environment to read for a moment, which may be long on a busy machine: it is looked at again.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+/// The variable that holds the mark.
+const VARIABLE: &str = "GUERDON_POOL";
+/// Looks at the processes of this machine, until one finds nothing; what is killed may just have forked, or not show its mark yet (T-3).
+const LOOKS: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The mark of one stem.
+#[derive(Clone, Debug)]
+pub(super) struct Token(String);
+
+impl Token {
+    pub(super) fn new() -> Self {
+        // The number of this process too: generators that ranks seed in the same nanosecond, by time, draw the same (T-1).
+        Self(format!("{:x}-{:016x}{:016x}", std::process::id(), fastrand::u64(..), fastrand::u64(..)))
+    }
+
+    /// What the stem's environment shall hold.
+    pub(super) fn variable(&self) -> (&'static str, &str) {
+        (VARIABLE, &self.0)
+    }
+
+    /// Kills every process that carries the mark. Blocks for some milliseconds.
+    pub(super) fn sweep(&self) {
+        let mark = OsString::from(format!("{VARIABLE}={}", self.0)).into_encoded_bytes();
+        for _ in 0..LOOKS {
+            let Ok(processes) = std::fs::read_dir("/proc") else { return };
+            let names = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+            if names.filter(|number| look_at(*number, &mark)).count() == 0 {
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Kills a process if it carries the mark; whether there has to be another look. Not for one that has ended, nor for one of another user.
+fn look_at(number: i32, mark: &[u8]) -> bool {
+    let Some(pid) = Pid::from_raw(number).filter(|_| number.cast_unsigned() != std::process::id()) else {
+        return false;
+    };
+    let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return false };
+    let Ok(environment) = std::fs::read(format!("/proc/{number}/environ")) else { return false };
+    if environment.is_empty() {
+        return std::fs::read_to_string(format!("/proc/{number}/stat")).is_ok_and(|stat| is_executing(&stat));
+    }
+    environment.split(|byte| *byte == 0).any(|variable| variable == mark)
+        && rustix::process::pidfd_send_signal(pidfd, Signal::KILL).is_ok()
+}
+
+/// Whether a process has memory, which threads of the kernel and zombies have not, but no place for an environment yet, by its `/proc/<pid>/stat`.
+fn is_executing(stat: &str) -> bool {
+    // Behind the name, which may hold anything: the state is field 3.
+    let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<u64>().ok());
+    let (memory, environment_end) = (field(23), field(51));
+    memory.is_some_and(|bytes| bytes > 0) && environment_end == Some(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    use super::*;
+    use crate::child_guard::Started;
+
+    #[test]
+    fn t1_no_other_process_makes_the_same_mark() {
+        let first = Token::new();
+        assert!(first.0.starts_with(&format!("{:x}-", std::process::id())) && first.0 != Token::new().0);
+    }
+
+    #[test]
+    fn t1_what_carries_the_mark_is_killed_and_nothing_else() {
+        let (ours, other) = (Token::new(), Token::new());
+        let sleeper = |token: &Token| {
+            let (name, value) = token.variable();
+            Started::from(Command::new("sleep").arg("600").env(name, value).process_group(0).spawn().unwrap())
+        };
+        let (mut first, mut second, mut kept) = (sleeper(&ours), sleeper(&ours), sleeper(&other));
+        ours.sweep();
+        assert!(!first.wait().unwrap().success() && !second.wait().unwrap().success());
+        assert!(kept.try_wait().unwrap().is_none());
+    }
+
+    #[test]
+    fn t3_what_is_just_executing_a_program_is_told_from_what_has_no_environment() {
+        let stat = |memory: u64, end: u64| {
+            let between = "0 ".repeat(19);
+            format!("7 (a ) b) S {between}{memory} {}{end} 0", "0 ".repeat(27))
+        };
+        assert!(is_executing(&stat(4096, 0)));
+        assert!(!is_executing(&stat(4096, 140_000)) && !is_executing(&stat(0, 0)) && !is_executing(""));
+        assert!(!is_executing(&std::fs::read_to_string("/proc/self/stat").unwrap()));
+    }
+}

@@ -1,0 +1,120 @@
+//! How much the call in hand has printed, where its function has a `max_output`.
+//!
+//! - M-1  Such a call is alone with its worker: nothing stands before or behind it, so what is printed from its sending to its answer is its own.
+//! - M-2  What was printed is what was read from the worker's pipe and what still stands in it, both looked at in one moment (`output::Source`).
+//! - M-3  What the worker prints as it loads and sets up the function is not the call's: nothing is judged before the worker has said that it begins,
+//!   and if it had to do either, the count begins there.
+//! - M-4  A call over its bound is told once and killed `PATIENCE` later; one that ended by then fails all the same.
+
+use std::time::Duration;
+
+use crate::resource_limits::Bytes;
+use guerdon_core::clock::nanos;
+
+/// How long a call that was told to stop printing may take to end.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// The count for the frame in hand.
+#[derive(Default)]
+pub(super) struct Meter {
+    gauge: Option<Gauge>,
+}
+
+struct Gauge {
+    most: u64,
+    /// Bytes printed before the call.
+    base: u64,
+    begun: bool,
+    told_ns: Option<u64>,
+}
+
+/// What to do with a call that printed too much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Tell,
+    Wait,
+    Kill,
+}
+
+impl Meter {
+    /// A frame of a function with this `max_output` is sent to a worker that has printed this much.
+    pub(super) fn sent(&mut self, most: Option<u64>, printed: impl FnOnce() -> u64) {
+        self.gauge = most.map(|most| Gauge { most, base: printed(), begun: false, told_ns: None });
+    }
+
+    /// The worker begins the call; `prepared`: it has loaded or set up the function before.
+    pub(super) fn begun(&mut self, prepared: bool, printed: impl FnOnce() -> u64) {
+        if let Some(gauge) = &mut self.gauge {
+            gauge.begun = true;
+            if prepared {
+                gauge.base = printed(); // M-3
+            }
+        }
+    }
+
+    /// Whether the call is over its bound: why it fails, then.
+    pub(super) fn over(&self, printed: impl FnOnce() -> u64) -> Option<String> {
+        let gauge = self.gauge.as_ref().filter(|gauge| gauge.begun)?;
+        let own = printed().saturating_sub(gauge.base);
+        (own > gauge.most)
+            .then(|| format!("it printed {own} bytes, more than its max_output of {} allows", Bytes(gauge.most)))
+    }
+
+    /// What to do with a call that is over its bound (M-4).
+    pub(super) fn order(&mut self, now_ns: u64) -> Order {
+        let Some(gauge) = &mut self.gauge else { return Order::Wait };
+        match gauge.told_ns {
+            None => {
+                gauge.told_ns = Some(now_ns);
+                Order::Tell
+            }
+            Some(told) if now_ns.saturating_sub(told) >= nanos(PATIENCE) => Order::Kill,
+            Some(_) => Order::Wait,
+        }
+    }
+
+    /// Whether the call in hand was told to end for what it printed.
+    pub(super) fn told(&self) -> bool {
+        self.gauge.as_ref().is_some_and(|gauge| gauge.told_ns.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meter(most: u64) -> Meter {
+        Meter { gauge: Some(Gauge { most, base: 100, begun: false, told_ns: None }) }
+    }
+
+    #[test]
+    fn m3_only_what_the_call_itself_prints_counts() {
+        let mut meter = meter(10);
+        assert_eq!(meter.over(|| 5000), None);
+        meter.begun(true, || 5000);
+        assert_eq!(meter.over(|| 5010), None);
+        let why = meter.over(|| 5011).unwrap();
+        assert_eq!(why, "it printed 11 bytes, more than its max_output of 10 bytes allows");
+    }
+
+    #[test]
+    fn m3_without_loading_it_counts_from_the_sending() {
+        let mut meter = meter(10);
+        meter.begun(false, || 5000);
+        assert!(meter.over(|| 111).is_some());
+    }
+
+    #[test]
+    fn m4_a_call_is_told_once_then_killed() {
+        let mut meter = meter(10);
+        assert!(!meter.told());
+        let orders = [0, 1, 99, 100].map(|ms| meter.order(ms * 1_000_000));
+        assert_eq!(orders, [Order::Tell, Order::Wait, Order::Wait, Order::Kill]);
+        assert!(meter.told());
+    }
+
+    #[test]
+    fn a_frame_without_a_bound_is_not_judged() {
+        assert_eq!(Meter::default().over(|| u64::MAX), None);
+    }
+}

@@ -1,0 +1,98 @@
+//! The end of a session: the worker killed, sent away or already gone, and what it held settled or given back (N-4).
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::{End, Session, Turn};
+use crate::child::DYING;
+use crate::in_flight::Loss;
+use crate::link::Read;
+use crate::slots::Kind;
+use crate::wire;
+
+/// How long a worker may take to close its functions, and when it is told to amid work.
+const FAREWELL: Duration = Duration::from_secs(1);
+const FAREWELL_BUSY: Duration = Duration::from_millis(200);
+
+impl Session {
+    pub(super) async fn end(mut self, turn: Turn) -> End {
+        let was_ready = self.ready;
+        if was_ready && self.slot.kind == Kind::Pool && matches!(turn, Turn::Dead | Turn::Kill(_)) {
+            // The next one need not wait for the last breath of this one.
+            self.successor.get_or_insert_with(|| self.shared.zygote.fork());
+        }
+        let successor = self.successor.take();
+        match turn {
+            Turn::Dead => {
+                self.drain();
+                let (ending, stack) = self.body.bury().await;
+                self.lose(&Loss::Crashed(ending.to_string(), stack));
+                self.body.close();
+                if was_ready {
+                    End::Over(successor)
+                } else {
+                    End::NeverReady(format!("a worker {ending} before it was ready"))
+                }
+            }
+            Turn::Kill(mut loss) => {
+                if let Loss::Expired(claim, stack) | Loss::Stopped(claim, stack, _) = &mut loss {
+                    *stack = self.last_stack(*claim).await;
+                }
+                self.shared.counts.kills.fetch_add(1, Ordering::Relaxed);
+                self.body.child.kill();
+                // Not even SIGKILL ends a process that waits for a dead disk; its calls don't wait with it.
+                let _ = timeout(DYING, self.body.child.pidfd.ended()).await;
+                self.drain();
+                self.lose(&loss);
+                self.body.leave(self.link, Duration::ZERO);
+                match loss {
+                    Loss::Crashed(why, _) if !was_ready => End::NeverReady(format!("a worker {why}")),
+                    _ => End::Over(successor),
+                }
+            }
+            Turn::Leave { ask } => {
+                if ask {
+                    self.say_close();
+                }
+                drop(self.flight); // what it did not begin goes back
+                self.body.leave(self.link, FAREWELL);
+                End::Over(successor)
+            }
+            Turn::Closing => {
+                // It may be about to end: a failure to tell it changes nothing.
+                let _ = self.body.child.page.take_back(self.flight.last_id());
+                self.say_close();
+                let patience = match (was_ready, self.flight.is_empty()) {
+                    (false, _) => Duration::ZERO,
+                    (true, true) => FAREWELL,
+                    (true, false) => FAREWELL_BUSY,
+                };
+                drop(self.flight);
+                self.body.leave(self.link, patience);
+                End::Closing
+            }
+        }
+    }
+
+    pub(super) fn say_close(&mut self) {
+        self.link.outgoing().extend_from_slice(&wire::close());
+        self.flush();
+    }
+
+    /// Takes in what a dead worker said last.
+    pub(super) fn drain(&mut self) {
+        // Whatever it finds, there is nothing more to do to the worker.
+        while matches!(self.receive(Read::All), Ok(true)) {}
+    }
+
+    pub(super) fn lose(&mut self, loss: &Loss) {
+        if let Loss::Stopped(_, stack, why) = loss {
+            self.fail_front(why.clone(), stack.clone()); // it may have answered just before it was killed
+        }
+        let page = self.page();
+        let end_ns = self.cut_ns.unwrap_or_else(|| self.shared.clock.now_ns());
+        drop(self.flight.lose(&page, loss, end_ns));
+    }
+}

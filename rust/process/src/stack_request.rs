@@ -1,0 +1,180 @@
+//! Asking a worker where its Python stands: by a signal, to which `faulthandler` writes the stack into a file of ours. `python/guerdon/_worker/stack.py`
+//! is the other side.
+//!
+//! - T-1  It works whatever the worker does, C code that holds the GIL included: nothing of Python has to run.
+//! - T-2  The signal is sent only where it can do nothing else: the worker said which, a handler is in place and not blocked, and the descriptor
+//!   that it writes to is still ours. Whose handler it is the kernel does not say: one that the call in hand has put there is called. By default the
+//!   signal would kill, and another file behind the descriptor be written to.
+//! - T-3  An answer is bounded in time by who asks; a worker that is stopped gives none.
+//! - T-4  A stack is that of a claim only if the claim was in hand before and after.
+//! - T-5  One asks at a time, and none before the handler of an earlier signal has returned: an answer is to the question, and a signal that is
+//!   blocked only while its own handler runs is not taken for one that the function blocks.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use rustix_libc_wrappers::process::SignalExt;
+use thiserror::Error;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::child::Child;
+use crate::stack_file::{NAME, is_begun, is_whole, shown};
+
+/// Between two looks at the file.
+const PAUSE: Duration = Duration::from_millis(1);
+/// A stack whose end does not show is whole when it has not grown for this long.
+const QUIET: Duration = Duration::from_millis(20);
+
+/// Why there is no stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NoStack {
+    #[error("the worker did not say how to ask for it")]
+    NotOffered,
+    #[error("the function took the signal that asks for it, blocks it, or closed what it is written to")]
+    Taken,
+    #[error("the worker process is stopped")]
+    Stopped,
+    #[error("the worker process has ended")]
+    Ended,
+    #[error("the worker did not answer in time")]
+    Silent,
+    #[error("the call ended meanwhile")]
+    Over,
+    #[error("none of the user's code is on it")]
+    Empty,
+}
+
+impl Child {
+    /// The stack of the call or phase that is claimed, outermost frame first; `ours` is the folder whose frames are left out.
+    pub(super) async fn stack(&self, claim: u64, ours: &str, within: Duration) -> Result<String, NoStack> {
+        let end = Instant::now() + within;
+        let Ok(mut asked) = timeout(within, self.stack.asking.lock()).await else { return Err(NoStack::Silent) };
+        let signal = self.asks_by(*asked, end).await?;
+        if !self.claims(claim) {
+            return Err(NoStack::Over);
+        }
+        self.stack.clear().map_err(|_| NoStack::NotOffered)?;
+        self.pidfd.signal(signal).map_err(|_| NoStack::Ended)?;
+        *asked = true;
+        let text = self.answer(signal.as_raw(), end).await?;
+        if !self.claims(claim) {
+            return Err(NoStack::Over);
+        }
+        shown(&text, ours).ok_or(NoStack::Empty)
+    }
+
+    fn claims(&self, claim: u64) -> bool {
+        self.page.read().is_ok_and(|page| page.progress() == claim)
+    }
+
+    /// The signal that asks for the stack, if it can be sent (T-2). Of a worker that was `asked` before, an earlier signal is waited for (T-5).
+    async fn asks_by(&self, asked: bool, end: Instant) -> Result<Signal, NoStack> {
+        let offer = self.page.read().map_err(|_| NoStack::NotOffered)?.stack();
+        let number = i32::try_from(offer >> 32).unwrap_or(0);
+        let signal = number.checked_sub(Signal::rt_min().as_raw()).filter(|n| *n >= 0).and_then(Signal::rt);
+        let signal = signal.ok_or(NoStack::NotOffered)?;
+        let mut state = self.signals(number)?;
+        while asked && state.answers() && Instant::now() < end {
+            sleep(PAUSE).await;
+            state = self.signals(number)?;
+        }
+        if state.stopped {
+            return Err(NoStack::Stopped);
+        }
+        if state.pending {
+            return Err(NoStack::Silent);
+        }
+        let pid = self.pid.as_raw_nonzero();
+        let file = std::fs::read_link(format!("/proc/{pid}/fd/{}", offer & 0xFFFF_FFFF));
+        let ours = file.is_ok_and(|path| {
+            path.to_string_lossy().strip_prefix("/memfd:").is_some_and(|path| path.starts_with(NAME))
+        });
+        if state.caught && !state.blocked && ours { Ok(signal) } else { Err(NoStack::Taken) }
+    }
+
+    fn signals(&self, number: i32) -> Result<Signals, NoStack> {
+        let pid = self.pid.as_raw_nonzero();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| NoStack::Ended)?;
+        Ok(Signals::read(&status, number))
+    }
+
+    /// Waits until the stack has been written: until its end shows, or the handler of the signal has returned.
+    async fn answer(&self, number: i32, end: Instant) -> Result<String, NoStack> {
+        let (mut last, mut grown) = (String::new(), Instant::now());
+        loop {
+            tokio::select! {
+                () = self.pidfd.ended() => return Err(NoStack::Ended),
+                () = sleep(PAUSE) => {}
+            }
+            let text = self.stack.read();
+            let now = Instant::now();
+            if text.len() != last.len() {
+                (last, grown) = (text, now);
+            }
+            // A worker that waits for a processor amid its answer is quiet too.
+            let quiet = || now - grown >= QUIET && !self.signals(number).is_ok_and(|state| state.answers());
+            if is_whole(&last) || (is_begun(&last) && (now >= end || quiet())) {
+                return Ok(last);
+            }
+            if now >= end {
+                return Err(NoStack::Silent);
+            }
+        }
+    }
+}
+
+/// What the kernel says of a process and one signal.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Signals {
+    stopped: bool,
+    pending: bool,
+    blocked: bool,
+    caught: bool,
+}
+
+impl Signals {
+    /// Whether a signal that was sent has yet to be taken, or its handler, which blocks it, to return.
+    fn answers(&self) -> bool {
+        !self.stopped && (self.pending || (self.caught && self.blocked))
+    }
+
+    /// From the text of `/proc/<pid>/status`, which is about the main thread.
+    fn read(status: &str, number: i32) -> Self {
+        let mut found = Self::default();
+        let bit = u32::try_from(number - 1).ok().and_then(|shift| 1u64.checked_shl(shift)).unwrap_or(0);
+        for (name, value) in status.lines().filter_map(|line| line.split_once(':')) {
+            let value = value.trim();
+            let set = || u64::from_str_radix(value, 16).is_ok_and(|mask| mask & bit != 0);
+            match name {
+                "State" => found.stopped = value.starts_with(['T', 't']),
+                "SigPnd" | "ShdPnd" => found.pending |= set(),
+                "SigBlk" => found.blocked = set(),
+                "SigCgt" => found.caught = set(),
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t2_what_the_kernel_says_of_a_signal() {
+        let status = "Name:\tpython\nState:\tR (running)\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000000\nSigBlk:\t0000000000000000\nSigIgn:\t0000000001001000\nSigCgt:\t0020000000000000\n";
+        let ready = Signals { caught: true, ..Signals::default() };
+        assert_eq!(Signals::read(status, 54), ready);
+        assert_eq!(Signals::read(status, 55), Signals::default());
+        assert_eq!(Signals::read(status, 0), Signals::default());
+        assert!(Signals::read(&status.replace("R (running)", "T (stopped)"), 54).stopped);
+        assert!(!ready.answers());
+        let taken = status.replace("SigBlk:\t0000", "SigBlk:\t0020");
+        assert!(Signals::read(&taken, 54).answers());
+        assert!(!Signals::read(&taken.replace("R (running)", "T (stopped)"), 54).answers());
+        let sent = status.replace("SigPnd:\t0000", "SigPnd:\t0020");
+        assert!(Signals::read(&sent, 54).answers());
+        assert!(Signals::read("", 54) == Signals::default());
+    }
+}

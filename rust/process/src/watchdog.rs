@@ -1,0 +1,292 @@
+//! When the call in hand is slow, out of time, or out of grace: decisions over what the page shows, without any clock or process.
+//!
+//! - D-1  Nothing is done to a call on one look: its claim and start must stand the same on two (`page` P-2).
+//! - D-2  The start that a worker states is believed only between the moment its frame was sent and the moment its claim was first seen.
+//! - D-3  A claim is signalled once. A kill comes a grace after it was due, whether or not the signal was seen to work.
+//! - D-4  Where a call stands that is to be killed is asked for shortly before, once, so that the kill itself need not wait for the answer.
+//! - D-5  A worker that holds frames and shows no claim for `SILENT` is ended: whatever stands in the page, a frame comes back. `LATE` is enough
+//!   where the page says that the frame at work has ended, or the kernel that the worker is stopped.
+//! - D-6  What the worker claims goes forward. One that goes back again and again, or states another start each time, is not waited for longer
+//!   than others.
+
+use std::time::Duration;
+
+use crate::shared_page::{DECODING, LOADING, SETUP};
+use guerdon_core::clock::nanos;
+
+/// Time between two looks at a busy worker.
+pub(super) const TICK: Duration = Duration::from_millis(10);
+/// Age of a call from which on what lies behind it is given to others.
+pub(super) const SLOW: Duration = Duration::from_millis(20);
+/// How long a busy worker may show no claim.
+pub(super) const SILENT: Duration = Duration::from_secs(30);
+/// The same for one that can't be about to show any.
+pub(super) const LATE: Duration = Duration::from_secs(1);
+/// How long before a kill the worker is asked where it stands (D-4): a quarter of the grace, between these two, as a busy machine needs
+/// more than an idle one. With a grace that is shorter still it is asked at the kill.
+const LAST_WORDS: Duration = Duration::from_millis(20);
+pub(super) const MOST_WORDS: Duration = Duration::from_millis(250);
+/// How often a claim may be seen to go back in one frame: once by honest workers, where the claim was guessed from half a snapshot.
+const BACKS: u32 = 16;
+/// Time until a look that may confirm what the last one saw (D-1).
+const CONFIRM: Duration = Duration::from_millis(2);
+
+/// The call or phase that a worker claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct InHand {
+    pub claim: u64,
+    /// As the worker states it.
+    pub started_ns: u64,
+    /// When its frame was sent.
+    pub sent_ns: u64,
+    /// Bounds what is in hand, from its start.
+    pub limit_ns: u64,
+    pub grace_ns: u64,
+    /// False once nobody waits for it.
+    pub open: bool,
+}
+
+/// What to do with the worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Send the timeout signal for the claim.
+    Fire,
+    /// Ask where it stands: the kill is near.
+    Ask,
+    /// Kill the process group.
+    Kill,
+    /// The same, for what it claims (D-6).
+    Disown,
+}
+
+/// What one look gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Look {
+    pub order: Option<Order>,
+    /// The call in hand runs longer than `SLOW`.
+    pub slow: bool,
+    /// How long it runs; 0 when nothing is in hand for certain.
+    pub age_ns: u64,
+    /// When to look again.
+    pub wake_ns: u64,
+}
+
+/// What earlier looks saw.
+#[derive(Default)]
+pub(super) struct Watch {
+    /// Claim and stated start at the last look, and when that claim was seen first.
+    seen: Option<(u64, u64, u64)>,
+    /// The last claim that was signalled.
+    fired: Option<u64>,
+    /// The last claim that was asked where it stands.
+    asked: Option<u64>,
+    /// The claim in hand when it was found closed, and when.
+    closed: Option<(u64, u64)>,
+    /// The claim furthest ahead in its frame, and how often an earlier one was seen since that frame began.
+    furthest: u64,
+    backs: u32,
+    /// Since when nothing has been claimed.
+    silent_ns: Option<u64>,
+}
+
+impl Watch {
+    /// One look at a busy worker.
+    pub(super) fn look(&mut self, now_ns: u64, in_hand: Option<InHand>) -> Look {
+        let tick = now_ns.saturating_add(nanos(TICK));
+        let Some(hand) = in_hand else {
+            self.seen = None;
+            let since = *self.silent_ns.get_or_insert(now_ns);
+            let order = (now_ns.saturating_sub(since) >= nanos(SILENT)).then_some(Order::Kill);
+            return Look { order, slow: false, age_ns: 0, wake_ns: tick };
+        };
+        self.silent_ns = None;
+        let (confirmed, first_ns) = match self.seen {
+            Some((claim, stated, first)) if claim == hand.claim => {
+                (stated == hand.started_ns || now_ns.saturating_sub(first) >= nanos(LATE), first) // D-6
+            }
+            _ => (false, now_ns),
+        };
+        self.seen = Some((hand.claim, hand.started_ns, first_ns));
+        if self.goes_back(hand.claim) {
+            return Look { order: Some(Order::Disown), slow: false, age_ns: 0, wake_ns: tick };
+        }
+        let started_ns = hand.started_ns.clamp(hand.sent_ns.min(first_ns), first_ns); // D-2
+        let age_ns = now_ns.saturating_sub(started_ns);
+        let mut due_ns = started_ns.saturating_add(hand.limit_ns);
+        if !hand.open {
+            let closed = self.closed.filter(|(claim, _)| *claim == hand.claim).unwrap_or((hand.claim, now_ns));
+            self.closed = Some(closed);
+            due_ns = due_ns.min(closed.1);
+        }
+        let kill_ns = due_ns.saturating_add(hand.grace_ns);
+        let words_ns = (hand.grace_ns / 4).clamp(nanos(LAST_WORDS), nanos(MOST_WORDS));
+        let ask_ns = if hand.grace_ns > words_ns { kill_ns - words_ns } else { kill_ns };
+        if !confirmed {
+            let soon = now_ns.saturating_add(nanos(CONFIRM));
+            let wake_ns = tick.min(due_ns.max(soon));
+            return Look { order: None, slow: false, age_ns: 0, wake_ns };
+        }
+        let order = if now_ns >= kill_ns {
+            Some(Order::Kill)
+        } else if now_ns >= due_ns && self.fired != Some(hand.claim) {
+            self.fired = Some(hand.claim); // D-3
+            Some(Order::Fire)
+        } else if now_ns >= ask_ns && self.asked != Some(hand.claim) {
+            self.asked = Some(hand.claim); // D-4
+            Some(Order::Ask)
+        } else {
+            None
+        };
+        let next_ns = if now_ns < due_ns {
+            due_ns
+        } else if now_ns < ask_ns {
+            ask_ns
+        } else {
+            kill_ns
+        };
+        Look { order, slow: age_ns >= nanos(SLOW), age_ns, wake_ns: tick.min(next_ns.max(now_ns + 1)) }
+    }
+
+    /// Notes a claim; whether the worker goes back too often (D-6).
+    fn goes_back(&mut self, claim: u64) -> bool {
+        if claim >> 8 != self.furthest >> 8 {
+            self.backs = 0;
+        } else if place(claim) < place(self.furthest) {
+            self.backs += 1;
+            return self.backs > BACKS;
+        }
+        self.furthest = claim;
+        false
+    }
+
+    /// Whether nothing has been claimed for `LATE` (D-5).
+    pub(super) fn is_late(&self, now_ns: u64) -> bool {
+        self.silent_ns.is_some_and(|since| now_ns.saturating_sub(since) >= nanos(LATE))
+    }
+
+    /// The worker answered: the time without a claim counts anew.
+    pub(super) fn heard(&mut self) {
+        self.silent_ns = None;
+    }
+}
+
+/// Where a claim stands in its frame: loading, setup, decoding, then the calls.
+const fn place(claim: u64) -> u64 {
+    match (claim & 0xFF) as u8 {
+        LOADING => 0,
+        SETUP => 1,
+        DECODING => 2,
+        call => call as u64 + 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn hand(claim: u64, started_ms: u64) -> InHand {
+        InHand { claim, started_ns: started_ms * MS, sent_ns: 0, limit_ns: 100 * MS, grace_ns: 50 * MS, open: true }
+    }
+
+    #[test]
+    fn d1_d3_d4_signal_once_ask_once_then_kill() {
+        let mut watch = Watch::default();
+        let mut orders = vec![];
+        let mut now = 1_000 * MS;
+        while now < 1_200 * MS {
+            let look = watch.look(now, Some(hand(257, 1_000)));
+            if let Some(order) = look.order {
+                orders.push((now / MS, order));
+                if order == Order::Kill {
+                    break;
+                }
+            }
+            assert!(look.wake_ns > now);
+            now = look.wake_ns;
+        }
+        assert_eq!(orders, [(1_100, Order::Fire), (1_130, Order::Ask), (1_150, Order::Kill)]);
+    }
+
+    #[test]
+    fn d4_a_grace_too_short_for_a_question_is_only_a_grace() {
+        let mut watch = Watch::default();
+        let hand = InHand { grace_ns: 10 * MS, ..hand(257, 1_000) };
+        watch.look(1_050 * MS, Some(hand));
+        let orders: Vec<_> = [1_060, 1_100, 1_105, 1_110].map(|ms| watch.look(ms * MS, Some(hand)).order).into();
+        assert_eq!(orders, [None, Some(Order::Fire), None, Some(Order::Kill)]);
+    }
+
+    #[test]
+    fn d1_a_new_start_is_looked_at_twice() {
+        let mut watch = Watch::default();
+        for call in 1..50 {
+            assert_eq!(watch.look(1_000 * call * MS, Some(hand(256 + call, 0))).order, None);
+        }
+    }
+
+    #[test]
+    fn d2_a_stated_start_in_the_past_or_the_future_changes_little() {
+        for stated_ms in [0, 5_000_000] {
+            let mut watch = Watch::default();
+            let hand = InHand { sent_ns: 990 * MS, ..hand(257, stated_ms) };
+            watch.look(1_000 * MS, Some(hand));
+            assert_eq!(watch.look(1_050 * MS, Some(hand)).order, None);
+            assert_eq!(watch.look(1_100 * MS, Some(hand)).order, Some(Order::Fire));
+        }
+    }
+
+    #[test]
+    fn a_closed_call_is_stopped_at_once() {
+        let mut watch = Watch::default();
+        let closed = InHand { open: false, limit_ns: u64::MAX, ..hand(257, 1_000) };
+        watch.look(1_001 * MS, Some(closed));
+        assert_eq!(watch.look(1_003 * MS, Some(closed)).order, Some(Order::Fire));
+        assert_eq!(watch.look(1_051 * MS, Some(closed)).order, Some(Order::Kill));
+    }
+
+    #[test]
+    fn d5_silence_ends_the_worker() {
+        let mut watch = Watch::default();
+        assert_eq!(watch.look(0, None).order, None);
+        assert_eq!(watch.look(29_000 * MS, None).order, None);
+        watch.heard();
+        assert_eq!(watch.look(31_000 * MS, None).order, None);
+        assert_eq!([31_999, 32_000].map(|ms| watch.is_late(ms * MS)), [false, true]);
+        assert_eq!(watch.look(61_000 * MS, None).order, Some(Order::Kill));
+    }
+
+    #[test]
+    fn d6_a_worker_that_goes_to_and_fro_is_ended() {
+        let mut watch = Watch::default();
+        let orders: Vec<_> =
+            (0..1000).map(|look| watch.look(look * 10 * MS, Some(hand(257 + look % 2, 0))).order).collect();
+        let end = orders.iter().position(Option::is_some).unwrap();
+        assert!(orders[end] == Some(Order::Disown) && end < 50, "{end}");
+    }
+
+    #[test]
+    fn d6_forward_is_as_far_as_there_are_calls() {
+        let mut watch = Watch::default();
+        let claims =
+            (1..9).flat_map(|frame| [0xFE, 0xFF, 0xFD].into_iter().chain(1..=64).map(move |low| frame << 8 | low));
+        for (look, claim) in claims.enumerate() {
+            assert_eq!(watch.look(look as u64 * 10 * MS, Some(hand(claim, 0))).order, None);
+        }
+    }
+
+    #[test]
+    fn d6_another_start_each_time_delays_a_little() {
+        let mut watch = Watch::default();
+        let orders: Vec<_> = (0..200).map(|look| watch.look(look * 10 * MS, Some(hand(257, look))).order).collect();
+        assert!(orders.contains(&Some(Order::Kill)));
+    }
+
+    #[test]
+    fn slow_is_said_after_two_looks() {
+        let mut watch = Watch::default();
+        assert!(!watch.look(1_030 * MS, Some(hand(257, 1_000))).slow);
+        assert!(watch.look(1_040 * MS, Some(hand(257, 1_000))).slow);
+    }
+}

@@ -1,0 +1,403 @@
+//! Messages between the supervisor and a worker; `python/guerdon/_worker/wire.py` is the other side. All numbers little-endian.
+//!
+//! To the worker, a header of 24 bytes and a body:
+//!
+//! ```text
+//! u64 length of the body   u64 frame   u16 function   u8 kind of the calls   u8 message   u32 calls
+//! message 1 RUN:   u32 length of the names (0xFFFFFFFF: by position)   the names, each ended by a NUL
+//!                  not for sample calls:  calls × u32 samples of the call
+//!                  for finish calls:      f64 score of each sample, NaN where there is none
+//!                  the values (`columns`)
+//! message 2 CLOSE: end, after the calls sent before it
+//! message 3 ENVIRONMENT: what the function finds in its environment, NAME=value each ended by a NUL
+//! ```
+//!
+//! To the supervisor, a header of 16 bytes and a body. `text` is `u32 length of the reason, u32 length of the traceback (0xFFFFFFFF: none)`, both texts:
+//!
+//! ```text
+//! u32 length of the body   u8 message   u8 flags   u16 call   u64 frame
+//! 1 READY
+//! 2 DONE          `call` is the number of calls that ran; flag 1: the worker ends itself now
+//! 3 FAIL          f64 retry after (NaN: none), u16 what the other side said (0xFFFF: nothing known), text; flag 1: retryable, flag 2: by the timeout signal
+//! 4 CELLS         u32 cells, per cell u8 status and f64 value, then to the end of the body per bad cell u32 index, u32 length, reason
+//! 5 RECORD        JSON
+//! 6 SETUP_FAILED  text; flag 2: by the timeout signal
+//! 7 BEGUN         a call with `max_output` begins; flag 1: its function was loaded or set up just now, and the worker waits for the
+//!                 page to say that what this printed is counted
+//! 8 USED          f64 tokens
+//! ```
+//!
+//! - W-1  A worker is untrusted: no bytes of its make the parser panic, or hold more memory than one message may have.
+//! - W-2  Messages of a call arrive before the `DONE` of its frame, and before the page's progress word moves on.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::columns;
+use guerdon_core::call::CallKind;
+use guerdon_core::frame::Frame;
+use guerdon_core::function::FunctionId;
+use guerdon_core::outcome::{Answer, Cell};
+
+/// Most bytes of a body from a worker; its records stop at a quarter of that.
+const LARGEST: usize = 64 << 20;
+const HEADER: usize = 16;
+const NONE: u32 = u32::MAX;
+const NO_ANSWER: u16 = u16::MAX;
+
+const RUN: u8 = 1;
+const CLOSE: u8 = 2;
+const ENVIRONMENT: u8 = 3;
+
+/// The message that asks a worker to end.
+pub(super) fn close() -> [u8; 24] {
+    let mut header = [0; 24];
+    header[19] = CLOSE;
+    header
+}
+
+/// Writes the message that gives a function its part of the environment.
+pub(super) fn environment(function: FunctionId, variables: &[(Vec<u8>, Vec<u8>)], out: &mut Vec<u8>) {
+    let length: usize = variables.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+    out.extend_from_slice(&(length as u64).to_le_bytes());
+    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&number(function));
+    out.extend_from_slice(&[0, ENVIRONMENT, 0, 0, 0, 0]);
+    for (name, value) in variables {
+        out.extend_from_slice(name);
+        out.push(b'=');
+        out.extend_from_slice(value);
+        out.push(0);
+    }
+}
+
+/// Writes the message that has a worker run all calls of a frame.
+pub(super) fn run(id: u64, frame: &Frame, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&id.to_le_bytes());
+    out.extend_from_slice(&number(frame.function_id()));
+    let kind = match frame.kind() {
+        CallKind::Sample => 0,
+        CallKind::Group | CallKind::Gathered => 1, // the same to a worker: lists in, a value for each sample out
+        CallKind::Batch => 2,
+        CallKind::Finish => 3,
+    };
+    out.extend_from_slice(&[kind, RUN]);
+    out.extend_from_slice(&count(frame.len()));
+    let body = out.len();
+    match frame.names() {
+        None => out.extend_from_slice(&NONE.to_le_bytes()),
+        Some(names) => {
+            let length = names.iter().map(|name| name.len() + 1).sum();
+            out.extend_from_slice(&count(length));
+            for name in names {
+                out.extend_from_slice(name.as_bytes());
+                out.push(0);
+            }
+        }
+    }
+    if frame.kind() != CallKind::Sample {
+        for call in 0..frame.len() {
+            out.extend_from_slice(&count(frame.size(call)));
+        }
+    }
+    if frame.kind() == CallKind::Finish {
+        for score in (0..frame.len()).flat_map(|call| frame.scores(call)) {
+            out.extend_from_slice(&score.unwrap_or(f64::NAN).to_le_bytes());
+        }
+    }
+    columns::encode(frame, 0..frame.len(), out);
+    let length = (out.len() - body) as u64;
+    out[start..start + 8].copy_from_slice(&length.to_le_bytes());
+}
+
+fn number(function: FunctionId) -> [u8; 2] {
+    u16::try_from(function).unwrap_or(u16::MAX).to_le_bytes()
+}
+
+fn count(number: usize) -> [u8; 4] {
+    u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes()
+}
+
+/// What a worker says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Message {
+    Ready,
+    Done {
+        frame: u64,
+        ran: usize,
+        retire: bool,
+    },
+    Fail {
+        frame: u64,
+        call: usize,
+        text: Text,
+        retry_after: Option<Duration>,
+        answer: Option<Answer>,
+        retryable: bool,
+        expired: bool,
+    },
+    Used {
+        frame: u64,
+        call: usize,
+        tokens: f64,
+    },
+    Cells {
+        frame: u64,
+        call: usize,
+        cells: Vec<Cell>,
+    },
+    Record {
+        frame: u64,
+        call: usize,
+        json: Vec<u8>,
+    },
+    SetupFailed {
+        frame: u64,
+        text: Text,
+        expired: bool,
+    },
+    Begun {
+        frame: u64,
+        prepared: bool,
+    },
+}
+
+/// Why something failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Text {
+    pub reason: String,
+    pub traceback: Option<String>,
+}
+
+/// Bytes that no worker of ours sends.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(super) enum WireError {
+    #[error("a message of kind {0}, which there is not")]
+    Kind(u8),
+    #[error("a message of {0} bytes, which is too large")]
+    Size(usize),
+    #[error("a message of kind {0} that is not well formed")]
+    Body(u8),
+}
+
+/// Takes bytes as they come and gives whole messages.
+#[derive(Default)]
+pub(super) struct Parser {
+    bytes: Vec<u8>,
+    used: usize,
+}
+
+impl Parser {
+    /// Where to read into: what is appended is parsed next.
+    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+        if self.used > 0 {
+            self.bytes.drain(..self.used);
+            self.used = 0;
+        }
+        &mut self.bytes
+    }
+
+    /// The next whole message.
+    pub(super) fn next(&mut self) -> Result<Option<Message>, WireError> {
+        let rest = &self.bytes[self.used..];
+        let Some((header, rest)) = rest.split_first_chunk::<HEADER>() else { return Ok(None) };
+        let mut header = Reader(header);
+        let (Some(length), Some(kind), Some(flags), Some(call), Some(frame)) =
+            (header.u32(), header.u8(), header.u8(), header.u16(), header.u64())
+        else {
+            return Ok(None);
+        };
+        let length = length as usize;
+        if length > LARGEST {
+            return Err(WireError::Size(length));
+        }
+        let Some(body) = rest.get(..length) else { return Ok(None) };
+        let message = parse(kind, flags, usize::from(call), frame, Reader(body))?;
+        self.used += HEADER + length;
+        Ok(Some(message))
+    }
+}
+
+fn parse(kind: u8, flags: u8, call: usize, frame: u64, mut body: Reader<'_>) -> Result<Message, WireError> {
+    let expired = flags & 2 != 0;
+    let message = match kind {
+        1 => Some(Message::Ready),
+        2 => Some(Message::Done { frame, ran: call, retire: flags & 1 != 0 }),
+        3 => body.f64().zip(body.u16()).zip(body.text()).map(|((seconds, answer), text)| {
+            let retry_after = Duration::try_from_secs_f64(seconds).ok();
+            let answer = (answer != NO_ANSWER).then_some(Answer::from_u16(answer));
+            Message::Fail { frame, call, text, retry_after, answer, retryable: flags & 1 != 0, expired }
+        }),
+        4 => body.cells().map(|cells| Message::Cells { frame, call, cells }),
+        5 => Some(Message::Record { frame, call, json: body.0.to_vec() }),
+        6 => body.text().map(|text| Message::SetupFailed { frame, text, expired }),
+        7 => Some(Message::Begun { frame, prepared: flags & 1 != 0 }),
+        8 => body.f64().map(|tokens| Message::Used { frame, call, tokens }),
+        _ => return Err(WireError::Kind(kind)),
+    };
+    message.ok_or(WireError::Body(kind))
+}
+
+/// Reads numbers and texts off the front; `None` past the end.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.array().map(u8::from_le_bytes)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn f64(&mut self) -> Option<f64> {
+        self.array().map(f64::from_le_bytes)
+    }
+
+    fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (first, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(first)
+    }
+
+    fn string(&mut self, length: usize) -> Option<String> {
+        self.bytes(length).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+    }
+
+    fn text(&mut self) -> Option<Text> {
+        let (reason, traceback) = (self.u32()?, self.u32()?);
+        let reason = self.string(reason as usize)?;
+        let traceback = if traceback == NONE { None } else { Some(self.string(traceback as usize)?) };
+        Some(Text { reason, traceback })
+    }
+
+    fn cells(&mut self) -> Option<Vec<Cell>> {
+        let number = self.u32()? as usize;
+        // Nine bytes each: a number that the body can't hold is refused before anything is made for it (W-1).
+        let mut values = Reader(self.bytes(number.checked_mul(9)?)?);
+        let mut cells = Vec::with_capacity(number);
+        while let (Some(status), Some(value)) = (values.u8(), values.f64()) {
+            cells.push(match status {
+                0 => Cell::Value(value),
+                1 => Cell::Abstained,
+                _ => Cell::Invalid(String::new()),
+            });
+        }
+        while !self.0.is_empty() {
+            let (index, length) = (self.u32()? as usize, self.u32()? as usize);
+            *cells.get_mut(index)? = Cell::Invalid(self.string(length)?);
+        }
+        Some(cells)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn message(kind: u8, flags: u8, call: u16, frame: u64, body: &[u8]) -> Vec<u8> {
+        let mut out = count(body.len()).to_vec();
+        out.extend_from_slice(&[kind, flags]);
+        out.extend_from_slice(&call.to_le_bytes());
+        out.extend_from_slice(&frame.to_le_bytes());
+        out.extend_from_slice(body);
+        out
+    }
+
+    fn text(reason: &str, traceback: Option<&str>) -> Vec<u8> {
+        let mut out = count(reason.len()).to_vec();
+        out.extend_from_slice(&traceback.map_or(NONE.to_le_bytes(), |text| count(text.len())));
+        out.extend_from_slice(reason.as_bytes());
+        out.extend_from_slice(traceback.unwrap_or_default().as_bytes());
+        out
+    }
+
+    #[test]
+    fn a_message_that_comes_in_pieces_is_given_when_it_is_whole() {
+        let body =
+            [7.5f64.to_le_bytes().to_vec(), 429u16.to_le_bytes().to_vec(), text("ValueError: no", Some("File x"))]
+                .concat();
+        let bytes = message(3, 1, 9, 4, &body);
+        let mut parser = Parser::default();
+        for byte in &bytes[..bytes.len() - 1] {
+            parser.buffer().push(*byte);
+            assert_eq!(parser.next(), Ok(None));
+        }
+        parser.buffer().push(bytes[bytes.len() - 1]);
+        let wanted = Message::Fail {
+            frame: 4,
+            call: 9,
+            text: Text { reason: "ValueError: no".to_owned(), traceback: Some("File x".to_owned()) },
+            retry_after: Some(Duration::from_millis(7500)),
+            answer: Some(Answer::Status(429)),
+            retryable: true,
+            expired: false,
+        };
+        assert_eq!(parser.next(), Ok(Some(wanted)));
+        assert_eq!(parser.next(), Ok(None));
+    }
+
+    #[test]
+    fn cells_carry_values_and_reasons() {
+        let mut body = count(3).to_vec();
+        for (status, value) in [(0, 1.5f64), (1, f64::NAN), (3, f64::NAN)] {
+            body.push(status);
+            body.extend_from_slice(&value.to_le_bytes());
+        }
+        body.extend_from_slice(&count(2));
+        body.extend_from_slice(&count(2));
+        body.extend_from_slice(b"no");
+        let mut parser = Parser::default();
+        parser.buffer().extend_from_slice(&message(4, 0, 1, 2, &body));
+        let cells = vec![Cell::Value(1.5), Cell::Abstained, Cell::Invalid("no".to_owned())];
+        assert_eq!(parser.next(), Ok(Some(Message::Cells { frame: 2, call: 1, cells })));
+    }
+
+    #[test]
+    fn w1_a_message_that_announces_too_much_is_refused_before_it_is_held() {
+        let mut parser = Parser::default();
+        parser.buffer().extend_from_slice(&message(5, 0, 0, 0, &[])[4..]);
+        let mut bytes = (u32::MAX).to_le_bytes().to_vec();
+        bytes.extend_from_slice(&message(5, 0, 0, 0, &[])[4..]);
+        let mut parser = Parser::default();
+        parser.buffer().extend_from_slice(&bytes);
+        assert_eq!(parser.next(), Err(WireError::Size(u32::MAX as usize)));
+    }
+
+    proptest! {
+        #[test]
+        fn w1_no_bytes_make_the_parser_panic(chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..64), 0..20)) {
+            let mut parser = Parser::default();
+            for chunk in chunks {
+                parser.buffer().extend_from_slice(&chunk);
+                while let Ok(Some(_)) = parser.next() {}
+            }
+        }
+
+        #[test]
+        fn w1_no_body_makes_the_parser_panic(kind in 0u8..10, flags: u8, call: u16, frame: u64, body in prop::collection::vec(prop_oneof![Just(0u8), Just(255), any::<u8>()], 0..200)) {
+            let mut parser = Parser::default();
+            parser.buffer().extend_from_slice(&message(kind, flags, call, frame, &body));
+            let _ = parser.next();
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! A worker as a process: what it prints, how it ended, and that nothing of it is left.
+//!
+//! - B-1  However a worker ends, its process group is killed, its output read to the end and the process waited for.
+//! - B-2  A process is signalled only before it was waited for: its number may be another's afterwards.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::Pid;
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::child::Child;
+use crate::exit_status::Ending;
+use crate::lane_state::{Live, Shared};
+use crate::link::Link;
+use crate::output::{self, Source};
+
+/// How long to wait for the zygote to say how a worker ended.
+const ASK: Duration = Duration::from_secs(1);
+
+/// A worker's process.
+pub(super) struct Body {
+    shared: Arc<Shared>,
+    /// Shared with those who look at its stack.
+    pub child: Arc<Child>,
+    source: Arc<Source>,
+    output: Arc<Receiver>,
+    output_ended: Arc<Notify>,
+    /// Reads its output; none once that is read.
+    reader: Option<JoinHandle<()>>,
+    live: Live,
+}
+
+impl Body {
+    pub(super) fn new(shared: Arc<Shared>, child: Child, output: Receiver) -> Self {
+        let source = Source::new(shared.names.clone(), child.pid);
+        let output_ended = Arc::new(Notify::new());
+        let output = Arc::new(output);
+        let reader = output::read(output.clone(), source.clone(), shared.printer.clone(), output_ended.clone());
+        let live = shared.account(child.pid);
+        let child = Arc::new(child);
+        Self { shared, child, source, output, output_ended, reader: Some(tokio::spawn(reader)), live }
+    }
+
+    /// Bytes that it has printed until now.
+    pub(super) fn printed(&self) -> u64 {
+        self.source.printed(&self.output)
+    }
+
+    /// Takes leave of a process that has ended: how it did, and where its interpreter stood if it could say.
+    pub(super) async fn bury(&mut self) -> (Ending, Option<String>) {
+        self.child.kill(); // what it left of its group
+        let ending = timeout(ASK, self.shared.zygote.reap(self.child.pid)).await;
+        self.output_ended.notify_one();
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.await; // one that panicked has nothing more to read
+        }
+        (ending.ok().and_then(Result::ok).unwrap_or(Ending::Unknown), self.source.crash())
+    }
+
+    /// Gives the process some time to end by itself and sees to it that it does, beside everything else. Its socket stays open as long: it may
+    /// have something to say yet before it reads that it shall end.
+    pub(super) fn leave(mut self, link: Link, patience: Duration) {
+        tokio::spawn(async move {
+            let _ = timeout(patience, self.child.pidfd.ended()).await;
+            drop(link);
+            self.child.kill();
+            self.child.pidfd.ended().await;
+            self.bury().await;
+            self.close();
+        });
+    }
+
+    /// Closes what is left of a process that was buried.
+    pub(super) fn close(self) {
+        let Self { child, output, live, .. } = self;
+        drop((child, output)); // its descriptors first: who waits for `live` finds none of them open
+        drop(live);
+    }
+
+    /// What the process has in memory; none once it has ended.
+    pub(super) fn resident_bytes(&self) -> Option<u64> {
+        let pid: Pid = self.child.pid;
+        let text = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+        Some(kilobytes * 1024)
+    }
+}

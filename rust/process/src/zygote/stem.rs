@@ -1,0 +1,175 @@
+//! Starting the stem and the loader, and what the keeper holds of them.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::ANSWER;
+use crate::child::{DYING, Pidfd, is_stopped, told_pid};
+use crate::child_guard::Started;
+use crate::config::ProcessConfig;
+use crate::control::{self, Control};
+use crate::exit_status::Ending;
+use crate::orphan_marker::Token;
+use crate::output::{self, Printer, Source};
+
+/// Time between two looks at whether a process that owes an answer is stopped.
+const STOPPED: Duration = Duration::from_millis(250);
+
+pub(super) struct Stem {
+    pub(super) process: Started,
+    pub(super) pidfd: Pidfd,
+    pub(super) control: Control,
+    /// Read by everyone who holds a worker that it forked.
+    pub(super) alive: Arc<AtomicBool>,
+    pub(super) token: Token,
+    pub(super) loader: Loader,
+    pub(super) output_ended: Arc<Notify>,
+    /// Reads what it and the loader print.
+    pub(super) reader: JoinHandle<()>,
+}
+
+pub(super) enum Loader {
+    /// Not started yet, or lost: the next fork starts one.
+    None,
+    /// Forks workers; the flag is read by everyone who holds one of them.
+    Forks(Control, Pid, Pidfd, Arc<AtomicBool>),
+    /// Loaded, with several threads: becomes the next worker.
+    Becomes(Control, Pid),
+    /// Workers load for themselves.
+    Absent,
+}
+
+impl Stem {
+    /// Takes leave of a child that has ended.
+    pub(super) async fn reap(&self, pid: Pid) -> io::Result<Ending> {
+        timeout(ANSWER, self.control.reap(pid)).await.map_err(io::Error::from)?
+    }
+
+    /// Its own, and that of the loader that forks.
+    pub(super) fn pids(&self) -> Vec<Pid> {
+        let loader = if let Loader::Forks(_, pid, ..) = &self.loader { Some(*pid) } else { None };
+        Pid::from_raw(self.process.id().cast_signed()).into_iter().chain(loader).collect()
+    }
+
+    /// From now on its children may be reaped by anyone.
+    pub(super) fn lost(&self) {
+        self.alive.store(false, Ordering::Release);
+        if let Loader::Forks(.., alive) = &self.loader {
+            alive.store(false, Ordering::Release);
+        }
+        self.output_ended.notify_one();
+    }
+}
+
+/// Ends when one of these processes is stopped and stays so though it was told to go on (Z-6).
+pub(super) async fn stay_stopped(pids: Vec<Pid>) {
+    let mut told = false;
+    loop {
+        tokio::time::sleep(STOPPED).await;
+        let stopped: Vec<&Pid> = pids.iter().filter(|pid| is_stopped(**pid)).collect();
+        if told && !stopped.is_empty() {
+            return;
+        }
+        told = !stopped.is_empty();
+        for pid in stopped {
+            let _ = rustix::process::kill_process(*pid, Signal::CONT); // ours still: it is stopped, not reaped
+        }
+    }
+}
+
+pub(super) async fn start_stem(config: &ProcessConfig, printer: &Arc<Printer>) -> io::Result<Stem> {
+    let (control, theirs) = Control::new()?;
+    let (output, their_output) = output::pipe()?;
+    let errors = output::duplicate(their_output.as_fd())?;
+    let mut command = Command::new(&config.python);
+    command
+        .arg(config.worker_dir.join("_zygote.py"))
+        .arg(std::process::id().to_string())
+        .stdin(Stdio::from(theirs))
+        .stdout(Stdio::from(their_output))
+        .stderr(Stdio::from(errors))
+        .process_group(0);
+    if let Some(environment) = &config.environment {
+        command.env_clear().envs(environment.iter().map(|(name, value)| (name, value)));
+    }
+    let token = Token::new();
+    let (name, value) = token.variable();
+    command.env(name, value);
+    let process = Started::from(command.spawn().map_err(|error| {
+        io::Error::new(error.kind(), format!("could not start {}: {error}", config.python.display()))
+    })?);
+    drop(command); // and with it our copies of the descriptors
+    let pid = told_pid(i64::from(process.id()))?;
+    let pidfd = Pidfd::open(pid)?;
+    let output_ended = Arc::new(Notify::new());
+    let source = Source::of("zygote", pid);
+    let reader = tokio::spawn(output::read(Arc::new(output), source, printer.clone(), output_ended.clone()));
+    let shipment = rustix::fs::memfd_create("guerdon-shipment", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let mut written = 0;
+    while written < config.shipment.len() {
+        written += rustix::io::pwrite(&shipment, &config.shipment[written..], written as u64)?;
+    }
+    control.send(control::SHIPMENT, 0, 0, &[shipment.as_fd()]).await?;
+    Ok(Stem {
+        process,
+        pidfd,
+        control,
+        alive: Arc::new(AtomicBool::new(true)),
+        token,
+        loader: Loader::None,
+        output_ended,
+        reader,
+    })
+}
+
+/// What came of loading.
+pub(super) enum Load {
+    Done(Loader),
+    Ended,
+    Hung,
+}
+
+/// Forks a loader and waits until it has loaded.
+pub(super) async fn start_loader(stem: &Stem, load_timeout: Duration) -> io::Result<Load> {
+    let (control, theirs) = Control::new()?;
+    let forked = async {
+        stem.control.send(control::LOADER, 0, 0, &[theirs.as_fd()]).await?;
+        stem.control.reply_to(control::LOADER).await
+    };
+    let forked = tokio::select! {
+        forked = timeout(ANSWER, forked) => forked.map_err(io::Error::from)??,
+        () = stay_stopped(stem.pids()) => return Err(io::ErrorKind::TimedOut.into()),
+    };
+    let pid = told_pid(forked.value)?;
+    drop(theirs);
+    let pidfd = Pidfd::open(pid)?;
+    let loaded = tokio::select! {
+        loaded = timeout(load_timeout, control.reply_to(control::LOADED)) => loaded,
+        () = stem.pidfd.ended() => return Err(io::ErrorKind::BrokenPipe.into()),
+        () = stay_stopped(vec![pid]) => return Err(io::ErrorKind::TimedOut.into()),
+        () = pidfd.ended() => Ok(Err(io::ErrorKind::BrokenPipe.into())),
+    };
+    let failed = match loaded {
+        Ok(Ok(reply)) if reply.extra == 1 => {
+            return Ok(Load::Done(Loader::Forks(control, pid, pidfd, Arc::new(AtomicBool::new(true)))));
+        }
+        Ok(Ok(_)) => return Ok(Load::Done(Loader::Becomes(control, pid))),
+        Ok(Err(_)) => Load::Ended,
+        Err(_) => Load::Hung,
+    };
+    // Harmless if it has ended: its number is taken until it is reaped.
+    let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+    let _ = timeout(DYING, pidfd.ended()).await;
+    stem.reap(pid).await?;
+    Ok(failed)
+}
