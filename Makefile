@@ -138,11 +138,9 @@ lint: lint-rust lint-python ## formats, clippy, ruff, mypy, stubs, direction of 
 
 .PHONY: lint-rust
 lint-rust: $(VENV)/.dependencies
-	echo '== formats, clippy, direction of dependencies'
+	echo '== formats, clippy'
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
-	if ! tree=$$(cargo tree --locked --quiet --package guerdon-core --edges all --target all --prefix none); then exit 1; fi
-	if grep -E '^pyo3' <<<"$$tree"; then echo 'guerdon-core must know nothing of Python.' >&2; exit 1; fi
 
 .PHONY: lint-python
 lint-python: setup
@@ -153,10 +151,20 @@ lint-python: setup
 	# From a folder without sources, so that the stubs are compared with what is installed.
 	cd $(VENV) && bin/python -m mypy.stubtest --concise --allowlist ../scripts/stubtest-allowlist guerdon._native
 
-.PHONY: words-report
-words-report: ## words that the glossary replaced and comments that are too wide, by folder
-	scripts/check-words --summary || true
-	scripts/check-comments --summary || true
+# Which way imports go, the words of the glossary, the form of comments.
+.PHONY: lint-structure
+lint-structure: $(VENV)/.dependencies ## direction of imports, folders without circles, words, comments
+	echo '== structure: crates, modules, imports, words, comments'
+	failed=0
+	for crate in $$(cd rust && ls | grep -vx bindings); do
+		tree=$$(cargo tree --locked --quiet --package guerdon-$$crate --edges all --target all --prefix none)
+		if grep -E '^pyo3' <<<"$$tree"; then echo "guerdon-$$crate must know nothing of Python." >&2; failed=1; fi
+	done
+	$(BIN)/python scripts/rust-module-graph || failed=1
+	$(BIN)/lint-imports --no-logo --no-cache >$(VENV)/imports.log || { failed=1; cat $(VENV)/imports.log; }
+	$(BIN)/python scripts/check-words || failed=1
+	$(BIN)/python scripts/check-comments || failed=1
+	exit $$failed
 
 .PHONY: test-rust
 test-rust: $(VENV)/.dependencies ## unit and property tests of the crates
