@@ -97,7 +97,7 @@ def drip(handler: Handler) -> None:
         ),
         pytest.param(
             garbage,
-            'gave invalid JSON (expected value at line 1 column 1): "<html>no<"',
+            'returned invalid JSON (expected value at line 1 column 1): "<html>no<"',
             marks=fault(
                 "a judge's server answers 200 with what is no JSON",
                 sees="`error` after `retries`, with what came in the reason",
@@ -110,7 +110,7 @@ def drip(handler: Handler) -> None:
         ),
         pytest.param(
             endless,
-            "gave more than 16777216 bytes, which is no score",
+            "returned more than 16777216 bytes, too long for a score",
             marks=fault(
                 "a judge's server sends an answer without end",
                 sees="`error` after `retries`: 16 MB are read of an answer, then the connection is closed",
@@ -118,7 +118,7 @@ def drip(handler: Handler) -> None:
         ),
         pytest.param(
             too_long,
-            "gave more than 16777216 bytes, which is no score",
+            "returned more than 16777216 bytes, too long for a score",
             marks=fault(
                 "a judge's server says that its answer has more than 16 MB",
                 sees="`error` after `retries`: nothing of it is read",
@@ -190,7 +190,7 @@ def test_a_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
             failure = only(score(server.url, ["x"], api_key_env="JUDGE_API_KEY"))
             assert (failure.attempts, len(server.bodies)) == (1, 1)
         assert elsewhere.bodies == []
-    assert "a redirect, which is not followed" in failure.reason
+    assert "redirects are not followed" in failure.reason
 
 
 @pytest.mark.fault("nothing listens at a judge's address", sees="`error` after `retries`: can't connect")

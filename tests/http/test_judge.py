@@ -148,7 +148,7 @@ def test_a_score_that_may_have_gone_on_is_none(api: Any) -> None:
             texts = ["Score: 1|stop", "Score: 1|length", "Score: 1|length|3", "7|length|1", "7 of 10, beca|length"]
             result = dispatcher.score(completions=texts)
     np.testing.assert_array_equal(result.rewards.ravel(), [1, np.nan, np.nan, 7, 7])
-    assert 'gave a score that may have gone on, since max_tokens was reached, in the answer "Score: 1"' in (
+    assert 'returned a score that may be cut off (max_tokens was reached) in the answer "Score: 1"' in (
         result.failures()[0].reason
     )
 
@@ -202,7 +202,7 @@ def test_what_can_not_be_parsed_is_an_error_that_shows_it() -> None:
         result = dispatcher.score(completions=["x"])
     (failure,) = result.failures()
     assert failure.status is Status.ERROR
-    assert failure.reason.endswith('gave no number in the answer "I would rather not say"')
+    assert failure.reason.endswith('returned no number in the answer "I would rather not say"')
     assert (failure.attempts, len(server.bodies)) == (2, 2)
 
 

@@ -177,7 +177,7 @@ def test_a_value_that_is_no_number_fails_alone_at_once() -> None:
     np.testing.assert_array_equal(result.rewards.ravel(), [1.0, np.nan, 3.0])
     assert len(server.bodies) == 1
     (failure,) = result.failures()
-    assert '"high", which is no number' in failure.reason
+    assert '"high", which is not a number' in failure.reason
 
 
 def test_what_is_about_the_server_splits_nothing() -> None:

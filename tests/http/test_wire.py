@@ -121,7 +121,7 @@ def test_an_answer_in_gzip() -> None:
 
     with wired(zipped) as wire:
         failure = only(score(wire.url, ["x"]))
-    assert 'gave an answer in "gzip", which it was not asked for' in failure.reason
+    assert 'returned an answer in "gzip", an encoding that was not requested' in failure.reason
     assert b"\r\naccept-encoding: identity\r\n" in asked[0]
 
 

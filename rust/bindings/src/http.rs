@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
-use guerdon_http::{Answer, Api, Body, Endpoint, HttpFunction, HttpLane, Key, Parse, Path, Piece, check_descriptors};
+use guerdon_http::{
+    Api, BodyTemplate, Endpoint, HttpFunction, HttpLane, JsonPath, Key, Piece, ResponseParser, ScoreParser,
+    check_descriptors,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -58,29 +61,30 @@ impl HttpConfig {
         authorities: Option<PyBackedBytes>,
     ) -> PyResult<Self> {
         let wrong = |why: String| PyValueError::new_err(why);
-        let path = |text: &str| Path::parse(text).ok_or_else(|| wrong(format!("{text:?} is no path to a field")));
+        let path =
+            |text: &str| JsonPath::parse(text).ok_or_else(|| wrong(format!("{text:?} is not a path to a field")));
         let parse = || {
             Ok(match parse {
-                "number" => Parse::Number,
-                "tag" => Parse::Tag(value.to_owned()),
-                "regex" => Parse::pattern(value, words).map_err(|error| wrong(error.to_string()))?,
-                "json" => Parse::Json(path(value)?),
-                "yes_no" => Parse::YesNo,
-                "logprob" => Parse::LogProb { token: value.to_owned(), others },
+                "number" => ScoreParser::Number,
+                "tag" => ScoreParser::Tag(value.to_owned()),
+                "regex" => ScoreParser::pattern(value, words).map_err(|error| wrong(error.to_string()))?,
+                "json" => ScoreParser::Json(path(value)?),
+                "yes_no" => ScoreParser::YesNo,
+                "logprob" => ScoreParser::LogProb { token: value.to_owned(), others },
                 other => return Err(wrong(format!("unknown way to parse '{other}'"))),
             })
         };
-        let answer = match api {
-            "chat" => Answer::Judge { api: Api::Chat, parse: parse()? },
-            "completions" => Answer::Judge { api: Api::Completions, parse: parse()? },
-            "rewards" => Answer::Rewards { path: if value.is_empty() { None } else { Some(path(value)?) } },
+        let parser = match api {
+            "chat" => ResponseParser::Judge { api: Api::Chat, parser: parse()? },
+            "completions" => ResponseParser::Judge { api: Api::Completions, parser: parse()? },
+            "rewards" => ResponseParser::Rewards { path: if value.is_empty() { None } else { Some(path(value)?) } },
             other => return Err(wrong(format!("unknown endpoint '{other}'"))),
         };
         let authorities = authorities.map(|pem| pem.to_vec());
         let endpoint = Endpoint::new(url, headers, key.map(Key::new), http2, authorities);
         let endpoint = endpoint.map_err(|error| wrong(error.to_string()))?;
         let pieces = body.into_iter().map(PieceArg::piece).collect::<PyResult<_>>()?;
-        Ok(Self { function: HttpFunction { endpoint, body: Body { pieces }, answer } })
+        Ok(Self { function: HttpFunction { endpoint, body: BodyTemplate { pieces }, parser } })
     }
 }
 

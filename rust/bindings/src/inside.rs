@@ -58,5 +58,5 @@ pub fn of_loops(lane: &AioLane, clock: Clock) -> Vec<Row> {
 /// What requests are on their way, each with its server.
 pub fn of_requests(lane: &HttpLane) -> Vec<(Row, String)> {
     let told = |(doing, host): (Doing, String)| rows(doing, Vec::new()).map(move |row| (row, host.clone()));
-    lane.doing().into_iter().flat_map(told).collect()
+    lane.in_flight().into_iter().flat_map(told).collect()
 }

@@ -182,7 +182,7 @@ fn calls_at_a_time_are_shared_by_engines_too() {
 }
 
 #[test]
-fn what_one_call_is_told_holds_for_all() {
+fn retry_after_of_one_call_holds_for_all() {
     paused(async {
         let limit = Limit { rules: Rules { concurrency: Some(4), ..Rules::default() }, ..Limit::default() };
         let engine = Engine::start(vec![limited("f", limit)], |ask: &Ask| match (ask.first, ask.attempt) {
@@ -225,9 +225,11 @@ fn an_open_breaker_ends_a_batch_instead_of_holding_it() {
         let mut function = limited("f", rpm(6000.0));
         function.policy.retries = 1000;
         let engine = Engine::start(vec![function], |_: &Ask| refuse(Answer::Status(502), None));
-        let said: Arc<Mutex<Vec<(usize, String)>>> = Arc::default();
-        let told = said.clone();
-        engine.scheduler.on_breaker_open(move |function, why| told.lock().unwrap().push((function, why.to_owned())));
+        let opened: Arc<Mutex<Vec<(usize, String)>>> = Arc::default();
+        let listener = opened.clone();
+        engine
+            .scheduler
+            .on_breaker_open(move |function, why| listener.lock().unwrap().push((function, why.to_owned())));
         let begun = Instant::now();
         let batch = engine.submit(spec(50, 1));
         assert!(done(&batch).await);
@@ -239,7 +241,7 @@ fn an_open_breaker_ends_a_batch_instead_of_holding_it() {
             reason.contains("circuit breaker open") && reason.ends_with(&format!("; last error: {last}")),
             "{reason}"
         );
-        assert_eq!(*said.lock().unwrap(), [(0, last)], "once, though it was tried for minutes");
+        assert_eq!(*opened.lock().unwrap(), [(0, last)], "once, though it was tried for minutes");
         // The next one gets an answer to whether it still is.
         tokio::time::sleep(MINUTE).await;
         let (next, tried) = (engine.submit(spec(1, 1)), engine.lane.log().calls().len());
@@ -264,7 +266,7 @@ fn a_budget_that_ends_while_calls_wait_for_their_limit_ends_them() {
 }
 
 #[test]
-fn tokens_are_learnt_from_what_calls_tell() {
+fn tokens_are_learnt_from_reported_use() {
     paused(async {
         // No call says what it used: 1000 tokens are taken for each.
         let limit = Limit { rules: Rules { tpm: Some(10_000.0), ..Rules::default() }, ..Limit::default() };

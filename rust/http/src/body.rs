@@ -1,8 +1,8 @@
 //! The body of a request: JSON with the texts of the samples in it.
 //!
-//! - B-1  A text is escaped as JSON wants it, whatever its layout in Python: what the server decodes is what the function would have got.
-//!   Half a surrogate pair, which UTF-8 can't hold, goes as a `\ud83d` escape, as Python's own `json` writes it.
-//! - B-2  Making a body takes no lock and allocates only the body.
+//! - A text is escaped as JSON wants it, whatever its layout in Python: the server decodes what the
+//!   function would have got. A lone surrogate, which UTF-8 can't hold, goes as a `\ud83d` escape.
+//! - Making a body takes no lock and allocates only the body.
 
 use guerdon_core::text::{RawText, TextKind};
 
@@ -32,12 +32,13 @@ pub const JSON: &str = "json";
 
 /// How the bodies of a function's requests are made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Body {
+pub struct BodyTemplate {
     pub pieces: Vec<Piece>,
 }
 
-impl Body {
-    /// The body for these samples; `text` gives a sample's text in a column. `None` if one is not there.
+impl BodyTemplate {
+    /// The body for these samples; `text` gives a sample's text in a column. `None` if one is not
+    /// there.
     pub fn fill<'a, S: Copy>(&self, samples: &[S], text: impl Fn(usize, S) -> Option<Text<'a>>) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(1024);
         fill(&self.pieces, samples, &text, &mut out)?;
@@ -56,7 +57,7 @@ fn fill<'a, S: Copy>(
             Piece::Raw(bytes) => out.extend_from_slice(bytes),
             Piece::Text(column) => escape(text(*column, *samples.first()?)?.raw, out),
             Piece::Value(column) => match text(*column, *samples.first()?)? {
-                Text { raw, json: true } => plain(raw, out),
+                Text { raw, json: true } => unescaped(raw, out),
                 Text { raw, json: false } => {
                     out.push(b'"');
                     escape(raw, out);
@@ -91,7 +92,7 @@ fn points(text: RawText<'_>) -> impl Iterator<Item = u32> + '_ {
     })
 }
 
-/// The text as the inside of a JSON string (B-1).
+/// The text as the inside of a JSON string.
 fn escape(text: RawText<'_>, out: &mut Vec<u8>) {
     if text.kind == TextKind::Ascii {
         // Most texts: what needs no escape is copied in runs.
@@ -129,7 +130,7 @@ fn utf8(code: u32, out: &mut Vec<u8>) {
 }
 
 /// A text that is JSON already.
-fn plain(text: RawText<'_>, out: &mut Vec<u8>) {
+fn unescaped(text: RawText<'_>, out: &mut Vec<u8>) {
     if text.kind == TextKind::Ascii {
         out.extend_from_slice(text.bytes);
     } else {
@@ -167,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn b1_a_server_decodes_what_was_given(text in "\\PC*|[\u{0}-\u{ff}]*|[ -~\\n\"]*|[\u{0}-\u{d7ff}]*|\\p{any}*") {
+        fn a_server_decodes_what_was_given(text in "\\PC*|[\u{0}-\u{ff}]*|[ -~\\n\"]*|[\u{0}-\u{d7ff}]*|\\p{any}*") {
             let (kind, bytes) = laid_out(&text);
             let json = format!("\"{}\"", escaped(raw(kind, &bytes)));
             prop_assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
@@ -175,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn b1_half_a_surrogate_pair_goes_as_an_escape() {
+    fn half_a_surrogate_pair_goes_as_an_escape() {
         let bytes: Vec<u8> = [0x41u16, 0xD83D].iter().flat_map(|unit| unit.to_ne_bytes()).collect();
         assert_eq!(escaped(raw(TextKind::Utf16, &bytes)), "A\\ud83d");
     }
 
     #[test]
     fn each_sample_stands_in_its_place() {
-        let body = Body {
+        let body = BodyTemplate {
             pieces: vec![
                 Piece::Raw(br#"{"texts":["#.to_vec()),
                 Piece::Each(vec![Piece::Value(0)]),
@@ -198,8 +199,9 @@ mod tests {
         };
         assert_eq!(body.fill(&[1, 0], text).unwrap(), br#"{"texts":["b","a\""],"ids":[[2],[1]]}"#);
         assert_eq!(body.fill(&[2], text), None);
-        let within =
-            Body { pieces: vec![Piece::Raw(b"\"It says ".to_vec()), Piece::Text(0), Piece::Raw(b"\"".to_vec())] };
+        let within = BodyTemplate {
+            pieces: vec![Piece::Raw(b"\"It says ".to_vec()), Piece::Text(0), Piece::Raw(b"\"".to_vec())],
+        };
         assert_eq!(within.fill(&[0], text).unwrap(), br#""It says a\"""#);
     }
 }

@@ -1,9 +1,10 @@
-//! Making a connection to a server: name, TCP, a proxy's tunnel, TLS.
+//! Makes a connection to a server: DNS, TCP, a proxy's tunnel, TLS.
 //!
-//! - C-1  The proxies that the environment names (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, and `NO_PROXY` for what goes without) are used as
-//!   curl does: a tunnel for TLS, so that the proxy sees neither key nor text; what has no TLS is handed to the proxy as it is.
-//! - C-2  It takes `LONGEST` at most, name and TLS included: what doesn't answer by then would take the whole timeout of the call.
-//! - C-3  A proxy's own user name and password go to the proxy and nowhere else.
+//! - The environment's proxies (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`) are used as
+//!   curl does: a tunnel for TLS, so that the proxy sees no key and no text; other requests are
+//!   forwarded.
+//! - All of it takes `CONNECT_TIMEOUT` at most: more would use up the timeout of the call.
+//! - A proxy's own user name and password go to the proxy and nowhere else.
 
 use std::error::Error;
 use std::fmt;
@@ -19,35 +20,35 @@ use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use rustls::ClientConfig;
 use tower_service::Service;
 
-use crate::error::EndpointError;
+use crate::endpoint_error::EndpointError;
 use crate::tcp::Tcp;
 use crate::tls;
 
-const LONGEST: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Why there is no connection.
 #[derive(Debug)]
-pub enum NoConnection {
-    /// After this time (C-2).
-    Late(Duration),
+pub enum ConnectError {
+    /// After this time.
+    Timeout(Duration),
     Failed(BoxError),
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug)]
-pub enum Broken {
-    NoConnection(NoConnection),
-    OnTheWay(hyper::Error),
+pub enum TransportError {
+    Connect(ConnectError),
+    Exchange(hyper::Error),
 }
 
-/// A connection, and what is spoken on it.
-pub struct Made {
+/// A connection, and its protocol.
+pub struct Connected {
     pub io: Box<dyn Io>,
     pub http2: bool,
 }
 
-/// What a connection is made of, whatever it goes through.
+/// A byte stream, whatever it goes through.
 pub trait Io: Read + Write + Send + Unpin {}
 
 impl<T: Read + Write + Send + Unpin> Io for T {}
@@ -55,19 +56,19 @@ impl<T: Read + Write + Send + Unpin> Io for T {}
 /// See the module.
 pub struct Connector {
     uri: Uri,
-    way: Way,
+    route: Route,
 }
 
-enum Way {
+enum Route {
     Direct(HttpsConnector<Tcp>),
     Tunnel(Box<HttpsConnector<Tunnel<HttpsConnector<Tcp>>>>),
-    /// Without TLS to the server: the proxy gets the requests.
-    Handed(HttpsConnector<Tcp>, Box<Intercept>),
+    /// Without TLS to the server: the proxy forwards the requests.
+    ForwardProxy(HttpsConnector<Tcp>, Box<Intercept>),
 }
 
 impl fmt::Debug for Connector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Connector({}, proxy: {})", self.uri, !matches!(self.way, Way::Direct(_)))
+        write!(out, "Connector({}, proxy: {})", self.uri, !matches!(self.route, Route::Direct(_)))
     }
 }
 
@@ -91,40 +92,40 @@ impl Connector {
         let secure = uri.scheme_str() == Some("https");
         let plain = tls::config(secure || scheme == Some("https"), authorities)?;
         let to_server = if http2 && secure { tls::with_http2(plain.clone()) } else { plain.clone() };
-        let way = match proxy {
-            None => Way::Direct(over(to_server)),
+        let route = match proxy {
+            None => Route::Direct(over(to_server)),
             Some(proxy) if secure => {
                 let mut tunnel = Tunnel::new(proxy.uri().clone(), over(plain));
                 if let Some(auth) = proxy.basic_auth() {
                     tunnel = tunnel.with_auth(auth.clone());
                 }
-                Way::Tunnel(Box::new((tunnel, to_server).into()))
+                Route::Tunnel(Box::new((tunnel, to_server).into()))
             }
-            Some(proxy) => Way::Handed(over(plain), Box::new(proxy)),
+            Some(proxy) => Route::ForwardProxy(over(plain), Box::new(proxy)),
         };
-        Ok(Self { uri: uri.clone(), way })
+        Ok(Self { uri: uri.clone(), route })
     }
 
-    /// Whether requests are the proxy's to pass on, and what it wants to see of a password (C-3).
-    pub fn handed(&self) -> Option<Option<&HeaderValue>> {
-        match &self.way {
-            Way::Handed(_, proxy) => Some(proxy.basic_auth()),
-            Way::Direct(_) | Way::Tunnel(_) => None,
+    /// Whether a proxy forwards the requests, and its `Proxy-Authorization`.
+    pub fn forward_proxy(&self) -> Option<Option<&HeaderValue>> {
+        match &self.route {
+            Route::ForwardProxy(_, proxy) => Some(proxy.basic_auth()),
+            Route::Direct(_) | Route::Tunnel(_) => None,
         }
     }
 
-    /// Makes a connection (C-2).
-    pub async fn connect(&self) -> Result<Made, NoConnection> {
+    /// Makes a connection.
+    pub async fn connect(&self) -> Result<Connected, ConnectError> {
         let made = async {
-            match &self.way {
-                Way::Direct(direct) => call(direct, &self.uri).await,
-                Way::Tunnel(tunnel) => call(&**tunnel, &self.uri).await,
-                Way::Handed(direct, proxy) => call(direct, proxy.uri()).await,
+            match &self.route {
+                Route::Direct(direct) => call(direct, &self.uri).await,
+                Route::Tunnel(tunnel) => call(&**tunnel, &self.uri).await,
+                Route::ForwardProxy(direct, proxy) => call(direct, proxy.uri()).await,
             }
         };
-        match tokio::time::timeout(LONGEST, made).await {
-            Ok(made) => made.map_err(NoConnection::Failed),
-            Err(_) => Err(NoConnection::Late(LONGEST)),
+        match tokio::time::timeout(CONNECT_TIMEOUT, made).await {
+            Ok(made) => made.map_err(ConnectError::Failed),
+            Err(_) => Err(ConnectError::Timeout(CONNECT_TIMEOUT)),
         }
     }
 }
@@ -133,7 +134,7 @@ fn over(config: ClientConfig) -> HttpsConnector<Tcp> {
     (Tcp::default(), config).into()
 }
 
-async fn call<C>(connector: &C, uri: &Uri) -> Result<Made, BoxError>
+async fn call<C>(connector: &C, uri: &Uri) -> Result<Connected, BoxError>
 where
     C: Service<Uri, Error = BoxError> + Clone,
     C::Response: Connection + Io + 'static,
@@ -141,7 +142,7 @@ where
     let mut connector = connector.clone();
     std::future::poll_fn(|context| connector.poll_ready(context)).await?;
     let io = connector.call(uri.clone()).await?;
-    Ok(Made { http2: io.connected().is_negotiated_h2(), io: Box::new(io) })
+    Ok(Connected { http2: io.connected().is_negotiated_h2(), io: Box::new(io) })
 }
 
 #[cfg(test)]
@@ -159,9 +160,9 @@ mod tests {
         Connector::with_proxies(&uri.parse().unwrap(), true, None, &proxies)
     }
 
-    /// C-1, C-3: a proxy sees where a tunnel leads and its own password, and of what goes through it nothing that it can read.
+    /// A proxy sees the target of a tunnel and its own password, and nothing else that it can read.
     #[tokio::test]
-    async fn c1_c3_a_tunnel_leads_to_the_server() {
+    async fn a_tunnel_leads_to_the_server() {
         let judge = MockJudge::start(JudgeConfig { tls: true, ..Default::default() }).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let proxy = format!("http://me:pw@{}", listener.local_addr().unwrap());
@@ -190,15 +191,15 @@ mod tests {
     }
 
     #[test]
-    fn c1_c3_proxies_as_the_environment_names_them() {
-        let way = |uri: &str| connector(uri, "http://me:pw@proxy.example:3128").unwrap();
-        assert!(matches!(way("https://judge.example/v1").way, Way::Tunnel(_)));
-        assert!(matches!(way("https://local.example/v1").way, Way::Direct(_)));
-        let handed = way("http://judge.example/v1");
-        assert_eq!(handed.handed().unwrap().unwrap(), "Basic bWU6cHc=");
-        assert!(way("http://local.example/v1").handed().is_none());
-        for one in [way("https://judge.example/v1"), handed] {
-            assert!(!format!("{one:?}").contains("pw"), "C-3");
+    fn proxies_as_the_environment_names_them() {
+        let route = |uri: &str| connector(uri, "http://me:pw@proxy.example:3128").unwrap();
+        assert!(matches!(route("https://judge.example/v1").route, Route::Tunnel(_)));
+        assert!(matches!(route("https://local.example/v1").route, Route::Direct(_)));
+        let forward_proxy = route("http://judge.example/v1");
+        assert_eq!(forward_proxy.forward_proxy().unwrap().unwrap(), "Basic bWU6cHc=");
+        assert!(route("http://local.example/v1").forward_proxy().is_none());
+        for one in [route("https://judge.example/v1"), forward_proxy] {
+            assert!(!format!("{one:?}").contains("pw"), "no password");
         }
         let error = connector("https://judge.example/v1", "socks5://me:pw@proxy.example").unwrap_err().to_string();
         assert!(error.contains("socks5") && !error.contains("pw"), "{error}");

@@ -1,7 +1,7 @@
-//! A server that requests go to.
+//! A server that requests go to, with the headers and the key that they carry.
 //!
-//! - E-1  One endpoint, one pool: functions that go to the same server in the same way share its connections.
-//! - E-2  A key shows nowhere: not in `Debug`, not in a reason.
+//! - Functions that use the same server in the same way share one pool.
+//! - A key is shown nowhere: not in `Debug`, not in a reason.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -14,10 +14,10 @@ use hyper::header::{
 use hyper::{Method, Request, Uri};
 use url::{Position, Url};
 
-use crate::error::EndpointError;
-use crate::redaction::Redaction;
+use crate::endpoint_error::EndpointError;
+use crate::redaction::Redactor;
 
-/// An API key (E-2).
+/// An API key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(String);
 
@@ -34,31 +34,32 @@ impl fmt::Debug for Key {
     }
 }
 
-/// How a request says where it goes.
-pub(crate) enum Form<'a> {
-    ToServer,
-    /// To a proxy that passes it on, with what that wants to see of a password.
-    ToProxy(Option<&'a HeaderValue>),
-    /// By a connection of HTTP/2.
-    Shared,
+/// What a request is addressed to.
+pub(crate) enum Target<'a> {
+    Server,
+    /// A forwarding proxy, with its `Proxy-Authorization`.
+    Proxy(Option<&'a HeaderValue>),
+    /// A server, over HTTP/2.
+    Http2,
 }
 
-/// A server, and how it is talked to.
+/// A server, and how requests to it look.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     url: Url,
     uri: Uri,
-    /// The address without server.
+    /// Path and query.
     path: Uri,
     headers: HeaderMap,
-    redaction: Redaction,
+    redactor: Redactor,
     http2: bool,
-    /// Certificates of authorities, PEM, beside those of the system.
+    /// Certificates of authorities, PEM, in addition to the system's.
     authorities: Option<Vec<u8>>,
 }
 
 impl Endpoint {
-    /// The endpoint at `url`; a key goes as `Authorization: Bearer`, unless a header says `{key}` where it is to stand.
+    /// The endpoint at `url`; a key goes as `Authorization: Bearer`, unless a header says `{key}`
+    /// where it belongs.
     pub fn new(
         url: &str,
         headers: Vec<(String, String)>,
@@ -98,8 +99,8 @@ impl Endpoint {
             value.set_sensitive(true);
             all.insert(AUTHORIZATION, value);
         }
-        let redaction = Redaction::of(key.as_ref().map_or("", |Key(key)| key));
-        Ok(Self { url: parsed, uri, path, headers: all, redaction, http2, authorities })
+        let redactor = Redactor::of(key.as_ref().map_or("", |Key(key)| key));
+        Ok(Self { url: parsed, uri, path, headers: all, redactor, http2, authorities })
     }
 
     /// The same with HTTP/2, or without.
@@ -109,23 +110,23 @@ impl Endpoint {
         self
     }
 
-    /// Where it is, for people: host and port.
+    /// Host and port, for messages.
     #[must_use]
     pub fn host(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
         self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
-    /// Whether this is the address that its own names, so that saying it again says nothing new.
+    /// Whether this address is the one in its URL, which then need not be shown twice.
     pub(crate) fn is_at(&self, address: SocketAddr) -> bool {
         let host = self.url.host_str().unwrap_or_default();
         self.url.port_or_known_default().is_some_and(|port| format!("{host}:{port}") == address.to_string())
     }
 
-    /// `text` without the key, or what is left of it in pieces.
+    /// `text` with the key, or pieces of it, replaced by `…`.
     #[must_use]
-    pub fn without_key(&self, text: &str) -> String {
-        self.redaction.clean(text)
+    pub fn redact(&self, text: &str) -> String {
+        self.redactor.redact(text)
     }
 
     pub(crate) const fn uri(&self) -> &Uri {
@@ -140,26 +141,26 @@ impl Endpoint {
         self.authorities.as_deref()
     }
 
-    /// Whether both can use the same connections (E-1).
+    /// Whether both can use the same connections.
     #[must_use]
     pub(crate) fn shares_pool(&self, other: &Self) -> bool {
         self.url.origin() == other.url.origin() && self.http2 == other.http2 && self.authorities == other.authorities
     }
 
     /// A request with this body.
-    pub(crate) fn request(&self, body: Bytes, form: Form<'_>) -> Request<Full<Bytes>> {
+    pub(crate) fn request(&self, body: Bytes, form: Target<'_>) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = if matches!(form, Form::ToServer) { self.path.clone() } else { self.uri.clone() };
+        *request.uri_mut() = if matches!(form, Target::Server) { self.path.clone() } else { self.uri.clone() };
         *request.headers_mut() = self.headers.clone();
         match form {
-            Form::Shared => {
-                request.headers_mut().remove(HOST); // the address says it
+            Target::Http2 => {
+                request.headers_mut().remove(HOST); // `:authority` says it
             }
-            Form::ToProxy(Some(auth)) => {
+            Target::Proxy(Some(auth)) => {
                 request.headers_mut().insert(PROXY_AUTHORIZATION, auth.clone());
             }
-            Form::ToServer | Form::ToProxy(None) => {}
+            Target::Server | Target::Proxy(None) => {}
         }
         request
     }
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn e2_a_key_shows_nowhere() {
+    fn a_key_shows_nowhere() {
         let bearer = endpoint("https://api.example/v1", &[], Some("sk-123")).unwrap();
         assert_eq!(bearer.headers[AUTHORIZATION], "Bearer sk-123");
         let own = endpoint("https://api.example/v1", &[("api-key", "{key}")], Some("sk-123")).unwrap();
@@ -183,15 +184,15 @@ mod tests {
         assert!(!own.headers.contains_key(AUTHORIZATION));
         for one in [bearer, own] {
             assert!(!format!("{one:?}").contains("sk-123"));
-            assert_eq!(one.without_key("your key sk-123 is bad"), "your key … is bad");
+            assert_eq!(one.redact("your key sk-123 is bad"), "your key … is bad");
         }
     }
 
     #[test]
     fn what_is_no_endpoint() {
         let error = |url: &str| endpoint(url, &[], None).unwrap_err().to_string();
-        assert!(error("localhost:8000").contains("is no address"));
-        assert!(error("ftp://x").contains("is no address"));
+        assert!(error("localhost:8000").contains("is not an address"));
+        assert!(error("ftp://x").contains("is not an address"));
         assert!(error("http://user:secret@x/").contains("api_key_env"));
         assert!(!error("http://user:secret@x/").contains("secret"));
         assert!(matches!(endpoint("http://x", &[("a b", "")], None), Err(EndpointError::Header(_))));
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn e1_functions_of_one_server_share_its_connections() {
+    fn functions_of_one_server_share_its_connections() {
         let one = endpoint("http://x/v1/a", &[], None).unwrap();
         assert!(one.shares_pool(&endpoint("http://x:80/v1/b", &[], Some("k")).unwrap()));
         assert!(!one.shares_pool(&endpoint("http://y/v1/a", &[], None).unwrap()));
@@ -211,17 +212,20 @@ mod tests {
     fn requests_say_where_they_go() {
         let one = endpoint("http://x:8000/v1/a?b=c#d", &[], Some("k")).unwrap();
         let sent = |form| one.request(Bytes::new(), form);
-        let direct = sent(Form::ToServer);
+        let direct = sent(Target::Server);
         assert_eq!(
             (direct.uri().to_string().as_str(), &direct.headers()[HOST]),
             ("/v1/a?b=c", &HeaderValue::from_static("x:8000"))
         );
-        let shared = sent(Form::Shared);
+        let shared = sent(Target::Http2);
         assert_eq!(shared.uri(), "http://x:8000/v1/a?b=c");
         assert!(!shared.headers().contains_key(HOST) && !direct.headers().contains_key(PROXY_AUTHORIZATION));
         let word = HeaderValue::from_static("Basic bWU6cHc=");
-        let handed = sent(Form::ToProxy(Some(&word)));
-        assert_eq!(handed.uri(), "http://x:8000/v1/a?b=c");
-        assert_eq!((&handed.headers()[HOST], &handed.headers()[PROXY_AUTHORIZATION]), (&direct.headers()[HOST], &word));
+        let forward_proxy = sent(Target::Proxy(Some(&word)));
+        assert_eq!(forward_proxy.uri(), "http://x:8000/v1/a?b=c");
+        assert_eq!(
+            (&forward_proxy.headers()[HOST], &forward_proxy.headers()[PROXY_AUTHORIZATION]),
+            (&direct.headers()[HOST], &word)
+        );
     }
 }

@@ -1,13 +1,13 @@
-//! A function of this lane: where its calls go, what is sent, how the answer is read.
+//! A function of the http lane: where its calls go, what is sent, how the response is read.
 
-use crate::answer::Answer;
-use crate::body::Body;
+use crate::body::BodyTemplate;
 use crate::endpoint::Endpoint;
+use crate::response::ResponseParser;
 
 /// How one function's calls become requests.
 #[derive(Clone, Debug)]
 pub struct HttpFunction {
     pub endpoint: Endpoint,
-    pub body: Body,
-    pub answer: Answer,
+    pub body: BodyTemplate,
+    pub parser: ResponseParser,
 }

@@ -1,4 +1,5 @@
-//! The lane: which function goes where, and the watch over requests that nobody waits for any more.
+//! The http lane: which function's frames go to which queue, and the watchdog that drops requests
+//! whose calls were completed by the scheduler.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,31 +14,31 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::endpoint::Endpoint;
-use crate::error::EndpointError;
+use crate::endpoint_error::EndpointError;
 use crate::function::HttpFunction;
-use crate::held::Held;
-use crate::place::Place;
+use crate::in_flight::InFlightFrame;
 use crate::pool::{Pool, connections};
+use crate::request_queue::RequestQueue;
 
-/// Requests at a time of a function that says nothing else.
+/// Requests in flight of a function without a limit.
 pub const CONCURRENCY: usize = 256;
-/// How often the watch looks at requests on their way.
+/// How often the watchdog checks requests in flight.
 const TICK: Duration = Duration::from_millis(50);
-/// Long answers that are read at a time, over all functions (K-6 of `pool`): with what else is read of the others they take some hundred MB at
-/// most, whatever servers send.
-const LONG_ANSWERS: usize = 16;
-/// Room that never runs out: calls wait in the lane, which costs nothing.
+/// Long responses that are read at once, over all functions: together with the short ones they take
+/// some hundred MB at most, whatever servers send.
+const LONG_RESPONSES: usize = 16;
+/// The lane always has room: calls wait in its queues, which costs nothing.
 const ROOM: usize = 1 << 16;
 
 /// See the module.
 pub struct HttpLane {
     runtime: Handle,
     clock: Clock,
-    /// Of each function of this lane.
-    places: Vec<Option<Arc<Place>>>,
+    /// One for each function of this lane.
+    queues: Vec<Option<Arc<RequestQueue>>>,
     connections: usize,
-    /// Whether the watch runs. Written by frames that arrive and by the watch.
-    watching: Arc<Mutex<bool>>,
+    /// Whether the watchdog runs. Written by frames that arrive and by the watchdog.
+    watchdog_runs: Arc<Mutex<bool>>,
     gone: Arc<Notify>,
 }
 
@@ -50,7 +51,8 @@ impl HttpLane {
         specs: Vec<Option<HttpFunction>>,
     ) -> Result<Self, EndpointError> {
         let limits: Vec<usize> = functions.iter().map(|one| one.policy.concurrency.unwrap_or(CONCURRENCY)).collect();
-        // Functions that go to one server share its connections; each may use as many as it has requests.
+        // Functions that go to one server share its connections; each may use as many as it has
+        // requests.
         let mut pools: Vec<(Endpoint, usize)> = Vec::new();
         let mut pool_of = Vec::with_capacity(specs.len());
         for (spec, limit) in specs.iter().zip(&limits) {
@@ -66,18 +68,20 @@ impl HttpLane {
             }
         }
         let connections = pools.iter().map(|(endpoint, requests)| connections(endpoint, *requests)).sum();
-        let room = Arc::new(Semaphore::new(LONG_ANSWERS));
-        let pools: Result<Vec<Arc<Pool>>, EndpointError> =
-            pools.iter().map(|(endpoint, most)| Pool::new(endpoint, *most, room.clone()).map(Arc::new)).collect();
+        let long_responses = Arc::new(Semaphore::new(LONG_RESPONSES));
+        let pools: Result<Vec<Arc<Pool>>, EndpointError> = pools
+            .iter()
+            .map(|(endpoint, most)| Pool::new(endpoint, *most, long_responses.clone()).map(Arc::new))
+            .collect();
         let (pools, gone) = (pools?, Arc::new(Notify::new()));
-        let place = |(function, (spec, pool)): (usize, (Option<HttpFunction>, Option<usize>))| {
+        let queue = |(function, (spec, pool)): (usize, (Option<HttpFunction>, Option<usize>))| {
             let (spec, pool) = (spec?, pools.get(pool?)?.clone());
             let bounds = (limits[function], functions[function].policy.timeout);
-            Some(Place::new(spec, function, bounds, clock, runtime.clone(), gone.clone(), pool))
+            Some(RequestQueue::new(spec, function, bounds, clock, runtime.clone(), gone.clone(), pool))
         };
-        let places = specs.into_iter().zip(pool_of).enumerate().map(place).collect();
-        let watching = Arc::new(Mutex::new(false));
-        Ok(Self { runtime: runtime.clone(), clock, places, connections, watching, gone })
+        let queues = specs.into_iter().zip(pool_of).enumerate().map(queue).collect();
+        let watchdog_runs = Arc::new(Mutex::new(false));
+        Ok(Self { runtime: runtime.clone(), clock, queues, connections, watchdog_runs, gone })
     }
 
     /// How many connections may be open at a time.
@@ -86,32 +90,32 @@ impl HttpLane {
         self.connections
     }
 
-    /// What is on its way, for people, and the server that is waited for.
+    /// Snapshots of the requests in flight, each with its server.
     #[must_use]
-    pub fn doing(&self) -> Vec<(Doing, String)> {
+    pub fn in_flight(&self) -> Vec<(Doing, String)> {
         let now_ns = self.clock.now_ns();
-        let of = |place: &Arc<Place>| {
-            let host = place.spec.endpoint.host();
-            place.doing(now_ns).into_iter().map(move |doing| (doing, host.clone()))
+        let of = |queue: &Arc<RequestQueue>| {
+            let host = queue.spec.endpoint.host();
+            queue.in_flight(now_ns).into_iter().map(move |doing| (doing, host.clone()))
         };
-        self.places.iter().flatten().flat_map(of).collect()
+        self.queues.iter().flatten().flat_map(of).collect()
     }
 
-    fn watch(&self) {
-        if std::mem::replace(&mut *self.watching.lock(), true) {
+    fn start_watchdog(&self) {
+        if std::mem::replace(&mut *self.watchdog_runs.lock(), true) {
             return;
         }
-        let places: Vec<Arc<Place>> = self.places.iter().flatten().cloned().collect();
-        let watching = self.watching.clone();
+        let queues: Vec<Arc<RequestQueue>> = self.queues.iter().flatten().cloned().collect();
+        let watchdog_runs = self.watchdog_runs.clone();
         self.runtime.spawn(async move {
             loop {
                 tokio::time::sleep(TICK).await;
-                let busy = places.iter().filter(|place| place.look()).count();
+                let busy = queues.iter().filter(|queue| queue.drop_abandoned()).count();
                 if busy == 0 {
-                    let mut watching = watching.lock();
-                    // Work that arrived since then saw the watch running.
-                    if !places.iter().any(|place| place.is_busy()) {
-                        *watching = false;
+                    let mut watchdog_runs = watchdog_runs.lock();
+                    // Frames that arrived since then saw the watchdog running.
+                    if !queues.iter().any(|queue| queue.is_busy()) {
+                        *watchdog_runs = false;
                         return;
                     }
                 }
@@ -128,7 +132,7 @@ impl Lane for HttpLane {
     }
 
     fn parallelism(&self, function: FunctionId) -> usize {
-        self.places[function].as_ref().map_or(1, |place| place.limit)
+        self.queues[function].as_ref().map_or(1, |queue| queue.limit)
     }
 
     fn pool(&self, function: FunctionId) -> usize {
@@ -143,21 +147,21 @@ impl Lane for HttpLane {
         if frame.is_empty() {
             return;
         }
-        let Some(place) = self.places.get(frame.function_id()).and_then(Option::as_ref) else { return };
-        place.push(Arc::new(Held::new(frame)));
-        self.watch();
+        let Some(queue) = self.queues.get(frame.function_id()).and_then(Option::as_ref) else { return };
+        queue.push(Arc::new(InFlightFrame::new(frame)));
+        self.start_watchdog();
     }
 
     fn close(&self) -> Closing {
-        let places: Vec<Arc<Place>> = self.places.iter().flatten().cloned().collect();
-        for place in &places {
-            place.close();
+        let queues: Vec<Arc<RequestQueue>> = self.queues.iter().flatten().cloned().collect();
+        for queue in &queues {
+            queue.close();
         }
         let gone = self.gone.clone();
         Box::pin(async move {
             loop {
                 let next = gone.notified();
-                if places.iter().all(|place| place.is_gone()) {
+                if queues.iter().all(|queue| queue.is_gone()) {
                     return;
                 }
                 next.await;

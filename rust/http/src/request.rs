@@ -1,8 +1,9 @@
-//! One request on its way.
+//! Sends one request and reads its response.
 //!
-//! - R-1  It ends within its function's timeout, answer included, wherever it hangs: connecting, waiting, or reading what comes drop by drop.
-//! - R-2  An answer is read up to a bound: what goes on for ever is an error, not memory. One that says beforehand that it is longer is not read.
-//! - R-3  What is longer than `SHORT` is read when there is room for it (K-6 of `pool`); waiting for that is part of its timeout.
+//! - It ends within its function's timeout, response included, wherever it hangs.
+//! - A response is read up to a bound: an endless one is an error, not memory.
+//! - One longer than `SHORT` takes a permit of `Pool::long_responses`; waiting for it counts as
+//!   timeout.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,43 +15,43 @@ use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_ENCODING, HeaderValue};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::answer::{Answer, Scores};
-use crate::connector::Broken;
+use crate::connector::TransportError;
 use crate::endpoint::Endpoint;
-use crate::fault::Fault;
-use crate::pool::{Answering, Pool};
-use crate::shown::shown;
+use crate::pool::{Exchange, Pool};
+use crate::quote::quoted;
+use crate::request_error::RequestError;
+use crate::response::{ResponseParser, Scores};
 
-/// The longest answer that is read.
-const LONGEST_ANSWER: usize = 16 << 20;
-/// As long as answers are that hold a score or a list of them.
+/// The longest response that is read.
+const LONGEST_RESPONSE: usize = 16 << 20;
+/// Longer responses take a permit: scores and lists of them are shorter.
 const SHORT: usize = 64 << 10;
-/// How much of an answer that is an error is read: more than a reason shows.
+/// How much of an error response is read: more than a reason shows.
 const LONGEST_ERROR: usize = 8 << 10;
-/// No answer yet.
-const NOTHING: usize = usize::MAX;
+/// No response yet.
+const NO_RESPONSE: usize = usize::MAX;
 
 /// Sends `body` and reads the scores of `samples` samples.
-pub async fn ask(
+pub async fn send(
     endpoint: &Endpoint,
     pool: &Pool,
-    answer: &Answer,
+    parser: &ResponseParser,
     body: Vec<u8>,
     samples: usize,
     timeout: Duration,
 ) -> Result<Scores, Failure> {
-    let progress = AtomicUsize::new(NOTHING);
-    match tokio::time::timeout(timeout, exchange(endpoint, pool, answer, body, samples, &progress)).await {
-        Ok(scores) => scores.map_err(Fault::into_failure),
-        Err(_) => Err(late(endpoint, timeout, progress.into_inner())),
+    let progress = AtomicUsize::new(NO_RESPONSE);
+    match tokio::time::timeout(timeout, exchange(endpoint, pool, parser, body, samples, &progress)).await {
+        Ok(scores) => scores.map_err(RequestError::into_failure),
+        Err(_) => Err(timeout_failure(endpoint, timeout, progress.into_inner())),
     }
 }
 
-/// The failure of a request that took too long; how far it came says where to look.
-fn late(endpoint: &Endpoint, timeout: Duration, received: usize) -> Failure {
+/// The failure of a request that timed out, with how far it came.
+fn timeout_failure(endpoint: &Endpoint, timeout: Duration, received: usize) -> Failure {
     let host = endpoint.host();
     let how_far = match received {
-        NOTHING => format!("{host} had not answered"),
+        NO_RESPONSE => format!("{host} had not answered"),
         bytes => format!("{host} had sent {bytes} bytes of its answer"),
     };
     timed_out(format!("{}; {how_far}", no_answer(timeout)), None)
@@ -59,40 +60,42 @@ fn late(endpoint: &Endpoint, timeout: Duration, received: usize) -> Failure {
 async fn exchange(
     endpoint: &Endpoint,
     pool: &Pool,
-    answer: &Answer,
+    parser: &ResponseParser,
     body: Vec<u8>,
     samples: usize,
     progress: &AtomicUsize,
-) -> Result<Scores, Fault> {
-    let broken = |error: &Broken| Fault::of_transport(endpoint, error);
-    let Answering { response, connection } = pool.send(endpoint, body.into()).await.map_err(|error| broken(&error))?;
+) -> Result<Scores, RequestError> {
+    let broken = |error: &TransportError| RequestError::from_transport(endpoint, error);
+    let Exchange { response, connection } = pool.send(endpoint, body.into()).await.map_err(|error| broken(&error))?;
     progress.store(0, Ordering::Relaxed);
     let (head, mut incoming) = response.into_parts();
-    let longest = if head.status.is_success() { LONGEST_ANSWER } else { LONGEST_ERROR };
-    let (mut body, mut room) = (Vec::new(), None);
-    let stopped = read(&mut incoming, &mut body, longest, progress, &pool.room, &mut room).await;
+    let longest = if head.status.is_success() { LONGEST_RESPONSE } else { LONGEST_ERROR };
+    let (mut body, mut permit) = (Vec::new(), None);
+    let stopped = read(&mut incoming, &mut body, longest, progress, &pool.long_responses, &mut permit).await;
     if stopped.is_none() {
-        connection.give_back().await;
+        connection.release().await;
     }
     if !head.status.is_success() {
-        // The status says enough, even if the words that go with it break.
-        return Err(Fault::of_status(endpoint, head.status, &head.headers, &body));
+        // The status says enough, even if its body breaks.
+        return Err(RequestError::from_status(endpoint, head.status, &head.headers, &body));
     }
     match stopped {
-        Some(Stopped::Broken(error)) => Err(broken(&Broken::OnTheWay(error))),
-        Some(Stopped::TooLong) => {
-            Err(Fault::of_answer(endpoint, &format!("more than {LONGEST_ANSWER} bytes, which is no score")))
-        }
+        Some(Stopped::Broken(error)) => Err(broken(&TransportError::Exchange(error))),
+        Some(Stopped::TooLong) => Err(RequestError::invalid_response(
+            endpoint,
+            &format!("more than {LONGEST_RESPONSE} bytes, too long for a score"),
+        )),
         None => {
             if let Some(coding) = head.headers.get(CONTENT_ENCODING).filter(|coding| !is_plain(coding)) {
                 let coding = coding.to_str().unwrap_or("an unknown coding");
-                let why = format!("an answer in {}, which it was not asked for", shown(coding));
-                return Err(Fault::of_answer(endpoint, &why));
+                let why = format!("an answer in {}, an encoding that was not requested", quoted(coding));
+                return Err(RequestError::invalid_response(endpoint, &why));
             }
-            let mut scores = answer.read(&body, samples).map_err(|why| Fault::of_answer(endpoint, &why))?;
+            let mut scores =
+                parser.read(&body, samples).map_err(|why| RequestError::invalid_response(endpoint, &why))?;
             for cell in &mut scores.cells {
                 if let Cell::Invalid(why) = cell {
-                    *why = Fault::of_answer(endpoint, why).reason;
+                    *why = RequestError::invalid_response(endpoint, why).reason;
                 }
             }
             Ok(scores)
@@ -104,22 +107,23 @@ fn is_plain(coding: &HeaderValue) -> bool {
     coding.is_empty() || coding.as_bytes().eq_ignore_ascii_case(b"identity")
 }
 
-/// Why an answer was not read to its end.
+/// Why a response was not read to its end.
 enum Stopped {
     Broken(hyper::Error),
     TooLong,
 }
 
-/// Reads the bytes of an answer into `body`, up to a bound; a long one keeps its `room` until that is dropped.
+/// Reads the bytes of a response into `body`, up to a bound; a long one keeps its `permit` until
+/// that is dropped.
 async fn read<'a>(
     incoming: &mut Incoming,
     body: &mut Vec<u8>,
     longest: usize,
     progress: &AtomicUsize,
-    rooms: &'a Semaphore,
-    room: &mut Option<SemaphorePermit<'a>>,
+    long_responses: &'a Semaphore,
+    permit: &mut Option<SemaphorePermit<'a>>,
 ) -> Option<Stopped> {
-    if longest == LONGEST_ANSWER && incoming.size_hint().lower() > longest as u64 {
+    if longest == LONGEST_RESPONSE && incoming.size_hint().lower() > longest as u64 {
         return Some(Stopped::TooLong);
     }
     loop {
@@ -136,8 +140,8 @@ async fn read<'a>(
         if body.len() > longest {
             return Some(Stopped::TooLong);
         }
-        if body.len() > SHORT && room.is_none() {
-            *room = rooms.acquire().await.ok(); // nobody closes it
+        if body.len() > SHORT && permit.is_none() {
+            *permit = long_responses.acquire().await.ok(); // nobody closes it
         }
     }
 }
@@ -179,30 +183,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn r3_long_answers_are_read_when_there_is_room() {
-        let (endpoint, room) = (server().await, Arc::new(Semaphore::new(1)));
-        let pool = Pool::new(&endpoint, 3, room.clone()).unwrap();
-        let answer = Answer::Rewards { path: None };
+    async fn long_responses_are_read_with_a_permit() {
+        let (endpoint, permit) = (server().await, Arc::new(Semaphore::new(1)));
+        let pool = Pool::new(&endpoint, 3, permit.clone()).unwrap();
+        let parser = ResponseParser::Rewards { path: None };
         let score = |length: usize, timeout_ms| {
-            let (endpoint, pool, answer) = (&endpoint, &pool, &answer);
+            let (endpoint, pool, parser) = (&endpoint, &pool, &parser);
             async move {
                 let asked = length.to_string().into_bytes();
-                ask(endpoint, pool, answer, asked, 1, Duration::from_millis(timeout_ms)).await
+                send(endpoint, pool, parser, asked, 1, Duration::from_millis(timeout_ms)).await
             }
         };
-        let taken = room.acquire().await.unwrap();
+        let taken = permit.acquire().await.unwrap();
         assert!(score(1000, 20_000).await.is_ok(), "a short one needs none");
         let late = score(1 << 20, 300).await.unwrap_err();
         assert!(late.kind == FailureKind::Timeout && late.reason.contains(" bytes of its answer"), "{}", late.reason);
         drop(taken);
         let (one, two) = tokio::join!(score(1 << 20, 20_000), score(1 << 20, 20_000));
         assert!(one.is_ok() && two.is_ok(), "one after the other");
-        assert_eq!(room.available_permits(), 1);
+        assert_eq!(permit.available_permits(), 1);
     }
 
-    /// M-5 of `streams`: one has room, the others wait for it on the same connection, and all are sent bit by bit.
+    /// One has the permit, the others wait for it on the same connection, and all are sent bit by
+    /// bit.
     #[tokio::test]
-    async fn r3_long_answers_of_one_connection_do_not_hold_each_other_up() {
+    async fn long_responses_of_one_connection_do_not_hold_each_other_up() {
         const PIECE: usize = 16 << 10;
         const PIECES: usize = 200;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -229,11 +234,11 @@ mod tests {
         });
         let endpoint = Endpoint::new(&url, Vec::new(), None, true, None).unwrap();
         let pool = Pool::new(&endpoint, 4, Arc::new(Semaphore::new(1))).unwrap();
-        let answer = Answer::Rewards { path: None };
-        let score = || ask(&endpoint, &pool, &answer, Vec::new(), 1, Duration::from_secs(60));
+        let parser = ResponseParser::Rewards { path: None };
+        let score = || send(&endpoint, &pool, &parser, Vec::new(), 1, Duration::from_secs(60));
         let (one, two, three, four) = tokio::join!(score(), score(), score(), score());
         for scores in [one, two, three, four] {
-            // So many digits are no reward: what counts is that all of it came.
+            // It is not a reward: what counts is that all of it came.
             assert_ne!(scores.err().map(|failure| failure.kind), Some(FailureKind::Timeout));
         }
     }

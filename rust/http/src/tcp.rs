@@ -1,8 +1,7 @@
-//! TCP connections to the addresses of a name.
+//! TCP connections to the addresses of a host name ("happy eyeballs", RFC 8305).
 //!
-//! - W-1  Addresses are tried in the order in which the system gives them, each `STAGGER` after the one before it or as soon as that one failed; the
-//!   first connection that is made is taken (RFC 8305). So a dead address among several costs a fraction of a second, not the whole timeout.
-//! - W-2  Where none can be had the error is that of the last one that failed, and says which address it was.
+//! Addresses are tried in the system's order, each `STAGGER` after the one before or as soon as
+//! that failed; the first connection is taken. The error is that of the last one, with its address.
 
 use std::future::Future;
 use std::io;
@@ -18,17 +17,17 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tower_service::Service;
 
-use crate::names::Names;
+use crate::dns::DnsCache;
 
-/// When a silent connection is asked whether the other side is still there.
+/// Idle time before a TCP keep-alive.
 pub const KEEPALIVE: Duration = Duration::from_secs(15);
-/// See W-1.
+/// Pause before the next address is tried as well.
 const STAGGER: Duration = Duration::from_millis(250);
 
 /// See the module.
 #[derive(Clone, Default)]
 pub struct Tcp {
-    names: Names,
+    dns: DnsCache,
 }
 
 impl Tcp {
@@ -38,9 +37,9 @@ impl Tcp {
         let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
         let addresses = match host.parse::<IpAddr>() {
             Ok(address) => vec![address],
-            Err(_) => self.names.find(host).await?,
+            Err(_) => self.dns.resolve(host).await?,
         };
-        let stream = first(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect()).await?;
+        let stream = race(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect()).await?;
         stream.set_nodelay(true)?;
         set_socket_keepalive(&stream, true)?;
         set_tcp_keepidle(&stream, KEEPALIVE)?;
@@ -48,16 +47,16 @@ impl Tcp {
     }
 }
 
-/// The first connection that can be had (W-1).
-async fn first(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
-    let mut tries = JoinSet::new(); // those that come too late end with it
+/// The first connection that succeeds.
+async fn race(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let mut tries = JoinSet::new(); // aborts the losers
     let mut left = addresses.into_iter();
-    let mut error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let mut error = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
     loop {
         if let Some(address) = left.next() {
             tries.spawn(async move {
-                let told = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
-                TcpStream::connect(address).await.map_err(told)
+                let with_address = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
+                TcpStream::connect(address).await.map_err(with_address)
             });
         }
         let patience = if left.len() == 0 { Duration::MAX } else { STAGGER };
@@ -94,13 +93,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn w1_a_dead_address_is_not_waited_for() {
+    async fn a_dead_address_is_not_waited_for() {
         if !cfg!(target_os = "linux") {
-            return; // other systems have one address for themselves
+            return; // other systems have one loopback address
         }
         let alive = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = alive.local_addr().unwrap().port();
-        // Its queue is full and nobody takes anything out of it: what comes more is dropped without a word.
+        // Its backlog is full: further connections are dropped silently.
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(format!("127.0.0.2:{port}").parse().unwrap()).unwrap();
         let dead = socket.listen(0).unwrap();
@@ -111,18 +110,18 @@ mod tests {
         }
         let mut addresses = vec![dead.local_addr().unwrap(), alive.local_addr().unwrap()];
         let start = Instant::now();
-        assert_eq!(first(addresses.clone()).await.unwrap().peer_addr().unwrap(), addresses[1]);
+        assert_eq!(race(addresses.clone()).await.unwrap().peer_addr().unwrap(), addresses[1]);
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
-        // One that refuses is not waited for at all.
+        // A refused connection is not waited for at all.
         addresses[0] = "127.0.0.3:9".parse().unwrap();
-        assert!(first(addresses).await.is_ok());
+        assert!(race(addresses).await.is_ok());
     }
 
     #[tokio::test]
-    async fn w2_the_last_error_says_where() {
-        let error = first(vec!["127.0.0.1:1".parse().unwrap(), "127.0.0.2:1".parse().unwrap()]).await.unwrap_err();
+    async fn the_last_error_says_where() {
+        let error = race(vec!["127.0.0.1:1".parse().unwrap(), "127.0.0.2:1".parse().unwrap()]).await.unwrap_err();
         assert!(error.to_string().contains("127.0.0.2:1: "), "{error}");
-        let error = first(Vec::new()).await.unwrap_err();
+        let error = race(Vec::new()).await.unwrap_err();
         assert!(error.to_string().contains("no address"));
     }
 }

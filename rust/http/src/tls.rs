@@ -1,8 +1,8 @@
-//! TLS of the http lane: rustls with ring, the system's authorities, and others where they are given.
+//! TLS of the http lane: rustls with ring, the system's authorities, and others that are given.
 //!
-//! - T-1  There is no way to leave certificates unchecked.
-//! - T-2  A machine without authorities of its own (a bare container) gets Mozilla's.
-//! - T-3  HTTP/2 is asked for, never assumed: a server that does not have it is talked to in HTTP/1.1.
+//! - There is no way to leave certificates unchecked.
+//! - A machine without authorities of its own (a bare container) gets Mozilla's.
+//! - HTTP/2 is offered, never assumed: a server that lacks it gets HTTP/1.1.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::error::EndpointError;
+use crate::endpoint_error::EndpointError;
 
-/// How servers are checked and talked to, in HTTP/1.1; `authorities` are certificates in PEM. With nothing to check, if none is `secure`,
-/// nothing is loaded.
+/// The configuration for HTTP/1.1; `authorities` are certificates in PEM. If it is not `secure`,
+/// the system's are not loaded.
 pub fn config(secure: bool, authorities: Option<&[u8]>) -> Result<ClientConfig, EndpointError> {
     let wrong = |why: String| EndpointError::Certificates(why);
     let mut roots = RootCertStore::empty();
@@ -42,7 +42,7 @@ pub fn config(secure: bool, authorities: Option<&[u8]>) -> Result<ClientConfig, 
     Ok(config)
 }
 
-/// The same, with HTTP/2 where the server has it (T-3).
+/// The same, offering HTTP/2 first.
 pub fn with_http2(mut config: ClientConfig) -> ClientConfig {
     config.alpn_protocols.insert(0, b"h2".to_vec());
     config

@@ -1,4 +1,5 @@
-//! Limits of judges against a server that counts: 429 and `Retry-After` in any stretch of time, as providers have it.
+//! Limits of judges against a server that counts: 429 and `Retry-After` in any stretch of time, as
+//! providers have it.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -39,9 +40,10 @@ async fn a_rate_is_kept_and_nothing_is_lost() {
     assert!(refused < 25, "{refused} of {requests} were refused: a window's worth only where nothing is kept");
 }
 
-/// B-3, B-4: without a rate, what the server says is all that is known: it is asked to wait, and all wait.
+/// Without a rate, what the server says is all that is known: it is asked to wait, and
+/// all wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b4_a_server_that_says_later_is_left_alone_till_then() {
+async fn a_server_that_says_later_is_left_alone_till_then() {
     let (requests, refused) = judged(Rules { concurrency: Some(64), ..Rules::default() }).await;
     assert_eq!(requests, 100 + refused);
     // 64 come at once, of which 39 are refused; all go on together when the first of them may.

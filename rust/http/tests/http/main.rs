@@ -1,8 +1,8 @@
 //! The http lane against the mock judge, over real sockets.
 
+mod http2;
 mod limits;
 mod rig;
-mod streams;
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -48,15 +48,15 @@ async fn every_sample_gets_its_own_score() {
         let seen = judge.seen();
         assert!(seen.most_in_flight.load(Ordering::Relaxed) <= 64);
         let connections = seen.connections.load(Ordering::Relaxed);
-        assert!(if http2 { connections == 1 } else { connections <= 64 }, "K-1: {connections} connections");
+        assert!(if http2 { connections == 1 } else { connections <= 64 }, "{connections} connections");
         assert!(judge.bodies()[0].contains(r#"]] \\ \"quoted\"\n"}]}"#), "{}", judge.bodies()[0]);
         rig.scheduler.close().await;
     }
 }
 
-/// M-2: HTTP/2 was asked for, and the server does not offer it.
+/// HTTP/2 was asked for, and the server does not offer it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn m2_a_server_without_http2_is_talked_to_without() {
+async fn a_server_without_http2_is_talked_to_without() {
     let judge = mock(JudgeConfig { tls: true, latency: Latency::Fixed(SECOND / 20), ..Default::default() }).await;
     let rig = Rig::new(chat(endpoint(&judge, "/v1/chat/completions").with_http2(true)), policy(20 * SECOND, 0, 64));
     let batch = done(rig.submit(&texts(200), None)).await;
@@ -64,7 +64,7 @@ async fn m2_a_server_without_http2_is_talked_to_without() {
         assert_eq!((status, value), (Status::Ok, index as f64), "{reason}");
     }
     let connections = judge.seen().connections.load(Ordering::Relaxed);
-    assert!(connections <= 64, "K-1: {connections} connections");
+    assert!(connections <= 64, "{connections} connections");
     rig.scheduler.close().await;
 }
 
@@ -78,11 +78,11 @@ async fn each_fault_fails_its_sample_with_its_reason() {
         ("[[status 503]]", "answered 503 Service Unavailable"),
         ("[[reset]]", "ConnectionError: 127.0.0.1"),
         ("[[truncated]]", "ConnectionError: 127.0.0.1"),
-        ("[[bad-json]]", "gave invalid JSON"),
-        ("[[says nothing at all]]", "gave no number in the answer \"nothing at all\""),
-        ("[[redirect]]", "answered 307 Temporary Redirect (a redirect, which is not followed"),
-        ("[[echo-key]]", "answered 401 Unauthorized (is the key right?): \"wrong key: Bearer …\""),
-        ("[[endless]]", "gave more than"),
+        ("[[bad-json]]", "returned invalid JSON"),
+        ("[[says nothing at all]]", "returned no number in the answer \"nothing at all\""),
+        ("[[redirect]]", "answered 307 Temporary Redirect (redirects are not followed"),
+        ("[[echo-key]]", "answered 401 Unauthorized (check the API key): \"wrong key: Bearer …\""),
+        ("[[endless]]", "returned more than"),
         ("[[score 8]]", "8"),
     ];
     let asked: Vec<&str> = cases.iter().map(|(text, _)| *text).collect();
@@ -95,7 +95,7 @@ async fn each_fault_fails_its_sample_with_its_reason() {
                 "{text}: {status:?} {reason}"
             );
         }
-        assert!(!reason.contains("very-secret"), "H-2: {reason}");
+        assert!(!reason.contains("very-secret"), "{reason}");
     }
     rig.scheduler.close().await;
 }
@@ -118,13 +118,13 @@ async fn what_was_broken_once_is_tried_again_and_what_is_hopeless_is_not() {
     let hopeless =
         ["[[status 400]]", "[[status 401]]", "[[status 403]]", "[[status 404]]", "[[status 422]]", "[[redirect]]"];
     assert!(rig.score(&hopeless).await.iter().all(|(status, ..)| *status == Status::Error));
-    assert_eq!(judge.seen().requests.load(Ordering::Relaxed) - before, 6, "R-1: one attempt each");
+    assert_eq!(judge.seen().requests.load(Ordering::Relaxed) - before, 6, "one attempt each");
     rig.scheduler.close().await;
 }
 
 /// What never ends is ended, and says how far it came.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn r1_silence_and_slow_drips_time_out() {
+async fn silence_and_slow_drips_time_out() {
     let judge = mock(JudgeConfig::default()).await;
     let rig = Rig::new(chat(endpoint(&judge, "/v1/chat/completions")), policy(SECOND, 0, 64));
     let start = Instant::now();
@@ -147,24 +147,25 @@ async fn nobody_listens() {
     rig.scheduler.close().await;
 }
 
-/// Fault: a judge's certificate is signed by nobody that this machine trusts
-/// Sees: `error` after `retries`: can't connect, and that the authority can be given as `ca_file=`; nothing is sent
+/// RequestError: a judge's certificate is signed by nobody that this machine trusts Sees: `error`
+/// after `retries`: can't connect, and that the authority can be given as `ca_file=`; nothing is
+/// sent
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t1_a_certificate_that_nobody_trusts_is_refused() {
+async fn a_certificate_that_nobody_trusts_is_refused() {
     let judge = mock(JudgeConfig { tls: true, ..Default::default() }).await;
     let untrusting = Endpoint::new(&judge.url("/v1/chat/completions"), Vec::new(), None, false, None).unwrap();
     let rig = Rig::new(chat(untrusting), policy(20 * SECOND, 0, 64));
     let (status, _, reason) = rig.score(&["x"]).await.remove(0);
     assert!(status == Status::Error && reason.contains("can't connect to localhost"), "{reason}");
-    assert!(reason.contains("give the authority's as ca_file="), "{reason}");
+    assert!(reason.contains("pass the authority's certificate as ca_file="), "{reason}");
     assert_eq!(judge.seen().requests.load(Ordering::Relaxed), 0);
     rig.scheduler.close().await;
 }
 
-/// Fault: a judge's certificate has expired, or is another host's
+/// RequestError: a judge's certificate has expired, or is another host's
 /// Sees: `error` after `retries`: can't connect, and what is wrong with it; nothing is sent
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t1_a_certificate_that_does_not_hold_is_refused() {
+async fn a_certificate_that_does_not_hold_is_refused() {
     let cases = [
         (Certificate::Expired, "certificate expired"),
         (Certificate::AnotherHosts, "certificate not valid for name \"localhost\""),
@@ -180,9 +181,9 @@ async fn t1_a_certificate_that_does_not_hold_is_refused() {
     }
 }
 
-/// P-3: a batch whose budget is spent, or that is cancelled, leaves no request behind.
+/// A batch whose budget is spent, or that is cancelled, leaves no request behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p3_requests_that_nobody_waits_for_are_dropped() {
+async fn requests_that_nobody_waits_for_are_dropped() {
     let (judge, rig) = judged(JudgeConfig { latency: Latency::Fixed(100 * SECOND), ..Default::default() }, 3).await;
     let batch = rig.submit(&texts(200), Some(SECOND / 2));
     let cancelled = rig.submit(&texts(10), None);
@@ -194,7 +195,7 @@ async fn p3_requests_that_nobody_waits_for_are_dropped() {
     );
     rig.scheduler.cancel(&cancelled, "enough");
     let mut patience = 400;
-    while judge.seen().in_flight.load(Ordering::Relaxed) > 0 || !rig.lane.doing().is_empty() {
+    while judge.seen().in_flight.load(Ordering::Relaxed) > 0 || !rig.lane.in_flight().is_empty() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         patience -= 1;
         assert!(patience > 0, "{} requests are left", judge.seen().in_flight.load(Ordering::Relaxed));
@@ -206,16 +207,16 @@ async fn p3_requests_that_nobody_waits_for_are_dropped() {
 async fn the_end_ends_what_is_on_its_way() {
     let (_judge, rig) = judged(JudgeConfig { latency: Latency::Fixed(100 * SECOND), ..Default::default() }, 3).await;
     let batch = rig.submit(&texts(100), None);
-    while rig.lane.doing().len() < 64 {
+    while rig.lane.in_flight().len() < 64 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     tokio::time::timeout(20 * SECOND, rig.scheduler.close()).await.expect("closing ends");
     assert!(outcomes(&batch).iter().all(|(status, ..)| *status == Status::Cancelled));
-    assert!(rig.lane.doing().is_empty());
+    assert!(rig.lane.in_flight().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p2_reward_services_take_many_samples_at_once() {
+async fn reward_services_take_many_samples_at_once() {
     let judge = mock(JudgeConfig::default()).await;
     let rig = Rig::gathering(rewards(endpoint(&judge, "/rewards")), policy(20 * SECOND, 0, 4), Some(16));
     let batch = done(rig.submit(&texts(100), None)).await;
@@ -226,13 +227,13 @@ async fn p2_reward_services_take_many_samples_at_once() {
     let odd = rig.score(&["[[score null]]", "[[score high]]", "[[score 3]]"]).await;
     assert_eq!((odd[0].0, odd[1].0), (Status::Abstained, Status::Error));
     assert_eq!((odd[2].0, odd[2].1), (Status::Ok, 3.0));
-    assert!(odd[1].2.contains("127.0.0.1") && odd[1].2.contains("\"high\", which is no number"), "A-2: {odd:?}");
+    assert!(odd[1].2.contains("127.0.0.1") && odd[1].2.contains("\"high\", which is not a number"), "{odd:?}");
     rig.scheduler.close().await;
 }
 
 /// Samples of batches that wait at the same time are in the same requests, each with its own text.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn m7_samples_of_several_batches_go_into_one_request() {
+async fn samples_of_several_batches_go_into_one_request() {
     const BATCHES: usize = 12;
     let judge = mock(JudgeConfig { latency: Latency::Fixed(SECOND / 4), ..Default::default() }).await;
     let rig = Rig::gathering(rewards(endpoint(&judge, "/rewards")), policy(20 * SECOND, 0, 1), Some(16));
@@ -245,7 +246,7 @@ async fn m7_samples_of_several_batches_go_into_one_request() {
             assert_eq!((status, value), (Status::Ok, (2 * at + index) as f64), "{reason}");
         }
     }
-    // Three, unless the machine stood still while the first was on its way.
+    // Three, unless the machine stalled while the first was on its way.
     assert!(judge.seen().requests.load(Ordering::Relaxed) < BATCHES as u64);
     rig.scheduler.close().await;
 }
@@ -259,7 +260,8 @@ async fn a_bad_sample_fails_alone() {
         let mut all = texts(16);
         all[5] = fate.to_owned();
         let found = outcomes(&done(rig.submit(&all, None)).await);
-        let together = fate == "[[reset]]"; // says nothing about a sample: all are put off or fail together
+        // says nothing about a sample: all are retried or fail together
+        let together = fate == "[[reset]]";
         for (index, (status, value, reason)) in found.iter().enumerate() {
             let failed = index == 5 || together;
             assert_eq!(*status, if failed { Status::Error } else { Status::Ok }, "{fate} {index}: {reason}");
@@ -271,7 +273,8 @@ async fn a_bad_sample_fails_alone() {
     }
 }
 
-/// Thousands of slow calls at a time, over connections that are made once. Coarse bounds; the bench has the figures.
+/// Thousands of slow calls at a time, over connections that are made once. Coarse bounds; the bench
+/// has the figures.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_at_a_time_over_the_same_connections() {
     const CALLS: usize = 512;
@@ -289,6 +292,6 @@ async fn thousands_at_a_time_over_the_same_connections() {
     assert!(outcomes(&twice).iter().all(|(status, ..)| *status == Status::Ok));
     let seen = judge.seen();
     let handshakes = seen.handshakes.load(Ordering::Relaxed);
-    assert!(handshakes <= CALLS as u64, "K-1: {handshakes} handshakes for {} calls", 4 * CALLS);
+    assert!(handshakes <= CALLS as u64, "{handshakes} handshakes for {} calls", 4 * CALLS);
     rig.scheduler.close().await;
 }

@@ -13,7 +13,7 @@ use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_core::text::{RawText, TextKind};
-use guerdon_http::{Answer, Api, Body, Endpoint, HttpFunction, HttpLane, Key, Parse, Piece};
+use guerdon_http::{Api, BodyTemplate, Endpoint, HttpFunction, HttpLane, Key, Piece, ResponseParser, ScoreParser};
 use guerdon_testkit::judge::MockJudge;
 use tokio::runtime::Handle;
 
@@ -55,14 +55,18 @@ pub fn endpoint(judge: &MockJudge, path: &str) -> Endpoint {
 pub fn chat(endpoint: Endpoint) -> HttpFunction {
     let head = br#"{"model": "mock", "messages": [{"role": "user", "content": "Rate this: "#.to_vec();
     let pieces = vec![Piece::Raw(head), Piece::Text(0), Piece::Raw(br#""}]}"#.to_vec())];
-    HttpFunction { endpoint, body: Body { pieces }, answer: Answer::Judge { api: Api::Chat, parse: Parse::Number } }
+    HttpFunction {
+        endpoint,
+        body: BodyTemplate { pieces },
+        parser: ResponseParser::Judge { api: Api::Chat, parser: ScoreParser::Number },
+    }
 }
 
 /// A reward service that takes lists of completions.
 pub fn rewards(endpoint: Endpoint) -> HttpFunction {
     let each = Piece::Each(vec![Piece::Value(0)]);
     let pieces = vec![Piece::Raw(br#"{"completions": ["#.to_vec()), each, Piece::Raw(b"]}".to_vec())];
-    HttpFunction { endpoint, body: Body { pieces }, answer: Answer::Rewards { path: None } }
+    HttpFunction { endpoint, body: BodyTemplate { pieces }, parser: ResponseParser::Rewards { path: None } }
 }
 
 pub fn policy(timeout: Duration, retries: u16, concurrency: usize) -> Policy {

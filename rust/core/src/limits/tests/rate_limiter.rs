@@ -203,7 +203,7 @@ fn an_open_breaker_lets_trials_through_and_then_refuses() {
             Decision::Go(grant) => {
                 assert!(grant.trial && go(&mut limiter, now_ns).is_none(), "one trial at a time");
                 trials += 1;
-                // A call that fails without a word from the endpoint is no sign of life.
+                // A call that fails that the endpoint never answered does not close the breaker.
                 limiter.record(
                     &rules,
                     now_ns,
@@ -257,10 +257,10 @@ fn a_trial_that_was_never_made_leaves_room_for_another() {
 fn tokens_are_charged_when_their_use_is_known() {
     // 6000 a minute: 98 a second.
     let rules = Rules { tpm: Some(6000.0), ..Rules::default() };
-    for (told, used) in [(None, 49.0), (Some(10.0), 49.0), (Some(500.0), 49.0)] {
+    for (reported, used) in [(None, 49.0), (Some(10.0), 49.0), (Some(500.0), 49.0)] {
         let (mut limiter, mut now_ns, mut sent) = (RateLimiter::default(), S, 0);
         while now_ns < 101 * S {
-            match limiter.ask(&rules, now_ns, Tokens::Estimated(told), 0) {
+            match limiter.ask(&rules, now_ns, Tokens::Estimated(reported), 0) {
                 Decision::Go(grant) => {
                     sent += 1;
                     limiter.record(&rules, now_ns, grant, Feedback::Ok, Some(used), 0.5);
@@ -269,7 +269,7 @@ fn tokens_are_charged_when_their_use_is_known() {
                 Decision::BreakerOpen(_) => panic!("the breaker is closed"),
             }
         }
-        assert!((195..=201).contains(&sent), "{told:?}: {sent}");
+        assert!((195..=201).contains(&sent), "{reported:?}: {sent}");
     }
 }
 
@@ -333,7 +333,7 @@ fn counted_tokens_are_charged_and_corrected_by_the_reported_use() {
     let mut ask = |now_ns, tokens| limiter.ask(&rules, now_ns, Tokens::Counted(tokens), 1);
     let Decision::Go(large) = ask(S, 980.0) else { panic!("the first one goes") };
     assert_eq!(large.tokens, 980.0);
-    // Its end may make room, so whoever waits is told of that.
+    // Its end may make room, so whoever waits is reported of that.
     let Decision::Wait { until_ns, on_release: true } = ask(S, 1.0) else { panic!("ten seconds are paid for") };
     assert!((11 * S - S / 10..=11 * S).contains(&until_ns), "{until_ns}");
     limiter.record(&rules, 2 * S, large, Feedback::Ok, Some(98.0), 0.5);
@@ -371,7 +371,7 @@ fn token_debt_stays_the_same_at_another_rate() {
 #[test]
 fn impossible_token_use_is_ignored() {
     let rules = Rules { tpm: Some(60_000.0), ..Rules::default() };
-    for told in [1e308, f64::INFINITY, f64::NAN, -1.0, 600_001.0] {
+    for reported in [1e308, f64::INFINITY, f64::NAN, -1.0, 600_001.0] {
         let (mut limiter, mut now_ns) = (RateLimiter::default(), S);
         for _ in 0..3 {
             let grant = loop {
@@ -381,10 +381,10 @@ fn impossible_token_use_is_ignored() {
                     Decision::BreakerOpen(_) => panic!("the breaker is closed"),
                 }
             };
-            assert_eq!(grant.tokens, 100.0, "{told}");
-            limiter.record(&rules, now_ns, grant, Feedback::Ok, Some(told), 0.5);
+            assert_eq!(grant.tokens, 100.0, "{reported}");
+            limiter.record(&rules, now_ns, grant, Feedback::Ok, Some(reported), 0.5);
         }
-        assert!(now_ns < 2 * S, "{told}: {now_ns}");
+        assert!(now_ns < 2 * S, "{reported}: {now_ns}");
     }
 }
 

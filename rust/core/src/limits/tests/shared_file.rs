@@ -41,7 +41,7 @@ fn leaving_waits_for_a_locked_file() {
 }
 
 #[test]
-fn calls_in_flight_elsewhere_count_until_their_process_is_dead() {
+fn calls_in_flight_elsewhere_count_until_their_process_ends() {
     let folder = Folder::new();
     let (mut here, mut there) = (SharedFile::new(&folder.file()), SharedFile::new(&folder.file()));
     with(&mut there, S, |locked| locked.set_in_flight(3));
@@ -54,9 +54,9 @@ fn calls_in_flight_elsewhere_count_until_their_process_is_dead() {
     // The same by a process that was killed: its number and the time of its start stand in the
     // file.
     let mut child = Command::new("sleep").arg("600").spawn().unwrap();
-    let mut dead = SharedFile::new(&folder.file());
-    dead.impersonate(child.id());
-    with(&mut dead, S, |locked| locked.set_in_flight(5));
+    let mut killed = SharedFile::new(&folder.file());
+    killed.impersonate(child.id());
+    with(&mut killed, S, |locked| locked.set_in_flight(5));
     assert!(!with(&mut here, 3 * S, |locked| locked.free_expired(3 * S)));
     child.kill().unwrap();
     child.wait().unwrap();
@@ -115,13 +115,13 @@ fn a_wrong_checksum_starts_anew() {
 
 /// What a process took of a rate stays taken when it dies: the endpoint has counted it.
 #[test]
-fn the_rate_of_a_dead_process_is_not_given_out_twice() {
+fn the_rate_of_a_killed_process_is_not_given_out_twice() {
     let folder = Folder::new();
     let rules = Rules { rpm: Some(60.0), concurrency: Some(1), ..Rules::default() };
     let mut child = Command::new("sleep").arg("600").spawn().unwrap();
-    let mut dead = SharedFile::new(&folder.file());
-    dead.impersonate(child.id());
-    with(&mut dead, S, |locked| {
+    let mut killed = SharedFile::new(&folder.file());
+    killed.impersonate(child.id());
+    with(&mut killed, S, |locked| {
         assert!(matches!(locked.limiter.ask(&rules, S, Tokens::Estimated(None), 0), Decision::Go(_)));
         locked.set_in_flight(1);
     });

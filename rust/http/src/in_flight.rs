@@ -1,7 +1,8 @@
-//! A frame in the hands of the lane: its calls are on their way in different requests, and each is ended by its own index.
+//! A frame in flight: its calls are in different requests, and each is completed by its own index.
 //!
-//! - F-1  The frame is dropped with its last call, with no lock held (L-6 of lanes).
-//! - F-2  Ending a call may hand the lane another frame, on this thread: whoever has the lock of a place must not take that of a frame.
+//! - Completing a call may hand the lane another frame, on this thread: never call it
+//!   with the lock of a queue held.
+//! - The frame is dropped with its last call, with no lock held.
 
 use std::sync::Arc;
 
@@ -11,14 +12,14 @@ use guerdon_core::payload::Payload;
 use parking_lot::Mutex;
 
 /// See the module.
-pub struct Held {
-    /// Oldest batch first; in it what is tried again, so that its last attempts are not the batch's last calls.
+pub struct InFlightFrame {
+    /// Oldest batch first; within it retries first, so that they are not the batch's last calls.
     pub order: (u64, bool, u64),
-    /// Calls in it.
+    /// Number of calls.
     pub calls: usize,
-    /// What the calls are made of, of each share of the frame.
+    /// The payload of each share of the frame.
     payloads: Vec<Option<Arc<dyn Payload>>>,
-    /// Written by requests that end, and by the lane's end.
+    /// Written by requests that end, and when the lane closes.
     inner: Mutex<Inner>,
 }
 
@@ -28,7 +29,7 @@ struct Inner {
     left: usize,
 }
 
-impl Held {
+impl InFlightFrame {
     pub fn new(frame: Frame) -> Self {
         let first = frame.is_empty() || frame.attempt(0) == 1;
         Self {
@@ -39,19 +40,19 @@ impl Held {
         }
     }
 
-    /// Whether an outcome of the call would still count.
+    /// Whether the call still needs an outcome.
     pub fn is_open(&self, call: usize) -> bool {
         let inner = self.inner.lock();
         inner.frame.as_ref().is_some_and(|frame| frame.is_pending(call) && frame.is_open(call))
     }
 
-    /// What the calls of one of its shares are made of.
+    /// The payload of one of its shares.
     pub fn payload(&self, share: usize) -> Option<&dyn Payload> {
         self.payloads.get(share)?.as_deref()
     }
 
-    /// The samples of a call that still count, in its order, each with the number of its share; of gathered ones no others are part of it from then
-    /// on.
+    /// The samples of a call that still need an outcome, in order, each with its share; a gathered
+    /// call is reduced to them.
     pub fn samples(&self, call: usize) -> Vec<(usize, u32)> {
         let mut inner = self.inner.lock();
         let Some(frame) = inner.frame.as_mut() else { return Vec::new() };
@@ -59,7 +60,7 @@ impl Held {
         frame.places(call).map(|(share, sample)| (share, sample as u32)).collect()
     }
 
-    /// Ends a call: `end` says how, or nothing where the scheduler has ended it.
+    /// Completes a call with `end`, which does nothing if the scheduler has completed it.
     pub fn end(&self, end: impl FnOnce(&mut Frame)) {
         let mut inner = self.inner.lock();
         let Some(frame) = inner.frame.as_mut() else { return };
@@ -70,8 +71,8 @@ impl Held {
         drop(over);
     }
 
-    /// The call, for people.
-    pub fn doing(&self, call: usize, age_ns: u64) -> Option<Doing> {
+    /// A snapshot of the call, for `dump()`.
+    pub fn in_flight(&self, call: usize, age_ns: u64) -> Option<Doing> {
         self.inner.lock().frame.as_ref().map(|frame| Doing::call(frame, call, age_ns))
     }
 }

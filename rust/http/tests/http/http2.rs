@@ -1,4 +1,5 @@
-//! Servers that end streams or connections of HTTP/2: what they did not look at comes once more, what they began is an attempt.
+//! Servers that end streams or connections of HTTP/2: what they did not look at comes once more,
+//! what they began is an attempt.
 #![expect(clippy::unwrap_used, reason = "a server that can't be set up fails its test")]
 
 use std::sync::Arc;
@@ -23,7 +24,7 @@ const ANSWER: &[u8] = br#"{"choices": [{"message": {"content": "Score: 7"}}]}"#;
 enum First {
     /// Its stream is reset before or amid an answer.
     Reset(Reason),
-    Broken,
+    TransportError,
     /// The connection is to end, and the request came too late for it.
     GoneAway,
     /// The connection ends with no more than that.
@@ -66,7 +67,7 @@ async fn judged(first: First, retries: u16) -> (Status, String, usize, usize) {
 fn answer(mut respond: SendResponse<Bytes>, fate: Option<First>) {
     match fate {
         Some(First::Reset(reason)) => respond.send_reset(reason),
-        Some(First::Broken) => {
+        Some(First::TransportError) => {
             let mut body = respond.send_response(hyper::Response::new(()), false).unwrap();
             body.send_data(Bytes::from_static(&ANSWER[..10]), false).unwrap();
             body.send_reset(Reason::INTERNAL_ERROR);
@@ -78,7 +79,8 @@ fn answer(mut respond: SendResponse<Bytes>, fate: Option<First>) {
     }
 }
 
-/// Takes a request without looking at it, says or does not say that no stream was looked at, and closes the connection.
+/// Takes a request without looking at it, says or does not say that no stream was looked at, and
+/// closes the connection.
 async fn go(mut stream: TcpStream, politely: bool) -> std::io::Result<()> {
     stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await?; // SETTINGS
     let mut came = Vec::new();
@@ -88,23 +90,25 @@ async fn go(mut stream: TcpStream, politely: bool) -> std::io::Result<()> {
     if politely {
         // GOAWAY: the last stream that was looked at is 0, and there is no error.
         stream.write_all(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await?;
-        // Until the other side hangs up: closing with something unread would be a reset, which may overtake what was said.
+        // Until the other side hangs up: closing with something unread would be a reset, which may
+        // overtake what was sent.
         while stream.read_buf(&mut came).await? > 0 {}
     }
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn m3_what_the_server_did_not_look_at_comes_once_more() {
+async fn what_the_server_did_not_look_at_comes_once_more() {
     assert_eq!(judged(First::Reset(Reason::REFUSED_STREAM), 0).await, (Status::Ok, String::new(), 2, 1));
     assert_eq!(judged(First::GoneAway, 0).await, (Status::Ok, String::new(), 2, 2));
 }
 
-/// Fault: a judge's server resets a stream of HTTP/2, before or amid its answer, or ends the connection
-/// Sees: `error` after `retries`: ConnectionError; a stream that it refused, or did not look at before a GOAWAY, costs no attempt
+/// RequestError: a judge's server resets a stream of HTTP/2, before or amid its answer, or ends the
+/// connection Sees: `error` after `retries`: ConnectionError; a stream that it refused, or did not
+/// look at before a GOAWAY, costs no attempt
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn m3_what_the_server_began_is_an_attempt() {
-    for first in [First::Reset(Reason::INTERNAL_ERROR), First::Broken, First::CutOff] {
+async fn what_the_server_began_is_an_attempt() {
+    for first in [First::Reset(Reason::INTERNAL_ERROR), First::TransportError, First::CutOff] {
         let (status, reason, requests, _) = judged(first, 0).await;
         assert_eq!((status, requests), (Status::Error, 1), "{first:?}: {reason}");
         assert!(reason.starts_with("ConnectionError: 127.0.0.1"), "{first:?}: {reason}");

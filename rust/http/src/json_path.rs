@@ -1,14 +1,15 @@
-//! Where values stand in JSON.
+//! A path to values in JSON: `data.*.score`.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// Where one or more values stand in JSON: names and numbers with dots between them, `*` for each of a list.
+/// Where one or more values stand in JSON: names and numbers with dots between them, `*` for each
+/// of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Path(Vec<String>);
+pub struct JsonPath(Vec<String>);
 
-impl Path {
+impl JsonPath {
     /// `None` if a part is empty.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -40,7 +41,7 @@ impl Path {
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for JsonPath {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{:?}", self.0.join("."))
     }
@@ -55,12 +56,12 @@ mod tests {
     #[test]
     fn a_path_leads_to_fields_places_and_all_of_a_list() {
         let value = json!({"data": [{"probs": [0.1, 0.9]}, {"probs": [0.8, 0.2]}]});
-        let path = |text| Path::parse(text).unwrap();
+        let path = |text| JsonPath::parse(text).unwrap();
         assert_eq!(path("data.*.probs.1").all(&value), Some(vec![&json!(0.9), &json!(0.2)]));
         assert_eq!(path("data.0.probs.0").one(&value), Some(&json!(0.1)));
         assert_eq!(path("data.2").all(&value), None);
         assert_eq!(path("data.0.*").all(&value), None, "`*` is for lists");
-        assert_eq!(Path::parse("a..b"), None);
+        assert_eq!(JsonPath::parse("a..b"), None);
         assert_eq!(path("a.b").to_string(), "\"a.b\"");
     }
 }

@@ -1,6 +1,6 @@
-//! Whether this process may open as many connections as its functions want.
-//!
-//! - D-1  Too few is said before the first request: "too many open files" in mid-batch would fail samples for no fault of theirs.
+//! Checks that this process may open as many connections as its functions want. Too few is an error
+//! before the first request: "too many open files" in mid-batch would fail samples for no fault of
+//! theirs.
 
 use rustix::process::{Resource, getrlimit};
 
@@ -12,24 +12,24 @@ const SPARE: usize = 64;
 #[error(
     "{needed} connections may be open at a time, but this process can open only {free} more files (its limit is {limit}, {used} are open)"
 )]
-pub struct TooFew {
+pub struct TooFewDescriptors {
     pub needed: usize,
     pub free: usize,
     pub limit: usize,
     pub used: usize,
 }
 
-/// Checks that `connections` more files can be opened (D-1).
-pub fn check(connections: usize) -> Result<(), TooFew> {
+/// Checks that `connections` more files can be opened.
+pub fn check(connections: usize) -> Result<(), TooFewDescriptors> {
     let limit =
         getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let used = std::fs::read_dir("/proc/self/fd").or_else(|_| std::fs::read_dir("/dev/fd")).map_or(0, Iterator::count);
-    judge(connections, limit, used)
+    fits(connections, limit, used)
 }
 
-fn judge(needed: usize, limit: usize, used: usize) -> Result<(), TooFew> {
+fn fits(needed: usize, limit: usize, used: usize) -> Result<(), TooFewDescriptors> {
     let free = limit.saturating_sub(used).saturating_sub(SPARE);
-    if needed <= free { Ok(()) } else { Err(TooFew { needed, free, limit, used }) }
+    if needed <= free { Ok(()) } else { Err(TooFewDescriptors { needed, free, limit, used }) }
 }
 
 #[cfg(test)]
@@ -37,9 +37,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn d1_connections_must_fit() {
-        assert_eq!(judge(900, 1024, 20), Ok(()));
-        assert_eq!(judge(2048, 1024, 20), Err(TooFew { needed: 2048, free: 940, limit: 1024, used: 20 }));
+    fn connections_must_fit() {
+        assert_eq!(fits(900, 1024, 20), Ok(()));
+        assert_eq!(fits(2048, 1024, 20), Err(TooFewDescriptors { needed: 2048, free: 940, limit: 1024, used: 20 }));
         assert!(check(1).is_ok());
     }
 }

@@ -1,11 +1,10 @@
-//! What an answer that is none means for the call: why it failed, whether another attempt can help, and when.
+//! Classifies what went wrong with a request: the reason, whether to retry, and when.
 //!
-//! - F-1  A status that says "not this request" (400, 401, 403, 404, 422 and the like) is not tried again; one that says "not now" (408, 425, 429,
-//!   500 and above) is, and so is all that breaks on the way.
-//! - F-2  `Retry-After` is passed on, in seconds or as a date; `retry-after-ms`, which some servers send beside it, goes first. A date is told from
-//!   the server's own `Date`, where it sends one: the clocks of two machines may differ.
-//! - F-3  What a reason shows of an answer is cut, and has no key in it, even if the server said it back, nor a piece of one (`redaction`).
-//! - F-4  An address is said once: beside a name the one that it stood for, or that of the proxy.
+//! - A status that says "not this request" (400, 401, 403, 404, 422, …) is not retried; one that
+//!   says "not now" (408, 425, 429, 5xx) is, and so is every transport error.
+//! - `retry-after-ms`, else `Retry-After` (seconds or a date by the server's own clock), is passed
+//!   on.
+//! - A reason shows a truncated part of the response, without the key (`redaction`).
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -15,66 +14,67 @@ use guerdon_core::outcome::{Answer, Failure, FailureKind};
 use hyper::StatusCode;
 use hyper::header::HeaderMap;
 
-use crate::connector::{Broken, NoConnection};
+use crate::connector::{ConnectError, TransportError};
 use crate::endpoint::Endpoint;
-use crate::shown::{cut, shown};
+use crate::quote::{quoted, truncated};
 
-/// Longer than anyone means.
+/// No server means a longer one.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// A failed request.
-pub struct Fault {
+pub struct RequestError {
     pub reason: String,
     pub retryable: bool,
     pub retry_after: Option<Duration>,
-    /// What it tells of the server, for limits.
+    /// What it says about the server, for limits.
     pub answer: Option<Answer>,
 }
 
-impl Fault {
-    /// The server said something other than "here it is".
-    pub fn of_status(endpoint: &Endpoint, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
+impl RequestError {
+    /// A status other than 2xx.
+    pub fn from_status(endpoint: &Endpoint, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
         let code = status.as_u16();
         let what = status.canonical_reason().map_or_else(|| code.to_string(), |words| format!("{code} {words}"));
-        let said = String::from_utf8_lossy(body);
-        let said = if said.trim().is_empty() { String::new() } else { format!(": {}", shown(said.trim())) };
+        let body_text = String::from_utf8_lossy(body);
+        let body_text =
+            if body_text.trim().is_empty() { String::new() } else { format!(": {}", quoted(body_text.trim())) };
         let hint = match code {
-            300..=399 => " (a redirect, which is not followed: give the address that it leads to)",
-            401 | 403 => " (is the key right?)",
+            300..=399 => " (redirects are not followed: use the address that it leads to)",
+            401 | 403 => " (check the API key)",
             _ => "",
         };
         Self {
-            reason: endpoint.without_key(&format!("{} answered {what}{hint}{said}", endpoint.host())),
+            reason: endpoint.redact(&format!("{} answered {what}{hint}{body_text}", endpoint.host())),
             retryable: matches!(code, 408 | 425 | 429 | 500..),
             retry_after: retry_after(headers, SystemTime::now()),
             answer: Some(Answer::Status(code)),
         }
     }
 
-    /// The request or its answer broke on the way.
-    pub fn of_transport(endpoint: &Endpoint, broken: &Broken) -> Self {
+    /// The request or its response broke on the way.
+    pub fn from_transport(endpoint: &Endpoint, error: &TransportError) -> Self {
         let host = endpoint.host();
-        let why = match broken {
-            Broken::NoConnection(NoConnection::Late(after)) => {
+        let why = match error {
+            TransportError::Connect(ConnectError::Timeout(after)) => {
                 format!("can't connect to {host}: no connection within {} s", after.as_secs_f64())
             }
-            Broken::NoConnection(NoConnection::Failed(error)) => {
+            TransportError::Connect(ConnectError::Failed(error)) => {
                 format!("can't connect to {}", at(endpoint, &causes(&**error)))
             }
-            Broken::OnTheWay(error) => format!("{host}: {}", causes(error)),
+            TransportError::Exchange(error) => format!("{host}: {}", causes(error)),
         };
         let hint = if why.contains("UnknownIssuer") {
-            " (its certificate is signed by nobody that this machine trusts: give the authority's as ca_file=)"
+            " (its certificate authority is not trusted here: pass the authority's certificate as ca_file=)"
         } else {
             ""
         };
-        let reason = endpoint.without_key(&format!("ConnectionError: {why}{hint}"));
+        let reason = endpoint.redact(&format!("ConnectionError: {why}{hint}"));
         Self { reason, retryable: true, retry_after: None, answer: Some(Answer::Unreachable) }
     }
 
-    /// The answer came, and makes no sense.
-    pub fn of_answer(endpoint: &Endpoint, why: &str) -> Self {
-        let reason = endpoint.without_key(&format!("{} gave {why}", endpoint.host()));
+    /// The response has no score.
+    pub fn invalid_response(endpoint: &Endpoint, why: &str) -> Self {
+        let reason = endpoint.redact(&format!("{} returned {why}", endpoint.host()));
         Self { reason, retryable: true, retry_after: None, answer: Some(Answer::Status(200)) }
     }
 
@@ -85,7 +85,7 @@ impl Fault {
     }
 }
 
-/// A server and why it can't be reached, with the address that this names if it is another (F-4).
+/// A server and why it can't be reached; the address is shown only where it says something new.
 fn at(endpoint: &Endpoint, why: &str) -> String {
     let host = endpoint.host();
     match why.split_once(": ").and_then(|(address, rest)| Some((address.parse::<SocketAddr>().ok()?, rest))) {
@@ -95,22 +95,23 @@ fn at(endpoint: &Endpoint, why: &str) -> String {
     }
 }
 
-/// An error and what is behind it, cut: names in certificates, and what goes with a GOAWAY, are a server's and may be long.
+/// An error and its causes, truncated: names in certificates and the text of a GOAWAY are the
+/// server's and may be long.
 fn causes(error: &(dyn Error + 'static)) -> String {
     let mut words = vec![error.to_string()];
     let mut cause = error.source();
     while let Some(inner) = cause {
-        let said = inner.to_string();
-        // Some say what is behind them themselves.
-        if words.last().is_some_and(|last| !last.contains(&said)) {
-            words.push(said);
+        let body_text = inner.to_string();
+        // Some messages include their cause.
+        if words.last().is_some_and(|last| !last.contains(&body_text)) {
+            words.push(body_text);
         }
         cause = inner.source();
     }
-    cut(&words.join(": "))
+    truncated(&words.join(": "))
 }
 
-/// How long the server asked to wait (F-2).
+/// How long the server asked to wait.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let number = |text: &str, unit: f64| {
         let seconds = text.parse::<f64>().ok()? * unit;
@@ -146,10 +147,10 @@ mod tests {
     }
 
     #[test]
-    fn f1_what_another_attempt_can_mend() {
+    fn which_statuses_are_retried() {
         let retryable = |code: u16| {
             let status = StatusCode::from_u16(code).unwrap();
-            Fault::of_status(&endpoint(), status, &HeaderMap::new(), b"").retryable
+            RequestError::from_status(&endpoint(), status, &HeaderMap::new(), b"").retryable
         };
         for code in [408, 425, 429, 500, 502, 503, 504, 529] {
             assert!(retryable(code), "{code}");
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn f2_how_long_to_wait() {
+    fn retry_after_is_read() {
         let now = httpdate::parse_http_date("Fri, 01 May 2026 10:00:00 GMT").unwrap();
         let wait = |pairs: &[(&'static str, &str)]| retry_after(&headers(pairs), now).map(|wait| wait.as_secs_f64());
         assert_eq!(wait(&[("retry-after", "2")]), Some(2.0));
@@ -176,11 +177,11 @@ mod tests {
     }
 
     #[test]
-    fn f4_an_address_is_said_once() {
-        let of = |url: &str, said: &str| {
+    fn an_address_is_shown_once() {
+        let of = |url: &str, body_text: &str| {
             let endpoint = Endpoint::new(url, vec![], None, false, None).unwrap();
-            let broken = Broken::NoConnection(NoConnection::Failed(said.into()));
-            let reason = Fault::of_transport(&endpoint, &broken).reason;
+            let error = TransportError::Connect(ConnectError::Failed(body_text.into()));
+            let reason = RequestError::from_transport(&endpoint, &error).reason;
             reason.strip_prefix("ConnectionError: can't connect to ").unwrap().to_owned()
         };
         let refused = |address: &str| format!("{address}: Connection refused (os error 111)");
@@ -196,18 +197,18 @@ mod tests {
         );
         assert_eq!(of("https://judge.local/v1", "no such name"), "judge.local: no such name");
         let long = of("https://judge.local/v1", &"ö".repeat(10_000));
-        assert!(long.ends_with("öö…") && long.len() < 400, "F-3: {long}");
+        assert!(long.ends_with("öö…") && long.len() < 400, "{long}");
     }
 
     #[test]
-    fn f3_no_key_in_a_reason() {
-        let said = br#"{"error": "Incorrect API key: sk-very-secret"}"#;
-        let fault = Fault::of_status(&endpoint(), StatusCode::UNAUTHORIZED, &HeaderMap::new(), said);
-        assert!(!fault.reason.contains("very-secret"), "{}", fault.reason);
+    fn no_key_in_a_reason() {
+        let body_text = br#"{"error": "Incorrect API key: sk-very-secret"}"#;
+        let error = RequestError::from_status(&endpoint(), StatusCode::UNAUTHORIZED, &HeaderMap::new(), body_text);
+        assert!(!error.reason.contains("very-secret"), "{}", error.reason);
         assert!(
-            fault.reason.starts_with("judge.local answered 401 Unauthorized (is the key right?): "),
+            error.reason.starts_with("judge.local answered 401 Unauthorized (check the API key): "),
             "{}",
-            fault.reason
+            error.reason
         );
     }
 }

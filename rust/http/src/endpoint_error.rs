@@ -1,0 +1,22 @@
+//! Why an endpoint can't be used at all: found before anything is sent.
+
+/// What makes an endpoint unusable.
+#[derive(Debug, thiserror::Error)]
+pub enum EndpointError {
+    #[error("{0:?} is not an address: expected one like http://localhost:8000/v1")]
+    Address(String),
+    #[error("the address holds a user name or password: give a key as api_key_env= or api_key_file=")]
+    Credentials,
+    #[error("the header {0:?} is not a valid HTTP header")]
+    Header(String),
+    #[error("the API key contains characters that a header can't hold")]
+    Key,
+    #[error("the certificates in ca_file= can't be used: {0}")]
+    Certificates(String),
+    #[error(
+        "the environment sets a {0}:// proxy, which is not supported: use an http:// or https:// proxy, or list the host in NO_PROXY"
+    )]
+    Proxy(String),
+    #[error("the TLS client could not be set up: {0}")]
+    Client(String),
+}

@@ -1,0 +1,312 @@
+//! The request queue of one function: calls that wait, and requests in flight.
+//!
+//! - At most `limit` requests are in flight. Each is a task that takes the next call when it is
+//!   done.
+//! - A request is one call: of one sample, or of several that the scheduler batched.
+//! - A request whose call was completed meanwhile is dropped, and its connection with it.
+//! - Time in the queue is not run time: a call starts when its request does.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use guerdon_core::clock::Clock;
+use guerdon_core::doing::Doing;
+use guerdon_core::outcome::{Failure, FailureKind, Times};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use crate::body::{JSON, Text};
+use crate::function::HttpFunction;
+use crate::in_flight::InFlightFrame;
+use crate::pool::Pool;
+use crate::request;
+use crate::response::Scores;
+
+/// A call: its frame, and its index in that.
+type Call = (Arc<InFlightFrame>, usize);
+
+/// See the module.
+pub struct RequestQueue {
+    pub spec: HttpFunction,
+    pub function: usize,
+    pub limit: usize,
+    pub timeout: Duration,
+    pub clock: Clock,
+    pub runtime: Handle,
+    /// Notified when nothing is left after `close`.
+    pub gone: Arc<Notify>,
+    state: Mutex<QueueState>,
+}
+
+struct QueueState {
+    /// Calls that no request has taken, by frame. Written by frames that arrive and by requests
+    /// that take them.
+    waiting: BTreeMap<(u64, bool, u64), WaitingFrame>,
+    /// Requests in flight. Written by themselves.
+    tasks: BTreeMap<u64, RequestTask>,
+    /// Calls in `waiting`, and tasks without a call: counted, since each arrival asks.
+    left: usize,
+    idle: usize,
+    last: u64,
+    /// Taken by `close`.
+    pool: Option<Arc<Pool>>,
+}
+
+struct WaitingFrame {
+    frame_ref: Arc<InFlightFrame>,
+    next: usize,
+}
+
+/// A request in flight, or about to be.
+#[derive(Default)]
+struct RequestTask {
+    call: Option<Call>,
+    started_ns: u64,
+    /// Notified when its call was completed meanwhile; one for each request.
+    stop: Arc<Notify>,
+    /// For `close`.
+    abort: Option<AbortHandle>,
+}
+
+/// The next request: its call and samples, what stops it, and the pool to send it by.
+struct NextRequest {
+    call: Call,
+    samples: Vec<(usize, u32)>,
+    stop: Arc<Notify>,
+    pool: Arc<Pool>,
+}
+
+/// Frees the slot of a request, however it ended.
+struct TaskGuard {
+    queue: Arc<RequestQueue>,
+    task: u64,
+}
+
+impl Drop for TaskGuard {
+    fn drop(&mut self) {
+        let call = {
+            let mut state = self.queue.state.lock();
+            let task = state.tasks.remove(&self.task);
+            state.idle -= usize::from(task.as_ref().is_some_and(|task| task.call.is_none()));
+            if state.pool.is_none() && state.tasks.is_empty() {
+                self.queue.gone.notify_waiters();
+            }
+            task.and_then(|task| task.call)
+        };
+        // Dropped in mid-request, by `close` or a panic: its call goes back to the scheduler.
+        if let Some((frame_ref, _)) = call {
+            frame_ref.end(|_| {});
+        }
+        self.queue.start();
+    }
+}
+
+impl RequestQueue {
+    pub fn new(
+        spec: HttpFunction,
+        function: usize,
+        (limit, timeout): (usize, Duration),
+        clock: Clock,
+        runtime: Handle,
+        gone: Arc<Notify>,
+        pool: Arc<Pool>,
+    ) -> Arc<Self> {
+        let (waiting, tasks) = (BTreeMap::new(), BTreeMap::new());
+        let state = Mutex::new(QueueState { waiting, tasks, left: 0, idle: 0, last: 0, pool: Some(pool) });
+        Arc::new(Self { spec, function, limit, timeout, clock, runtime, gone, state })
+    }
+
+    /// Queues calls; gives them back if it is closed.
+    pub fn push(self: &Arc<Self>, frame_ref: Arc<InFlightFrame>) {
+        {
+            let mut state = self.state.lock();
+            if state.pool.is_none() {
+                drop(state);
+                return; // and drops the frame without the lock
+            }
+            state.left += frame_ref.calls;
+            state.waiting.insert(frame_ref.order, WaitingFrame { frame_ref, next: 0 });
+        }
+        self.start();
+    }
+
+    /// Starts as many requests as may be in flight.
+    fn start(self: &Arc<Self>) {
+        let begun: Vec<u64> = {
+            let mut state = self.state.lock();
+            if state.pool.is_none() {
+                return;
+            }
+            // One that has no call yet is about to take one.
+            let wanted = state.left.saturating_sub(state.idle);
+            let free = self.limit.saturating_sub(state.tasks.len());
+            let first = state.last + 1;
+            state.last += wanted.min(free) as u64;
+            let begun = first..=state.last;
+            state.idle += wanted.min(free);
+            state.tasks.extend(begun.clone().map(|task| (task, RequestTask::default())));
+            begun.collect()
+        };
+        for task in begun {
+            let spawned = self.runtime.spawn(run_requests(TaskGuard { queue: self.clone(), task }));
+            if let Some(task) = self.state.lock().tasks.get_mut(&task) {
+                task.abort = Some(spawned.abort_handle());
+            }
+        }
+    }
+
+    /// The next request.
+    fn take(&self, task: u64) -> Option<NextRequest> {
+        loop {
+            let (call, pool) = {
+                let mut state = self.state.lock();
+                let pool = state.pool.clone()?;
+                (state.next()?, pool)
+            };
+            // Without the lock: completing a call may push another frame (see `in_flight`).
+            let (frame_ref, index) = &call;
+            if !frame_ref.is_open(*index) {
+                frame_ref.end(|_| {});
+                continue;
+            }
+            let (samples, stop) = (frame_ref.samples(*index), Arc::new(Notify::new()));
+            let mut state = self.state.lock();
+            if let Some(task) = state.tasks.get_mut(&task) {
+                (task.call, task.stop) = (Some(call.clone()), stop.clone());
+                task.started_ns = self.clock.now_ns();
+                state.idle -= 1;
+            }
+            return Some(NextRequest { call, samples, stop, pool });
+        }
+    }
+
+    /// Completes the call of a request; `None` where the scheduler has completed it.
+    fn complete(&self, task: u64, (frame_ref, call): &Call, started_ns: u64, ended: Option<Result<Scores, Failure>>) {
+        {
+            let mut state = self.state.lock();
+            if let Some(task) = state.tasks.get_mut(&task) {
+                task.call = None;
+                state.idle += 1;
+            }
+        }
+        let times = Times { started_ns, run_ns: self.clock.now_ns().saturating_sub(started_ns) };
+        frame_ref.end(|frame| match ended {
+            Some(Ok(Scores { cells, tokens })) => {
+                if let Some(tokens) = tokens {
+                    frame.used(tokens);
+                }
+                frame.settle_many(*call, cells, times);
+            }
+            Some(Err(failure)) => frame.fail(*call, failure, times),
+            None => {}
+        });
+    }
+
+    fn body(&self, frame_ref: &InFlightFrame, samples: &[(usize, u32)]) -> Option<Vec<u8>> {
+        // The names are the same in all shares of a frame.
+        let names = frame_ref.payload(0)?.names(self.function, false)?;
+        self.spec.body.fill(samples, |column, (share, sample)| {
+            let raw = frame_ref.payload(share)?.text(self.function, column, sample)?;
+            Some(Text { raw, json: names.get(column).is_some_and(|name| name == JSON) })
+        })
+    }
+
+    /// Drops requests whose calls were completed meanwhile; whether any call is here.
+    pub fn drop_abandoned(&self) -> bool {
+        let (tasks, busy) = {
+            let state = self.state.lock();
+            let with_call = |task: &RequestTask| Some((task.call.clone()?, task.stop.clone()));
+            let tasks: Vec<(Call, Arc<Notify>)> = state.tasks.values().filter_map(with_call).collect();
+            (tasks, state.is_busy())
+        };
+        for ((frame_ref, call), stop) in tasks {
+            if !frame_ref.is_open(call) {
+                stop.notify_one();
+            }
+        }
+        busy
+    }
+
+    pub fn is_busy(&self) -> bool {
+        self.state.lock().is_busy()
+    }
+
+    /// Snapshots of the calls in flight, for `dump()`.
+    pub fn in_flight(&self, now_ns: u64) -> Vec<Doing> {
+        let tasks: Vec<(Call, u64)> = {
+            let state = self.state.lock();
+            state.tasks.values().filter_map(|task| Some((task.call.clone()?, task.started_ns))).collect()
+        };
+        let snapshot =
+            |((frame_ref, call), since_ns): &(Call, u64)| frame_ref.in_flight(*call, now_ns.saturating_sub(*since_ns));
+        tasks.iter().filter_map(snapshot).collect()
+    }
+
+    /// Ends all requests and closes the connections.
+    pub fn close(&self) {
+        let (waiting, tasks, pool) = {
+            let mut state = self.state.lock();
+            let tasks: Vec<AbortHandle> = state.tasks.values().filter_map(|task| task.abort.clone()).collect();
+            (std::mem::take(&mut state.waiting), tasks, state.pool.take())
+        };
+        for task in tasks {
+            task.abort();
+        }
+        drop((waiting, pool));
+    }
+
+    pub fn is_gone(&self) -> bool {
+        let state = self.state.lock();
+        state.pool.is_none() && state.tasks.is_empty()
+    }
+}
+
+impl QueueState {
+    /// The next call that no request has taken.
+    fn next(&mut self) -> Option<Call> {
+        loop {
+            let mut entry = self.waiting.first_entry()?;
+            let WaitingFrame { frame_ref, next } = entry.get_mut();
+            if *next < frame_ref.calls {
+                let call = (frame_ref.clone(), *next);
+                *next += 1;
+                self.left -= 1;
+                return Some(call);
+            }
+            entry.remove();
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.tasks.is_empty() || !self.waiting.is_empty()
+    }
+}
+
+/// Sends one request after the other, until no call waits.
+async fn run_requests(guard: TaskGuard) {
+    let queue = guard.queue.clone();
+    while let Some(NextRequest { call, samples, stop, pool }) = queue.take(guard.task) {
+        let started_ns = queue.clock.now_ns();
+        let ended = match queue.body(&call.0, &samples) {
+            Some(body) => {
+                let HttpFunction { endpoint, parser, .. } = &queue.spec;
+                tokio::select! {
+                    ended = request::send(endpoint, &pool, parser, body, samples.len(), queue.timeout) => Some(ended),
+                    () = stop.notified() => None,
+                }
+            }
+            None => Some(Err(Failure {
+                kind: FailureKind::Error,
+                reason: "internal error: the texts of its request were not captured".to_owned(),
+                traceback: None,
+                retryable: false,
+                retry_after: None,
+                answer: None,
+            })),
+        };
+        queue.complete(guard.task, &call, started_ns, ended);
+    }
+}
