@@ -32,7 +32,7 @@ class FunctionConfig:
         timeout: float,
         grace: float = 0.5,
         setup_timeout: float = 300.0,
-        deadline: float | None = None,
+        total_timeout: float | None = None,
         retries: int = 0,
         concurrency: int | None = None,
         isolation: str = "worker",
@@ -119,8 +119,8 @@ class Engine:
         held: list[Batch],
         dumps: Callable[[object], bytes],
         batch_timeout: float | None = None,
-        quorum: int | None = None,
-        within: float | None = None,
+        group_quorum: int | None = None,
+        group_timeout: float | None = None,
     ) -> Batch:
         """Start scoring and return at once.
 
@@ -132,8 +132,8 @@ class Engine:
             held: The batch is appended before this returns: a signal handler that raises then finds it there.
             dumps: Pickles what workers get, apart from texts.
             batch_timeout: Seconds that the whole batch may take.
-            quorum: Finished samples with which a group is delivered; the others are cancelled.
-            within: Seconds after which a group is delivered; what has not ended then times out.
+            group_quorum: Finished samples with which a group is delivered; the others are cancelled.
+            group_timeout: Seconds after which a group is delivered; what has not ended then times out.
 
         Raises:
             TypeError: A value for a worker can't be pickled; ``args`` are (message, column, sample or None).
@@ -145,8 +145,8 @@ class Engine:
         num_generations: int,
         held: list[Batch],
         batch_timeout: float | None = None,
-        quorum: int | None = None,
-        within: float | None = None,
+        group_quorum: int | None = None,
+        group_timeout: float | None = None,
         max_pending: int | None = None,
     ) -> Batch:
         """Take on a batch that grows (`Batch.add`), without samples; arguments as for `submit`.

@@ -239,7 +239,7 @@ def test_a_config_says_all_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> Non
         "timeout": 30.0,
         "grace": 0.0,
         "setup_timeout": 300.0,
-        "deadline": 9.0,
+        "total_timeout": 9.0,
         "retries": 2,
         "concurrency": 4,
         "isolation": "worker",

@@ -134,7 +134,7 @@ class FunctionSpec:
             timeout=policy.timeout,
             grace=policy.grace,
             setup_timeout=policy.setup_timeout,
-            deadline=policy.total_timeout,
+            total_timeout=policy.total_timeout,
             retries=policy.retries,
             concurrency=policy.limit.concurrency if policy.limit is not None else None,
             isolation=policy.isolation,

@@ -39,5 +39,5 @@ class Given:
                 batch_timeout = _options.bound("batch_timeout", self.batch_timeout)
             except RegistrationError as error:
                 raise DataError(str(error)) from None
-        terms = {"batch_timeout": batch_timeout, "quorum": quorum, "within": within}
+        terms = {"batch_timeout": batch_timeout, "group_quorum": quorum, "group_timeout": within}
         return terms if max_pending is None else {**terms, "max_pending": max_pending}

@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
 
 use guerdon_core::batch::{Batch, CellView};
-use guerdon_core::growth::{Places, Refusal};
+use guerdon_core::open_batch::{AddError, Placement};
 use guerdon_core::outcome::{Note, Times};
 use guerdon_core::scheduler::Scheduler;
 use guerdon_core::timings::Timings;
@@ -38,7 +38,7 @@ pub struct PyBatch {
     batch: Arc<Batch>,
     /// Weak: a result that someone keeps must not keep the engine.
     scheduler: Weak<Scheduler>,
-    /// Of a batch that grows: its values.
+    /// Of a batch that streamed: its values.
     growing: Option<Arc<Growing>>,
     /// Not in what is kept for a result (B-2).
     end: Option<Arc<Wake>>,
@@ -215,9 +215,9 @@ impl PyBatch {
                 let problem = format!("samples= has {} indexes for {count} samples", samples.len());
                 return Err(PyValueError::new_err(problem));
             }
-            (Some(samples), _) => Places::Exact(samples),
-            (None, Some(group)) => Places::OfGroup(group, count),
-            (None, None) => Places::InOrder(count),
+            (Some(samples), _) => Placement::Exact(samples),
+            (None, Some(group)) => Placement::OfGroup(group, count),
+            (None, None) => Placement::InOrder(count),
         };
         let added = self.batch.reserve(&places).map_err(refused)?;
         growing.put(py, &addition, &added.samples)?;
@@ -354,7 +354,7 @@ impl Drop for PyBatch {
         if self.end.is_some() && self.pid == std::process::id() {
             self.batch.forget_wakes();
         }
-        if self.batch.grows()
+        if self.batch.is_streamed()
             && self.check_process().is_ok()
             && self.batch.is_open()
             && let Some(scheduler) = self.scheduler.upgrade()
@@ -366,10 +366,12 @@ impl Drop for PyBatch {
 }
 
 /// As `ValueError` what the caller can mend, as `RuntimeError` that it is too late.
-fn refused(why: Refusal) -> PyErr {
+fn refused(why: AddError) -> PyErr {
     match why {
-        Refusal::Ended(_) => PyRuntimeError::new_err(why.to_string()),
-        Refusal::NoRoom { .. } | Refusal::Taken(_) | Refusal::TooFar { .. } => PyValueError::new_err(why.to_string()),
+        AddError::Ended(_) => PyRuntimeError::new_err(why.to_string()),
+        AddError::NoRoom { .. } | AddError::Taken(_) | AddError::TooFar { .. } => {
+            PyValueError::new_err(why.to_string())
+        }
     }
 }
 

@@ -45,7 +45,7 @@ pub struct FunctionConfig {
 impl FunctionConfig {
     #[new]
     #[pyo3(signature = (
-        name, *, lane, shape, timeout, grace = 0.5, setup_timeout = 300.0, deadline = None, retries = 0, concurrency = None,
+        name, *, lane, shape, timeout, grace = 0.5, setup_timeout = 300.0, total_timeout = None, retries = 0, concurrency = None,
         isolation = "worker", pinned = false, finish = false, r#loop = None, on_failure = OnFailureArg::Word("nan".to_owned()),
         memory_limit = None, max_output = None, env = Vec::new(), limit = None, http = None, gather = None
     ))]
@@ -57,7 +57,7 @@ impl FunctionConfig {
         timeout: f64,
         grace: f64,
         setup_timeout: f64,
-        deadline: Option<f64>,
+        total_timeout: Option<f64>,
         retries: u16,
         concurrency: Option<usize>,
         isolation: &str,
@@ -114,7 +114,7 @@ impl FunctionConfig {
             timeout: time("timeout", timeout)?,
             grace: time("grace", grace)?,
             setup_timeout: time("setup_timeout", setup_timeout)?,
-            deadline: deadline.map(|seconds| time("deadline", seconds)).transpose()?,
+            total_timeout: total_timeout.map(|seconds| time("total_timeout", seconds)).transpose()?,
             retries,
             concurrency: concurrency.map(|calls| calls.max(1)),
             limit: limit.map(|given| given.limit(concurrency)),

@@ -78,9 +78,8 @@ fn in_ns(seconds: Option<f64>) -> Option<u64> {
     seconds.map(|seconds| nanos(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)))
 }
 
-fn delivery(quorum: Option<usize>, within: Option<f64>) -> Delivery {
-    let within = in_ns(within).map_or(Delivery::Whole, Delivery::Within);
-    quorum.map_or(within, Delivery::Quorum)
+fn delivery(group_quorum: Option<usize>, group_timeout: Option<f64>) -> Delivery {
+    Delivery { group_quorum, group_timeout_ns: in_ns(group_timeout) }
 }
 
 impl Drop for Engine {
@@ -153,7 +152,7 @@ impl Engine {
         Ok(Lanes::new(parts.orders.clone(), parts.threads.clone(), parts.loops.clone()))
     }
 
-    #[pyo3(signature = (columns, uses, *, samples, num_generations, held, dumps, batch_timeout = None, quorum = None, within = None))]
+    #[pyo3(signature = (columns, uses, *, samples, num_generations, held, dumps, batch_timeout = None, group_quorum = None, group_timeout = None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn submit<'py>(
         &self,
@@ -165,8 +164,8 @@ impl Engine {
         held: &Bound<'py, PyList>,
         dumps: &Bound<'py, PyAny>,
         batch_timeout: Option<f64>,
-        quorum: Option<usize>,
-        within: Option<f64>,
+        group_quorum: Option<usize>,
+        group_timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyBatch>> {
         let parts = self.parts()?;
         if num_generations == 0 || !samples.is_multiple_of(num_generations) {
@@ -176,8 +175,8 @@ impl Engine {
         let lanes: Vec<LaneKind> = self.functions.iter().map(|(lane, _)| *lane).collect();
         let payload = Box::new(Arrived::capture(py, &columns, &uses, &lanes, samples, dumps)?);
         let spec = BatchSpec {
-            budget_ns: in_ns(batch_timeout),
-            delivery: delivery(quorum, within),
+            batch_timeout_ns: in_ns(batch_timeout),
+            delivery: delivery(group_quorum, group_timeout),
             ..BatchSpec::whole(samples, num_generations, payload)
         };
         let scheduler = &parts.scheduler;
@@ -188,7 +187,7 @@ impl Engine {
     }
 
     /// Takes on a batch that grows, without samples.
-    #[pyo3(signature = (*, num_generations, held, batch_timeout = None, quorum = None, within = None, max_pending = None))]
+    #[pyo3(signature = (*, num_generations, held, batch_timeout = None, group_quorum = None, group_timeout = None, max_pending = None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn open<'py>(
         &self,
@@ -196,18 +195,18 @@ impl Engine {
         num_generations: usize,
         held: &Bound<'py, PyList>,
         batch_timeout: Option<f64>,
-        quorum: Option<usize>,
-        within: Option<f64>,
+        group_quorum: Option<usize>,
+        group_timeout: Option<f64>,
         max_pending: Option<usize>,
     ) -> PyResult<Bound<'py, PyBatch>> {
         let parts = self.parts()?;
         let growing = Arc::new(Growing::new(self.functions.clone()));
         let payload = Box::new(GrowingPayload(growing.clone()));
         let spec = BatchSpec {
-            budget_ns: in_ns(batch_timeout),
-            grows: true,
+            batch_timeout_ns: in_ns(batch_timeout),
+            streamed: true,
             max_pending,
-            delivery: delivery(quorum, within),
+            delivery: delivery(group_quorum, group_timeout),
             ..BatchSpec::whole(0, num_generations, payload)
         };
         let scheduler = &parts.scheduler;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
-use guerdon_core::doing::Doing;
+use guerdon_core::in_flight::InFlightCall;
 use guerdon_http::HttpLane;
 use guerdon_process::{ProcessLane, Sight};
 
@@ -22,8 +22,8 @@ pub type Row = (usize, u64, Vec<(usize, usize)>, &'static str, u16, f64, Vec<u64
 pub type ProcessRow = (Row, Option<String>, Option<String>);
 
 /// One row for each batch of the call.
-fn rows(doing: Doing, place: Vec<u64>) -> impl Iterator<Item = Row> {
-    let Doing { function, batch, samples, others, phase, attempt, age_ns } = doing;
+fn rows(doing: InFlightCall, place: Vec<u64>) -> impl Iterator<Item = Row> {
+    let InFlightCall { function, batch, samples, others, phase, attempt, age_ns } = doing;
     let age_s = Duration::from_nanos(age_ns).as_secs_f64();
     std::iter::once((batch, samples)).chain(others).map(move |(batch, samples)| {
         let samples = samples.into_iter().map(|span| (span.start, span.end)).collect();
@@ -57,6 +57,6 @@ pub fn of_loops(lane: &AioLane, clock: Clock) -> Vec<Row> {
 
 /// What requests are on their way, each with its server.
 pub fn of_requests(lane: &HttpLane) -> Vec<(Row, String)> {
-    let told = |(doing, host): (Doing, String)| rows(doing, Vec::new()).map(move |row| (row, host.clone()));
+    let told = |(doing, host): (InFlightCall, String)| rows(doing, Vec::new()).map(move |row| (row, host.clone()));
     lane.in_flight().into_iter().flat_map(told).collect()
 }

@@ -23,7 +23,7 @@ fn one_by_one(grid: Grid) -> Grid {
     let mut groups = 0;
     for sample in 0..SAMPLES {
         if let Some(claim) = grid.claim(sample, 0, 1) {
-            claim.settle([outcome()], |_| groups += 1);
+            claim.complete([outcome()], |_| groups += 1);
         }
     }
     assert_eq!(groups, SAMPLES / GROUP);
@@ -34,7 +34,7 @@ fn one_by_one(grid: Grid) -> Grid {
 fn all_at_once(grid: Grid) -> Grid {
     let mut groups = 0;
     if let Some(claim) = grid.claim(0, 0, 1) {
-        claim.settle((0..SAMPLES).map(|_| outcome()), |_| groups += 1);
+        claim.complete((0..SAMPLES).map(|_| outcome()), |_| groups += 1);
     }
     assert_eq!(groups, SAMPLES / GROUP);
     grid

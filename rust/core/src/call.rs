@@ -59,16 +59,16 @@ impl Call {
 /// Why a function's open calls in a batch were ended by the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The function's `deadline` passed.
-    Deadline,
-    /// The batch's `budget` is spent.
-    Budget,
+    /// The function's `total_timeout` passed.
+    TotalTimeout,
+    /// The batch's `batch_timeout` passed.
+    BatchTimeout,
     /// Ctrl-C, `cancel()`, `close()`; the reason says which.
     Cancelled(String),
     /// Enough samples of the group are finished without this one.
-    Quorum,
-    /// The group's own deadline passed.
-    GroupDeadline,
+    GroupQuorum,
+    /// The group's own timeout passed.
+    GroupTimeout,
     /// The function cannot run: its `setup()` failed, or its lane did.
     Broken(Note),
 }
@@ -79,11 +79,11 @@ impl Cause {
     pub fn end(&self) -> (Status, Note) {
         let note = |reason: &str| Note { reason: reason.to_owned(), traceback: None };
         match self {
-            Self::Deadline => (Status::Timeout, note("total timeout")),
-            Self::Budget => (Status::Timeout, note("batch timeout")),
+            Self::TotalTimeout => (Status::Timeout, note("total timeout")),
+            Self::BatchTimeout => (Status::Timeout, note("batch timeout")),
             Self::Cancelled(reason) => (Status::Cancelled, note(reason)),
-            Self::Quorum => (Status::Cancelled, note("quorum")),
-            Self::GroupDeadline => (Status::Timeout, note("group timeout")),
+            Self::GroupQuorum => (Status::Cancelled, note("quorum")),
+            Self::GroupTimeout => (Status::Timeout, note("group timeout")),
             Self::Broken(why) => (Status::Error, why.clone()),
         }
     }

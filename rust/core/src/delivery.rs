@@ -1,35 +1,39 @@
-//! When a group is delivered, and the count of finished samples that a quorum needs.
+//! When the groups of a batch are delivered, and the count of finished samples that a quorum needs.
 //!
-//! - Y-1  A sample is finished when each function has settled its cell of it; of a function with `finish_group`, the score. The call that settles the
-//!   last of the quorum's samples is told so, once a group.
-//! - Y-2  What was settled is counted after it can be read: who is told of a quorum sees its samples.
+//! A sample is finished when each function has completed its cell of it (of a function with
+//! `finish_group`, the score). The call that completes the last sample of a quorum is told so, once a
+//! group, and can read all of its samples.
 
 use std::ops::Range;
 
-use crate::call::Cause;
-use crate::segments::Segments;
+use crate::append_list::AppendList;
 use crate::sync::{AtomicU32, Ordering};
 
-/// When a group is delivered.
+/// What delivers a group before its last cell is complete, whichever comes first. The default: nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Delivery {
-    /// With its last cell.
-    #[default]
-    Whole,
-    /// Once so many of its samples are finished; the calls of the others are cancelled.
-    Quorum(usize),
-    /// So many nanoseconds after its first sample came; calls that have not ended by then time out.
-    Within(u64),
+pub struct Delivery {
+    /// So many finished samples; the calls of the others are cancelled.
+    pub group_quorum: Option<usize>,
+    /// So many nanoseconds since its first sample came; calls that have not ended by then time out.
+    pub group_timeout_ns: Option<u64>,
 }
 
 impl Delivery {
-    /// Why a group's open calls are ended, if this ends any.
-    pub(crate) const fn cause(self) -> Option<Cause> {
-        match self {
-            Self::Whole => None,
-            Self::Quorum(_) => Some(Cause::Quorum),
-            Self::Within(_) => Some(Cause::GroupDeadline),
-        }
+    /// Once so many samples of a group are finished.
+    #[must_use]
+    pub const fn quorum(samples: usize) -> Self {
+        Self { group_quorum: Some(samples), group_timeout_ns: None }
+    }
+
+    /// So many nanoseconds after the first sample of a group.
+    #[must_use]
+    pub const fn timeout_ns(ns: u64) -> Self {
+        Self { group_quorum: None, group_timeout_ns: Some(ns) }
+    }
+
+    /// Whether a group can be delivered before all of its calls have ended.
+    pub(crate) const fn can_be_early(self) -> bool {
+        self.group_quorum.is_some() || self.group_timeout_ns.is_some()
     }
 }
 
@@ -38,16 +42,16 @@ pub(crate) struct Quorum {
     wanted: usize,
     group_size: usize,
     functions: u32,
-    /// Per sample, functions that have not settled it. Written by whoever settles.
-    open: Segments<AtomicU32>,
+    /// Per sample, functions that have not completed it. Written by whoever completes a cell.
+    open: AppendList<AtomicU32>,
     /// Per group, finished samples. Written by whoever finishes one.
-    finished: Segments<AtomicU32>,
+    finished: AppendList<AtomicU32>,
 }
 
 impl Quorum {
     pub(crate) fn new(wanted: usize, groups: usize, group_size: usize, functions: usize) -> Self {
         let first = groups.max(1);
-        let (open, finished) = (Segments::new(first * group_size), Segments::new(first));
+        let (open, finished) = (AppendList::new(first * group_size), AppendList::new(first));
         let functions = u32::try_from(functions).unwrap_or(u32::MAX);
         let quorum = Self { wanted, group_size, functions, open, finished };
         quorum.grow(groups);
@@ -59,8 +63,8 @@ impl Quorum {
         self.finished.grow(groups, || AtomicU32::new(0));
     }
 
-    /// A function has settled its cells of these samples: the groups of which this finished the last sample that the quorum wants (Y-1).
-    pub(crate) fn settled(&self, samples: Range<usize>) -> Vec<usize> {
+    /// A function has completed its cells of these samples: the groups whose quorum this fills.
+    pub(crate) fn completed(&self, samples: Range<usize>) -> Vec<usize> {
         let finishes =
             |sample: &usize| self.open.get(*sample).is_some_and(|open| open.fetch_sub(1, Ordering::AcqRel) == 1);
         let reached = |group: &usize| {
@@ -77,12 +81,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn y1_a_quorum_is_told_once_a_group() {
+    fn a_quorum_is_told_once_a_group() {
         let quorum = Quorum::new(2, 2, 3, 2);
-        assert!(quorum.settled(0..6).is_empty());
-        assert!(quorum.settled(1..2).is_empty());
-        assert_eq!(quorum.settled(2..4), [0]);
-        assert!(quorum.settled(0..1).is_empty());
-        assert_eq!(quorum.settled(4..6), [1]);
+        assert!(quorum.completed(0..6).is_empty());
+        assert!(quorum.completed(1..2).is_empty());
+        assert_eq!(quorum.completed(2..4), [0]);
+        assert!(quorum.completed(0..1).is_empty());
+        assert_eq!(quorum.completed(4..6), [1]);
     }
 }

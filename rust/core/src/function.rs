@@ -51,7 +51,7 @@ pub struct Policy {
     /// Bounds `setup()`.
     pub setup_timeout: Duration,
     /// Bounds a call, queueing and retries included. Held by the scheduler.
-    pub deadline: Option<Duration>,
+    pub total_timeout: Option<Duration>,
     /// Attempts after the first.
     pub retries: u16,
     /// Calls at a time; `None` leaves it to the lane.

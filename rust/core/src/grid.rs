@@ -7,14 +7,14 @@
 //! - G-5  A claim belongs to one attempt. After `reopen` the number of the attempt is one higher, and claims for the former find nothing.
 //! - G-6  Whoever learns of a group's completion sees all that was written to its cells.
 
+use crate::append_list::AppendList;
 use crate::outcome::{Outcome, Status, Times};
-use crate::segments::Segments;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Phase of a cell, in the low bits of its state word; the number of the attempt (1, 2, …) stands above.
 const OPEN: u32 = 0;
 const CLAIMED: u32 = 1;
-const SETTLED: u32 = 2;
+const COMPLETE: u32 = 2;
 const PHASE: u32 = 0b11;
 
 /// Room that a grid which begins empty makes first.
@@ -54,9 +54,9 @@ impl Slot {
 pub struct Grid {
     group_size: usize,
     functions: usize,
-    slots: Segments<Slot>,
+    slots: AppendList<Slot>,
     /// Per group, its cells still open. Written by every claim that settles; the one that takes it to zero announces the group (G-2).
-    open: Segments<AtomicU32>,
+    open: AppendList<AtomicU32>,
 }
 
 impl Grid {
@@ -67,8 +67,8 @@ impl Grid {
         let grid = Self {
             group_size,
             functions,
-            slots: Segments::new(first * group_size * functions),
-            open: Segments::new(first),
+            slots: AppendList::new(first * group_size * functions),
+            open: AppendList::new(first),
         };
         grid.grow(groups);
         grid
@@ -118,7 +118,7 @@ impl Grid {
     pub fn read(&self, sample: usize, function: usize) -> Option<(Outcome, u16)> {
         let slot = self.slot(sample, function)?;
         let state = slot.state.load(Ordering::Acquire);
-        if state & PHASE != SETTLED {
+        if state & PHASE != COMPLETE {
             return None;
         }
         let times =
@@ -153,7 +153,7 @@ impl Claim<'_> {
     }
 
     /// Fills the cells of the call, from its first sample on, and announces each group that this completes to `completed` (G-2).
-    pub fn settle(mut self, outcomes: impl IntoIterator<Item = Outcome>, mut completed: impl FnMut(usize)) {
+    pub fn complete(mut self, outcomes: impl IntoIterator<Item = Outcome>, mut completed: impl FnMut(usize)) {
         self.ended = true;
         let grid = self.grid;
         // Cells of one group are counted down together: one atomic operation a group, however long the call.
@@ -176,7 +176,7 @@ impl Claim<'_> {
             slot.value.store(outcome.value.to_bits(), Ordering::Relaxed);
             slot.started_ns.store(outcome.times.started_ns, Ordering::Relaxed);
             slot.run_ns.store(outcome.times.run_ns, Ordering::Relaxed);
-            slot.state.store(word(self.attempt, SETTLED), Ordering::Release);
+            slot.state.store(word(self.attempt, COMPLETE), Ordering::Release);
             filled += 1;
         }
         close(group, filled);
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn g1_a_second_write_finds_no_claim() {
         let grid = Grid::new(1, 1, 1);
-        grid.claim(0, 0, 1).unwrap().settle([ok(1.0)], |_| {});
+        grid.claim(0, 0, 1).unwrap().complete([ok(1.0)], |_| {});
         assert!(grid.claim(0, 0, 1).is_none());
         assert!(grid.claim_open(0, 0).is_none());
         assert_eq!(grid.read(0, 0), Some((ok(1.0), 1)));
@@ -229,12 +229,12 @@ mod tests {
         let grid = Grid::new(3, 2, 2);
         let mut announced = Vec::new();
         for sample in 0..5 {
-            grid.claim(sample, 0, 1).unwrap().settle([ok(0.5)], |group| announced.push(group));
+            grid.claim(sample, 0, 1).unwrap().complete([ok(0.5)], |group| announced.push(group));
         }
         assert!(announced.is_empty());
-        grid.claim(0, 1, 1).unwrap().settle((0..6).map(|n| ok(f64::from(n))), |group| announced.push(group));
+        grid.claim(0, 1, 1).unwrap().complete((0..6).map(|n| ok(f64::from(n))), |group| announced.push(group));
         assert_eq!(announced, [0, 1]);
-        grid.claim(5, 0, 1).unwrap().settle([ok(0.5)], |group| announced.push(group));
+        grid.claim(5, 0, 1).unwrap().complete([ok(0.5)], |group| announced.push(group));
         assert_eq!(announced, [0, 1, 2]);
         assert_eq!(grid.read(5, 1).unwrap().0.value.to_bits(), 5.0_f64.to_bits());
     }
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(grid.claim(0, 0, 1).unwrap().reopen(), 2);
         assert!(grid.claim(0, 0, 1).is_none());
         assert!(!grid.is_open(0, 0, 1));
-        grid.claim(0, 0, 2).unwrap().settle([ok(2.0)], |_| {});
+        grid.claim(0, 0, 2).unwrap().complete([ok(2.0)], |_| {});
         assert_eq!(grid.read(0, 0), Some((ok(2.0), 2)));
     }
 

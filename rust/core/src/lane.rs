@@ -26,15 +26,15 @@ pub type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Where calls run.
 pub trait Lane: Send + Sync + 'static {
     /// Called once, before the first frame.
-    fn attach(&self, poke: Poke);
+    fn attach(&self, waker: LaneWaker);
 
     /// How many frames it would take now for this function.
     fn room(&self, function: FunctionId) -> usize;
 
-    /// How many frames can make progress at a time, over all functions that share a pool.
+    /// How many frames can make progress at a time, over all functions that slice a pool.
     fn parallelism(&self, function: FunctionId) -> usize;
 
-    /// Functions with the same pool of one lane share places: they take turns, and go through a batch's groups together.
+    /// Functions with the same pool of one lane slice places: they take turns, and go through a batch's groups together.
     fn pool(&self, function: FunctionId) -> usize;
 
     /// The most calls in one frame.
@@ -49,7 +49,7 @@ pub trait Lane: Send + Sync + 'static {
     fn run(&self, frame: Frame);
 
     /// Settles what has ended (L-9). Called with no lock held.
-    fn settle_ended(&self) {}
+    fn complete_ended(&self) {}
 
     /// Ends all work and everything the lane made.
     fn close(&self) -> Closing;
@@ -57,11 +57,11 @@ pub trait Lane: Send + Sync + 'static {
 
 /// Tells the scheduler that a lane has room without a frame having ended.
 #[derive(Clone)]
-pub struct Poke(pub(crate) Weak<Inner>);
+pub struct LaneWaker(pub(crate) Weak<Inner>);
 
-impl Poke {
+impl LaneWaker {
     /// Looks for work for the lane now. Must not be called with a lock of the lane's held.
-    pub fn poke(&self) {
+    pub fn wake(&self) {
         if let Some(scheduler) = self.0.upgrade() {
             scheduler.pump();
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::function::FunctionId;
 use crate::text::RawText;
 
-/// The arguments of a batch's calls, captured when it was submitted or, if it grows, added to.
+/// The arguments of a batch's calls, captured when it was submitted or, if it streamed, added to.
 pub trait Payload: Send + Sync + 'static {
     /// The keyword names of the values of a function's calls (of its `finish_group`, if `finish`); `None` means by position.
     fn names(&self, function: FunctionId, finish: bool) -> Option<&[String]>;

@@ -57,7 +57,7 @@ prop_compose! {
         let plain = function("f", shape);
         let policy = Policy {
             timeout: Duration::from_millis(timeout_ms),
-            deadline: deadline_ms.map(Duration::from_millis),
+            total_timeout: deadline_ms.map(Duration::from_millis),
             retries,
             concurrency,
             limit: None,
@@ -117,8 +117,8 @@ async fn run(plan: Plan) {
     let mut running = Vec::new();
     for batch_plan in sorted {
         tokio::time::sleep_until(begin + Duration::from_millis(batch_plan.submit_ms)).await;
-        let budget_ns = batch_plan.budget_ms.map(|ms| ms * 1_000_000);
-        let spec = BatchSpec { budget_ns, ..spec(batch_plan.groups, batch_plan.group_size) };
+        let batch_timeout_ns = batch_plan.budget_ms.map(|ms| ms * 1_000_000);
+        let spec = BatchSpec { batch_timeout_ns, ..spec(batch_plan.groups, batch_plan.group_size) };
         let batch = engine.submit(spec).unwrap();
         if let Some(ms) = batch_plan.cancel_ms {
             let (engine, batch) = (engine.clone(), batch.clone());
@@ -178,8 +178,11 @@ fn check_values(plan: &Plan, batch_plan: &BatchPlan, batch: &Batch) {
             assert_eq!(outcome.value.is_nan(), outcome.status != Status::Ok, "{at}");
             assert_eq!(batch.note_of(sample, id).is_some(), outcome.status.is_failure(), "{at}");
             assert!(cell.attempts >= 1 && cell.attempts <= function.policy.retries + 2, "{at}");
-            let limits =
-                [function.policy.deadline.is_some(), batch_plan.budget_ms.is_some(), batch_plan.cancel_ms.is_some()];
+            let limits = [
+                function.policy.total_timeout.is_some(),
+                batch_plan.budget_ms.is_some(),
+                batch_plan.cancel_ms.is_some(),
+            ];
             let as_in_a_loop = (outcome.status, cell.attempts, outcome.value.to_bits())
                 == (expected.status, expected.attempts, expected.value.to_bits());
             if !limits.contains(&true) {

@@ -10,7 +10,7 @@ use guerdon_core::clock::Clock;
 use guerdon_core::delivery::Delivery;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Shape};
-use guerdon_core::lane::{Closing, Lane, Poke};
+use guerdon_core::lane::{Closing, Lane, LaneWaker};
 use guerdon_core::outcome::{Cell, Failure, FailureKind, Status, Times, Traceback};
 use guerdon_core::scheduler::Scheduler;
 use guerdon_testkit::{Act, Ask, FakeLane, Room, done, failure, function, paused, spec};
@@ -23,14 +23,14 @@ const RAN: Times = Times { started_ns: 1, run_ns: 1 };
 struct Holding {
     frames: Mutex<Vec<Frame>>,
     places: AtomicUsize,
-    poke: Mutex<Option<Poke>>,
+    waker: Mutex<Option<LaneWaker>>,
     /// A frame in whose calls some have ended.
     ended: Mutex<Option<Frame>>,
 }
 
 impl Lane for Holding {
-    fn attach(&self, poke: Poke) {
-        *self.poke.lock() = Some(poke);
+    fn attach(&self, waker: LaneWaker) {
+        *self.waker.lock() = Some(waker);
     }
 
     fn room(&self, _: FunctionId) -> usize {
@@ -53,8 +53,8 @@ impl Lane for Holding {
         self.frames.lock().push(frame);
     }
 
-    fn settle_ended(&self) {
-        self.ended.lock().iter_mut().for_each(Frame::settle_ended);
+    fn complete_ended(&self) {
+        self.ended.lock().iter_mut().for_each(Frame::complete_ended);
     }
 
     fn close(&self) -> Closing {
@@ -87,8 +87,8 @@ fn f1_a_call_is_ended_once() {
         let (engine, lane) = holding(vec![function("f", Shape::Sample)]);
         let batch = engine.submit(spec(3, 1)).unwrap();
         let mut frame = lane.take();
-        frame.settle(0, Cell::Value(1.0), RAN);
-        frame.settle(0, Cell::Value(2.0), RAN);
+        frame.complete(0, Cell::Value(1.0), RAN);
+        frame.complete(0, Cell::Value(2.0), RAN);
         frame.fail(0, failure(FailureKind::Error), RAN);
         frame.give_back(0..1);
         assert!(!frame.is_pending(0) && frame.is_pending(1));
@@ -111,22 +111,22 @@ fn v1_v2_what_has_ended_is_settled_with_others_before_long() {
         let batch = engine.submit(spec(6, 1)).unwrap();
         let mut frame = lane.take();
         assert_eq!(frame.len(), 6);
-        frame.settle_soon(0, 1.0, RAN);
-        frame.settle_soon(0, 2.0, RAN);
-        frame.settle_soon(1, f64::NAN, RAN);
+        frame.complete_soon(0, 1.0, RAN);
+        frame.complete_soon(0, 2.0, RAN);
+        frame.complete_soon(1, f64::NAN, RAN);
         frame.give_back(0..2);
         assert!(!frame.is_pending(0) && !frame.is_pending(1));
         assert_eq!((statuses(&batch)[..2].to_vec(), batch.take_group()), (vec![None; 2], None));
-        frame.settle_ended();
+        frame.complete_ended();
         assert_eq!([batch.take_group(), batch.take_group(), batch.take_group()], [Some(0), Some(1), None]);
         assert_eq!((batch.shown(0, 0), batch.shown(1, 0).1), ((1.0, Status::Ok), Status::Error));
         assert!(batch.note_of(1, 0).unwrap().reason.starts_with("returned NaN"));
-        frame.settle_soon(2, 1.0, RAN);
-        frame.settle_soon(3, 1.0, LONG);
+        frame.complete_soon(2, 1.0, RAN);
+        frame.complete_soon(3, 1.0, LONG);
         assert_eq!(statuses(&batch)[2..4], [Some(Status::Ok); 2]);
-        frame.settle_soon(4, 1.0, RAN);
+        frame.complete_soon(4, 1.0, RAN);
         engine.cancel(&batch, "stop");
-        frame.settle_soon(5, 1.0, RAN);
+        frame.complete_soon(5, 1.0, RAN);
         drop(frame);
         assert_eq!(statuses(&batch)[4..], [Some(Status::Cancelled); 2]);
         assert_eq!((engine.late_outcomes(), engine.open_batches()), (2, 0));
@@ -142,7 +142,7 @@ fn l9_what_has_ended_is_settled_before_open_calls_are_ended() {
             let (engine, lane) = holding(vec![one]);
             let batch = engine.submit(spec).unwrap();
             let mut frame = lane.take();
-            frame.settle_soon(0, 1.0, RAN);
+            frame.complete_soon(0, 1.0, RAN);
             *lane.ended.lock() = Some(frame);
             end(&engine, &batch).await;
             assert!(done(&batch).await);
@@ -154,9 +154,9 @@ fn l9_what_has_ended_is_settled_before_open_calls_are_ended() {
     }
     ends(spec(2, 1), |_| {}, async |engine, batch| engine.cancel(batch, "stop"));
     ends(spec(2, 1), |_| {}, async |engine, _| engine.close().await);
-    ends(BatchSpec { budget_ns: Some(1_000_000_000), ..spec(2, 1) }, |_| {}, async |_, _| {});
-    ends(BatchSpec { delivery: Delivery::Within(1_000_000_000), ..spec(2, 1) }, |_| {}, async |_, _| {});
-    ends(spec(2, 1), |one| one.policy.deadline = Some(Duration::from_secs(1)), async |_, _| {});
+    ends(BatchSpec { batch_timeout_ns: Some(1_000_000_000), ..spec(2, 1) }, |_| {}, async |_, _| {});
+    ends(BatchSpec { delivery: Delivery::timeout_ns(1_000_000_000), ..spec(2, 1) }, |_| {}, async |_, _| {});
+    ends(spec(2, 1), |one| one.policy.total_timeout = Some(Duration::from_secs(1)), async |_, _| {});
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn f2_dropped_frames_free_their_place_and_lose_no_call() {
         let mut frame = lane.take();
         for call in 0..frame.len() {
             assert_eq!(frame.attempt(call), 1);
-            frame.settle(call, Cell::Abstained, RAN);
+            frame.complete(call, Cell::Abstained, RAN);
         }
         drop(frame);
         assert_eq!(statuses(&batch), [Some(Status::Abstained); 8]);
@@ -203,7 +203,7 @@ fn f6_a_frame_that_gave_all_back_counts_no_more_though_it_is_held() {
         drop(held);
         assert!(lane.frames.lock().is_empty(), "they have no place to free any more");
         for call in 0..first.len() {
-            first.settle(call, Cell::Abstained, RAN);
+            first.complete(call, Cell::Abstained, RAN);
         }
         drop(first);
         assert_eq!(statuses(&batch), [Some(Status::Abstained); 2]);
@@ -230,8 +230,8 @@ fn f2_a_task_that_panics_loses_nothing() {
 struct Panicking(Holding);
 
 impl Lane for Panicking {
-    fn attach(&self, poke: Poke) {
-        self.0.attach(poke);
+    fn attach(&self, waker: LaneWaker) {
+        self.0.attach(waker);
     }
 
     fn room(&self, function: FunctionId) -> usize {
@@ -255,7 +255,7 @@ impl Lane for Panicking {
             std::panic::resume_unwind(Box::new("by test"));
         }
         for call in 0..frame.len() {
-            frame.settle(call, Cell::Value(1.0), RAN);
+            frame.complete(call, Cell::Value(1.0), RAN);
         }
     }
 
@@ -289,7 +289,7 @@ fn f3_what_comes_too_late_is_dropped_and_counted() {
         frame.record(0, b"[]".to_vec());
         engine.cancel(&batch, "stop");
         assert!(!frame.is_open(0) && frame.is_pending(0));
-        frame.settle(0, Cell::Value(1.0), RAN);
+        frame.complete(0, Cell::Value(1.0), RAN);
         frame.fail(1, failure(FailureKind::Crashed), RAN);
         drop(frame);
         assert_eq!(statuses(&batch), [Some(Status::Cancelled); 2]);
@@ -305,9 +305,9 @@ fn l2_lists_of_the_wrong_length_fail_all_cells_of_the_call() {
         let (engine, lane) = holding(vec![function("f", Shape::Group)]);
         let batch = engine.submit(spec(3, 2)).unwrap();
         let mut frame = lane.take();
-        frame.settle_many(0, vec![Cell::Value(1.0); 3], RAN);
-        frame.settle(1, Cell::Value(1.0), RAN);
-        frame.settle_many(2, vec![Cell::Value(1.0), Cell::Value(f64::INFINITY)], RAN);
+        frame.complete_many(0, vec![Cell::Value(1.0); 3], RAN);
+        frame.complete(1, Cell::Value(1.0), RAN);
+        frame.complete_many(2, vec![Cell::Value(1.0), Cell::Value(f64::INFINITY)], RAN);
         let error = Some(Status::Error);
         assert_eq!(statuses(&batch), [error, error, error, error, Some(Status::Ok), error]);
         let whys = [0, 2, 5].map(|sample| batch.note_of(sample, 0).unwrap().reason);
@@ -323,7 +323,7 @@ fn l2_a_setup_that_fails_ends_its_function_in_the_batch() {
         let (engine, lane) = holding(vec![scored]);
         let batch = engine.submit(spec(2, 2)).unwrap();
         let mut frame = lane.take();
-        frame.settle(0, Cell::Value(1.0), RAN);
+        frame.complete(0, Cell::Value(1.0), RAN);
         frame.fail(1, Failure { retryable: false, ..failure(FailureKind::Timeout) }, RAN);
         frame.fail_setup("no tokenizer".to_owned(), Some("Traceback".to_owned()));
         assert!(batch.is_done());
@@ -345,11 +345,11 @@ fn l1_a_poke_hands_out_what_waits() {
         let _batch = engine.submit(spec(2, 1)).unwrap();
         assert!(lane.frames.lock().is_empty());
         lane.places.store(1, Ordering::SeqCst);
-        let poke = lane.poke.lock().clone().unwrap();
-        poke.poke();
+        let waker = lane.waker.lock().clone().unwrap();
+        waker.wake();
         assert_eq!(lane.take().len(), 2);
         drop(engine);
-        poke.poke();
+        waker.wake();
     });
 }
 
@@ -364,7 +364,7 @@ fn records_are_kept_for_the_attempt_that_counts_in_sample_order() {
         for (call, settles) in [(2, true), (1, true), (0, false)] {
             frame.record(call, vec![b'0' + call as u8]);
             if settles {
-                frame.settle(call, Cell::Value(1.0), RAN);
+                frame.complete(call, Cell::Value(1.0), RAN);
             } else {
                 frame.fail(call, failure(FailureKind::Error), RAN);
             }
@@ -374,7 +374,7 @@ fn records_are_kept_for_the_attempt_that_counts_in_sample_order() {
         let mut frame = lane.take();
         assert_eq!(frame.attempt(0), 2);
         frame.record(0, b"again".to_vec());
-        frame.settle(0, Cell::Value(1.0), RAN);
+        frame.complete(0, Cell::Value(1.0), RAN);
         let records: Vec<_> = batch.records_of(0).into_iter().map(|record| (record.first, record.json)).collect();
         assert_eq!(records, [(0, b"again".to_vec()), (1, b"1".to_vec()), (2, b"2".to_vec())]);
     });

@@ -255,8 +255,8 @@ fn an_open_breaker_ends_a_batch_instead_of_holding_it() {
 fn a_budget_that_ends_while_calls_wait_for_their_limit_ends_them() {
     paused(async {
         let engine = Engine::start(vec![limited("f", rpm(60.0))], |_: &Ask| answer(SECOND));
-        let budget_ns = Some(10_000_000_000);
-        let batch = engine.submit(BatchSpec { budget_ns, ..spec(60, 1) });
+        let batch_timeout_ns = Some(10_000_000_000);
+        let batch = engine.submit(BatchSpec { batch_timeout_ns, ..spec(60, 1) });
         assert!(done(&batch).await);
         let ok = statuses(&batch).iter().filter(|status| **status == Status::Ok).count();
         assert!((7..=11).contains(&ok), "{ok}");

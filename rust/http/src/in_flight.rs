@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use guerdon_core::doing::Doing;
 use guerdon_core::frame::Frame;
+use guerdon_core::in_flight::InFlightCall;
 use guerdon_core::payload::Payload;
 use parking_lot::Mutex;
 
@@ -35,7 +35,7 @@ impl InFlightFrame {
         Self {
             order: (frame.batch().id(), first, frame.id()),
             calls: frame.len(),
-            payloads: frame.shares().iter().map(|share| share.payload().cloned()).collect(),
+            payloads: frame.slices().iter().map(|share| share.payload().cloned()).collect(),
             inner: Mutex::new(Inner { left: frame.len(), frame: Some(frame) }),
         }
     }
@@ -57,7 +57,7 @@ impl InFlightFrame {
         let mut inner = self.inner.lock();
         let Some(frame) = inner.frame.as_mut() else { return Vec::new() };
         frame.leave_out_swept();
-        frame.places(call).map(|(share, sample)| (share, sample as u32)).collect()
+        frame.samples_by_slice(call).map(|(share, sample)| (share, sample as u32)).collect()
     }
 
     /// Completes a call with `end`, which does nothing if the scheduler has completed it.
@@ -72,7 +72,7 @@ impl InFlightFrame {
     }
 
     /// A snapshot of the call, for `dump()`.
-    pub fn in_flight(&self, call: usize, age_ns: u64) -> Option<Doing> {
-        self.inner.lock().frame.as_ref().map(|frame| Doing::call(frame, call, age_ns))
+    pub fn in_flight(&self, call: usize, age_ns: u64) -> Option<InFlightCall> {
+        self.inner.lock().frame.as_ref().map(|frame| InFlightCall::call(frame, call, age_ns))
     }
 }

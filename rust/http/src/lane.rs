@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
-use guerdon_core::doing::Doing;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
-use guerdon_core::lane::{Closing, Lane, Poke};
+use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::lane::{Closing, Lane, LaneWaker};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
@@ -92,7 +92,7 @@ impl HttpLane {
 
     /// Snapshots of the requests in flight, each with its server.
     #[must_use]
-    pub fn in_flight(&self) -> Vec<(Doing, String)> {
+    pub fn in_flight(&self) -> Vec<(InFlightCall, String)> {
         let now_ns = self.clock.now_ns();
         let of = |queue: &Arc<RequestQueue>| {
             let host = queue.spec.endpoint.host();
@@ -125,7 +125,7 @@ impl HttpLane {
 }
 
 impl Lane for HttpLane {
-    fn attach(&self, _poke: Poke) {}
+    fn attach(&self, _poke: LaneWaker) {}
 
     fn room(&self, _function: FunctionId) -> usize {
         ROOM

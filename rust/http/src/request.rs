@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use guerdon_core::outcome::{Cell, Failure};
-use guerdon_core::overtime::{no_answer, timed_out};
+use guerdon_core::timeout_messages::{no_answer, timed_out};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_ENCODING, HeaderValue};

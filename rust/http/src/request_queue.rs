@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
-use guerdon_core::doing::Doing;
+use guerdon_core::in_flight::InFlightCall;
 use guerdon_core::outcome::{Failure, FailureKind, Times};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -198,7 +198,7 @@ impl RequestQueue {
                 if let Some(tokens) = tokens {
                     frame.used(tokens);
                 }
-                frame.settle_many(*call, cells, times);
+                frame.complete_many(*call, cells, times);
             }
             Some(Err(failure)) => frame.fail(*call, failure, times),
             None => {}
@@ -235,7 +235,7 @@ impl RequestQueue {
     }
 
     /// Snapshots of the calls in flight, for `dump()`.
-    pub fn in_flight(&self, now_ns: u64) -> Vec<Doing> {
+    pub fn in_flight(&self, now_ns: u64) -> Vec<InFlightCall> {
         let tasks: Vec<(Call, u64)> = {
             let state = self.state.lock();
             state.tasks.values().filter_map(|task| Some((task.call.clone()?, task.started_ns))).collect()

@@ -19,9 +19,9 @@
 
 use std::ops::Range;
 
+use guerdon_core::batch_slice::BatchSlice;
 use guerdon_core::call::CallKind;
 use guerdon_core::frame::Frame;
-use guerdon_core::share::Share;
 use guerdon_core::text::{RawText, TextKind};
 
 /// Writes the values of some samples.
@@ -147,12 +147,12 @@ impl<'out> ColumnsWriter<'out> {
 /// Writes the values of these calls of a frame.
 pub(crate) fn encode(frame: &Frame, calls: Range<usize>, out: &mut Vec<u8>) {
     let (function, finish) = (frame.function_id(), frame.kind() == CallKind::Finish);
-    let mut samples: Vec<Vec<u32>> = vec![Vec::new(); frame.shares().len()];
-    for (share, sample) in calls.flat_map(|call| frame.places(call)) {
+    let mut samples: Vec<Vec<u32>> = vec![Vec::new(); frame.slices().len()];
+    for (share, sample) in calls.flat_map(|call| frame.samples_by_slice(call)) {
         samples[share].push(sample as u32);
     }
-    let shares = || frame.shares().iter().zip(&samples).filter(|(_, samples)| !samples.is_empty());
-    let encode = |(share, samples): (&Share, &Vec<u32>), out: &mut Vec<u8>| {
+    let shares = || frame.slices().iter().zip(&samples).filter(|(_, samples)| !samples.is_empty());
+    let encode = |(share, samples): (&BatchSlice, &Vec<u32>), out: &mut Vec<u8>| {
         if let Some(payload) = share.payload() {
             payload.encode(function, finish, samples, out);
         }

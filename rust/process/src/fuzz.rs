@@ -17,7 +17,7 @@ use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, OnFailure, Policy, Shape};
-use guerdon_core::lane::{Closing, Lane, Poke};
+use guerdon_core::lane::{Closing, Lane, LaneWaker};
 use guerdon_core::outcome::{Cell, Times};
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
@@ -29,7 +29,7 @@ const GROUP: usize = 3;
 struct Trap(Places);
 
 impl Lane for Trap {
-    fn attach(&self, _: Poke) {}
+    fn attach(&self, _: LaneWaker) {}
 
     fn room(&self, function: FunctionId) -> usize {
         self.0.room(function)
@@ -79,7 +79,7 @@ fn function(shape: Shape) -> Function {
         timeout: Duration::from_secs(1),
         grace: Duration::from_secs(1),
         setup_timeout: Duration::from_secs(1),
-        deadline: None,
+        total_timeout: None,
         retries: 0,
         concurrency: None,
         limit: None,
@@ -198,7 +198,7 @@ async fn finish(inboxes: &mut [UnboundedReceiver<Held>], batch: &Batch) {
             while let Ok(Held { place, mut frame }) = inbox.try_recv() {
                 for call in 0..frame.len() {
                     let cells = vec![Cell::Value(1.0); frame.size(call)];
-                    frame.settle_many(call, cells, Times { started_ns: 1, run_ns: 1 });
+                    frame.complete_many(call, cells, Times { started_ns: 1, run_ns: 1 });
                 }
                 drop(place);
                 drop(frame);

@@ -13,12 +13,12 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::stack_request::NoStack;
-use guerdon_core::doing::Doing;
+use guerdon_core::in_flight::InFlightCall;
 
 /// What one worker has in hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
-    pub doing: Doing,
+    pub doing: InFlightCall,
     /// Its process id.
     pub worker: i32,
     /// Its Python stack, outermost frame first.
@@ -96,10 +96,10 @@ impl Drop for Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use guerdon_core::doing::Phase;
+    use guerdon_core::in_flight::Phase;
 
     fn sight(worker: i32) -> Sight {
-        let doing = Doing {
+        let doing = InFlightCall {
             function: 0,
             batch: 1,
             samples: std::iter::once(3..4).collect(),

@@ -21,7 +21,7 @@ use crate::zygote::{Stage, Zygote};
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Shape};
-use guerdon_core::lane::{Closing, Lane, Poke};
+use guerdon_core::lane::{Closing, Lane, LaneWaker};
 
 /// Most bytes of a frame: what a socket takes without a pause.
 const FRAME_BYTES: usize = 256 << 10;
@@ -108,7 +108,7 @@ impl ProcessLane {
 }
 
 impl Lane for ProcessLane {
-    fn attach(&self, poke: Poke) {
+    fn attach(&self, waker: LaneWaker) {
         let _context = self.runtime.enter();
         let ours = self.functions.iter().zip(&self.ours).filter(|(_, ours)| **ours).map(|(function, _)| function);
         let load_timeout = ours.map(|function| function.policy.setup_timeout).max().unwrap_or_default();
@@ -120,7 +120,7 @@ impl Lane for ProcessLane {
         let shared = Arc::new(Shared::new(
             self.config.clone(),
             self.clock,
-            poke,
+            waker,
             zygote,
             printer,
             places,

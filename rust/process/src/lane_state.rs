@@ -17,7 +17,7 @@ use crate::slots::Places;
 use crate::zygote::{Stage, Zygote};
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
-use guerdon_core::lane::Poke;
+use guerdon_core::lane::LaneWaker;
 
 /// Workers that may end in a row before they are ready, and for how long, until calls fail with the reason instead of waiting: a few may be killed
 /// one after another by whatever else goes on.
@@ -27,7 +27,7 @@ const START_PATIENCE: Duration = Duration::from_secs(2);
 pub(super) struct Shared {
     pub config: Arc<ProcessConfig>,
     pub clock: Clock,
-    pub poke: Poke,
+    pub waker: LaneWaker,
     pub zygote: Zygote,
     pub printer: Arc<Printer>,
     pub places: Places,
@@ -70,7 +70,7 @@ impl Shared {
     pub(super) fn new(
         config: Arc<ProcessConfig>,
         clock: Clock,
-        poke: Poke,
+        waker: LaneWaker,
         zygote: Zygote,
         printer: Arc<Printer>,
         places: Places,
@@ -82,7 +82,7 @@ impl Shared {
             worker_dir: config.worker_dir.to_string_lossy().into_owned(),
             config,
             clock,
-            poke,
+            waker,
             zygote,
             printer,
             places,
@@ -128,7 +128,7 @@ impl Shared {
             (Duration::from_millis(20 << starts.failures.min(most)), breaks)
         };
         if breaks {
-            self.poke.poke(); // what waits for room fails now
+            self.waker.wake(); // what waits for room fails now
         }
         wait
     }

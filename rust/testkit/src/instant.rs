@@ -2,7 +2,7 @@
 
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
-use guerdon_core::lane::{Closing, Lane, Poke};
+use guerdon_core::lane::{Closing, Lane, LaneWaker};
 use guerdon_core::outcome::{Cell, Times};
 
 /// Ends every call within `run`, with the number of its first sample.
@@ -11,7 +11,7 @@ pub struct InstantLane {
 }
 
 impl Lane for InstantLane {
-    fn attach(&self, _: Poke) {}
+    fn attach(&self, _: LaneWaker) {}
 
     fn room(&self, _: FunctionId) -> usize {
         1
@@ -34,9 +34,9 @@ impl Lane for InstantLane {
         for call in 0..frame.len() {
             let (first, size) = (frame.first(call), frame.size(call));
             if size == 1 {
-                frame.settle_soon(call, first as f64, times);
+                frame.complete_soon(call, first as f64, times);
             } else {
-                frame.settle_many(call, vec![Cell::Value(first as f64); size], times);
+                frame.complete_many(call, vec![Cell::Value(first as f64); size], times);
             }
         }
     }

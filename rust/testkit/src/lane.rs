@@ -12,7 +12,7 @@ use guerdon_core::call::CallKind;
 use guerdon_core::clock::nanos;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
-use guerdon_core::lane::{Closing, Lane, Poke};
+use guerdon_core::lane::{Closing, Lane, LaneWaker};
 use guerdon_core::outcome::{Cell, FailureKind, Times};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -94,7 +94,7 @@ impl FakeLane {
 }
 
 impl Lane for FakeLane {
-    fn attach(&self, _: Poke) {}
+    fn attach(&self, _: LaneWaker) {}
 
     fn room(&self, _: FunctionId) -> usize {
         self.asked.fetch_add(1, Ordering::SeqCst);
@@ -278,10 +278,10 @@ impl Job {
 
     fn settle(frame: &mut Frame, call: usize, mut cells: Vec<Cell>, times: Times) {
         match cells.pop() {
-            Some(cell) if cells.is_empty() => frame.settle(call, cell, times),
+            Some(cell) if cells.is_empty() => frame.complete(call, cell, times),
             last => {
                 cells.extend(last);
-                frame.settle_many(call, cells, times);
+                frame.complete_many(call, cells, times);
             }
         }
     }

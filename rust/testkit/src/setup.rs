@@ -52,7 +52,7 @@ pub fn function(name: &str, shape: Shape) -> Function {
         timeout: Duration::from_secs(30),
         grace: Duration::from_millis(500),
         setup_timeout: Duration::from_secs(300),
-        deadline: None,
+        total_timeout: None,
         retries: 0,
         concurrency: None,
         limit: None,

@@ -28,7 +28,7 @@ impl Arguments {
     pub fn of(frame: &Frame) -> Self {
         Self {
             batch: frame.batch().clone(),
-            payloads: frame.shares().iter().map(|share| share.payload().cloned()).collect(),
+            payloads: frame.slices().iter().map(|share| share.payload().cloned()).collect(),
             function: frame.function_id(),
             kind: frame.kind(),
         }

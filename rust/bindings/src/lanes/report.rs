@@ -95,5 +95,5 @@ pub fn json(records: Option<&Bound<'_, PyBytes>>) -> Option<Vec<u8>> {
 pub fn gathered(frame: Option<&mut Frame>, call: Option<usize>) -> Vec<u64> {
     let (Some(frame), Some(call)) = (frame, call) else { return Vec::new() };
     frame.leave_out_swept();
-    frame.places(call).map(|(share, sample)| (share as u64) << 32 | sample as u64).collect()
+    frame.samples_by_slice(call).map(|(share, sample)| (share as u64) << 32 | sample as u64).collect()
 }

@@ -34,7 +34,7 @@ impl Rows {
         Ok(Self { columns, constants, names, tuples: None })
     }
 
-    /// Of a batch that grows: lists that grow with it, and the tuples too, which are made as samples come.
+    /// Of a batch that streamed: lists that grow with it, and the tuples too, which are made as samples come.
     pub fn growing(columns: Py<PyList>, constants: bool, names: Option<Py<PyTuple>>, tuples: Py<PyList>) -> Self {
         Self { columns, constants, names, tuples: Some(tuples) }
     }

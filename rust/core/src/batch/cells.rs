@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::batch::{Batch, CellView, Record};
-use crate::call::CallKind;
+use crate::call::{CallKind, Cause};
 use crate::function::{FunctionId, OnFailure};
 use crate::grid::Grid;
 use crate::outcome::{Note, Status};
@@ -76,7 +76,9 @@ impl Batch {
             #[expect(clippy::cast_possible_truncation, reason = "values beyond float32 never get into the grid")]
             return (outcome.value as f32, outcome.status);
         }
-        if outcome.status == Status::Cancelled && self.quorum.is_some() && self.is_cut(sample / self.group_size) {
+        if outcome.status == Status::Cancelled
+            && self.delivered_early.lock().get(&(sample / self.group_size)) == Some(&Cause::GroupQuorum)
+        {
             // The function did not fail: nothing is to be made of it.
             return (f32::NAN, outcome.status);
         }

@@ -6,18 +6,19 @@
 //!   holds the descriptors: once it is done, and nobody waits any more, the batch lets them go, so that a result that is kept keeps none open.
 //! - B-3  Notes and records of a cell are written before the cell is settled: who sees the outcome can read them.
 
+mod adding;
 mod cells;
-mod growing;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
+use crate::call::Cause;
 use crate::clock::Clock;
 use crate::delivery::{Delivery, Quorum};
 use crate::function::{Function, FunctionId, Shape};
 use crate::grid::Grid;
-use crate::growth::Growth;
+use crate::open_batch::OpenBatch;
 use crate::outcome::{Note, Outcome};
 use crate::payload::Payload;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
@@ -30,10 +31,10 @@ pub struct BatchSpec {
     pub group_size: usize,
     pub payload: Box<dyn Payload>,
     /// Nanoseconds for the whole batch.
-    pub budget_ns: Option<u64>,
+    pub batch_timeout_ns: Option<u64>,
     /// Whether samples are added later, until `Scheduler::finish`; such a batch begins empty.
-    pub grows: bool,
-    /// Of a batch that grows: how many samples of full groups that are not complete leave no room for more.
+    pub streamed: bool,
+    /// Of a batch that streamed: how many samples of full groups that are not complete leave no room for more.
     pub max_pending: Option<usize>,
     pub delivery: Delivery,
 }
@@ -42,8 +43,8 @@ impl BatchSpec {
     /// A batch that is submitted whole and delivered as its cells come, without a budget.
     #[must_use]
     pub fn whole(samples: usize, group_size: usize, payload: Box<dyn Payload>) -> Self {
-        let (budget_ns, grows, max_pending, delivery) = (None, false, None, Delivery::Whole);
-        Self { samples, group_size, payload, budget_ns, grows, max_pending, delivery }
+        let (batch_timeout_ns, streamed, max_pending, delivery) = (None, false, None, Delivery::default());
+        Self { samples, group_size, payload, batch_timeout_ns, streamed, max_pending, delivery }
     }
 }
 
@@ -88,15 +89,15 @@ pub struct Batch {
     /// Of a batch that does not grow.
     samples: usize,
     group_size: usize,
-    growth: Option<Growth>,
+    additions: Option<OpenBatch>,
     delivery: Delivery,
     quorum: Option<Quorum>,
     /// Groups that were cut. Written under the scheduler's lock (U-3 of `scheduler::cut`).
-    cuts: Mutex<BTreeSet<usize>>,
+    delivered_early: Mutex<BTreeMap<usize, Cause>>,
     /// Written by `release`.
     payload: Mutex<Option<Arc<dyn Payload>>>,
     submitted_ns: u64,
-    budget_ns: Option<u64>,
+    batch_timeout_ns: Option<u64>,
     grid: Grid,
     /// For functions with `finish_group`: the grid of their own scores, one column wide, that the calls fill first.
     stages: Box<[Option<Grid>]>,
@@ -106,7 +107,7 @@ pub struct Batch {
     records: Mutex<Box<[Vec<Record>]>>,
     /// Attempts beyond the first, per function. Written by the scheduler.
     retries: Box<[AtomicU32]>,
-    /// Groups not complete yet, and one more while the batch grows. Written by `announce`, `add` and `end_growth`; the one that takes it to zero
+    /// Groups not complete yet, and one more while the batch grows. Written by `announce`, `add` and `end_additions`; the one that takes it to zero
     /// ends the batch.
     open_groups: AtomicU64,
     /// When the last outcome came, 0 before. Written by `announce`.
@@ -116,7 +117,7 @@ pub struct Batch {
 
 impl Batch {
     pub(crate) fn new(id: u64, clock: Clock, functions: Arc<[Function]>, spec: BatchSpec) -> io::Result<Self> {
-        let misfit = if spec.grows {
+        let misfit = if spec.streamed {
             spec.samples > 0 || spec.group_size == 0 || functions.is_empty()
         } else {
             spec.samples > 0 && (!spec.samples.is_multiple_of(spec.group_size) || functions.is_empty())
@@ -130,40 +131,38 @@ impl Batch {
         let submitted_ns = clock.now_ns();
         // What sees a group, or all of the batch, needs all of it.
         let whole = functions.iter().any(|function| function.finish || function.shape != Shape::Sample);
-        let quorum = match spec.delivery {
-            Delivery::Quorum(wanted) => {
-                let counts = functions.len() + usize::from(spec.grows && whole);
-                Some((wanted, Quorum::new(wanted, groups, spec.group_size, counts)))
-            }
-            Delivery::Whole | Delivery::Within(_) => None,
-        };
+        let quorum = spec.delivery.group_quorum.map(|wanted| {
+            let counts = functions.len() + usize::from(spec.streamed && whole);
+            (wanted, Quorum::new(wanted, groups, spec.group_size, counts))
+        });
         let needed = quorum.as_ref().filter(|_| !whole).map_or(spec.group_size, |(wanted, _)| *wanted);
         let quorum = quorum.map(|(_, quorum)| quorum);
-        let growth = if spec.grows { Some(Growth::new(spec.group_size, needed, spec.max_pending)?) } else { None };
+        let additions =
+            if spec.streamed { Some(OpenBatch::new(spec.group_size, needed, spec.max_pending)?) } else { None };
         let end = Some(Arc::new(Wake::new()?));
         let batch = Self {
             id,
             clock,
             samples: spec.samples,
             group_size: spec.group_size,
-            growth,
+            additions,
             delivery: spec.delivery,
             quorum,
-            cuts: Mutex::default(),
+            delivered_early: Mutex::default(),
             payload: Mutex::new(Some(spec.payload.into())),
             submitted_ns,
-            budget_ns: spec.budget_ns,
+            batch_timeout_ns: spec.batch_timeout_ns,
             grid: Grid::new(groups, spec.group_size, functions.len()),
             stages: functions.iter().map(stage).collect(),
             notes: Mutex::default(),
             records: Mutex::new(functions.iter().map(|_| Vec::new()).collect()),
             retries: functions.iter().map(|_| AtomicU32::new(0)).collect(),
-            open_groups: AtomicU64::new(groups as u64 + u64::from(spec.grows)),
+            open_groups: AtomicU64::new(groups as u64 + u64::from(spec.streamed)),
             finished_ns: AtomicU64::new(0),
             ready: Mutex::new(Ready { groups: VecDeque::new(), handed_out: 0, news: None, end }),
             functions,
         };
-        if groups == 0 && !spec.grows {
+        if groups == 0 && !spec.streamed {
             batch.finish();
         }
         Ok(batch)
@@ -174,10 +173,10 @@ impl Batch {
         self.id
     }
 
-    /// Places of all its groups; of a batch that grows, so far.
+    /// Placement of all its groups; of a batch that streamed, so far.
     #[must_use]
     pub fn samples(&self) -> usize {
-        self.growth.as_ref().map_or(self.samples, |growth| growth.groups() * self.group_size)
+        self.additions.as_ref().map_or(self.samples, |additions| additions.groups() * self.group_size)
     }
 
     #[must_use]
@@ -187,8 +186,8 @@ impl Batch {
 
     #[must_use]
     pub fn groups(&self) -> usize {
-        match &self.growth {
-            Some(growth) => growth.groups(),
+        match &self.additions {
+            Some(additions) => additions.groups(),
             None => self.samples.checked_div(self.group_size).unwrap_or(0),
         }
     }
@@ -230,14 +229,14 @@ impl Batch {
         self.submitted_ns
     }
 
-    /// The clock when the call that begins at this sample could first be made: in a batch that grows, when its last sample came.
+    /// The clock when the call that begins at this sample could first be made: in a batch that streamed, when its last sample came.
     #[must_use]
     pub fn ready_ns(&self, first: usize, function: FunctionId) -> u64 {
-        let Some(growth) = &self.growth else { return self.submitted_ns };
+        let Some(additions) = &self.additions else { return self.submitted_ns };
         let since_ns = match self.functions[function].shape {
-            Shape::Sample => growth.since_ns(first..first + 1),
-            Shape::Group => growth.since_ns(first..first + self.group_size),
-            Shape::Batch => growth.ended_ns().unwrap_or(0),
+            Shape::Sample => additions.since_ns(first..first + 1),
+            Shape::Group => additions.since_ns(first..first + self.group_size),
+            Shape::Batch => additions.ended_ns().unwrap_or(0),
         };
         since_ns.max(self.submitted_ns)
     }
@@ -245,14 +244,14 @@ impl Batch {
     /// The clock after which the call of this function that begins at this sample may not run any more, if there is such a bound.
     #[must_use]
     pub fn expires_ns(&self, first: usize, function: FunctionId) -> Option<u64> {
-        let deadline = self.functions[function].policy.deadline.map(crate::clock::nanos);
+        let deadline = self.functions[function].policy.total_timeout.map(crate::clock::nanos);
         let deadline = deadline.map(|ns| self.ready_ns(first, function).saturating_add(ns));
-        let budget = self.budget_ns.map(|ns| self.submitted_ns.saturating_add(ns));
+        let budget = self.batch_timeout_ns.map(|ns| self.submitted_ns.saturating_add(ns));
         [deadline, budget].into_iter().flatten().min()
     }
 
-    pub(crate) const fn budget_ns(&self) -> Option<u64> {
-        self.budget_ns
+    pub(crate) const fn batch_timeout_ns(&self) -> Option<u64> {
+        self.batch_timeout_ns
     }
 
     /// Announces completed groups (B-1); true when the last is among them.
@@ -260,8 +259,8 @@ impl Batch {
         if groups.is_empty() {
             return false;
         }
-        if let Some(growth) = &self.growth {
-            groups.iter().for_each(|group| growth.complete(*group));
+        if let Some(additions) = &self.additions {
+            groups.iter().for_each(|group| additions.complete(*group));
         }
         {
             let mut ready = self.ready.lock();
@@ -347,14 +346,14 @@ impl Batch {
     /// Readable while samples can be added without waiting, as `max_pending` says; `None` where they always can, and once it was let go.
     #[must_use]
     pub fn room(&self) -> Option<Arc<Wake>> {
-        self.growth.as_ref().and_then(Growth::room)
+        self.additions.as_ref().and_then(OpenBatch::room)
     }
 
     /// Lets the descriptors go, if the batch is done: whoever holds them still finds all of them readable.
     pub fn forget_wakes(&self) {
         if self.is_done() {
-            if let Some(growth) = &self.growth {
-                growth.forget_room();
+            if let Some(additions) = &self.additions {
+                additions.forget_room();
             }
             let mut ready = self.ready.lock();
             let gone = (ready.news.take(), ready.end.take());

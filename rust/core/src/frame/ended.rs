@@ -22,9 +22,9 @@ pub(super) struct Ended {
 
 impl Frame {
     /// Ends a call of one sample with a number, which is settled soon (V-1).
-    pub fn settle_soon(&mut self, call: usize, value: f64, times: Times) {
+    pub fn complete_soon(&mut self, call: usize, value: f64, times: Times) {
         if self.kind != CallKind::Sample || self.permit.is_some() || !self.records.is_empty() {
-            self.settle(call, Cell::Value(value), times);
+            self.complete(call, Cell::Value(value), times);
             return;
         }
         if !std::mem::take(&mut self.pending[call]) {
@@ -34,24 +34,24 @@ impl Frame {
         self.ended.push(Ended { call, value, times });
         let since_ns = self.ended[0].times.started_ns;
         if times.started_ns.saturating_add(times.run_ns).saturating_sub(since_ns) >= SOON_NS {
-            self.settle_ended();
+            self.complete_ended();
         }
     }
 
     /// Settles what has ended (V-1).
-    pub fn settle_ended(&mut self) {
+    pub fn complete_ended(&mut self) {
         if self.ended.is_empty() {
             return;
         }
         // Calls of one sample are all of one batch.
-        let (share, function, scheduler) = (&self.shares[0], self.function, &self.scheduler);
+        let (slice, function, scheduler) = (&self.slices[0], self.function, &self.scheduler);
         let claimed = self.ended.drain(..).filter_map(|Ended { call, value, times }| {
-            let claim = share.claim(function, &share.calls[call]);
+            let claim = slice.claim(function, &slice.calls[call]);
             if claim.is_none() {
                 scheduler.count_late();
             }
             Some((claim?, value, times))
         });
-        scheduler.settle_all(share.batch(), function, claimed);
+        scheduler.complete_all(slice.batch(), function, claimed);
     }
 }

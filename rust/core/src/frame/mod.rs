@@ -5,7 +5,7 @@
 //! - F-3  What came too late (the call was swept, or another attempt is under way) is dropped in silence and counted.
 //! - F-4  Samples that were gathered (`scheduler::gather`) are one call to the lane, and the only one of their frame; to the scheduler each sample
 //!   is a call of its own, which is claimed, swept and given another attempt by itself, in its own batch.
-//! - F-5  A frame has a share of each of its batches, in an order that does not change, and at least one. In a call they stand one behind the other.
+//! - F-5  A frame has a slice of each of its batches, in an order that does not change, and at least one. In a call they stand one behind the other.
 //! - F-6  A frame that gave all its calls back before one of them ended counts no more, though a lane may still hold it: its place and its
 //!   leave are others'.
 
@@ -16,16 +16,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::Batch;
+use crate::batch_slice::BatchSlice;
 use crate::call::{Call, CallKind, Cause};
 use crate::clock::Clock;
 use crate::function::{Function, FunctionId};
 use crate::grid::Claim;
 use crate::limits::{Feedback, Permit};
 use crate::outcome::{Cell, Failure, Note, Times, Traceback};
-use crate::overtime::no_setup;
 use crate::payload::Payload;
 use crate::scheduler::{Inner, Taken};
-use crate::share::Share;
+use crate::timeout_messages::no_setup;
 use ended::Ended;
 
 /// Calls handed to a lane.
@@ -36,7 +36,7 @@ pub struct Frame {
     kind: CallKind,
     alone: bool,
     /// Never empty (F-5).
-    shares: Vec<Share>,
+    slices: Vec<BatchSlice>,
     /// Which calls, as the lane knows them, it has not ended (F-1).
     pending: Vec<bool>,
     /// What the lane has ended and is not settled yet.
@@ -57,8 +57,8 @@ impl Frame {
     pub(crate) fn new(id: u64, scheduler: Arc<Inner>, function: FunctionId, taken: Taken) -> Self {
         let (alone, finish) = (taken.alone, taken.calls.first().is_some_and(|call| call.finish));
         let kind = if finish { CallKind::Finish } else { CallKind::of(scheduler.function(function)) };
-        let shares = Share::all(taken, function, kind);
-        let calls: usize = shares.iter().map(|share| share.calls.len()).sum();
+        let slices = BatchSlice::all(taken, function, kind);
+        let calls: usize = slices.iter().map(|slice| slice.calls.len()).sum();
         let pending = vec![true; if kind == CallKind::Gathered { calls.min(1) } else { calls }];
         Self {
             id,
@@ -66,7 +66,7 @@ impl Frame {
             function,
             kind,
             alone,
-            shares,
+            slices,
             pending,
             ended: Vec::new(),
             records: BTreeMap::new(),
@@ -102,16 +102,16 @@ impl Frame {
 
     /// What it holds of each of its batches (F-5).
     #[must_use]
-    pub fn shares(&self) -> &[Share] {
-        &self.shares
+    pub fn slices(&self) -> &[BatchSlice] {
+        &self.slices
     }
 
-    /// The share of its batch; of gathered samples the first.
-    fn own(&self) -> &Share {
-        &self.shares[0]
+    /// The slice of its batch; of gathered samples the first.
+    fn own(&self) -> &BatchSlice {
+        &self.slices[0]
     }
 
-    /// Its batch; of gathered samples that of the first share.
+    /// Its batch; of gathered samples that of the first slice.
     #[must_use]
     pub fn batch(&self) -> &Arc<Batch> {
         self.own().batch()
@@ -150,35 +150,35 @@ impl Frame {
         self.pending.is_empty()
     }
 
-    /// The scheduler's calls, each with its share.
-    fn each(&self) -> impl Iterator<Item = (&Share, &Call)> {
-        self.shares.iter().flat_map(|share| share.calls.iter().map(move |call| (share, call)))
+    /// The scheduler's calls, each with its slice.
+    fn each(&self) -> impl Iterator<Item = (&BatchSlice, &Call)> {
+        self.slices.iter().flat_map(|slice| slice.calls.iter().map(move |call| (slice, call)))
     }
 
     /// The scheduler's calls that are one to the lane (F-4).
-    fn of(&self, call: usize) -> impl Iterator<Item = (&Share, &Call)> {
+    fn of(&self, call: usize) -> impl Iterator<Item = (&BatchSlice, &Call)> {
         let gathered = self.kind == CallKind::Gathered;
         let one = (!gathered).then(|| (self.own(), &self.own().calls[call]));
         one.into_iter().chain(self.each().filter(move |_| gathered))
     }
 
-    /// The samples that a call covers, in its order, each with the number of its share.
-    pub fn places(&self, call: usize) -> impl Iterator<Item = (usize, usize)> {
+    /// The samples that a call covers, in its order, each with the number of its slice.
+    pub fn samples_by_slice(&self, call: usize) -> impl Iterator<Item = (usize, usize)> {
         let gathered = self.kind == CallKind::Gathered;
         let calls = if gathered { 0..usize::MAX } else { call..call + 1 };
-        let shares = self.shares.iter().enumerate().map(move |(number, share)| {
-            let calls = calls.start..calls.end.min(share.calls.len());
-            (number, share, &share.calls[calls])
+        let slices = self.slices.iter().enumerate().map(move |(number, slice)| {
+            let calls = calls.start..calls.end.min(slice.calls.len());
+            (number, slice, &slice.calls[calls])
         });
         let samples = |batch: &'_ Batch, first| batch.covered(self.kind, first);
-        shares.flat_map(move |(number, share, calls)| {
-            calls.iter().flat_map(move |one| samples(share.batch(), one.first).map(move |sample| (number, sample)))
+        slices.flat_map(move |(number, slice, calls)| {
+            calls.iter().flat_map(move |one| samples(slice.batch(), one.first).map(move |sample| (number, sample)))
         })
     }
 
     /// The samples that a call covers, in its order, as their batches count them.
     pub fn samples(&self, call: usize) -> impl Iterator<Item = usize> {
-        self.places(call).map(|(_, sample)| sample)
+        self.samples_by_slice(call).map(|(_, sample)| sample)
     }
 
     /// The first sample that a call covers.
@@ -191,7 +191,7 @@ impl Frame {
     #[must_use]
     pub fn size(&self, call: usize) -> usize {
         match self.kind {
-            CallKind::Gathered => self.shares.iter().map(|share| share.calls.len()).sum(),
+            CallKind::Gathered => self.slices.iter().map(|slice| slice.calls.len()).sum(),
             _ => self.batch().covered(self.kind, self.first(call)).len(),
         }
     }
@@ -211,23 +211,23 @@ impl Frame {
     /// Whether an outcome of the call would still count, for one sample at least; false once the scheduler swept it.
     #[must_use]
     pub fn is_open(&self, call: usize) -> bool {
-        self.of(call).any(|(share, one)| share.counts(self.function, one))
+        self.of(call).any(|(slice, one)| slice.counts(self.function, one))
     }
 
     /// Leaves samples out of a call on gathered ones that count no more: what it is made of may be gone.
     pub fn leave_out_swept(&mut self) {
         if self.kind == CallKind::Gathered {
-            self.shares.iter_mut().for_each(|share| share.leave_out_swept(self.function));
+            self.slices.iter_mut().for_each(|slice| slice.leave_out_swept(self.function));
         }
     }
 
-    /// What the calls of its batch are made of; of gathered samples those of the first share.
+    /// What the calls of its batch are made of; of gathered samples those of the first slice.
     #[must_use]
     pub fn payload(&self) -> Option<&Arc<dyn Payload>> {
         self.own().payload()
     }
 
-    /// Keyword names of the values, `None` for values by position. They are the same in all shares.
+    /// Keyword names of the values, `None` for values by position. They are the same in all slices.
     #[must_use]
     pub fn names(&self) -> Option<&[String]> {
         self.payload()?.names(self.function, self.kind == CallKind::Finish)
@@ -245,16 +245,16 @@ impl Frame {
     }
 
     /// Ends a call of one sample.
-    pub fn settle(&mut self, call: usize, cell: Cell, times: Times) {
+    pub fn complete(&mut self, call: usize, cell: Cell, times: Times) {
         if self.kind == CallKind::Sample {
             self.end(call, [cell], times);
         } else {
-            self.settle_many(call, vec![cell], times);
+            self.complete_many(call, vec![cell], times);
         }
     }
 
     /// Ends a call of several samples; one cell each.
-    pub fn settle_many(&mut self, call: usize, cells: Vec<Cell>, times: Times) {
+    pub fn complete_many(&mut self, call: usize, cells: Vec<Cell>, times: Times) {
         let expected = self.size(call);
         if cells.len() == expected {
             self.end(call, cells, times);
@@ -277,34 +277,34 @@ impl Frame {
             self.end_gathered(cells, record, times);
             return;
         }
-        let (share, this) = (self.own(), self.own().calls[call]);
-        if let Some(claim) = share.claim(self.function, &this) {
+        let (slice, this) = (self.own(), self.own().calls[call]);
+        if let Some(claim) = slice.claim(self.function, &this) {
             if let Some(json) = record {
-                Inner::keep_record(share.batch(), self.function, this.first, Vec::new(), json);
+                Inner::keep_record(slice.batch(), self.function, this.first, Vec::new(), json);
             }
-            self.scheduler.settle(share.batch(), self.function, this, claim, cells, times);
+            self.scheduler.complete(slice.batch(), self.function, this, claim, cells, times);
         } else {
             self.scheduler.count_late();
         }
     }
 
     fn end_gathered(&self, cells: impl IntoIterator<Item = Cell>, record: Option<Vec<u8>>, times: Times) {
-        let claimed: Vec<_> = self.each().map(|(share, call)| self.claim(share, call)).collect();
+        let claimed: Vec<_> = self.each().map(|(slice, call)| self.claim(slice, call)).collect();
         // A function that records is called on samples of one batch (M-7).
-        if let Some(json) = record.filter(|_| claimed.iter().any(Option::is_some) && self.shares.len() == 1) {
+        if let Some(json) = record.filter(|_| claimed.iter().any(Option::is_some) && self.slices.len() == 1) {
             let samples: Vec<usize> = self.samples(0).collect();
             Inner::keep_record(self.batch(), self.function, self.first(0), samples, json);
         }
-        for (((share, call), claim), cell) in self.each().zip(claimed).zip(cells) {
+        for (((slice, call), claim), cell) in self.each().zip(claimed).zip(cells) {
             if let Some(claim) = claim {
-                self.scheduler.settle(share.batch(), self.function, *call, claim, [cell], times);
+                self.scheduler.complete(slice.batch(), self.function, *call, claim, [cell], times);
             }
         }
     }
 
     /// The claim on a gathered sample, `None` where it is too late (F-3).
-    fn claim<'a>(&self, share: &'a Share, call: &Call) -> Option<Claim<'a>> {
-        let claim = share.claim(self.function, call);
+    fn claim<'a>(&self, slice: &'a BatchSlice, call: &Call) -> Option<Claim<'a>> {
+        let claim = slice.claim(self.function, call);
         if claim.is_none() {
             self.scheduler.count_late();
         }
@@ -321,20 +321,20 @@ impl Frame {
         let breaker_open = self.end_permit(feedback) && feedback == Feedback::Unhealthy;
         self.scheduler.note_endpoint_error(self.function, feedback, &failure.reason);
         let gathered = self.kind == CallKind::Gathered;
-        for share in self.shares.iter_mut().filter(|_| breaker_open) {
-            let all = if gathered { 0..share.calls.len() } else { call..call + 1 };
-            share.calls[all].iter_mut().for_each(|one| one.excused = one.excused.saturating_add(1));
+        for slice in self.slices.iter_mut().filter(|_| breaker_open) {
+            let all = if gathered { 0..slice.calls.len() } else { call..call + 1 };
+            slice.calls[all].iter_mut().for_each(|one| one.excused = one.excused.saturating_add(1));
         }
         self.records.remove(&call);
         if gathered && self.size(call) != 1 {
             let claimed =
-                self.each().filter_map(|(share, call)| Some((share.batch(), *call, self.claim(share, call)?)));
+                self.each().filter_map(|(slice, call)| Some((slice.batch(), *call, self.claim(slice, call)?)));
             self.scheduler.gathered_failed(self.function, claimed.collect(), failure, breaker_open, times);
             return;
         }
-        let Some((share, this)) = self.of(call).next() else { return };
-        if let Some(claim) = share.claim(self.function, this) {
-            self.scheduler.attempt_failed(share.batch(), self.function, *this, claim, failure, times);
+        let Some((slice, this)) = self.of(call).next() else { return };
+        if let Some(claim) = slice.claim(self.function, this) {
+            self.scheduler.attempt_failed(slice.batch(), self.function, *this, claim, failure, times);
         } else {
             self.scheduler.count_late();
         }
@@ -353,8 +353,8 @@ impl Frame {
 
     fn break_function(&self, why: Note) {
         let cause = Cause::Broken(why);
-        for share in &self.shares {
-            self.scheduler.end_open(share.batch(), Some(self.function), &cause);
+        for slice in &self.slices {
+            self.scheduler.end_open(slice.batch(), Some(self.function), &cause);
         }
     }
 
@@ -373,12 +373,12 @@ impl Frame {
 
     /// These calls as they go back to the scheduler, by batch; nothing for nothing.
     fn returning(&self, calls: &[usize]) -> Vec<(u64, Vec<Call>)> {
-        let of = |share: &Share| match self.kind {
-            CallKind::Gathered => share.calls.clone(),
-            _ => calls.iter().map(|call| share.calls[*call]).collect(),
+        let of = |slice: &BatchSlice| match self.kind {
+            CallKind::Gathered => slice.calls.clone(),
+            _ => calls.iter().map(|call| slice.calls[*call]).collect(),
         };
-        let shares = self.shares.iter().filter(|_| !calls.is_empty());
-        shares.map(|share| (share.batch().id(), of(share))).collect()
+        let slices = self.slices.iter().filter(|_| !calls.is_empty());
+        slices.map(|slice| (slice.batch().id(), of(slice))).collect()
     }
 
     /// Keeps what a call recorded until it is settled.
@@ -413,7 +413,7 @@ impl Frame {
 
 impl Drop for Frame {
     fn drop(&mut self) {
-        self.settle_ended();
+        self.complete_ended();
         let open: Vec<usize> = (0..self.pending.len()).filter(|call| self.pending[*call]).collect();
         let unfinished = self.returning(&open);
         // A permit that was not used is given back before there is another look for work.

@@ -4,11 +4,12 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
 
+use crate::call::Cause;
 use crate::function::FunctionId;
 use crate::scheduler::timers::Due;
 use crate::scheduler::{Inner, State};
 
-/// How soon a limit that processes share is told of calls that ended: those that end together are told together.
+/// How soon a limit that processes slice is told of calls that ended: those that end together are told together.
 const FLUSH_NS: u64 = 2_000_000;
 
 /// Does what is due, until the engine is gone (S-4).
@@ -40,18 +41,18 @@ impl Inner {
         let now_ns = self.clock.now_ns();
         loop {
             let due = self.state.lock().timers.take(now_ns);
-            if matches!(due, Some(Due::Cut { .. } | Due::Late { .. } | Due::Expire { .. })) {
-                self.settle_ended();
+            if matches!(due, Some(Due::DeliverEarly { .. } | Due::Late { .. } | Due::Expire { .. })) {
+                self.complete_ended();
             }
             match due {
                 None => break,
                 Some(Due::Look) => {}
                 Some(Due::Flush { function }) => self.flush_limiter(function),
                 Some(Due::Retry { function, calls }) => self.state.lock().take_back(function, calls),
-                Some(Due::Cut { batch, groups }) => {
+                Some(Due::DeliverEarly { batch, groups }) => {
                     let open = self.state.lock().works.get(&batch).map(|work| work.batch.clone());
                     if let Some(batch) = open {
-                        self.cut(&batch, groups);
+                        self.deliver_early(&batch, groups, &Cause::GroupTimeout);
                     }
                 }
                 Some(Due::Late { batch, function, calls }) => self.end_late(batch, function, calls),

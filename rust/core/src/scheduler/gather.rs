@@ -1,7 +1,7 @@
 //! Gathering: calls on several samples at once, for functions that are faster so ("micro-batches").
 //!
 //! - M-1  A call has at most `max_size` samples, of whatever groups; what stands in line goes along, up to that.
-//! - M-2  What could be a fuller call waits only while more can come: its batch grows, and has room. It waits until the call is full, or the sample
+//! - M-2  What could be a fuller call waits only while more can come: its batch streamed, and has room. It waits until the call is full, or the sample
 //!   that has stood in line longest has done so for `max_wait`. What came back never waits, nor does a batch that was submitted whole: whatever
 //!   goes, what waits goes along.
 //! - M-3  A call that failed is split in two, and so on until what fails is alone: by that a sample is in at most ⌈log₂ max_size⌉ + 1 calls. A part
@@ -28,7 +28,7 @@ use crate::clock::nanos;
 use crate::function::{Function, FunctionId, Gather};
 use crate::payload::Payload;
 use crate::scheduler::order::submitted;
-use crate::scheduler::work::{Line, Taken, Work};
+use crate::scheduler::queue::{Queue, Taken, Work};
 
 /// Samples that wait for more, of one function in one batch, and until when they do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,23 +39,23 @@ pub(super) struct Waiting {
 }
 
 /// Until when what stands in line would wait if nothing else did; `None` when it shall go (M-2).
-fn waits_until(batch: &Batch, function: FunctionId, gather: Gather, line: &Line, now_ns: u64) -> Option<u64> {
-    let oldest = line.arrived.front().filter(|_| line.closed.is_none())?;
-    if !line.returned.is_empty() || line.arrived.len() >= gather.max_size || !batch.is_open() || !batch.has_room() {
+fn waits_until(batch: &Batch, function: FunctionId, gather: Gather, queue: &Queue, now_ns: u64) -> Option<u64> {
+    let oldest = queue.arrived.front().filter(|_| queue.closed.is_none())?;
+    if !queue.returned.is_empty() || queue.arrived.len() >= gather.max_size || !batch.is_open() || !batch.has_room() {
         return None;
     }
     let until_ns = batch.ready_ns(oldest.first, function).saturating_add(nanos(gather.max_wait));
     (now_ns < until_ns).then_some(until_ns)
 }
 
-/// All that waits for more (M-2): too few samples stand in line, with those of other batches that they could go with.
+/// All that waits for more (M-2): too few samples stand in queue, with those of other batches that they could go with.
 pub(super) fn waiting(works: &BTreeMap<u64, Work>, functions: &[Function], now_ns: u64) -> Vec<Waiting> {
     let mut found = Vec::new();
     let gathers = functions.iter().enumerate().filter_map(|(function, spec)| Some((function, spec.gather?)));
     for (function, gather) in gathers {
         let from = found.len();
-        for (id, work) in works.iter().filter(|(_, work)| work.batch.grows()) {
-            if let Some(until_ns) = waits_until(&work.batch, function, gather, &work.lines[function], now_ns) {
+        for (id, work) in works.iter().filter(|(_, work)| work.batch.is_streamed()) {
+            if let Some(until_ns) = waits_until(&work.batch, function, gather, &work.queues[function], now_ns) {
                 found.push(Waiting { batch: *id, function, until_ns });
             }
         }
@@ -77,7 +77,7 @@ pub(super) fn waiting(works: &BTreeMap<u64, Work>, functions: &[Function], now_n
 struct Kin {
     names: Names,
     batches: Vec<u64>,
-    /// Their samples that stand in line.
+    /// Their samples that stand in queue.
     standing: usize,
 }
 
@@ -85,7 +85,7 @@ impl Kin {
     fn all(works: &BTreeMap<u64, Work>, function: FunctionId) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for (id, work) in works {
-            let Some((standing, _)) = work.lines[function].standing(submitted(&work.batch)) else { continue };
+            let Some((standing, _)) = work.queues[function].standing(submitted(&work.batch)) else { continue };
             if let Some(kin) = all.iter_mut().find(|kin| goes_with(&kin.names, &work.batch, function)) {
                 kin.batches.push(*id);
                 kin.standing += standing;
@@ -119,7 +119,7 @@ fn goes_with(names: &Names, batch: &Batch, function: FunctionId) -> bool {
 fn beside(works: &BTreeMap<u64, Work>, batch: &Batch, function: FunctionId) -> Vec<u64> {
     let Some(names) = names_of(batch, function) else { return Vec::new() };
     let since = |(id, work): (&u64, &Work)| {
-        let (_, first) = work.lines[function].standing(submitted(&work.batch))?;
+        let (_, first) = work.queues[function].standing(submitted(&work.batch))?;
         goes_with(&names, &work.batch, function).then(|| (work.batch.ready_ns(first, function), *id))
     };
     let mut found: Vec<(u64, u64)> = works.iter().filter(|(id, _)| **id != batch.id()).filter_map(since).collect();
@@ -137,11 +137,11 @@ pub(super) fn take(
 ) -> Option<Taken> {
     let gather = spec.gather?;
     let head = works.get(&batch)?;
-    let (line, first) = (&head.lines[function], head.batch.clone());
-    if line.is_headed_alone() {
+    let (queue, first) = (&head.queues[function], head.batch.clone());
+    if queue.is_headed_alone() {
         return None;
     }
-    if let Some(part) = line.returned.front().map(|call| call.part).filter(|part| *part != 0) {
+    if let Some(part) = queue.returned.front().map(|call| call.part).filter(|part| *part != 0) {
         return Some(take_part(works, first, function, part, spec.isolated));
     }
     let others = if gather.across { beside(works, &first, function) } else { Vec::new() };
@@ -149,7 +149,7 @@ pub(super) fn take(
     let mut draw = |batch: u64, most: usize, into: &mut Vec<Call>| {
         let Some(work) = works.get_mut(&batch) else { return };
         let before = into.len();
-        work.lines[function].draw(submitted(&work.batch), room.min(most), into);
+        work.queues[function].draw(submitted(&work.batch), room.min(most), into);
         room -= into.len() - before;
     };
     let mut calls = Vec::new();
@@ -178,7 +178,7 @@ fn take_part(
 ) -> Taken {
     let (mut calls, mut others) = (Vec::new(), Vec::new());
     for work in works.values_mut() {
-        let drawn = work.lines[function].draw_part(part);
+        let drawn = work.queues[function].draw_part(part);
         if work.batch.id() == batch.id() {
             calls = drawn;
         } else if !drawn.is_empty() {
@@ -190,9 +190,9 @@ fn take_part(
 
 /// Puts calls that were taken back to where they stood.
 pub(super) fn put_back(works: &mut BTreeMap<u64, Work>, function: FunctionId, taken: &Taken) {
-    for (batch, calls) in taken.shares() {
+    for (batch, calls) in taken.slices() {
         if let Some(work) = works.get_mut(&batch.id()) {
-            work.lines[function].put_back(calls);
+            work.queues[function].put_back(calls);
         }
     }
 }

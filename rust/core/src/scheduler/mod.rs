@@ -11,18 +11,18 @@
 //!   A lane that panics then breaks the function for the batch, and nothing else.
 //! - S-4  An idle scheduler does nothing: its one task sleeps until the next timer.
 
-mod cut;
+mod adding;
+mod completion;
 mod due;
-mod ending;
+mod early_delivery;
 mod gather;
-mod growing;
 mod order;
 mod pump;
+mod queue;
 mod retry;
 mod split;
 mod throttled;
 mod timers;
-mod work;
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -37,15 +37,15 @@ use crate::batch::{Batch, BatchSpec};
 use crate::call::{Call, Cause};
 use crate::clock::{Clock, nanos};
 use crate::function::{Function, FunctionId};
-use crate::lane::{Lane, Poke};
+use crate::lane::{Lane, LaneWaker};
 use crate::limits::{Feedback, Limiter};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use due::keep_time;
 use order::Estimate;
+pub(crate) use queue::Taken;
+use queue::{Queue, Work};
 use throttled::Throttled;
 use timers::{Due, Timers};
-pub(crate) use work::Taken;
-use work::{Line, Work};
 
 /// The engine of one dispatcher: its functions, its lanes and the order of its work. Dropping it cancels what is open.
 pub struct Scheduler {
@@ -122,7 +122,7 @@ impl Scheduler {
             breaker_listener: OnceLock::new(),
         });
         for lane in &inner.lanes {
-            lane.attach(Poke(Arc::downgrade(&inner)));
+            lane.attach(LaneWaker(Arc::downgrade(&inner)));
         }
         runtime.spawn(keep_time(Arc::downgrade(&inner), inner.timers_changed.clone()));
         Self { inner }
@@ -151,18 +151,18 @@ impl Scheduler {
                 let due_ns = batch.submitted_ns().saturating_add(after);
                 soonest |= state.timers.set(due_ns, Due::Expire { batch: batch.id(), function, cause });
             };
-            if let Some(budget) = batch.budget_ns() {
-                expire(budget, None, Cause::Budget);
+            if let Some(budget) = batch.batch_timeout_ns() {
+                expire(budget, None, Cause::BatchTimeout);
             }
-            for (id, function) in inner.functions.iter().enumerate().filter(|_| !batch.grows()) {
-                if let Some(deadline) = function.policy.deadline {
-                    expire(nanos(deadline), Some(id), Cause::Deadline);
+            for (id, function) in inner.functions.iter().enumerate().filter(|_| !batch.is_streamed()) {
+                if let Some(deadline) = function.policy.total_timeout {
+                    expire(nanos(deadline), Some(id), Cause::TotalTimeout);
                 }
             }
             if soonest {
                 inner.timers_changed.notify_one();
             }
-            inner.set_cut(&mut state, &batch, 0..batch.groups(), batch.submitted_ns());
+            inner.set_group_timer(&mut state, &batch, 0..batch.groups(), batch.submitted_ns());
         }
         if inner.state.lock().closed {
             inner.end_open(&batch, None, &Cause::Cancelled("the engine is closed".to_owned()));
@@ -173,7 +173,7 @@ impl Scheduler {
 
     /// Ends what is open of a batch as cancelled; one that grows takes no more samples.
     pub fn cancel(&self, batch: &Arc<Batch>, reason: &str) {
-        self.inner.settle_ended();
+        self.inner.complete_ended();
         self.inner.end_open(batch, None, &Cause::Cancelled(reason.to_owned()));
     }
 
@@ -289,8 +289,8 @@ impl Inner {
     }
 
     /// Has the lanes settle what has ended, since open calls are about to be ended (L-9 of `lane`).
-    pub(super) fn settle_ended(&self) {
-        self.lanes.iter().for_each(|lane| lane.settle_ended());
+    pub(super) fn complete_ended(&self) {
+        self.lanes.iter().for_each(|lane| lane.complete_ended());
     }
 
     /// Counts an outcome that found its call swept, or another attempt of it under way.
@@ -305,7 +305,7 @@ impl Inner {
             state.works.values().map(|work| work.batch.clone()).collect()
         };
         self.timers_changed.notify_one();
-        self.settle_ended();
+        self.complete_ended();
         for batch in open {
             self.end_open(&batch, None, &Cause::Cancelled(reason.to_owned()));
         }
@@ -313,8 +313,8 @@ impl Inner {
 }
 
 impl State {
-    fn line(&mut self, batch: u64, function: FunctionId) -> Option<&mut Line> {
-        self.works.get_mut(&batch)?.lines.get_mut(function)
+    fn queue(&mut self, batch: u64, function: FunctionId) -> Option<&mut Queue> {
+        self.works.get_mut(&batch)?.queues.get_mut(function)
     }
 
     /// `give_back` for several batches at once: what belongs together comes back together.
@@ -324,11 +324,11 @@ impl State {
         }
     }
 
-    /// Puts calls before all others of their line, unless it was closed (S-2).
+    /// Puts calls before all others of their queue, unless it was closed (S-2).
     fn give_back(&mut self, batch: u64, function: FunctionId, calls: Vec<Call>) {
-        if let Some(line) = self.line(batch, function).filter(|line| line.closed.is_none()) {
+        if let Some(queue) = self.queue(batch, function).filter(|queue| queue.closed.is_none()) {
             for call in calls.into_iter().rev() {
-                line.returned.push_front(call);
+                queue.returned.push_front(call);
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::batch::Batch;
 use crate::call::Call;
 use crate::function::{FunctionId, Shape};
 use crate::lane::Lane;
-use crate::scheduler::work::{Line, Work};
+use crate::scheduler::queue::{Queue, Work};
 
 /// Work that a frame should hold, in nanoseconds (O-5): long beside a round trip to a worker, short beside a group.
 const FRAME_NS: u64 = 4_000_000;
@@ -67,9 +67,9 @@ pub(crate) fn choose<'a>(
     waits: impl Fn(FunctionId) -> bool,
 ) -> Option<FunctionId> {
     let samples = submitted(&work.batch);
-    let mut waiting = Vec::with_capacity(work.lines.len());
-    for (function, line) in work.lines.iter().enumerate() {
-        if line.is_ready(samples) && free(function) && !waits(function) {
+    let mut waiting = Vec::with_capacity(work.queues.len());
+    for (function, queue) in work.queues.iter().enumerate() {
+        if queue.is_ready(samples) && free(function) && !waits(function) {
             let lane = lane_of(function);
             let calls = match work.batch.functions()[function].gather {
                 Some(gather) => gather.max_size,
@@ -78,7 +78,7 @@ pub(crate) fn choose<'a>(
             waiting.push(Candidate {
                 function,
                 pool: (work.batch.functions()[function].lane, lane.pool(function)),
-                position: line.position(),
+                position: queue.position(),
                 window: calls.saturating_mul(WINDOW_FRAMES * lane.parallelism(function).max(1)),
                 expected_ns: estimates[function].expected_ns(),
             });
@@ -91,19 +91,19 @@ pub(crate) fn choose<'a>(
     let mut rivals: Vec<&Candidate> = waiting.iter().filter(|one| in_window(one)).collect();
     let pool = rivals.first()?.pool;
     rivals.retain(|rival| rival.pool == pool);
-    let overdue = rivals.iter().find(|rival| work.lines[rival.function].passed_over >= rivals.len());
+    let overdue = rivals.iter().find(|rival| work.queues[rival.function].passed_over >= rivals.len());
     let longest = || rivals.iter().max_by_key(|rival| (rival.expected_ns, Reverse(rival.position)));
     let chosen = overdue.or_else(longest)?.function;
     for rival in &rivals {
-        let line = &mut work.lines[rival.function];
-        line.passed_over = if rival.function == chosen { 0 } else { line.passed_over + 1 };
+        let queue = &mut work.queues[rival.function];
+        queue.passed_over = if rival.function == chosen { 0 } else { queue.passed_over + 1 };
     }
     Some(chosen)
 }
 
 /// The samples that stand in line from the start; those of a batch that grows stand there as they come.
 pub(super) fn submitted(batch: &Batch) -> usize {
-    if batch.grows() { 0 } else { batch.samples() }
+    if batch.is_streamed() { 0 } else { batch.samples() }
 }
 
 /// Calls in the next frame (O-5), `remaining` of them being left for `parallelism` workers, which are to end together.
@@ -111,13 +111,13 @@ fn frame_size(estimate: Estimate, most: usize, remaining: usize, parallelism: us
     if most == usize::MAX {
         return remaining;
     }
-    let share = if parallelism > 1 { remaining.div_ceil(2 * parallelism) } else { remaining };
-    estimate.frame_calls().min(most).min(share).max(1)
+    let slice = if parallelism > 1 { remaining.div_ceil(2 * parallelism) } else { remaining };
+    estimate.frame_calls().min(most).min(slice).max(1)
 }
 
 /// Takes the calls of the next frame out of a line that is ready. The flag says that the frame is to run alone.
 pub(crate) fn take(
-    line: &mut Line,
+    queue: &mut Queue,
     batch: &Batch,
     function: FunctionId,
     lane: &dyn Lane,
@@ -147,37 +147,37 @@ pub(crate) fn take(
         fits
     };
     let mut calls = Vec::new();
-    if let Some(head) = line.returned.front().copied() {
+    if let Some(head) = queue.returned.front().copied() {
         if head.suspect {
-            line.returned.pop_front();
+            queue.returned.pop_front();
             return (vec![head], true);
         }
         // What was taken back from behind a slow call is spread out: one worker shall not be stuck with all of it again.
-        let size = frame_size(estimate, most, line.returned.len(), parallelism.max(2));
-        while let Some(call) = line.returned.front().copied() {
+        let size = frame_size(estimate, most, queue.returned.len(), parallelism.max(2));
+        while let Some(call) = queue.returned.front().copied() {
             if calls.len() == size || call.suspect || call.finish != head.finish || !fits(&call, calls.len()) {
                 break;
             }
-            line.returned.pop_front();
+            queue.returned.pop_front();
             calls.push(call);
         }
         return (calls, spec.isolated);
     }
     let samples = submitted(batch);
-    let remaining = line.arrived.len() + samples.saturating_sub(line.cursor).div_ceil(span);
+    let remaining = queue.arrived.len() + samples.saturating_sub(queue.cursor).div_ceil(span);
     let size = frame_size(estimate, most, remaining, parallelism);
     calls.reserve(size.min(remaining));
     while calls.len() < size {
-        let call = match line.arrived.front() {
+        let call = match queue.arrived.front() {
             Some(call) => *call,
-            None if line.cursor < samples => Call::fresh(line.cursor),
+            None if queue.cursor < samples => Call::fresh(queue.cursor),
             None => break,
         };
         if !fits(&call, calls.len()) {
             break;
         }
-        if line.arrived.pop_front().is_none() {
-            line.cursor += span;
+        if queue.arrived.pop_front().is_none() {
+            queue.cursor += span;
         }
         calls.push(call);
     }

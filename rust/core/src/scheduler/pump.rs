@@ -13,8 +13,8 @@ use crate::limits::{Acquired, Tokens};
 use crate::outcome::{Failure, FailureKind, Note, Times};
 use crate::scheduler::gather::Waiting;
 use crate::scheduler::order::Estimate;
+use crate::scheduler::queue::{Taken, Work};
 use crate::scheduler::timers::Due;
-use crate::scheduler::work::{Taken, Work};
 use crate::scheduler::{Inner, State, gather, order};
 
 /// What is to be done next.
@@ -62,9 +62,9 @@ impl Inner {
             if frame.is_empty() {
                 continue; // its calls were swept while they stood in line
             }
-            let batches: Vec<Arc<Batch>> = frame.shares().iter().map(|share| share.batch().clone()).collect();
+            let batches: Vec<Arc<Batch>> = frame.slices().iter().map(|slice| slice.batch().clone()).collect();
             let function = frame.function_id();
-            // The calls of a frame that a panic dropped are back in their line: handing them out again could go on for ever.
+            // The calls of a frame that a panic dropped are back in their queue: handing them out again could go on for ever.
             if catch_unwind(AssertUnwindSafe(|| lane.run(frame))).is_err() {
                 let why = Note { reason: "its lane panicked".to_owned(), traceback: None };
                 for batch in batches {
@@ -85,8 +85,8 @@ impl Inner {
         let now_ns = if looks { self.clock.now_ns() } else { 0 };
         let waiting = gather::waiting(works, &self.functions, now_ns);
         for Waiting { batch, function, until_ns } in &waiting {
-            let Some(line) = works.get_mut(batch).and_then(|work| work.lines.get_mut(*function)) else { continue };
-            if std::mem::replace(&mut line.looks_ns, *until_ns) != *until_ns && timers.set(*until_ns, Due::Look) {
+            let Some(queue) = works.get_mut(batch).and_then(|work| work.queues.get_mut(*function)) else { continue };
+            if std::mem::replace(&mut queue.looks_ns, *until_ns) != *until_ns && timers.set(*until_ns, Due::Look) {
                 self.timers_changed.notify_one();
             }
         }
@@ -163,8 +163,8 @@ impl Inner {
         gathered.or_else(|| {
             let work = works.get_mut(&batch)?;
             let batch = work.batch.clone();
-            let line = &mut work.lines[function];
-            let (calls, alone) = order::take(line, &batch, function, &**self.lane(function), estimate);
+            let queue = &mut work.queues[function];
+            let (calls, alone) = order::take(queue, &batch, function, &**self.lane(function), estimate);
             Some(Taken { batch, calls, others: Vec::new(), alone })
         })
     }
@@ -178,5 +178,5 @@ fn tokens_of(taken: &Taken, function: FunctionId) -> Option<f64> {
         let samples = own.flat_map(|call| batch.covered(CallKind::of(&batch.functions()[function]), call.first));
         samples.filter_map(|sample| payload.tokens(function, sample as u32)).reduce(|all, one| all + one)
     };
-    taken.shares().filter_map(of).reduce(|all, one| all + one)
+    taken.slices().filter_map(of).reduce(|all, one| all + one)
 }

@@ -80,7 +80,7 @@ mod tests {
             timeout: second,
             grace: second,
             setup_timeout: second,
-            deadline: None,
+            total_timeout: None,
             retries,
             concurrency: None,
             limit: None,

@@ -46,8 +46,8 @@ impl Inner {
             // Under the lock, as for a call of one sample (S-2).
             let now_ns = self.clock.now_ns();
             for (batch, mut call, claim) in claimed {
-                let closed = state.line(batch.id(), function).and_then(|line| line.closed.clone());
-                if let Some(cause) = closed.or_else(|| batch.cut_of(call.first, function, false)) {
+                let closed = state.queue(batch.id(), function).and_then(|queue| queue.closed.clone());
+                if let Some(cause) = closed.or_else(|| batch.early_delivery_of(call.first, function, false)) {
                     ended.push(((batch, call), claim, Some(cause)));
                     continue;
                 }

@@ -19,8 +19,8 @@ pub(crate) enum Due {
     /// Write the ends of calls that a limiter could not write.
     Flush { function: FunctionId },
     /// Deliver these groups as they are.
-    Cut { batch: u64, groups: Range<usize> },
-    /// End what is open of these calls of a batch that grows: their deadline passed.
+    DeliverEarly { batch: u64, groups: Range<usize> },
+    /// End what is open of these calls of a batch that streamed: their deadline passed.
     Late { batch: u64, function: FunctionId, calls: Vec<Call> },
 }
 
@@ -84,7 +84,7 @@ impl Timers {
     pub(crate) fn keep(&mut self, open: impl Fn(u64) -> bool) {
         self.heap.retain(|Reverse(timer)| match &timer.due {
             Due::Retry { calls, .. } => calls.iter().any(|(batch, _)| open(*batch)),
-            Due::Expire { batch, .. } | Due::Late { batch, .. } | Due::Cut { batch, .. } => open(*batch),
+            Due::Expire { batch, .. } | Due::Late { batch, .. } | Due::DeliverEarly { batch, .. } => open(*batch),
             Due::Look | Due::Flush { .. } => true,
         });
     }
@@ -98,7 +98,7 @@ mod tests {
     fn nothing_is_kept_for_batches_that_are_done() {
         let mut timers = Timers::default();
         timers.set(5, Due::Retry { function: 0, calls: vec![(1, Vec::new()), (2, Vec::new())] });
-        timers.set(6, Due::Cut { batch: 1, groups: 0..1 });
+        timers.set(6, Due::DeliverEarly { batch: 1, groups: 0..1 });
         timers.keep(|batch| batch == 2);
         assert_eq!(timers.next_ns(), Some(5));
         timers.keep(|_| false);

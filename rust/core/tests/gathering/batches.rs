@@ -141,7 +141,7 @@ fn m2_what_waits_in_batches_that_grow_is_counted_together() {
 fn m8_a_batch_that_is_ended_ends_none_but_its_own() {
     paused(async {
         let (engine, lane, first) = occupied(4);
-        let short = BatchSpec { budget_ns: Some(1_000_000_000), ..spec(1, 1) };
+        let short = BatchSpec { batch_timeout_ns: Some(1_000_000_000), ..spec(1, 1) };
         let (a, b, c) = (engine.submit(spec(1, 2)).unwrap(), engine.submit(short).unwrap(), engine.submit(spec(1, 1)));
         let c = c.unwrap();
         free(&lane, first);
@@ -275,11 +275,11 @@ fn m9_a_large_batch_leaves_half_of_each_call_to_others() {
         let small = engine.submit(spec(1, 3)).unwrap();
         let other = engine.submit(spec(1, 20)).unwrap();
         free(&lane, first);
-        let shares =
+        let slices =
             |samples: &[(u64, usize)]| [2, 3, 4].map(|id| samples.iter().filter(|(batch, _)| *batch == id).count());
         let mut seen = Vec::new();
         while let Some(mut frame) = lane.take() {
-            seen.push(shares(&places(&frame)));
+            seen.push(slices(&places(&frame)));
             give_worth(&mut frame);
         }
         assert_eq!(seen, [[4, 3, 1], [4, 0, 4], [4, 0, 4], [4, 0, 4], [4, 0, 4], [0, 0, 3]]);
@@ -329,10 +329,10 @@ fn m8_scores_of_a_group_are_finished_in_their_own_batch() {
         let mut finished = Vec::new();
         while let Some(mut frame) = lane.take() {
             if frame.kind() == CallKind::Finish {
-                assert_eq!(frame.shares().len(), 1);
+                assert_eq!(frame.slices().len(), 1);
                 finished.push(frame.batch().id());
                 let scores = frame.scores(0).into_iter().map(|score| Cell::Value(score.unwrap() + 0.5)).collect();
-                frame.settle_many(0, scores, RAN);
+                frame.complete_many(0, scores, RAN);
             } else {
                 give_worth(&mut frame);
             }

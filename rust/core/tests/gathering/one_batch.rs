@@ -35,12 +35,12 @@ fn m1_one_call_has_one_value_for_each_sample_or_fails() {
         let (engine, lane) = gathering(2, |_| {});
         let batch = engine.submit(spec(1, 2)).unwrap();
         let (mut frame, _) = lane.call();
-        frame.settle_many(0, vec![Cell::Value(1.0)], RAN);
+        frame.complete_many(0, vec![Cell::Value(1.0)], RAN);
         drop(frame);
         for wanted in 0..2 {
             let (mut frame, samples) = lane.call();
             assert_eq!(samples, [wanted]);
-            frame.settle(0, if wanted == 0 { Cell::Value(7.0) } else { Cell::Value(f64::NAN) }, RAN);
+            frame.complete(0, if wanted == 0 { Cell::Value(7.0) } else { Cell::Value(f64::NAN) }, RAN);
         }
         assert_eq!(statuses(&batch), [Some(Status::Ok), Some(Status::Error)]);
     });
@@ -171,7 +171,7 @@ fn m5_what_is_about_the_endpoint_splits_nothing() {
 fn m6_what_was_ended_meanwhile_is_left_out_of_the_parts() {
     paused(async {
         let (engine, lane) = gathering(8, |_| {});
-        let delivery = Delivery::Quorum(1);
+        let delivery = Delivery::quorum(1);
         let batch = engine.submit(BatchSpec { delivery, ..spec(2, 2) }).unwrap();
         let other = engine.submit(spec(1, 1)).unwrap();
         let (mut frame, samples) = lane.call();
@@ -187,7 +187,7 @@ fn m6_what_was_ended_meanwhile_is_left_out_of_the_parts() {
         frame.fail(0, failure(FailureKind::Timeout), RAN);
         drop(frame);
         let (mut frame, _) = lane.call();
-        frame.settle(0, Cell::Value(2.0), RAN); // cuts its group: there is no call of 3 alone
+        frame.complete(0, Cell::Value(2.0), RAN); // cuts its group: there is no call of 3 alone
         drop(frame);
         assert!(batch.is_done());
         assert_eq!(batch.shown(3, 0).1, Status::Cancelled);
@@ -199,7 +199,7 @@ fn m6_what_was_ended_meanwhile_is_left_out_of_the_parts() {
 #[test]
 fn m6_a_deadline_ends_the_splitting() {
     paused(async {
-        let (engine, lane) = gathering(4, |policy| policy.deadline = Some(Duration::from_secs(1)));
+        let (engine, lane) = gathering(4, |policy| policy.total_timeout = Some(Duration::from_secs(1)));
         let batch = engine.submit(spec(4, 1)).unwrap();
         let (mut frame, _) = lane.call();
         frame.fail(0, failure(FailureKind::Timeout), RAN);

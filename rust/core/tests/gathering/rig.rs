@@ -9,8 +9,8 @@ use guerdon_core::call::CallKind;
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Gather, Policy, Shape};
-use guerdon_core::growth::Places;
-use guerdon_core::lane::{Closing, Lane, Poke};
+use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::open_batch::Placement;
 use guerdon_core::outcome::{Cell, Times};
 use guerdon_core::scheduler::Scheduler;
 use guerdon_testkit::{function, spec};
@@ -28,7 +28,7 @@ pub struct Holding {
 }
 
 impl Lane for Holding {
-    fn attach(&self, _: Poke) {}
+    fn attach(&self, _: LaneWaker) {}
 
     fn room(&self, _: FunctionId) -> usize {
         usize::from(!self.blocked.load(Ordering::Relaxed) && self.frame.lock().is_none())
@@ -110,16 +110,16 @@ pub fn engine(max_size: usize, change: impl FnOnce(&mut Function)) -> (Scheduler
 }
 
 pub fn open(engine: &Scheduler, max_pending: Option<usize>) -> Arc<Batch> {
-    engine.submit(BatchSpec { samples: 0, group_size: 2, grows: true, max_pending, ..spec(0, 1) }).unwrap()
+    engine.submit(BatchSpec { samples: 0, group_size: 2, streamed: true, max_pending, ..spec(0, 1) }).unwrap()
 }
 
 pub fn add(engine: &Scheduler, batch: &Arc<Batch>, samples: usize) {
-    let added = batch.reserve(&Places::InOrder(samples)).unwrap();
+    let added = batch.reserve(&Placement::InOrder(samples)).unwrap();
     engine.add(batch, &added);
 }
 
 pub fn give(frame: &mut Frame, samples: &[usize]) {
-    frame.settle_many(0, samples.iter().map(|sample| Cell::Value(*sample as f64)).collect(), RAN);
+    frame.complete_many(0, samples.iter().map(|sample| Cell::Value(*sample as f64)).collect(), RAN);
 }
 
 /// An engine whose only place is taken by a batch of one sample: what comes after it waits.
@@ -144,8 +144,8 @@ pub fn free(lane: &Holding, mut frame: Frame) {
 
 /// The samples of a frame, each with its batch.
 pub fn places(frame: &Frame) -> Vec<(u64, usize)> {
-    let share = |share: usize| frame.shares()[share].batch().id();
-    frame.places(0).map(|(number, sample)| (share(number), sample)).collect()
+    let slice = |slice: usize| frame.slices()[slice].batch().id();
+    frame.samples_by_slice(0).map(|(number, sample)| (slice(number), sample)).collect()
 }
 
 /// What a sample of a batch is worth.
@@ -156,7 +156,7 @@ pub fn worth((batch, sample): (u64, usize)) -> f64 {
 /// Ends a call: each sample has its worth.
 pub fn give_worth(frame: &mut Frame) {
     let cells = places(frame).into_iter().map(|place| Cell::Value(worth(place))).collect();
-    frame.settle_many(0, cells, RAN);
+    frame.complete_many(0, cells, RAN);
 }
 
 pub async fn sleep(time: Duration) {

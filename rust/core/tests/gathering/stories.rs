@@ -47,11 +47,11 @@ proptest! {
             let (engine, lane, first) = occupied(max_size);
             let mut batches = Vec::new();
             for story in &stories {
-                let delivery = if story.quorum { Delivery::Quorum(1) } else { Delivery::Whole };
+                let delivery = if story.quorum { Delivery::quorum(1) } else { Delivery::default() };
                 batches.push(match story.pieces {
                     None => engine.submit(BatchSpec { delivery, ..spec(1, story.bad.len()) }).unwrap(),
                     Some(_) => {
-                        let grows = BatchSpec { grows: true, group_size: story.bad.len(), delivery, ..spec(0, 1) };
+                        let grows = BatchSpec { streamed: true, group_size: story.bad.len(), delivery, ..spec(0, 1) };
                         engine.submit(grows).unwrap()
                     }
                 });

@@ -74,7 +74,7 @@ pub fn policy(timeout: Duration, retries: u16, concurrency: usize) -> Policy {
         timeout,
         grace: Duration::ZERO,
         setup_timeout: timeout,
-        deadline: None,
+        total_timeout: None,
         retries,
         concurrency: Some(concurrency),
         limit: None,
@@ -105,8 +105,8 @@ impl Rig {
 
     pub fn submit(&self, texts: &[String], budget: Option<Duration>) -> Arc<Batch> {
         let payload = Box::new(Texts(texts.to_vec(), vec!["text".to_owned()]));
-        let budget_ns = budget.map(guerdon_core::clock::nanos);
-        self.scheduler.submit(BatchSpec { budget_ns, ..BatchSpec::whole(texts.len(), 1, payload) }).unwrap()
+        let batch_timeout_ns = budget.map(guerdon_core::clock::nanos);
+        self.scheduler.submit(BatchSpec { batch_timeout_ns, ..BatchSpec::whole(texts.len(), 1, payload) }).unwrap()
     }
 
     /// What became of each text: its status, its value, and the reason where it failed.

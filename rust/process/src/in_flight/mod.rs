@@ -22,10 +22,10 @@ use crate::watchdog::InHand;
 use crate::wire::{self, Message, Text};
 use guerdon_core::call::CallKind;
 use guerdon_core::clock::nanos;
-use guerdon_core::doing::{Doing, Phase};
 use guerdon_core::frame::Frame;
+use guerdon_core::in_flight::{InFlightCall, Phase};
 use guerdon_core::outcome::{Failure, FailureKind, Times};
-use guerdon_core::overtime::{no_answer, timed_out};
+use guerdon_core::timeout_messages::{no_answer, timed_out};
 
 /// A message that no worker of ours sends.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ impl Flight {
     }
 
     /// The claim in hand, and what it is for people.
-    pub(super) fn doing(&self, page: &Snapshot, now_ns: u64) -> Option<(u64, Doing)> {
+    pub(super) fn doing(&self, page: &Snapshot, now_ns: u64) -> Option<(u64, InFlightCall)> {
         let sent = self.sent.front().filter(|sent| sent.id == page.progress() >> 8)?;
         let hand = sent.hand(page);
         let call = if let Hand::Call(call) = hand { call } else { 0 };
@@ -127,10 +127,10 @@ impl Flight {
         let doing = match hand {
             Hand::Nothing => return None,
             Hand::Call(call) if !sent.frame.is_pending(call) => return None, // it has said how it ended
-            Hand::Call(call) => Doing::call(&sent.frame, call, age_ns),
-            Hand::Phase(DECODING) => Doing::before(&sent.frame, Phase::Arguments, age_ns),
-            Hand::Phase(LOADING) => Doing::before(&sent.frame, Phase::Loading, age_ns),
-            Hand::Phase(_) => Doing::before(&sent.frame, Phase::Setup, age_ns),
+            Hand::Call(call) => InFlightCall::call(&sent.frame, call, age_ns),
+            Hand::Phase(DECODING) => InFlightCall::before(&sent.frame, Phase::Arguments, age_ns),
+            Hand::Phase(LOADING) => InFlightCall::before(&sent.frame, Phase::Loading, age_ns),
+            Hand::Phase(_) => InFlightCall::before(&sent.frame, Phase::Setup, age_ns),
         };
         Some((page.progress(), doing))
     }
@@ -241,7 +241,7 @@ impl Flight {
                     return Err(Violation);
                 }
                 let times = page().map_or_else(Times::default, |page| sent.times(&page, call, None));
-                sent.end(call, times, |frame| frame.settle_many(call, cells, times));
+                sent.end(call, times, |frame| frame.complete_many(call, cells, times));
             }
             Message::SetupFailed { frame, text, expired } => {
                 let sent = self.named(frame)?;

@@ -11,7 +11,7 @@ use guerdon_core::call::CallKind;
 use guerdon_core::clock::nanos;
 use guerdon_core::frame::Frame;
 use guerdon_core::outcome::{Cell, Failure, FailureKind, Times, Traceback};
-use guerdon_core::overtime::{no_answer, timed_out};
+use guerdon_core::timeout_messages::{no_answer, timed_out};
 
 /// A frame with the worker. Dropping it tells the scheduler that the frame ended.
 pub(crate) struct Sent {
@@ -125,7 +125,7 @@ impl Sent {
                 }
                 _ => continue,
             };
-            self.end(call, times, |frame| frame.settle(call, cell, times));
+            self.end(call, times, |frame| frame.complete(call, cell, times));
         }
     }
 

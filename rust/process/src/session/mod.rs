@@ -162,7 +162,7 @@ impl Session {
             if self.slot.kind == Kind::Pool {
                 let serves = self.ready && !over;
                 if serves && !self.slot.ready.swap(true, Ordering::AcqRel) {
-                    self.shared.poke.poke(); // calls of its last frame went to others
+                    self.shared.waker.wake(); // calls of its last frame went to others
                 } else if !serves {
                     self.slot.ready.store(false, Ordering::Release);
                 }
@@ -346,7 +346,7 @@ impl Session {
             self.slot.stalled.store(false, Ordering::Release);
             self.slot.ready.store(true, Ordering::Release);
             self.shared.started();
-            self.shared.poke.poke();
+            self.shared.waker.wake();
         }
         if let Some(ran) = news.ended {
             self.calls += ran as u64;

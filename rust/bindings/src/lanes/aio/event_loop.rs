@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use guerdon_core::clock::Clock;
-use guerdon_core::doing::Doing;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
+use guerdon_core::in_flight::InFlightCall;
 use guerdon_core::wake::Wake;
 use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
@@ -195,7 +195,7 @@ impl Loop {
     }
 
     /// What its loops have in hand, for people, and where: index, generation, frame, call.
-    pub fn doing(&self, now_ns: u64) -> Vec<(Doing, Vec<u64>)> {
+    pub fn doing(&self, now_ns: u64) -> Vec<(InFlightCall, Vec<u64>)> {
         let (held, in_setup, generation) = {
             let state = self.state.lock();
             (state.held.clone(), state.in_setup.clone(), state.generation)

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use guerdon_core::doing::{Doing, Phase as Before};
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
+use guerdon_core::in_flight::{InFlightCall, Phase as Before};
 use guerdon_core::outcome::Times;
-use guerdon_core::overtime::{no_answer, timed_out};
+use guerdon_core::timeout_messages::{no_answer, timed_out};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::lanes::aio::event_loop::Loop;
@@ -106,14 +106,15 @@ impl Held {
     }
 
     /// The calls in flight, for people, each with its index; and, if `setup()` runs since a time, the calls that wait for that.
-    pub fn doing(&self, now_ns: u64, setup_ns: Option<u64>) -> Vec<(Doing, u64)> {
+    pub fn doing(&self, now_ns: u64, setup_ns: Option<u64>) -> Vec<(InFlightCall, u64)> {
         let inner = self.inner.lock();
         let Some(frame) = inner.frame.as_ref() else { return Vec::new() };
         if let Some(since_ns) = setup_ns {
-            return vec![(Doing::before(frame, Before::Setup, now_ns.saturating_sub(since_ns)), 0)];
+            return vec![(InFlightCall::before(frame, Before::Setup, now_ns.saturating_sub(since_ns)), 0)];
         }
         let in_flight = inner.running().filter(|(_, how, _)| matches!(how, Phase::Running | Phase::Told));
-        let told = |(call, _, started_ns)| (Doing::call(frame, call, now_ns.saturating_sub(started_ns)), call as u64);
+        let told =
+            |(call, _, started_ns)| (InFlightCall::call(frame, call, now_ns.saturating_sub(started_ns)), call as u64);
         in_flight.map(told).collect()
     }
 

@@ -139,7 +139,7 @@ impl Jobs {
     }
 
     fn ok(&self, call: usize, value: f64) -> isize {
-        self.held.end(call, None, |frame, times| frame.settle(call, report::cell(0, value), times))
+        self.held.end(call, None, |frame, times| frame.complete(call, report::cell(0, value), times))
     }
 
     fn cell(&self, call: usize, status: u8, value: f64, records: Option<&Bound<'_, PyBytes>>) -> isize {
@@ -148,7 +148,7 @@ impl Jobs {
             if let Some(json) = json {
                 frame.record(call, json);
             }
-            frame.settle(call, report::cell(status, value), times);
+            frame.complete(call, report::cell(status, value), times);
         })
     }
 
@@ -166,7 +166,7 @@ impl Jobs {
             if let Some(json) = json {
                 frame.record(call, json);
             }
-            frame.settle_many(call, cells, times);
+            frame.complete_many(call, cells, times);
         }))
     }
 

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
-use guerdon_core::doing::Doing;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
-use guerdon_core::lane::{Closing, Lane, Poke};
+use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::lane::{Closing, Lane, LaneWaker};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -84,7 +84,7 @@ impl AioLane {
     }
 
     /// What all loops have in hand, for people, and where: index, generation, frame, call.
-    pub fn doing(&self, now_ns: u64) -> Vec<(Doing, Vec<u64>)> {
+    pub fn doing(&self, now_ns: u64) -> Vec<(InFlightCall, Vec<u64>)> {
         self.loops.iter().flat_map(|one| one.doing(now_ns)).collect()
     }
 
@@ -111,7 +111,7 @@ impl AioLane {
 }
 
 impl Lane for AioLane {
-    fn attach(&self, _poke: Poke) {}
+    fn attach(&self, _poke: LaneWaker) {}
 
     fn room(&self, _function: FunctionId) -> usize {
         ROOM

@@ -7,11 +7,11 @@
 
 use std::sync::Arc;
 
-use guerdon_core::doing::{Doing, Phase};
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
+use guerdon_core::in_flight::{InFlightCall, Phase};
 use guerdon_core::outcome::{Failure, Times};
-use guerdon_core::overtime::{no_answer, timed_out};
+use guerdon_core::timeout_messages::{no_answer, timed_out};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -104,20 +104,20 @@ impl Held {
     }
 
     /// The call in hand, for people.
-    pub fn doing(&self, now_ns: u64) -> Option<Doing> {
+    pub fn doing(&self, now_ns: u64) -> Option<InFlightCall> {
         let inner = self.inner.lock();
         let frame = inner.frame.as_ref()?;
         let age_ns = now_ns.saturating_sub(inner.started_ns);
         if inner.in_setup {
-            return Some(Doing::before(frame, Phase::Setup, age_ns));
+            return Some(InFlightCall::before(frame, Phase::Setup, age_ns));
         }
-        inner.current.map(|call| Doing::call(frame, call, age_ns))
+        inner.current.map(|call| InFlightCall::call(frame, call, age_ns))
     }
 
     /// Settles the calls that have ended (T-6).
-    pub fn settle_ended(&self) {
+    pub fn complete_ended(&self) {
         if let Some(frame) = self.inner.lock().frame.as_mut() {
-            frame.settle_ended();
+            frame.complete_ended();
         }
     }
 
@@ -136,7 +136,7 @@ impl Held {
             self.shared.leave_behind(self.function, self.thread, true, true);
             return inner.frame.take().map_or(Watched::Fine, |frame| Watched::Over(Box::new(frame)));
         }
-        frame.settle_ended();
+        frame.complete_ended();
         let Some(call) = inner.current else { return Watched::Fine };
         let swept = !frame.is_open(call);
         if swept || age_ns >= self.timeout_ns {
@@ -377,7 +377,7 @@ impl Chunk {
     }
 
     fn ok(&self, value: f64) -> isize {
-        self.held.end(|frame, call, times| frame.settle_soon(call, value, times))
+        self.held.end(|frame, call, times| frame.complete_soon(call, value, times))
     }
 
     fn cell(&self, status: u8, value: f64, records: Option<&Bound<'_, PyBytes>>) -> isize {
@@ -386,7 +386,7 @@ impl Chunk {
             if let Some(json) = json {
                 frame.record(call, json);
             }
-            frame.settle(call, report::cell(status, value), times);
+            frame.complete(call, report::cell(status, value), times);
         })
     }
 
@@ -403,7 +403,7 @@ impl Chunk {
             if let Some(json) = json {
                 frame.record(call, json);
             }
-            frame.settle_many(call, cells, times);
+            frame.complete_many(call, cells, times);
         }))
     }
 

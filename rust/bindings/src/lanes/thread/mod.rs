@@ -24,7 +24,7 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Shape};
-use guerdon_core::lane::{Closing, Lane, Poke};
+use guerdon_core::lane::{Closing, Lane, LaneWaker};
 use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -66,7 +66,7 @@ pub struct Shared {
     state: Mutex<State>,
     /// Per function: there is work, or the end.
     news: Vec<Condvar>,
-    poke: OnceLock<Poke>,
+    waker: OnceLock<LaneWaker>,
     /// A thread is gone.
     gone: Notify,
 }
@@ -91,7 +91,7 @@ impl ThreadLane {
             functions: functions.to_vec(),
             state: Mutex::new(state),
             news: functions.iter().map(|_| Condvar::new()).collect(),
-            poke: OnceLock::new(),
+            waker: OnceLock::new(),
             gone: Notify::new(),
         };
         Self { shared: Arc::new(shared) }
@@ -197,8 +197,8 @@ impl ThreadLane {
 }
 
 impl Lane for ThreadLane {
-    fn attach(&self, poke: Poke) {
-        let _ = self.shared.poke.set(poke);
+    fn attach(&self, waker: LaneWaker) {
+        let _ = self.shared.waker.set(waker);
     }
 
     fn room(&self, function: FunctionId) -> usize {
@@ -235,8 +235,8 @@ impl Lane for ThreadLane {
         self.shared.find_hands(&mut state, function);
     }
 
-    fn settle_ended(&self) {
-        self.held().iter().for_each(|chunk| chunk.settle_ended());
+    fn complete_ended(&self) {
+        self.held().iter().for_each(|chunk| chunk.complete_ended());
     }
 
     fn close(&self) -> Closing {
@@ -345,8 +345,8 @@ impl Shared {
             }
             place.width = place.limit;
         }
-        if let Some(poke) = self.poke.get() {
-            poke.poke();
+        if let Some(waker) = self.waker.get() {
+            waker.wake();
         }
     }
 

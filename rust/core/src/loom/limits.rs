@@ -44,7 +44,7 @@ fn end(world: &World, watch: &Watch, how: End) -> bool {
     watch.look(&world.lane);
     watch.ended.fetch_add(1, Ordering::Relaxed);
     match how {
-        End::Settled => frame.settle(0, Cell::Value(1.0), RAN),
+        End::Settled => frame.complete(0, Cell::Value(1.0), RAN),
         End::Failed => {
             let reason = "failed".to_owned();
             let (kind, traceback, retry_after, answer) = (FailureKind::Error, None, None, None);

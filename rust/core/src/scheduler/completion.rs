@@ -41,7 +41,7 @@ fn keep_note(batch: &Batch, function: FunctionId, finish: bool, sample: usize, n
 
 impl Inner {
     /// Settles the cells of a call that came back.
-    pub(crate) fn settle(
+    pub(crate) fn complete(
         self: &Arc<Self>,
         batch: &Arc<Batch>,
         function: FunctionId,
@@ -69,7 +69,7 @@ impl Inner {
     }
 
     /// Settles calls of one sample that gave a number, all together.
-    pub(crate) fn settle_all<'a>(
+    pub(crate) fn complete_all<'a>(
         self: &Arc<Self>,
         batch: &'a Arc<Batch>,
         function: FunctionId,
@@ -82,11 +82,11 @@ impl Inner {
             if let Some(note) = note {
                 keep_note(batch, function, false, sample, note);
             }
-            claim.settle([outcome], |group| completed.push(group));
-            reached.extend(batch.count_settled(sample..sample + 1));
+            claim.complete([outcome], |group| completed.push(group));
+            reached.extend(batch.count_completed(sample..sample + 1));
         }
         self.groups_complete(batch, function, false, &completed);
-        self.cut(batch, reached);
+        self.quorum_reached(batch, reached);
     }
 
     /// An attempt failed: there is another, or the call has failed.
@@ -105,9 +105,9 @@ impl Inner {
             let mut state = self.state.lock();
             // Under the lock: a sweep of late calls takes it too, so an attempt that is not late here is open when that comes (S-2).
             let now_ns = self.clock.now_ns();
-            let closed = state.line(batch.id(), function).and_then(|line| line.closed.clone());
+            let closed = state.queue(batch.id(), function).and_then(|queue| queue.closed.clone());
             let expires_ns = batch.expires_ns(call.first, function);
-            if let Some(cause) = closed.or_else(|| batch.cut_of(call.first, function, call.finish)) {
+            if let Some(cause) = closed.or_else(|| batch.early_delivery_of(call.first, function, call.finish)) {
                 swept = Some(cause);
             } else if let Some(again) = retry::decide(policy, &call, &failure, now_ns, expires_ns, fastrand::f64()) {
                 batch.count_retry(function);
@@ -141,12 +141,12 @@ impl Inner {
         let functions = function.map_or(0..batch.functions().len(), |one| one..one + 1);
         let (closed, grew): (Vec<FunctionId>, bool) = {
             let mut state = self.state.lock();
-            let close = |id: &FunctionId| state.line(batch.id(), *id).is_some_and(|line| line.close(cause));
+            let close = |id: &FunctionId| state.queue(batch.id(), *id).is_some_and(|queue| queue.close(cause));
             (functions.filter(close).collect(), batch.is_open())
         };
         if function.is_none() {
             let (_, note) = cause.end();
-            if batch.end_growth(&note.reason, false) == Ok(true) {
+            if batch.end_additions(&note.reason, false) == Ok(true) {
                 self.forget(batch);
             }
         }
@@ -158,7 +158,7 @@ impl Inner {
     }
 
     /// Ends the open calls of a function in these groups, its line being closed. `apart`: a call over the batch was not made yet, because the batch
-    /// grows: each group's cells stand for themselves.
+    /// streamed: each group's cells stand for themselves.
     pub(super) fn sweep(
         self: &Arc<Self>,
         batch: &Arc<Batch>,
@@ -176,8 +176,8 @@ impl Inner {
         if let Some(stage) = batch.stage(function) {
             for sample in samples.clone() {
                 if let Some(claim) = stage.claim_open(sample, 0) {
-                    claim.settle([Outcome::without_value(status, times)], |_| {});
-                    reached.extend(batch.count_settled(sample..sample + 1));
+                    claim.complete([Outcome::without_value(status, times)], |_| {});
+                    reached.extend(batch.count_completed(sample..sample + 1));
                 }
             }
         }
@@ -192,7 +192,7 @@ impl Inner {
                 self.fail(batch, function, spec.finish, first..first + span, claim, status, &note, times);
             }
         }
-        self.cut(batch, reached);
+        self.quorum_reached(batch, reached);
     }
 
     /// Fails the cells of a call; of a `finish_group` call those whose score had not failed already.
@@ -232,9 +232,9 @@ impl Inner {
     ) {
         let (first, mut count) = (claim.first(), 0);
         let outcomes = outcomes.into_iter().inspect(|_| count += 1);
-        claim.settle(outcomes, |group| self.groups_complete(batch, function, finish, &[group]));
+        claim.complete(outcomes, |group| self.groups_complete(batch, function, finish, &[group]));
         if !finish {
-            self.cut(batch, batch.count_settled(first..first + count));
+            self.quorum_reached(batch, batch.count_completed(first..first + count));
         }
     }
 
@@ -267,7 +267,7 @@ impl Inner {
             {
                 let mut state = self.state.lock();
                 state.give_back(batch.id(), function, vec![call]);
-                self.set_deadline(&mut state, batch, function, vec![call], self.clock.now_ns());
+                self.set_total_timer(&mut state, batch, function, vec![call], self.clock.now_ns());
             }
             self.pump();
         } else if let Some(claim) = batch.grid().claim_open(first, function) {

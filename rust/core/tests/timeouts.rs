@@ -76,7 +76,7 @@ fn l3_queueing_is_not_running() {
 #[test]
 fn s1_a_deadline_counts_the_queue_and_spares_what_was_in_time() {
     paused(async {
-        let function = with(|policy| policy.deadline = Some(250 * MS));
+        let function = with(|policy| policy.total_timeout = Some(250 * MS));
         let engine = Engine::start(one_at_a_time(), vec![function], |_: &Ask| value(100 * MS));
         let batch = engine.run(spec(4, 1)).await;
         assert_eq!(
@@ -91,9 +91,9 @@ fn s1_a_deadline_counts_the_queue_and_spares_what_was_in_time() {
 #[test]
 fn s1_a_deadline_ends_its_function_alone_and_a_budget_ends_all() {
     paused(async {
-        let functions = vec![with(|policy| policy.deadline = Some(50 * MS)), with(|_| {})];
+        let functions = vec![with(|policy| policy.total_timeout = Some(50 * MS)), with(|_| {})];
         let engine = Engine::start(Room::default(), functions, |_: &Ask| Act::Hang);
-        let batch = engine.run(BatchSpec { budget_ns: Some(150_000_000), ..spec(1, 1) }).await;
+        let batch = engine.run(BatchSpec { batch_timeout_ns: Some(150_000_000), ..spec(1, 1) }).await;
         assert!(took(&batch) >= 150 * MS && took(&batch) <= 150 * MS + GRAIN, "{:?}", took(&batch));
         let whys = [0, 1].map(|function| batch.note_of(0, function).unwrap().reason);
         assert_eq!(whys, ["total timeout", "batch timeout"]);
@@ -103,7 +103,7 @@ fn s1_a_deadline_ends_its_function_alone_and_a_budget_ends_all() {
 #[test]
 fn l4_a_lane_stops_what_was_swept_and_an_outcome_that_comes_all_the_same_is_dropped() {
     paused(async {
-        let function = with(|policy| policy.deadline = Some(50 * MS));
+        let function = with(|policy| policy.total_timeout = Some(50 * MS));
         let engine = Engine::start(Room::default(), vec![function], |ask: &Ask| match ask.first {
             0 => Act::Hang,
             _ => Act::Late { after: 400 * MS, cells: vec![Cell::Value(7.0)] },
@@ -220,7 +220,7 @@ fn r2_the_second_try_does_not_wait_for_the_rest_of_an_event_loops_frame() {
 #[test]
 fn r4_there_is_no_attempt_past_the_deadline() {
     paused(async {
-        let function = with(|policy| (policy.retries, policy.deadline) = (3, Some(1000 * MS)));
+        let function = with(|policy| (policy.retries, policy.total_timeout) = (3, Some(1000 * MS)));
         let later = Failure { retry_after: Some(Duration::from_secs(2)), ..failure(FailureKind::Error) };
         let act = move |_: &Ask| Act::Fail { after: MS, failure: later.clone() };
         let engine = Engine::start(Room::default(), vec![function], act);
@@ -270,7 +270,7 @@ fn what_a_failed_cell_shows_is_its_functions_to_say() {
 #[test]
 fn s4_l5_an_idle_engine_does_nothing() {
     paused(async {
-        let function = with(|policy| (policy.retries, policy.deadline) = (3, Some(Duration::from_secs(600))));
+        let function = with(|policy| (policy.retries, policy.total_timeout) = (3, Some(Duration::from_secs(600))));
         let engine = Engine::start(Room::default(), vec![function], |_: &Ask| value(MS));
         engine.run(spec(16, 4)).await;
         tokio::time::sleep(MS).await;

@@ -1,11 +1,11 @@
 //! Batches that grow: calls become possible as samples come.
 //!
 //! - Z-1  The call of a sample can be made from its addition on, that of a group once it is full, that of the batch when growth ends.
-//! - Z-2  What is added after its function's line was closed ends as the line did. Places are taken before the lock is, so the sweep that closed
-//!   the line, or the addition, or both, come by each of these cells; its claim lets one of them write.
+//! - Z-2  What is added after its function's line was closed ends as the line did. Placement are taken before the lock is, so the sweep that closed
+//!   the queue, or the addition, or both, come by each of these cells; its claim lets one of them write.
 //! - Z-3  `deadline` bounds each call from when it became possible. It is checked under the lock where an attempt is granted, and swept after it
 //!   passed: no attempt slips between (S-2).
-//! - Z-4  Growth ends under the lock, so that the one call of a batch function is either made or swept, whatever ends the growth.
+//! - Z-4  OpenBatch ends under the lock, so that the one call of a batch function is either made or swept, whatever ends the additions.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::batch::Batch;
 use crate::call::{Call, Cause};
 use crate::clock::nanos;
 use crate::function::{FunctionId, Shape};
-use crate::growth::{Added, Incomplete};
+use crate::open_batch::{Added, IncompleteGroups};
 use crate::outcome::Times;
 use crate::scheduler::timers::Due;
 use crate::scheduler::{Inner, Scheduler, State};
@@ -24,8 +24,8 @@ impl Scheduler {
         self.inner.add(batch, added);
     }
 
-    /// Ends growth: the batch is done with what is there. Refused while a group lacks samples; nothing happens the second time.
-    pub fn finish(&self, batch: &Arc<Batch>) -> Result<(), Incomplete> {
+    /// Ends additions: the batch is done with what is there. Refused while a group lacks samples; nothing happens the second time.
+    pub fn finish(&self, batch: &Arc<Batch>) -> Result<(), IncompleteGroups> {
         self.inner.finish(batch)
     }
 }
@@ -40,8 +40,8 @@ impl Inner {
             whole = batch.arrive(&added.samples);
             // Of groups that were cut the cells are ended already, or about to be (U-3).
             let (samples, filled): (Vec<usize>, Vec<usize>) = (
-                added.samples.iter().copied().filter(|sample| !batch.is_cut(sample / size)).collect(),
-                whole.iter().copied().filter(|group| !batch.is_cut(*group)).collect(),
+                added.samples.iter().copied().filter(|sample| !batch.is_delivered_early(sample / size)).collect(),
+                whole.iter().copied().filter(|group| !batch.is_delivered_early(*group)).collect(),
             );
             for (function, spec) in self.functions.iter().enumerate() {
                 let calls: Vec<Call> = match spec.shape {
@@ -50,20 +50,20 @@ impl Inner {
                     Shape::Batch => Vec::new(),
                 };
                 // None when the batch is done: its cells have their outcomes.
-                let Some(line) = state.line(batch.id(), function) else { return };
-                if let Some(cause) = &line.closed {
+                let Some(queue) = state.queue(batch.id(), function) else { return };
+                if let Some(cause) = &queue.closed {
                     closed.push((function, cause.clone()));
                 } else if !calls.is_empty() {
-                    line.arrived.extend(&calls);
-                    self.set_deadline(&mut state, batch, function, calls, added.at_ns);
+                    queue.arrived.extend(&calls);
+                    self.set_total_timer(&mut state, batch, function, calls, added.at_ns);
                 }
             }
             for group in &added.begun {
-                self.set_cut(&mut state, batch, *group..*group + 1, added.at_ns);
+                self.set_group_timer(&mut state, batch, *group..*group + 1, added.at_ns);
             }
         }
         for (function, cause) in closed {
-            // Growth may have ended since, but not before the line was closed: its batch call was never made (Z-4).
+            // OpenBatch may have ended since, but not before the line was closed: its batch call was never made (Z-4).
             let mut groups: Vec<usize> = added.samples.iter().map(|sample| sample / size).collect();
             groups.dedup();
             for group in groups {
@@ -71,24 +71,24 @@ impl Inner {
             }
         }
         if batch.counts_whole() {
-            let reached = whole.iter().flat_map(|group| batch.count_settled(group * size..(group + 1) * size));
-            self.cut(batch, reached.collect::<Vec<_>>());
+            let reached = whole.iter().flat_map(|group| batch.count_completed(group * size..(group + 1) * size));
+            self.quorum_reached(batch, reached.collect::<Vec<_>>());
         }
         self.pump();
     }
 
-    fn finish(self: &Arc<Self>, batch: &Arc<Batch>) -> Result<(), Incomplete> {
+    fn finish(self: &Arc<Self>, batch: &Arc<Batch>) -> Result<(), IncompleteGroups> {
         let last = {
             let mut state = self.state.lock();
             let was_open = batch.is_open();
-            let last = batch.end_growth("it was finished", true)?;
+            let last = batch.end_additions("it was finished", true)?;
             if was_open && batch.groups() > 0 {
                 for (function, _) in self.functions.iter().enumerate().filter(|(_, spec)| spec.shape == Shape::Batch) {
-                    let Some(line) = state.line(batch.id(), function).filter(|line| line.closed.is_none()) else {
+                    let Some(queue) = state.queue(batch.id(), function).filter(|queue| queue.closed.is_none()) else {
                         continue;
                     };
-                    line.arrived.push_back(Call::fresh(0));
-                    self.set_deadline(&mut state, batch, function, vec![Call::fresh(0)], self.clock.now_ns());
+                    queue.arrived.push_back(Call::fresh(0));
+                    self.set_total_timer(&mut state, batch, function, vec![Call::fresh(0)], self.clock.now_ns());
                 }
             }
             last
@@ -101,7 +101,7 @@ impl Inner {
     }
 
     /// Sets the timer of calls that became possible at `at_ns`, if their function has a deadline and their batch grows (Z-3).
-    pub(super) fn set_deadline(
+    pub(super) fn set_total_timer(
         &self,
         state: &mut State,
         batch: &Batch,
@@ -109,7 +109,9 @@ impl Inner {
         calls: Vec<Call>,
         at_ns: u64,
     ) {
-        let Some(deadline) = self.function(function).policy.deadline.filter(|_| batch.grows()) else { return };
+        let Some(deadline) = self.function(function).policy.total_timeout.filter(|_| batch.is_streamed()) else {
+            return;
+        };
         let due_ns = at_ns.saturating_add(nanos(deadline));
         if state.timers.set(due_ns, Due::Late { batch: batch.id(), function, calls }) {
             self.timers_changed.notify_one();
@@ -120,7 +122,7 @@ impl Inner {
     pub(super) fn end_late(self: &Arc<Self>, batch: u64, function: FunctionId, calls: Vec<Call>) {
         let Some(batch) = self.state.lock().works.get(&batch).map(|work| work.batch.clone()) else { return };
         let spec = self.function(function);
-        let (status, note) = Cause::Deadline.end();
+        let (status, note) = Cause::TotalTimeout.end();
         for Call { first, finish, .. } in calls {
             let (grid, column) = batch.place(function, finish);
             let span = if finish { batch.group_size() } else { spec.span(batch.samples(), batch.group_size()) };

@@ -7,7 +7,7 @@ use super::scheduler::World;
 use super::{beside, explore};
 use crate::batch::{Batch, BatchSpec};
 use crate::delivery::Delivery;
-use crate::growth::Places;
+use crate::open_batch::Placement;
 use crate::outcome::{Cell, Failure, FailureKind, Status, Times};
 
 const RAN: Times = Times { started_ns: 1, run_ns: 1 };
@@ -22,21 +22,21 @@ struct Stream {
 impl Stream {
     fn new(group_size: usize, retries: u16, delivery: Delivery) -> Arc<Self> {
         let world = World::new(8, function(retries, false));
-        let spec = BatchSpec { grows: true, delivery, ..spec(0, group_size) };
+        let spec = BatchSpec { streamed: true, delivery, ..spec(0, group_size) };
         let batch = world.scheduler.submit(spec).unwrap();
         Arc::new(Self { world, batch, handed_out: [const { () }; 3].map(|()| AtomicU64::new(0)) })
     }
 
     fn add(&self, count: usize) -> bool {
-        let Ok(added) = self.batch.reserve(&Places::InOrder(count)) else { return false };
+        let Ok(added) = self.batch.reserve(&Placement::InOrder(count)) else { return false };
         self.world.scheduler.add(&self.batch, &added);
         true
     }
 
-    fn settle(&self) -> bool {
+    fn complete(&self) -> bool {
         let frame = self.world.lane.take();
         frame.is_some_and(|mut frame| {
-            frame.settle(0, Cell::Value(1.0), RAN);
+            frame.complete(0, Cell::Value(1.0), RAN);
             true
         })
     }
@@ -49,7 +49,7 @@ impl Stream {
 
     /// Everything has been done: each group is handed out once, and the batch is over.
     fn ends(&self) {
-        while self.settle() {}
+        while self.complete() {}
         assert!(self.batch.is_done(), "the batch never ends");
         while !self.batch.is_exhausted() {
             let left: u64 = self.handed_out.iter().map(|times| times.load(Ordering::Relaxed)).sum();
@@ -74,7 +74,7 @@ fn job(stream: &Arc<Stream>, work: impl FnOnce(&Stream) + Send + 'static) -> Box
 #[test]
 fn z1_a3_an_addition_beside_the_finish() {
     explore(|| {
-        let stream = Stream::new(1, 0, Delivery::Whole);
+        let stream = Stream::new(1, 0, Delivery::default());
         let add = job(&stream, |stream| {
             let known = stream.add(1);
             assert!(known || !stream.batch.is_open());
@@ -85,14 +85,14 @@ fn z1_a3_an_addition_beside_the_finish() {
     });
 }
 
-/// Growth ends beside the last outcome, and the consumer is at work: who is last ends the batch, once.
+/// OpenBatch ends beside the last outcome, and the consumer is at work: who is last ends the batch, once.
 #[test]
 fn b1_a_finish_beside_a_completion_and_a_consumer() {
     explore(|| {
-        let stream = Stream::new(1, 0, Delivery::Whole);
+        let stream = Stream::new(1, 0, Delivery::default());
         assert!(stream.add(1));
         let settle = job(&stream, |stream| {
-            stream.settle();
+            stream.complete();
         });
         let finish = job(&stream, |stream| stream.world.scheduler.finish(&stream.batch).unwrap());
         beside(vec![settle, finish, job(&stream, Stream::take)]);
@@ -104,10 +104,10 @@ fn b1_a_finish_beside_a_completion_and_a_consumer() {
 #[test]
 fn b1_an_addition_beside_a_completion_and_a_consumer() {
     explore(|| {
-        let stream = Stream::new(1, 0, Delivery::Whole);
+        let stream = Stream::new(1, 0, Delivery::default());
         assert!(stream.add(1));
         let settle = job(&stream, |stream| {
-            stream.settle();
+            stream.complete();
         });
         let add = job(&stream, |stream| assert!(stream.add(1)));
         beside(vec![settle, add, job(&stream, Stream::take)]);
@@ -119,7 +119,7 @@ fn b1_an_addition_beside_a_completion_and_a_consumer() {
 #[test]
 fn z2_an_addition_beside_a_cancel() {
     explore(|| {
-        let stream = Stream::new(1, 0, Delivery::Whole);
+        let stream = Stream::new(1, 0, Delivery::default());
         let add = job(&stream, |stream| {
             stream.add(1);
         });
@@ -136,11 +136,11 @@ fn z2_an_addition_beside_a_cancel() {
 #[test]
 fn u4_a_quorum_beside_a_late_completion() {
     explore(|| {
-        let stream = Stream::new(2, 0, Delivery::Quorum(1));
+        let stream = Stream::new(2, 0, Delivery::quorum(1));
         assert!(stream.add(2));
         let settle = || {
             job(&stream, |stream| {
-                stream.settle();
+                stream.complete();
             })
         };
         beside(vec![settle(), settle(), job(&stream, Stream::take)]);
@@ -157,10 +157,10 @@ fn u4_a_quorum_beside_a_late_completion() {
 #[test]
 fn u3_a_quorum_beside_an_attempt_that_fails() {
     explore(|| {
-        let stream = Stream::new(2, 5, Delivery::Quorum(1));
+        let stream = Stream::new(2, 5, Delivery::quorum(1));
         assert!(stream.add(2));
         let settle = job(&stream, |stream| {
-            stream.settle();
+            stream.complete();
         });
         let fail = job(&stream, |stream| {
             if let Some(mut frame) = stream.world.lane.take() {
@@ -182,10 +182,10 @@ fn u3_a_quorum_beside_an_attempt_that_fails() {
 #[test]
 fn u3_a_quorum_beside_an_addition() {
     explore(|| {
-        let stream = Stream::new(2, 0, Delivery::Quorum(1));
+        let stream = Stream::new(2, 0, Delivery::quorum(1));
         assert!(stream.add(1));
         let settle = job(&stream, |stream| {
-            stream.settle();
+            stream.complete();
         });
         let add = job(&stream, |stream| assert!(stream.add(1)));
         beside(vec![settle, add]);

@@ -7,7 +7,7 @@ use super::{beside, explore};
 use crate::batch::Batch;
 use crate::frame::Frame;
 use crate::function::{Function, Gather};
-use crate::growth::Places;
+use crate::open_batch::Placement;
 use crate::outcome::{Cell, Failure, FailureKind, Status};
 
 /// A world with one place, whose function takes so many samples at a time.
@@ -28,12 +28,12 @@ fn mixed(world: &Arc<World>, samples: usize) -> (Arc<Batch>, Arc<Batch>) {
 fn settle(world: &World) -> Vec<u64> {
     let Some(mut frame) = world.lane.take() else { return Vec::new() };
     let batches = batches(&frame);
-    frame.settle_many(0, batches.iter().map(|id| Cell::Value(*id as f64)).collect(), RAN);
+    frame.complete_many(0, batches.iter().map(|id| Cell::Value(*id as f64)).collect(), RAN);
     batches
 }
 
 fn batches(frame: &Frame) -> Vec<u64> {
-    frame.places(0).map(|(share, _)| frame.shares()[share].batch().id()).collect()
+    frame.samples_by_slice(0).map(|(slice, _)| frame.slices()[slice].batch().id()).collect()
 }
 
 fn fail(world: &World, kind: FailureKind) {
@@ -134,18 +134,18 @@ fn m3_parts_beside_a_submission() {
     });
 }
 
-/// Samples are added to two batches that grow, beside the outcome of a call: none waits while the lane has room and more than enough stand in line.
+/// Samples are added to two batches that grow, beside the outcome of a call: none waits while the lane has room and more than enough stand in queue.
 #[test]
 fn m2_s3_additions_to_two_batches_beside_an_outcome() {
     explore(|| {
         let world = world(2);
         world.scheduler.submit(spec(1, 1)).unwrap();
-        let open = || world.scheduler.submit(crate::batch::BatchSpec { grows: true, ..spec(0, 1) }).unwrap();
+        let open = || world.scheduler.submit(crate::batch::BatchSpec { streamed: true, ..spec(0, 1) }).unwrap();
         let (a, b) = (open(), open());
         let add = |batch: &Arc<Batch>| {
             let batch = batch.clone();
             job(&world, move |world| {
-                let added = batch.reserve(&Places::InOrder(1)).unwrap();
+                let added = batch.reserve(&Placement::InOrder(1)).unwrap();
                 world.scheduler.add(&batch, &added);
             })
         };

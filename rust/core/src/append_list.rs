@@ -1,6 +1,6 @@
 //! A list that grows at its end while others read it.
 //!
-//! - Q-1  An element stays where it is: whoever reads one is never in the way of growth, nor growth of him.
+//! - Q-1  An element stays where it is: whoever reads one is never in the way of additions, nor growth of him.
 //! - Q-2  A list that never grows is one piece: finding an element of it costs a comparison.
 
 use std::sync::OnceLock;
@@ -9,14 +9,14 @@ use std::sync::OnceLock;
 const PIECES: usize = 48;
 
 /// The pieces: `first` elements, then as many again, then twice as many, and so on.
-pub(crate) struct Segments<T> {
+pub(crate) struct AppendList<T> {
     first: usize,
     /// Both written by `grow`, in order.
     begin: OnceLock<Box<[T]>>,
     rest: Box<[OnceLock<Box<[T]>>]>,
 }
 
-impl<T> Segments<T> {
+impl<T> AppendList<T> {
     /// A list that is to begin with a piece of `first` elements; it is empty until it grows.
     pub(crate) fn new(first: usize) -> Self {
         Self { first: first.max(1), begin: OnceLock::new(), rest: (0..PIECES).map(|_| OnceLock::new()).collect() }
@@ -55,7 +55,7 @@ mod tests {
     fn q1_every_element_is_made_once_and_stays() {
         for first in [1, 2, 3, 7, 64] {
             let made = AtomicUsize::new(0);
-            let list = Segments::new(first);
+            let list = AppendList::new(first);
             let mut seen: Vec<*const usize> = Vec::new();
             for length in 0..200 {
                 list.grow(length, || made.fetch_add(1, Ordering::Relaxed));
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn q2_a_list_that_never_grows_is_one_piece() {
-        let list = Segments::new(100);
+        let list = AppendList::new(100);
         assert!(list.get(0).is_none());
         list.grow(100, || 0_u8);
         assert!(list.rest[0].get().is_none());

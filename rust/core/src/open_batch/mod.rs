@@ -1,30 +1,30 @@
-//! The places of a batch that grows: which are taken, and how far its groups are.
+//! The places of a batch that streamed: which are taken, and how far its groups are.
 //!
 //! - A-1  A place is taken once. An addition that is refused takes none.
 //! - A-2  Each group becomes whole once, with the last of its samples whose values are there, and that addition is told so.
-//! - A-3  Growth ends once; from then on nothing is taken, and there are no more groups than there were.
+//! - A-3  OpenBatch ends once; from then on nothing is taken, and there are no more groups than there were.
 //! - A-4  Without a word where they belong samples take the lowest places that are free, so groups are filled in order.
 //! - A-5  A group is there, in grid and count, before anyone learns of it.
 //! - A-6  There is room while fewer than `max_pending` samples stand in full groups that are not complete; and when growth has ended, so that who
 //!   waits learns of it. (A group that still lacks samples is not counted: it could not complete, and who waits would wait for ever.)
 //! - A-7  `take_completed` tells of a group once it is complete, and again when values came after that, as of one that was cut.
 
-mod places;
+mod placement;
 
 use std::io;
 use std::sync::Arc;
 
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::wake::Wake;
-use places::MOST_AHEAD;
-pub use places::{Added, Incomplete, Places, Refusal};
+use placement::MOST_AHEAD;
+pub use placement::{AddError, Added, IncompleteGroups, Placement};
 
 /// How many groups an error lists.
 const MOST_LISTED: usize = 5;
 
 #[derive(Clone, Copy, Default)]
 struct Group {
-    /// Places taken, and how many of them have their values.
+    /// Placement taken, and how many of them have their values.
     have: usize,
     arrived: usize,
     complete: bool,
@@ -49,7 +49,7 @@ struct State {
 }
 
 /// What a batch knows of its places.
-pub(crate) struct Growth {
+pub(crate) struct OpenBatch {
     size: usize,
     /// Samples without which a group can never be delivered.
     needed: usize,
@@ -61,7 +61,7 @@ pub(crate) struct Growth {
     most: Option<usize>,
 }
 
-impl Growth {
+impl OpenBatch {
     pub(crate) fn new(size: usize, needed: usize, max_pending: Option<usize>) -> io::Result<Self> {
         let room = max_pending.map(|_| Wake::new()).transpose()?.map(Arc::new);
         if let Some(room) = &room {
@@ -111,15 +111,15 @@ impl Growth {
     }
 
     /// Takes places. `grow` is called if that needs more groups than there are: with their number, before they are known.
-    pub(crate) fn add(&self, places: &Places, now_ns: u64, grow: impl FnOnce(usize)) -> Result<Added, Refusal> {
+    pub(crate) fn add(&self, places: &Placement, now_ns: u64, grow: impl FnOnce(usize)) -> Result<Added, AddError> {
         let mut state = self.state.lock();
         if let Some((_, why)) = &state.ended {
-            return Err(Refusal::Ended(why.clone()));
+            return Err(AddError::Ended(why.clone()));
         }
         let samples = match places {
-            Places::InOrder(count) => state.free_from(state.lowest).take(*count).collect(),
-            Places::OfGroup(group, count) => state.in_group(*group, *count, self.size)?,
-            Places::Exact(samples) => state.exact(samples)?,
+            Placement::InOrder(count) => state.free_from(state.lowest).take(*count).collect(),
+            Placement::OfGroup(group, count) => state.in_group(*group, *count, self.size)?,
+            Placement::Exact(samples) => state.exact(samples)?,
         };
         let Some(groups) = samples.iter().map(|sample| sample / self.size + 1).max() else {
             return Ok(Added::default());
@@ -127,7 +127,7 @@ impl Growth {
         let there = state.groups.len();
         if groups > there + MOST_AHEAD.div_ceil(self.size) {
             let sample = samples.iter().copied().max().unwrap_or_default();
-            return Err(Refusal::TooFar { sample, samples: there * self.size });
+            return Err(AddError::TooFar { sample, samples: there * self.size });
         }
         if groups > there {
             grow(groups);
@@ -207,7 +207,7 @@ impl Growth {
     }
 
     /// Ends growth; false if it was ended before. With `whole`, only if no group lacks samples.
-    pub(crate) fn end(&self, now_ns: u64, why: &str, whole: bool) -> Result<bool, Incomplete> {
+    pub(crate) fn end(&self, now_ns: u64, why: &str, whole: bool) -> Result<bool, IncompleteGroups> {
         let mut state = self.state.lock();
         if state.ended.is_some() {
             return Ok(false);
@@ -218,7 +218,7 @@ impl Growth {
             let groups = lacks().count();
             if groups > 0 {
                 let first = lacks().take(MOST_LISTED).map(|(index, group)| (index, group.have)).collect();
-                return Err(Incomplete { size: self.needed, groups, first });
+                return Err(IncompleteGroups { size: self.needed, groups, first });
             }
         }
         state.ended = Some((now_ns, why.to_owned()));
@@ -244,100 +244,103 @@ impl Growth {
 mod tests {
     use super::*;
 
-    fn add(growth: &Growth, places: Places) -> Result<Added, Refusal> {
-        growth.add(&places, 7, |_| {})
+    fn add(additions: &OpenBatch, places: Placement) -> Result<Added, AddError> {
+        additions.add(&places, 7, |_| {})
     }
 
     #[test]
     fn a4_samples_fill_the_lowest_free_places() {
-        let growth = Growth::new(3, 3, None).unwrap();
-        assert_eq!(add(&growth, Places::Exact(vec![4, 1])).unwrap().samples, [4, 1]);
-        let added = add(&growth, Places::InOrder(3)).unwrap();
+        let additions = OpenBatch::new(3, 3, None).unwrap();
+        assert_eq!(add(&additions, Placement::Exact(vec![4, 1])).unwrap().samples, [4, 1]);
+        let added = add(&additions, Placement::InOrder(3)).unwrap();
         assert_eq!((added.samples, added.begun), (vec![0, 2, 3], vec![]));
-        assert_eq!(add(&growth, Places::OfGroup(1, 1)).unwrap().samples, [5]);
-        let added = add(&growth, Places::InOrder(1)).unwrap();
+        assert_eq!(add(&additions, Placement::OfGroup(1, 1)).unwrap().samples, [5]);
+        let added = add(&additions, Placement::InOrder(1)).unwrap();
         assert_eq!((added.samples, added.begun), (vec![6], vec![2]));
-        assert_eq!(growth.groups(), 3);
+        assert_eq!(additions.groups(), 3);
     }
 
     #[test]
     fn a2_a_group_is_whole_with_its_last_value() {
-        let growth = Growth::new(2, 2, None).unwrap();
-        add(&growth, Places::InOrder(4)).unwrap();
-        assert_eq!(growth.arrive(&[0, 3]), [0; 0]);
-        assert_eq!((growth.arrive(&[2, 1]), growth.is_whole(0), growth.is_whole(2)), (vec![1, 0], true, false));
+        let additions = OpenBatch::new(2, 2, None).unwrap();
+        add(&additions, Placement::InOrder(4)).unwrap();
+        assert_eq!(additions.arrive(&[0, 3]), [0; 0]);
+        assert_eq!(
+            (additions.arrive(&[2, 1]), additions.is_whole(0), additions.is_whole(2)),
+            (vec![1, 0], true, false)
+        );
     }
 
     #[test]
     fn a1_a_refused_addition_takes_nothing() {
-        let growth = Growth::new(2, 2, None).unwrap();
-        add(&growth, Places::InOrder(1)).unwrap();
-        assert_eq!(add(&growth, Places::Exact(vec![3, 0])), Err(Refusal::Taken(0)));
-        assert_eq!(add(&growth, Places::Exact(vec![3, 3])), Err(Refusal::Taken(3)));
-        let full = Refusal::NoRoom { group: 0, free: 1, wanted: 2, size: 2 };
-        assert_eq!(add(&growth, Places::OfGroup(0, 2)), Err(full));
-        for far in [Places::Exact(vec![usize::MAX]), Places::OfGroup(usize::MAX, 1)] {
-            assert!(matches!(add(&growth, far), Err(Refusal::TooFar { .. })));
+        let additions = OpenBatch::new(2, 2, None).unwrap();
+        add(&additions, Placement::InOrder(1)).unwrap();
+        assert_eq!(add(&additions, Placement::Exact(vec![3, 0])), Err(AddError::Taken(0)));
+        assert_eq!(add(&additions, Placement::Exact(vec![3, 3])), Err(AddError::Taken(3)));
+        let full = AddError::NoRoom { group: 0, free: 1, wanted: 2, size: 2 };
+        assert_eq!(add(&additions, Placement::OfGroup(0, 2)), Err(full));
+        for far in [Placement::Exact(vec![usize::MAX]), Placement::OfGroup(usize::MAX, 1)] {
+            assert!(matches!(add(&additions, far), Err(AddError::TooFar { .. })));
         }
-        assert_eq!(growth.groups(), 1);
-        assert_eq!(add(&growth, Places::InOrder(3)).unwrap().samples, [1, 2, 3]);
+        assert_eq!(additions.groups(), 1);
+        assert_eq!(add(&additions, Placement::InOrder(3)).unwrap().samples, [1, 2, 3]);
     }
 
     #[test]
     fn a3_growth_ends_once_and_only_whole() {
-        let growth = Growth::new(2, 2, None).unwrap();
-        add(&growth, Places::Exact(vec![0, 1, 5])).unwrap();
-        let incomplete = Incomplete { size: 2, groups: 2, first: vec![(1, 0), (2, 1)] };
+        let additions = OpenBatch::new(2, 2, None).unwrap();
+        add(&additions, Placement::Exact(vec![0, 1, 5])).unwrap();
+        let incomplete = IncompleteGroups { size: 2, groups: 2, first: vec![(1, 0), (2, 1)] };
         assert_eq!(incomplete.to_string(), "2 groups lack samples: group 1 has 0 of 2, group 2 has 1 of 2");
-        assert_eq!(growth.end(9, "finished", true), Err(incomplete));
-        assert!(!growth.is_ended());
-        growth.complete(1); // it was cut
-        add(&growth, Places::OfGroup(2, 1)).unwrap();
-        assert_eq!(growth.end(9, "finished", true), Ok(true));
-        assert_eq!(growth.end(9, "cancelled", false), Ok(false));
-        assert_eq!(add(&growth, Places::InOrder(1)), Err(Refusal::Ended("finished".to_owned())));
-        assert_eq!((growth.ended_ns(), growth.since_ns(0..2), growth.since_ns(2..4)), (Some(9), 7, 0));
+        assert_eq!(additions.end(9, "finished", true), Err(incomplete));
+        assert!(!additions.is_ended());
+        additions.complete(1); // it was cut
+        add(&additions, Placement::OfGroup(2, 1)).unwrap();
+        assert_eq!(additions.end(9, "finished", true), Ok(true));
+        assert_eq!(additions.end(9, "cancelled", false), Ok(false));
+        assert_eq!(add(&additions, Placement::InOrder(1)), Err(AddError::Ended("finished".to_owned())));
+        assert_eq!((additions.ended_ns(), additions.since_ns(0..2), additions.since_ns(2..4)), (Some(9), 7, 0));
     }
 
     #[test]
     fn a6_there_is_room_while_few_samples_are_pending() {
-        let growth = Growth::new(2, 2, Some(4)).unwrap();
-        add(&growth, Places::Exact(vec![0, 2, 4, 6])).unwrap();
-        assert!(growth.has_room(), "no group is full");
-        add(&growth, Places::InOrder(3)).unwrap();
-        assert!(!growth.has_room());
-        growth.complete(3);
-        assert!(!growth.has_room(), "it was not full");
-        add(&growth, Places::OfGroup(3, 1)).unwrap();
-        growth.complete(1);
-        assert!(!growth.has_room());
-        growth.complete(0);
-        assert!(growth.has_room());
-        add(&growth, Places::InOrder(2)).unwrap();
-        assert!(!growth.has_room());
-        assert_eq!(growth.take_completed(), [3, 1, 0]);
-        growth.end(1, "cancelled", false).unwrap();
-        assert!(growth.has_room(), "who waits must learn of the end");
+        let additions = OpenBatch::new(2, 2, Some(4)).unwrap();
+        add(&additions, Placement::Exact(vec![0, 2, 4, 6])).unwrap();
+        assert!(additions.has_room(), "no group is full");
+        add(&additions, Placement::InOrder(3)).unwrap();
+        assert!(!additions.has_room());
+        additions.complete(3);
+        assert!(!additions.has_room(), "it was not full");
+        add(&additions, Placement::OfGroup(3, 1)).unwrap();
+        additions.complete(1);
+        assert!(!additions.has_room());
+        additions.complete(0);
+        assert!(additions.has_room());
+        add(&additions, Placement::InOrder(2)).unwrap();
+        assert!(!additions.has_room());
+        assert_eq!(additions.take_completed(), [3, 1, 0]);
+        additions.end(1, "cancelled", false).unwrap();
+        assert!(additions.has_room(), "who waits must learn of the end");
     }
 
     #[test]
     fn a7_values_that_come_to_a_complete_group_are_told_of() {
-        let growth = Growth::new(2, 2, None).unwrap();
-        add(&growth, Places::InOrder(1)).unwrap();
-        growth.arrive(&[0]);
-        assert_eq!(growth.take_completed(), [0; 0]);
-        growth.complete(0); // it was cut
-        assert_eq!(growth.take_completed(), [0]);
-        add(&growth, Places::InOrder(1)).unwrap();
-        growth.arrive(&[1]);
-        assert_eq!((growth.take_completed(), growth.take_completed()), (vec![0], vec![]));
+        let additions = OpenBatch::new(2, 2, None).unwrap();
+        add(&additions, Placement::InOrder(1)).unwrap();
+        additions.arrive(&[0]);
+        assert_eq!(additions.take_completed(), [0; 0]);
+        additions.complete(0); // it was cut
+        assert_eq!(additions.take_completed(), [0]);
+        add(&additions, Placement::InOrder(1)).unwrap();
+        additions.arrive(&[1]);
+        assert_eq!((additions.take_completed(), additions.take_completed()), (vec![0], vec![]));
     }
 
     #[test]
     fn a5_the_grid_grows_before_the_groups_are_known() {
-        let growth = Growth::new(2, 2, None).unwrap();
-        growth.add(&Places::InOrder(5), 1, |groups| assert_eq!((groups, growth.groups()), (3, 0))).unwrap();
-        growth.add(&Places::InOrder(1), 1, |_| panic!("there is room")).unwrap();
-        assert_eq!(growth.groups(), 3);
+        let additions = OpenBatch::new(2, 2, None).unwrap();
+        additions.add(&Placement::InOrder(5), 1, |groups| assert_eq!((groups, additions.groups()), (3, 0))).unwrap();
+        additions.add(&Placement::InOrder(1), 1, |_| panic!("there is room")).unwrap();
+        assert_eq!(additions.groups(), 3);
     }
 }

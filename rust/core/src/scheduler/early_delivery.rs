@@ -12,22 +12,33 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::Batch;
-use crate::delivery::Delivery;
+use crate::call::Cause;
 use crate::function::Shape;
 use crate::outcome::Times;
 use crate::scheduler::timers::Due;
 use crate::scheduler::{Inner, State};
 
 impl Inner {
-    /// Ends what is open of these groups, each once, as their batch's delivery says.
-    pub(super) fn cut(self: &Arc<Self>, batch: &Arc<Batch>, groups: impl IntoIterator<Item = usize>) {
-        let Some(cause) = batch.delivery().cause() else { return };
+    /// Delivers these groups of which enough samples are finished.
+    pub(super) fn quorum_reached(self: &Arc<Self>, batch: &Arc<Batch>, groups: Vec<usize>) {
+        if !groups.is_empty() {
+            self.deliver_early(batch, groups, &Cause::GroupQuorum);
+        }
+    }
+
+    /// Ends what is open of these groups, each once.
+    pub(super) fn deliver_early(
+        self: &Arc<Self>,
+        batch: &Arc<Batch>,
+        groups: impl IntoIterator<Item = usize>,
+        cause: &Cause,
+    ) {
         let (status, note) = cause.end();
-        let deadline = matches!(batch.delivery(), Delivery::Within(_));
+        let timeout = *cause == Cause::GroupTimeout;
         for group in groups {
             {
                 let _state = self.state.lock(); // U-3
-                if !batch.mark_cut(group) {
+                if !batch.mark_delivered_early(group, cause) {
                     continue;
                 }
             }
@@ -35,7 +46,7 @@ impl Inner {
             for (function, spec) in self.functions.iter().enumerate() {
                 let span = match spec.shape {
                     Shape::Sample => 1,
-                    Shape::Group if deadline => batch.group_size(),
+                    Shape::Group if timeout => batch.group_size(),
                     Shape::Group | Shape::Batch => continue,
                 };
                 if spec.finish && !batch.is_whole(group) {
@@ -55,9 +66,9 @@ impl Inner {
     }
 
     /// Sets the timer of groups that began at `at_ns`, if their batch has one.
-    pub(super) fn set_cut(&self, state: &mut State, batch: &Batch, groups: Range<usize>, at_ns: u64) {
-        if let Delivery::Within(ns) = batch.delivery()
-            && state.timers.set(at_ns.saturating_add(ns), Due::Cut { batch: batch.id(), groups })
+    pub(super) fn set_group_timer(&self, state: &mut State, batch: &Batch, groups: Range<usize>, at_ns: u64) {
+        if let Some(ns) = batch.delivery().group_timeout_ns
+            && state.timers.set(at_ns.saturating_add(ns), Due::DeliverEarly { batch: batch.id(), groups })
         {
             self.timers_changed.notify_one();
         }

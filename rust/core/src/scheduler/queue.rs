@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::batch::Batch;
 use crate::call::{Call, Cause};
 
-/// Calls that were taken out of their lines, for one frame.
+/// Calls that were taken out of their queues, for one frame.
 pub(crate) struct Taken {
     pub batch: Arc<Batch>,
     pub calls: Vec<Call>,
@@ -18,7 +18,7 @@ pub(crate) struct Taken {
 
 impl Taken {
     /// The batches, each with its calls.
-    pub(crate) fn shares(&self) -> impl Iterator<Item = (&Arc<Batch>, &[Call])> {
+    pub(crate) fn slices(&self) -> impl Iterator<Item = (&Arc<Batch>, &[Call])> {
         let others = self.others.iter().map(|(batch, calls)| (batch, &calls[..]));
         std::iter::once((&self.batch, &self.calls[..])).chain(others)
     }
@@ -26,10 +26,10 @@ impl Taken {
 
 /// The calls of one function in one batch that are not with a lane.
 #[derive(Default)]
-pub(crate) struct Line {
+pub(crate) struct Queue {
     /// First sample that was never handed out.
     pub cursor: usize,
-    /// Calls of a batch that grows, never handed out, in the order in which they became possible.
+    /// Calls of a batch that streamed, never handed out, in the order in which they became possible.
     pub arrived: VecDeque<Call>,
     /// Calls that came back (innocent, retried, suspect) and `finish_group` calls; they go first.
     pub returned: VecDeque<Call>,
@@ -41,7 +41,7 @@ pub(crate) struct Line {
     pub looks_ns: u64,
 }
 
-impl Line {
+impl Queue {
     /// Whether there is something to hand out; `samples` are those that the batch was submitted with.
     pub(crate) fn is_ready(&self, samples: usize) -> bool {
         self.closed.is_none() && (!self.returned.is_empty() || !self.arrived.is_empty() || self.cursor < samples)
@@ -94,7 +94,7 @@ impl Line {
         calls.iter().rev().for_each(|call| self.returned.push_front(*call));
     }
 
-    /// Closes the line, unless it is.
+    /// Closes the queue, unless it is.
     pub(crate) fn close(&mut self, cause: &Cause) -> bool {
         let first = self.closed.is_none();
         if first {
@@ -109,12 +109,12 @@ impl Line {
 /// One batch's work.
 pub(crate) struct Work {
     pub batch: Arc<Batch>,
-    pub lines: Vec<Line>,
+    pub queues: Vec<Queue>,
 }
 
 impl Work {
     pub(crate) fn new(batch: Arc<Batch>) -> Self {
-        let lines = batch.functions().iter().map(|_| Line::default()).collect();
-        Self { batch, lines }
+        let queues = batch.functions().iter().map(|_| Queue::default()).collect();
+        Self { batch, queues }
     }
 }

@@ -25,8 +25,8 @@ impl World {
     }
 
     /// Settles a claim's `span` cells with this mark; whoever is told of a completed group must see all of it (G-6).
-    fn settle(&self, claim: Claim<'_>, span: usize, mark: u32, cells_of_group: &[(usize, usize)]) {
-        claim.settle((0..span).map(|_| outcome(mark)), |group| {
+    fn complete(&self, claim: Claim<'_>, span: usize, mark: u32, cells_of_group: &[(usize, usize)]) {
+        claim.complete((0..span).map(|_| outcome(mark)), |group| {
             self.announced[group].fetch_add(1, Ordering::Relaxed);
             for (sample, function) in cells_of_group {
                 self.check(*sample, *function);
@@ -56,7 +56,7 @@ fn g1_g2_g6_two_lanes_and_a_sweep() {
             let world = world.clone();
             Box::new(move || {
                 if let Some(claim) = world.grid.claim(sample, 0, 1) {
-                    world.settle(claim, 1, 1, CELLS);
+                    world.complete(claim, 1, 1, CELLS);
                 }
             }) as Box<dyn FnOnce() + Send>
         };
@@ -64,7 +64,7 @@ fn g1_g2_g6_two_lanes_and_a_sweep() {
         let sweep = Box::new(move || {
             for sample in 0..2 {
                 if let Some(claim) = sweeper.grid.claim_open(sample, 0) {
-                    sweeper.settle(claim, 1, 2, CELLS);
+                    sweeper.complete(claim, 1, 2, CELLS);
                 }
             }
         });
@@ -82,19 +82,19 @@ fn g4_a_call_over_a_group_is_taken_as_one() {
         let caller = world.clone();
         let call = Box::new(move || {
             if let Some(claim) = caller.grid.claim(0, 0, 1) {
-                caller.settle(claim, 2, 1, CELLS);
+                caller.complete(claim, 2, 1, CELLS);
             }
         });
         let other = world.clone();
         let others = Box::new(move || {
             for sample in 0..2 {
-                other.settle(other.grid.claim(sample, 1, 1).expect("nobody else takes it"), 1, 3, CELLS);
+                other.complete(other.grid.claim(sample, 1, 1).expect("nobody else takes it"), 1, 3, CELLS);
             }
         });
         let sweeper = world.clone();
         let sweep = Box::new(move || {
             if let Some(claim) = sweeper.grid.claim_open(0, 0) {
-                sweeper.settle(claim, 2, 2, CELLS);
+                sweeper.complete(claim, 2, 2, CELLS);
             }
         });
         beside(vec![call, others, sweep]);
@@ -111,7 +111,7 @@ fn g2_two_calls_over_two_groups() {
             let world = world.clone();
             Box::new(move || {
                 let claim = world.grid.claim(0, function, 1).expect("nobody else takes it");
-                world.settle(claim, 2, 1, &[]);
+                world.complete(claim, 2, 1, &[]);
             }) as Box<dyn FnOnce() + Send>
         };
         beside(vec![call(0), call(1)]);
@@ -128,20 +128,20 @@ fn g5_a_late_outcome_beside_another_attempt_and_a_sweep() {
             if let Some(claim) = second.grid.claim(0, 0, 1) {
                 assert_eq!(claim.reopen(), 2);
                 if let Some(claim) = second.grid.claim(0, 0, 2) {
-                    second.settle(claim, 1, 2, &[(0, 0)]);
+                    second.complete(claim, 1, 2, &[(0, 0)]);
                 }
             }
         });
         let first = world.clone();
         let late = Box::new(move || {
             if let Some(claim) = first.grid.claim(0, 0, 1) {
-                first.settle(claim, 1, 1, &[(0, 0)]);
+                first.complete(claim, 1, 1, &[(0, 0)]);
             }
         });
         let sweeper = world.clone();
         let sweep = Box::new(move || {
             if let Some(claim) = sweeper.grid.claim_open(0, 0) {
-                sweeper.settle(claim, 1, 3, &[(0, 0)]);
+                sweeper.complete(claim, 1, 3, &[(0, 0)]);
             }
         });
         beside(vec![again, late, sweep]);

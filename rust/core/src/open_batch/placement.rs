@@ -9,7 +9,7 @@ pub(super) const MOST_AHEAD: usize = 1 << 20;
 
 /// Where the samples of an addition go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Places {
+pub enum Placement {
     /// So many samples, to the lowest places that are free.
     InOrder(usize),
     /// So many samples, to the lowest places of this group that are free.
@@ -20,7 +20,7 @@ pub enum Places {
 
 /// Why an addition was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Refusal {
+pub enum AddError {
     #[error("it takes no more samples: {0}")]
     Ended(String),
     #[error("group {group} has room for {free} of the {wanted} samples (num_generations={size})")]
@@ -34,7 +34,7 @@ pub enum Refusal {
 /// Groups that lack samples.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{groups} groups lack samples: {}", listed(.first, *.groups, *.size))]
-pub struct Incomplete {
+pub struct IncompleteGroups {
     /// How many each needs.
     pub size: usize,
     pub groups: usize,
@@ -70,24 +70,24 @@ impl State {
         (first..).filter(|sample| self.is_free(*sample))
     }
 
-    pub(super) fn in_group(&self, group: usize, wanted: usize, size: usize) -> Result<Vec<usize>, Refusal> {
+    pub(super) fn in_group(&self, group: usize, wanted: usize, size: usize) -> Result<Vec<usize>, AddError> {
         if group >= self.groups.len() + MOST_AHEAD.div_ceil(size) {
-            return Err(Refusal::TooFar { sample: group.saturating_mul(size), samples: self.since_ns.len() });
+            return Err(AddError::TooFar { sample: group.saturating_mul(size), samples: self.since_ns.len() });
         }
         let places = group * size..(group + 1) * size;
         let free: Vec<usize> = places.filter(|sample| self.is_free(*sample)).collect();
         if free.len() < wanted {
-            return Err(Refusal::NoRoom { group, free: free.len(), wanted, size });
+            return Err(AddError::NoRoom { group, free: free.len(), wanted, size });
         }
         Ok(free[..wanted].to_vec())
     }
 
-    pub(super) fn exact(&self, samples: &[usize]) -> Result<Vec<usize>, Refusal> {
+    pub(super) fn exact(&self, samples: &[usize]) -> Result<Vec<usize>, AddError> {
         let mut sorted = samples.to_vec();
         sorted.sort_unstable();
         let twice = sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
         match twice.or_else(|| samples.iter().copied().find(|sample| !self.is_free(*sample))) {
-            Some(sample) => Err(Refusal::Taken(sample)),
+            Some(sample) => Err(AddError::Taken(sample)),
             None => Ok(samples.to_vec()),
         }
     }

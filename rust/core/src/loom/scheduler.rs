@@ -10,7 +10,7 @@ use crate::batch::Batch;
 use crate::clock::Clock;
 use crate::frame::Frame;
 use crate::function::{Function, FunctionId};
-use crate::lane::{Closing, Lane, Poke};
+use crate::lane::{Closing, Lane, LaneWaker};
 use crate::outcome::{Cell, Failure, FailureKind, Status, Times};
 use crate::scheduler::Scheduler;
 use crate::sync::Mutex;
@@ -42,7 +42,7 @@ impl Holding {
 }
 
 impl Lane for Holding {
-    fn attach(&self, _: Poke) {}
+    fn attach(&self, _: LaneWaker) {}
 
     fn room(&self, _: FunctionId) -> usize {
         self.places.saturating_sub(self.held.lock().len())
@@ -188,7 +188,7 @@ fn b3_f3_an_outcome_beside_a_cancel() {
             let world = world.clone();
             Box::new(move || {
                 if let Some(mut frame) = world.lane.take() {
-                    frame.settle(0, Cell::Value(value), RAN);
+                    frame.complete(0, Cell::Value(value), RAN);
                 }
             }) as Box<dyn FnOnce() + Send>
         };
@@ -210,10 +210,10 @@ fn calls_settled_together_beside_a_cancel(by_the_lane: bool) {
         let lane = world.clone();
         let settle = Box::new(move || {
             let mut frame = lane.lane.take().expect("it was handed out");
-            frame.settle_soon(0, 1.0, RAN);
-            frame.settle_soon(1, 1.0, RAN);
+            frame.complete_soon(0, 1.0, RAN);
+            frame.complete_soon(1, 1.0, RAN);
             if by_the_lane {
-                frame.settle_ended();
+                frame.complete_ended();
             }
         });
         let (other, cancelled, consumer) = (world.clone(), batch.clone(), batch.clone());
@@ -253,12 +253,12 @@ fn s2_scores_that_complete_beside_a_cancel() {
         let world = World::new(2, function(0, true));
         let batch = world.scheduler.submit(spec(2, 2)).unwrap();
         let mut first = world.lane.take().expect("both were handed out");
-        first.settle(0, Cell::Value(f64::NAN), RAN);
+        first.complete(0, Cell::Value(f64::NAN), RAN);
         drop(first);
         let lane = world.clone();
         let settle = Box::new(move || {
             if let Some(mut frame) = lane.lane.take() {
-                frame.settle(0, Cell::Value(1.0), RAN);
+                frame.complete(0, Cell::Value(1.0), RAN);
             }
         });
         let (other, cancelled) = (world.clone(), batch.clone());
@@ -276,11 +276,11 @@ fn b3_a_score_that_fails_beside_a_cancel() {
     explore(|| {
         let world = World::new(2, function(0, true));
         let batch = world.scheduler.submit(spec(2, 2)).unwrap();
-        world.lane.take().expect("both were handed out").settle(0, Cell::Value(1.0), RAN);
+        world.lane.take().expect("both were handed out").complete(0, Cell::Value(1.0), RAN);
         let lane = world.clone();
         let settle = Box::new(move || {
             if let Some(mut frame) = lane.lane.take() {
-                frame.settle(0, Cell::Value(f64::NAN), RAN);
+                frame.complete(0, Cell::Value(f64::NAN), RAN);
             }
         });
         let (other, cancelled) = (world.clone(), batch.clone());
@@ -301,7 +301,7 @@ fn s3_no_work_waits_while_a_lane_has_room() {
             let world = world.clone();
             Box::new(move || {
                 if let Some(mut frame) = world.lane.take() {
-                    frame.settle(0, Cell::Value(1.0), RAN);
+                    frame.complete(0, Cell::Value(1.0), RAN);
                 }
             }) as Box<dyn FnOnce() + Send>
         };
@@ -309,7 +309,7 @@ fn s3_no_work_waits_while_a_lane_has_room() {
         let mut settled = (0..4).filter(|sample| batch.cell(*sample, 0).is_some()).count();
         while settled < 4 {
             let mut frame = world.lane.take().expect("work waits, and the lane has room");
-            frame.settle(0, Cell::Value(1.0), RAN);
+            frame.complete(0, Cell::Value(1.0), RAN);
             settled += 1;
         }
         assert!(batch.is_done());

@@ -38,7 +38,7 @@ pub(super) fn function(retries: u16, finish: bool) -> Function {
         timeout: Duration::from_secs(1),
         grace: Duration::ZERO,
         setup_timeout: Duration::from_secs(1),
-        deadline: None,
+        total_timeout: None,
         retries,
         concurrency: None,
         limit: None,

@@ -1,42 +1,41 @@
 //! What a frame holds of one batch.
 //!
-//! - H-1  Of a batch that lets go of values the share holds those of its calls, and has only calls that were open after it did: what such a batch
+//! - H-1  Of a batch that lets go of values the slice holds those of its calls, and has only calls that were open after it did: what such a batch
 //!   lets go of was settled before.
-//! - H-2  Of a batch that ended while its calls were taken out of their line there is no share where there are others: it has no values any more,
+//! - H-2  Of a batch that ended while its calls were taken out of their line there is no slice where there are others: it has no values any more,
 //!   nor the names of theirs, by which all are called.
 
 use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::call::{Call, CallKind};
-use crate::delivery::Delivery;
 use crate::function::FunctionId;
 use crate::grid::{Claim, Grid};
 use crate::payload::Payload;
 use crate::scheduler::Taken;
 
 /// Calls of one batch, as the scheduler knows them (F-4 of `frame`), and what they are made of.
-pub struct Share {
+pub struct BatchSlice {
     batch: Arc<Batch>,
     payload: Option<Arc<dyn Payload>>,
     pub(crate) calls: Vec<Call>,
 }
 
-impl Share {
-    /// The shares of a frame, one at least (H-2).
+impl BatchSlice {
+    /// The slices of a frame, one at least (H-2).
     pub(crate) fn all(taken: Taken, function: FunctionId, kind: CallKind) -> Vec<Self> {
         let Taken { batch, calls, others, .. } = taken;
-        let share = |(batch, calls)| Self::new(batch, function, kind, calls);
-        let mut shares: Vec<Self> = std::iter::once((batch, calls)).chain(others).map(share).collect();
-        if shares.iter().any(|share| !share.calls.is_empty()) {
-            shares.retain(|share| !share.calls.is_empty());
+        let slice = |(batch, calls)| Self::new(batch, function, kind, calls);
+        let mut slices: Vec<Self> = std::iter::once((batch, calls)).chain(others).map(slice).collect();
+        if slices.iter().any(|slice| !slice.calls.is_empty()) {
+            slices.retain(|slice| !slice.calls.is_empty());
         }
-        shares
+        slices
     }
 
     fn new(batch: Arc<Batch>, function: FunctionId, kind: CallKind, mut calls: Vec<Call>) -> Self {
         let mut payload = batch.payload();
-        if batch.grows() || batch.delivery() != Delivery::Whole {
+        if batch.is_streamed() || batch.delivery().can_be_early() {
             let samples = calls.iter().flat_map(|call| batch.covered(kind, call.first)).map(|sample| sample as u32);
             let finish = kind == CallKind::Finish;
             let held =
@@ -122,7 +121,7 @@ mod tests {
             timeout: second,
             grace: second,
             setup_timeout: second,
-            deadline: None,
+            total_timeout: None,
             retries: 0,
             concurrency: None,
             limit: None,
@@ -146,7 +145,7 @@ mod tests {
     fn h2_a_batch_that_ended_meanwhile_has_no_share() {
         let (ended, alive) = (batch(1).unwrap(), batch(2).unwrap());
         let outcome = Outcome::without_value(Status::Cancelled, Times::default());
-        ended.grid().claim_open(0, 0).unwrap().settle([outcome], |_| {});
+        ended.grid().claim_open(0, 0).unwrap().complete([outcome], |_| {});
         assert!(ended.announce(&[0]) && ended.release().is_some());
         let of = |batch: &Arc<Batch>, others| Taken {
             batch: batch.clone(),
@@ -155,11 +154,11 @@ mod tests {
             alone: false,
         };
         let others = vec![(alive.clone(), vec![Call::fresh(0)])];
-        let shares = Share::all(of(&ended, others), 0, CallKind::Gathered);
-        let names = shares[0].payload().and_then(|payload| payload.names(0, false)).map(<[String]>::len);
-        assert_eq!((shares.len(), shares[0].batch().id(), names), (1, 2, Some(1)));
-        // By itself it is a share of nothing.
-        let shares = Share::all(of(&ended, Vec::new()), 0, CallKind::Gathered);
-        assert!(shares.len() == 1 && shares[0].calls.is_empty());
+        let slices = BatchSlice::all(of(&ended, others), 0, CallKind::Gathered);
+        let names = slices[0].payload().and_then(|payload| payload.names(0, false)).map(<[String]>::len);
+        assert_eq!((slices.len(), slices[0].batch().id(), names), (1, 2, Some(1)));
+        // By itself it is a slice of nothing.
+        let slices = BatchSlice::all(of(&ended, Vec::new()), 0, CallKind::Gathered);
+        assert!(slices.len() == 1 && slices[0].calls.is_empty());
     }
 }

@@ -13,8 +13,8 @@
 mod batch;
 mod gathering;
 mod grid;
-mod growing;
 mod limits;
+mod open_batch;
 mod scheduler;
 
 use loom::thread;

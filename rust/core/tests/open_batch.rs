@@ -8,8 +8,8 @@ use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::call::CallKind;
 use guerdon_core::clock::Clock;
 use guerdon_core::function::{Function, Shape};
-use guerdon_core::growth::Places;
 use guerdon_core::lane::Lane;
+use guerdon_core::open_batch::Placement;
 use guerdon_core::outcome::{Cell, Status};
 use guerdon_core::scheduler::Scheduler;
 use guerdon_testkit::{Act, Ask, FakeLane, Log, Room, done, function, paused, spec};
@@ -34,10 +34,10 @@ fn engine(functions: Vec<Function>, seconds: impl Fn(&Ask) -> f64 + Send + Sync 
 
 impl Engine {
     fn open(&self, group_size: usize) -> Arc<Batch> {
-        self.scheduler.submit(BatchSpec { grows: true, group_size, ..spec(0, 1) }).unwrap()
+        self.scheduler.submit(BatchSpec { streamed: true, group_size, ..spec(0, 1) }).unwrap()
     }
 
-    fn add(&self, batch: &Arc<Batch>, places: Places) -> Vec<usize> {
+    fn add(&self, batch: &Arc<Batch>, places: Placement) -> Vec<usize> {
         let added = batch.reserve(&places).unwrap();
         self.scheduler.add(batch, &added);
         added.samples
@@ -67,13 +67,13 @@ fn z1_calls_start_as_samples_come_groups_as_they_fill_and_the_batch_at_the_end()
             let calls = engine.log.frames().into_iter().filter(|frame| frame.kind == kind);
             calls.flat_map(|frame| frame.calls.into_iter().map(|(first, _)| first)).collect::<Vec<_>>()
         };
-        assert_eq!(engine.add(&batch, Places::InOrder(1)), [0]);
+        assert_eq!(engine.add(&batch, Placement::InOrder(1)), [0]);
         sleep(0.1).await;
         assert_eq!((began(CallKind::Sample), began(CallKind::Group)), (vec![0], vec![]));
-        assert_eq!(engine.add(&batch, Places::Exact(vec![3, 1])), [3, 1]);
+        assert_eq!(engine.add(&batch, Placement::Exact(vec![3, 1])), [3, 1]);
         sleep(0.1).await;
         assert_eq!((began(CallKind::Sample), began(CallKind::Group)), (vec![0, 3, 1], vec![0]));
-        engine.add(&batch, Places::OfGroup(1, 1));
+        engine.add(&batch, Placement::OfGroup(1, 1));
         sleep(5.0).await;
         assert_eq!((began(CallKind::Group), began(CallKind::Batch)), (vec![0, 2], vec![]));
         assert!(!batch.is_done() && batch.take_group().is_none());
@@ -92,7 +92,7 @@ fn b1_groups_are_handed_out_while_others_are_still_to_come() {
         let engine = engine(vec![function("f", Shape::Sample)], |_| 1.0);
         let batch = engine.open(1);
         for group in 0..50 {
-            engine.add(&batch, Places::InOrder(1));
+            engine.add(&batch, Placement::InOrder(1));
             sleep(1.1).await;
             assert_eq!(groups(&batch), [group]);
             assert!(!batch.is_exhausted());
@@ -108,12 +108,12 @@ fn a3_finishing_is_refused_while_a_group_lacks_samples() {
     paused(async {
         let engine = engine(vec![function("f", Shape::Sample)], |_| 1.0);
         let batch = engine.open(3);
-        engine.add(&batch, Places::InOrder(4));
+        engine.add(&batch, Placement::InOrder(4));
         assert_eq!(engine.scheduler.finish(&batch).unwrap_err().first, [(1, 1)]);
-        engine.add(&batch, Places::InOrder(2));
+        engine.add(&batch, Placement::InOrder(2));
         engine.scheduler.finish(&batch).unwrap();
         engine.scheduler.finish(&batch).unwrap();
-        assert!(batch.reserve(&Places::InOrder(1)).is_err());
+        assert!(batch.reserve(&Placement::InOrder(1)).is_err());
         assert!(done(&batch).await);
         assert_eq!(values(&batch), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
         let empty = engine.open(3);
@@ -129,12 +129,12 @@ fn z2_a_cancelled_batch_takes_no_more_samples_and_ends() {
         let shapes = [Shape::Sample, Shape::Group, Shape::Batch].map(|shape| function("f", shape));
         let engine = engine(shapes.to_vec(), |_| 1.0);
         let batch = engine.open(2);
-        engine.add(&batch, Places::InOrder(3));
+        engine.add(&batch, Placement::InOrder(3));
         sleep(2.0).await;
-        let late = batch.reserve(&Places::InOrder(1)).unwrap();
+        let late = batch.reserve(&Placement::InOrder(1)).unwrap();
         engine.scheduler.cancel(&batch, "stop");
         assert!(batch.is_done());
-        assert!(batch.reserve(&Places::InOrder(1)).is_err());
+        assert!(batch.reserve(&Placement::InOrder(1)).is_err());
         engine.scheduler.add(&batch, &late);
         assert_eq!(engine.scheduler.finish(&batch), Ok(()));
         assert_eq!(groups(&batch).len(), 2);
@@ -160,9 +160,9 @@ fn z2_a_function_that_broke_fails_what_is_added_later() {
             let scheduler = Scheduler::start(&tokio::runtime::Handle::current(), Clock::start(), functions, vec![lane]);
             let engine = Engine { scheduler, log: Arc::default() };
             let batch = engine.open(2);
-            engine.add(&batch, Places::InOrder(2));
+            engine.add(&batch, Placement::InOrder(2));
             sleep(1.0).await;
-            engine.add(&batch, Places::InOrder(2));
+            engine.add(&batch, Placement::InOrder(2));
             sleep(1.0).await;
             engine.scheduler.finish(&batch).unwrap();
             assert!(done(&batch).await);
@@ -178,13 +178,13 @@ fn z3_a_deadline_counts_from_when_the_call_became_possible() {
     paused(async {
         let mut late = [Shape::Sample, Shape::Group, Shape::Batch].map(|shape| function("f", shape));
         for one in &mut late {
-            one.policy.deadline = Some(Duration::from_secs(2));
+            one.policy.total_timeout = Some(Duration::from_secs(2));
         }
         let engine = engine(late.to_vec(), |ask| if ask.first == 1 || ask.function == 2 { 3.0 } else { 1.0 });
         let batch = engine.open(2);
-        engine.add(&batch, Places::InOrder(1));
+        engine.add(&batch, Placement::InOrder(1));
         sleep(10.0).await;
-        engine.add(&batch, Places::InOrder(1));
+        engine.add(&batch, Placement::InOrder(1));
         sleep(10.0).await;
         engine.scheduler.finish(&batch).unwrap();
         sleep(1.9).await;

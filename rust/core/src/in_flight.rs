@@ -35,7 +35,7 @@ impl Phase {
 
 /// A call in hand, or what has to come before the calls of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doing {
+pub struct InFlightCall {
     pub function: FunctionId,
     /// The batch's number, from 1.
     pub batch: u64,
@@ -49,7 +49,7 @@ pub struct Doing {
     pub age_ns: u64,
 }
 
-impl Doing {
+impl InFlightCall {
     /// A call of a frame.
     #[must_use]
     pub fn call(frame: &Frame, call: usize, age_ns: u64) -> Self {
@@ -65,14 +65,14 @@ impl Doing {
     }
 
     fn of(frame: &Frame, calls: &[usize], phase: Phase, attempt: u16, age_ns: u64) -> Self {
-        let mut samples: Vec<Vec<usize>> = vec![Vec::new(); frame.shares().len()];
-        for (share, sample) in calls.iter().flat_map(|call| frame.places(*call)) {
-            samples[share].push(sample);
+        let mut samples: Vec<Vec<usize>> = vec![Vec::new(); frame.slices().len()];
+        for (slice, sample) in calls.iter().flat_map(|call| frame.samples_by_slice(*call)) {
+            samples[slice].push(sample);
         }
-        let shares = frame.shares().iter().zip(samples).filter(|(_, samples)| !samples.is_empty());
-        let mut shares = shares.map(|(share, samples)| (share.batch().id(), spans(samples.into_iter())));
-        let (batch, samples) = shares.next().unwrap_or_else(|| (frame.batch().id(), Vec::new()));
-        let others = shares.collect();
+        let slices = frame.slices().iter().zip(samples).filter(|(_, samples)| !samples.is_empty());
+        let mut slices = slices.map(|(slice, samples)| (slice.batch().id(), spans(samples.into_iter())));
+        let (batch, samples) = slices.next().unwrap_or_else(|| (frame.batch().id(), Vec::new()));
+        let others = slices.collect();
         Self { function: frame.function_id(), batch, samples, others, phase, attempt, age_ns }
     }
 }

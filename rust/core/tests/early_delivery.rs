@@ -9,8 +9,8 @@ use guerdon_core::call::CallKind;
 use guerdon_core::clock::Clock;
 use guerdon_core::delivery::Delivery;
 use guerdon_core::function::{Function, OnFailure, Shape};
-use guerdon_core::growth::Places;
 use guerdon_core::lane::Lane;
+use guerdon_core::open_batch::Placement;
 use guerdon_core::outcome::{Cell, FailureKind, Status};
 use guerdon_core::scheduler::Scheduler;
 use guerdon_testkit::{Act, Ask, FakeLane, Room, done, failure, function, paused, spec};
@@ -37,8 +37,8 @@ fn seconds(batch: &Batch) -> u64 {
     batch.elapsed_ns() / 1_000_000_000
 }
 
-const QUORUM: Delivery = Delivery::Quorum(2);
-const DEADLINE: Delivery = Delivery::Within(5_000_000_000);
+const QUORUM: Delivery = Delivery::quorum(2);
+const DEADLINE: Delivery = Delivery::timeout_ns(5_000_000_000);
 
 #[test]
 fn u1_a_quorum_cancels_the_others() {
@@ -133,18 +133,18 @@ fn u3_a_call_that_waits_for_another_attempt_is_cut() {
 fn u1_a_quorum_need_not_wait_for_samples_that_were_never_added() {
     paused(async {
         let engine = engine(vec![function("f", Shape::Sample)], |_| after(1.0, 1));
-        let batch = engine.submit(BatchSpec { delivery: QUORUM, grows: true, group_size: 4, ..spec(0, 1) }).unwrap();
+        let batch = engine.submit(BatchSpec { delivery: QUORUM, streamed: true, group_size: 4, ..spec(0, 1) }).unwrap();
         let add = |places| {
             let added = batch.reserve(&places).unwrap();
             engine.add(&batch, &added);
         };
-        add(Places::InOrder(2));
-        add(Places::OfGroup(1, 1));
+        add(Placement::InOrder(2));
+        add(Placement::OfGroup(1, 1));
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!((batch.take_group(), batch.take_group()), (Some(0), None));
-        add(Places::OfGroup(0, 1)); // it comes too late, which its producer can't know
+        add(Placement::OfGroup(0, 1)); // it comes too late, which its producer can't know
         assert_eq!(engine.finish(&batch).unwrap_err().to_string(), "1 groups lack samples: group 1 has 1 of 2");
-        add(Places::OfGroup(1, 1));
+        add(Placement::OfGroup(1, 1));
         engine.finish(&batch).unwrap();
         assert!(done(&batch).await);
         assert_eq!(batch.take_group(), Some(1));
@@ -168,9 +168,9 @@ fn u2_finish_group_gets_a_group_that_is_whole() {
             [(QUORUM, [Status::Ok, Status::Ok, Status::Cancelled]), (DEADLINE, [Status::Timeout; 3])]
         {
             let engine = engine(vec![Function { finish: true, ..function("f", Shape::Sample) }], script);
-            let batch = engine.submit(BatchSpec { delivery, grows: true, group_size: 3, ..spec(0, 1) }).unwrap();
+            let batch = engine.submit(BatchSpec { delivery, streamed: true, group_size: 3, ..spec(0, 1) }).unwrap();
             let add = |count| {
-                let added = batch.reserve(&Places::InOrder(count)).unwrap();
+                let added = batch.reserve(&Placement::InOrder(count)).unwrap();
                 engine.add(&batch, &added);
             };
             add(2);
@@ -192,9 +192,10 @@ fn u2_finish_group_gets_a_group_that_is_whole() {
 fn u1_the_deadline_of_a_group_counts_from_its_first_sample() {
     paused(async {
         let engine = engine(vec![function("f", Shape::Sample)], |_| after(4.0, 1));
-        let batch = engine.submit(BatchSpec { delivery: DEADLINE, grows: true, group_size: 2, ..spec(0, 1) }).unwrap();
+        let batch =
+            engine.submit(BatchSpec { delivery: DEADLINE, streamed: true, group_size: 2, ..spec(0, 1) }).unwrap();
         for _ in 0..2 {
-            let added = batch.reserve(&Places::InOrder(1)).unwrap();
+            let added = batch.reserve(&Placement::InOrder(1)).unwrap();
             engine.add(&batch, &added);
             tokio::time::sleep(Duration::from_secs(2)).await;
         }

@@ -1,0 +1,118 @@
+//! How a batch that grows takes samples, and how a group is delivered before all of its calls have ended.
+//!
+//! - B-4  Whether a group was cut is written and read under the scheduler's lock; so is the end of additions.
+
+use std::collections::btree_map::Entry;
+use std::ops::Range;
+
+use crate::batch::Batch;
+use crate::call::Cause;
+use crate::delivery::Delivery;
+use crate::function::{FunctionId, Shape};
+use crate::open_batch::{AddError, Added, IncompleteGroups, OpenBatch, Placement};
+use crate::sync::Ordering;
+
+impl Batch {
+    /// Whether its samples come one by one, or came so.
+    #[must_use]
+    pub const fn is_streamed(&self) -> bool {
+        self.additions.is_some()
+    }
+
+    /// Whether samples can still be added.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.additions.as_ref().is_some_and(|additions| !additions.is_ended())
+    }
+
+    /// Takes places for samples. Their calls can be made once `Scheduler::add` was told.
+    pub fn reserve(&self, places: &Placement) -> Result<Added, AddError> {
+        let Some(additions) = &self.additions else {
+            return Err(AddError::Ended("it was submitted whole".to_owned()));
+        };
+        additions.add(places, self.clock.now_ns(), |groups| {
+            self.grid.grow(groups);
+            for stage in self.stages.iter().flatten() {
+                stage.grow(groups);
+            }
+            if let Some(quorum) = &self.quorum {
+                quorum.grow(groups);
+            }
+            self.open_groups.fetch_add((groups - additions.groups()) as u64, Ordering::Relaxed);
+        })
+    }
+
+    /// Learns that samples which took places have their values; the groups that this makes whole.
+    pub(crate) fn arrive(&self, samples: &[usize]) -> Vec<usize> {
+        self.additions.as_ref().map_or_else(Vec::new, |additions| additions.arrive(samples))
+    }
+
+    /// Whether all samples of a group are there.
+    pub(crate) fn is_whole(&self, group: usize) -> bool {
+        self.additions.as_ref().is_none_or(|additions| additions.is_whole(group))
+    }
+
+    /// Whether a quorum counts that a group became whole.
+    pub(crate) fn counts_whole(&self) -> bool {
+        self.quorum.is_some()
+            && self.functions.iter().any(|function| function.finish || function.shape != Shape::Sample)
+    }
+
+    /// Whether samples can be added without waiting, as `max_pending` says.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.additions.as_ref().is_none_or(OpenBatch::has_room)
+    }
+
+    #[must_use]
+    pub const fn delivery(&self) -> Delivery {
+        self.delivery
+    }
+
+    /// Notes why a group is delivered before all of its calls have ended; false if it was noted before.
+    pub(crate) fn mark_delivered_early(&self, group: usize, cause: &Cause) -> bool {
+        let first = match self.delivered_early.lock().entry(group) {
+            Entry::Vacant(entry) => entry.insert(cause.clone()) == cause,
+            Entry::Occupied(_) => false,
+        };
+        if let Some(additions) = self.additions.as_ref().filter(|_| first) {
+            additions.excuse(group);
+        }
+        first
+    }
+
+    pub(crate) fn is_delivered_early(&self, group: usize) -> bool {
+        self.delivery.can_be_early() && self.delivered_early.lock().contains_key(&group)
+    }
+
+    /// Why the call of this function that begins at this sample ends with the early delivery of its group, if it does.
+    pub(crate) fn early_delivery_of(&self, first: usize, function: FunctionId, finish: bool) -> Option<Cause> {
+        if finish || !self.delivery.can_be_early() {
+            return None;
+        }
+        let cause = self.delivered_early.lock().get(&(first / self.group_size)).cloned()?;
+        let ends = match self.functions[function].shape {
+            Shape::Sample => true,
+            Shape::Group => cause == Cause::GroupTimeout,
+            Shape::Batch => false,
+        };
+        ends.then_some(cause)
+    }
+
+    /// Counts what one function has settled; the groups whose quorum that completed.
+    pub(crate) fn count_completed(&self, samples: Range<usize>) -> Vec<usize> {
+        self.quorum.as_ref().map_or_else(Vec::new, |quorum| quorum.completed(samples))
+    }
+
+    /// Groups of a batch that grows that were completed since the last time: what their calls were made of is needed no more.
+    #[must_use]
+    pub fn take_completed(&self) -> Vec<usize> {
+        self.additions.as_ref().map_or_else(Vec::new, OpenBatch::take_completed)
+    }
+
+    /// Ends growth; true if that was the end of the batch. With `whole`, only if no group lacks samples.
+    pub(crate) fn end_additions(&self, why: &str, whole: bool) -> Result<bool, IncompleteGroups> {
+        let Some(additions) = &self.additions else { return Ok(false) };
+        Ok(additions.end(self.clock.now_ns(), why, whole)? && self.close(1))
+    }
+}
