@@ -77,7 +77,7 @@ class Dispatcher(Sequence[Any]):
             what is left.
         recycle: When workers of the process lane are replaced that could go on; never by default.
         worker_env: Variables of the environment for all workers, and with None those to keep from them. By default workers
-            have the trainer's environment without what looks like secrets (API keys, tokens, passwords: docs/fences.md), and
+            have the trainer's environment without what looks like secrets (API keys, tokens, passwords: docs/isolation.md), and
             ``OMP_NUM_THREADS`` and ``OPENBLAS_NUM_THREADS`` are 1 unless the trainer's environment sets them.
 
     Raises:
