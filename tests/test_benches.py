@@ -14,20 +14,20 @@ ROOT = Path(__file__).parents[1]
 # What takes long even once is left out.
 BENCHES = {
     "bench_batching": "batching and -32",
-    "bench_flat": "",
-    "bench_gathering": "",
-    "bench_idle": "",
+    "bench_batch_size": "",
+    "bench_batching_across": "",
+    "bench_idle_cpu": "",
     "bench_import": "",
     "bench_judge": "2048",
-    "bench_kill": "",
-    "bench_lane_lag": "",
+    "bench_timeout_kill": "",
+    "bench_asyncio_lane_lag": "",
     "bench_lanes": "",
-    "bench_limits": "4",
-    "bench_loop_lag": "",
-    "bench_pools": "",
-    "bench_startup": "not torch",
+    "bench_rate_limit": "4",
+    "bench_trainer_loop_lag": "",
+    "bench_process_pools": "",
+    "bench_first_reward": "not torch",
     "bench_submit": "",
-    "bench_tails": "not -2 and not -3 and not -4 and not -5",
+    "bench_stragglers": "not -2 and not -3 and not -4 and not -5",
 }
 
 

@@ -1,4 +1,4 @@
-"""A reward model called on many samples at once, beside the same called for each sample.
+"""A reward model called on many samples at once, compared with one call a sample.
 
     python -m pytest benches/python/bench_batching.py --benchmark-only
 

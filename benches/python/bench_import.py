@@ -2,7 +2,7 @@
 
     python -m pytest benches/python/bench_import.py --benchmark-only
 
-Timed is the import statement, by the fresh interpreter itself. Aim: below 50 ms.
+Timed is the import statement, by the fresh interpreter itself. Target: below 50 ms.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Overhead per sample of each lane beside its peers: a trivial function, 4096 samples of 2 KB, all
+"""Overhead per sample of each lane and of its peers: a trivial function, 4096 samples of 2 KB, all
 in one run.
 
-    python -m pytest benches/python/bench_lanes.py --benchmark-only .venv-verl/bin/python -m pytest
-    benches/python/bench_lanes.py --benchmark-only  # after `make test-verl`: beside Ray too
+    python -m pytest benches/python/bench_lanes.py --benchmark-only
+
+In `.venv-verl` (after `make test-verl`) Ray takes part too.
 
 A round of Guerdon's is `Dispatcher.score` with everything in it: capturing the data, running it,
 waiting, arrays, looking for failures. A peer's round is handing over 4096 texts and collecting a
-list of results. Engines, pools and loops are up and warm. Aims in microseconds a sample, over the
-bare call for the thread lane.
+list of results. Engines, pools and loops are up and warm. Targets in microseconds a sample, over
+the bare call for the thread lane.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def processes() -> ProcessPoolExecutor:
     return ProcessPoolExecutor(WORKERS, mp_context=get_context("forkserver"))
 
 
-# Name, what runs it, rounds, aim.
+# Name, what runs it, rounds, target.
 CONTENDERS: list[tuple[str, Callable[[], Any], int, str]] = [
     ("bare call", bare, ROUNDS, ""),
     ("ThreadPoolExecutor, 8 threads", lambda: pooled(ThreadPoolExecutor(8)), 10, ""),
@@ -112,7 +113,7 @@ CONTENDERS: list[tuple[str, Callable[[], Any], int, str]] = [
 
 @pytest.mark.parametrize("contender", CONTENDERS, ids=[name for name, *_ in CONTENDERS])
 def test_trivial_function(benchmark: Any, tables: Any, contender: Any) -> None:
-    name, start, rounds, aim = contender
+    name, start, rounds, target = contender
     benchmark.group = TITLE
     with start() as run:
         for _ in range(1 if benchmark.disabled else 5):
@@ -125,7 +126,7 @@ def test_trivial_function(benchmark: Any, tables: Any, contender: Any) -> None:
     cells = {which: seconds * 1e6 / SAMPLES for which, seconds in times.items()}
     known = tables.rows.get(TITLE)
     cells["best over the bare call"] = cells["best"] - (known[0].cells["best"] if known else cells["best"])
-    tables.add(TITLE, name, cells, aim)
+    tables.add(TITLE, name, cells, target)
     benchmark.extra_info.update(cells)
 
 

@@ -1,8 +1,9 @@
-"""How long the trainer's thread is busy submitting 2048 samples of 64 KB, beside pickling the same.
+"""How long the trainer's thread is busy submitting 2048 samples of 64 KB, compared with pickling
+them.
 
     python -m pytest benches/python/bench_submit.py --benchmark-only
 
-Timed is `Dispatcher.submit` alone; the batch is waited for between the rounds. Aim: below 10 ms.
+Timed is `Dispatcher.submit` alone; the batch is waited for between the rounds. Target: below 10 ms.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ def test_submit(benchmark: Any, tables: Any, kind: str) -> None:
     texts = TEXTS[kind]
     busy: list[float] = []
     whole: list[float] = []
-    tickets: list[Any] = []
+    pending: list[Any] = []
 
     def submit() -> None:
         busy.append(time.thread_time())
-        tickets.append(dispatcher.submit(completions=texts))
+        pending.append(dispatcher.submit(completions=texts))
         busy[-1] = time.thread_time() - busy[-1]
 
     def finish() -> None:
-        if tickets:
-            result = tickets.pop().result()
+        if pending:
+            result = pending.pop().result()
             assert result.status.max() == Status.OK
             whole.append(result.elapsed_s)
 

@@ -49,9 +49,9 @@ class Ours(_Quiet, guerdon_trl.GRPOTrainer):
 
 
 def turn(trainer: Any, given: list[Callable[..., Any]]) -> Callable[[], Any]:
-    """Runs one turn; gives what the samples were told."""
+    """Runs one turn; gives the samples' messages."""
     calls = [{"type": "function", "function": {"name": "nap", "arguments": {"seconds": 0.2}}}] * 2
-    said = trainer._tokenizer(call("nap", seconds=0.2) * 2)["input_ids"]
+    ids_of_calls = trainer._tokenizer(call("nap", seconds=0.2) * 2)["input_ids"]
     trainer._sync_tool_dicts = [{tool.__name__: tool for tool in given} for _ in range(SAMPLES)]
     trainer._async_tool_dicts = [{} for _ in range(SAMPLES)]
 
@@ -59,7 +59,7 @@ def turn(trainer: Any, given: list[Callable[..., Any]]) -> Callable[[], Any]:
         prompts = [[{"role": "user", "content": "go"}] for _ in range(SAMPLES)]
         completions = [[{"role": "assistant", "content": "", "tool_calls": copy.deepcopy(calls)}] for _ in prompts]
         ids = [[1, 2, 3] for _ in prompts]
-        trainer._tool_call_loop(prompts, ids, [list(said) for _ in prompts], completions, None, None, {})
+        trainer._tool_call_loop(prompts, ids, [list(ids_of_calls) for _ in prompts], completions, None, None, {})
         return completions
 
     return run

@@ -1,4 +1,4 @@
-"""Tables of what a run of the benches measured, in units that the aims are given in."""
+"""Tables of what a run of the benches measured, in units that the targets are given in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Row:
 
     name: str
     cells: dict[str, float]
-    aim: str = ""
+    target: str = ""
 
 
 @dataclass
@@ -24,19 +24,19 @@ class Tables:
 
     rows: dict[str, list[Row]] = field(default_factory=dict)
 
-    def add(self, title: str, name: str, cells: dict[str, float], aim: str = "") -> None:
-        self.rows.setdefault(title, []).append(Row(name, cells, aim))
+    def add(self, title: str, name: str, cells: dict[str, float], target: str = "") -> None:
+        self.rows.setdefault(title, []).append(Row(name, cells, target))
 
     def lines(self) -> Iterator[str]:
         for title, rows in self.rows.items():
             heads = list(rows[0].cells)
             yield f"### {title}"
             yield ""
-            yield "| | " + " | ".join([*heads, "aim"]) + " |"
+            yield "| | " + " | ".join([*heads, "target"]) + " |"
             yield "| --- |" + " ---: |" * len(heads) + " --- |"
             for row in rows:
                 cells = [f"{row.cells[head]:.3g}" if head in row.cells else "" for head in heads]
-                yield f"| {row.name} | " + " | ".join([*cells, row.aim]) + " |"
+                yield f"| {row.name} | " + " | ".join([*cells, row.target]) + " |"
             yield ""
 
 

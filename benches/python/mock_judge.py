@@ -1,4 +1,4 @@
-"""The mock judge of rust/testkit as a process beside the benches:
+"""The mock judge of rust/testkit as a process of its own:
 `with mock_judge("--tls") as judge`."""
 
 from __future__ import annotations

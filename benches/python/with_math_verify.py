@@ -1,8 +1,8 @@
-"""`hanging`, in a module that loads what a maths reward needs."""
+"""`uninterruptible`, in a module that loads what a maths reward needs."""
 
 import math_verify  # noqa: F401 - loaded for its weight
 
-from benches.python.hanging import hanging as _hanging
+from benches.python.uninterruptible import hanging as _hanging
 
 
 def hanging(page: str, place: int) -> float:

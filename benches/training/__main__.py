@@ -46,9 +46,8 @@ def main() -> None:
     modes = options.modes.split(",")
     runs: dict[str, list[dict[str, Any]]] = {mode: [] for mode in modes}
     for seed in range(options.runs):
-        for turn in range(
-            len(modes)
-        ):  # by turns, each round in another order: what the machine does besides meets all of them
+        # by turns, each round in another order: other load meets all of them
+        for turn in range(len(modes)):
             mode = modes[(turn + seed) % len(modes)]
             measured = _run(mode, seed, options, steps=options.steps, scale=options.scale)
             measured["learned"] = _run(mode, seed, options, steps=options.learning_steps, scale=LEARNING_SCALE)[

@@ -76,7 +76,7 @@ def test_row_2_a_hundred_hangs_cost_one_worker_each_at_most() -> None:
     with Dispatcher([function], workers=4) as dispatcher:
         _score(dispatcher, ["give:1"])
         result = dispatcher.score(completions=texts, num_generations=1)
-        deadline = time.monotonic() + 2  # 200 ms are the aim, which benches/python/bench_kill.py measures
+        deadline = time.monotonic() + 2  # 200 ms are the aim, which benches/python/bench_timeout_kill.py measures
         while len(dispatcher.worker_pids()) < 4 and time.monotonic() < deadline:
             time.sleep(0.005)
         assert len(dispatcher.worker_pids()) >= 4

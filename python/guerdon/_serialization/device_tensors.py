@@ -1,4 +1,4 @@
-"""Tensors of a device must not be sent to workers: each worker would open the device."""
+"""Tensors of a device, which must not travel: unpickling one opens its device, in every worker."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["refuse_device"]
 
 
 def refuse_device(value: Any) -> None:
-    """Refuse a PyTorch tensor outside the host's memory. Doesn't import torch.
+    """Raise if `value` is a PyTorch tensor that lies anywhere but in the host's memory. Doesn't import torch.
 
     Raises:
-        TypeError: `value` is one.
+        TypeError: It does.
     """
     kind: Any = getattr(sys.modules.get("torch"), "Tensor", None)
     if kind is not None and isinstance(value, kind) and value.device.type != "cpu":

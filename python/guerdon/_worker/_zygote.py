@@ -1,9 +1,8 @@
-"""Entry of the zygote: ``python <this folder>/_zygote.py <pid of the engine>``, control socket as
-stdin.
+"""Entry of the zygote: ``python <this folder>/_zygote.py <pid of the engine>``, its control socket as stdin.
 
-- The folder of this script never stays on ``sys.path``: user imports must not find our modules.
-- The modules beside this one are loaded as a package of their own: no process of the lane imports
-  guerdon unless a function does.
+- Z-1  The folder of this script never stays on ``sys.path``: user imports must not find our modules by bare names.
+- Z-2  The modules beside this one are loaded as a package of their own: no process of the lane imports guerdon unless a
+       function does.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import sys
 
 if not getattr(sys.flags, "safe_path", False):  # with -P or PYTHONSAFEPATH the folder is not there
-    del sys.path[0]
+    del sys.path[0]  # Z-1
 
 PACKAGE = "_guerdon_worker"
 

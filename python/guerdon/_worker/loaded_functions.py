@@ -1,7 +1,8 @@
-"""The serialized functions, loaded by the loader or by the worker itself.
+"""The reward functions of a shipment, loaded in the zygote or in the worker itself.
 
-- A function that can't be loaded fails alone: its error is kept and reported for each of its calls.
-- Loading imports and unpickles, nothing else; ``setup()`` runs in workers only.
+- L-1  A function that can't be loaded fails alone: what it raised is kept, and each of its calls is told.
+- L-2  Loading imports and unpickles, nothing else; ``setup()`` runs in workers only.
+- L-3  A worker that loads a module whose file was edited since the functions were registered says so.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from .resource_limits import missing_variable
 from .timeout_signal import CallInterrupted
 
 Buffer = bytes | mmap.mmap
-# Names of the user's program: in its own process, and in those that multiprocessing spawns.
+# What the user's program is called, in its own process and in those that multiprocessing spawns of it.
 _MAINS = ("__main__", "__mp_main__")
 
 
 class LoadFailure:
-    """Why a function could not be loaded."""
+    """A function that could not be loaded, and why."""
 
     __slots__ = ("reason", "traceback")
 
@@ -40,21 +41,21 @@ class LoadedFunctions:
     """The functions by their index; each is loaded once, when first asked for.
 
     Args:
-        serialized: What `guerdon._serialization.serialized_functions.serialize` returned.
+        shipment: Pickle of the search path, the main module's path and the functions, as `guerdon._serialization.serialized_functions` makes it.
     """
 
-    def __init__(self, serialized: Buffer) -> None:
-        content: dict[str, Any] = pickle.loads(serialized)
+    def __init__(self, shipment: Buffer) -> None:
+        content: dict[str, Any] = pickle.loads(shipment)
         sys.path[:] = content["sys_path"]
         self._main = _new_main(content["main_path"], content["main_name"])
         self._stamps: dict[str, tuple[str, int, int]] = content["stamps"]
-        # Names of the trainer's variables that workers don't get.
+        # Names of the trainer's variables that are kept from workers.
         self.hidden: frozenset[str] = frozenset(content.get("hidden", ()))
         self._entries: list[dict[str, Any] | None] = content["functions"]
         self._loaded: dict[int, Call | LoadFailure] = {}
 
     def load_all(self) -> None:
-        """Loads every function that is not loaded yet."""
+        """Loads what is not loaded yet."""
         for index, entry in enumerate(self._entries):
             if entry is not None:
                 self.get(index)
@@ -63,7 +64,7 @@ class LoadedFunctions:
         return index in self._loaded
 
     def get(self, index: int) -> Call | LoadFailure:
-        """The function, or why it could not be loaded."""
+        """The function, or why there is none (L-1)."""
         found = self._loaded.get(index)
         if found is None:
             found = self._loaded[index] = self._load(index)
@@ -83,7 +84,7 @@ class LoadedFunctions:
             return Call(self._target(entry["target"]), entry["recipe"])
         except CallInterrupted:
             raise
-        except BaseException as error:  # SystemExit at import too
+        except BaseException as error:  # L-1: SystemExit at import too
             reason = reason_of(error) + missing_variable(error, self.hidden)
             return LoadFailure(f"could not be loaded in a worker: {reason}", traceback_of(error))
 
@@ -94,13 +95,13 @@ class LoadedFunctions:
             return found
         _, module, qualname = target
         found = importlib.import_module(module)
-        self._warn_if_changed(module)
+        self._say_if_edited(module)
         for part in qualname.split("."):
             found = getattr(found, part)
         return getattr(found, "__guerdon_target__", found)
 
-    def _warn_if_changed(self, module: str) -> None:
-        """Warns if the file changed since registration: other workers may run the old code."""
+    def _say_if_edited(self, module: str) -> None:
+        """A worker that replaces another may load a file that was edited meanwhile (L-3)."""
         file, changed, size = self._stamps.pop(module, (None, 0, 0))
         if file is None:
             return
@@ -110,16 +111,13 @@ class LoadedFunctions:
             return
         if (now.st_mtime_ns, now.st_size) != (changed, size):
             print(
-                f"warning: {file} was edited after the dispatcher was made. This worker loaded the new code, others may run "
-                "the old. Make a new dispatcher so that all run the same.",
+                f"warning: {file} was edited after the dispatcher was made; this worker has loaded it as it is now, "
+                "others may run what it was. Start anew to have all run the same.",
                 file=sys.stderr,
             )
 
     def _share_globals(self, found: Any) -> None:
-        """Puts the globals that came with a function of ``__main__`` into our ``__main__``.
-
-        Processes that the function starts look for its helpers there.
-        """
+        """Lets processes that the function starts itself find the helpers it brought along from ``__main__``."""
         function = getattr(found, "__func__", found)
         if isinstance(function, types.FunctionType) and function.__module__ in _MAINS:
             for name, value in function.__globals__.items():
@@ -128,9 +126,9 @@ class LoadedFunctions:
 
 
 def _new_main(path: str | None, name: str | None) -> types.ModuleType:
-    """A ``__main__`` with the path and name of the user's program, not of the zygote's script.
+    """A ``__main__`` that is the user's by name, not the zygote's script.
 
-    Processes that a function spawns import the user's program by them (name: of ``python -m``).
+    Processes that a function spawns import the user's program by its path, or by the name that ``python -m`` was given.
     """
     main = types.ModuleType("__main__")
     if path is not None:

@@ -1,11 +1,11 @@
 """A shared allowance: how much of it is used, and how many answers say "too many".
 
-    python -m pytest benches/python/bench_limits.py --benchmark-only
+    python -m pytest benches/python/bench_rate_limit.py --benchmark-only
 
 A server allows 100 requests in any 3 s; one process, and four that share a key, have 1000 queued.
 Counted from the third window on. The peers do without a shared limit: asyncio with a semaphore in
-each process, tries again after Retry-After. Aims: at most 2 % of answers are 429, at least 95 % of
-the allowance is used.
+each process, tries again after Retry-After. Targets: at most 2 % of answers are 429, at least 95 %
+of the allowance is used.
 """
 
 from __future__ import annotations
@@ -69,5 +69,5 @@ def test_an_allowance(
             "answers that are 429": refusals / (answers + refusals) * 100,
         }
         name = "guerdon" if what == "asyncio" else "asyncio, 16 at a time, Retry-After"
-        aim = "used ≥ 95, 429 ≤ 2" if what == "asyncio" else ""
-        tables.add(TITLE, f"{name}, {processes} process{'es' * (processes > 1)}", cells, aim)
+        target = "used ≥ 95, 429 ≤ 2" if what == "asyncio" else ""
+        tables.add(TITLE, f"{name}, {processes} process{'es' * (processes > 1)}", cells, target)

@@ -1,10 +1,10 @@
 """Recycling workers: what it costs a batch that workers are replaced every 100 calls.
 
-    python -m pytest benches/python/bench_recycle.py --benchmark-only
+    python -m pytest benches/python/bench_worker_recycling.py --benchmark-only
 
 Calls that each take a millisecond of CPU time, with and without `Recycle(calls=100)`, in turns. The
-aim is a dip in throughput of less than 5 %. A row of what fences cost a call that does nothing
-stands beside it.
+target is a dip in throughput of less than 5 %. A second table has what each resource limit costs a
+call that does nothing.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from benches.python import light
+from benches.python import few_imports
 from guerdon import Dispatcher, Recycle, reward
 from guerdon._cpu_count import usable_cores
 
 ROUNDS = 12
 TITLE = "recycling every 100 calls of 1 ms: calls a second, all workers"
-FENCES = "fences, calls that do nothing: µs a call, one worker"
+LIMITS = "resource limits, calls that do nothing: µs a call, one worker"
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -37,8 +37,8 @@ def test_recycling(benchmark: Any, tables: Any) -> None:
     workers = usable_cores()
     texts = ["x"] * 1000 * workers
     with (
-        Dispatcher([reward(light.work)], workers=workers) as kept,
-        Dispatcher([reward(light.work)], workers=workers, recycle=Recycle(calls=100)) as recycled,
+        Dispatcher([reward(few_imports.work)], workers=workers) as kept,
+        Dispatcher([reward(few_imports.work)], workers=workers, recycle=Recycle(calls=100)) as recycled,
     ):
         for dispatcher in (kept, recycled):
             _seconds(dispatcher, texts[:200])
@@ -58,7 +58,7 @@ def test_recycling(benchmark: Any, tables: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "fences"),
+    ("name", "limits"),
     [
         ("none", {}),
         ("memory_limit", {"memory_limit": "1GB"}),
@@ -67,11 +67,11 @@ def test_recycling(benchmark: Any, tables: Any) -> None:
         ("isolation='call'", {"isolation": "call"}),
     ],
 )
-def test_fences(benchmark: Any, tables: Any, name: str, fences: dict[str, Any]) -> None:
-    count = 300 if "isolation" in fences else 3000
-    with Dispatcher([reward(light.nothing, **fences)], workers=1) as dispatcher:
+def test_resource_limits(benchmark: Any, tables: Any, name: str, limits: dict[str, Any]) -> None:
+    count = 300 if "isolation" in limits else 3000
+    with Dispatcher([reward(few_imports.nothing, **limits)], workers=1) as dispatcher:
         texts = ["x"] * count
         _seconds(dispatcher, texts)
         benchmark.pedantic(lambda: _seconds(dispatcher, texts), rounds=15)
     stats = benchmark.stats.stats
-    tables.add(FENCES, name, {"best": stats.min / count * 1e6, "median": stats.median / count * 1e6})
+    tables.add(LIMITS, name, {"best": stats.min / count * 1e6, "median": stats.median / count * 1e6})

@@ -1,10 +1,10 @@
 """The trainer's event loop while workers hold their GIL in C.
 
-    python -m pytest benches/python/bench_loop_lag.py --benchmark-only
+    python -m pytest benches/python/bench_trainer_loop_lag.py --benchmark-only
 
 An asyncio loop in this process sleeps a millisecond at a time and notes how late it wakes up: with
-nothing else, beside as many C programs that spin as there are cores, and beside as many workers in
-which a regular expression backtracks. Aim: p99 at most twice that beside the C programs.
+nothing else, while as many C programs spin as there are cores, and while a regular expression
+backtracks in as many workers. Target: p99 at most twice that of the C programs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from benches.python import costs
+from benches.python import workloads
 from guerdon import Dispatcher, reward
 
 CORES = len(os.sched_getaffinity(0))
@@ -49,16 +49,16 @@ def spinning_programs() -> Iterator[None]:
 
 @contextmanager
 def backtracking_workers() -> Iterator[None]:
-    with Dispatcher([reward(costs.backtrack, timeout=600)], workers=CORES, max_failure_rate=1.0) as dispatcher:
+    with Dispatcher([reward(workloads.backtrack, timeout=600)], workers=CORES, max_failure_rate=1.0) as dispatcher:
         dispatcher.score(completions=["a"] * CORES)
-        ticket = dispatcher.submit(completions=["a" * 40 + "b"] * CORES)
+        pending = dispatcher.submit(completions=["a" * 40 + "b"] * CORES)
         yield
-        assert not ticket.done
-        ticket.cancel()
+        assert not pending.done
+        pending.cancel()
 
 
 CONTENDERS = {
-    "nothing beside it": nothing,
+    "nothing else": nothing,
     f"{CORES} C programs that spin": spinning_programs,
     f"guerdon, {CORES} regular expressions in flight": backtracking_workers,
 }
@@ -82,5 +82,5 @@ def test_loop_lag(benchmark: Any, tables: Any, contender: str) -> None:
         found = sorted(benchmark.pedantic(lambda: asyncio.run(lags(seconds)), rounds=1))
     if not benchmark.disabled:
         cells = {"p50": statistics.median(found), "p99": found[len(found) * 99 // 100], "max": found[-1]}
-        aim = "≤ 2 × beside C programs, p99" if "guerdon" in contender else ""
-        tables.add(TITLE, contender, {which: value * 1e3 for which, value in cells.items()}, aim)
+        target = "≤ 2 × that of C programs, p99" if "guerdon" in contender else ""
+        tables.add(TITLE, contender, {which: value * 1e3 for which, value in cells.items()}, target)

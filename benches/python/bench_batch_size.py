@@ -1,10 +1,10 @@
 """Cost of a sample in batches of a thousand to a million: flat, or it would be of no use to large
 ones.
 
-    python -m pytest benches/python/bench_flat.py --benchmark-only
+    python -m pytest benches/python/bench_batch_size.py --benchmark-only
 
 A trivial function, the same 2 KB text for each sample, everything in it from `score` to the arrays.
-Aim: within 10 % of the cost at 10 000 samples (a thousand have the round trips to the workers to
+Target: within 10 % of the cost at 10 000 samples (a thousand have the round trips to the workers to
 bear, which a sample of many does not).
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from benches.python import costs
+from benches.python import workloads
 from guerdon import Dispatcher, reward
 
 SIZES = [1_000, 10_000, 100_000, 1_000_000]
@@ -32,7 +32,7 @@ def test_flat(benchmark: Any, tables: Any, samples: int, lane: str) -> None:
     if benchmark.disabled:
         samples = min(samples, 10_000)
     texts = ["x" * 2048] * samples
-    with Dispatcher([reward(costs.trivial, lane=lane)], workers=WORKERS) as dispatcher:
+    with Dispatcher([reward(workloads.trivial, lane=lane)], workers=WORKERS) as dispatcher:
         dispatcher.score(completions=texts[:10_000])
         result = benchmark.pedantic(
             lambda: dispatcher.score(completions=texts), rounds=ROUNDS[samples], warmup_rounds=1

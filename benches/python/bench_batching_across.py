@@ -1,6 +1,6 @@
 """Batches submitted at the same time: what it brings that their samples go into the same calls.
 
-    python -m pytest benches/python/bench_gathering.py --benchmark-only
+    python -m pytest benches/python/bench_batching_across.py --benchmark-only
 
 64 batches of 8 samples, as an asynchronous trainer or a service submits them, and a model that
 takes 5 ms a call and 0.1 ms a sample, in one worker: with the samples of all batches in its calls,
@@ -40,9 +40,9 @@ def test_batches_together_and_apart(benchmark: Any, tables: Any) -> None:
 
     def all_of(dispatcher: Dispatcher) -> float:
         start = time.perf_counter()
-        tickets = [dispatcher.submit(completions=["c"] * GROUP, num_generations=GROUP) for _ in range(count)]
-        for ticket in tickets:
-            assert ticket.result(60).rewards.sum() == GROUP
+        batches = [dispatcher.submit(completions=["c"] * GROUP, num_generations=GROUP) for _ in range(count)]
+        for batch in batches:
+            assert batch.result(60).rewards.sum() == GROUP
         return (time.perf_counter() - start) * 1e3
 
     with (

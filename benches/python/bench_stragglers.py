@@ -1,13 +1,13 @@
 """Makespan of heavy-tailed costs: 4096 calls that keep a core busy, on two workers.
 
-    python -m pytest benches/python/bench_tails.py --benchmark-only
+    python -m pytest benches/python/bench_stragglers.py --benchmark-only
 
 The bound is max(sum of costs ÷ workers, longest cost): no order of work can beat it. Costs are
-Pareto-distributed, the longest cut at half a second. Aim: at most 1.05 of the bound on each of the
-seeds, 1.03 if it can be had. The calls spin to an end by the clock, so that two workers need two
-cores for themselves: another program's share shows as a loss. The same with calls that wait instead
-needs no cores; there "of what ran" (the bound made of the times that the calls really took) shows
-the order of work alone.
+Pareto-distributed, the longest cut at half a second. Target: at most 1.05 of the bound on each of
+the seeds, 1.03 if it can be had. The calls spin to an end by the clock, so that two workers need
+two cores for themselves: another program's share shows as a loss. The same with calls that wait
+instead needs no cores; there "of what ran" (the bound made of the times that the calls really took)
+shows the order of work alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from benches.python import costs
+from benches.python import workloads
 from guerdon import Dispatcher, Status, reward
 
 SEEDS = [1, 2, 3, 4, 5]
@@ -32,9 +32,9 @@ pytestmark = pytest.mark.timeout(600)
 
 # Name, and what a call does.
 CONTENDERS = {
-    "guerdon, process lane": costs.spin,
-    "guerdon, process lane, calls that wait": costs.wait,
-    "ProcessPoolExecutor, chunks of 1": costs.spin,
+    "guerdon, process lane": workloads.spin,
+    "guerdon, process lane, calls that wait": workloads.wait,
+    "ProcessPoolExecutor, chunks of 1": workloads.spin,
 }
 
 
@@ -58,8 +58,8 @@ def test_makespan(benchmark: Any, tables: Any, contender: str, seed: int) -> Non
         cells["of what ran"] = result.elapsed_s / max(float(result.run_s.sum()) / WORKERS, float(result.run_s.max()))
     else:
         with ProcessPoolExecutor(WORKERS, mp_context=get_context("forkserver")) as pool:
-            list(pool.map(costs.spin, [0.0] * 64))
-            assert sum(benchmark.pedantic(lambda: list(pool.map(costs.spin, seconds)), rounds=1)) == len(seconds)
+            list(pool.map(workloads.spin, [0.0] * 64))
+            assert sum(benchmark.pedantic(lambda: list(pool.map(workloads.spin, seconds)), rounds=1)) == len(seconds)
     if not benchmark.disabled:
         cells = {"makespan ÷ bound": benchmark.stats.stats.min / bound, **dict(reversed(cells.items()))}
         tables.add(TITLE, f"{contender}, seed {seed}", cells, "≤ 1.05" * contender.startswith("guerdon"))

@@ -1,10 +1,10 @@
 """CPU time of a dispatcher that has nothing to do: its threads in this process, its zygote and its
 workers.
 
-    python -m pytest benches/python/bench_idle.py --benchmark-only
+    python -m pytest benches/python/bench_idle_cpu.py --benchmark-only
 
-All lanes are up and have scored a batch. Aim: near 0. The sleeping process alone is measured beside
-it.
+All lanes are up and have scored a batch. Target: near 0. Compared with the sleeping process
+alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
-from benches.python import costs
+from benches.python import workloads
 from guerdon import Dispatcher, reward
 
 SECONDS = 10.0
@@ -40,7 +40,7 @@ def nothing() -> Iterator[None]:
 
 @contextmanager
 def idle_dispatcher() -> Iterator[None]:
-    functions = [reward(costs.trivial), reward(costs.trivial, name="threaded", lane="thread"), reward(wait)]
+    functions = [reward(workloads.trivial), reward(workloads.trivial, name="threaded", lane="thread"), reward(wait)]
     with Dispatcher(functions, workers=WORKERS) as dispatcher:
         dispatcher.score(completions=["x"] * 1000)
         time.sleep(1.0)  # what was just busy settles

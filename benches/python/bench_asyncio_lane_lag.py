@@ -1,10 +1,10 @@
 """What else runs on a loop of the asyncio lane while a batch of calls that never suspend does.
 
-    python -m pytest benches/python/bench_lane_lag.py --benchmark-only
+    python -m pytest benches/python/bench_asyncio_lane_lag.py --benchmark-only
 
 On the loop that runs the batch, a task sleeps a millisecond at a time and notes how late it wakes
 up, and another sends a byte over a pair of sockets and notes when the answer of a third is there.
-Beside it the same under `asyncio.gather`. Aim: p99 of the lag under 10 ms.
+Compared with the same under `asyncio.gather`. Target: p99 of the lag under 10 ms.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TITLE = f"a loop that runs {SAMPLES} coroutines which never suspend: ms"
 pytestmark = pytest.mark.timeout(600)
 
 
-class Beside:
+class OtherTasks:
     """A timer and a socket on the running loop."""
 
     def __init__(self) -> None:
@@ -73,40 +73,40 @@ async def trivial(completion: str) -> float:
 
 
 class Lane(StatefulReward):
-    """`trivial`, with what is beside it."""
+    """`trivial`, with the other tasks on its loop."""
 
     async def setup(self) -> None:
-        self.beside = Beside()
+        self.others = OtherTasks()
 
     async def score(self, completion: str) -> float:
         return 1.0
 
     async def close(self) -> None:
-        await self.beside.stop()
+        await self.others.stop()
 
 
-Contender = tuple[Callable[[list[str]], object], Callable[[], Beside]]
+Contender = tuple[Callable[[list[str]], object], Callable[[], OtherTasks]]
 
 
 @contextmanager
 def lane() -> Iterator[Contender]:
     reward = Lane()
     with Dispatcher([reward]) as dispatcher:
-        yield lambda texts: dispatcher.score(completions=texts), lambda: reward.beside
+        yield lambda texts: dispatcher.score(completions=texts), lambda: reward.others
 
 
 @contextmanager
 def gather() -> Iterator[Contender]:
-    async def start() -> Beside:
-        return Beside()
+    async def start() -> OtherTasks:
+        return OtherTasks()
 
     async def run(texts: list[str]) -> None:
         await asyncio.gather(*[trivial(text) for text in texts])
 
     with asyncio.Runner() as runner:
-        beside = runner.run(start())
-        yield lambda texts: runner.run(run(texts)), lambda: beside
-        runner.run(beside.stop())
+        others = runner.run(start())
+        yield lambda texts: runner.run(run(texts)), lambda: others
+        runner.run(others.stop())
 
 
 @pytest.mark.parametrize(
@@ -114,10 +114,10 @@ def gather() -> Iterator[Contender]:
 )
 def test_lag(benchmark: Any, tables: Any, name: str, start: Any) -> None:
     texts = [str(index) for index in range(2000 if benchmark.disabled else SAMPLES)]
-    with start() as (run, beside):
+    with start() as (run, others):
         for _ in range(1 if benchmark.disabled else 3):
             run(texts)
-        lags, answers = beside().lags, beside().answers
+        lags, answers = others().lags, others().answers
         lags.clear()
         answers.clear()
         benchmark.pedantic(lambda: run(texts), rounds=1 if benchmark.disabled else ROUNDS)
@@ -126,5 +126,5 @@ def test_lag(benchmark: Any, tables: Any, name: str, start: Any) -> None:
         return
     for what, times in found.items():
         cells = {"p50": statistics.median(times), "p99": times[len(times) * 99 // 100], "max": times[-1]}
-        aim = "< 10, p99" if start is lane and "lag" in what else ""
-        tables.add(TITLE, f"{name}: {what}", {which: seconds * 1e3 for which, seconds in cells.items()}, aim)
+        target = "< 10, p99" if start is lane and "lag" in what else ""
+        tables.add(TITLE, f"{name}: {what}", {which: seconds * 1e3 for which, seconds in cells.items()}, target)

@@ -1,11 +1,11 @@
 """Killing a hung sample: how late the kill is, and how soon the next worker works.
 
-    python -m pytest benches/python/bench_kill.py --benchmark-only
+    python -m pytest benches/python/bench_timeout_kill.py --benchmark-only
 
 A sample blocks the timeout's signal and spins, so that only SIGKILL ends it. Both times are taken
 from outside the engine: the function stamps its start, this process sees the death through a pidfd,
 and the next sample, which has to wait for the replacement (``workers=1``), stamps its own start.
-Aims: p99 of 10 ms each.
+Targets: p99 of 10 ms each.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from benches.python.hanging import WORD, hanging
+from benches.python.uninterruptible import WORD, hanging
 from guerdon import Dispatcher, Status, reward
 
 TIMEOUT, GRACE = 0.05, 0.05
@@ -63,19 +63,19 @@ def one_round(dispatcher: Dispatcher, page: Page) -> tuple[float, float]:
     """Seconds from when the kill was due to the death, and from the death to the start of the next
     sample."""
     page.clear()
-    ticket = dispatcher.submit(completions=["c"] * 2, page=[str(page.path)] * 2, place=[0, 1])
+    pending = dispatcher.submit(completions=["c"] * 2, page=[str(page.path)] * 2, place=[0, 1])
     while page.read(0)[0] == 0:
         time.sleep(0.001)
     pid, start = page.read(0)
     ended = death(pid)
-    result = ticket.result(timeout=30)
+    result = pending.result(timeout=30)
     assert result.status.ravel().tolist() == [Status.TIMEOUT, Status.OK]
     return ended - (start + TIMEOUT + GRACE), page.read(1)[1] - ended
 
 
 @pytest.mark.parametrize("loaded", ["nothing", "math_verify"])
 def test_kill(benchmark: Any, tables: Any, page: Page, loaded: str) -> None:
-    """`loaded`: what the zygote has imported beside the function, and with it every worker."""
+    """`loaded`: what the zygote has imported with the function, and with it every worker."""
     function: Any = hanging
     if loaded == "math_verify":
         pytest.importorskip("math_verify")

@@ -1,4 +1,4 @@
-"""The process pools that the process lane is measured beside, each asked the same three things of
+"""The process pools that the process lane is compared with, each asked the same three things of
 the same function.
 
 What a pool lacks is done as its user would have to: where no call can be ended, the pool is killed,
@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import Any
 
-from benches.python.costs import obey
+from benches.python.workloads import obey
 from guerdon import Dispatcher, Status, reward
 
 WORKERS = 2

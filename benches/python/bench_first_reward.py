@@ -1,9 +1,9 @@
 """Time to the first reward: from making a dispatcher to the result of its first sample.
 
-    python -m pytest benches/python/bench_startup.py --benchmark-only
+    python -m pytest benches/python/bench_first_reward.py --benchmark-only
 
 The function's module imports nothing, sympy and math_verify, or torch; the zygote loads it anew
-each time, whatever this process has loaded. Beside it: a bare interpreter that imports the same
+each time, whatever this process has loaded. Compared with a bare interpreter that imports the same
 module and ends.
 """
 
@@ -25,7 +25,7 @@ WORKERS = 2
 TITLE = "time to the first reward: ms"
 # What the module imports: the module, its function, what must be there.
 MODULES = {
-    "nothing": ("benches.python.costs", "trivial", ()),
+    "nothing": ("benches.python.workloads", "trivial", ()),
     "sympy and math_verify": ("benches.python.with_sympy", "first", ("sympy", "math_verify")),
     "torch": ("benches.python.with_torch", "first", ("torch",)),
 }

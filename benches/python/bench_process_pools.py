@@ -1,11 +1,12 @@
-"""The process lane beside other process pools: throughput, the cost of hung samples, time to
+"""The process lane compared with other process pools: throughput, the cost of hung samples, time to
 recover from a death.
 
-    python -m pytest benches/python/bench_pools.py --benchmark-only
+    python -m pytest benches/python/bench_process_pools.py --benchmark-only
 
-Two processes each, up and warm, the same function (`costs.obey`); `pools.py` says what had to be
-added to a pool that can't end a call. Hung samples spin until they are killed: three of 256 take 1
-s at best (two at once, then the third, 0.5 s each), and the figure is what it took beyond that.
+Two processes each, up and warm, the same function (`workloads.obey`); `peer_pools.py` says what had
+to be added to a pool that can't end a call. Hung samples spin until they are killed: three of 256
+take 1 s at best (two at once, then the third, 0.5 s each), and the figure is what it took beyond
+that.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from benches.python.pools import POOLS, TIMEOUT
+from benches.python.peer_pools import POOLS, TIMEOUT
 
 SAMPLES = 4096
 TEXTS = [f"{index:08d}" + "x" * 2040 for index in range(SAMPLES)]
