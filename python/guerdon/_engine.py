@@ -159,7 +159,7 @@ def _start(
     from guerdon import _native
     from guerdon._lanes import start_lanes
     from guerdon._serialization import worker_environment
-    from guerdon._serialization.serialized_functions import shipment
+    from guerdon._serialization.serialized_functions import serialize
 
     configs = [spec.config() for spec in specs]
     # The key of a judge is no worker's, whatever its variable is called.
@@ -171,7 +171,7 @@ def _start(
             workers=workers,
             python=sys.executable,
             worker_dir=str(Path(__file__).parent / "_worker"),
-            shipment=shipment(specs, worker_environment.hidden(worker_env)),
+            shipment=serialize(specs, worker_environment.hidden(worker_env)),
             environment=worker_environment.of_workers(worker_env),
             recycle=(None, None, None) if recycle is None else (recycle.calls, recycle.age, recycle.rss_bytes),
         )

@@ -22,7 +22,7 @@ from guerdon._engine import Lifetime
 from guerdon._registration.function_list import agreed_limits, listed, model_name, repeated_names
 from guerdon._registration.spec import FunctionSpec, is_reward_model, spec_of
 from guerdon._result.rules import Rules
-from guerdon._serialization.serialized_functions import check_shippable
+from guerdon._serialization.serialized_functions import check_serializable
 from guerdon._submit.arguments import Given
 from guerdon._submit.submission import Admission
 from guerdon._trainer.column import ColumnBatches, RewardColumn
@@ -77,7 +77,7 @@ class Dispatcher(Sequence[Any]):
             what is left.
         recycle: When workers of the process lane are replaced that could go on; never by default.
         worker_env: Variables of the environment for all workers, and with None those to keep from them. By default workers
-            have the trainer's environment without what looks like secrets (API keys, tokens, passwords: docs/fences.md), and
+            have the trainer's environment without what looks like secrets (API keys, tokens, passwords: docs/isolation.md), and
             ``OMP_NUM_THREADS`` and ``OPENBLAS_NUM_THREADS`` are 1 unless the trainer's environment sets them.
 
     Raises:
@@ -123,7 +123,7 @@ class Dispatcher(Sequence[Any]):
         repeated_names(self._specs)
         for spec in self._specs:
             if spec.lane == "process":
-                check_shippable(spec)
+                check_serializable(spec)
             if spec.http is not None:
                 spec.http.secret.read(spec.name)
         workers_now = self._options["workers"] or default_workers()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, RegistrationError, StatefulReward, Status, reward
-from guerdon._worker.invoke.call import is_async
+from guerdon._worker.invoke.async_detection import is_async
 from tests.lanes.lane_helpers import looped, scored
 
 

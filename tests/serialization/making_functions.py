@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from guerdon._registration.spec import spec_of
-from guerdon._serialization.serialized_functions import check_shippable
+from guerdon._serialization.serialized_functions import check_serializable
 from guerdon.errors import SerializationError
 
 
@@ -22,7 +22,7 @@ def by_value(source: str, name: str = "score", **values: Any) -> Any:
 
 def refused(item: Any) -> str:
     with pytest.raises(SerializationError) as caught:
-        check_shippable(spec_of(item))
+        check_serializable(spec_of(item))
     message = str(caught.value)
     assert "can't be sent to a worker process" in message
     assert 'setup() of a guerdon.StatefulReward, or give lane="thread"' in message

@@ -23,7 +23,7 @@ import pytest
 from guerdon import Dispatcher, StatefulReward, reward
 from guerdon._registration.spec import spec_of
 from guerdon._serialization import serialized_functions as shipment_module
-from guerdon._serialization.serialized_functions import check_shippable
+from guerdon._serialization.serialized_functions import check_serializable
 from guerdon.errors import GuerdonWarning, SerializationError
 from tests.serialization.making_functions import by_value, closes_over, refused
 
@@ -154,10 +154,10 @@ def test_large_values_are_said_and_too_large_ones_refused(monkeypatch: pytest.Mo
     with pytest.warns(
         GuerdonWarning, match=r"takes 3 MB to a worker process, most of it the global 'T' \(a bytes, 3 MB\)"
     ):
-        check_shippable(spec_of(reward(score)))
+        check_serializable(spec_of(reward(score)))
     monkeypatch.setattr(shipment_module, "TOO_LARGE", 2_500_000)
     with pytest.raises(SerializationError, match=r"more than 2\.5 MB are refused"):
-        check_shippable(spec_of(reward(score)))
+        check_serializable(spec_of(reward(score)))
 
 
 def test_what_is_large_is_followed_to_where_it_is() -> None:
@@ -171,10 +171,10 @@ def test_what_is_large_is_followed_to_where_it_is() -> None:
     )
     where = "the global 'helper', there the global 'CONFIG', there the value of 'rows' \\(a bytes, 12 MB\\)"
     with pytest.warns(GuerdonWarning, match=f"takes 12 MB to a worker process, most of it {where}"):
-        check_shippable(spec_of(reward(score)))
+        check_serializable(spec_of(reward(score)))
     many = closes_over([bytes(1_000_000 + index) for index in range(12)])
     with pytest.warns(GuerdonWarning, match=r"most of it the closure variable 'value' \(a list, 12 MB\)"):
-        check_shippable(spec_of(reward(many)))
+        check_serializable(spec_of(reward(many)))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Reward functions of programs that are started in any way Python knows; issue part "startup and shipping"."""
+"""Reward functions of programs that are started in any way that Python knows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Shipping to workers (S-1 to S-4, P-1 to P-3, B-1, B-2, I-1).
-
-What is shipped is loaded by a new interpreter that knows nothing but the shipment.
-"""
+"""Functions serialized for workers, loaded by a new interpreter that has nothing else."""
 
 from __future__ import annotations
 
@@ -24,13 +21,13 @@ from guerdon import StatefulReward, reward
 from guerdon._registration.spec import spec_of
 from guerdon._serialization.function_pickler import dumps
 from guerdon._serialization.importable import importable
-from guerdon._serialization.serialized_functions import check_shippable, shipment
+from guerdon._serialization.serialized_functions import check_serializable, serialize
 from tests.serialization.making_functions import by_value, closes_over, refused
 
 LOADER = """
 import importlib, json, pickle, sys
-shipment, calls = pickle.load(sys.stdin.buffer)
-content = pickle.loads(shipment)
+serialized, calls = pickle.load(sys.stdin.buffer)
+content = pickle.loads(serialized)
 sys.path[:] = content["sys_path"]
 results = []
 for entry, arguments in zip(content["functions"], calls):
@@ -50,7 +47,7 @@ print(json.dumps({"results": results, "modules": sorted(sys.modules)}))
 
 def in_another_process(*items: Any, arguments: tuple[Any, ...] = ("abc",)) -> dict[str, Any]:
     """Each item's result for `arguments` in a new interpreter, and the modules that it then has."""
-    sent = pickle.dumps((shipment([spec_of(item) for item in items]), [arguments] * len(items)))
+    sent = pickle.dumps((serialize([spec_of(item) for item in items]), [arguments] * len(items)))
     done = subprocess.run([sys.executable, "-c", LOADER], input=sent, capture_output=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr.decode()
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -58,7 +55,7 @@ def in_another_process(*items: Any, arguments: tuple[Any, ...] = ("abc",)) -> di
 
 
 def target_of(item: Any) -> Any:
-    data = shipment([spec_of(item)])
+    data = serialize([spec_of(item)])
     assert data is not None
     return pickle.loads(data)["functions"][0]["target"]
 
@@ -261,15 +258,15 @@ def test_what_other_processes_can_import(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_only_the_process_lane_ships(monkeypatch: pytest.MonkeyPatch) -> None:
     lock = threading.Lock()
     thread = spec_of(reward(closes_over(lock), lane="thread"))
-    check_shippable(thread)
-    assert shipment([thread]) is None
-    data = shipment([thread, spec_of(decorated)])
+    check_serializable(thread)
+    assert serialize([thread]) is None
+    data = serialize([thread, spec_of(decorated)])
     assert data is not None
     functions = pickle.loads(data)["functions"]
     assert functions[0] is None
     assert functions[1]["recipe"]["name"] == "decorated"
     # A function of an importable module may use what can't be pickled: it isn't pickled.
-    check_shippable(spec_of(reward(holds_lock)))
+    check_serializable(spec_of(reward(holds_lock)))
 
 
 def test_a_shipment_says_where_the_process_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -277,7 +274,7 @@ def test_a_shipment_says_where_the_process_stands(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "path", ["", "lib", *sys.path])
     monkeypatch.setenv("PYTHONHASHSEED", "7")
     monkeypatch.setattr(sys.modules["__main__"], "__file__", "train.py", raising=False)
-    data = shipment([spec_of(decorated)])
+    data = serialize([spec_of(decorated)])
     assert data is not None
     content = pickle.loads(data)
     assert content["sys_path"][:2] == [str(tmp_path), str(tmp_path / "lib")]
@@ -289,12 +286,12 @@ def test_a_value_is_pickled_once_and_stays_as_it_was() -> None:
     """S-3"""
     keyword = Keyword("a")
     spec = spec_of(keyword)
-    check_shippable(spec)
+    check_serializable(spec)
     keyword.word = "b"
-    data = shipment([spec])
+    data = serialize([spec])
     assert data is not None
     assert pickle.loads(pickle.loads(data)["functions"][0]["target"][1]).word == "a"
-    again = pickle.loads(shipment([spec_of(keyword)]) or b"")
+    again = pickle.loads(serialize([spec_of(keyword)]) or b"")
     assert pickle.loads(again["functions"][0]["target"][1]).word == "b"
 
 

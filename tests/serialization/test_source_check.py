@@ -1,4 +1,4 @@
-"""Modules that were edited since they were imported (E-1 to E-3), and workers that load an edited file (L-3 of loading)."""
+"""Modules whose file changed since they were imported, and workers that load a changed file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from guerdon import Dispatcher, reward
 from guerdon._serialization.importable import importable
-from guerdon._serialization.source_check import edited
+from guerdon._serialization.source_check import source_changed
 
 SOURCE = """
 import dataclasses, functools
@@ -73,30 +73,30 @@ def edit(module: types.ModuleType, old: str, new: str) -> None:
         ("def score", "def score(:"),
     ],
 )
-def test_e1_an_edit_makes_the_module_unfit_for_a_name(
+def test_a_changed_module_is_not_importable(
     old: str, new: str, compiled: bool, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", not compiled)
     module = load(SOURCE)
-    if not compiled and "FACTOR = " in old:  # only the compiled file, or a look before, tells that a value was another
-        assert not edited(module)
+    if not compiled and "FACTOR = " in old:  # only the compiled file, or an earlier check, shows a changed constant
+        assert not source_changed(module)
     edit(module, old, new)
-    assert edited(module)
+    assert source_changed(module)
     assert not importable(module.__name__)
 
 
-def test_e1_until_it_is_reloaded(load: Load) -> None:
+def test_a_reload_makes_it_importable_again(load: Load) -> None:
     module = load(SOURCE)
-    assert not edited(module)
+    assert not source_changed(module)
     assert importable(module.__name__)
     edit(module, "2.0", "25.0")
-    assert edited(module)
+    assert source_changed(module)
     importlib.reload(module)
-    assert not edited(module)
+    assert not source_changed(module)
     assert importable(module.__name__)
 
 
-def test_e1_workers_run_what_this_process_has(load: Load) -> None:
+def test_workers_run_the_code_of_this_process(load: Load) -> None:
     module = load(SOURCE)
     edit(module, "len(completion) * FACTOR", "1000 / 0")
     with Dispatcher([module.score], workers=1) as made:
@@ -106,13 +106,13 @@ def test_e1_workers_run_what_this_process_has(load: Load) -> None:
         assert "ZeroDivisionError" in made.submit(completions=["abc"]).result().failures()[0].reason
 
 
-def test_e3_generated_methods_and_packages_are_no_edits() -> None:
+def test_installed_modules_are_unchanged() -> None:
     for name in ("dataclasses", "pytest", "guerdon._registration.spec", "guerdon.results"):
-        assert not edited(importlib.import_module(name)), name
-    assert not edited(dataclasses)
+        assert not source_changed(importlib.import_module(name)), name
+    assert not source_changed(dataclasses)
 
 
-def test_l3_a_worker_that_loads_an_edited_file_says_so(load: Load, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_worker_that_loads_a_changed_file_warns(load: Load, capfd: pytest.CaptureFixture[str]) -> None:
     module = load(SOURCE)
     with Dispatcher([module.score], workers=1) as made:
         edit(module, "FACTOR = 2.0", "FACTOR = 20.0")
@@ -120,7 +120,7 @@ def test_l3_a_worker_that_loads_an_edited_file_says_so(load: Load, capfd: pytest
     assert f"{module.__file__} was edited after the dispatcher was made" in capfd.readouterr().err
 
 
-def test_l3_nothing_is_said_of_files_that_stay(load: Load, capfd: pytest.CaptureFixture[str]) -> None:
+def test_there_is_no_warning_for_unchanged_files(load: Load, capfd: pytest.CaptureFixture[str]) -> None:
     module = load(SOURCE)
     with Dispatcher([module.score, reward(module.plain)], workers=1) as made:
         assert made.score(completions=["abc"]).rewards.ravel().tolist() == [6.0, 1.0]

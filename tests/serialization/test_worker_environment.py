@@ -45,6 +45,6 @@ def test_what_workers_get(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_page_lists_the_patterns() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "fences.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "isolation.md").read_text(encoding="utf-8")
     listed = page.partition("<!-- secrets -->\n")[2].partition("\n\n")[0]
     assert tuple(re.findall(r"`([^`]+)`", listed)) == SECRETS

@@ -67,7 +67,7 @@ def test_f4_a_function_that_names_a_variable_finds_it_and_others_do_not(isolatio
 def test_who_misses_a_variable_is_told_how_to_get_it() -> None:
     with Dispatcher([reward(limited_functions.demand, max_failure_rate=1.0)], workers=1) as dispatcher:
         (failure,) = dispatcher.score(completions=["a"]).failures()
-    assert failure.reason.startswith(f"KeyError: '{KEY}' (this variable of the trainer's is kept from workers")
+    assert failure.reason.startswith(f"KeyError: '{KEY}' (this variable is hidden from workers")
     assert f"reward(env=['{KEY}'])" in failure.reason
     assert "worker_env=" in failure.reason
     assert "sk-1234" not in failure.reason

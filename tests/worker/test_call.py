@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guerdon._worker.invoke.call import Awaiter, Call, is_async, is_awaitable
+from guerdon._worker.invoke.async_detection import is_async, is_awaitable
+from guerdon._worker.invoke.awaiter import Awaiter
+from guerdon._worker.invoke.call import Call
 from guerdon._worker.invoke.returned_values import InvalidValue
 
 
@@ -123,7 +125,7 @@ def test_records_belong_to_their_call() -> None:
     bound("x")
     call.drop_records()
     assert call.records() is None
-    assert recorded(call.twin()) is None
+    assert recorded(call.clone()) is None
 
 
 class Unprintable:

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from guerdon._worker.invoke.http_errors import UNREACHABLE, http_status_of, retry_after_of, tokens_of
+from guerdon._worker.invoke.http_errors import UNREACHABLE, http_status_of, retry_after_of
+from guerdon._worker.invoke.records import tokens_of
 
 
 class Told(Exception):

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from guerdon._worker import resource_limits
-from guerdon._worker.resource_limits import ResourceLimits, flush_output, missing_variable
+from guerdon._worker.output import flush_output
+from guerdon._worker.resource_limits import ResourceLimits, missing_variable
 
 MB = 1_000_000
 
@@ -42,22 +43,22 @@ def _recipe(limit: int | None, shape: str = "sample") -> dict[str, Any]:
 def test_a_function_without_a_limit_costs_nothing(limits: Limits) -> None:
     made = ResourceLimits(frozenset())
     for function in (0, 1, 0):
-        made.turn_to(function)
-        assert made.limit(_recipe(None))
+        made.switch_to(function)
+        assert made.apply(_recipe(None))
         made.lift()
     assert limits.set == []
 
 
 def test_f2_what_others_take_is_not_the_functions(limits: Limits) -> None:
     made, recipe = ResourceLimits(frozenset()), _recipe(50 * MB)
-    made.turn_to(0)
-    assert made.limit(recipe)
+    made.switch_to(0)
+    assert made.apply(recipe)
     limits.has += 10 * MB
     made.lift()
-    made.turn_to(1)
+    made.switch_to(1)
     limits.has += 500 * MB
-    made.turn_to(0)
-    assert made.limit(recipe)
+    made.switch_to(0)
+    assert made.apply(recipe)
     made.lift()
     infinite = resource.RLIM_INFINITY
     assert limits.set == [150 * MB, infinite, 650 * MB, infinite]  # 10 MB of its own count as before
@@ -65,24 +66,24 @@ def test_f2_what_others_take_is_not_the_functions(limits: Limits) -> None:
 
 def test_f3_half_of_the_limit_taken_retires_the_worker(limits: Limits) -> None:
     made, recipe = ResourceLimits(frozenset()), _recipe(50 * MB)
-    made.turn_to(0)
-    assert made.limit(recipe)
+    made.switch_to(0)
+    assert made.apply(recipe)
     limits.has += 26 * MB
     limits.now_ns += 1
-    assert made.limit(recipe)  # looked at a moment ago
+    assert made.apply(recipe)  # looked at a moment ago
     limits.now_ns += 20_000_000
-    assert not made.limit(recipe)
-    assert made.spent
+    assert not made.apply(recipe)
+    assert made.exhausted
 
 
 def test_f3_a_worker_of_one_functions_own_is_kept(limits: Limits) -> None:
     made, recipe = ResourceLimits(frozenset()), _recipe(50 * MB, "batch")
-    made.turn_to(0)
-    assert made.limit(recipe)
+    made.switch_to(0)
+    assert made.apply(recipe)
     limits.has += 40 * MB
     limits.now_ns += 20_000_000
-    assert made.limit(recipe)
-    assert not made.spent
+    assert made.apply(recipe)
+    assert not made.exhausted
 
 
 @pytest.mark.parametrize(
@@ -100,10 +101,10 @@ def test_f3_a_worker_of_one_functions_own_is_kept(limits: Limits) -> None:
 def test_what_lacks_memory_names_the_limit(limits: Limits, error: Exception, lacks: bool) -> None:
     made = ResourceLimits(frozenset())
     assert made.explain(error) == ""  # without a limit it is the machine's, or the user's own
-    made.turn_to(0)
-    made.limit(_recipe(50 * MB))
+    made.switch_to(0)
+    made.apply(_recipe(50 * MB))
     assert made.explain(error) == (" (memory_limit of 50 MB)" if lacks else "")
-    assert made.spent == lacks
+    assert made.exhausted == lacks
     assert (limits.set[-1] == resource.RLIM_INFINITY) == lacks
 
 
@@ -111,25 +112,25 @@ def test_f4_variables_come_and_go_with_the_turn(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("KEPT", "before")
     monkeypatch.delenv("GIVEN", raising=False)
     made = ResourceLimits(frozenset())
-    made.give(0, {"GIVEN": "secret", "KEPT": "during"})
-    made.turn_to(0)
+    made.set_environment(0, {"GIVEN": "secret", "KEPT": "during"})
+    made.switch_to(0)
     assert (os.environ["GIVEN"], os.environ["KEPT"]) == ("secret", "during")
     del os.environ["GIVEN"]  # user code may
-    made.turn_to(1)
+    made.switch_to(1)
     assert ("GIVEN" in os.environ, os.environ["KEPT"]) == (False, "before")
-    made.turn_to(0)
+    made.switch_to(0)
     assert os.environ["GIVEN"] == "secret"
-    made.turn_to(2)
+    made.switch_to(2)
 
 
 def test_f4_what_user_code_puts_in_place_of_the_environment_is_no_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     environ = os.environ
     made = ResourceLimits(frozenset())
-    made.give(0, {"GIVEN": "secret"})
-    made.turn_to(0)
+    made.set_environment(0, {"GIVEN": "secret"})
+    made.switch_to(0)
     with monkeypatch.context() as patch:
         patch.setattr(os, "environ", None)
-        made.turn_to(1)
+        made.switch_to(1)
     assert "GIVEN" not in environ
 
 

@@ -24,7 +24,7 @@ def ends() -> Iterator[tuple[socket.socket, wire.SupervisorSocket]]:
     with engine:
         link = wire.SupervisorSocket(worker.detach())
         yield engine, link
-        os.close(link.leave())
+        os.close(link.detach())
 
 
 @given(st.lists(st.text(alphabet=st.characters(exclude_categories=[]), max_size=20), max_size=20))

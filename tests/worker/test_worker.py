@@ -133,7 +133,7 @@ def start() -> Iterator[Start]:
             }
             for target, changes in targets
         ]
-        shipment = pickle.dumps(
+        serialized = pickle.dumps(
             {
                 "sys_path": sys.path,
                 "main_path": None,
@@ -151,7 +151,7 @@ def start() -> Iterator[Start]:
         if pid == 0:
             try:
                 ours.close()
-                Worker(wire.SupervisorSocket(theirs.fileno()), page, LoadedFunctions(shipment)).serve()
+                Worker(wire.SupervisorSocket(theirs.fileno()), page, LoadedFunctions(serialized)).serve()
             finally:
                 os._exit(0)
         theirs.close()
@@ -174,10 +174,10 @@ def test_w1_values_stand_in_the_half_of_their_frame(start: Start) -> None:
     for frame in (1, 2, 3):
         engine.run(frame, [f"give {frame * 10 + index}" for index in range(5)])
         assert engine.message() == (wire.DONE, 0, 5, frame, b"")
-        half = engine.page.half(frame)
-        assert list(half.values[:5]) == [frame * 10.0 + index for index in range(5)]
-        assert bytes(half.states[:5]) == bytes(5)
-        assert list(half.stamps[:6]) == sorted(half.stamps[:6])
+        results = engine.page.results_of(frame)
+        assert list(results.values[:5]) == [frame * 10.0 + index for index in range(5)]
+        assert bytes(results.states[:5]) == bytes(5)
+        assert list(results.stamps[:6]) == sorted(results.stamps[:6])
         assert engine.page.words[shared_page.DONE] == frame << 8 | 5
         assert engine.page.words[shared_page.PROGRESS] == frame << 8
 
@@ -192,9 +192,9 @@ def test_w3_what_a_call_raises_is_its_own(start: Start) -> None:
             assert message[4]
     assert kinds == [(wire.FAIL, 0), (wire.FAIL, 2), (wire.RECORD, 4), (wire.FAIL, 5)]
     assert message[2] == 7
-    half = engine.page.half(1)
-    assert list(half.states[:7]) == [3, 0, 3, 1, 0, 3, 0]
-    assert [half.values[index] for index in (1, 4, 6)] == [1.0, 2.0, 3.0]
+    results = engine.page.results_of(1)
+    assert list(results.states[:7]) == [3, 0, 3, 1, 0, 3, 0]
+    assert [results.values[index] for index in (1, 4, 6)] == [1.0, 2.0, 3.0]
 
 
 def test_w2_what_was_taken_back_is_not_run(start: Start) -> None:
@@ -214,7 +214,7 @@ def test_w4_a_timeout_is_told_and_the_worker_retires(start: Start, tmp_path: Pat
     engine.run(1, ["give 1", f"hang {tmp_path / 'inside'}", "give 3"])
     _fire(engine, 1 << 8 | 2, tmp_path / "inside")
     kind, flags, call, frame, body = engine.message()
-    assert (kind, flags, call, frame) == (wire.FAIL, wire.EXPIRED | wire.RETRYABLE, 1, 1)
+    assert (kind, flags, call, frame) == (wire.FAIL, wire.INTERRUPTED | wire.RETRYABLE, 1, 1)
     assert b"in work" in body
     assert engine.message() == (wire.DONE, wire.RETIRE, 2, 1, b"")
     os.waitid(os.P_PID, engine.pid, os.WEXITED | os.WNOWAIT)
@@ -225,7 +225,7 @@ def test_w4_a_swallowed_timeout_retires_the_worker_too(start: Start, tmp_path: P
     engine.run(1, [f"stubborn {tmp_path / 'inside'}", "give 2"])
     _fire(engine, 1 << 8 | 1, tmp_path / "inside")
     assert engine.message() == (wire.DONE, wire.RETIRE, 2, 1, b"")
-    assert list(engine.page.half(1).values[:2]) == [7.0, 2.0]
+    assert list(engine.page.results_of(1).values[:2]) == [7.0, 2.0]
 
 
 def test_e1_a_late_signal_does_nothing(start: Start) -> None:
@@ -243,10 +243,10 @@ def test_w5_a_fork_that_comes_back_reports_nothing(start: Start) -> None:
     engine = start((work, {}))
     engine.run(1, ["give 1", "fork 2", "give 3"])
     assert engine.message() == (wire.DONE, 0, 3, 1, b"")
-    assert list(engine.page.half(1).values[:3]) == [1.0, 2.0, 3.0]
+    assert list(engine.page.results_of(1).values[:3]) == [1.0, 2.0, 3.0]
     engine.run(2, ["pid"])
     assert engine.message() == (wire.DONE, 0, 1, 2, b"")
-    assert engine.page.half(2).values[0] == engine.pid
+    assert engine.page.results_of(2).values[0] == engine.pid
 
 
 def test_group_calls_answer_one_by_one(start: Start) -> None:
@@ -272,7 +272,7 @@ def test_a_stateful_target_is_set_up_before_its_first_call(start: Start) -> None
     for frame in (1, 2):
         engine.run(frame, ["1", "2"])
         assert engine.message() == (wire.DONE, 0, 2, frame, b"")
-        assert list(engine.page.half(frame).values[:2]) == [101.0, 102.0]
+        assert list(engine.page.results_of(frame).values[:2]) == [101.0, 102.0]
     content = frame_encoding.values(2, 1, frame_encoding.plain_text(0, ["1", "2"]))
     engine.socket.sendall(
         frame_encoding.run(

@@ -32,7 +32,8 @@ from guerdon._lanes.call_results import failed, packed
 from guerdon._lanes.loop_setup import LoopSetup
 from guerdon._lanes.loop_tasks import NONE, EngineTask, RunnerTask
 from guerdon._lanes.warn import warn
-from guerdon._worker.invoke.call import Call, is_awaitable
+from guerdon._worker.invoke.async_detection import is_awaitable
+from guerdon._worker.invoke.call import Call
 from guerdon._worker.invoke.reasons import has_type, setup_reason_of
 from guerdon._worker.invoke.returned_values import to_cell
 from guerdon._worker.invoke.tracebacks import traceback_of
@@ -227,7 +228,7 @@ class LoopFunction:
 
     def _caller(self, load: FrameArguments) -> tuple[Call, Callable[..., Any]]:
         """What calls the function, and keeps what those calls record."""
-        call = self._call.twin() if self._call.wants_records else self._call
+        call = self._call.clone() if self._call.wants_records else self._call
         names = load.jobs.names
         if load.jobs.kind == "finish":
             return call, call.bind_finish(names or ())

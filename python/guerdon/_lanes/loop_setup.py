@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from guerdon._lanes.loop_tasks import EngineTask
 from guerdon._lanes.warn import warn
-from guerdon._worker.invoke.call import Call, is_awaitable
+from guerdon._worker.invoke.async_detection import is_awaitable
+from guerdon._worker.invoke.call import Call
 from guerdon._worker.invoke.reasons import SetupTimeout, reason_of
 
 if TYPE_CHECKING:

@@ -82,7 +82,7 @@ class ThreadSupervisor:
 
     def _start_thread(self, function: int, number: int) -> None:
         call = self._calls[function]
-        worker = WorkerThread(self.lanes, function, number, call.twin())
+        worker = WorkerThread(self.lanes, function, number, call.clone())
         try:
             LaneThread(self.lanes, worker.run, self.thread_name(function, number)).start()
         except RuntimeError as error:
@@ -96,7 +96,7 @@ class ThreadSupervisor:
             from guerdon._lanes.event_loop import LoopThread
 
             functions = {function: self._specs[function] for function in self.lanes.loop_functions(index)}
-            calls = {function: self._calls[function].twin() for function in functions}
+            calls = {function: self._calls[function].clone() for function in functions}
             loop = LoopThread(queue, functions, calls)
             self._loops = {key: old for key, old in self._loops.items() if old.runs} | {(index, generation): loop}
             LaneThread(self.lanes, loop.run, self.loop_name(index)).start()

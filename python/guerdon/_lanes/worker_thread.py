@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from guerdon._lanes.arguments import Swept, gathered_of, lists_of, samples_of, scores_from, singles_of, spread
 from guerdon._lanes.call_results import failed, packed
 from guerdon._lanes.warn import warn
-from guerdon._worker.invoke.call import Awaiter, Call, is_awaitable
+from guerdon._worker.invoke.async_detection import is_awaitable
+from guerdon._worker.invoke.awaiter import Awaiter
+from guerdon._worker.invoke.call import Call
 from guerdon._worker.invoke.reasons import reason_of, setup_reason_of
 from guerdon._worker.invoke.returned_values import to_cell
 from guerdon._worker.invoke.tracebacks import traceback_of

@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from guerdon._worker.invoke.call import is_async
+from guerdon._worker.invoke.async_detection import is_async
 
 __all__ = ["code_names", "innermost", "is_async", "is_reward_model", "name_of"]
 

@@ -1,6 +1,7 @@
-"""How functions get to workers.
+"""How functions and values get to workers.
 
-`shipment` is what travels: by reference what `importable` finds again (unless `edited` since), by value what `pickling` can take
-along; `blame` finds what can't, `tensors` refuses those of a device. `values` does the same for the values of calls, and
-`environment` says what workers see of the trainer's.
+- `serialized_functions`: by reference what workers can import (`importable`, unless `source_check`
+  finds the file changed), by value what `function_pickler` can pickle.
+- `pickling_diagnostics` names what can't be pickled, `device_tensors` refuses tensors of a device.
+- `column_values` pickles the values of calls; `worker_environment` is the environment of workers.
 """

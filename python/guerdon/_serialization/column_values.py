@@ -1,9 +1,9 @@
-"""Pickling of the values that calls get: a column's, for the workers.
+"""Pickling the values of calls for the workers.
 
-- V-1  What workers can import is pickled as any pickle is. A value whose class or function they can't import (a class
-       of ``__main__``, of a notebook, of a module loaded by path) brings it along, so that it arrives as what it is.
-- V-2  Plain values (texts, numbers, lists, dicts, None) cost nothing more than `pickle.dumps`.
-- V-3  A tensor of a device is refused: each worker would open the device to hold it.
+- A value whose class or function workers can't import (of ``__main__``, a notebook, a module loaded
+  by path) is pickled with it, so that it arrives as the same type.
+- Plain values (strings, numbers, lists, dicts, None) cost no more than `pickle.dumps`.
+- A tensor of a device is refused: each worker would open the device to hold it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from guerdon._serialization.importable import importable
 
 __all__ = ["dumps"]
 
-# The loaded modules that workers can import, by name; a module that is loaded anew is asked for again. Written by any
-# thread that submits a batch: what two of them write is the same.
+# The loaded modules that workers can import, by name; a reloaded module is checked again. Written
+# by any thread that submits a batch; two of them write the same.
 _known: dict[str, ModuleType | None] = {}
 
 
@@ -33,19 +33,19 @@ def dumps(value: object) -> bytes:
     """
     file = io.BytesIO()
     try:
-        _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
+        _ColumnPickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
     except _ByValueError:
         return function_pickler.dumps(value)
     return file.getvalue()
 
 
 class _ByValueError(Exception):
-    """Something inside has to bring its class along."""
+    """A part has to be pickled with its class."""
 
 
-class _Pickler(pickle.Pickler):
+class _ColumnPickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
-        # Asked for all but plain values (V-2).
+        # Called for everything but plain values.
         kind = type(value)
         if (kind is FunctionType or issubclass(kind, type)) and not _can_import(value.__module__):
             raise _ByValueError
@@ -54,7 +54,7 @@ class _Pickler(pickle.Pickler):
 
 
 def _can_import(name: object) -> bool:
-    """Whether workers can import the module; what has no module is not ours to judge."""
+    """Whether workers can import the module; True for what has none."""
     if not isinstance(name, str):
         return True
     module = sys.modules.get(name)

@@ -1,4 +1,4 @@
-"""Tensors of a device, which must not travel: unpickling one opens its device, in every worker."""
+"""Tensors of a device must not be sent to workers: each worker would open the device."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["refuse_device"]
 
 
 def refuse_device(value: Any) -> None:
-    """Raise if `value` is a PyTorch tensor that lies anywhere but in the host's memory. Doesn't import torch.
+    """Refuse a PyTorch tensor outside the host's memory. Doesn't import torch.
 
     Raises:
-        TypeError: It does.
+        TypeError: `value` is one.
     """
     kind: Any = getattr(sys.modules.get("torch"), "Tensor", None)
     if kind is not None and isinstance(value, kind) and value.device.type != "cpu":

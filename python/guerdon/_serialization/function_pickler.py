@@ -1,10 +1,9 @@
-"""Pickling of functions: by reference what another process can import, by value what it can't.
+"""Pickling of functions: by reference what another process can import, else by value.
 
-- P-1  What `dumps` gives can be loaded by a process that has this one's ``sys.path``, cloudpickle, and nothing of
-       ``__main__``.
-- P-2  A decorated function that travels by value travels as the plain function; loading it doesn't import guerdon.
-- P-3  Modules that only this process knows are by value for the time of one `dumps`, not after it.
-- P-4  What can be pickled and must not travel (a tensor of a device) is refused like what can't be pickled.
+- A process with this ``sys.path`` and cloudpickle can load the result, without our ``__main__``.
+- A decorated function is pickled by value as the plain function; loading it doesn't import guerdon.
+- Modules that only this process knows are registered by value for one `dumps`, not after it.
+- What could be pickled but must not be sent (a tensor of a device) is refused the same way.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from guerdon.stateful import StatefulReward
 
 __all__ = ["dumps"]
 
-# cloudpickle keeps the modules that go by value in one table of the process (P-3).
+# cloudpickle has one table of modules by value for the whole process.
 _lock = threading.RLock()
 
 
@@ -51,12 +50,12 @@ def dumps(value: object) -> bytes:
 
 @functools.cache
 def _pickler_class() -> Any:
-    """The pickler, made when first needed because cloudpickle takes long to import."""
+    """The pickler class, made when first needed because cloudpickle is slow to import."""
     import cloudpickle
 
     registered = cloudpickle.list_registry_pickle_by_value
 
-    class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc,unused-ignore]  # cloudpickle is typed in some versions
+    class FunctionPickler(cloudpickle.CloudPickler):  # type: ignore[misc,unused-ignore]  # cloudpickle is typed in some versions
         def __init__(self, file: io.BytesIO) -> None:
             super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
             self.by_value: list[ModuleType] = []
@@ -76,7 +75,8 @@ def _pickler_class() -> Any:
             return super().reducer_override(value)
 
         def _shared(self, name: object) -> bool:
-            """Whether other processes can import the module `name`; if not, it goes by value from here on."""
+            """Whether other processes can import the module `name`; if not, registers it by
+            value."""
             if not isinstance(name, str):
                 return False
             known = self._known.get(name)
@@ -89,7 +89,7 @@ def _pickler_class() -> Any:
             return known
 
         def _found(self, value: Any) -> bool:
-            """Whether other processes find this very object under its name."""
+            """Whether other processes find this object under its name."""
             module = getattr(value, "__module__", None)
             qualname = getattr(value, "__qualname__", None)
             return (
@@ -106,4 +106,4 @@ def _pickler_class() -> Any:
                 return copyreg.__newobj__, (RewardFunction,), value.__dict__  # type: ignore[attr-defined]  # of copyreg
             return itemgetter(0), ((target,),)
 
-    return Pickler
+    return FunctionPickler

@@ -1,11 +1,11 @@
-"""Whether another process would find the same module under the same name.
+"""Whether another process would import the same module under the same name.
 
-- I-1  True means: a new interpreter with this process's ``sys.path`` imports the module from the same file, which
-       still holds what this process loaded from it.
-- I-2  Nothing is imported to find out, and no finder is asked that a new interpreter would not have.
+- True means: a new interpreter with this ``sys.path`` imports the module from the same file, which
+  still holds what this process loaded.
+- Nothing is imported to find out, and no finder is used that a new interpreter would not have.
 
-A module that is merely in ``sys.modules`` may have been loaded by path (a file given to the command line, a test
-module, a notebook) or made at run time: what it defines has to travel by value.
+A module in ``sys.modules`` may have been loaded by path (a test module, a notebook) or made at run
+time: what it defines has to be pickled by value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, Pat
 from types import ModuleType
 from typing import Any, Final
 
-from guerdon._serialization.source_check import edited
+from guerdon._serialization.source_check import source_changed
 
 __all__ = ["find_attribute", "importable"]
 
@@ -24,7 +24,7 @@ _MAINS: Final = frozenset({"__main__", "__mp_main__"})
 
 
 def importable(name: str) -> bool:
-    """Whether the loaded module `name` can be imported by another process (I-1)."""
+    """Whether the loaded module `name` can be imported by another process."""
     if name in _MAINS:
         return False
     module = sys.modules.get(name)
@@ -38,9 +38,10 @@ def importable(name: str) -> bool:
         return False
     spec = _find(name, getattr(sys.modules[parent], "__path__", None) if parent else None)
     if not isinstance(file, str):
-        # A namespace package, or a module that an importable package makes when it is imported (torch.ops, six.moves).
+        # A namespace package, or a module that an importable package makes when it is imported
+        # (torch.ops, six.moves).
         return bool(parent) or spec is not None
-    return spec is not None and spec.origin is not None and _same_file(spec.origin, file) and not edited(module)
+    return spec is not None and spec.origin is not None and _same_file(spec.origin, file) and not source_changed(module)
 
 
 def find_attribute(module: ModuleType | None, qualname: str) -> object:
@@ -52,7 +53,7 @@ def find_attribute(module: ModuleType | None, qualname: str) -> object:
 
 
 def _find(name: str, path: list[str] | None) -> ModuleSpec | None:
-    """Ask the finders that any interpreter has, those of editable installations (``.pth`` files) included (I-2)."""
+    """Ask the finders of any interpreter, and those of editable installations (``.pth`` files)."""
     editable = [
         finder
         for finder in sys.meta_path
@@ -72,5 +73,5 @@ def _find(name: str, path: list[str] | None) -> ModuleSpec | None:
 def _same_file(one: str, other: str) -> bool:
     try:
         return os.path.samefile(one, other)
-    except OSError:  # in an archive, or gone since
+    except OSError:  # in an archive, or deleted since
         return os.path.abspath(one) == os.path.abspath(other)

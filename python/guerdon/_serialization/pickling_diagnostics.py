@@ -1,10 +1,9 @@
-"""Finding what in a function can't be pickled, or weighs so much.
+"""Finds what in a function can't be pickled, or is large.
 
-- B-1  The path names things as the user wrote them: global, closure variable, default, attribute, argument of a
-       partial.
-- B-2  The end of the path is what fails by itself: none of its parts does.
-- B-3  What is large is followed as long as one part makes up half of the whole; many parts that are large together are
-       named by what holds them.
+- The path names things as the user wrote them: global, closure variable, default, attribute.
+- The end of the path is what fails by itself: none of its parts does.
+- A large value is followed as long as one part is half of the whole; many parts that are large
+  together are named by their container.
 """
 
 from __future__ import annotations
@@ -19,35 +18,35 @@ from typing import Any, Final
 from guerdon._serialization.importable import importable
 from guerdon.functions import RewardFunction
 
-__all__ = ["find_culprit", "find_heaviest", "shown_size"]
+__all__ = ["find_largest", "find_unpicklable", "format_decimal_size"]
 
 _DEEPEST: Final = 12
 _MOST_ITEMS: Final = 1000
 
 
-def find_culprit(value: object, dumps: Callable[[object], bytes]) -> str:
+def find_unpicklable(value: object, dumps: Callable[[object], bytes]) -> str:
     """The path to the innermost part of `value` that `dumps` fails on, with its type and size."""
-    path = _descend(value, dumps, {id(value)}, 0) or [("it itself", value)]
-    culprit = path[-1][1]
-    return f"{', there '.join(label for label, _ in path)} ({_type_name(culprit)}, {shown_size(_size_of(culprit))})"
+    path = _path_to_unpicklable(value, dumps, {id(value)}, 0) or [("it itself", value)]
+    unpicklable = path[-1][1]
+    return f"{', there '.join(label for label, _ in path)} ({_type_name(unpicklable)}, {format_decimal_size(_size_of(unpicklable))})"
 
 
-def find_heaviest(value: object, dumps: Callable[[object], bytes]) -> str | None:
-    """The path to the part of `value` that most of its pickle is, with type and size; None where no part is that."""
+def find_largest(value: object, dumps: Callable[[object], bytes]) -> str | None:
+    """The path to the largest part of `value`, with type and size; None without a large one."""
     path: list[str] = []
     whole = size = len(dumps(value))
     while len(path) < _DEEPEST:
         sizes = [(len(dumps(part)), label, part) for label, part in _parts_of(value) if _can_pickle(part, dumps)]
-        heaviest = max(sizes, key=lambda entry: entry[0], default=(0, "", None))
-        if heaviest[0] < whole / 2:  # B-3
+        largest = max(sizes, key=lambda entry: entry[0], default=(0, "", None))
+        if largest[0] < whole / 2:
             break
-        size, label, value = heaviest
+        size, label, value = largest
         path.append(label)
-    return f"{', there '.join(path)} ({_type_name(value)}, {shown_size(size)})" if path else None
+    return f"{', there '.join(path)} ({_type_name(value)}, {format_decimal_size(size)})" if path else None
 
 
-def shown_size(size: int) -> str:
-    """Bytes for people."""
+def format_decimal_size(size: int) -> str:
+    """A number of bytes with three digits and a decimal unit."""
     for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
         if size >= unit:
             return f"{size / unit:.3g} {name}"
@@ -55,18 +54,21 @@ def shown_size(size: int) -> str:
 
 
 def _size_of(value: object) -> int:
-    """Bytes of memory that it is known to hold: of an array all of it, of other objects what is theirs alone."""
+    """Bytes of memory: of an array its data, of other objects without what they refer to."""
     try:
         whole = None if isinstance(value, type) else getattr(value, "nbytes", None)
         return whole if isinstance(whole, int) else sys.getsizeof(value)
-    except Exception:  # of an object that is in no state to be asked
+    except Exception:  # a half-made object may raise
         return object.__sizeof__(value)
 
 
-def _descend(
+def _path_to_unpicklable(
     value: object, dumps: Callable[[object], bytes], seen: set[int], depth: int
 ) -> list[tuple[str, object]] | None:
-    """Labels and values on the way from `value` to the culprit; empty if that is `value`, None if it was met before."""
+    """Labels and values from `value` to the unpicklable part.
+
+    Empty if that is `value` itself, None if it was visited before.
+    """
     if depth == _DEEPEST:
         return []
     innermost = True
@@ -77,7 +79,7 @@ def _descend(
         if id(part) in seen:
             continue
         seen.add(id(part))
-        path = _descend(part, dumps, seen, depth + 1)
+        path = _path_to_unpicklable(part, dumps, seen, depth + 1)
         if path is not None:
             return [(label, part), *path]
     return [] if innermost else None
@@ -92,7 +94,7 @@ def _can_pickle(value: object, dumps: Callable[[object], bytes]) -> bool:
 
 
 def _parts_of(value: object) -> list[tuple[str, object]]:
-    """What is pickled with `value`; nothing where that can't be told: to look at a proxy of something may raise anything."""
+    """What is pickled with `value`; nothing if reading it raises, as proxies may."""
     try:
         return list(_parts(value))
     except Exception:
@@ -100,7 +102,7 @@ def _parts_of(value: object) -> list[tuple[str, object]]:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, object]]:
-    """What is pickled with `value`, each with the words for it (B-1)."""
+    """What is pickled with `value`, each with a label for messages."""
     if isinstance(value, FunctionType):
         yield from _function_parts(value)
     elif isinstance(value, MethodType):
@@ -127,7 +129,7 @@ def _function_parts(function: FunctionType) -> Iterator[tuple[str, object]]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield f"the closure variable {name!r}", cell.cell_contents
-        except ValueError:  # not filled yet
+        except ValueError:  # the cell is empty
             continue
     for name in dict.fromkeys(_global_names(function.__code__)):
         if name in function.__globals__:

@@ -1,12 +1,10 @@
-"""Sending functions to the workers of the process lane.
+"""Serializing functions for the workers of the process lane.
 
-- S-1  A function that a worker can import travels as a name, any other (``__main__``, closures, lambdas, objects) by
-       value.
-- S-2  What can't travel is refused at registration, with what is to blame and the ways out; nothing is found out at the
-       first batch.
-- S-3  A value is pickled once per registration. Workers get it as it was then: what the trainer changes later doesn't
-       reach them.
-- S-4  What is large is said: over 10 MB in a warning, over 1 GB it is refused.
+- A function that a worker can import is sent as a name, any other (``__main__``, closures, lambdas,
+  objects) by value.
+- What can't be serialized is refused at registration, naming the part that fails and what to do.
+- A value is pickled once per registration: what the trainer changes later doesn't reach workers.
+- A function over 10 MB is warned about; one over 1 GB is refused.
 """
 
 from __future__ import annotations
@@ -22,13 +20,13 @@ from weakref import WeakKeyDictionary
 from guerdon._registration.spec import FunctionSpec
 from guerdon._serialization.function_pickler import dumps
 from guerdon._serialization.importable import find_attribute, importable
-from guerdon._serialization.pickling_diagnostics import find_culprit, find_heaviest, shown_size
+from guerdon._serialization.pickling_diagnostics import find_largest, find_unpicklable, format_decimal_size
 from guerdon._serialization.source_check import Stamp, stamp_of
 from guerdon.errors import GuerdonWarning, SerializationError
 
-__all__ = ["check_shippable", "shipment"]
+__all__ = ["check_serializable", "serialize"]
 
-Parcel = tuple[str, str, str] | tuple[str, bytes]
+Target = tuple[str, str, str] | tuple[str, bytes]
 
 LARGE: Final = 10_000_000
 TOO_LARGE: Final = 1_000_000_000
@@ -38,44 +36,45 @@ _WAYS_OUT: Final = (
     'lane="thread" to run the function in this process.'
 )
 
-# One parcel per spec, written by `_parcel` (S-3), on the thread that makes the dispatcher whose spec it is.
-_parcels: WeakKeyDictionary[FunctionSpec, Parcel] = WeakKeyDictionary()
-
-
-# The module of a function that is sent as a name, and how its file was at registration; written as `_parcels` is.
+# One per spec. Written by `_serialized_target`, on the thread that makes the dispatcher.
+_targets: WeakKeyDictionary[FunctionSpec, Target] = WeakKeyDictionary()
+# The module of a function that is sent as a name, and the state of its file at registration.
+# Written as `_targets` is.
 _stamps: WeakKeyDictionary[FunctionSpec, tuple[str, Stamp]] = WeakKeyDictionary()
 
 
-def check_shippable(spec: FunctionSpec) -> None:
-    """Make sure that a worker can get the function; does nothing for other lanes.
+def check_serializable(spec: FunctionSpec) -> None:
+    """Make sure that a worker can load the function; does nothing for other lanes.
 
     Raises:
-        SerializationError: It can't be pickled, or is too large; the message names the global, closure variable or
-            attribute.
+        SerializationError: It can't be pickled, or is too large; the message names the global,
+            closure variable or attribute.
     """
     if spec.lane == "process":
-        _parcel(spec)
+        _serialized_target(spec)
 
 
-def shipment(specs: Sequence[FunctionSpec], hidden: Sequence[str] = ()) -> bytes | None:
-    """What the zygote gets to load the functions; None if none of them runs on the process lane.
+def serialize(specs: Sequence[FunctionSpec], hidden: Sequence[str] = ()) -> bytes | None:
+    """The functions for the zygote to load; None if none of them runs on the process lane.
 
     Args:
         specs: The functions of one dispatcher.
-        hidden: Names of variables of this process that workers don't get, so that a function that misses one can be told.
+        hidden: Names of variables of this process that workers don't get, for error messages.
 
-    Returns:
-        A pickle of ``{"sys_path", "main_path", "main_name", "hash_seed", "stamps", "hidden", "functions"}``. ``main_name`` is
-        the module that ``python -m`` was given, else None; ``stamps`` says how the source file of each module that is
-        sent as a name was. ``functions`` has one entry per spec: None for other lanes, else
-        ``{"recipe": …, "target": ("ref", module, qualname) | ("value", pickle)}``.
+    Returns: A pickle of ``{"sys_path", "main_path", "main_name", "hash_seed", "stamps", "hidden",
+        "functions"}``. ``main_name`` is the module of ``python -m``, else None; ``stamps`` is the
+        state of the source file of each module that is sent as a name. ``functions`` has one entry
+        per spec: None for other lanes, else ``{"recipe": …, "target": ("ref", module, qualname) |
+        ("value", pickle)}``.
 
     Raises:
-        SerializationError: As `check_shippable`, for specs that it hasn't seen.
+        SerializationError: As `check_serializable`.
     """
     if all(spec.lane != "process" for spec in specs):
         return None
-    functions = [{"recipe": s.recipe(), "target": _parcel(s)} if s.lane == "process" else None for s in specs]
+    functions = [
+        {"recipe": s.recipe(), "target": _serialized_target(s)} if s.lane == "process" else None for s in specs
+    ]
     return pickle.dumps(
         {
             "sys_path": [os.path.abspath(entry) for entry in sys.path],
@@ -90,20 +89,20 @@ def shipment(specs: Sequence[FunctionSpec], hidden: Sequence[str] = ()) -> bytes
     )
 
 
-def _parcel(spec: FunctionSpec) -> Parcel:
-    parcel = _parcels.get(spec)
-    if parcel is None:
-        parcel = _reference(spec.target)
-        if parcel is None:
-            parcel = "value", _pickled(spec)
-        elif stamp := stamp_of(sys.modules[parcel[1]]):
-            _stamps[spec] = parcel[1], stamp
-        _parcels[spec] = parcel
-    return parcel
+def _serialized_target(spec: FunctionSpec) -> Target:
+    target = _targets.get(spec)
+    if target is None:
+        target = _reference(spec.target)
+        if target is None:
+            target = "value", _pickled(spec)
+        elif stamp := stamp_of(sys.modules[target[1]]):
+            _stamps[spec] = target[1], stamp
+        _targets[spec] = target
+    return target
 
 
 def _reference(target: Any) -> tuple[str, str, str] | None:
-    """The target's name, if importing it elsewhere gives this very function, plain or decorated (S-1)."""
+    """The target's name, if importing it elsewhere gives this function, plain or decorated."""
     module, qualname = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(qualname, str):
         return None
@@ -117,24 +116,24 @@ def _pickled(spec: FunctionSpec) -> bytes:
     try:
         data = dumps(spec.target)
     except Exception as error:
-        culprit = find_culprit(spec.target, dumps)
+        unpicklable = find_unpicklable(spec.target, dumps)
         raise SerializationError(
-            f"reward function {spec.name!r} can't be sent to a worker process: {culprit} can't be pickled: "
+            f"reward function {spec.name!r} can't be sent to a worker process: {unpicklable} can't be pickled: "
             f"{type(error).__name__}: {error}. {_WAYS_OUT}"
         ) from error
     if len(data) > LARGE:
-        _weigh(spec, len(data))
+        _check_size(spec, len(data))
     return data
 
 
-def _weigh(spec: FunctionSpec, size: int) -> None:
-    """Say that a function is large (S-4)."""
-    heaviest = find_heaviest(spec.target, dumps)
-    message = f"reward function {spec.name!r} takes {shown_size(size)} to a worker process" + (
-        f", most of it {heaviest}" if heaviest else ""
+def _check_size(spec: FunctionSpec, size: int) -> None:
+    """Warn about a large function, refuse a too large one."""
+    largest = find_largest(spec.target, dumps)
+    message = f"reward function {spec.name!r} takes {format_decimal_size(size)} to a worker process" + (
+        f", most of it {largest}" if largest else ""
     )
     if size > TOO_LARGE:
-        raise SerializationError(f"{message}; more than {shown_size(TOO_LARGE)} are refused. {_WAYS_OUT}")
+        raise SerializationError(f"{message}; more than {format_decimal_size(TOO_LARGE)} are refused. {_WAYS_OUT}")
     warnings.warn(f"{message}. {_WAYS_OUT}", GuerdonWarning, stacklevel=2)
 
 

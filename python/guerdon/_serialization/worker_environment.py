@@ -1,10 +1,10 @@
-"""The environment that workers get: the trainer's, without its secrets.
+"""The environment of workers: the trainer's, without its secrets.
 
-- E-1  A variable whose name fits one of `SECRETS` reaches no worker, and not the process that forks them, unless a function names it
-       (`env=`: that function alone finds it) or the dispatcher gives it to all (`worker_env=`). Only names are looked at.
-- E-2  Numeric libraries get one thread a worker (`ONE_THREAD`), unless the trainer's environment or `worker_env` says otherwise: a
-       worker a core wants no more, and a process that forks must have no threads.
-- E-3  It is read when the engine starts, once: a zygote that is started again later finds the same.
+- A variable that matches `SECRETS` by name reaches no worker and not the zygote, unless a function
+  names it (`env=`: only that function gets it) or the dispatcher sets it (`worker_env=`).
+- Numeric libraries get one thread a worker (`ONE_THREAD`) unless the trainer's environment or
+  `worker_env` says otherwise: there is one worker a core, and a forking process needs one thread.
+- It is read once, when the engine starts: a restarted zygote gets the same.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ _SECRET: Final = re.compile("|".join(translate(pattern) for pattern in SECRETS))
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable of this name is kept from workers by default."""
+    """Whether a variable of this name is hidden from workers by default."""
     return _SECRET.match(name.upper()) is not None
 
 
 def hidden(worker_env: Mapping[str, str | None]) -> list[str]:
-    """Names of this process's variables that no worker gets by itself."""
+    """Names of this process's variables that no worker gets by default."""
     return sorted(
         name for name in os.environ if worker_env.get(name) is None and (is_secret(name) or name in worker_env)
     )
 
 
 def of_workers(worker_env: Mapping[str, str | None]) -> list[tuple[bytes, bytes]]:
-    """The whole environment of the process that forks workers, and so of the workers.
+    """The whole environment of the zygote, and so of the workers.
 
     Args:
-        worker_env: What to set for all of them, and with None what to leave out.
+        worker_env: Variables to set for all of them; None leaves one out.
     """
     found = {name: value for name, value in os.environ.items() if not is_secret(name)}
     for name in ONE_THREAD:
@@ -74,7 +74,7 @@ def of_workers(worker_env: Mapping[str, str | None]) -> list[tuple[bytes, bytes]
 
 
 def given_to(names: Iterable[str]) -> list[tuple[bytes, bytes]]:
-    """The part of this process's environment that a function named; what isn't set here isn't set there."""
+    """The variables of this process that a function named, as far as they are set."""
     return _encoded((name, os.environ[name]) for name in names if name in os.environ)
 
 

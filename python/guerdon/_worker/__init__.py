@@ -1,12 +1,8 @@
-"""What runs where user code runs: in worker processes, and on the lanes' threads.
+"""The worker program: runs reward functions in processes of their own. Imports nothing of guerdon.
 
-Imports nothing of guerdon outside this folder.
-
-- The zygote: `_zygote` starts the `stem`, which never runs user code, and that the `loader`, which does `loading` and then
-  `forking`; both answer the engine's requests (`control`).
-- A worker: `worker` runs calls, told by `wire` what they are, and shows in the `page` what is in hand. `expiry` is the exception
-  at a timeout, `fences` are the limits of one function, `marks` tell whose output is whose, `stack` says where it stands,
-  `system` calls Linux.
-- On every lane: `calls` is one function as it is called, `values` are cells of what it returned, `reasons` texts of what it
-  raised, `tracebacks` where, `answers` what that tells of a server.
+- `_zygote` starts the `zygote`, which never runs user code. It forks the `loader`, which loads the
+  functions (`loaded_functions`) and forks workers (`forking`). Both obey the engine (`control`).
+- `worker` runs the calls that arrive over its socket (`wire`) and reports in the `shared_page`,
+  with `timeout_signal`, `resource_limits`, `output` and `stack_dump` around each call.
+- `invoke` calls a function and reads its answer; the lanes of the trainer's process use it too.
 """

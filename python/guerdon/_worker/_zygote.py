@@ -1,8 +1,9 @@
-"""Entry of the zygote: ``python <this folder>/_zygote.py <pid of the engine>``, its control socket as stdin.
+"""Entry of the zygote: ``python <this folder>/_zygote.py <pid of the engine>``, control socket as
+stdin.
 
-- Z-1  The folder of this script never stays on ``sys.path``: user imports must not find our modules by bare names.
-- Z-2  The modules beside this one are loaded as a package of their own: no process of the lane imports guerdon unless a
-       function does.
+- The folder of this script never stays on ``sys.path``: user imports must not find our modules.
+- The modules beside this one are loaded as a package of their own: no process of the lane imports
+  guerdon unless a function does.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import sys
 
 if not getattr(sys.flags, "safe_path", False):  # with -P or PYTHONSAFEPATH the folder is not there
-    del sys.path[0]  # Z-1
+    del sys.path[0]
 
 PACKAGE = "_guerdon_worker"
 

@@ -1,4 +1,5 @@
-"""Requests of the engine to the processes that fork (`process/control.rs` is the other side)."""
+"""Requests of the engine to the zygote and the loader; the Rust side is
+``process/src/control.rs``."""
 
 from __future__ import annotations
 
@@ -13,20 +14,23 @@ _REQUEST = struct.Struct("<IIQ")
 # op, extra, value.
 _REPLY = struct.Struct("<Iiq")
 
-SHIPMENT = 1  # [shipment]: keep it for the children; no reply
-LOADER = 2  # [control socket]: fork a child that loads the functions; reply: pid, or -errno
+FUNCTIONS = 1  # [serialized functions]: keep them for the children; no reply
+LOADER = 2  # [control socket]: fork the loader; reply: pid, or -errno
 WORKER = 3  # [socket, page, output, stack]: fork a worker; reply: pid, or -errno
-REAP = 4  # value is a pid that has ended; reply: its wait status, or -1 if it is not a child; extra is the pid
-BECOME = 5  # like WORKER, but the process becomes the worker itself; reply: its pid
+# value is the pid of a child that ended; reply: its wait status, or -1 if it is no child; extra is
+# the pid
+REAP = 4
+BECOME = 5  # like WORKER, but without a fork: the process itself becomes the worker; reply: its pid
 END = 6  # kill all descendants and end; no reply
-LOADED = 7  # sent by a loader once: extra is its number of threads
+LOADED = 7  # sent once by a loader: extra is its number of threads
 
-# Flag of WORKER: load all functions before saying ready. Without it they are loaded already, or each when first called.
+# Flag of WORKER: load all functions before reporting ready. Without it they are loaded already, or
+# each at its first call.
 LOAD_FIRST = 1
 
 
 class ForkRequest(NamedTuple):
-    """A request, with the descriptors that came along."""
+    """A request, with the descriptors passed along."""
 
     op: int
     flags: int
@@ -39,10 +43,10 @@ class ControlSocket:
 
     def __init__(self, fd: int) -> None:
         self.socket = socket.socket(fileno=fd)
-        self.socket.settimeout(None)  # whatever the default that user code set at import
+        self.socket.settimeout(None)  # user code may have changed the default at import
 
     def next(self) -> ForkRequest | None:
-        """Waits for a request; None when the engine is gone."""
+        """Waits for a request; None once the engine is gone."""
         data, fds = b"", array.array("i")
         while len(data) < _REQUEST.size:
             part, ancillary, _, _ = self.socket.recvmsg(

@@ -1,4 +1,4 @@
-"""What the worker's side needs of Linux and Python's library lacks."""
+"""Linux calls that Python's standard library lacks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _HIGH = 512  # beyond what functions usually have open
 
 
 def adopt_orphans() -> None:
-    """Descendants whose parent ends become children of this process, daemonised ones too."""
+    """Makes this process the subreaper: orphaned descendants, daemons too, become its children."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def die_with(parent: int) -> None:
-    """This process is killed when its single-threaded parent ends, also when that has happened already.
+def exit_with_parent(parent: int) -> None:
+    """Has this process killed when its single-threaded parent ends, or at once if it has.
 
-    The signal is sent at the end of the parent's *thread* that forked: no use under a process with several.
+    The kernel sends the signal at the end of the *thread* that forked.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -29,22 +29,23 @@ def die_with(parent: int) -> None:
 
 
 def to_high_descriptor(fd: int) -> int:
-    """Moves a descriptor to a high number: what a function opens after it closed all it found gets another."""
+    """Moves a descriptor to a high number, which user code that closes and opens files won't
+    reuse."""
     try:
         high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH)
-    except OSError:  # fewer descriptors are allowed
+    except OSError:  # the limit on descriptors is lower
         high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
     os.close(fd)
     return high
 
 
-def threads() -> int:
-    """Threads of this process, those of C libraries too."""
+def thread_count() -> int:
+    """The number of threads of this process, with those of C libraries."""
     return len(os.listdir("/proc/self/task"))
 
 
 def children() -> list[int]:
-    """Children of this process, zombies too."""
+    """Children of this process, with zombies."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
             return [int(pid) for pid in file.read().split()]
@@ -61,7 +62,7 @@ def has_ended(pid: int) -> bool:
 
 
 def reap(pid: int) -> int:
-    """The wait status of a child that has ended; -1 if there is no such child or it has not."""
+    """The wait status of a child that ended; -1 if it is no child or still runs."""
     try:
         found, status = os.waitpid(pid, os.WNOHANG)
     except (ChildProcessError, OverflowError):
@@ -88,20 +89,21 @@ def _parent_of(pid: str) -> int:
 
 @cache
 def _libc() -> Any:
-    """The C library; loaded once, in the stem, since every fork after it would touch a hundred pages to do it again."""
+    """The C library; loaded once, in the zygote: loading it writes to a hundred pages, in each
+    fork."""
     import ctypes
 
     return ctypes.CDLL(None, use_errno=True)
 
 
-def flush_c() -> None:
-    """What C code printed leaves this process."""
+def flush_c_stdout() -> None:
+    """Flushes what C code printed."""
     _libc().fflush(_c_stdout())
 
 
 @cache
 def _c_stdout() -> Any:
-    """The variable of C that says where its standard output is; made once, for it takes longer than to flush that."""
+    """C's variable ``stdout``; looked up once, because that takes longer than a flush."""
     import ctypes
 
     return ctypes.c_void_p.in_dll(_libc(), "stdout")

@@ -1,8 +1,7 @@
-"""The reward functions of a shipment, loaded in the zygote or in the worker itself.
+"""The serialized functions, loaded by the loader or by the worker itself.
 
-- L-1  A function that can't be loaded fails alone: what it raised is kept, and each of its calls is told.
-- L-2  Loading imports and unpickles, nothing else; ``setup()`` runs in workers only.
-- L-3  A worker that loads a module whose file was edited since the functions were registered says so.
+- A function that can't be loaded fails alone: its error is kept and reported for each of its calls.
+- Loading imports and unpickles, nothing else; ``setup()`` runs in workers only.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from .resource_limits import missing_variable
 from .timeout_signal import CallInterrupted
 
 Buffer = bytes | mmap.mmap
-# What the user's program is called, in its own process and in those that multiprocessing spawns of it.
+# Names of the user's program: in its own process, and in those that multiprocessing spawns.
 _MAINS = ("__main__", "__mp_main__")
 
 
 class LoadFailure:
-    """A function that could not be loaded, and why."""
+    """Why a function could not be loaded."""
 
     __slots__ = ("reason", "traceback")
 
@@ -41,21 +40,21 @@ class LoadedFunctions:
     """The functions by their index; each is loaded once, when first asked for.
 
     Args:
-        shipment: Pickle of the search path, the main module's path and the functions, as `guerdon._serialization.serialized_functions` makes it.
+        serialized: What `guerdon._serialization.serialized_functions.serialize` returned.
     """
 
-    def __init__(self, shipment: Buffer) -> None:
-        content: dict[str, Any] = pickle.loads(shipment)
+    def __init__(self, serialized: Buffer) -> None:
+        content: dict[str, Any] = pickle.loads(serialized)
         sys.path[:] = content["sys_path"]
         self._main = _new_main(content["main_path"], content["main_name"])
         self._stamps: dict[str, tuple[str, int, int]] = content["stamps"]
-        # Names of the trainer's variables that are kept from workers.
+        # Names of the trainer's variables that workers don't get.
         self.hidden: frozenset[str] = frozenset(content.get("hidden", ()))
         self._entries: list[dict[str, Any] | None] = content["functions"]
         self._loaded: dict[int, Call | LoadFailure] = {}
 
     def load_all(self) -> None:
-        """Loads what is not loaded yet."""
+        """Loads every function that is not loaded yet."""
         for index, entry in enumerate(self._entries):
             if entry is not None:
                 self.get(index)
@@ -64,7 +63,7 @@ class LoadedFunctions:
         return index in self._loaded
 
     def get(self, index: int) -> Call | LoadFailure:
-        """The function, or why there is none (L-1)."""
+        """The function, or why it could not be loaded."""
         found = self._loaded.get(index)
         if found is None:
             found = self._loaded[index] = self._load(index)
@@ -84,7 +83,7 @@ class LoadedFunctions:
             return Call(self._target(entry["target"]), entry["recipe"])
         except CallInterrupted:
             raise
-        except BaseException as error:  # L-1: SystemExit at import too
+        except BaseException as error:  # SystemExit at import too
             reason = reason_of(error) + missing_variable(error, self.hidden)
             return LoadFailure(f"could not be loaded in a worker: {reason}", traceback_of(error))
 
@@ -95,13 +94,13 @@ class LoadedFunctions:
             return found
         _, module, qualname = target
         found = importlib.import_module(module)
-        self._say_if_edited(module)
+        self._warn_if_changed(module)
         for part in qualname.split("."):
             found = getattr(found, part)
         return getattr(found, "__guerdon_target__", found)
 
-    def _say_if_edited(self, module: str) -> None:
-        """A worker that replaces another may load a file that was edited meanwhile (L-3)."""
+    def _warn_if_changed(self, module: str) -> None:
+        """Warns if the file changed since registration: other workers may run the old code."""
         file, changed, size = self._stamps.pop(module, (None, 0, 0))
         if file is None:
             return
@@ -111,13 +110,16 @@ class LoadedFunctions:
             return
         if (now.st_mtime_ns, now.st_size) != (changed, size):
             print(
-                f"warning: {file} was edited after the dispatcher was made; this worker has loaded it as it is now, "
-                "others may run what it was. Start anew to have all run the same.",
+                f"warning: {file} was edited after the dispatcher was made. This worker loaded the new code, others may run "
+                "the old. Make a new dispatcher so that all run the same.",
                 file=sys.stderr,
             )
 
     def _share_globals(self, found: Any) -> None:
-        """Lets processes that the function starts itself find the helpers it brought along from ``__main__``."""
+        """Puts the globals that came with a function of ``__main__`` into our ``__main__``.
+
+        Processes that the function starts look for its helpers there.
+        """
         function = getattr(found, "__func__", found)
         if isinstance(function, types.FunctionType) and function.__module__ in _MAINS:
             for name, value in function.__globals__.items():
@@ -126,9 +128,9 @@ class LoadedFunctions:
 
 
 def _new_main(path: str | None, name: str | None) -> types.ModuleType:
-    """A ``__main__`` that is the user's by name, not the zygote's script.
+    """A ``__main__`` with the path and name of the user's program, not of the zygote's script.
 
-    Processes that a function spawns import the user's program by its path, or by the name that ``python -m`` was given.
+    Processes that a function spawns import the user's program by them (name: of ``python -m``).
     """
     main = types.ModuleType("__main__")
     if path is not None:

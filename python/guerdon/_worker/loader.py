@@ -1,6 +1,7 @@
-"""The loader: the loaded half of the zygote. It loads the functions once and then forks workers that have them.
+"""The loader: loads the functions once, then forks workers that have them.
 
-- L-1  It forks only if it is single-threaded after loading; else the engine makes it a worker and lets the stem fork.
+It forks only if it is single-threaded after loading; else the engine makes it a worker itself, and
+the zygote forks workers that load the functions themselves.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from .control import ControlSocket
 from .loaded_functions import Buffer, LoadedFunctions
 
 
-def run(control_fd: int, shipment: Callable[[], Buffer]) -> None:
-    """Loads the shipment, says so, and forks as asked until the engine is gone."""
+def run(control_fd: int, serialized: Callable[[], Buffer]) -> None:
+    """Loads the functions, reports it, and forks on request until the engine is gone."""
     link = ControlSocket(control_fd)
-    # Opened here and held by nobody: a mapping keeps a descriptor that workers have no use for, and until Python 3.11 a caller keeps
-    # its arguments while the call lasts.
-    functions = LoadedFunctions(shipment())
+    # Opened here so that nothing keeps the mapping and its descriptor: before Python 3.11 a caller
+    # keeps its arguments until the call returns.
+    functions = LoadedFunctions(serialized())
     functions.load_all()
     forking.prepare()
     try:
-        link.reply(control.LOADED, 0, linux.threads())
+        link.reply(control.LOADED, 0, linux.thread_count())
     except BrokenPipeError:  # the engine was closed meanwhile
         return
     while (request := link.next()) is not None:

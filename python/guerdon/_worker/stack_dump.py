@@ -1,11 +1,10 @@
-"""The stack of this process, for its supervisor, whatever the process is doing (`process/asking.rs` asks and reads).
+"""The Python stack of this process for its supervisor (``process/src/stack_request.rs``).
 
-- S-1  `faulthandler` writes it from a handler in C: no Python runs, so C code may hold the GIL as long as it likes.
-- S-2  The signal is a real-time one that nobody has taken. A function that takes it later keeps it, and is not asked
-       from its next frame on.
-- S-3  It goes to a memory file of fixed size, behind a high descriptor: what a function opens after it closed all it
-       found gets another number.
-- S-4  Only the stack of the main thread, which runs the calls: another thread may end while its stack is walked.
+- `faulthandler` writes it from a signal handler in C: that works while C code holds the GIL.
+- The signal is a real-time one that nobody uses. If a function takes it later, the function keeps
+  it and no stack is requested from the next frame on.
+- It is written to a memory file behind a high descriptor, which user code hardly reuses.
+- It holds the main thread only, which runs the calls: another thread may end during the walk.
 """
 
 from __future__ import annotations
@@ -18,33 +17,36 @@ from .shared_page import STACK
 
 _FIRST = signal.SIGRTMIN + 20
 
-# 0: there is none. Written by `choose_signal`, before forks.
+# 0: none is free. Written by `choose_signal`, before forks.
 _signal = 0
 
 
 def choose_signal() -> None:
-    """Looks for a signal that nobody has taken, for this process and its forks."""
+    """Chooses an unused signal for this process and its forks."""
     global _signal
     _signal = _free_signal()
 
 
-def offer(fd: int, words: memoryview) -> None:
-    """Has a signal write the stack to `fd`, which is taken over, and says in the page which and where."""
+def enable(fd: int, words: memoryview) -> None:
+    """Has a signal write the stack to `fd`, which it takes over, and names both in the page."""
     high = to_high_descriptor(fd)
     if _signal:
         faulthandler.register(_signal, high, all_threads=False, chain=False)
         words[STACK] = _signal << 32 | high
 
 
-def leave_if_taken(words: memoryview) -> None:
-    """Takes the offer back once the signal is the user's (S-2)."""
+def disable_if_taken(words: memoryview) -> None:
+    """Disables the dump once user code handles the signal."""
     number = words[STACK] >> 32
     if number and signal.getsignal(number) is not signal.SIG_DFL:
         words[STACK] = 0
 
 
 def _free_signal() -> int:
-    """A real-time signal with its default action, 0 if there is none. C libraries take signals unknown to Python."""
+    """A real-time signal with its default action, 0 if there is none.
+
+    Read from /proc: C libraries take signals without Python knowing.
+    """
     taken = 0
     with open("/proc/self/status", "rb") as file:
         for line in file:

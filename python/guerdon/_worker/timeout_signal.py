@@ -1,10 +1,10 @@
-"""The timeout exception: raised in user code by a signal of ours, and only there.
+"""The signal that interrupts a call: it raises an exception in user code, and only there.
 
-- E-1  The exception is raised at most once for a claim, and only while that claim is in hand: a late signal does
-       nothing.
-- E-2  It is not raised while the worker reports (`shielded`): a message leaves whole.
-- E-3  SIGURG: ignored by default, so a late one kills nothing, and left alone by libraries; SIGALRM and the rest stay
-       the user's.
+- It raises at most once for a claim, and only while that claim is current: a late signal does
+  nothing.
+- It does not raise while the worker reports (`shielded`): a message is sent whole.
+- It is SIGURG: ignored by default, so a late one kills nothing, and unused by libraries; SIGALRM
+  and the others stay the user's.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from .shared_page import FIRE, PROGRESS
 
 
 class CallInterrupted(BaseException):
-    """The call in hand has used up its timeout, or a fence. A BaseException: ``except Exception`` in user code doesn't swallow it."""
+    """The current call used up its timeout or its ``max_output``, or was cancelled.
+
+    A BaseException: ``except Exception`` in user code doesn't catch it.
+    """
 
 
 class TimeoutSignal:
-    """The handler of the timeout signal."""
+    """The handler of the signal."""
 
     __slots__ = ("_words", "fired", "shielded")
 
@@ -28,7 +31,7 @@ class TimeoutSignal:
         self._words = words
         # Written by the worker around its reports.
         self.shielded = False
-        # The last claim the exception was raised for. Written by the handler.
+        # The last claim that the exception was raised for. Written by the handler.
         self.fired = 0
 
     def install(self) -> None:
@@ -40,4 +43,4 @@ class TimeoutSignal:
         claim = self._words[FIRE]
         if claim and claim != self.fired and claim == self._words[PROGRESS]:
             self.fired = claim
-            raise CallInterrupted("the call was told to end")
+            raise CallInterrupted("interrupted by guerdon: timeout, max_output or cancelled")

@@ -1,12 +1,10 @@
-"""Messages between the supervisor and a worker.
+"""Messages between the supervisor and a worker; ``process/src/wire.rs`` documents the format.
 
-`process/wire.rs` and `process/columns.rs` are the other side and document the format.
-
-- W-1  Every message is one header and one body; a message leaves in one piece, before the progress word moves on.
-- W-2  Decoding makes the values once for the whole frame; nothing refers to the receive buffer afterwards.
-- W-3  User code may have closed the socket and opened a file that got its number: nothing is written to that or read
-       from it. That costs no system call: what is done to the socket can be done to sockets only, and its number is so high
-       (`system.out_of_reach`) that no other socket gets it.
+- A message is one header and one body, sent whole before the progress word moves on.
+- Values are decoded once for a whole frame; nothing refers to the receive buffer afterwards.
+- User code may close the socket and open a file under its number: the socket is used by calls that
+  work on sockets only, and its number is so high (`linux.to_high_descriptor`) that no other socket
+  gets it. That costs no system call.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import os
 import pickle
 import struct
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
-from socket import socket  # now: user code may put another in its place
+from socket import socket  # imported by name: user code may replace socket.socket
 from typing import Any, NoReturn
 
 # Kinds of calls.
@@ -28,10 +26,10 @@ RUN, CLOSE, ENVIRONMENT = 1, 2, 3
 # To the supervisor: length of the body, message, flags, call (or count), frame.
 _TO_SUPERVISOR = struct.Struct("<IBBHQ")
 READY, DONE, FAIL, CELLS, RECORD, SETUP_FAILED, BEGUN, USED = range(1, 9)
-RETIRE = 1  # flag of DONE: the worker ends itself after this frame
+RETIRE = 1  # flag of DONE: the worker ends after this frame
 RETRYABLE = 1  # flag of FAIL
-PREPARED = 1  # flag of BEGUN: the function was loaded or set up just now
-EXPIRED = 2  # flag of FAIL and SETUP_FAILED: by the timeout signal
+PREPARED = 1  # flag of BEGUN: the function was just loaded or set up
+INTERRUPTED = 2  # flag of FAIL and SETUP_FAILED: by the timeout signal
 _LARGEST_RECORD = 16 << 20
 
 _ASCII, _LATIN1, _MIXED, _PICKLED, _CONSTANT, _PIECES = range(1, 7)
@@ -42,7 +40,7 @@ _CODECS = {
     4: ("utf-32-le", "surrogatepass"),
 }
 _NO_NAMES = 0xFFFFFFFF
-_NO_ANSWER = 0xFFFF
+_NO_STATUS = 0xFFFF
 _BUFFER = 512 << 10
 
 
@@ -56,7 +54,7 @@ class Constant:
 
 
 class Frame:
-    """One received message; `RUN` messages carry calls, and `decode` makes their values."""
+    """One received message. `RUN` messages carry calls, whose values `decode` returns."""
 
     __slots__ = ("_at", "_body", "calls", "counts", "function", "id", "kind", "message", "names", "scores")
 
@@ -93,12 +91,12 @@ class Frame:
         return {name: value for name, _, value in pairs}
 
     def release(self) -> None:
-        """Lets the buffer go (W-2)."""
+        """Releases the buffer."""
         self._body.release()
 
 
 def names_of(blob: bytes | None) -> tuple[str, ...] | None:
-    """Keyword names as they stand in a frame: each ended by a NUL."""
+    """The keyword names of a frame, each ended by a NUL."""
     return None if blob is None else tuple(name.decode("utf-8", "surrogatepass") for name in blob.split(b"\0")[:-1])
 
 
@@ -132,7 +130,7 @@ def decode_columns(view: memoryview) -> tuple[int, list[Any]]:
 
 
 def _joined(body: memoryview, width: int) -> list[Any]:
-    """Columns that came in pieces; what is constant is so in all of them."""
+    """Columns in several pieces; a constant is one in all of them."""
     columns: list[Any] = [None] * width
     (pieces,) = struct.unpack_from("<I", body, 0)
     at = 4
@@ -151,7 +149,7 @@ def _joined(body: memoryview, width: int) -> list[Any]:
 
 def _plain_texts(body: memoryview, rows: int, codec: str) -> list[str]:
     ends = struct.unpack_from(f"<{rows}Q", body, 0)
-    whole = str(body[8 * rows :], codec)  # once for the frame; slices of it are cheap
+    whole = str(body[8 * rows :], codec)  # decoded once for the frame; slices are cheap
     texts, start = [], 0
     for end in ends:
         texts.append(whole[start:end])
@@ -187,21 +185,24 @@ def _pickled(body: memoryview, width: int) -> list[list[Any]]:
 
 
 class SupervisorSocket:
-    """The worker's end of its socket, the descriptor of which it takes over."""
+    """The worker's end of its socket; takes over the descriptor."""
 
     def __init__(self, fd: int) -> None:
         self._socket = socket(fileno=fd)
-        self._socket.settimeout(None)  # whatever the default that user code set at import
-        self._buffer = _memory(_BUFFER)
-        self._have = 0  # bytes in the buffer
-        self._used = 0  # of these, handed out
+        self._socket.settimeout(None)  # user code may have changed the default at import
+        self._buffer = _buffer_of(_BUFFER)
+        self._filled = 0  # bytes in the buffer
+        self._used = 0  # of these, in frames already returned
 
     def next(self) -> Frame | None:
-        """Waits for a message; None when the supervisor is gone. The frame before it must have been released."""
-        if self._used == self._have:
-            self._used = self._have = 0  # memory that was used is warm
+        """Waits for a message; None once the supervisor is gone.
+
+        The frame before it must have been released.
+        """
+        if self._used == self._filled:
+            self._used = self._filled = 0  # reuse memory that is in the cache
         while True:
-            rest = self._have - self._used
+            rest = self._filled - self._used
             if rest >= _TO_WORKER.size:
                 header = _TO_WORKER.unpack_from(self._buffer, self._used)
                 whole = _TO_WORKER.size + header[0]
@@ -210,32 +211,33 @@ class SupervisorSocket:
                     self._used += whole
                     with memoryview(self._buffer) as view:
                         return Frame(header, view[start + _TO_WORKER.size : start + whole])
-                if len(self._buffer) - self._used < whole:  # once a frame: a move for each piece would be quadratic
+                if len(self._buffer) - self._used < whole:  # once a frame, not once a piece
                     self._make_room(whole)
-            elif len(self._buffer) - self._have < _TO_WORKER.size:
+            elif len(self._buffer) - self._filled < _TO_WORKER.size:
                 self._make_room(_TO_WORKER.size)
-            with memoryview(self._buffer) as view, view[self._have :] as free:
+            with memoryview(self._buffer) as view, view[self._filled :] as free:
                 try:
                     got = self._socket.recv_into(free)
                 except OSError:
-                    _end()
+                    _exit()
             if got == 0:
                 return None
-            self._have += got
+            self._filled += got
 
     def _make_room(self, whole: int) -> None:
-        """Moves what is left to the front of a buffer that holds `whole`; one that grew shrinks again."""
-        rest = self._buffer[self._used : self._have]
+        """Moves the rest to the front of a buffer of at least `whole`; a larger one shrinks
+        again."""
+        rest = self._buffer[self._used : self._filled]
         size = max(whole, _BUFFER)
         if len(self._buffer) == size:
             self._buffer[: len(rest)] = rest
         else:
-            self._buffer = _memory(size)
+            self._buffer = _buffer_of(size)
             self._buffer[: len(rest)] = rest
-        self._used, self._have = 0, len(rest)
+        self._used, self._filled = 0, len(rest)
 
-    def leave(self) -> int:
-        """Neither reads nor writes any more; the descriptor. For a forked child of the worker, which ends if it tries."""
+    def detach(self) -> int:
+        """Ends all use of the socket, for a forked child of the worker; returns the descriptor."""
         return self._socket.detach()
 
     def ready(self) -> None:
@@ -256,14 +258,16 @@ class SupervisorSocket:
         *,
         flags: int,
         retry_after: float | None = None,
-        answer: int | None = None,
+        http_status: int | None = None,
     ) -> None:
-        later = float("nan") if retry_after is None else retry_after
-        body = struct.pack("<dH", later, _NO_ANSWER if answer is None else answer) + _texts(reason, traceback)
+        wait = float("nan") if retry_after is None else retry_after
+        body = struct.pack("<dH", wait, _NO_STATUS if http_status is None else http_status) + _encoded_texts(
+            reason, traceback
+        )
         self._send(FAIL, flags, call, frame, body)
 
     def setup_failed(self, frame: int, reason: str, traceback: str | None, *, flags: int = 0) -> None:
-        self._send(SETUP_FAILED, flags, 0, frame, _texts(reason, traceback))
+        self._send(SETUP_FAILED, flags, 0, frame, _encoded_texts(reason, traceback))
 
     def cells(self, frame: int, call: int, cells: list[tuple[int, float, str | None]]) -> None:
         parts = [struct.pack("<I", len(cells))]
@@ -278,7 +282,7 @@ class SupervisorSocket:
         self._send(USED, 0, call, frame, struct.pack("<d", tokens))
 
     def record(self, frame: int, call: int, json: bytes) -> bool:
-        """False when it is too large to be sent."""
+        """Sends a record; False if it is too large."""
         if len(json) > _LARGEST_RECORD:
             return False
         self._send(RECORD, 0, call, frame, json)
@@ -290,20 +294,20 @@ class SupervisorSocket:
             try:
                 data = data[self._socket.send(data) :]
             except OSError:
-                _end()
+                _exit()
 
 
-def _memory(size: int) -> mmap:
-    """A buffer that takes no memory where nothing was written yet: most workers' frames are small."""
+def _buffer_of(size: int) -> mmap:
+    """A buffer that takes no memory until it is written: most frames are small."""
     return mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS)
 
 
-def _end() -> NoReturn:
-    """Ends the process when its socket is gone (W-3), or not its own: what it did stands in the page."""
+def _exit() -> NoReturn:
+    """Ends the process once its socket is gone or is no longer ours; results stay in the page."""
     os._exit(1)
 
 
-def _texts(reason: str, traceback: str | None) -> bytes:
+def _encoded_texts(reason: str, traceback: str | None) -> bytes:
     first = reason.encode("utf-8", "backslashreplace")
     second = b"" if traceback is None else traceback.encode("utf-8", "backslashreplace")
     return struct.pack("<II", len(first), _NO_NAMES if traceback is None else len(second)) + first + second

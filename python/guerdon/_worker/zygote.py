@@ -1,10 +1,10 @@
-"""The stem: the light half of the zygote. It never runs user code, so it can always fork, and it ends all others.
+"""The zygote: it never runs user code, so it can always fork, and it ends all other processes.
 
-- S-1  It ends, with every descendant, when the engine closes its socket or its process is gone: a fork of the user's
-       program may hold the socket open, so both are watched.
-- S-2  It is the subreaper: what a worker leaves behind, daemonised too, becomes its child and is killed at the end.
-- S-3  Workers and loaders are reaped only when the engine says so: until then their pids can't be reused under a kill.
-       Orphans are reaped when they end.
+- It ends, with every descendant, when the engine closes its socket or its process is gone: a fork
+  of the user's program may keep the socket open, so both are watched.
+- It is the subreaper: what a worker leaves behind becomes its child and is killed at the end.
+- Workers and loaders are reaped on request of the engine only, so that a pid is not reused before a
+  kill. Orphans are reaped when they end.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class Zygote:
     def __init__(self, link: ControlSocket, parent: int) -> None:
         self._link = link
         self._parent = parent
-        self._shipment = -1
+        self._functions_fd = -1
         # Forked here and not reaped yet.
         self._forked: set[int] = set()
-        # The last loader, whose workers become children of this process when it ends.
+        # The current loader. Its workers become children of this process when it ends.
         self._loader = 0
-        # A request is being served: a child just forked is not in `_forked` yet.
+        # True while a request is served: a new child may not be in `_forked` yet.
         self._serving = False
 
     def serve(self) -> None:
-        """Serves the engine until it is gone."""
+        """Serves requests until the engine is gone."""
         parent = os.pidfd_open(self._parent)
         if os.getppid() != self._parent:
             return
@@ -46,7 +46,7 @@ class Zygote:
         while True:
             ready = {fd for fd, _ in poll.poll()}
             if parent in ready:
-                return  # S-1
+                return
             request = self._link.next()
             if request is None or request.op == control.END:
                 return
@@ -56,12 +56,12 @@ class Zygote:
             self._reap_orphans()
 
     def _serve(self, request: control.ForkRequest, parent: int) -> None:
-        if request.op == control.SHIPMENT:
-            self._shipment = request.fds[0]
+        if request.op == control.FUNCTIONS:
+            self._functions_fd = request.fds[0]
         elif request.op == control.LOADER:
-            self._loader = self._fork(request, parent, lambda: loader.run(request.fds[0], self._content)) or 0
+            self._loader = self._fork(request, parent, lambda: loader.run(request.fds[0], self._serialized)) or 0
         elif request.op == control.WORKER:
-            self._fork(request, parent, lambda: forking.run_worker(request, LoadedFunctions(self._content())))
+            self._fork(request, parent, lambda: forking.run_worker(request, LoadedFunctions(self._serialized())))
         elif request.op == control.REAP:
             status = linux.reap(request.value)
             self._forked.discard(request.value)
@@ -80,13 +80,13 @@ class Zygote:
             self._forked.add(pid)
         return pid
 
-    def _content(self) -> mmap.mmap:
-        content = mmap.mmap(self._shipment, 0, access=mmap.ACCESS_READ)
-        os.close(self._shipment)
-        return content
+    def _serialized(self) -> mmap.mmap:
+        serialized = mmap.mmap(self._functions_fd, 0, access=mmap.ACCESS_READ)
+        os.close(self._functions_fd)
+        return serialized
 
     def _reap_orphans(self, *_: object) -> None:
-        """Reaps what ended and was not forked here, unless it may be a worker of a loader that ended (S-3)."""
+        """Reaps children not forked here, unless they may be workers of a loader that ended."""
         if self._serving:
             return
         for pid in linux.children():
@@ -97,7 +97,7 @@ class Zygote:
 
     @staticmethod
     def end() -> None:
-        """Kills every descendant and waits for it (S-2): the children of a killed child become ours, until there is none."""
+        """Kills every descendant: children of a killed child become ours, until none is left."""
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         while True:
             for pid in linux.children():
@@ -109,8 +109,8 @@ class Zygote:
 
 
 def main(parent: int) -> None:
-    """Runs the stem; standard input is the control socket."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # inherited from the thread that started us
+    """Runs the zygote; standard input is the control socket."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # inherited from the starting thread
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _close_inherited()
     fd = os.dup(0)
@@ -119,21 +119,21 @@ def main(parent: int) -> None:
     os.close(null)
     linux.adopt_orphans()
     forking.prepare()
-    stem = Zygote(ControlSocket(fd), parent)
+    zygote = Zygote(ControlSocket(fd), parent)
     status = 1
     try:
-        stem.serve()
+        zygote.serve()
         status = 0
     finally:
-        stem.end()
+        zygote.end()
         forking.end(status)
 
 
 def _close_inherited() -> None:
-    """Closes what the trainer's libraries left open across exec: a port of theirs must not live on in workers."""
+    """Closes descriptors that the trainer's libraries left inheritable, such as open ports."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
             try:
                 os.close(int(name))
-            except OSError:  # the listing's own
+            except OSError:  # the one of the listing
                 continue

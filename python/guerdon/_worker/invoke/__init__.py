@@ -1,7 +1,8 @@
-"""Calling a reward function and reading its answer, the same on every lane. Imports nothing of guerdon.
+"""Calling a reward function and reading its answer, the same on every lane. Imports nothing of
+guerdon.
 
-- `call`: one function as a lane calls it, and what the call records.
-- `returned_values`: what it returned, as reward, abstention or error.
-- `reasons`, `tracebacks`: what it raised, as text.
-- `http_errors`: what an exception says of the server behind the call.
+- `call`, `records`: one function as a lane calls it, and what the call records.
+- `async_detection`, `awaiter`: which functions are async; awaiting what a sync one returned.
+- `returned_values`: what was returned, as reward, abstention or error.
+- `reasons`, `tracebacks`, `http_errors`: an exception as text, and what it says of a server.
 """

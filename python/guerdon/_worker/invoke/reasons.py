@@ -1,8 +1,8 @@
-"""Exceptions as text: what a failed cell says of itself.
+"""Exceptions as text: the reason of a failed cell.
 
-- R-1  Nothing here raises, whatever the exception does when it is asked for its text.
-- R-2  The text is valid UTF-8 (odd characters are escaped) and bounded: `REASON_LIMIT` bytes. What is longer is cut
-       before anything is done with it.
+- Nothing here raises, whatever the exception does when it is asked for its text.
+- The text is valid UTF-8 (other characters are escaped) of at most `REASON_LIMIT` bytes. A longer
+  one is cut before anything else is done with it.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ def truncated_utf8(text: str, limit: int) -> str:
 
 
 def has_type(error: BaseException, kind: type[E]) -> TypeGuard[E]:
-    """`isinstance`, which would ask the exception for its ``__class__`` (R-1)."""
+    """`isinstance` without reading ``__class__``, which user code may have overridden."""
     return issubclass(type(error), kind)
 
 
 def reason_of(error: BaseException) -> str:
-    """``Type: message`` of an exception, as it stands in an outcome."""
+    """``Type: message`` of an exception, the reason of an outcome."""
     name = _name_of(error)
     try:
-        message = _begin(str(error))
-    except BaseException as problem:  # R-1: __str__ is user code too
+        message = _prefix(str(error))
+    except BaseException as problem:  # __str__ is user code too
         message = f"(no message: its __str__ raised {_name_of(problem)})"
     return truncated_utf8(f"{name}: {message}" if message else name, REASON_LIMIT)
 
 
 class SetupTimeout(TimeoutError):
-    """`setup()` took too long; its text is the whole reason."""
+    """`setup()` took longer than its ``setup_timeout``; the text is the whole reason."""
 
 
 def setup_reason_of(error: BaseException) -> str:
-    """Why cells failed whose function's `setup()` did."""
+    """The reason of cells whose function failed in `setup()`."""
     if type(error) is SetupTimeout:
         return str(error)
     return f"setup() failed: {reason_of(error)}"
@@ -54,11 +54,11 @@ def setup_reason_of(error: BaseException) -> str:
 
 def _name_of(error: BaseException) -> str:
     try:
-        return _begin(str(type(error).__name__))
-    except BaseException:  # R-1: its metaclass is user code too
+        return _prefix(str(type(error).__name__))
+    except BaseException:  # its metaclass is user code too
         return "an exception without a name"
 
 
-def _begin(text: str) -> str:
-    """As much of it as is shown, as a text of Python's own: one of the user's class may raise at whatever is done with it."""
+def _prefix(text: str) -> str:
+    """The part that is shown, as a plain `str`: a subclass of it may raise in any method."""
     return str.__getitem__(text, slice(REASON_LIMIT + 1))

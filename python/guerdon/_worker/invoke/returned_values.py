@@ -1,8 +1,9 @@
-"""What a reward function returned, as cells.
+"""What a reward function returned, as cells: reward, abstention or error.
 
-- V-1  Only real numbers become rewards: finite, and within float32. All else is refused with what to return instead.
-- V-2  NumPy and torch are recognised, never imported.
-- V-3  One bad element of a batch or group call fails its own cell; a wrong length or type fails the call.
+- Only real numbers become rewards: finite, and within float32. Everything else is refused, with
+  what to return instead.
+- NumPy and torch are recognised, never imported.
+- One bad element of a batch or group call fails its own cell; a wrong length or type the call.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _LIST_HINT = "return a list with one number or None per completion"
 
 
 class InvalidValue(Exception):
-    """A reward function returned what can't be a reward; the message says what it was and what to return."""
+    """The returned value is no reward; the message says what it was and what to return."""
 
 
 def to_cell(raw: object) -> tuple[int, float, dict[str, Any] | None]:
@@ -45,7 +46,7 @@ def to_cell(raw: object) -> tuple[int, float, dict[str, Any] | None]:
 
 
 def to_cells(raw: object, count: int) -> list[tuple[int, float, str | None]]:
-    """(status, value, error) of each of the `count` completions of a group, batch or finish call.
+    """(status, value, error) of each of the `count` completions of a call on lists.
 
     Raises:
         InvalidValue: It is not a list (tuple, 1-d array or tensor) of `count` elements.
@@ -77,7 +78,7 @@ def to_number(raw: object) -> float:
 
 
 def to_single(raw: object) -> object:
-    """The one element of what a rowwise function returned for its one row.
+    """The one element that a rowwise function returned for its one row.
 
     Raises:
         InvalidValue: It is not a list of one.
@@ -113,7 +114,9 @@ def _as_float(raw: object) -> float | None:
             return float("inf") if raw > 0 else float("-inf")
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(raw, (numpy.generic, numpy.ndarray)):
-        is_number = raw.ndim == 0 and raw.dtype.kind in "fiub" and not getattr(raw, "mask", False)  # masked: no number
+        is_number = (
+            raw.ndim == 0 and raw.dtype.kind in "fiub" and not getattr(raw, "mask", False)
+        )  # a masked value is none
         return float(raw.item()) if is_number else None
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(raw, torch.Tensor):
@@ -134,7 +137,7 @@ def _listed(raw: object) -> Sequence[object] | None:
 
 
 def _described(raw: object) -> str:
-    """Its kind and a short look at it; for what has a shape, the shape says more than the numbers."""
+    """Its type and a short repr, or its shape if it has one."""
     kind = type(raw)
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     try:
@@ -161,9 +164,9 @@ def short_repr(raw: object) -> str:
 
 
 def _dispose(raw: object) -> None:
-    """Closes a coroutine that nobody will await, so that Python doesn't warn about it elsewhere."""
+    """Closes a coroutine that nothing will await, so that Python doesn't warn about it later."""
     if type(raw).__name__ == "coroutine":
         try:
-            raw.close()  # type: ignore[attr-defined]  # coroutines of C have it too, and no common class
-        except BaseException:  # user code may run in it; it has failed already
+            raw.close()  # type: ignore[attr-defined]  # compiled coroutines have no common base class
+        except BaseException:  # user code may run in it; the call has failed already
             return

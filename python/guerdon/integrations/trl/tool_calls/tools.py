@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from guerdon import _options
 from guerdon._cpu_count import default_workers
 from guerdon._registration.callables import innermost, is_async, name_of
-from guerdon._serialization.serialized_functions import check_shippable
+from guerdon._serialization.serialized_functions import check_serializable
 from guerdon.errors import RegistrationError, SerializationError
 from guerdon.functions import reward
 from guerdon.integrations.trl.tool_calls.executor import Box, Count, Lane, Runner, Running, Tally
@@ -166,7 +166,7 @@ class Tool:
             raise RegistrationError(f"a tool called {self.name!r} can't be called by a model: give it a name with def.")
         self.lane = owner.lane_of(function)
         if self.lane == "process":
-            _check_shippable(self.name, function)
+            _check_serializable(self.name, function)
         made = shaped(
             function,
             self.name,
@@ -220,9 +220,9 @@ def _refuse_doubles(made: Iterable[Tool]) -> None:
         seen.add(tool.name)
 
 
-def _check_shippable(name: str, function: Callable[..., Any]) -> None:
+def _check_serializable(name: str, function: Callable[..., Any]) -> None:
     try:
-        check_shippable(reward(Box([function]), name=name, lane="process").spec)
+        check_serializable(reward(Box([function]), name=name, lane="process").spec)
     except SerializationError as error:
         raise SerializationError(str(error).replace("reward function", "tool")) from None
 
