@@ -131,7 +131,7 @@ def test_too_many_failures_raise_whatever_a_failure_becomes(make: Any, tokenizer
     """A-4."""
     manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:dispatcher", "+reward.reward_kwargs.failed_reward=0")
     answers = ask(manager, make_data(tokenizer, ["bad"] * 12))
-    assert all("'length' failed on 12 of the last 12 responses" in str(error) for error in answers)
+    assert all("'length' failed on 12 of its last 12 samples" in str(error) for error in answers)
     assert all(isinstance(error, RewardFailureError) for error in answers)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from guerdon import Dispatcher
 from tests.integrations.trl import reward_functions
-from tests.integrations.trl.recording_trainer import Watched
+from tests.integrations.trl.recording_trainer import RecordingTrainer
 from tests.integrations.trl.tiny_trainer import make_data
 from tests.vllm.server import Server
 from tests.vllm.training import make_server_trainer
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 
 @pytest.mark.parametrize(("pipeline", "seeded"), [("overlap", True), ("all", False)])
-def test_v1_rewards_begin_while_the_server_generates(
+def test_rewards_begin_while_the_server_generates(
     pipeline: str, seeded: bool, tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"max_completion_length": 48, **({"generation_kwargs": {"seed": 5}} if seeded else {})}
     with Dispatcher([reward_functions.vowels, reward_functions.random_wait], workers=1) as dispatcher:
         more = {"pipeline": pipeline}
         trainer = make_server_trainer(
-            Watched, dispatcher, tmp_path, server, monkeypatch, more, make_data(16), **options
+            RecordingTrainer, dispatcher, tmp_path, server, monkeypatch, more, make_data(16), **options
         )
         trainer.train()
         assert dispatcher.stats()["open_batches"] == 0

@@ -12,7 +12,7 @@ from guerdon.integrations.trl import GRPOTrainer
 from tests.integrations.trl.tiny_trainer import make_trainer
 
 
-class Watched(GRPOTrainer):
+class RecordingTrainer(GRPOTrainer):
     """Notes the rows of every micro-step."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
@@ -62,7 +62,7 @@ class Watched(GRPOTrainer):
         return Counter(prompt for piece in self.pieces for prompt, _ in piece)
 
 
-def make_watched(functions: Any, folder: Path, pipeline: Any = "off", **options: Any) -> Watched:
+def make_recording_trainer(functions: Any, folder: Path, pipeline: Any = "off", **options: Any) -> RecordingTrainer:
     """A watched trainer of four micro-steps a batch; see `make_trainer`."""
     settings: dict[str, Any] = {
         "per_device_train_batch_size": 4,
@@ -72,5 +72,5 @@ def make_watched(functions: Any, folder: Path, pipeline: Any = "off", **options:
         **options,
     }
     settings["more"] = {"pipeline": pipeline, **settings.get("more", {})}
-    trainer: Watched = make_trainer(functions, folder, trainer_class=Watched, **settings)
+    trainer: RecordingTrainer = make_trainer(functions, folder, trainer_class=RecordingTrainer, **settings)
     return trainer

@@ -92,7 +92,7 @@ def test_other_recorders_have_no_trainer(log: Any) -> None:
     assert context_of({"log_metric": log}, {}).group_size() is None
 
 
-def test_l1_the_group_size_is_that_of_the_trainers_mode() -> None:
+def test_the_group_size_is_that_of_the_trainers_mode() -> None:
     trainer = Trainer()
     context = TRLTrainerContext(TrainerMemory(), trainer)
     assert context.group_size() == 4
@@ -102,7 +102,7 @@ def test_l1_the_group_size_is_that_of_the_trainers_mode() -> None:
     assert context.group_size() == 4
 
 
-def test_l1_a_group_function_sees_the_trainers_groups() -> None:
+def test_a_group_function_sees_the_trainers_groups() -> None:
     trainer = Trainer()
     with Dispatcher([size]) as dispatcher:
         assert dispatcher[0](**trainer.arguments(*"abcdefgh")) == [4.0] * 8
@@ -127,7 +127,7 @@ def test_a_group_that_straddles_ranks_is_refused_where_a_function_needs_it_whole
 # --- ranks agree (L-2)
 
 
-def test_l3_the_first_rank_that_failed_speaks_for_all(ranks: Ranks) -> None:
+def test_the_first_rank_that_failed_speaks_for_all(ranks: Ranks) -> None:
     context = TRLTrainerContext(TrainerMemory(), Trainer())
     assert context.agree(None, None) is None
     ranks.other = (RewardFailureError, "too many")
@@ -145,7 +145,7 @@ def test_l3_the_first_rank_that_failed_speaks_for_all(ranks: Ranks) -> None:
     assert ranks.gathered[-1] == (GuerdonError, "[Errno 2] mine")
 
 
-def test_l3_a_rank_that_can_score_raises_with_the_others(ranks: Ranks) -> None:
+def test_a_rank_that_can_score_raises_with_the_others(ranks: Ranks) -> None:
     ranks.rank, ranks.other = 1, (RewardFailureError, "too many")
     with Dispatcher([one]) as dispatcher:
         with pytest.raises(RewardFailureError, match="rank 0: too many") as caught:
@@ -154,7 +154,7 @@ def test_l3_a_rank_that_can_score_raises_with_the_others(ranks: Ranks) -> None:
     assert ranks.gathered == [None]
 
 
-def test_l3_only_a_trainer_on_the_main_thread_has_ranks_to_ask(ranks: Ranks) -> None:
+def test_only_a_trainer_on_the_main_thread_has_ranks_to_ask(ranks: Ranks) -> None:
     error = ValueError("mine")
     assert TrainerContext(TrainerMemory()).agree(error, None) is error
     got: list[Any] = []
@@ -170,7 +170,7 @@ def test_l3_only_a_trainer_on_the_main_thread_has_ranks_to_ask(ranks: Ranks) -> 
 # --- logs (H-2)
 
 
-def test_l2_a_column_once_logged_is_logged_for_every_batch_of_its_trainer() -> None:
+def test_a_column_once_logged_is_logged_for_every_batch_of_its_trainer() -> None:
     @reward(lane="thread")
     def once(completion: str, log_extra: Any) -> float:
         if completion == "a":
@@ -188,7 +188,7 @@ def test_l2_a_column_once_logged_is_logged_for_every_batch_of_its_trainer() -> N
     assert not [entry for entry in second.logged if entry[0] == "seen"]
 
 
-def test_h3_the_first_failure_of_each_kind_is_told_once_a_trainer(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_first_failure_of_each_kind_is_told_once_a_trainer(caplog: pytest.LogCaptureFixture) -> None:
     @reward(lane="thread")
     def picky(completion: str) -> float:
         if completion == "bad":

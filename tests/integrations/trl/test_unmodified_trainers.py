@@ -165,7 +165,7 @@ def test_row_22_training_raises_the_reward(tmp_path: Path) -> None:
 # --- what reaches the log
 
 
-def test_l1_groups_have_the_trainers_size_in_training_and_evaluation(tmp_path: Path) -> None:
+def test_groups_have_the_trainers_size_in_training_and_evaluation(tmp_path: Path) -> None:
     with Dispatcher([reward_functions.group_size], workers=1) as dispatcher:
         trainer = make_trainer(list(dispatcher), tmp_path, evaluate=True)
         trainer.train()
@@ -185,7 +185,7 @@ def test_every_function_has_its_metrics_in_training_and_evaluation(tmp_path: Pat
                 assert 0.0 <= last(trainer, f"{prefix}guerdon/{name}/{metric}") < 30.0
 
 
-def test_l2_what_samples_record_becomes_columns_and_metrics_of_the_trainer(tmp_path: Path) -> None:
+def test_what_samples_record_becomes_columns_and_metrics_of_the_trainer(tmp_path: Path) -> None:
     with Dispatcher([reward_functions.noting], workers=2) as dispatcher:
         trainer = make_trainer(list(dispatcher), tmp_path, log_completions=True)
         trainer.train()
@@ -197,7 +197,7 @@ def test_l2_what_samples_record_becomes_columns_and_metrics_of_the_trainer(tmp_p
     assert last(trainer, "size") == pytest.approx(np.mean(sizes))
 
 
-def test_l2_a_column_is_logged_again_when_its_function_fails(tmp_path: Path) -> None:
+def test_a_column_is_logged_again_when_its_function_fails(tmp_path: Path) -> None:
     """The trainer's table of completions needs columns of equal length, and none of an older batch."""
     calls: list[int] = []
 

@@ -154,7 +154,11 @@ def end_loops() -> None:
     while _made:
         trainer = _made.pop()
         factories = getattr(trainer, "environment_factories", None) or {}
-        for ending in (getattr(trainer, "_own", None), getattr(trainer, "_own_rewards", None), *factories.values()):
+        for ending in (
+            getattr(trainer, "_own_dispatcher", None),
+            getattr(trainer, "_environment_rewards", None),
+            *factories.values(),
+        ):
             if hasattr(ending, "close"):
                 ending.close()
         for name in ("async_loop", "async_reward_loop"):

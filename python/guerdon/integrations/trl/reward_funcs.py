@@ -14,7 +14,7 @@ from guerdon._trainer.column import RewardColumn
 from guerdon.dispatcher import Dispatcher
 
 
-def arrange(given: Any) -> tuple[list[Any], list[float] | None, Dispatcher | None]:
+def resolve_reward_funcs(given: Any) -> tuple[list[Any], list[float] | None, Dispatcher | None]:
     """The list for TRL, the weights that dispatchers were given for it, and the dispatcher made for the rest.
 
     Args:
@@ -60,7 +60,7 @@ def dispatchers_of(functions: Iterable[object]) -> tuple[Dispatcher, ...]:
     return tuple({id(owner): owner for owner in owners}.values())
 
 
-def weigh(theirs: Any, weights: list[float]) -> None:
+def set_weights(theirs: Any, weights: list[float]) -> None:
     """Puts weights in the place of a trainer's first ones: a tensor, changed in place. Those behind are environments'."""
     for place, weight in enumerate(weights):
         theirs[place] = weight

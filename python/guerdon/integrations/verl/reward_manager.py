@@ -9,23 +9,27 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, Final
 
 import ray
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from guerdon.errors import DataError, RewardFailureError
+from guerdon.integrations.failure_rate import FailureRate
 from guerdon.integrations.verl import settings
 from guerdon.integrations.verl.bursts import Bursts
 from guerdon.integrations.verl.groups import Filling, Groups
 from guerdon.integrations.verl.partial_groups import Early
-from guerdon.integrations.verl.reward_output import Budget, answer
+from guerdon.integrations.verl.reward_output import answer
 from guerdon.integrations.verl.routing import Peers
 from guerdon.integrations.verl.sample import Sample, columns_of, read
 from guerdon.results import RewardBatch
 
 __all__ = ["RewardManager"]
+
+MIN_JUDGED: Final = 8
+"""Responses of a function before which its failure rate is not judged."""
 
 
 class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no types
@@ -52,7 +56,7 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         self._router = {} if reward_router_address is None else fixed
         self._settings = settings.read(config, compute_score, self._router, _nodes())
         self.dispatcher = self._settings.dispatcher
-        self._budget = Budget(self.dispatcher.specs, self.dispatcher.options["max_failure_rate"])
+        self._failure_rate = FailureRate([self.dispatcher], MIN_JUDGED)
         self._peers = Peers(self._settings.reward_workers)
         self._bursts: Bursts[Sample, RewardBatch] = Bursts(self._score_apart)
         # A budget is for what was given whole: it would count the time in which a group fills.
@@ -109,7 +113,7 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
             if error.result is None:
                 raise
             result = error.result
-        self._budget.take(result)
+        self._failure_rate.add(result)
         return result
 
     def _key(self, data: DataProto) -> object:

@@ -8,8 +8,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,11 +16,10 @@ from guerdon.errors import RewardFailureError
 from guerdon.status import Status
 
 if TYPE_CHECKING:
-    from guerdon._registration.spec import FunctionSpec
     from guerdon.integrations.verl.settings import Failed
     from guerdon.results import RewardBatch
 
-__all__ = ["Budget", "ExtraInfo", "answer"]
+__all__ = ["ExtraInfo", "answer"]
 
 
 class ExtraInfo(dict[str, Any]):
@@ -77,45 +74,3 @@ def _instead(result: RewardBatch, sample: int, failed: Failed, status: str) -> f
         others = others[~np.isnan(others)]
         return float(others.mean()) if others.size else 0.0
     return float(failed)
-
-
-class Budget:
-    """Counts failures over the last responses of each function (A-4).
-
-    Args:
-        specs: The functions.
-        default: The dispatcher's ``max_failure_rate``.
-    """
-
-    LEAST = 8
-    """Responses before a share says anything."""
-    LAST = 256
-    """Responses that are looked back at."""
-
-    def __init__(self, specs: Sequence[FunctionSpec], default: float) -> None:
-        given = [spec.policy.max_failure_rate for spec in specs]
-        self._allowed = [default if fraction is None else fraction for fraction in given]
-        self._raises = [spec.policy.on_failure == "raise" for spec in specs]
-        self._last: list[deque[bool]] = [deque(maxlen=self.LAST) for _ in specs]
-
-    def take(self, result: RewardBatch) -> None:
-        """Counts a result.
-
-        Raises:
-            RewardFailureError: A function failed on too many responses, or on one although it has ``on_failure="raise"``.
-        """
-        failed = result.status >= Status.TIMEOUT
-        for index, name in enumerate(result.functions):
-            last = self._last[index]
-            last.extend(failed[:, :, index].ravel().tolist())
-            if not failed[:, :, index].any():
-                continue
-            reason = next(str(failure) for failure in result.failures() if failure.function == name)
-            if self._raises[index]:
-                raise RewardFailureError(f"reward function {reason}. It has on_failure='raise'.", result)
-            if len(last) >= self.LEAST and sum(last) > self._allowed[index] * len(last):
-                raise RewardFailureError(
-                    f"reward function {name!r} failed on {sum(last)} of the last {len(last)} responses (limit "
-                    f"{self._allowed[index]:.0%}). The last: {reason}. Raise its timeout, or set max_failure_rate.",
-                    result,
-                )

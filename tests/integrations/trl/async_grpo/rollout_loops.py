@@ -25,27 +25,27 @@ from trl.experimental.async_grpo.vllm_client import VLLMClient
 
 from guerdon import Dispatcher
 from guerdon.integrations.trl import AsyncGRPOTrainer, VLLMCalls
-from guerdon.integrations.trl.async_grpo import trainer as trainer_module
-from guerdon.integrations.trl.async_grpo.completion_requests import Completions
+from guerdon.integrations.trl.async_grpo import rollout_process
+from guerdon.integrations.trl.async_grpo.completion_requests import CompletionRequests
 from guerdon.integrations.trl.async_grpo.rollout_loop import LoopOptions, RolloutLoop
-from guerdon.integrations.trl.async_grpo.vllm_calls import Tries, Trouble
-from guerdon.integrations.trl.async_grpo.vllm_client import Client
+from guerdon.integrations.trl.async_grpo.vllm_calls import Attempts, FailedAttempt
+from guerdon.integrations.trl.async_grpo.vllm_client import RetryingVLLMClient
 from tests.integrations.trl.tiny_trainer import make_data, make_tokenizer
 
 # All that imports trl's experimental parts, in one place.
 __all__ = [
     "AsyncGRPOTrainer",
     "AsyncRolloutWorker",
-    "Client",
-    "Completions",
+    "Attempts",
+    "CompletionRequests",
+    "FailedAttempt",
     "LoopOptions",
+    "RetryingVLLMClient",
     "RolloutLoop",
     "TRLAsyncGRPOTrainer",
     "TRLRolloutLoop",
-    "Tries",
-    "Trouble",
     "VLLMClient",
-    "trainer_module",
+    "rollout_process",
 ]
 TRLRolloutLoop = _AsyncRolloutLoop
 

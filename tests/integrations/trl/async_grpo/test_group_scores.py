@@ -53,7 +53,7 @@ def advantages(totals: list[float]) -> list[float]:
     return [(total - float(np.mean(totals))) / (float(np.std(totals)) + 1e-8) for total in totals]
 
 
-def test_r1_as_many_groups_are_scored_at_once_as_were_asked_for(scored: Any) -> None:
+def test_as_many_groups_are_scored_at_once_as_were_asked_for(scored: Any) -> None:
     """Each of nine groups waits in its reward function until all nine are there: one at a time, none would come back."""
     reward_functions.meeting.reset()
     groups = [group_of(index, ["a"]) for index in range(reward_functions.TOGETHER)]
@@ -63,7 +63,7 @@ def test_r1_as_many_groups_are_scored_at_once_as_were_asked_for(scored: Any) -> 
     assert sorted(samples[0].group_id for samples in found) == list(range(reward_functions.TOGETHER))
 
 
-def test_r1_a_group_is_sent_on_when_its_last_reward_is_there_and_keeps_its_order(scored: Any) -> None:
+def test_a_group_is_sent_on_when_its_last_reward_is_there_and_keeps_its_order(scored: Any) -> None:
     groups = [group_of(0, ["ax", "b", "ccc", "dd"]), group_of(1, ["aaaa", "b", "cc", "ddd"])]
     _, found = scored(Dispatcher([reward_functions.slow_on_x]), groups)
     assert [samples[0].group_id for samples in found] == [1, 0]
@@ -83,7 +83,7 @@ def test_a_group_has_the_advantages_that_trl_alone_gives_it(scored: Any) -> None
     assert [sample.metrics for sample in ours] == [sample.metrics for sample in theirs]
 
 
-def test_a2_weights_hold_in_the_sum_and_not_in_the_log(scored: Any) -> None:
+def test_weights_hold_in_the_sum_and_not_in_the_log(scored: Any) -> None:
     texts = ["a", "aab", "b", "ab"]
     _, (samples,) = scored(
         Dispatcher([reward_functions.length, reward_functions.letters], weights=[0.5, 2.0]), [group_of(0, texts)]
@@ -95,7 +95,7 @@ def test_a2_weights_hold_in_the_sum_and_not_in_the_log(scored: Any) -> None:
 
 
 @pytest.mark.parametrize("function", [reward_functions.fails_on_x, reward_functions.not_a_number])
-def test_a1_a_failed_sample_is_left_out_of_its_group(scored: Any, function: Any) -> None:
+def test_a_failed_sample_is_left_out_of_its_group(scored: Any, function: Any) -> None:
     texts = ["a", "xbbbbbbbb", "cc", "ddd"]
     loop, (samples,) = scored(Dispatcher([reward_functions.length, function]), [group_of(0, texts)])
     rest = advantages([2.0 * len(text) for text in texts if "x" not in text])
@@ -103,7 +103,7 @@ def test_a1_a_failed_sample_is_left_out_of_its_group(scored: Any, function: Any)
     assert math.isnan(samples[1].metrics["reward"])
     assert math.isnan(samples[1].metrics["rewards/length"])
     assert samples[0].metrics["reward_std"] == pytest.approx(float(np.std([2.0, 4.0, 6.0])))
-    name = list(loop._scores.dispatchers[0].names)[1]
+    name = list(loop._scorer.dispatchers[0].names)[1]
     assert logged(loop)[f"guerdon/{name}/error_frac"] == [0.25]
 
 
@@ -122,12 +122,12 @@ def test_group_functions_see_whole_groups_in_order(scored: Any) -> None:
     assert [sample.metrics["rewards/Best"] for sample in by_id[1]] == [1.0, 0.0, 0.0, 0.0]
 
 
-def test_a3_failures_are_judged_over_the_last_groups(scored: Any) -> None:
+def test_failures_are_judged_over_the_last_groups(scored: Any) -> None:
     dispatcher = Dispatcher([reward_functions.always_fails])
     few = [group_of(index, ["a"] * 8) for index in range(3)]
     _, found = scored(dispatcher, few, num_generations=8)
     assert len(found) == 3  # a batch of 8 with 8 failures: too few to judge by
-    with pytest.raises(RewardFailureError, match="failed on 32 of the last 32 samples"):
+    with pytest.raises(RewardFailureError, match="failed on 32 of its last 32 samples"):
         scored(
             Dispatcher([reward_functions.always_fails]),
             [group_of(index, ["a"] * 8) for index in range(4)],
@@ -135,12 +135,12 @@ def test_a3_failures_are_judged_over_the_last_groups(scored: Any) -> None:
         )
 
 
-def test_a3_a_function_that_must_not_fail_ends_the_run_at_once(scored: Any) -> None:
+def test_a_function_that_must_not_fail_ends_the_run_at_once(scored: Any) -> None:
     with pytest.raises(RewardFailureError, match="'strict' failed"):
         scored(Dispatcher([reward_functions.strict]), [group_of(0, ["a"])], num_generations=1)
 
 
-def test_r3_a_group_that_is_too_old_is_not_scored(scored: Any) -> None:
+def test_a_group_that_is_too_old_is_not_scored(scored: Any) -> None:
     old, fresh = group_of(0, ["a"]), group_of(1, ["bb"])
     old.model_version, old.completions_sequences = -3, [[]]
     loop, found = scored(Dispatcher([reward_functions.length]), [old, fresh], num_generations=1)
@@ -182,7 +182,7 @@ def test_trl_itself_scores_several_groups_at_once_with_the_columns_of_a_dispatch
         assert [sample.metrics["rewards/rank"] for sample in samples] == [float(sorted(texts).index(t)) for t in texts]
 
 
-def test_r2_the_heart_beats_while_rewards_are_slow(scored: Any) -> None:
+def test_the_heart_beats_while_rewards_are_slow(scored: Any) -> None:
     """A group whose reward takes longer than a beat: the loop says all the while that it lives."""
     import asyncio
 
@@ -206,5 +206,5 @@ def test_r2_the_heart_beats_while_rewards_are_slow(scored: Any) -> None:
         beats = loop._loop.run_until_complete(run())
     finally:
         rollout_loops.close(loop)
-        loop._scores.dispatchers[0].close()
+        loop._scorer.dispatchers[0].close()
     assert beats[-1] > time.time() - 60

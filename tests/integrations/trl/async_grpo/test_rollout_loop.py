@@ -79,7 +79,7 @@ def test_it_generates_and_scores_through_a_restart_of_the_server(fake: FakeVLLM,
     check(before + after)
 
 
-def test_h4_without_adapters_a_restart_ends_the_run_with_what_to_do(fake: FakeVLLM) -> None:
+def test_without_adapters_a_restart_ends_the_run_with_what_to_do(fake: FakeVLLM) -> None:
     fake.lora = False
     loop = make(fake)
     with rollout_loops.running(loop) as run:
@@ -87,7 +87,7 @@ def test_h4_without_adapters_a_restart_ends_the_run_with_what_to_do(fake: FakeVL
         fake.restart()
         run.thread.join(40)
     assert isinstance(run.error, VLLMServerError)
-    assert "was started anew" in str(run.error)
+    assert "restarted. It serves" in str(run.error)
     assert loop._failed_event.is_set()
 
 
@@ -122,7 +122,7 @@ def test_a_reward_that_fails_too_often_ends_the_run(fake: FakeVLLM, adapters: st
 
 @pytest.mark.parametrize("game", [reward_functions.Game, reward_functions.Quiz])
 @pytest.mark.parametrize("function", [reward_functions.length, None])
-def test_w1_rewards_of_environments_are_taken_side_by_side(
+def test_rewards_of_environments_are_taken_side_by_side(
     fake: FakeVLLM, adapters: str, game: Any, function: Any
 ) -> None:
     """Each waits for three others; one after another, none would come. Instances are used again and again."""
@@ -153,7 +153,7 @@ def test_w1_rewards_of_environments_are_taken_side_by_side(
     assert told > 0
 
 
-def test_w3_reward_functions_get_environments_as_their_completions_left_them(fake: FakeVLLM, adapters: str) -> None:
+def test_reward_functions_get_environments_as_their_completions_left_them(fake: FakeVLLM, adapters: str) -> None:
     """They look long after the instances were reset for others."""
     loop = make(fake, reward_functions.latest, adapters=adapters, environment_factory=reward_functions.Diary)
     with rollout_loops.running(loop) as run:
@@ -163,7 +163,7 @@ def test_w3_reward_functions_get_environments_as_their_completions_left_them(fak
     assert max(len(instance.seen) for instance in loop._environment_pool[None]) > 2
 
 
-def test_w3_an_environment_that_can_not_be_copied_is_told_by_name(fake: FakeVLLM, adapters: str) -> None:
+def test_an_environment_that_can_not_be_copied_is_told_by_name(fake: FakeVLLM, adapters: str) -> None:
     loop = make(fake, reward_functions.latest, adapters=adapters, environment_factory=reward_functions.Locked)
     with rollout_loops.running(loop) as run:
         run.thread.join(40)
@@ -172,7 +172,7 @@ def test_w3_an_environment_that_can_not_be_copied_is_told_by_name(fake: FakeVLLM
     assert "__deepcopy__" in str(run.error)
 
 
-def test_w3_a_copy_that_does_not_come_costs_its_sample(fake: FakeVLLM, adapters: str) -> None:
+def test_a_copy_that_does_not_come_costs_its_sample(fake: FakeVLLM, adapters: str) -> None:
     """No rollout waits for another's copy (C-1 of copying.py), and an instance that hangs gets no other sample."""
     reward_functions.Slow.free.clear()
     reward_functions.Slow.waiting = 3
@@ -196,7 +196,7 @@ def test_w3_a_copy_that_does_not_come_costs_its_sample(fake: FakeVLLM, adapters:
     assert not pooled & hung
 
 
-def test_r4_it_stops_at_once_though_the_server_does_not_answer(fake: FakeVLLM, adapters: str) -> None:
+def test_it_stops_at_once_though_the_server_does_not_answer(fake: FakeVLLM, adapters: str) -> None:
     loop = make(fake, adapters=adapters)
     fake.slow_s = 600.0
     with rollout_loops.running(loop) as run:
@@ -204,10 +204,10 @@ def test_r4_it_stops_at_once_though_the_server_does_not_answer(fake: FakeVLLM, a
         began = time.monotonic()
     assert time.monotonic() - began < 30.0  # TRL's trainer waits 15 s for this, and a completion may take 10 minutes
     assert run.error is None
-    assert loop._scores.dispatchers[0].closed
+    assert loop._scorer.dispatchers[0].closed
 
 
-def test_r4_it_stops_at_once_though_a_reward_does_not_come(fake: FakeVLLM, adapters: str) -> None:
+def test_it_stops_at_once_though_a_reward_does_not_come(fake: FakeVLLM, adapters: str) -> None:
     loop = make(fake, reward_functions.never, adapters=adapters)
     with rollout_loops.running(loop) as run:
         wait_until(lambda: loop._scoring > 0)
@@ -216,7 +216,7 @@ def test_r4_it_stops_at_once_though_a_reward_does_not_come(fake: FakeVLLM, adapt
     assert run.error is None
 
 
-def test_r4_it_ends_with_its_trainer(fake: FakeVLLM, adapters: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_ends_with_its_trainer(fake: FakeVLLM, adapters: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trainer that was killed can tell nobody, and nobody reads its queues any more."""
     buffer = _Queue()
     loop = make(fake, adapters=adapters, rollout_buffer=buffer, metrics_queue=_Queue(), exception_info_queue=_Queue())

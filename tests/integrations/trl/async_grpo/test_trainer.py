@@ -22,7 +22,8 @@ import torch
 from guerdon import Dispatcher, GuerdonError, RegistrationError, RewardFailureError, reward
 from guerdon.errors import VLLMServerError
 from guerdon.integrations.trl import VLLMCalls
-from guerdon.integrations.trl.async_grpo.checkpoint_progress import Arrivals
+from guerdon.integrations.trl.async_grpo.checkpoint_progress import CheckpointProgress
+from guerdon.integrations.trl.async_grpo.trainer import _check_groups
 from tests.integrations.trl.async_grpo import reward_functions, rollout_loops
 from tests.integrations.trl.async_grpo.rollout_loops import (
     AsyncGRPOTrainer,
@@ -30,7 +31,7 @@ from tests.integrations.trl.async_grpo.rollout_loops import (
     LoopOptions,
     TRLAsyncGRPOTrainer,
     TRLRolloutLoop,
-    trainer_module,
+    rollout_process,
 )
 
 pytestmark = pytest.mark.filterwarnings("error::guerdon.GuerdonWarning")
@@ -54,7 +55,7 @@ def state(text: str, trainer_state: Any) -> float:
         (
             [reward_functions.length, Dispatcher([reward_functions.length])],
             {},
-            "two reward functions are called 'length'",
+            "two reward functions are named 'length'",
         ),
         ([lambda completions: [0.0], 3], {}, "3"),
     ],
@@ -67,7 +68,7 @@ def test_what_can_not_work_is_refused_before_anything_is_loaded(given: Any, name
 def test_a_dispatcher_for_groups_of_another_size_is_refused() -> None:
     columns = tuple(Dispatcher([reward_functions.length], num_generations=8))
     with pytest.raises(RegistrationError, match="num_generations=8, the trainer's config 4"):
-        trainer_module._check_groups(columns, 4)
+        _check_groups(columns, 4)
 
 
 def test_functions_travel_to_the_rollout_process_by_value_where_they_must() -> None:
@@ -117,19 +118,19 @@ def checked(worker: Any, process: Any) -> Any:
         (KeyError("prompt"), RuntimeError),
     ],
 )
-def test_t4_an_error_of_the_rollout_process_is_raised_as_what_it_is(error: Exception, kind: type[Exception]) -> None:
+def test_an_error_of_the_rollout_process_is_raised_as_what_it_is(error: Exception, kind: type[Exception]) -> None:
     worker = failed_worker(error)
     with pytest.raises(kind) as caught:
-        trainer_module._telling(worker)(300.0)
+        rollout_process.health_check(worker)(300.0)
     assert type(caught.value) is kind
     if kind is not RuntimeError:
         assert str(caught.value) == str(error)
 
 
-def test_t4_a_heart_that_stopped_is_still_told() -> None:
+def test_a_heart_that_stopped_is_still_told() -> None:
     worker = SimpleNamespace(_failed_event=threading.Event(), _heartbeat_value=SimpleNamespace(value=0.0))
     with pytest.raises(RuntimeError, match="heartbeat stale"):
-        trainer_module._telling(checked(worker, None))(300.0)
+        rollout_process.health_check(checked(worker, None))(300.0)
 
 
 class Process:
@@ -150,14 +151,14 @@ class Process:
             time.sleep(0.01)
 
 
-def test_t4_a_process_that_was_killed_is_told_at_once() -> None:
+def test_a_process_that_was_killed_is_told_at_once() -> None:
     worker = SimpleNamespace(_failed_event=threading.Event(), _heartbeat_value=SimpleNamespace(value=time.time()))
     with pytest.raises(GuerdonError, match=r"exit code -9\) without an error"):
-        trainer_module._telling(checked(worker, Process(None)))(300.0)
+        rollout_process.health_check(checked(worker, Process(None)))(300.0)
 
 
 @pytest.mark.parametrize("failed", [False, True])
-def test_t5_the_queue_is_read_while_the_process_ends(failed: bool) -> None:
+def test_the_queue_is_read_while_the_process_ends(failed: bool) -> None:
     """One that has failed isn't told to stop; one that goes on is."""
     buffer: queue.Queue[int] = queue.Queue()
     for index in range(100):
@@ -176,19 +177,19 @@ def test_t5_the_queue_is_read_while_the_process_ends(failed: bool) -> None:
             worker._process.join(30.0)
 
     worker.stop = stop
-    trainer_module._ending(worker)()
+    rollout_process.stop_and_drain(worker)()
     assert buffer.empty()
     assert bool(told) is not failed
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # that it has threads
-def test_t5_half_a_message_of_a_process_that_was_killed_is_not_waited_for() -> None:
+def test_half_a_message_of_a_process_that_was_killed_is_not_waited_for() -> None:
     context = multiprocessing.get_context("fork")  # a spawned one would leave multiprocessing's tracker of resources
     buffer = context.Queue()
     process = context.Process(target=reward_functions.begin_a_message, args=(buffer,), daemon=True)
     worker = SimpleNamespace(rollout_buffer=buffer, start=process.start, _process=process)
     worker._failed_event, worker._exception_info_queue = context.Event(), context.Queue()
-    trainer_module._severing(worker, lambda sample: None)()
+    rollout_process.start_and_read(worker, lambda sample: None)()
     try:
         assert buffer._reader.poll(60)  # it has begun to write, and waits for a reader
         process.kill()
@@ -196,7 +197,7 @@ def test_t5_half_a_message_of_a_process_that_was_killed_is_not_waited_for() -> N
         with pytest.raises(queue.Empty):
             buffer.get(timeout=60)
         with pytest.raises(GuerdonError, match=r"exit code -9\) without an error"):
-            trainer_module._telling(checked(worker, process))(300.0)
+            rollout_process.health_check(checked(worker, process))(300.0)
     finally:
         process.kill()
         process.join(30)
@@ -209,7 +210,7 @@ def test_t5_half_a_message_of_a_process_that_was_killed_is_not_waited_for() -> N
 
 
 @pytest.mark.parametrize("lora", [False, True])
-def test_t3_a_transfer_that_failed_leaves_the_server_running(lora: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transfer_that_failed_leaves_the_server_running(lora: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """By adapter or by NCCL; the error is that of the transfer."""
     done: list[str] = []
 
@@ -220,7 +221,7 @@ def test_t3_a_transfer_that_failed_leaves_the_server_running(lora: bool, monkeyp
     monkeypatch.setattr(TRLAsyncGRPOTrainer, "_sync_weight", fail)
     trainer = object.__new__(AsyncGRPOTrainer)
     trainer._lora_sync = lora
-    trainer._client = SimpleNamespace(unfreeze=lambda: done.append("resumed"))
+    trainer._client = SimpleNamespace(try_resume=lambda: done.append("resumed"))
     with pytest.raises(VLLMServerError, match="no weights"):
         trainer._sync_weight()
     assert done == ["paused", "resumed"]
@@ -229,19 +230,19 @@ def test_t3_a_transfer_that_failed_leaves_the_server_running(lora: bool, monkeyp
 # --- T-7
 
 
-def test_t7_a_checkpoint_does_not_go_back_to_groups_that_were_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_does_not_go_back_to_groups_that_were_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     saved: list[set[int]] = []
     monkeypatch.setattr(
         TRLAsyncGRPOTrainer, "_save_checkpoint", lambda self, model, trial: saved.append(self._trained_groups)
     )
     trainer = object.__new__(AsyncGRPOTrainer)
     trainer._trained_groups = {0, 2, 3}
-    trainer._arrivals = Arrivals(2)
+    trainer._progress = CheckpointProgress(2)
     trainer.model_version = 3
     # The second never came, the fifth is read and not trained on yet, the sixth came too late.
     for group, version, current in ((0, 1, 1), (2, 1, 1), (3, 2, 2), (4, 1, 3), (5, 1, 4), (7, 4, 4)):
         trainer.model_version = current
-        trainer._note(SimpleNamespace(group_id=group, model_version=version))
+        trainer._record(SimpleNamespace(group_id=group, model_version=version))
     trainer._save_checkpoint(None, None)
     trainer.model_version = 1
     trainer._save_checkpoint(None, None)
@@ -255,12 +256,12 @@ def test_t7_a_checkpoint_does_not_go_back_to_groups_that_were_dropped(monkeypatc
 # --- T-8
 
 
-def test_t8_it_trains_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_trains_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TRLAsyncGRPOTrainer, "_inner_training_loop", lambda self, **named: "trained")
     trainer = object.__new__(AsyncGRPOTrainer)
     trainer._began = False
     assert trainer._inner_training_loop(resume_from_checkpoint=None) == "trained"
-    with pytest.raises(GuerdonError, match=r"has trained already.*make another one"):
+    with pytest.raises(GuerdonError, match=r"has trained already.*make a new one"):
         trainer._inner_training_loop(resume_from_checkpoint=None)
 
 

@@ -23,11 +23,17 @@ from guerdon.errors import VLLMServerError
 from guerdon.integrations.trl import VLLMCalls
 from tests.integrations.trl.async_grpo import rollout_loops
 from tests.integrations.trl.async_grpo.fake_vllm import FakeVLLM, Fault, wait_until
-from tests.integrations.trl.async_grpo.rollout_loops import Client, Completions, Tries, Trouble, VLLMClient
+from tests.integrations.trl.async_grpo.rollout_loops import (
+    Attempts,
+    CompletionRequests,
+    FailedAttempt,
+    RetryingVLLMClient,
+    VLLMClient,
+)
 
 pytestmark = pytest.mark.filterwarnings("error::guerdon.GuerdonWarning")
 
-AGAIN = Fault(status=500, headers={"Retry-After": "0"})
+UNAVAILABLE = Fault(status=500, headers={"Retry-After": "0"})
 REQUESTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "get_max_model_len": ("/v1/models", lambda client: client.get_max_model_len()),
     "get_server_info": ("/server_info", lambda client: client.get_server_info()),
@@ -57,8 +63,8 @@ def fake() -> Iterator[FakeVLLM]:
     fake.stop()
 
 
-def client_of(fake: FakeVLLM, **calls: Any) -> Client:
-    return Client(fake.url, 20.0, replace(rollout_loops.QUICK, **calls))
+def client_of(fake: FakeVLLM, **calls: Any) -> RetryingVLLMClient:
+    return RetryingVLLMClient(fake.url, 20.0, replace(rollout_loops.QUICK, **calls))
 
 
 class Clock:
@@ -68,53 +74,62 @@ class Clock:
         return self.now
 
 
-def test_s1_a_server_that_is_away_is_waited_for_so_long_and_no_longer() -> None:
+def test_a_server_that_is_away_is_waited_for_so_long_and_no_longer() -> None:
     clock = Clock()
-    tries = Tries(VLLMCalls(restart_timeout=60.0, retries=0), "GET /health", clock)
+    attempts = Attempts(VLLMCalls(restart_timeout=60.0, retries=0), "GET /health", clock)
 
     def wait_for_it() -> None:
         while True:
-            clock.now += max(tries.again(Trouble("refused")), 0.1)
+            clock.now += max(attempts.next_wait(FailedAttempt("refused")), 0.1)
 
-    with pytest.raises(VLLMServerError, match=r"GET /health failed: \d+ tries in 60\.\d s.*away for 60 s"):
+    with pytest.raises(
+        VLLMServerError, match=r"GET /health failed after \d+ attempts in 60\.\d s.*unreachable for 60 s"
+    ):
         wait_for_it()
     assert clock.now == pytest.approx(60.0, abs=1.0)
 
 
-def test_s1_answers_count_as_tries_and_what_comes_back_starts_anew() -> None:
-    tries = Tries(VLLMCalls(retries=2), "POST /pause", Clock())
+def test_answers_count_as_tries_and_what_comes_back_starts_anew() -> None:
+    attempts = Attempts(VLLMCalls(retries=2), "POST /pause", Clock())
     for status in (500, 429):
-        assert tries.again(Trouble("busy", status=status)) >= 0
-        assert tries.again(Trouble("refused")) >= 0  # away in between: not counted
-    with pytest.raises(VLLMServerError, match=r"5 tries .*retries=2.*The last: slow"):
-        tries.again(Trouble("slow", late=True))
+        assert attempts.next_wait(FailedAttempt("busy", status=status)) >= 0
+        assert attempts.next_wait(FailedAttempt("refused")) >= 0  # away in between: not counted
+    with pytest.raises(VLLMServerError, match=r"5 attempts .*retries=2.*The last attempt: slow"):
+        attempts.next_wait(FailedAttempt("slow", late=True))
 
 
-def test_s1_a_server_that_dies_of_a_request_again_and_again_is_given_up() -> None:
-    tries = Tries(VLLMCalls(retries=2), "POST /v1/completions", Clock())
+def test_a_server_that_dies_of_a_request_again_and_again_is_given_up() -> None:
+    attempts = Attempts(VLLMCalls(retries=2), "POST /v1/completions", Clock())
     for _ in range(2):
-        tries.cut("disconnected")
-        tries.again(Trouble("refused"))
+        attempts.connection_lost("disconnected")
+        attempts.next_wait(FailedAttempt("refused"))
     with pytest.raises(VLLMServerError, match="retries=2"):
-        tries.cut("disconnected")
+        attempts.connection_lost("disconnected")
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
-def test_s2_what_asking_again_does_not_mend_is_not_asked_again(status: int) -> None:
-    with pytest.raises(VLLMServerError, match="1 try"):
-        Tries(VLLMCalls(), "POST /pause", Clock()).again(Trouble(f"{status}", status=status))
+def test_what_asking_again_does_not_mend_is_not_asked_again(status: int) -> None:
+    with pytest.raises(VLLMServerError, match="after 1 attempt "):
+        Attempts(VLLMCalls(), "POST /pause", Clock()).next_wait(FailedAttempt(f"{status}", status=status))
 
 
-def test_s2_a_server_without_the_path_was_started_without_what_makes_it() -> None:
+def test_a_server_without_the_path_was_started_without_what_makes_it() -> None:
     with pytest.raises(VLLMServerError, match="VLLM_SERVER_DEV_MODE=1"):
-        Tries(VLLMCalls(), "POST /pause", Clock()).again(Trouble('404 Not Found: {"detail":"Not Found"}', status=404))
+        Attempts(VLLMCalls(), "POST /pause", Clock()).next_wait(
+            FailedAttempt('404 Not Found: {"detail":"Not Found"}', status=404)
+        )
     with pytest.raises(VLLMServerError) as other:
-        Tries(VLLMCalls(), "POST /v1/completions", Clock()).again(Trouble("404: no model 'v3'", status=404))
+        Attempts(VLLMCalls(), "POST /v1/completions", Clock()).next_wait(
+            FailedAttempt("404: no model 'v3'", status=404)
+        )
     assert "DEV_MODE" not in str(other.value)
 
 
 def test_the_server_says_when_to_come_back() -> None:
-    assert Tries(VLLMCalls(), "POST /pause", Clock()).again(Trouble("429", status=429, retry_after=7.0)) == 7.0
+    assert (
+        Attempts(VLLMCalls(), "POST /pause", Clock()).next_wait(FailedAttempt("429", status=429, retry_after=7.0))
+        == 7.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,30 +140,30 @@ def test_options_that_can_not_be_are_refused(wrong: dict[str, Any]) -> None:
         VLLMCalls(**wrong)
 
 
-def test_q1_every_request_of_trls_client_is_one_of_ours() -> None:
+def test_every_request_of_trls_client_is_one_of_ours() -> None:
     """A request that TRL adds would go past the bounds."""
     theirs = {name for name, _ in inspect.getmembers(VLLMClient, inspect.isfunction) if not name.startswith("_")}
     assert theirs == {*REQUESTS, *ONCE, "wait_for_server_ready"}
-    assert all(name in vars(Client) for name in {*REQUESTS, *ONCE})
+    assert all(name in vars(RetryingVLLMClient) for name in {*REQUESTS, *ONCE})
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_q1_every_request_is_repeated_alike(fake: FakeVLLM, name: str) -> None:
+def test_every_request_is_repeated_alike(fake: FakeVLLM, name: str) -> None:
     path, ask = REQUESTS[name]
-    fake.faults[path] = [AGAIN, Fault(status=429, headers={"Retry-After": "0"})]
+    fake.faults[path] = [UNAVAILABLE, Fault(status=429, headers={"Retry-After": "0"})]
     expected = ask(client_of(fake))
     assert fake.paths().count(path) == 3
     fake.faults[path] = [Fault(status=503, headers={"Retry-After": "0"})]
     assert ask(client_of(fake)) == expected
-    fake.faults[path] = [AGAIN] * 10
+    fake.faults[path] = [UNAVAILABLE] * 10
     before = len(fake.requests)
-    with pytest.raises(VLLMServerError, match=rf"{path} failed: 2 tries.*retries=1.*as told"):
+    with pytest.raises(VLLMServerError, match=rf"{path} failed after 2 attempts.*retries=1.*as told"):
         ask(client_of(fake, retries=1))
     assert len(fake.requests) - before == 2
 
 
 @pytest.mark.parametrize("name", [*REQUESTS, *ONCE])
-def test_q1_every_request_has_an_end(fake: FakeVLLM, name: str) -> None:
+def test_every_request_has_an_end(fake: FakeVLLM, name: str) -> None:
     path, ask = (REQUESTS | ONCE)[name]
     fake.faults[path] = [Fault(hang_s=30.0)]
     with pytest.raises(VLLMServerError, match=r"no answer in 0.2 s"):
@@ -159,10 +174,10 @@ def test_q1_every_request_has_an_end(fake: FakeVLLM, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ONCE)
-def test_q2_what_must_not_happen_twice_is_asked_once(fake: FakeVLLM, name: str) -> None:
+def test_what_must_not_happen_twice_is_asked_once(fake: FakeVLLM, name: str) -> None:
     path, ask = ONCE[name]
-    fake.faults[path] = [AGAIN]
-    with pytest.raises(VLLMServerError, match="can't be repeated"):
+    fake.faults[path] = [UNAVAILABLE]
+    with pytest.raises(VLLMServerError, match="must not be made twice"):
         ask(client_of(fake))
     assert fake.paths().count(path) == 1
 
@@ -173,12 +188,12 @@ def test_an_adapter_that_was_loaded_though_the_answer_was_lost_is_loaded(fake: F
     assert fake.adapters == {"v1"}
 
 
-def test_q3_weights_go_to_no_server_that_was_started_anew(fake: FakeVLLM) -> None:
+def test_weights_go_to_no_server_that_was_started_anew(fake: FakeVLLM) -> None:
     client = client_of(fake)
     client.init_weight_transfer_engine({})
     client.start_weight_update()
     fake.restart()
-    with pytest.raises(VLLMServerError, match=r"was started anew.*resume_from_checkpoint"):
+    with pytest.raises(VLLMServerError, match=r"restarted.*resume_from_checkpoint"):
         client.start_weight_update()
     assert fake.paths().count("/start_weight_update") == 1
 
@@ -193,7 +208,7 @@ def complete(
     counted: Counter[str] = Counter()
     options = replace(rollout_loops.QUICK, **calls)
     folder = None if adapters is None else str(adapters)
-    completions = Completions(fake.url, options, folder, lambda name: counted.update([name]))
+    completions = CompletionRequests(fake.url, options, folder, lambda name: counted.update([name]))
 
     def payload() -> dict[str, Any]:
         return {"model": "trl-policy-v1", "prompt": [1, 2], "max_tokens": 4, "seed": 1}
@@ -209,7 +224,8 @@ def complete(
 
 
 @pytest.mark.parametrize(
-    "fault", [AGAIN, Fault(cut=True), Fault(hang_s=30.0), Fault(nonsense=True), Fault(status=502), Fault(status=429)]
+    "fault",
+    [UNAVAILABLE, Fault(cut=True), Fault(hang_s=30.0), Fault(nonsense=True), Fault(status=502), Fault(status=429)],
 )
 def test_a_completion_survives(fake: FakeVLLM, fault: Fault) -> None:
     fake.lora = False
@@ -222,22 +238,22 @@ def test_a_completion_survives(fake: FakeVLLM, fault: Fault) -> None:
 def test_a_completion_that_can_not_be_is_asked_for_once(fake: FakeVLLM) -> None:
     fake.lora = False
     fake.faults["/v1/completions"] = [Fault(status=400)] * 5
-    with pytest.raises(VLLMServerError, match=r"/v1/completions failed: 1 try .*400 .*as told"):
+    with pytest.raises(VLLMServerError, match=r"/v1/completions failed after 1 attempt .*400 .*as told"):
         complete(fake)
     assert fake.paths().count("/v1/completions") == 1
 
 
 def test_completions_are_given_up_in_the_end(fake: FakeVLLM) -> None:
     fake.lora = False
-    fake.faults["/v1/completions"] = [AGAIN] * 10
-    with pytest.raises(VLLMServerError, match=r"4 tries .*retries=3"):
+    fake.faults["/v1/completions"] = [UNAVAILABLE] * 10
+    with pytest.raises(VLLMServerError, match=r"4 attempts .*retries=3"):
         complete(fake)
     fake.stop()
-    with pytest.raises(VLLMServerError, match=r"away for 0.3 s"):
+    with pytest.raises(VLLMServerError, match=r"unreachable for 0.3 s"):
         complete(fake, restart_timeout=0.3)
 
 
-def test_h3_a_server_that_lost_the_adapter_is_given_it_again_once(fake: FakeVLLM, tmp_path: Path) -> None:
+def test_a_server_that_lost_the_adapter_is_given_it_again_once(fake: FakeVLLM, tmp_path: Path) -> None:
     (tmp_path / "trl-policy-v1").mkdir()
     answers, counted = complete(fake, adapters=tmp_path, times=5)
     assert [len(answer["choices"][0]["token_ids"]) for answer in answers] == [4] * 5
@@ -245,16 +261,16 @@ def test_h3_a_server_that_lost_the_adapter_is_given_it_again_once(fake: FakeVLLM
     assert fake.adapters == {"trl-policy-v1"}
 
 
-def test_h3_an_adapter_without_files_is_not_published(fake: FakeVLLM, tmp_path: Path) -> None:
+def test_an_adapter_without_files_is_not_published(fake: FakeVLLM, tmp_path: Path) -> None:
     with pytest.raises(VLLMServerError, match="does not exist"):
         complete(fake, adapters=tmp_path)
     assert "/v1/load_lora_adapter" not in fake.paths()
 
 
-def test_h4_without_adapters_a_server_started_anew_ends_the_run(fake: FakeVLLM) -> None:
+def test_without_adapters_a_server_started_anew_ends_the_run(fake: FakeVLLM) -> None:
     """It dies with the request in hand and is there again at once, with weights that are not the policy's."""
     fake.lora = False
-    completions = Completions(fake.url, rollout_loops.QUICK, None, lambda name: None)
+    completions = CompletionRequests(fake.url, rollout_loops.QUICK, None, lambda name: None)
 
     def payload() -> dict[str, Any]:
         return {"model": "base", "prompt": [1], "max_tokens": 4, "seed": 1}
@@ -269,15 +285,15 @@ def test_h4_without_adapters_a_server_started_anew_ends_the_run(fake: FakeVLLM) 
             await asyncio.to_thread(fake.restart)
             await asked
 
-    with pytest.raises(VLLMServerError, match="was started anew"):
+    with pytest.raises(VLLMServerError, match=r"server at .* restarted"):
         asyncio.run(run())
     assert fake.paths().count("/v1/completions") == 2
 
 
-def test_h2_behind_a_proxy_a_server_started_anew_is_seen_before_it_is_asked(fake: FakeVLLM) -> None:
+def test_behind_a_proxy_a_server_started_anew_is_seen_before_it_is_asked(fake: FakeVLLM) -> None:
     """No connection is cut: the proxy says that the server is away, and then there is another one."""
     fake.lora = False
-    completions = Completions(fake.url, rollout_loops.QUICK, None, lambda name: None)
+    completions = CompletionRequests(fake.url, rollout_loops.QUICK, None, lambda name: None)
 
     def payload() -> dict[str, Any]:
         return {"model": "base", "prompt": [1], "max_tokens": 4, "seed": 1}
@@ -290,6 +306,6 @@ def test_h2_behind_a_proxy_a_server_started_anew_is_seen_before_it_is_asked(fake
             fake.started += 1.0
             await completions.post(session, "/v1/completions", payload, 20.0)
 
-    with pytest.raises(VLLMServerError, match="was started anew"):
+    with pytest.raises(VLLMServerError, match=r"server at .* restarted"):
         asyncio.run(run())
     assert fake.paths() == ["/metrics", "/v1/completions", "/v1/completions", "/metrics", "/metrics"]

@@ -16,7 +16,7 @@ from transformers import Qwen2ForSequenceClassification
 from guerdon import Dispatcher
 from guerdon.integrations.trl import Pipeline
 from tests.integrations.trl import reward_functions
-from tests.integrations.trl.recording_trainer import make_watched
+from tests.integrations.trl.recording_trainer import make_recording_trainer
 from tests.integrations.trl.tiny_trainer import make_config, make_tokenizer, make_trainer, rewards_of, without_times
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
@@ -64,7 +64,7 @@ def test_a_reward_model_keeps_its_place_its_weight_and_its_values(scorer: str, t
         [reward_functions.vowels, scorer, reward_functions.lengths], weights=weights[:3], workers=2
     ) as dispatcher:
         for mode in ("off", BOTH):
-            ours = make_watched(
+            ours = make_recording_trainer(
                 [dispatcher, reward_functions.answers], tmp_path, mode, reward_weights=weights, **options
             )
             given, own = ours.dispatchers
@@ -80,18 +80,20 @@ def test_a_reward_model_keeps_its_place_its_weight_and_its_values(scorer: str, t
 
 def test_weights_of_a_dispatcher_hold_where_the_config_has_none(scorer: str, tmp_path: Path) -> None:
     with Dispatcher([reward_functions.vowels, scorer], weights=[0.25, 3.0], workers=1) as dispatcher:
-        ours = make_watched(dispatcher, tmp_path)
+        ours = make_recording_trainer(dispatcher, tmp_path)
         assert ours.reward_weights.tolist() == [0.25, 3.0]
-        mixed = make_watched([reward_functions.lengths, dispatcher], tmp_path)
+        mixed = make_recording_trainer([reward_functions.lengths, dispatcher], tmp_path)
         assert mixed.reward_weights.tolist() == [1.0, 0.25, 3.0]
-        said = make_watched(dispatcher, tmp_path, reward_weights=[1.0, 2.0])
+        said = make_recording_trainer(dispatcher, tmp_path, reward_weights=[1.0, 2.0])
         assert said.reward_weights.tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("mode", ["off", BOTH], ids=str)
-def test_s2_a_failed_sample_has_no_value_of_a_reward_model_either(mode: Any, scorer: str, tmp_path: Path) -> None:
+def test_a_failed_sample_has_no_value_of_a_reward_model_either(mode: Any, scorer: str, tmp_path: Path) -> None:
     with Dispatcher([reward_functions.flaky, scorer], workers=1, max_failure_rate=1.0) as dispatcher:
-        ours = make_watched(dispatcher, tmp_path, mode, max_steps=1, per_device_train_batch_size=16, prompts=16)
+        ours = make_recording_trainer(
+            dispatcher, tmp_path, mode, max_steps=1, per_device_train_batch_size=16, prompts=16
+        )
         ours.train()
     failed = np.array([reward_functions.unlucky(text) for text in ours._logs["completion"]])
     assert 0 < failed.sum() < len(failed)
@@ -114,7 +116,7 @@ def test_an_adapter_is_trained_with_the_ratio_of_the_policy_that_wrote(mode: Any
             **{**SIZES, "max_steps": 1},
         )
         plain.train()
-        ours = make_watched(
+        ours = make_recording_trainer(
             dispatcher,
             tmp_path,
             mode,
@@ -143,7 +145,7 @@ def test_evaluation_and_tables_are_trls(mode: Any, tmp_path: Path, capsys: pytes
     plain = make_trainer([reward_functions.vowels, reward_functions.noted], tmp_path / "plain", **options)
     plain.train()
     with Dispatcher([reward_functions.vowels, reward_functions.noted], workers=1) as dispatcher:
-        ours = make_watched(dispatcher, tmp_path / "ours", mode, **options)
+        ours = make_recording_trainer(dispatcher, tmp_path / "ours", mode, **options)
         ours.train()
     capsys.readouterr()
     mine, theirs = (without_times(one.state.log_history) for one in (ours, plain))

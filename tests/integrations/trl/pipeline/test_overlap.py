@@ -13,10 +13,10 @@ pytest.importorskip("trl")
 
 from guerdon import DataError, Dispatcher, reward
 from guerdon.integrations.trl import Pipeline
-from guerdon.integrations.trl.pipeline.overlap import Early
-from guerdon.integrations.trl.pipeline.split_vllm_client import MOST_REQUESTS, SplittingClient
+from guerdon.integrations.trl.pipeline.overlap import EarlyScoring
+from guerdon.integrations.trl.pipeline.split_vllm_client import MAX_REQUESTS, SplitVLLMClient
 from tests.integrations.trl import reward_functions
-from tests.integrations.trl.recording_trainer import Watched, make_watched
+from tests.integrations.trl.recording_trainer import RecordingTrainer, make_recording_trainer
 from tests.integrations.trl.tiny_trainer import rewards_of
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
@@ -24,15 +24,15 @@ pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("tr
 LONG: dict[str, Any] = {"ends": 16, "max_steps": 1}  # about a third of the completions end by themselves
 
 
-def expected(trainer: Watched) -> list[float]:
+def expected(trainer: RecordingTrainer) -> list[float]:
     return pytest.approx([reward_functions.share(text, "aeiou") for text in trainer._logs["completion"]], abs=1e-6)  # type: ignore[return-value]
 
 
-def hooks(trainer: Watched) -> int:
+def hooks(trainer: RecordingTrainer) -> int:
     return len(trainer.accelerator.unwrap_model(trainer.model)._forward_pre_hooks)
 
 
-def test_o1_a_completion_is_scored_while_others_are_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_completion_is_scored_while_others_are_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[float] = []
     ran = threading.Event()
 
@@ -42,15 +42,15 @@ def test_o1_a_completion_is_scored_while_others_are_generated(tmp_path: Path, mo
         ran.set()
         return reward_functions.share(text, "aeiou")
 
-    original = Early.completed
+    original = EarlyScoring.completed
 
-    def completed(self: Early, rows: list[int], ids: list[list[int]]) -> None:
+    def completed(self: EarlyScoring, rows: list[int], ids: list[list[int]]) -> None:
         original(self, rows, ids)
         assert ran.wait(60)  # the generation goes on only when the function has run
 
-    monkeypatch.setattr(Early, "completed", completed)
+    monkeypatch.setattr(EarlyScoring, "completed", completed)
     with Dispatcher([noticed, reward_functions.answers, reward_functions.group_size], workers=1) as dispatcher:
-        trainer = make_watched(dispatcher, tmp_path, "overlap", **LONG)
+        trainer = make_recording_trainer(dispatcher, tmp_path, "overlap", **LONG)
         ended: list[float] = []
         generate = trainer._generate_single_turn
 
@@ -71,12 +71,12 @@ def test_o1_a_completion_is_scored_while_others_are_generated(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("mode", ["overlap", "all"])
-def test_o1_what_differs_from_what_was_generated_is_scored_anew(
+def test_what_differs_from_what_was_generated_is_scored_anew(
     mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Early, "_decode", lambda self, rows, ids: ["something else"] * len(rows))
+    monkeypatch.setattr(EarlyScoring, "_decode", lambda self, rows, ids: ["something else"] * len(rows))
     with Dispatcher([reward_functions.vowels, reward_functions.random_wait], workers=1) as dispatcher:
-        trainer = make_watched(dispatcher, tmp_path, mode, **LONG)
+        trainer = make_recording_trainer(dispatcher, tmp_path, mode, **LONG)
         trainer.train()
         assert rewards_of(trainer)["vowels"] == expected(trainer)
         deadline = time.monotonic() + 30
@@ -85,35 +85,37 @@ def test_o1_what_differs_from_what_was_generated_is_scored_anew(
         assert dispatcher.stats()["open_batches"] == 0
 
 
-def test_o2_where_nothing_can_be_seen_everything_begins_at_the_end(
+def test_where_nothing_can_be_seen_everything_begins_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Early, "completed", lambda self, rows, ids: None)
+    monkeypatch.setattr(EarlyScoring, "completed", lambda self, rows, ids: None)
     with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
-        trainer = make_watched(dispatcher, tmp_path, "overlap", **LONG)
+        trainer = make_recording_trainer(dispatcher, tmp_path, "overlap", **LONG)
         trainer.train()
     assert trainer.state.log_history[0]["guerdon/pipeline/early_frac"] == 0
     assert rewards_of(trainer)["vowels"] == expected(trainer)
 
 
-def test_o2_without_a_cache_the_same_is_seen(tmp_path: Path) -> None:
+def test_without_a_cache_the_same_is_seen(tmp_path: Path) -> None:
     with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
         seen = []
         for cached in (True, False):
-            trainer = make_watched(dispatcher, tmp_path, "overlap", generation_kwargs={"use_cache": cached}, **LONG)
+            trainer = make_recording_trainer(
+                dispatcher, tmp_path, "overlap", generation_kwargs={"use_cache": cached}, **LONG
+            )
             trainer.train()
             seen.append(trainer.state.log_history[0]["guerdon/pipeline/early_frac"])
             assert rewards_of(trainer)["vowels"] == expected(trainer)
     assert seen[0] == seen[1] > 0
 
 
-def test_o3_an_error_waits_until_generation_is_over(tmp_path: Path) -> None:
+def test_an_error_waits_until_generation_is_over(tmp_path: Path) -> None:
     @reward(lane="thread", name="asks")
     def asks(text: str, there_is_none: str) -> float:
         return 1.0
 
     with Dispatcher([asks], workers=1) as dispatcher:
-        trainer = make_watched(dispatcher, tmp_path, Pipeline(overlap=True, lookahead=1), **LONG)
+        trainer = make_recording_trainer(dispatcher, tmp_path, Pipeline(overlap=True, lookahead=1), **LONG)
         with pytest.raises(DataError, match="'asks' asks for the column 'there_is_none'"):
             trainer.train()
         assert hooks(trainer) == 0
@@ -151,17 +153,17 @@ PROMPTS = [[number, number + 1] for number in range(6)]
     [({}, [(1, 1)] * 18), ({"generation_kwargs": {"seed": 3}}, [(1, 3)] * 6), ({"features": [{}] * 6}, [(6, 3)])],
     ids=["one a completion", "one a prompt with a seed", "pictures untouched"],
 )
-def test_v1_the_answer_is_the_clients(named: dict[str, Any], requests: list[tuple[int, int]]) -> None:
+def test_the_answer_is_the_clients(named: dict[str, Any], requests: list[tuple[int, int]]) -> None:
     told: list[tuple[int, list[int]]] = []
     threads = set()
 
-    def tell(rows: list[int], ids: list[list[int]]) -> None:
+    def on_complete(rows: list[int], ids: list[list[int]]) -> None:
         threads.add(threading.current_thread())
         told.extend(zip(rows, ids, strict=True))
 
     server = Server()
-    client = SplittingClient(server)
-    client.tell = tell
+    client = SplitVLLMClient(server)
+    client.on_complete = on_complete
     answer = client.generate(PROMPTS, n=3, max_tokens=4, **named)
     assert sorted(server.requests) == sorted(requests)
     assert answer == Server().generate(PROMPTS, n=3)
@@ -172,30 +174,30 @@ def test_v1_the_answer_is_the_clients(named: dict[str, Any], requests: list[tupl
     assert client.model == "tiny"  # V-2
 
 
-def test_v1_many_completions_are_a_request_a_prompt() -> None:
+def test_many_completions_are_a_request_a_prompt() -> None:
     server = Server()
-    client = SplittingClient(server)
-    client.tell = lambda rows, ids: None
-    count = MOST_REQUESTS // 4 + 1
+    client = SplitVLLMClient(server)
+    client.on_complete = lambda rows, ids: None
+    count = MAX_REQUESTS // 4 + 1
     answer = client.generate([[0]] * count, n=4)
     assert server.requests == [(1, 4)] * count
     assert len(answer["completion_ids"]) == count * 4
 
 
-def test_v2_without_a_listener_it_is_the_client() -> None:
+def test_without_a_listener_it_is_the_client() -> None:
     server = Server()
-    assert SplittingClient(server).generate(PROMPTS, n=2) == Server().generate(PROMPTS, n=2)
+    assert SplitVLLMClient(server).generate(PROMPTS, n=2) == Server().generate(PROMPTS, n=2)
     assert server.requests == [(6, 2)]
 
 
-def test_v1_an_error_of_one_request_is_the_batchs() -> None:
+def test_an_error_of_one_request_is_the_batchs() -> None:
     class Broken(Server):
         def generate(self, prompts: Any, **named: Any) -> dict[str, Any]:
             if prompts == [PROMPTS[2]]:
                 raise ConnectionError("gone")
             return super().generate(prompts, **named)
 
-    client = SplittingClient(Broken())
-    client.tell = lambda rows, ids: None
+    client = SplitVLLMClient(Broken())
+    client.on_complete = lambda rows, ids: None
     with pytest.raises(ConnectionError, match="gone"):
         client.generate(PROMPTS, n=2)

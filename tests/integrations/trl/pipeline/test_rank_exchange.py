@@ -18,9 +18,7 @@ from guerdon.integrations.trl.pipeline import rank_exchange
     ("ranks", "rows", "size"),
     [(2, 6, 4), (3, 4, 6), (4, 3, 4), (4, 2, 8), (8, 1, 4), (3, 8, 6), (2, 4, 4), (5, 8, 10), (4, 6, 8)],
 )
-def test_x1_groups_are_whole_where_they_begin(
-    ranks: int, rows: int, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_groups_are_whole_where_they_begin(ranks: int, rows: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     meeting = threading.Barrier(ranks, timeout=60)
     brought: dict[int, list[Any]] = {}
     mine = threading.local()
@@ -35,7 +33,7 @@ def test_x1_groups_are_whole_where_they_begin(
 
     def one(rank: int) -> tuple[list[int], list[int]]:
         mine.rank = rank
-        exchange = rank_exchange.Exchange(rank, ranks, rows, size)
+        exchange = rank_exchange.RankExchange(rank, ranks, rows, size)
         own = list(range(rank * rows, (rank + 1) * rows))
         columns = exchange.columns({"row": own, "text": [f"text {row}" for row in own]})
         assert columns["text"] == [f"text {row}" for row in columns["row"]]

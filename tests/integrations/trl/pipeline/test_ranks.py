@@ -30,7 +30,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, A
 
 
 @pytest.mark.parametrize("name", ["split mini_batch", "split all", "straddling one_step"])
-def test_g5_ranks_see_what_they_see_without_a_pipeline(name: str, ranks: list[dict[str, Any]]) -> None:
+def test_ranks_see_what_they_see_without_a_pipeline(name: str, ranks: list[dict[str, Any]]) -> None:
     """The same prompts in the same cycle on each rank, the first step logged alike, the weights alike at the end."""
     for rank in ranks:
         ours, plain = rank[name], rank[f"{name.split()[0]} off"]
@@ -64,7 +64,7 @@ def test_row_26_a_group_function_sees_a_group_of_two_ranks_whole_and_once(
     assert len(groups) == batches
 
 
-def test_g5_a_failure_on_one_rank_ends_both_with_the_same_error(ranks: list[dict[str, Any]]) -> None:
+def test_a_failure_on_one_rank_ends_both_with_the_same_error(ranks: list[dict[str, Any]]) -> None:
     errors = [rank["failing"]["error"] for rank in ranks]
     assert errors[0] == errors[1]
     assert errors[0].startswith("RewardFailureError: rank 1: reward function 'on_rank_one' failed on 12 of 12")
@@ -72,5 +72,5 @@ def test_g5_a_failure_on_one_rank_ends_both_with_the_same_error(ranks: list[dict
     assert all(rank["failing"]["open"] == 0 for rank in ranks)
 
 
-def test_p2_mini_batches_of_groups_that_straddle_ranks_are_refused(ranks: list[dict[str, Any]]) -> None:
+def test_mini_batches_of_groups_that_straddle_ranks_are_refused(ranks: list[dict[str, Any]]) -> None:
     assert all("straddle ranks: the 6 samples" in rank["refused"]["error"] for rank in ranks)

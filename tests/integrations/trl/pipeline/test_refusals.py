@@ -10,7 +10,7 @@ import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, RegistrationError, reward
 from guerdon.integrations.trl import Pipeline
-from guerdon.integrations.trl.pipeline.options import PRESETS, check
+from guerdon.integrations.trl.pipeline.options import PRESETS, check_pipeline
 
 
 @reward
@@ -22,7 +22,7 @@ DISPATCHER = Dispatcher([one])
 
 
 def trainer(**changed: Any) -> Any:
-    """A trainer of which nothing can be refused, with what is read of it changed; dots lead into its parts."""
+    """A trainer that every pipeline accepts, with some attributes changed; `__` stands for a dot."""
     made = SimpleNamespace(
         args=SimpleNamespace(
             per_device_train_batch_size=4,
@@ -58,7 +58,7 @@ def trainer(**changed: Any) -> Any:
     return made
 
 
-def test_p1_presets_and_pipelines() -> None:
+def test_presets_and_pipelines() -> None:
     assert Pipeline.of("off") == Pipeline.of(None) == Pipeline() == PRESETS["off"]
     assert Pipeline.of("all") == Pipeline(overlap=True, mini_batch=True, lookahead=1)
     assert Pipeline.of(Pipeline(lookahead=3)).lookahead == 3
@@ -66,7 +66,7 @@ def test_p1_presets_and_pipelines() -> None:
 
 
 @pytest.mark.parametrize("given", ["on", "", 3, True, [Pipeline()]])
-def test_p1_what_is_no_pipeline_is_refused(given: Any) -> None:
+def test_what_is_no_pipeline_is_refused(given: Any) -> None:
     with pytest.raises(RegistrationError, match="expected a Pipeline or one of 'off', 'overlap'"):
         Pipeline.of(given)
 
@@ -82,7 +82,7 @@ def test_p1_what_is_no_pipeline_is_refused(given: Any) -> None:
         {"mini_batch": None},
     ],
 )
-def test_p1_values_are_checked(values: dict[str, Any]) -> None:
+def test_values_are_checked(values: dict[str, Any]) -> None:
     with pytest.raises(RegistrationError, match=next(iter(values))):
         Pipeline(**values)
 
@@ -93,11 +93,11 @@ def test_p1_values_are_checked(values: dict[str, Any]) -> None:
         ("overlap", {"rollout_func": print}, "rollout_func"),
         ("overlap", {"tools": [print]}, "tools"),
         ("overlap", {"use_vllm": True, "args__vllm_mode": "colocate"}, "colocate"),
-        ("overlap", {"args__use_transformers_continuous_batching": True}, "continuous batching"),
+        ("overlap", {"args__use_transformers_continuous_batching": True}, "continuous_batching"),
         ("overlap", {"generation_config__num_beams": 4}, "num_beams=4"),
         ("mini_batch", {"scale_rewards": "batch"}, "scale_rewards='batch'"),
         ("mini_batch", {"multi_objective_aggregation": "normalize_then_sum"}, "sum_then_normalize"),
-        ("mini_batch", {"num_generations": 6}, "straddle ranks: the 16 samples"),
+        ("mini_batch", {"num_generations": 6}, "split over ranks: the 16 samples"),
         ("mini_batch", {"args__steps_per_generation": 1}, "raise steps_per_generation"),
         ("lookahead", {"rollout_func": print}, "rollout_func"),
         ("lookahead", {"is_deepspeed_enabled": True}, "DeepSpeed"),
@@ -106,30 +106,32 @@ def test_p1_values_are_checked(values: dict[str, Any]) -> None:
         ("lookahead", {"args__auto_find_batch_size": True}, "auto_find_batch_size"),
     ],
 )
-def test_p2_the_reason_is_given(part: str, changed: dict[str, Any], reason: str) -> None:
+def test_the_reason_is_given(part: str, changed: dict[str, Any], reason: str) -> None:
     wanted = {"overlap": "overlap", "mini_batch": "mini_batch", "lookahead": "one_step"}[part]
-    with pytest.raises(RegistrationError, match=f"{part} can't work here: .*{reason}.*Without it: pipeline='off'"):
-        check(PRESETS[wanted], trainer(**changed), [DISPATCHER])
-    check(PRESETS["off"], trainer(**changed), [DISPATCHER])
+    with pytest.raises(
+        RegistrationError, match=f"{part} can't work with this trainer: .*{reason}.*Without {part}: pipeline='off'"
+    ):
+        check_pipeline(PRESETS[wanted], trainer(**changed), [DISPATCHER])
+    check_pipeline(PRESETS["off"], trainer(**changed), [DISPATCHER])
 
 
-def test_p2_what_is_left_is_said_as_one_would_write_it() -> None:
+def test_the_message_names_the_pipeline_that_is_left() -> None:
     several = Pipeline(overlap=True, mini_batch=True, lookahead=2)
-    left = r"Without it: pipeline=Pipeline\(overlap=False, mini_batch=True, lookahead=2\)"
+    left = r"Without overlap: pipeline=Pipeline\(overlap=False, mini_batch=True, lookahead=2\)"
     with pytest.raises(RegistrationError, match=left):
-        check(several, trainer(tools=[print]), [DISPATCHER])
+        check_pipeline(several, trainer(tools=[print]), [DISPATCHER])
 
 
 @pytest.mark.parametrize("preset", ["overlap", "mini_batch", "one_step", "all"])
-def test_p2_without_a_function_there_is_nothing_to_hide(preset: str) -> None:
-    check(PRESETS[preset], trainer(), [DISPATCHER])
-    with pytest.raises(RegistrationError, match="no function that Guerdon runs"):
-        check(PRESETS[preset], trainer(), [])
+def test_without_a_function_of_guerdon_a_pipeline_is_refused(preset: str) -> None:
+    check_pipeline(PRESETS[preset], trainer(), [DISPATCHER])
+    with pytest.raises(RegistrationError, match="Guerdon runs none"):
+        check_pipeline(PRESETS[preset], trainer(), [])
 
 
-def test_p2_group_sizes_that_differ_are_refused_with_mini_batches() -> None:
+def test_group_sizes_that_differ_are_refused_with_mini_batches() -> None:
     with pytest.raises(RegistrationError, match="num_generations=2, the trainer 4"):
-        check(PRESETS["mini_batch"], trainer(), [Dispatcher([one], num_generations=2)])
+        check_pipeline(PRESETS["mini_batch"], trainer(), [Dispatcher([one], num_generations=2)])
 
 
 @pytest.mark.parametrize(
@@ -137,28 +139,28 @@ def test_p2_group_sizes_that_differ_are_refused_with_mini_batches() -> None:
     [
         ("mini_batch", {"args__gradient_accumulation_steps": 2}, "scored fastest"),
         ("mini_batch", {"args__gradient_accumulation_steps": 6}, "scored fastest"),
-        ("off", {"args__world_size": 2, "args__ddp_timeout": 20}, r"may take 30 s.*ddp_timeout=20"),
+        ("off", {"args__world_size": 2, "args__ddp_timeout": 20}, r"may run 30 s.*ddp_timeout=20"),
         ("one_step", {"args__sync_ref_model": True}, "sync_ref_model"),
         ("all", {"args__save_strategy": "steps", "args__save_steps": 1, "num_iterations": 2}, "middle of a batch"),
     ],
 )
-def test_p2_what_is_otherwise_than_one_may_think_is_said(preset: str, changed: dict[str, Any], warning: str) -> None:
+def test_surprising_settings_are_warned_of(preset: str, changed: dict[str, Any], warning: str) -> None:
     with pytest.warns(GuerdonWarning, match=warning):
-        check(PRESETS[preset], trainer(**changed), [DISPATCHER])
+        check_pipeline(PRESETS[preset], trainer(**changed), [DISPATCHER])
 
 
 @pytest.mark.filterwarnings("default")
-def test_p2_the_trainer_asks_when_it_is_made(tmp_path: Path) -> None:
+def test_the_trainer_asks_when_it_is_made(tmp_path: Path) -> None:
     pytest.importorskip("trl")
-    from tests.integrations.trl.recording_trainer import make_watched
+    from tests.integrations.trl.recording_trainer import make_recording_trainer
 
     with pytest.raises(RegistrationError, match="scale_rewards='batch'"):
-        make_watched(DISPATCHER, tmp_path, "mini_batch", scale_rewards="batch")
+        make_recording_trainer(DISPATCHER, tmp_path, "mini_batch", scale_rewards="batch")
     with pytest.raises(RegistrationError, match="steps_per_generation=1"):
-        make_watched(DISPATCHER, tmp_path, "mini_batch", gradient_accumulation_steps=1)
+        make_recording_trainer(DISPATCHER, tmp_path, "mini_batch", gradient_accumulation_steps=1)
     with pytest.raises(RegistrationError, match="expected a Pipeline"):
-        make_watched(DISPATCHER, tmp_path, "fast")
+        make_recording_trainer(DISPATCHER, tmp_path, "fast")
     closed = Dispatcher([one])
     closed.close()
     with pytest.raises(RegistrationError, match="is closed: make a new one"):
-        make_watched(closed, tmp_path, "off")
+        make_recording_trainer(closed, tmp_path, "off")

@@ -14,7 +14,7 @@ pytest.importorskip("trl")
 from guerdon import Dispatcher
 from guerdon.integrations.trl import Pipeline
 from tests.integrations.trl import reward_functions
-from tests.integrations.trl.recording_trainer import Watched, make_watched
+from tests.integrations.trl.recording_trainer import RecordingTrainer, make_recording_trainer
 from tests.integrations.trl.tiny_trainer import make_trainer, rewards_of, without_times
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
@@ -50,11 +50,11 @@ def assert_close(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("conversational", [False, True], ids=["plain", "chat"])
-def test_g1_without_a_pipeline_it_is_trls_own(conversational: bool, tmp_path: Path, dispatcher: Dispatcher) -> None:
+def test_without_a_pipeline_it_is_trls_own(conversational: bool, tmp_path: Path, dispatcher: Dispatcher) -> None:
     """Losses, gradient norms, rewards, extra columns and metrics, in training and evaluation: equal, not close."""
     options: dict[str, Any] = {"conversational": conversational, "evaluate": True}
     plain = plain_run(tmp_path / "plain", **options)
-    ours = make_watched(dispatcher, tmp_path / "ours", **options)
+    ours = make_recording_trainer(dispatcher, tmp_path / "ours", **options)
     assert ours.reward_func_names == plain.reward_func_names
     ours.train()
     assert without_times(ours.state.log_history) == without_times(plain.state.log_history)
@@ -69,21 +69,19 @@ def test_the_first_logged_step_is_trls(tmp_path: Path, dispatcher: Dispatcher) -
     options: dict[str, Any] = {"max_steps": 1, "steps_per_generation": 2, "beta": 0.04, "loss_type": "grpo"}
     plain = plain_run(tmp_path / "plain", **options)
     for mode in MODES[2:4]:
-        ours = make_watched(dispatcher, tmp_path / "ours", mode, **options)
+        ours = make_recording_trainer(dispatcher, tmp_path / "ours", mode, **options)
         ours.train()
         assert_close(*(without_times(trainer.state.log_history)[0] for trainer in (ours, plain)))
         assert dict(ours._logs["extra"]) == dict(plain._logs["extra"])
         assert list(ours._logs["advantages"]) == pytest.approx(list(plain._logs["advantages"]), abs=1e-6)
 
 
-def test_g3_at_learning_rate_zero_every_step_is_trls_and_the_ratio_is_one(
-    tmp_path: Path, dispatcher: Dispatcher
-) -> None:
+def test_at_learning_rate_zero_every_step_is_trls_and_the_ratio_is_one(tmp_path: Path, dispatcher: Dispatcher) -> None:
     """The random numbers are used in TRL's order, so that the modes differ in nothing but the age of the policy."""
     options: dict[str, Any] = {"learning_rate": 0.0, "ends": 16}
     plain = plain_run(tmp_path / "plain", **options)
     for mode in MODES:
-        ours = make_watched(dispatcher, tmp_path / "ours", mode, **options)
+        ours = make_recording_trainer(dispatcher, tmp_path / "ours", mode, **options)
         ours.train()
         for mine, theirs in zip(
             without_times(ours.state.log_history), without_times(plain.state.log_history), strict=True
@@ -108,10 +106,8 @@ def test_g3_at_learning_rate_zero_every_step_is_trls_and_the_ratio_is_one(
             assert all(value >= 0 for value in figures.values())
 
 
-def test_g3_with_lookahead_the_ratio_is_that_of_the_policy_that_wrote_it(
-    tmp_path: Path, dispatcher: Dispatcher
-) -> None:
-    ours = make_watched(dispatcher, tmp_path, "one_step", learning_rate=1e-2)
+def test_with_lookahead_the_ratio_is_that_of_the_policy_that_wrote_it(tmp_path: Path, dispatcher: Dispatcher) -> None:
+    ours = make_recording_trainer(dispatcher, tmp_path, "one_step", learning_rate=1e-2)
     ours.train()
     batches = np.array(ours.ratios).reshape(3, 4)
     assert (batches[0] == 0.0).all()  # written by the policy that is trained
@@ -121,7 +117,7 @@ def test_g3_with_lookahead_the_ratio_is_that_of_the_policy_that_wrote_it(
 
 
 def test_staleness_is_bounded_by_the_lookahead(tmp_path: Path, dispatcher: Dispatcher) -> None:
-    ours = make_watched(dispatcher, tmp_path, Pipeline(lookahead=2), max_steps=5, prompts=32)
+    ours = make_recording_trainer(dispatcher, tmp_path, Pipeline(lookahead=2), max_steps=5, prompts=32)
     ours.train()
     log = ours.state.log_history[:5]
     assert [entry["guerdon/pipeline/staleness_steps"] for entry in log] == [0.0, 1.0, 2.0, 2.0, 2.0]
@@ -129,8 +125,8 @@ def test_staleness_is_bounded_by_the_lookahead(tmp_path: Path, dispatcher: Dispa
 
 
 def test_names_without_a_dispatcher_are_run_by_one_of_the_trainers_own(tmp_path: Path) -> None:
-    ours = make_watched(list(REWARDS), tmp_path / "ours", "mini_batch", max_steps=1)
-    assert isinstance(ours, Watched)
+    ours = make_recording_trainer(list(REWARDS), tmp_path / "ours", "mini_batch", max_steps=1)
+    assert isinstance(ours, RecordingTrainer)
     (own,) = ours.dispatchers
     with own:
         ours.train()

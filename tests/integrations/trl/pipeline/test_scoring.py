@@ -13,7 +13,7 @@ from guerdon.integrations.trl.pipeline import scoring
 from guerdon.pending import PendingBatch
 
 
-def test_s3_a_group_that_completes_between_two_looks_is_not_slept_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_that_completes_between_two_looks_is_not_slept_over(monkeypatch: pytest.MonkeyPatch) -> None:
     may_end = threading.Event()
 
     def patient(text: str) -> float:
@@ -32,9 +32,9 @@ def test_s3_a_group_that_completes_between_two_looks_is_not_slept_over(monkeypat
         return seen
 
     with Dispatcher([reward(patient, lane="thread")], num_generations=2) as dispatcher:
-        scored = scoring.Scoring(list(dispatcher), 2, 2)
+        scored = scoring.BatchScoring(list(dispatcher), 2, 2)
         scored.begin({"completions": ["a", "bcd"]})
-        monkeypatch.setattr(scoring, "_SLICE_MS", 60_000)
+        monkeypatch.setattr(scoring, "_POLL_MS", 60_000)
         monkeypatch.setattr(PendingBatch, "completed", completed)
         taken: list[int] = []
         taker = threading.Thread(target=lambda: taken.append(scored.next_group()))

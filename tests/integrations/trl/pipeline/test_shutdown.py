@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 from guerdon import Dispatcher, RewardFailureError, reward
 from guerdon.integrations.trl import Pipeline
 from tests.integrations.trl import reward_functions
-from tests.integrations.trl.recording_trainer import Watched, make_watched
+from tests.integrations.trl.recording_trainer import RecordingTrainer, make_recording_trainer
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
 
@@ -33,14 +33,14 @@ async def slow_later(prompt: str, trainer_state: Any) -> float:
     return 1.0
 
 
-def assert_nothing_pending(trainer: Watched, dispatcher: Dispatcher) -> None:
+def assert_nothing_pending(trainer: RecordingTrainer, dispatcher: Dispatcher) -> None:
     deadline = time.monotonic() + 30
     while dispatcher.stats()["open_batches"] and time.monotonic() < deadline:
         time.sleep(0.01)
     assert dispatcher.stats()["open_batches"] == 0
-    assert trainer._flight is None
-    assert not trainer._flights
-    assert trainer._launching is None
+    assert trainer._trained_batch is None
+    assert not trainer._generated_ahead
+    assert trainer._generating is None
 
 
 class StopAfter(TrainerCallback):  # type: ignore[misc]  # transformers has no types
@@ -58,7 +58,7 @@ class StopAfter(TrainerCallback):  # type: ignore[misc]  # transformers has no t
 
 def test_a_stop_with_rewards_that_never_come(tmp_path: Path) -> None:
     with Dispatcher([slow_later], workers=1) as dispatcher:
-        trainer = make_watched(
+        trainer = make_recording_trainer(
             dispatcher,
             tmp_path,
             BOTH,
@@ -87,13 +87,13 @@ def test_failing_rewards_end_the_run_and_another_can_follow(mode: Any, tmp_path:
             broken.touch()
 
     with Dispatcher([sometimes, reward_functions.vowels], workers=1) as dispatcher:
-        trainer = make_watched(dispatcher, tmp_path, mode, max_steps=4, more={"callbacks": [Break()]})
+        trainer = make_recording_trainer(dispatcher, tmp_path, mode, max_steps=4, more={"callbacks": [Break()]})
         with pytest.raises(RewardFailureError, match="'sometimes' failed on 16 of 16 samples"):
             trainer.train()
         assert 1 <= trainer.state.global_step <= 2
         assert_nothing_pending(trainer, dispatcher)
         broken.unlink()
-        again = make_watched(dispatcher, tmp_path, mode, max_steps=2)
+        again = make_recording_trainer(dispatcher, tmp_path, mode, max_steps=2)
         again.train()
         assert again.state.global_step == 2
 
@@ -107,7 +107,7 @@ def test_an_exception_in_mid_pipeline_leaves_nothing_pending(
     where: str, error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Dispatcher([slow_later], workers=1) as dispatcher:
-        trainer = make_watched(dispatcher, tmp_path, BOTH, max_steps=4)
+        trainer = make_recording_trainer(dispatcher, tmp_path, BOTH, max_steps=4)
         original, calls = getattr(trainer, where), []
 
         def fails(*args: Any, **named: Any) -> Any:
@@ -127,7 +127,7 @@ def test_an_epoch_that_is_left_early_takes_its_batches_with_it(tmp_path: Path) -
     with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
         seen = []
         for mode in ("off", "one_step"):
-            trainer = make_watched(
+            trainer = make_recording_trainer(
                 dispatcher,
                 tmp_path,
                 mode,
@@ -152,9 +152,9 @@ def test_a_run_is_resumed_with_the_prompts_that_it_would_have_seen(mode: Any, tm
         "num_train_epochs": 2,
     }
     with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
-        whole = make_watched(dispatcher, tmp_path / "whole", mode, **options)
+        whole = make_recording_trainer(dispatcher, tmp_path / "whole", mode, **options)
         whole.train()
-        resumed = make_watched(dispatcher, tmp_path / "resumed", mode, **options)
+        resumed = make_recording_trainer(dispatcher, tmp_path / "resumed", mode, **options)
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-2"))
         assert_nothing_pending(resumed, dispatcher)
     state = json.loads((tmp_path / "whole" / "checkpoint-2" / "trainer_state.json").read_text())

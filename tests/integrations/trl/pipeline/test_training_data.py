@@ -14,7 +14,7 @@ pytest.importorskip("trl")
 from guerdon import Dispatcher
 from guerdon.integrations.trl import Pipeline
 from tests.integrations.trl import reward_functions
-from tests.integrations.trl.recording_trainer import Watched, make_watched
+from tests.integrations.trl.recording_trainer import RecordingTrainer, make_recording_trainer
 from tests.integrations.trl.tiny_trainer import make_data
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
@@ -30,7 +30,7 @@ def dispatcher() -> Iterator[Dispatcher]:
         yield made
 
 
-def assert_each_sample_once(trainer: Watched, times: int = 1) -> None:
+def assert_each_sample_once(trainer: RecordingTrainer, times: int = 1) -> None:
     """All rows that were generated were trained on, each `times` times, in pieces of whole batches (G-2, B-1)."""
     batch = trainer.args.steps_per_generation
     seen = Counter(row for piece in trainer.pieces for row in piece)
@@ -62,20 +62,20 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_g2_each_prompt_is_seen_as_often_and_no_sample_twice(case: str, tmp_path: Path, dispatcher: Dispatcher) -> None:
-    plain = make_watched(dispatcher, tmp_path, "off", **CASES[case])
+def test_each_prompt_is_seen_as_often_and_no_sample_twice(case: str, tmp_path: Path, dispatcher: Dispatcher) -> None:
+    plain = make_recording_trainer(dispatcher, tmp_path, "off", **CASES[case])
     plain.train()
     assert_each_sample_once(plain, times=plain.num_iterations)
     for mode in MODES:
         if CASES[case].get("steps_per_generation") == 1 and Pipeline.of(mode).mini_batch:
             continue  # there are no mini-batches
-        ours = make_watched(dispatcher, tmp_path, mode, **CASES[case])
+        ours = make_recording_trainer(dispatcher, tmp_path, mode, **CASES[case])
         ours.train()
         assert_each_sample_once(ours, times=ours.num_iterations)
         assert ours.generated == plain.generated  # the same prompts in the same order, none beyond the end
         assert ours.state.global_step == plain.state.global_step
         assert ours.state.num_input_tokens_seen > 0
-        assert not ours._flights
+        assert not ours._generated_ahead
 
 
 def test_a_stream_of_data_is_read_ahead_too(tmp_path: Path, dispatcher: Dispatcher) -> None:
@@ -83,16 +83,16 @@ def test_a_stream_of_data_is_read_ahead_too(tmp_path: Path, dispatcher: Dispatch
     seen = []
     for one in ("off", "one_step"):
         data = make_data(10).to_iterable_dataset()
-        trainer = make_watched(dispatcher, tmp_path, one, data=data, max_steps=5)
+        trainer = make_recording_trainer(dispatcher, tmp_path, one, data=data, max_steps=5)
         trainer.train()
         assert_each_sample_once(trainer)
         seen.append(trainer.generated)
     assert seen[0] == seen[1]
 
 
-def test_b1_groups_split_over_pieces_stay_in_order(tmp_path: Path, dispatcher: Dispatcher) -> None:
+def test_groups_split_over_pieces_stay_in_order(tmp_path: Path, dispatcher: Dispatcher) -> None:
     """Six rows a piece, groups of four."""
-    trainer = make_watched(
+    trainer = make_recording_trainer(
         dispatcher,
         tmp_path,
         "mini_batch",
@@ -106,8 +106,8 @@ def test_b1_groups_split_over_pieces_stay_in_order(tmp_path: Path, dispatcher: D
     assert all(len({prompt for prompt, _ in rows[start : start + 4]}) == 1 for start in range(0, 12, 4))
 
 
-def test_s3_training_starts_on_the_groups_that_are_scored_first(tmp_path: Path) -> None:
+def test_training_starts_on_the_groups_that_are_scored_first(tmp_path: Path) -> None:
     with Dispatcher([reward_functions.later_for_smaller], workers=1) as dispatcher:
-        trainer = make_watched(dispatcher, tmp_path, "mini_batch", max_steps=1, shuffle_dataset=False)
+        trainer = make_recording_trainer(dispatcher, tmp_path, "mini_batch", max_steps=1, shuffle_dataset=False)
         trainer.train()
     assert [piece[0][0] for piece in trainer.pieces] == ["say 3", "say 2", "say 1", "say 0"]

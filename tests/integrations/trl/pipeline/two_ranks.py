@@ -51,14 +51,14 @@ def place_in_group(prompts: list[Any], completions: list[Any], log_extra: Any) -
 
 
 def run(name: str, rewards: list[Any], folder: Path) -> dict[str, Any]:
-    from tests.integrations.trl.recording_trainer import make_watched
+    from tests.integrations.trl.recording_trainer import make_recording_trainer
     from tests.integrations.trl.tiny_trainer import without_times
 
     pipeline, sizes = RUNS[name]
     report: dict[str, Any] = {}
     started = time.monotonic()
     with Dispatcher(rewards, workers=1) as dispatcher:
-        trainer = make_watched(dispatcher, folder / "out", pipeline, max_steps=3, ends=16, **sizes)
+        trainer = make_recording_trainer(dispatcher, folder / "out", pipeline, max_steps=3, ends=16, **sizes)
         try:
             trainer.train()
         except Exception as error:
@@ -77,13 +77,13 @@ def run(name: str, rewards: list[Any], folder: Path) -> dict[str, Any]:
 
 def main(folder: Path) -> None:
     from guerdon.integrations.trl import Pipeline
-    from tests.integrations.trl.recording_trainer import make_watched
+    from tests.integrations.trl.recording_trainer import make_recording_trainer
 
     reports = {name: run(name, [reward_functions.vowels, waiting, place_in_group], folder) for name in RUNS}
     reports["failing"] = run("split all", [reward_functions.vowels, on_rank_one], folder)
     with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
         try:
-            make_watched(dispatcher, folder / "out", Pipeline(mini_batch=True), **STRADDLING)
+            make_recording_trainer(dispatcher, folder / "out", Pipeline(mini_batch=True), **STRADDLING)
         except ValueError as error:
             reports["refused"] = {"error": str(error)}
     (folder / f"rank{os.environ['RANK']}.json").write_text(json.dumps(reports))

@@ -17,7 +17,7 @@ pytest.importorskip("trl")
 
 from guerdon import RegistrationError, SnapshotError, ToolError
 from guerdon.integrations.trl import environments
-from guerdon.integrations.trl.tool_calls.snapshots import snapshots
+from guerdon.integrations.trl.tool_calls.snapshots import take_snapshots
 from tests.integrations.trl.line_game import Line
 
 pytestmark = [
@@ -72,8 +72,8 @@ class World:
 
 
 def test_a_routed_environment_is_what_it_was_and_runs_on_the_engine() -> None:
-    hub = environments(World, timeout=5)
-    world: Any = hub()
+    owner = environments(World, timeout=5)
+    world: Any = owner()
     plain = World()
     assert isinstance(world, World)
     assert type(world).__name__ == "World"
@@ -89,38 +89,37 @@ def test_a_routed_environment_is_what_it_was_and_runs_on_the_engine() -> None:
     assert asyncio.run(world.look()) == "twice,once"
     assert threading.current_thread() not in world.threads
     assert (world.help(), world.get_reward()) == ("help", 2.0)
-    assert hub.stats()["act"].calls == 1
-    assert hub() is not world
-    hub.close()
+    assert owner.stats()["act"].calls == 1
+    assert owner() is not world
+    owner.close()
 
 
 def test_a_factory_can_be_pickled_and_refuses_what_makes_nothing() -> None:
     again = pickle.loads(pickle.dumps(environments({"line": Line}, timeout=3, reset_timeout=9)))
-    assert (again["line"].time_of("walk"), again["line"].time_of("reset")) == (3, 9)
-    with pytest.raises(RegistrationError, match="makes no environments"):
+    assert (again["line"].timeout_of("walk"), again["line"].timeout_of("reset")) == (3, 9)
+    with pytest.raises(RegistrationError, match="can't make environments"):
         environments(Line())  # type: ignore[arg-type]
     with pytest.raises(RegistrationError, match="reset_timeout"):
         environments(Line, reset_timeout=-1)
-    with pytest.raises(RegistrationError, match="can't be routed"):
+    with pytest.raises(RegistrationError, match="can't run on the engine"):
         environments(lambda: copy.deepcopy(3))()
-    with pytest.raises(RegistrationError, match="NoneType can't be routed"):
+    with pytest.raises(RegistrationError, match="NoneType can't run on the engine"):
         environments(lambda: None)()
 
 
 def test_an_abandoned_call_keeps_its_environment_from_all_others() -> None:
-    """E-4, S-3"""
-    hub = environments(World, timeout=0.5)
-    world: Any = hub()
+    owner = environments(World, timeout=0.5)
+    world: Any = owner()
     world.reset()
     with pytest.raises(ToolError, match=r"stall took longer than 0\.5 s"):
         world.stall(seconds=3.0)
-    with pytest.raises(ToolError, match=r"World\.stall took too long and can't be stopped"):
+    with pytest.raises(ToolError, match=r"stuck in World\.stall, which timed out and can't be stopped"):
         world.act(word="a")
-    (gone,) = snapshots([world], needed=True, reused=False)
-    with pytest.raises(SnapshotError, match=r"World\.stall took too long"):
+    (gone,) = take_snapshots([world], needed=True, reused=False)
+    with pytest.raises(SnapshotError, match=r"stuck in World\.stall"):
         gone.log  # noqa: B018
     deadline = time.monotonic() + 30
-    while hub.busy_in(world) and time.monotonic() < deadline:
+    while owner.stuck_in(world) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert world.act(word="b") == "b"  # it has come back
-    hub.close()
+    assert world.act(word="b") == "b"  # it has returned
+    owner.close()

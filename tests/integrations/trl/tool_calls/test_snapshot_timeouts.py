@@ -15,7 +15,7 @@ pytest.importorskip("trl")
 from guerdon import Dispatcher, SnapshotError, ToolError, reward
 from guerdon.integrations import trl as ours
 from guerdon.integrations.trl import environments
-from guerdon.integrations.trl.tool_calls.snapshots import snapshots
+from guerdon.integrations.trl.tool_calls.snapshots import take_snapshots
 from tests.integrations.trl.line_game import Line, make_player
 
 pytestmark = [
@@ -62,39 +62,39 @@ class Meeting(Line):
 
 
 def made(kind: type[Line], **times: float) -> tuple[Any, list[Any]]:
-    hub = environments(kind, **times)
-    games = [hub() for _ in range(TOGETHER)]
+    owner = environments(kind, **times)
+    games = [owner() for _ in range(TOGETHER)]
     for game in games:
         game.reset(start=1, goal=4)
-    return hub, games
+    return owner, games
 
 
-def test_c1_copies_are_made_side_by_side() -> None:
-    hub, games = made(Meeting)
-    taken = snapshots(games, needed=True, reused=True)
+def test_copies_are_made_side_by_side() -> None:
+    owner, games = made(Meeting)
+    taken = take_snapshots(games, needed=True, reused=True)
     assert [type(one) for one in taken] == [Line] * TOGETHER
-    hub.close()
+    owner.close()
 
 
-def test_c2_a_copy_that_takes_too_long_is_told_to_those_who_look_at_it(capfd: pytest.CaptureFixture[str]) -> None:
-    hub, games = made(Stuck, reset_timeout=1.0)
-    taken = snapshots(games, needed=True, reused=True)
+def test_using_a_snapshot_whose_copy_timed_out_raises_the_reason(capfd: pytest.CaptureFixture[str]) -> None:
+    owner, games = made(Stuck, reset_timeout=1.0)
+    taken = take_snapshots(games, needed=True, reused=True)
     late = [one for one in taken if type(one) is not Line]
     assert len(late) == 1
     with pytest.raises(SnapshotError, match=r"Stuck took longer than 1 s .*Define Stuck\.__deepcopy__.*reset_timeout"):
         _ = late[0].goal
     (busy,) = [game for game in games if id(game) == Stuck.hung]
-    with pytest.raises(ToolError, match=r"Stuck\.__deepcopy__ took too long"):
+    with pytest.raises(ToolError, match=r"stuck in Stuck\.__deepcopy__"):
         busy.walk(way="left")
-    again = snapshots([busy], needed=True, reused=True)  # at once: nothing is begun for it
-    with pytest.raises(SnapshotError, match="took too long"):
+    again = take_snapshots([busy], needed=True, reused=True)  # at once: nothing is begun for it
+    with pytest.raises(SnapshotError, match="timed out"):
         _ = again[0].goal
     Stuck.free.set()
     deadline = time.monotonic() + PATIENCE_S
-    while hub.busy_in(busy) is not None and time.monotonic() < deadline:
+    while owner.stuck_in(busy) is not None and time.monotonic() < deadline:
         time.sleep(0.01)
     assert busy.walk(way="left") == "0"
-    hub.close()
+    owner.close()
     # The filter that makes warnings errors makes those of the lanes' threads lines.
     assert "guerdon: a call of the environment Stuck ran past its timeout of 1 s" in capfd.readouterr().err
 
@@ -105,19 +105,19 @@ class Unlike(Line):
 
 
 @pytest.mark.parametrize("needed", [True, False])
-def test_c3_what_cannot_be_copied_is_told_now_or_to_those_who_look(needed: bool) -> None:
-    hub, games = made(Unlike)
+def test_what_cannot_be_copied_is_told_now_or_to_those_who_look(needed: bool) -> None:
+    owner, games = made(Unlike)
     if needed:
         with pytest.raises(SnapshotError, match="Unlike can't be copied"):
-            snapshots(games, needed=needed, reused=True)
+            take_snapshots(games, needed=needed, reused=True)
     else:
-        for one in snapshots(games, needed=needed, reused=True):
+        for one in take_snapshots(games, needed=needed, reused=True):
             with pytest.raises(SnapshotError, match="Unlike can't be copied"):
                 _ = one.goal  # type: ignore[attr-defined]
-    hub.close()
+    owner.close()
 
 
-def test_c2_training_goes_on_with_a_new_environment(tmp_path: Path) -> None:
+def test_training_goes_on_with_a_new_environment(tmp_path: Path) -> None:
     reasons: list[str] = []
 
     @reward(lane="thread")

@@ -15,7 +15,7 @@ pytest.importorskip("trl")
 from guerdon import Dispatcher, RewardFailureError, SnapshotError, reward
 from guerdon.integrations import trl as ours
 from guerdon.integrations.trl import environments
-from guerdon.integrations.trl.tool_calls.concurrent_calls import _looks_ahead
+from guerdon.integrations.trl.tool_calls.concurrent_calls import _resets_before_rewards
 from guerdon.integrations.trl.tool_calls.deep_copy import snapshot
 from tests.integrations.trl.line_game import Connected, Line, Socket, away, make_player, played, replayed, rows
 from tests.integrations.trl.tiny_trainer import rewards_of
@@ -84,7 +84,7 @@ class Frugal(Line):
         return SimpleNamespace(visited=list(self.visited))
 
 
-def test_s2_a_copy_may_be_of_another_class_but_not_nothing() -> None:
+def test_a_copy_may_be_of_another_class_but_not_nothing() -> None:
     with pytest.raises(SnapshotError, match=r"environment Forgetful can't be copied .* gives None\. Return"):
         snapshot(Forgetful())
     frugal = Frugal()
@@ -203,8 +203,8 @@ def test_pipelines_score_what_the_completions_left(pipeline: str, tmp_path: Path
         (ours.Pipeline(mini_batch=True), 2, "steps", True),  # between two optimizer steps on one batch
     ],
 )
-def test_b2_who_resets_an_environment_before_its_rewards_are_known(
+def test_who_resets_an_environment_before_its_rewards_are_known(
     pipeline: ours.Pipeline, accumulation: int, evaluates: str, ahead: bool
 ) -> None:
     args = SimpleNamespace(gradient_accumulation_steps=accumulation, steps_per_generation=4, eval_strategy=evaluates)
-    assert _looks_ahead(SimpleNamespace(pipeline=pipeline, args=args)) is ahead
+    assert _resets_before_rewards(SimpleNamespace(pipeline=pipeline, args=args)) is ahead

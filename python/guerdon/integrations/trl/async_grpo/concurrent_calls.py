@@ -1,11 +1,8 @@
-"""Tools and environments of the asynchronous trainer's rollout loop on the engine.
+"""A mixin before TRL's rollout loop: tools and environments of all samples run concurrently.
 
-A mixin to stand before TRL's loop. TRL runs a sample as a task of its own, but resets its environment before that, in the
-one loop that starts all samples, and asks it for its reward there too. Here both belong to the sample's task.
-
-- L-1  A reset is a sample's own first step: `reset` gives nothing at once, the task does it and completes the prompt.
-- L-2  The calls of one sample keep the rule of the synchronous trainer: sync ones in order, then async ones together;
-       results in call order.
+TRL runs a sample as a task, but resets its environment before that, in the one loop that starts all
+samples. Here a reset is the first step of the sample's own task. The calls of one sample keep the
+synchronous trainer's rule: sync ones in order, then async ones together, results in call order.
 """
 
 from __future__ import annotations
@@ -18,15 +15,16 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from guerdon.integrations.trl.tool_calls.environments import Environments, environments, environments_of
+from guerdon.integrations.trl.tool_calls.environments import Environments, environments, owner_of
 from guerdon.integrations.trl.tool_calls.proxies import launcher_of
 from guerdon.integrations.trl.tool_calls.tools import Tool
+from guerdon.integrations.trl.tool_calls.turns import mark_retrieved
 
-__all__ = ["SideBySideLoop"]
+__all__ = ["ConcurrentRollouts"]
 
 
-class SideBySideLoop:
-    """The mixin. An ``environment_factory`` is routed by it, with the default deadlines, if it isn't yet."""
+class ConcurrentRollouts:
+    """The mixin. It wraps a plain ``environment_factory`` in `environments`, with default timeouts."""
 
     # TRL's own.
     environment_factories: Any
@@ -39,44 +37,48 @@ class SideBySideLoop:
         if factory is not None:
             named["environment_factory"] = environments(factory)
         super().__init__(**named)
-        self._drawn: tuple[object, Mapping[str, Any]] | None = None  # whose reset TRL has asked for last
-        self._hubs = [hub for hub in (self.environment_factories or {}).values() if isinstance(hub, Environments)]
-        for hub in self._hubs:
-            hub.ahead = self
+        self._drawn: tuple[object, Mapping[str, Any]] | None = None  # the last reset that TRL asked for
+        self._owners = [
+            owner for owner in (self.environment_factories or {}).values() if isinstance(owner, Environments)
+        ]
+        for each in self._owners:
+            each.reset_source = self
 
-    def end_engines(self) -> None:
+    def close_tools_and_environments(self) -> None:
         """Ends what tools and environments run on."""
-        for hub in self._hubs:
-            hub.close()
+        for each in self._owners:
+            each.close()
         for tool in self.tools or ():
-            owner = getattr(tool, "__self__", None)
-            if isinstance(owner, Tool):
-                owner.owner.close()
+            proxied = getattr(tool, "__self__", None)
+            if isinstance(proxied, Tool):
+                proxied.owner.close()
 
     def reset(self, environment: object, kwargs: Mapping[str, Any]) -> Any:
-        """What a routed ``reset`` gives TRL: nothing yet (L-1)."""
+        """A placeholder, given to TRL: the reset runs in the sample's task."""
         self._drawn = environment, kwargs
-        return _Nothing()
+        return _PendingReset()
 
     def _generate_one(self, prompt: Any, *args: Any, **named: Any) -> Any:
         drawn, self._drawn = self._drawn, None
         if drawn is None:
             return super()._generate_one(prompt, *args, **named)  # type: ignore[misc]
         rollout = super()._generate_one  # type: ignore[misc]
-        return self._in_world(drawn, prompt, functools.partial(rollout, prompt, *args, **named))
+        return self._with_environment(drawn, prompt, functools.partial(rollout, prompt, *args, **named))
 
-    async def _in_world(self, drawn: tuple[Any, Mapping[str, Any]], prompt: Any, rollout: Callable[[], Any]) -> Any:
+    async def _with_environment(
+        self, drawn: tuple[Any, Mapping[str, Any]], prompt: Any, rollout: Callable[[], Any]
+    ) -> Any:
         environment, kwargs = drawn
-        hub = environments_of(environment)
-        assert hub is not None  # only routed environments come here
+        owner = owner_of(environment)
+        assert owner is not None  # others have no `reset_source`
         began = time.monotonic()
-        _observe(prompt, await hub.reset(environment, kwargs).aresult())
+        _append_observation(prompt, await owner.reset(environment, kwargs).aresult())
         self._rates["guerdon/env/reset_s"][0] += time.monotonic() - began
         self._rates["guerdon/env/reset_s"][1] += 1
         return await rollout()
 
     async def _execute_tool_calls(self, tool_calls: Any, tool_dict: Mapping[str, Any]) -> Any:
-        turn = _Turn(tool_calls, tool_dict, self._tool_pool)
+        turn = _SampleTurn(tool_calls, tool_dict, self._tool_pool)
         running = asyncio.create_task(turn.run())
         try:
             return await super()._execute_tool_calls(tool_calls, turn.stand_ins())  # type: ignore[misc]
@@ -85,14 +87,14 @@ class SideBySideLoop:
             await asyncio.gather(running, return_exceptions=True)
 
 
-class _Nothing:
-    """A reset that is not done yet."""
+class _PendingReset:
+    """A reset that has not run yet."""
 
     def result(self) -> str:
         return ""
 
 
-class _Turn:
+class _SampleTurn:
     """The calls of one turn of one sample."""
 
     def __init__(self, tool_calls: Sequence[Mapping[str, Any]], tools: Mapping[str, Any], pool: Any) -> None:
@@ -108,17 +110,17 @@ class _Turn:
             if tool is None or not isinstance(arguments, Mapping):  # TRL answers these itself
                 continue
             future: asyncio.Future[Any] = loop.create_future()
-            future.add_done_callback(_looked_at)
+            future.add_done_callback(mark_retrieved)
             self._waiting[function["name"]].append(future)
             kind = self._async if inspect.iscoroutinefunction(tool) else self._sync
             kind.append((tool, arguments, future))
 
     def stand_ins(self) -> dict[str, Any]:
-        """The tools by name, each a coroutine function that waits for what was started."""
+        """The tools by name, each a coroutine function that waits for its started call."""
         return {name: self._stand_in(name) for name in self._tools}
 
     async def run(self) -> None:
-        """Sync calls in order, then async ones together (L-2)."""
+        """Sync calls in order, then async ones together."""
         for call in self._sync:
             await self._one(*call)
         await asyncio.gather(*(self._one(*call) for call in self._async))
@@ -151,13 +153,8 @@ class _Turn:
                 future.set_result(value)
 
 
-def _looked_at(future: asyncio.Future[Any]) -> None:
-    if not future.cancelled():
-        future.exception()
-
-
-def _observe(prompt: list[dict[str, Any]], observation: Any) -> None:
-    """Puts what a reset gave behind the last message, as TRL does; the message is TRL's copy, with nothing behind it."""
+def _append_observation(prompt: list[dict[str, Any]], observation: Any) -> None:
+    """Appends what a reset gave to the last message, as TRL does; the message is TRL's copy."""
     last = prompt[-1]
     content = last["content"]
     if isinstance(content, list) and content[-1:] == [{"type": "text", "text": ""}]:

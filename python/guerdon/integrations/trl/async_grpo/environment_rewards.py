@@ -1,13 +1,9 @@
-"""Environments in the rollout loop: what they say of a completion, taken while the rollout still has its environment.
+"""Rewards and snapshots of environments in the rollout loop, taken before an environment is reused.
 
-TRL awaits each environment's ``get_reward`` in the one coroutine that starts all generation. Here it is awaited in the
-rollout's own task, side by side with all others, and comes to TRL as a reward column of its own.
-
-- W-1  An environment is asked after its completion has ended and before it goes back to the pool.
-- W-2  Rewards go with their completion, whatever the order in which rollouts end.
-- W-3  Where a reward function asks for environments, each completion has a snapshot, taken before anything else is done
-       with its environment.
-- W-4  A ``get_reward`` that raises, or gives what is no finite number, fails its sample and nothing else.
+TRL awaits each ``get_reward`` in the one coroutine that starts all generation. Here it is awaited in
+the rollout's own task, after its completion has ended and before its environment goes back to the
+pool, and comes to TRL as a reward column of its own. A ``get_reward`` that raises, or gives no finite
+number, fails its sample only.
 """
 
 from __future__ import annotations
@@ -22,22 +18,22 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from guerdon.integrations.trl.tool_calls.environments import environments_of
-from guerdon.integrations.trl.tool_calls.snapshots import asnapshot
+from guerdon.integrations.trl.tool_calls.environments import owner_of
+from guerdon.integrations.trl.tool_calls.snapshots import take_snapshot
 
 _LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class EnvironmentReward:
-    """What an environment of the class `kind` said; `value` is None where that was no number."""
+    """The reward by an environment of the class `kind`; `value` is None if it failed."""
 
     kind: type
     value: float | None
 
 
-class Pool(list[Any]):
-    """Instances that wait for a rollout; tells who was drawn, and takes none back that an abandoned call still has."""
+class EnvironmentPool(list[Any]):
+    """Instances that wait for a rollout; reports the one drawn, and takes none back that is stuck."""
 
     def __init__(self, instances: list[Any], drawn: Callable[[object], None]) -> None:
         super().__init__(instances)
@@ -49,19 +45,19 @@ class Pool(list[Any]):
         return environment
 
     def append(self, environment: Any) -> None:
-        hub = environments_of(environment)
-        if hub is None or hub.busy_in(environment) is None:
+        owner = owner_of(environment)
+        if owner is None or owner.stuck_in(environment) is None:
             super().append(environment)
 
 
-class Environments:
+class RolloutEnvironments:
     """The environments of one rollout loop.
 
     Args:
         kinds: Classes with a ``get_reward``.
-        wanted: Whether a reward function asks for environments.
+        wanted: Whether a reward function names environments.
         pool: Where sync methods run.
-        count: Told of each failure, by the name of a counter.
+        count: Adds one to the counter of a name.
     """
 
     def __init__(self, kinds: list[type], wanted: bool, pool: Executor, count: Callable[[str], None]) -> None:
@@ -69,35 +65,34 @@ class Environments:
         self.wanted = wanted
         self._pool = pool
         self._count = count
-        self._drawn: object = (
-            None  # by the generating coroutine, which draws, resets and starts one rollout after another
-        )
-        # By the identity of the completion, which is held.
+        # Written by the generating coroutine, which draws, resets and starts one rollout at a time.
+        self._drawn: object = None
+        # By the identity of the completion, which is kept alive.
         self._rewards: dict[int, tuple[object, EnvironmentReward]] = {}
         self._snapshots: dict[int, tuple[object, object]] = {}  # likewise
 
-    def watch(self, factories: dict[Any, Callable[[], object]], pools: dict[Any, list[Any]]) -> None:
-        """Sees from now on which environment a rollout gets: one of a pool, or a new one."""
+    def track(self, factories: dict[Any, Callable[[], object]], pools: dict[Any, list[Any]]) -> None:
+        """Notes from now on which environment a rollout gets: one of a pool, or a new one."""
         for name, factory in factories.items():
             factories[name] = functools.partial(self._make, factory)
         for name, instances in pools.items():
-            pools[name] = Pool(instances, self._draw)
+            pools[name] = EnvironmentPool(instances, self._draw)
 
     def rollout(self, generating: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
-        """`generating` for the environment drawn last, with the reward of it at the end (W-1)."""
+        """`generating` for the environment drawn last, with its snapshot and reward at the end."""
         return self._ended(self._drawn, generating)
 
     def rewards_of(self, completions: list[Any]) -> list[EnvironmentReward | None]:
-        """What the environments of these completions said; once (W-2)."""
+        """The rewards by the environments of these completions; once each."""
         found = (self._rewards.pop(id(completion), None) for completion in completions)
         return [None if entry is None else entry[1] for entry in found]
 
     def snapshots_of(self, completions: list[Any]) -> list[object]:
-        """The environments as these completions left them; once (W-2, W-3)."""
+        """The environments as these completions left them; once each."""
         return [self._snapshots.pop(id(completion))[1] for completion in completions]
 
     def forget(self, completions: list[Any]) -> None:
-        """Lets go of what is kept for completions that are not scored."""
+        """Drops what is kept for completions that are not scored."""
         self.rewards_of(completions)
         if self.wanted:
             self.snapshots_of(completions)
@@ -114,7 +109,7 @@ class Environments:
         result = await generating
         completion = result[0]
         if self.wanted:
-            self._snapshots[id(completion)] = completion, await asnapshot(environment)
+            self._snapshots[id(completion)] = completion, await take_snapshot(environment)
         if type(environment) in self.kinds:
             self._rewards[id(completion)] = completion, await self._reward(environment)
         return result
@@ -129,8 +124,13 @@ class Environments:
             number = float(value)
             if not math.isfinite(number):
                 raise ValueError(f"get_reward gave {value!r}")
-        except Exception as error:  # W-4
+        except Exception as error:
             self._count(f"guerdon/{kind.__name__}/error_total")
-            _LOG.warning("the reward of an environment %s: %s: %s", kind.__name__, type(error).__name__, error)
+            _LOG.warning(
+                "get_reward of the environment %s failed, so its sample has no reward: %s: %s",
+                kind.__name__,
+                type(error).__name__,
+                error,
+            )
             return EnvironmentReward(kind, None)
         return EnvironmentReward(kind, number)

@@ -1,10 +1,8 @@
-"""How long and how often a vLLM server is asked, the same for every kind of request.
+"""How long and how often a vLLM server is asked: `VLLMCalls`, the same for every kind of request.
 
-- S-1  Every request ends: each try has a time-out, the tries are counted, and a server that can't be reached is waited
-       for only so long.
-- S-2  What asking again can't mend (a wrong request, a missing permission) is not asked again.
-- S-3  When it is given up, the error says which request to which server, how often and how long, what came last, and
-       what to change.
+Every request ends: each attempt has a timeout, the attempts are counted, and an unreachable server
+is waited for only so long. What asking again can't fix (a wrong request, a missing permission) is
+not asked again. The final error names request, server, attempts, last answer, and what to change.
 """
 
 from __future__ import annotations
@@ -19,10 +17,10 @@ from typing import Final
 from guerdon import _options
 from guerdon.errors import RegistrationError, VLLMServerError
 
-# Answers of a server, or of what stands before it, that another time may be others.
-AGAIN: Final = frozenset((408, 409, 425, 429, 500))
-# What a proxy answers for a server that is not there; treated as one that can't be reached.
-AWAY: Final = frozenset((502, 503, 504))
+# Answers of a server, or of a proxy before it, that may differ the next time.
+RETRYABLE: Final = frozenset((408, 409, 425, 429, 500))
+# What a proxy answers for a server that it can't reach.
+UNREACHABLE: Final = frozenset((502, 503, 504))
 
 _FIRST_WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 15.0
@@ -34,16 +32,17 @@ class VLLMCalls:
     """How a trainer calls its vLLM server.
 
     Args:
-        timeout: Seconds for one try of a completion; None: the config's ``request_timeout``.
-        control_timeout: Seconds for one try of any other request (pause, resume, adapters, …). Transfers of weights by
-            NCCL keep the config's ``weight_sync_timeout``.
-        retries: Tries after the first, where the server answered with a failure or not in time.
-        restart_timeout: Seconds that the server may be away (connections refused or cut) before it is given up. What it
-            takes to start it again, with some to spare.
-        health_interval: Seconds between looks at whether the server is there and still the same one.
+        timeout: Seconds for one attempt at a completion; None: the config's ``request_timeout``.
+        control_timeout: Seconds for one attempt at any other request (pause, resume, adapters, …).
+            Transfers of weights by NCCL keep the config's ``weight_sync_timeout``.
+        retries: Attempts after the first, where the server answers with an error or not in time.
+        restart_timeout: Seconds that the server may be unreachable (connections refused or lost)
+            before a request fails: what a restart takes, with some to spare.
+        health_interval: Seconds between health checks: whether the server is there and still the
+            same process.
 
     Raises:
-        RegistrationError: A value that can't be.
+        RegistrationError: A value is out of range.
 
     Example:
         >>> from guerdon.integrations.trl import VLLMCalls
@@ -66,8 +65,9 @@ class VLLMCalls:
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """What came of one try: an answer that is none (`status`), no answer in time (`late`), or no server."""
+class FailedAttempt:
+    """One attempt that failed: with an HTTP `status`, without an answer in time (`late`), or without a
+    server."""
 
     what: str
     status: int | None = None
@@ -75,97 +75,97 @@ class Trouble:
     retry_after: float | None = None
 
     @property
-    def away(self) -> bool:
+    def unreachable(self) -> bool:
         """Whether the server could not be reached."""
-        return (self.status is None and not self.late) or self.status in AWAY
+        return (self.status is None and not self.late) or self.status in UNREACHABLE
 
 
-class Tries:
-    """The tries of one request: asks for the next one, or says why there is none."""
+class Attempts:
+    """The attempts at one request: how long to wait before the next one, or why there is none."""
 
     def __init__(self, calls: VLLMCalls, request: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._calls = calls
         self._request = request  # for messages: "POST http://…/pause"
         self._clock = clock
         self._began = clock()
-        self._away_since: float | None = None
+        self._unreachable_since: float | None = None
         self._waits = 0  # since the server was last reached
-        self._failed = 0  # tries that a server had in hand
+        self._failed = 0  # attempts that reached a server
         self._made = 0
 
-    def again(self, trouble: Trouble, *, once: bool = False) -> float:
-        """Seconds to wait before the next try.
+    def next_wait(self, failed: FailedAttempt, *, once: bool = False) -> float:
+        """Seconds to wait before the next attempt.
 
         Args:
             once: The request must not be made twice.
 
         Raises:
-            VLLMServerError: There is none (S-1, S-2, S-3).
+            VLLMServerError: There is no next attempt.
         """
         self._made += 1
         now = self._clock()
         if once:
-            raise self._error(trouble, "it can't be repeated")
-        if trouble.away:
-            if self._away_since is None:
-                self._away_since, self._waits = now, 0
-            left = self._away_since + self._calls.restart_timeout - now
+            raise self._error(failed, "the request must not be made twice")
+        if failed.unreachable:
+            if self._unreachable_since is None:
+                self._unreachable_since, self._waits = now, 0
+            left = self._unreachable_since + self._calls.restart_timeout - now
             if left <= 0:
-                raise self._error(trouble, f"away for {self._calls.restart_timeout:g} s (restart_timeout)")
-            return min(self._wait(trouble), left)
-        if self._away_since is not None:
-            self._away_since, self._waits = None, 0
-        if not trouble.late and trouble.status not in AGAIN:
-            raise self._error(trouble, "asking again would change nothing")
+                raise self._error(failed, f"unreachable for {self._calls.restart_timeout:g} s (restart_timeout)")
+            return min(self._wait(failed), left)
+        if self._unreachable_since is not None:
+            self._unreachable_since, self._waits = None, 0
+        if not failed.late and failed.status not in RETRYABLE:
+            raise self._error(failed, "a retry would get the same answer")
         self._failed += 1
         if self._failed > self._calls.retries:
-            raise self._error(trouble, f"retries={self._calls.retries}")
-        return self._wait(trouble)
+            raise self._error(failed, f"retries={self._calls.retries}")
+        return self._wait(failed)
 
-    def cut(self, what: str, *, once: bool = False) -> float:
-        """As `again`, for a connection that broke while the server had the request in hand: that counts as a try, and
-        the server may be away."""
+    def connection_lost(self, what: str, *, once: bool = False) -> float:
+        """`next_wait` for a connection that broke while the server had the request: that counts as an
+        attempt, and the server may be unreachable."""
         self._failed += 1
         if self._failed > self._calls.retries:
             self._made += 1
-            raise self._error(Trouble(what), f"retries={self._calls.retries}")
-        return self.again(Trouble(what), once=once)
+            raise self._error(FailedAttempt(what), f"retries={self._calls.retries}")
+        return self.next_wait(FailedAttempt(what), once=once)
 
-    def _wait(self, trouble: Trouble) -> float:
-        """Full jitter, so that requests that failed together don't come back together; what the server says, if it does."""
+    def _wait(self, failed: FailedAttempt) -> float:
+        """The server's Retry-After, else exponential backoff with full jitter."""
         self._waits += 1
-        if trouble.retry_after is not None:
-            return min(trouble.retry_after, self._calls.restart_timeout)
+        if failed.retry_after is not None:
+            return min(failed.retry_after, self._calls.restart_timeout)
         return random.uniform(0.0, min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** min(self._waits - 1, 10)))
 
-    def _error(self, trouble: Trouble, why: str) -> VLLMServerError:
-        tries = "1 try" if self._made == 1 else f"{self._made} tries"
-        last = " ".join(trouble.what.split())
+    def _error(self, failed: FailedAttempt, why: str) -> VLLMServerError:
+        attempts = "1 attempt" if self._made == 1 else f"{self._made} attempts"
+        last = " ".join(failed.what.split())
         return VLLMServerError(
-            f"{self._request} failed: {tries} in {self._clock() - self._began:.1f} s, given up: {why}. "
-            f"The last: {last[:_SHOWN]}. {_advice(trouble)}"
+            f"{self._request} failed after {attempts} in {self._clock() - self._began:.1f} s: {why}. "
+            f"The last attempt: {last[:_SHOWN]}. {_advice(failed)}"
         )
 
 
-def _advice(trouble: Trouble) -> str:
-    if trouble.status in (401, 403):
-        return "The server wants a key, or lets nobody do this: look at how it was started."
-    if trouble.status == 404 and '"Not Found"' in trouble.what:  # no such path, where others say what is not found
+def _advice(failed: FailedAttempt) -> str:
+    if failed.status in (401, 403):
+        return "The server requires a key or forbids this request: check how it was started."
+    if failed.status == 404 and '"Not Found"' in failed.what:  # no such path; other 404s name what is not found
         return (
-            "It has no such path: start it with VLLM_SERVER_DEV_MODE=1 in its environment, and for weights by NCCL with "
+            "The server has no such path: start it with VLLM_SERVER_DEV_MODE=1 in its environment, and for weights by NCCL with "
             """--weight-transfer-config '{"backend":"nccl"}'."""
         )
-    if trouble.away:
-        return "Look at the server's log; if it only takes longer to come back, raise VLLMCalls(restart_timeout=)."
-    if trouble.late:
-        return "Look whether the server is overloaded; raise VLLMCalls(timeout=) or (control_timeout=), or send less at once."
-    if trouble.status in AGAIN:
-        return "Look at the server's log, or raise VLLMCalls(retries=)."
+    if failed.unreachable:
+        return "See the server's log; if it only takes longer to restart, raise VLLMCalls(restart_timeout=)."
+    if failed.late:
+        return "The server may be overloaded: raise VLLMCalls(timeout=) or VLLMCalls(control_timeout=), or send less at once."
+    if failed.status in RETRYABLE:
+        return "See the server's log, or raise VLLMCalls(retries=)."
     return "The server's answer says what is wrong with the request."
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that an answer asks to wait; None if it doesn't, or by a date."""
+    """Seconds that an answer asks to wait; None if it doesn't, or names a date."""
     try:
         seconds = float(headers.get("Retry-After", ""))
     except ValueError:
@@ -173,17 +173,17 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
-def started_at(metrics: str) -> str | None:
-    """When the process that answered ``/metrics`` was started, which tells two servers apart; None if it doesn't say."""
+def process_start(metrics: str) -> str | None:
+    """When the process behind ``/metrics`` started, which tells two servers apart; None if unknown."""
     for line in metrics.splitlines():
         if line.startswith("process_start_time_seconds "):
             return line.split()[1]
     return None
 
 
-RESTARTED: Final = (
-    "the vLLM server at {url} was started anew. It serves the weights that it was started with and not the policy's, and "
-    "weights sent by NCCL can't be sent to it, because its transfer group went with the old one. Go on from the last "
-    "checkpoint: trainer.train(resume_from_checkpoint=True). With a peft_config and a server with --enable-lora, adapters "
-    "are published again and training goes on."
+SERVER_RESTARTED: Final = (
+    "the vLLM server at {url} restarted. It serves the weights that it was started with, not the policy's, and can't "
+    "receive weights by NCCL, because its transfer group ended with the old process. Resume from the last checkpoint: "
+    "trainer.train(resume_from_checkpoint=True). With a peft_config and a server with --enable-lora, adapters are "
+    "published again and training goes on."
 )

@@ -1,9 +1,8 @@
-"""The trainer's own requests to its vLLM server: TRL's client, with every request bounded and repeated alike.
+"""The trainer's own requests to its vLLM server: TRL's client, each request bounded and retried.
 
-- Q-1  Every request goes through `_ask`, TRL's whole list of them; only the wait for readiness is TRL's, which has its
-       own bound.
-- Q-2  A request that changes what the server holds and can't be told from its repetition is made once.
-- Q-3  Weights go only to the server that the transfer group was made with.
+Every request but TRL's wait for readiness goes through `_request`. One that changes what the server
+holds, and whose repetition can't be told from it, is made once. Weights go only to the server
+process that the NCCL transfer group was made with.
 """
 
 from __future__ import annotations
@@ -16,40 +15,49 @@ import requests
 from trl.experimental.async_grpo.vllm_client import VLLMClient
 
 from guerdon.errors import VLLMServerError
-from guerdon.integrations.trl.async_grpo.vllm_calls import RESTARTED, Tries, Trouble, VLLMCalls, retry_after, started_at
+from guerdon.integrations.trl.async_grpo.vllm_calls import (
+    SERVER_RESTARTED,
+    Attempts,
+    FailedAttempt,
+    VLLMCalls,
+    process_start,
+    retry_after,
+)
 
 _OK: Final = 200
 
 
-class Client(VLLMClient):  # type: ignore[misc]  # trl is not typed
-    """TRL's client with finite patience, the same for every request."""
+class RetryingVLLMClient(VLLMClient):  # type: ignore[misc]  # trl is not typed
+    """TRL's client, with the timeouts and retries of `VLLMCalls`."""
 
     def __init__(self, server_url: str, server_timeout: float, calls: VLLMCalls) -> None:
         super().__init__(server_url, server_timeout)
         self.calls = calls
-        self._joined: str | None = None  # the server that the NCCL group was made with
+        self._weights_receiver: str | None = None  # the server that the NCCL group was made with
 
     def get_max_model_len(self) -> int:
-        return int(self._ask("GET", "/v1/models").json()["data"][0]["max_model_len"])
+        return int(self._request("GET", "/v1/models").json()["data"][0]["max_model_len"])
 
     def get_server_info(self) -> dict[str, Any]:
-        info: dict[str, Any] = self._ask("GET", "/server_info", params={"config_format": "json"}).json()["vllm_config"]
+        info: dict[str, Any] = self._request("GET", "/server_info", params={"config_format": "json"}).json()[
+            "vllm_config"
+        ]
         return info
 
     def get_dtype(self) -> str:
         return str(self.get_server_info()["model_config"]["dtype"])
 
     def get_world_size(self) -> int:
-        return int(self._ask("GET", "/get_world_size").json()["world_size"])
+        return int(self._request("GET", "/get_world_size").json()["world_size"])
 
     def pause(self, timeout: float | None = None) -> None:
-        self._ask("POST", "/pause", params={"mode": "keep"}, timeout=timeout)
+        self._request("POST", "/pause", params={"mode": "keep"}, timeout=timeout)
 
     def resume(self, timeout: float | None = None) -> None:
-        self._ask("POST", "/resume", timeout=timeout)
+        self._request("POST", "/resume", timeout=timeout)
 
-    def unfreeze(self) -> None:
-        """Ends a pause that an error would leave behind, if the server is there; never an error itself."""
+    def try_resume(self) -> None:
+        """Ends a pause that an error left behind, if the server is there. Never raises."""
         with contextlib.suppress(requests.RequestException):
             requests.post(f"{self.server_url}/resume", timeout=min(10.0, self.calls.control_timeout))
 
@@ -57,31 +65,31 @@ class Client(VLLMClient):  # type: ignore[misc]  # trl is not typed
         load_adapter(self, lora_name, lora_path, timeout)
 
     def unload_lora_adapter(self, lora_name: str, timeout: float | None = None) -> None:
-        # A server that was started anew has forgotten it, which is what was asked for.
-        self._ask("POST", "/v1/unload_lora_adapter", json={"lora_name": lora_name}, timeout=timeout, missing=True)
+        # A restarted server has no adapter to unload: that is no error.
+        self._request("POST", "/v1/unload_lora_adapter", json={"lora_name": lora_name}, timeout=timeout, missing=True)
 
     def init_weight_transfer_engine(self, init_info: dict[str, Any], timeout: float | None = None) -> None:
-        self._joined = self.identity()
-        self._ask("POST", "/init_weight_transfer_engine", json={"init_info": init_info}, timeout=timeout, once=True)
+        self._weights_receiver = self.identity()
+        self._request("POST", "/init_weight_transfer_engine", json={"init_info": init_info}, timeout=timeout, once=True)
 
     def start_weight_update(self, timeout: float | None = None) -> None:
         now = self.identity()
-        if self._joined is not None and now is not None and now != self._joined:  # Q-3
-            raise VLLMServerError(RESTARTED.format(url=self.server_url))
-        self._ask("POST", "/start_weight_update", json={"is_checkpoint_format": True}, timeout=timeout, once=True)
+        if self._weights_receiver is not None and now is not None and now != self._weights_receiver:
+            raise VLLMServerError(SERVER_RESTARTED.format(url=self.server_url))
+        self._request("POST", "/start_weight_update", json={"is_checkpoint_format": True}, timeout=timeout, once=True)
 
     def update_weights(self, update_info: dict[str, Any], timeout: float | None = None) -> None:
-        self._ask("POST", "/update_weights", json={"update_info": update_info}, timeout=timeout, once=True)
+        self._request("POST", "/update_weights", json={"update_info": update_info}, timeout=timeout, once=True)
 
     def finish_weight_update(self, timeout: float | None = None) -> None:
-        self._ask("POST", "/finish_weight_update", timeout=timeout, once=True)
+        self._request("POST", "/finish_weight_update", timeout=timeout, once=True)
 
     def identity(self) -> str | None:
-        """What tells this server from another one at the same address; None if it doesn't say."""
-        answer = self._ask("GET", "/metrics", missing=True)
-        return started_at(answer.text) if answer.status_code == _OK else None
+        """What tells this server process from another at the same address; None if unknown."""
+        answer = self._request("GET", "/metrics", missing=True)
+        return process_start(answer.text) if answer.status_code == _OK else None
 
-    def _ask(
+    def _request(
         self,
         method: str,
         path: str,
@@ -91,16 +99,17 @@ class Client(VLLMClient):  # type: ignore[misc]  # trl is not typed
         missing: bool = False,
         **body: Any,
     ) -> requests.Response:
-        """One request, repeated as `VLLMCalls` says (Q-1, Q-2).
+        """One request, retried as `VLLMCalls` says.
 
         Args:
-            missing: Whether 400 and 404 are answers like others.
+            once: Whether it must not be repeated once the server may have seen it.
+            missing: Whether the answers 400 and 404 are returned.
 
         Raises:
-            VLLMServerError: The server didn't do it.
+            VLLMServerError: No attempt succeeded.
         """
         url = f"{self.server_url}{path}"
-        tries = Tries(self.calls, f"{method} {url}")
+        attempts = Attempts(self.calls, f"{method} {url}")
         seconds = self.calls.control_timeout if timeout is None else timeout
         while True:
             try:
@@ -108,33 +117,35 @@ class Client(VLLMClient):  # type: ignore[misc]  # trl is not typed
             except requests.Timeout as error:
                 # A connection that isn't made in time is a server that is away.
                 late = not isinstance(error, requests.ConnectTimeout)
-                wait = tries.again(Trouble(_words(error, seconds), late=late), once=once)
+                wait = attempts.next_wait(FailedAttempt(_describe(error, seconds), late=late), once=once)
             except requests.ConnectionError as error:
-                wait = tries.again(Trouble(_words(error, seconds)), once=once and not _refused(error))
+                wait = attempts.next_wait(
+                    FailedAttempt(_describe(error, seconds)), once=once and not _connection_refused(error)
+                )
             else:
                 if answer.status_code == _OK or (missing and answer.status_code in (400, 404)):
                     return answer
                 what = f"{answer.status_code} {answer.reason}: {answer.text}"
                 pause = retry_after(answer.headers)
-                wait = tries.again(Trouble(what, status=answer.status_code, retry_after=pause), once=once)
+                wait = attempts.next_wait(FailedAttempt(what, status=answer.status_code, retry_after=pause), once=once)
             time.sleep(wait)
 
 
-def load_adapter(client: Client, name: str, path: str, timeout: float | None) -> None:
-    """Makes an adapter's files known to the server under `name`; one that it knows already is as good.
+def load_adapter(client: RetryingVLLMClient, name: str, path: str, timeout: float | None) -> None:
+    """Loads an adapter on the server under `name`, unless it is loaded already.
 
     Raises:
-        VLLMServerError: The server can't, or won't.
+        VLLMServerError: The server did not load it.
     """
     body = {"lora_name": name, "lora_path": path, "load_inplace": False}
-    answer = client._ask("POST", "/v1/load_lora_adapter", json=body, timeout=timeout, missing=True)
+    answer = client._request("POST", "/v1/load_lora_adapter", json=body, timeout=timeout, missing=True)
     problem = refusal(client.server_url, answer.status_code, answer.text)
     if problem is not None:
         raise VLLMServerError(problem)
 
 
 def refusal(url: str, status: int, text: str) -> str | None:
-    """What to say of the answer to a request to load an adapter; None if the server has the adapter."""
+    """The error message for an answer to loading an adapter; None if the server has it now."""
     if status == _OK or "already been loaded" in text:
         return None
     if status == 404 and '"Not Found"' in text:
@@ -142,15 +153,15 @@ def refusal(url: str, status: int, text: str) -> str | None:
             f"the vLLM server at {url} has no /v1/load_lora_adapter: start it with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 in "
             "its environment, and --enable-lora."
         )
-    return f"the vLLM server at {url} did not take an adapter: {status}: {' '.join(text.split())[:300]}"
+    return f"the vLLM server at {url} did not load an adapter: {status}: {' '.join(text.split())[:300]}"
 
 
-def _words(error: Exception, seconds: float) -> str:
+def _describe(error: Exception, seconds: float) -> str:
     if isinstance(error, requests.Timeout):
         return f"no answer in {seconds:g} s"
     return f"{type(error).__name__}: {error}"
 
 
-def _refused(error: Exception) -> bool:
+def _connection_refused(error: Exception) -> bool:
     """Whether the server never saw the request."""
     return "refused" in str(error).lower()

@@ -1,50 +1,47 @@
-"""A generated batch whose rewards may be missing, and what of a trainer's books belongs to it.
-
-- F-1  What a batch logs is logged when it is trained on, not when it was generated, as if both were at the same time.
-- F-2  Rewards that TRL has not seen yet leave no trace in the books: what depends on them is logged from the true ones.
-"""
+"""A generated batch whose rewards may still be missing, with everything that training on it needs."""
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from guerdon.integrations.trl.pipeline.scoring import Scoring
+from guerdon.integrations.trl.pipeline.scoring import BatchScoring
 
 if TYPE_CHECKING:
-    from guerdon.integrations.trl.pipeline.overlap import Early
+    from guerdon.integrations.trl.pipeline.overlap import EarlyScoring
 
 
 @dataclass
-class Flight:
+class GeneratedBatch:
     """One generated batch on its way to training.
 
     Attributes:
-        batch: The rows that it was generated from, as the data gave them.
-        step: Optimizer steps that the policy had made that wrote it.
-        number: Which batch of the run, counted from 0.
+        source: The rows that it was generated from, as the data gave them.
+        policy_step: Optimizer steps that the policy that wrote it had made.
+        index: Which batch of the run, counted from 0.
+        output: What TRL made of it, except the advantages.
+        logs: The trainer's logs of its generation, kept apart until training on it begins.
+        rng_state: The state of the random numbers where TRL would shuffle the rows.
+        groups_in_flight: Groups without all rewards, over all batches, when training asked for this one.
     """
 
-    batch: Any
-    step: int
-    number: int
-    scoring: Scoring | None = None
-    early: Early | None = None  # of a pipeline with overlap
+    source: Any
+    policy_step: int
+    index: int
+    scoring: BatchScoring | None = None
+    early_scoring: EarlyScoring | None = None  # of a pipeline with overlap
     # What TRL gave its reward functions.
     inputs: list[dict[str, Any]] = field(default_factory=list)
     prompts: list[Any] = field(default_factory=list)
     completions: list[Any] = field(default_factory=list)
-    # What TRL made of it, but for the advantages.
     output: dict[str, Any] = field(default_factory=dict)
-    books: dict[str, Any] = field(default_factory=lambda: empty_books())
-    tokens: int = 0
-    generator: Any = None  # the state of the random numbers where TRL would shuffle the rows
-    born: float = field(default_factory=time.monotonic)
-    in_flight: int = 0  # groups without all rewards, over all batches, when training asked for this one
+    logs: dict[str, Any] = field(default_factory=dict)
+    num_tokens: int = 0
+    rng_state: Any = None
+    generated_at: float = field(default_factory=time.monotonic)
+    groups_in_flight: int = 0
 
     def cancel(self) -> None:
         if self.scoring is not None:
@@ -53,57 +50,28 @@ class Flight:
 
 @dataclass(frozen=True)
 class Replay:
-    """What a replay of TRL's function is about: some rows of a batch, in this order."""
+    """The rows of a batch, in this order, for which TRL's function is called a second time."""
 
-    flight: Flight
+    generated: GeneratedBatch
     rows: Sequence[int]
 
     def pick(self, values: Sequence[Any]) -> list[Any]:
         return [values[row] for row in self.rows]
 
 
-def empty_books() -> dict[str, Any]:
-    """The attributes in which TRL's trainer notes what it logs later, empty."""
-    return {
-        "_metrics": {"train": defaultdict(list), "eval": defaultdict(list)},
-        "_logs": {
-            "images": deque(),
-            "prompt": deque(),
-            "completion": deque(),
-            "rewards": defaultdict(deque),
-            "advantages": deque(),
-            "extra": defaultdict(deque),
-        },
-        "_pending_extra_logs": defaultdict(list),
-        "_pending_metrics": defaultdict(list),
-    }
-
-
-@contextmanager
-def replaced(thing: object, values: Mapping[str, Any]) -> Iterator[None]:
-    """Other values for attributes of an object, for a while."""
-    before = {name: getattr(thing, name) for name in values}
-    for name, value in values.items():
-        setattr(thing, name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(thing, name, value)
-
-
-def take(output: Mapping[str, Any], rows: Sequence[int]) -> dict[str, Any]:
+def select_rows(output: Mapping[str, Any], rows: Sequence[int]) -> dict[str, Any]:
     """Some rows of what TRL made of a batch; what is not by row (a count of tokens) stays whole.
 
     Args:
-        output: Tensors with a row per sample, tensors without dimensions, lists with an entry per sample, or None.
+        output: Tensors with a row per sample, tensors without dimensions, lists with an entry per
+            sample, or None.
     """
-    picked: dict[str, Any] = {}
+    selected: dict[str, Any] = {}
     for name, value in output.items():
         if isinstance(value, list):
-            picked[name] = [value[row] for row in rows]
+            selected[name] = [value[row] for row in rows]
         elif value is None or value.ndim == 0:
-            picked[name] = value
+            selected[name] = value
         else:
-            picked[name] = value[list(rows)]
-    return picked
+            selected[name] = value[list(rows)]
+    return selected

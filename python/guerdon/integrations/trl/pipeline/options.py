@@ -1,9 +1,7 @@
-"""What of a training step goes on at the same time: the parts of a pipeline, and what each of them can't do.
+"""`Pipeline`: what of a training step goes on at the same time, and where each part can't work.
 
-- P-1  A pipeline is a value: it names parts and changes nothing. Without any part the trainer is TRL's own.
-- P-2  What a part can't do is refused when the trainer is made, with the reason and with what to change.
-
-Nothing here imports torch or trl: of a trainer only attributes are read.
+A pipeline is a value: it names parts and changes nothing. What a part can't do is refused when the
+trainer is made, with the reason and what to change. Nothing here imports torch or trl.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from guerdon.errors import GuerdonWarning, RegistrationError
 if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
 
-MOST_AHEAD: Final = 16
+MAX_LOOKAHEAD: Final = 16
 
 
 @dataclass(frozen=True)
@@ -26,11 +24,12 @@ class Pipeline:
     """What a trainer does while rewards are computed.
 
     Args:
-        overlap: The rewards of a completion start as soon as it is finished, while others are still generated.
-        mini_batch: Training starts on the groups whose rewards are complete, in the order in which they complete. Each
-            group is trained on exactly once.
-        lookahead: How many batches are generated, and their scoring begun, before the batch that is trained on: how
-            many batches old the policy may be that wrote what is trained on. 0 trains on nothing but fresh samples.
+        overlap: The rewards of a completion start as soon as it is finished, while others are still
+            generated.
+        mini_batch: Training starts on the groups whose rewards are complete, in the order in which
+            they complete. Each group is trained on exactly once.
+        lookahead: Batches generated ahead of the one in training, their scoring started: the
+            staleness, in batches, of the policy that wrote it. 0 trains on-policy.
 
     Raises:
         RegistrationError: A value is none of these.
@@ -50,10 +49,10 @@ class Pipeline:
             if not isinstance(getattr(self, name), bool):
                 raise RegistrationError(f"Pipeline({name}={getattr(self, name)!r}): expected True or False.")
         ahead: object = self.lookahead
-        if isinstance(ahead, bool) or not isinstance(ahead, int) or not 0 <= ahead <= MOST_AHEAD:
+        if isinstance(ahead, bool) or not isinstance(ahead, int) or not 0 <= ahead <= MAX_LOOKAHEAD:
             raise RegistrationError(
-                f"Pipeline(lookahead={ahead!r}): expected a whole number of batches, 0 to {MOST_AHEAD}; each batch ahead "
-                "is a batch that the policy has moved on when it is trained on."
+                f"Pipeline(lookahead={ahead!r}): expected a whole number of batches, 0 to {MAX_LOOKAHEAD}. With each batch "
+                "ahead, samples are one batch more off-policy when they are trained on."
             )
 
     @property
@@ -90,61 +89,61 @@ PRESETS: Final = {
 }
 
 
-def check(pipeline: Pipeline, trainer: Any, dispatchers: Iterable[Dispatcher]) -> None:
-    """Refuses what the pipeline can't do with this trainer, and warns of what it does otherwise than one may think.
+def check_pipeline(pipeline: Pipeline, trainer: Any, dispatchers: Iterable[Dispatcher]) -> None:
+    """Refuses what the pipeline can't do with this trainer, and warns where it may surprise.
 
     Raises:
-        RegistrationError: P-2.
+        RegistrationError: A part can't work with this trainer.
     """
     dispatchers = tuple(dispatchers)
     parts = (
-        ("overlap", pipeline.overlap, _against_overlap, replace(pipeline, overlap=False)),
-        ("mini_batch", pipeline.mini_batch, _against_mini_batches, replace(pipeline, mini_batch=False)),
-        ("lookahead", pipeline.lookahead > 0, _against_lookahead, replace(pipeline, lookahead=0)),
+        ("overlap", pipeline.overlap, _overlap_problem, replace(pipeline, overlap=False)),
+        ("mini_batch", pipeline.mini_batch, _mini_batch_problem, replace(pipeline, mini_batch=False)),
+        ("lookahead", pipeline.lookahead > 0, _lookahead_problem, replace(pipeline, lookahead=0)),
     )
-    for part, wanted, against, without in parts:
-        reason = against(trainer, dispatchers) if wanted else None
+    for part, wanted, problem, without in parts:
+        reason = problem(trainer, dispatchers) if wanted else None
         if reason is not None:
             raise RegistrationError(
-                f"pipeline: {part} can't work here: {reason} Without it: pipeline={_said(without)}."
+                f"pipeline: {part} can't work with this trainer: {reason} Without {part}: pipeline={_as_written(without)}."
             )
     for warning in _warnings(pipeline, trainer, dispatchers):
         warnings.warn(warning, GuerdonWarning, stacklevel=4)
 
 
-def _said(pipeline: Pipeline) -> str:
+def _as_written(pipeline: Pipeline) -> str:
     """How a user would write it."""
     names = [name for name, preset in PRESETS.items() if preset == pipeline]
     return repr(names[0]) if names else repr(pipeline)
 
 
-def _against_overlap(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
+def _overlap_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
     args = trainer.args
     if trainer.rollout_func is not None:
-        return "rollout_func generates, and nobody sees a completion before it gives back all."
+        return "rollout_func generates, and returns all completions at once."
     if trainer.tools:
-        return "with tools or environments a completion goes on after it first ends, with the tools' results."
+        return "with tools or environments a completion goes on, with the tools' results, after it first ends."
     if trainer.use_vllm and args.vllm_mode != "server":
-        return f"vLLM with vllm_mode={args.vllm_mode!r} gives all completions back at once; use the server mode."
+        return f"vLLM with vllm_mode={args.vllm_mode!r} returns all completions at once: use vllm_mode='server'."
     if getattr(args, "use_transformers_continuous_batching", False):
-        return "continuous batching gives all completions back at once."
+        return "use_transformers_continuous_batching=True returns all completions at once."
     beams = getattr(getattr(trainer, "generation_config", None), "num_beams", 1) or 1
     if beams > 1:
         return f"with num_beams={beams} a completion is only known when the search ends."
-    return _several(dispatchers)
+    return _no_functions(dispatchers)
 
 
-def _several(dispatchers: tuple[Dispatcher, ...]) -> str | None:
-    return None if dispatchers else "there is no function that Guerdon runs: all rewards are models or environments."
+def _no_functions(dispatchers: tuple[Dispatcher, ...]) -> str | None:
+    return (
+        None if dispatchers else "Guerdon runs none of its reward functions: all are reward models or of environments."
+    )
 
 
-def _against_mini_batches(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
+def _mini_batch_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
     args, size = trainer.args, trainer.num_generations
     local = args.per_device_train_batch_size * args.steps_per_generation
     if trainer.scale_rewards == "batch":
-        return (
-            "scale_rewards='batch' divides by the deviation of the whole batch, which is known last: 'group' or 'none'."
-        )
+        return "scale_rewards='batch' divides by the standard deviation of the whole batch, which is known last: use 'group' or 'none'."
     if trainer.multi_objective_aggregation == "normalize_then_sum":
         return (
             "multi_objective_aggregation='normalize_then_sum' normalises over the whole batch, which is complete last: "
@@ -152,8 +151,8 @@ def _against_mini_batches(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> 
         )
     if local % size:
         return (
-            f"groups straddle ranks: the {local} samples of a rank (per_device_train_batch_size * steps_per_generation) "
-            f"are no multiple of num_generations={size}."
+            f"groups are split over ranks: the {local} samples of a rank (per_device_train_batch_size * "
+            f"steps_per_generation) are no multiple of num_generations={size}."
         )
     if args.steps_per_generation == 1:
         return (
@@ -163,20 +162,20 @@ def _against_mini_batches(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> 
     for dispatcher in dispatchers:
         own = dispatcher.options["num_generations"]
         if own not in (None, size):
-            return f"the dispatcher was given num_generations={own}, the trainer {size}: give the dispatcher none."
-    return _several(dispatchers)
+            return f"the dispatcher has num_generations={own}, the trainer {size}: leave it out of the dispatcher."
+    return _no_functions(dispatchers)
 
 
-def _against_lookahead(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
+def _lookahead_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
     if trainer.rollout_func is not None:
-        return "rollout_func is called with the trainer, whose state is a batch behind what it generates for."
+        return "rollout_func is called with the trainer, whose state is a batch behind the one it generates."
     if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
-        return "with DeepSpeed or FSDP it has never been run."
+        return "it is untested with DeepSpeed and FSDP."
     if trainer.accelerator.dataloader_config.dispatch_batches:
-        return "with dispatch_batches=True the first rank reads the data for all, as they ask for it."
+        return "with dispatch_batches=True only the first rank reads the data, so the others can't read ahead."
     if trainer.args.auto_find_batch_size:
-        return "auto_find_batch_size starts the run again with another batch size."
-    return _several(dispatchers)
+        return "auto_find_batch_size=True restarts the run with another batch size."
+    return _no_functions(dispatchers)
 
 
 def _warnings(pipeline: Pipeline, trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> Iterable[str]:
@@ -184,7 +183,7 @@ def _warnings(pipeline: Pipeline, trainer: Any, dispatchers: tuple[Dispatcher, .
     longest = max((spec.policy.timeout for one in dispatchers for spec in one.specs), default=0.0)
     if args.world_size > 1 and longest > args.ddp_timeout:
         yield (
-            f"a reward function may take {longest:g} s (its timeout), but other ranks wait for this one no longer than "
+            f"a reward function may run {longest:g} s (its timeout), but ranks wait for each other at most "
             f"ddp_timeout={args.ddp_timeout} s: raise ddp_timeout."
         )
     cycle = args.steps_per_generation * trainer.num_iterations
@@ -192,13 +191,13 @@ def _warnings(pipeline: Pipeline, trainer: Any, dispatchers: tuple[Dispatcher, .
         yield (
             f"mini_batch with steps_per_generation={args.steps_per_generation}, which does not divide "
             f"gradient_accumulation_steps={args.gradient_accumulation_steps}: optimizer steps end in the middle of a batch, "
-            "and the first on a batch see the groups that are scored fastest, which need not be like the others."
+            "and the first steps on a batch see the groups that are scored fastest, which may be biased."
         )
     if pipeline.lookahead and args.sync_ref_model:
-        yield "lookahead with sync_ref_model: the reference's log-probabilities are as old as the batch."
+        yield "lookahead with sync_ref_model=True: the reference model's log-probabilities are as stale as the batch."
     saves = str(getattr(args.save_strategy, "value", args.save_strategy)) == "steps" and args.save_steps >= 1
     if pipeline.defers and saves and int(args.save_steps) * args.gradient_accumulation_steps % cycle:
         yield (
             f"save_steps={args.save_steps} saves in the middle of a batch (of {cycle} micro-steps); a run resumed from there "
-            "generates that batch again and trains on all of it, as TRL's own does."
+            "generates that batch again and trains on all of it, as TRL's own trainer does."
         )

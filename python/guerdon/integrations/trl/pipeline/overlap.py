@@ -1,9 +1,8 @@
-"""Rewards of completions that are finished, while others of their batch are still generated.
+"""Rewards of completions that are finished while others of their batch are still generated.
 
-- O-1  A row is begun once, with what TRL will give its reward functions: the completion is checked against TRL's own
-       when generation is over, and if it differs the whole batch is scored anew from TRL's.
-- O-2  Watching changes nothing in what is generated; where nothing can be seen, everything is begun at the end.
-- O-3  An error while others generate waits until generation is over, where all ranks hear of it.
+Each row is scored once, with what TRL gives its reward functions: when generation is over, each
+completion is compared with TRL's own, and if one differs the whole batch is scored anew. Watching
+changes nothing in what is generated; rows that are not seen in time are scored at the end.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ import torch
 from trl.data_utils import is_conversational
 from trl.trainer import grpo_trainer
 
-from guerdon.integrations.trl.pipeline.scoring import Scoring
+from guerdon.integrations.trl.pipeline.scoring import BatchScoring
 
-Tell = Callable[[list[int], list[list[int]]], None]
+OnComplete = Callable[[list[int], list[list[int]]], None]
 
 
-class Early:
+class EarlyScoring:
     """The rows of one batch whose rewards begin before the batch is generated.
 
     Args:
@@ -33,7 +32,12 @@ class Early:
     """
 
     def __init__(
-        self, trainer: Any, scoring: Scoring, inputs: Sequence[Mapping[str, Any]], prompts: Any, given: dict[str, Any]
+        self,
+        trainer: Any,
+        scoring: BatchScoring,
+        inputs: Sequence[Mapping[str, Any]],
+        prompts: Any,
+        given: dict[str, Any],
     ) -> None:
         self._trainer = trainer
         self.scoring = scoring
@@ -42,30 +46,29 @@ class Early:
         self._given = given
         self._prompt_ids: Sequence[Any] = ()  # written when generation starts
         self._begun: dict[int, tuple[list[int], Any]] = {}  # by row, token ids and completion
-        self._error: Exception | None = None  # O-3
+        self._error: Exception | None = None  # kept for `finish`, where all ranks agree on it
 
     @contextmanager
     def watching(self, prompt_ids: Sequence[Any]) -> Iterator[None]:
-        """Looks on while TRL generates."""
+        """Sees rows end while TRL generates."""
         trainer = self._trainer
         self._prompt_ids = prompt_ids
         if trainer.use_vllm:
             client: Any = getattr(trainer.vllm_generation, "vllm_client", None)
-            if not hasattr(client, "tell"):  # only the first rank talks to the server
+            if not hasattr(client, "on_complete"):  # only the first rank talks to the server
                 yield
                 return
-            client.tell = self.completed
+            client.on_complete = self.completed
             try:
                 yield
             finally:
-                client.tell = None
+                client.on_complete = None
             return
         module = trainer.accelerator.unwrap_model(trainer.model_wrapped)
-        module = (
-            module.get_base_model() if hasattr(module, "peft_config") and hasattr(module, "get_base_model") else module
-        )
-        watch = _Watch(len(prompt_ids), trainer.eos_token_ids, self.completed)
-        handle = module.register_forward_pre_hook(watch, with_kwargs=True)
+        if hasattr(module, "peft_config") and hasattr(module, "get_base_model"):
+            module = module.get_base_model()
+        hook = _EndOfRowHook(len(prompt_ids), trainer.eos_token_ids, self.completed)
+        handle = module.register_forward_pre_hook(hook, with_kwargs=True)
         try:
             yield
         finally:
@@ -90,10 +93,10 @@ class Early:
         """Begins the rest, once all are generated.
 
         Returns:
-            False if nothing is begun, or not what was generated: then the batch is to be scored as a whole.
+            False if no row was begun, or a row has become another: then the whole batch is to be scored.
 
         Raises:
-            Exception: What came up while others were generated.
+            Exception: The error that came up while others were generated.
         """
         if self._error is not None:
             raise self._error
@@ -101,7 +104,7 @@ class Early:
             return False
         for row, (tokens, completion) in self._begun.items():
             if completion != completions[row] or tokens != list(ids[row]):
-                return False  # O-1
+                return False
         rest = [row for row in range(len(completions)) if row not in self._begun]
         if rest:
             self._add(rest, [completions[row] for row in rest], [ids[row] for row in rest])
@@ -118,7 +121,7 @@ class Early:
         self.scoring.add(rows, [self._prompts[row] for row in rows], completions, ids, columns)
 
     def _decode(self, rows: list[int], ids: list[list[int]]) -> list[Any]:
-        """The completions as TRL gives them to reward functions (O-1)."""
+        """The completions as TRL gives them to reward functions."""
         trainer = self._trainer
         if not is_conversational({"prompt": self._prompts[0]}):
             return list(trainer.processing_class.batch_decode(ids, skip_special_tokens=True))
@@ -139,29 +142,29 @@ def columns_of(inputs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return {name: [row[name] for row in inputs] for name in inputs[0] if name not in own}
 
 
-class _Watch:
-    """A hook before a model's forward: sees each token that was generated when it is fed back, and with it each row's end."""
+class _EndOfRowHook:
+    """A hook before a model's forward, where each generated token is fed back: sees the end of each row."""
 
-    def __init__(self, rows: int, ends: Sequence[int], tell: Tell) -> None:
+    def __init__(self, rows: int, ends: Sequence[int], on_complete: OnComplete) -> None:
         self._rows = rows
         self._ends = list(ends)
-        self._tell = tell
+        self._on_complete = on_complete
         self._width = 0  # of the last input; 0 before the prompt
         self._tokens: list[torch.Tensor] = []  # by step, one per row
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
 
     def __call__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         ids = kwargs.get("input_ids", args[0] if args else None)
         if ids is None or ids.ndim != 2 or ids.shape[0] != self._rows:
             return
         before, self._width = self._width, ids.shape[1]
-        # One token a row, or with everything before it where there is no cache; else it is the prompt, or a part of it.
+        # A step feeds one token a row, or without a cache the whole row; anything else is the prompt.
         if before == 0 or (ids.shape[1] > 1 and ids.shape[1] != before + 1):
             return
         last = ids[:, -1]
         self._tokens.append(last)
         ended = torch.isin(last, torch.tensor(self._ends, device=last.device)).nonzero().flatten().tolist()
-        new = [row for row in ended if row not in self._told]
+        new = [row for row in ended if row not in self._reported]
         if new:
-            self._told.update(new)
-            self._tell(new, torch.stack(self._tokens, dim=1)[new].tolist())
+            self._reported.update(new)
+            self._on_complete(new, torch.stack(self._tokens, dim=1)[new].tolist())

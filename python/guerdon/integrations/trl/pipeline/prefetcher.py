@@ -1,13 +1,10 @@
 """The training data, read ahead of the loop that trains on it.
 
-The loop of ``transformers.Trainer`` asks for a few batches at a time and hands over its own iterator over the epoch.
-Reading ahead means to advance that iterator early, and at its end the next epoch's.
+``transformers.Trainer`` asks for a few batches at a time and hands over its own iterator over the
+epoch. The prefetcher advances that iterator early and, at its end, begins the next epoch's.
 
-- A-1  The loop gets the same batches in the same order as without reading ahead, each once.
-- A-2  Nothing is read before it is asked for, so that what random numbers the data draws, it draws in the same order.
-- A-3  Nothing is read beyond the end of the run.
-- A-4  An epoch that was begun early is gone on with by the iterator that began it; the one that the loop makes for it
-       is never advanced.
+The loop gets the same batches in the same order as without reading ahead, each once. A batch is
+read only when it is asked for, so random draws keep their order, and none beyond the run's end.
 """
 
 from __future__ import annotations
@@ -36,16 +33,16 @@ class _Epoch:
         return not self.ended
 
 
-class Reader:
+class Prefetcher:
     """The batches of one run, in order."""
 
     def __init__(self) -> None:
         self.epoch = 0  # which epoch the loop is in; written by the trainer at each epoch's start
         self._epochs: deque[_Epoch] = deque()  # the loop's first
-        self._handed: deque[Any] = deque()  # handed out, not trained on; the one in hand first
-        self._left = 0  # batches of the run that aren't trained on
+        self._handed_out: deque[Any] = deque()  # not trained on yet; the one in training first
+        self._left = 0  # batches of the run that are not trained on yet
 
-    def hand_out(self, iterator: Iterator[Any], count: int, left: int) -> tuple[list[Any], bool]:
+    def next_batches(self, iterator: Iterator[Any], count: int, left: int) -> tuple[list[Any], bool]:
         """The next batches for the loop, fewer at the end of an epoch.
 
         Args:
@@ -54,7 +51,8 @@ class Reader:
             left: Batches to the end of the run, these included.
 
         Returns:
-            The batches, and whether they go on from where the loop was: False after an epoch that it left early.
+            The batches, and whether they follow the last ones: False after an epoch that the loop
+            left early.
         """
         follows = self._enter(iterator)
         self._left = left
@@ -62,33 +60,33 @@ class Reader:
         while len(current.ready) < count and current.fill():
             pass
         batches = [current.ready.popleft() for _ in range(min(count, len(current.ready)))]
-        self._handed.extend(batches)
+        self._handed_out.extend(batches)
         return batches, follows
 
     def trained(self) -> None:
-        """The batch in hand was trained on."""
-        if self._handed:
-            self._handed.popleft()
+        """The batch in training is done."""
+        if self._handed_out:
+            self._handed_out.popleft()
             self._left -= 1
 
     def peek(self, offset: int, dataloader: Any) -> Any | None:
-        """The batch that comes `offset` batches after the one in hand; None beyond the end of the run (A-3)."""
+        """The batch `offset` batches after the one in training; None beyond the end of the run."""
         if offset >= self._left or not self._epochs:
             return None
-        if offset < len(self._handed):
-            return self._handed[offset]
-        offset -= len(self._handed)
-        place = 0
+        if offset < len(self._handed_out):
+            return self._handed_out[offset]
+        offset -= len(self._handed_out)
+        index = 0
         while True:
-            epoch = self._epochs[place]
+            epoch = self._epochs[index]
             while len(epoch.ready) <= offset and epoch.fill():
                 pass
             if offset < len(epoch.ready):
                 return epoch.ready[offset]
             offset -= len(epoch.ready)
-            place += 1
-            if place == len(self._epochs):
-                following = self._begin(self.epoch + place, dataloader)
+            index += 1
+            if index == len(self._epochs):
+                following = self._begin(self.epoch + index, dataloader)
                 if not following.fill():
                     return None
                 self._epochs.append(following)
@@ -98,13 +96,13 @@ class Reader:
         follows = True
         if self._epochs and self._epochs[0].loop is not iterator:
             before = self._epochs.popleft()
-            follows = not self._handed and not before.ready and not before.fill()
+            follows = not self._handed_out and not before.ready and not before.fill()
         if not follows:
             self._epochs.clear()
-            self._handed.clear()
+            self._handed_out.clear()
         if not self._epochs:
             self._epochs.append(_Epoch(iterator, iterator))
-        self._epochs[0].loop = iterator  # A-4
+        self._epochs[0].loop = iterator  # never advanced if the epoch was begun ahead of the loop
         return follows
 
     @staticmethod
@@ -116,3 +114,18 @@ class Reader:
         if hasattr(inner, "set_epoch"):
             inner.set_epoch(number)
         return _Epoch(iter(dataloader), None)
+
+
+def batches_left(state: Any, args: Any, dataloader: Any) -> int:
+    """Batches of the data that a run asks for from this optimizer step on."""
+    accumulation = args.gradient_accumulation_steps
+    try:
+        length = len(dataloader)
+    except TypeError:  # a stream: an epoch's odd rest only adds to this
+        return int((state.max_steps - state.global_step) * accumulation)
+    updates = max(-(-length // accumulation), 1)
+
+    def batches(steps: int) -> int:
+        return int((steps // updates) * length + min((steps % updates) * accumulation, length))
+
+    return batches(int(state.max_steps)) - batches(int(state.global_step))

@@ -1,11 +1,8 @@
-"""Groups that lie on several ranks, made whole where they begin.
+"""Groups that lie on several ranks, scored whole on the rank where they begin.
 
-TRL gives each rank the next rows of the batch, whole groups or not. A function that works on groups needs its group in one
-place: the rank on which a group begins takes the group's other rows from the ranks behind it, scores the group, and sends
-the values back.
-
-- X-1  Each row is scored on exactly one rank; a group's rows on the rank that has its first, in order.
-- X-2  All ranks exchange at the same two points: before the rewards begin and after the last has come.
+TRL gives each rank the next rows of the batch, whole groups or not. The rank with a group's first
+row takes the other rows from the ranks behind it, scores the group, and sends the values back. All
+ranks exchange at the same two points: before the rewards begin and after the last has come.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ def foreign_rows(rank: int, rows: int, size: int) -> int:
     return min(rows, -rank * rows % size)
 
 
-class Exchange:
+class RankExchange:
     """The rows of this rank, with those that it gives away and takes.
 
     Args:

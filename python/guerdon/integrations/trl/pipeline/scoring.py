@@ -1,14 +1,9 @@
-"""The rewards of one generated batch, on one rank: begun at once, taken group by group or as a whole.
+"""The rewards of one generated batch on one rank: started at once, taken by group or as a whole.
 
-A trainer's list of reward functions holds columns of dispatchers and what the trainer runs itself: reward models,
-environments' own rewards. The columns of all dispatchers start together; the rest is the trainer's.
-
-- S-1  A value is asked for only after its group, or the whole batch, is known to be complete.
-- S-2  A sample on which a function failed has no value in any column, reward models' included, unless its dispatcher
-       keeps what is left (``incomplete="sum"``).
-- S-3  A group is handed out once, when all dispatchers have completed it, in the order in which that happens.
-- S-4  Groups that lie on several ranks are scored where they begin (straddle.py), if a function works on groups.
-- S-5  Nothing is waited for with the GIL held, and a wait is always counted.
+The columns of all dispatchers start together; reward models and other functions stay the trainer's.
+A group is handed out once, when all dispatchers have completed it, in order of completion. A sample
+on which a function failed has no value in any column, unless its dispatcher says
+``incomplete="sum"``. Waiting never holds the GIL, and is always counted in `waited_s`.
 """
 
 from __future__ import annotations
@@ -22,7 +17,7 @@ import numpy as np
 
 from guerdon._trainer.column import Begun, RewardColumn
 from guerdon.errors import ClosedError
-from guerdon.integrations.trl.pipeline.rank_exchange import Exchange
+from guerdon.integrations.trl.pipeline.rank_exchange import RankExchange
 from guerdon.integrations.trl.reward_funcs import dispatchers_of
 from guerdon.status import Status
 
@@ -33,34 +28,36 @@ if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
     from guerdon.pending import PendingBatch
 
-# The longest wait for news in one piece; news that somebody else took is found then.
-_SLICE_MS = 1000
+# Another waiter may have taken the news that this one waits for: look again after this long.
+_POLL_MS = 1000
 
 
-class Scoring:
+class BatchScoring:
     """The rewards of one batch.
 
     Args:
         functions: The trainer's reward functions.
         samples: Samples of this rank.
         size: Completions per prompt.
-        exchange: Of rows with other ranks, where groups lie on several (S-4).
+        exchange: Of rows with other ranks, where groups lie on several.
 
     Attributes:
         waited_s: Seconds that the trainer waited for these rewards.
         reward_s: Seconds from the submission of the first sample to the last outcome; 0 until all are complete.
     """
 
-    def __init__(self, functions: Sequence[object], samples: int, size: int, exchange: Exchange | None = None) -> None:
+    def __init__(
+        self, functions: Sequence[object], samples: int, size: int, exchange: RankExchange | None = None
+    ) -> None:
         self._functions = tuple(functions)
         self._samples = samples
         self._size = size
         self._exchange = exchange
         self._values: NDArray[np.float32] = np.full((samples, len(self._functions)), np.nan, dtype=np.float32)
-        self._failed: NDArray[np.bool_] = np.zeros(samples, dtype=np.bool_)  # S-2
+        self._failed: NDArray[np.bool_] = np.zeros(samples, dtype=np.bool_)  # a function failed on them
         self._begun: list[tuple[Dispatcher, Begun]] = []
         self._given_out: set[int] = set()
-        self._settled = False
+        self._completed = False
         self.held: list[Batch] = []
         self.waited_s = 0.0
         self.reward_s = 0.0
@@ -127,7 +124,7 @@ class Scoring:
         self._values[:, self.others] = values[:, self.others]
 
     def next_group(self) -> int:
-        """Waits for a group that was not handed out yet (S-3).
+        """Waits for a group that was not handed out yet.
 
         Raises:
             ClosedError: A dispatcher was closed meanwhile.
@@ -135,7 +132,7 @@ class Scoring:
         started = time.monotonic()
         try:
             while True:
-                # Asked first: one that is done by now has told all its groups below, and has no more news to wait for.
+                # Before the completed groups: a batch done by now has all of them below, and no more news.
                 under_way = [begun.ticket for _, begun in self._begun if not begun.ticket.done]
                 orders = [begun.ticket.completed() for _, begun in self._begun]
                 common = set(orders[0]).intersection(*orders[1:]) - self._given_out
@@ -155,17 +152,17 @@ class Scoring:
             self._keep(dispatcher, slice(group * self._size, (group + 1) * self._size), rewards, status)
         return group
 
-    def settle(self) -> None:
-        """Waits for the whole batch; raises or logs what there is. Every rank does it, at the same point.
+    def complete(self) -> None:
+        """Waits for the whole batch; raises or logs what there is. Collective.
 
         Raises:
             RewardFailureError: A function failed on more samples than allowed, on any rank.
         """
-        if self._settled:
+        if self._completed:
             return
-        for place, dispatcher in enumerate(dispatchers_of(self._functions)):
+        for index, dispatcher in enumerate(dispatchers_of(self._functions)):
             if self._begun:
-                rewards, status = self._outcome(dispatcher, self._begun[place][1])
+                rewards, status = self._outcome(dispatcher, self._begun[index][1])
             else:  # all groups of this rank begin on others
                 count = len(dispatcher.names)
                 rewards, status = np.empty((0, count), np.float32), np.empty((0, count), np.uint8)
@@ -174,7 +171,7 @@ class Scoring:
                     self._exchange.agree()
                 rewards, status = self._exchange.values(rewards), self._exchange.values(status)
             self._keep(dispatcher, slice(None), rewards, status)
-        self._settled = True
+        self._completed = True
 
     def _outcome(self, dispatcher: Dispatcher, begun: Begun) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
         started = time.monotonic()
@@ -188,7 +185,10 @@ class Scoring:
         return result.rewards.reshape(-1, count), result.status.reshape(-1, count)
 
     def columns(self, rows: Sequence[int]) -> list[Callable[..., list[float | None]]]:
-        """For each function of the list one that gives the values of these rows, in TRL's contract (S-1)."""
+        """For each function of the list one that gives the values of these rows, in TRL's contract.
+
+        Only for rows whose group, or the whole batch, is complete.
+        """
         values = self._values[rows]
         values[self._failed[rows]] = np.nan
         return [_column(values[:, place]) for place in range(len(self._functions))]
@@ -222,7 +222,7 @@ def _wait_for_news(tickets: Sequence[PendingBatch]) -> None:
     poll = select.poll()
     for ticket in tickets:
         poll.register(ticket.batch.groups_fileno(), select.POLLIN)
-    poll.poll(_SLICE_MS)
+    poll.poll(_POLL_MS)
 
 
 def _column(values: NDArray[np.float32]) -> Callable[..., list[float | None]]:

@@ -1,14 +1,10 @@
-"""Tools and environments of a synchronous trainer on the engine, samples side by side.
+"""A mixin before a synchronous trainer: tools and environments of all samples run concurrently.
 
-A mixin to stand before TRL's trainer in a class. It overrides methods and replaces attributes of its own instance, and
-copies none of TRL's code; `tests/integrations/trl/pipeline/test_trl_internals.py` fails where TRL moves what it relies on.
-
-- B-1  Tool calls of a turn start together for all samples (`Turns`); resets of a batch start together for all samples.
-- B-2  When the completions of a batch have ended, and before anything else, the trainer's environments become their
-       snapshots: whoever scores sees what the completions left, whenever he looks.
-- B-3  An environment's own ``get_reward`` is a reward column of a dispatcher: concurrent, with a deadline, its failures
-       as those of any other function.
-- B-4  A batch never begins with an environment that an abandoned call still has.
+Tool calls of a turn start together for all samples, and so do the resets of a batch. When the
+completions of a batch have ended, the trainer's environments become their snapshots: a reward
+function sees what the completions left, however late it runs. The mixin overrides methods and
+attributes of its own instance only; tests/integrations/trl/pipeline/test_trl_internals.py fails
+where TRL moves what it relies on.
 """
 
 from __future__ import annotations
@@ -17,33 +13,21 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from guerdon._registration.callables import is_async
-from guerdon._trainer.column import RewardColumn
-from guerdon.dispatcher import Dispatcher
-from guerdon.functions import reward
-from guerdon.integrations.trl.reward_funcs import dispatcher_of
-from guerdon.integrations.trl.tool_calls.deep_copy import PLAIN, itself, plain_type
-from guerdon.integrations.trl.tool_calls.environments import (
-    REWARD,
-    Environments,
-    environments,
-    environments_of,
-    environments_of_kind,
+from guerdon.integrations.trl.tool_calls.environment_reward_columns import (
+    asks_for_environments,
+    use_reward_columns,
 )
-from guerdon.integrations.trl.tool_calls.executor import Count, Running, Tally
-from guerdon.integrations.trl.tool_calls.proxies import tally_of
-from guerdon.integrations.trl.tool_calls.snapshots import snapshots
-from guerdon.integrations.trl.tool_calls.turns import Turns
-from guerdon.limits import Limit
+from guerdon.integrations.trl.tool_calls.environments import Environments, environments, owner_of
+from guerdon.integrations.trl.tool_calls.executor import CallCount, CallCounter, PendingCall
+from guerdon.integrations.trl.tool_calls.proxies import counter_of
+from guerdon.integrations.trl.tool_calls.snapshots import take_snapshots
+from guerdon.integrations.trl.tool_calls.turns import ToolTurns
 
-__all__ = ["SideBySide", "own_rewards"]
-
-# Own rewards that may be computed at once in this process.
-_TOGETHER = 128
+__all__ = ["ConcurrentToolCalls", "tool_metrics"]
 
 
-class SideBySide:
-    """The mixin. A trainer's ``environment_factory`` is routed by it, with the default deadlines, if it isn't yet."""
+class ConcurrentToolCalls:
+    """The mixin. It wraps a plain ``environment_factory`` in `environments`, with default timeouts."""
 
     # The trainer's own.
     environment_factories: Any
@@ -64,36 +48,36 @@ class SideBySide:
             given.arguments["environment_factory"] = environments(factory)
         super().__init__(*given.args, **given.kwargs)
         if factory is not None:
-            self._own_rewards = own_rewards(self)
+            self._environment_rewards = use_reward_columns(self)
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         score: Callable[[Any], Any] = super()._generate_and_score_completions  # type: ignore[misc]
         if self.environment_factories is None:
             return score(inputs)
-        self._renew_environments()
-        ahead = _Resets(self, inputs)
-        hubs = [hub for hub in self.environment_factories.values() if isinstance(hub, Environments)]
-        for hub in hubs:
-            hub.ahead = ahead
+        self._replace_stuck_environments()
+        ahead = _BatchResets(self, inputs)
+        owners = [owner for owner in self.environment_factories.values() if isinstance(owner, Environments)]
+        for owner in owners:
+            owner.reset_source = ahead
         try:
             return score(inputs)
         finally:
-            for hub in hubs:
-                hub.ahead = None
+            for owner in owners:
+                owner.reset_source = None
             ahead.end()
 
     def _generate(self, prompts: Any) -> Any:
         generated = super()._generate(prompts)  # type: ignore[misc]
-        if self.environments:  # B-2
+        if self.environments:
             needed = any(asks_for_environments(function) for function in self.reward_funcs)
-            self.environments = snapshots(self.environments, needed=needed, reused=_looks_ahead(self))
+            self.environments = take_snapshots(self.environments, needed=needed, reused=_resets_before_rewards(self))
         return generated
 
     def _tool_call_loop(self, prompts: Any, prompt_ids: Any, completion_ids: Any, completions: Any, *rest: Any) -> Any:
         kept = self._sync_tool_dicts, self._async_tool_dicts
-        turns = Turns(completions, *kept, lambda: self.async_loop)
-        tallies = {id(tally): tally for tool in self.tools if (tally := tally_of(tool)) is not None}
-        before = _counts(tallies.values())
+        turns = ToolTurns(completions, *kept, lambda: self.async_loop)
+        counters = {id(counter): counter for tool in self.tools if (counter := counter_of(tool)) is not None}
+        before = _counts(counters.values())
         self._sync_tool_dicts, self._async_tool_dicts = turns.stand_ins(), [{} for _ in completions]
         try:
             looped: Any = super()._tool_call_loop(  # type: ignore[misc]
@@ -103,115 +87,56 @@ class SideBySide:
             self._sync_tool_dicts, self._async_tool_dicts = kept
             turns.end()
         metrics = self._metrics["train" if self.model.training else "eval"]
-        for name, value in tool_metrics(before, _counts(tallies.values())).items():
+        for name, value in tool_metrics(before, _counts(counters.values())).items():
             metrics[name].append(value)
         return looped
 
-    def _renew_environments(self) -> None:
-        """New instances for those that an abandoned call still has (B-4)."""
+    def _replace_stuck_environments(self) -> None:
+        """New instances for those that an abandoned call still has, before a batch begins."""
         for name, pool in self._environment_pool.items():
-            for place, environment in enumerate(pool):
-                hub = environments_of(environment)
-                if hub is not None and hub.busy_in(environment) is not None:
-                    pool[place] = self.environment_factories[name]()
+            for index, environment in enumerate(pool):
+                owner = owner_of(environment)
+                if owner is not None and owner.stuck_in(environment) is not None:
+                    pool[index] = self.environment_factories[name]()
 
 
-class _Resets:
+class _BatchResets:
     """The resets of one batch: the first that is asked for starts all."""
 
     def __init__(self, trainer: Any, inputs: Sequence[Mapping[str, Any]]) -> None:
         self._trainer = trainer
         self._inputs = inputs
-        self._started: dict[int, tuple[Mapping[str, Any], Running]] | None = None
+        self._started: dict[int, tuple[Mapping[str, Any], PendingCall]] | None = None
 
-    def reset(self, environment: object, kwargs: Mapping[str, Any]) -> Running:
-        """The reset of `environment`, started ahead if its arguments are what was foreseen."""
+    def reset(self, environment: object, kwargs: Mapping[str, Any]) -> PendingCall:
+        """The reset of `environment`: the one started ahead, if its arguments are as expected."""
         if self._started is None:
             self._started = {}
             for one, row in zip(self._trainer.environments, self._inputs, strict=True):
-                hub = environments_of(one)
-                if hub is not None:
+                owner = owner_of(one)
+                if owner is not None:
                     given = {k: v for k, v in row.items() if not self._trainer._multi_environment or k != "environment"}
-                    self._started[id(one)] = given, hub.reset(one, given)
-        foreseen, running = self._started.pop(id(environment), ({}, None))
-        if running is not None:
-            if foreseen.keys() == kwargs.keys() and all(foreseen[key] is kwargs[key] for key in kwargs):
-                return running
-            running.cancel()
-        hub = environments_of(environment)
-        assert hub is not None  # only routed environments come here
-        return hub.reset(environment, kwargs)
+                    self._started[id(one)] = given, owner.reset(one, given)
+        expected, pending = self._started.pop(id(environment), ({}, None))
+        if pending is not None:
+            if expected.keys() == kwargs.keys() and all(expected[key] is kwargs[key] for key in kwargs):
+                return pending
+            pending.cancel()
+        owner = owner_of(environment)
+        assert owner is not None  # others have no `reset_source`
+        return owner.reset(environment, kwargs)
 
     def end(self) -> None:
-        """Cancels what nobody asked for, because an exception came before."""
-        for _, running in (self._started or {}).values():
-            running.cancel()
+        """Cancels what nobody asked for, because of an earlier exception."""
+        for _, pending in (self._started or {}).values():
+            pending.cancel()
 
 
-def own_rewards(trainer: Any) -> Dispatcher | None:
-    """Puts columns of a dispatcher in the place of what a trainer made of its environments' ``get_reward`` (B-3).
-
-    Returns:
-        The dispatcher; None if no environment has a reward of its own.
-    """
-    places = {}
-    for place, function in enumerate(trainer.reward_funcs):
-        kind = _kind_of(function)
-        if kind is not None:
-            places[place] = kind
-    if not places:
-        return None
-    dispatcher = dispatcher_of_own(list(places.values()))
-    for place, column in zip(places, dispatcher, strict=True):
-        trainer.reward_funcs[place] = column
-    return dispatcher
-
-
-def dispatcher_of_own(kinds: Sequence[type]) -> Dispatcher:
-    """A dispatcher with the ``get_reward`` of each of these classes of environments."""
-    functions = []
-    for kind in kinds:
-        hub = environments_of_kind(kind)
-        plain: Any = kind.__dict__.get(PLAIN, kind)
-        one = _AsyncOwnReward(plain) if is_async(plain.get_reward) else _OwnReward(plain)
-        timeout = None if hub is None else hub.time_of(REWARD)
-        functions.append(reward(one, name=plain.__name__, timeout=timeout, limit=Limit(concurrency=_TOGETHER)))
-    return Dispatcher(functions, workers=1)
-
-
-class _OwnReward:
-    """``get_reward`` of one class of environments; no opinion on others."""
-
-    def __init__(self, kind: type) -> None:
-        self._kind = kind
-        self._function: Any = getattr(kind, REWARD)
-
-    def __call__(self, environment: Any) -> Any:
-        return self._function(itself(environment)) if plain_type(environment) is self._kind else None
-
-
-class _AsyncOwnReward(_OwnReward):
-    async def __call__(self, environment: Any) -> Any:
-        return await self._function(itself(environment)) if plain_type(environment) is self._kind else None
-
-
-def asks_for_environments(function: Any) -> bool:
-    """Whether a trainer's reward function names environments, or a function of its dispatcher does."""
-    if isinstance(function, RewardColumn):
-        specs = [spec for spec in dispatcher_of(function).specs if not isinstance(spec.target, _OwnReward)]
-        named = {name for spec in specs for name in (*spec.wants.named, *(spec.finish.named if spec.finish else ()))}
-        return not named.isdisjoint(("environment", "environments"))
-    try:
-        return "environments" in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # a reward model, something of C
-        return False
-
-
-def tool_metrics(before: Mapping[str, Count], after: Mapping[str, Count]) -> dict[str, float]:
+def tool_metrics(before: Mapping[str, CallCount], after: Mapping[str, CallCount]) -> dict[str, float]:
     """What a batch added to the counts, as metrics."""
     metrics = {}
     for name, count in after.items():
-        old = before.get(name, Count())
+        old = before.get(name, CallCount())
         calls = count.calls - old.calls
         if calls:
             metrics[f"guerdon/tools/{name}/failed_frac"] = (count.failed - old.failed) / calls
@@ -220,29 +145,20 @@ def tool_metrics(before: Mapping[str, Count], after: Mapping[str, Count]) -> dic
     return metrics
 
 
-def _counts(tallies: Any) -> dict[str, Count]:
-    counts: dict[str, Count] = {}
-    each: Tally
-    for each in tallies:
+def _counts(counters: Any) -> dict[str, CallCount]:
+    counts: dict[str, CallCount] = {}
+    each: CallCounter
+    for each in counters:
         counts.update(each.counts())
     return counts
 
 
-def _kind_of(function: Any) -> type | None:
-    """The class whose ``get_reward`` a trainer wrapped in this function; None for any other function."""
-    if not getattr(function, "__qualname__", "").endswith("__init__.<locals>.get_reward"):
-        return None
-    parameter = inspect.signature(function).parameters.get("_env_type")
-    kind = None if parameter is None else parameter.default
-    return kind if isinstance(kind, type) else None
-
-
-def _looks_ahead(trainer: Any) -> bool:
+def _resets_before_rewards(trainer: Any) -> bool:
     """Whether environments are reset for another batch before this one's rewards are known."""
     pipeline, args = getattr(trainer, "pipeline", None), trainer.args
     if pipeline is None or not pipeline.mini_batch:
         return pipeline is not None and pipeline.lookahead > 0
-    # Evaluation resets them too, and comes between two optimizer steps: with mini-batches, on one and the same batch.
+    # Evaluation resets them too, between two optimizer steps: with mini-batches, inside a batch.
     within = args.gradient_accumulation_steps % args.steps_per_generation
     evaluates = str(getattr(args.eval_strategy, "value", args.eval_strategy)) != "no"
     return pipeline.lookahead > 0 or (within > 0 and evaluates)

@@ -1,12 +1,8 @@
-"""Snapshots of environments: what a reward function gets in place of an environment that is used again.
+"""A deep copy of an environment, which a reward function gets in place of the live one.
 
-A trainer resets an environment for its next sample as soon as it can. A snapshot is the environment as its completion
-left it.
-
-- S-1  A later reset or step of the environment changes nothing in its snapshot: it is a deep copy, and of the class that
-       the user wrote, unless a ``__deepcopy__`` of theirs gives another.
-- S-2  What can't be copied is told by name, with what to define; only those are told who look at it.
-- S-3  An environment that an abandoned call may still change has no snapshot: looking at it says which call.
+A trainer resets an environment for its next sample as soon as it can; the copy stays as its
+completion left it, of the class that the user wrote. An environment that can't be copied, or that
+an abandoned call may still change, has an `UnavailableSnapshot`: using that raises the reason.
 """
 
 from __future__ import annotations
@@ -17,18 +13,18 @@ from typing import NoReturn
 from guerdon._worker.invoke.reasons import reason_of
 from guerdon.errors import SnapshotError
 
-__all__ = ["PLAIN", "Unavailable", "itself", "plain_type", "snapshot"]
+__all__ = ["USER_CLASS", "UnavailableSnapshot", "live_environment", "snapshot", "user_class"]
 
-PLAIN = "__guerdon_plain__"
+USER_CLASS = "__guerdon_plain__"
 
 
-class Unavailable:
-    """In place of an environment that has no snapshot: whatever is asked of it raises the reason.
+class UnavailableSnapshot:
+    """In place of an environment that has no snapshot: every attribute raises the reason.
 
     Args:
         environment: What it stands for.
-        live: Whether an environment's own reward may be had of the environment itself, because nothing is done with it
-            before.
+        live: Whether ``get_reward`` may be called on the environment itself, because nothing else is
+            done with it before.
     """
 
     __slots__ = ("_guerdon_kind", "_guerdon_live", "_guerdon_reason")
@@ -42,7 +38,7 @@ class Unavailable:
         object.__setattr__(self, "_guerdon_live", environment if live else None)
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__") and name.endswith("__"):  # protocols that are tried: it has none of them
+        if name.startswith("__") and name.endswith("__"):  # protocols that Python or a library tries
             raise AttributeError(name)
         raise SnapshotError(self._guerdon_reason)
 
@@ -53,16 +49,16 @@ class Unavailable:
         return f"<no snapshot: {self._guerdon_reason}>"
 
 
-def itself(environment: object) -> object:
-    """The environment behind one without a snapshot, where that may be used; else what was given."""
-    live = environment._guerdon_live if type(environment) is Unavailable else None
+def live_environment(environment: object) -> object:
+    """The environment behind an `UnavailableSnapshot`, where that may be used; else what was given."""
+    live = environment._guerdon_live if type(environment) is UnavailableSnapshot else None
     return environment if live is None else live
 
 
-def plain_type(environment: object) -> type:
-    """The class that the user wrote, of an environment, routed or not, or of its snapshot."""
-    kind = environment._guerdon_kind if type(environment) is Unavailable else type(environment)
-    plain: type = kind.__dict__.get(PLAIN, kind)
+def user_class(environment: object) -> type:
+    """The class that the user wrote, of an environment or of its snapshot."""
+    kind = environment._guerdon_kind if type(environment) is UnavailableSnapshot else type(environment)
+    plain: type = kind.__dict__.get(USER_CLASS, kind)
     return plain
 
 
@@ -72,13 +68,13 @@ def snapshot(environment: object) -> object:
     Raises:
         SnapshotError: It holds what can't be copied; the message names it.
     """
-    kind = plain_type(environment)
+    kind = user_class(environment)
     try:
         copied = copy.deepcopy(environment)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # SystemExit would end the training without a word
-        raise SnapshotError(_uncopied(environment, kind, error)) from error
+    except BaseException as error:  # SystemExit would end the training silently
+        raise SnapshotError(_copy_failed(environment, kind, error)) from error
     if copied is environment:
         raise SnapshotError(
             f"the environment {kind.__qualname__} can't be copied for the reward functions that ask for it: its "
@@ -89,12 +85,12 @@ def snapshot(environment: object) -> object:
             f"the environment {kind.__qualname__} can't be copied for the reward functions that ask for it: its "
             "__deepcopy__ gives None. Return what rewards need of it."
         )
-    if type(copied) is not kind and type(copied).__dict__.get(PLAIN) is kind:
+    if type(copied) is not kind and type(copied).__dict__.get(USER_CLASS) is kind:
         object.__setattr__(copied, "__class__", kind)
     return copied
 
 
-def _uncopied(environment: object, kind: type, error: BaseException) -> str:
+def _copy_failed(environment: object, kind: type, error: BaseException) -> str:
     held = getattr(environment, "__dict__", {})
     for name, value in held.items():
         try:

@@ -1,11 +1,9 @@
-"""Routed callables: functions and methods that look as before and run on the engine.
+"""Proxies: functions and methods that look like the user's own and run on the engine.
 
-What a trainer reads of a tool stays: its name, its signature, its docstring and annotations (the schema is made of
-them), and whether it is a coroutine function.
-
-- C-1  A routed callable is a method in the sense of `inspect`, because that and plain functions are what schemas are made
-       of; it can be pickled if what it calls can.
-- C-2  Who knows it is routed can `launch` it and wait later; who doesn't calls it and waits.
+What a trainer reads of a tool stays: its name, signature, docstring and annotations (the schema is
+made of them), and whether it is a coroutine function. A proxy is a method in the sense of
+`inspect`, as schemas are made of methods and functions only; it pickles if what it calls does.
+A caller that knows proxies can `launch` one and wait later; any other calls it and waits.
 """
 
 from __future__ import annotations
@@ -19,80 +17,81 @@ from inspect import Parameter, Signature
 from typing import Any, Protocol
 
 from guerdon._registration.callables import innermost
-from guerdon.integrations.trl.tool_calls.executor import Running, Tally, inside
+from guerdon.integrations.trl.tool_calls.executor import CallCounter, PendingCall, in_tool_call
 
-__all__ = ["Launcher", "launcher_of", "shaped", "tally_of"]
+__all__ = ["Launcher", "counter_of", "launcher_of", "make_proxy"]
 
 _LAUNCH = "__guerdon_launch__"
-_TALLY = "__guerdon_tally__"
+_COUNTER = "__guerdon_tally__"
 
 
 class Launcher(Protocol):
     """Starts a call with these arguments."""
 
-    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Running: ...
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall: ...
 
 
 def launcher_of(tool: Callable[..., Any]) -> Launcher | None:
-    """How to start a routed callable without waiting for it; None if it isn't one."""
+    """How to start a call of a proxy without waiting for it; None if `tool` is no proxy."""
     launch = getattr(getattr(tool, "__func__", None), _LAUNCH, None)
     return None if launch is None else functools.partial(launch, getattr(tool, "__self__"))  # noqa: B009 - a function, to mypy, has none
 
 
-def tally_of(tool: Callable[..., Any]) -> Tally | None:
-    """Where the calls of a routed callable are counted; None if it isn't one."""
-    return getattr(getattr(tool, "__func__", None), _TALLY, None)
+def counter_of(tool: Callable[..., Any]) -> CallCounter | None:
+    """Where the calls of a proxy are counted; None if `tool` is no proxy."""
+    return getattr(getattr(tool, "__func__", None), _COUNTER, None)
 
 
-def shaped(
+def make_proxy(
     original: Callable[..., Any],
     name: str,
-    launch: Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Running],
+    launch: Callable[[Any, tuple[Any, ...], Mapping[str, Any]], PendingCall],
     direct: Callable[..., Any],
-    tally: Tally,
+    counter: CallCounter,
     *,
     asynchronous: bool,
     method: bool,
 ) -> Callable[..., Any]:
-    """A function whose first parameter is its object, like `original` for whoever inspects it.
+    """A function whose first parameter is its object, and that `inspect` sees as `original`.
 
     Args:
-        original: What it stands for; with `method` a function of a class, whose first parameter is dropped too.
+        original: What it stands for; with `method` a function of a class, whose first
+            parameter is dropped too.
         launch: Starts a call: the object, positional arguments, keywords.
-        direct: What is called instead by code that runs on the engine already, with the object first.
-        tally: Where its calls are counted.
+        direct: What code that runs on the engine already calls instead, with the object first.
+        counter: Where its calls are counted.
         asynchronous: Whether it is a coroutine function.
     """
-    call: Callable[..., Any]
+    proxy: Callable[..., Any]
     if asynchronous:
 
         async def wait(this: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if inside():
+            if in_tool_call():
                 return await direct(this, *args, **kwargs)
-            running = await asyncio.get_running_loop().run_in_executor(None, launch, this, args, kwargs)
-            return await running.aresult()
+            pending = await asyncio.get_running_loop().run_in_executor(None, launch, this, args, kwargs)
+            return await pending.aresult()
 
-        call = wait
+        proxy = wait
     else:
 
         def block(this: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if inside():
+            if in_tool_call():
                 return direct(this, *args, **kwargs)
             return launch(this, args, kwargs).result()
 
-        call = block
+        proxy = block
     inner = _described(original)
-    call.__name__, call.__doc__ = name, inner.__doc__
-    call.__qualname__ = getattr(inner, "__qualname__", name)
-    call.__module__ = getattr(inner, "__module__", None) or __name__
+    proxy.__name__, proxy.__doc__ = name, inner.__doc__
+    proxy.__qualname__ = getattr(inner, "__qualname__", name)
+    proxy.__module__ = getattr(inner, "__module__", None) or __name__
     signature = _signature(original, method=method)
     hints = getattr(inner, "__annotations__", {})
-    call.__annotations__ = {key: hint for key, hint in hints.items() if key in {*signature.parameters, "return"}}
-    setattr(call, "__wrapped__", inner)  # noqa: B010 - as below; string annotations are read in its globals
-    setattr(call, "__signature__", signature)  # noqa: B010 - mypy knows no such attribute of a function
-    setattr(call, _LAUNCH, launch)
-    setattr(call, _TALLY, tally)
-    return call
+    proxy.__annotations__ = {key: hint for key, hint in hints.items() if key in {*signature.parameters, "return"}}
+    setattr(proxy, "__wrapped__", inner)  # noqa: B010 - string annotations are read in its globals
+    setattr(proxy, "__signature__", signature)  # noqa: B010 - mypy knows no such attribute of a function
+    setattr(proxy, _LAUNCH, launch)
+    setattr(proxy, _COUNTER, counter)
+    return proxy
 
 
 def _described(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -107,7 +106,7 @@ def _described(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _signature(original: Callable[..., Any], *, method: bool) -> Signature:
-    """The signature of `original` behind a first parameter of its own; what a partial has set is not asked for."""
+    """The signature of `original` behind a first parameter, without what a partial has set."""
     signature = inspect.signature(original)
     parameters = list(signature.parameters.values())[1 if method else 0 :]
     fixed: set[str] = set()

@@ -1,11 +1,9 @@
-"""``tools([...])``: tool functions that run on the engine, each call with its deadline.
+"""``tools([...])``: tool functions that run on the engine, each call with its timeout.
 
-- T-1  The list goes where a trainer wants tools, and works in TRL's own trainers too: each entry keeps the name, the
-       signature and the docstring of its function, and is a coroutine function exactly if it is async.
-- T-2  By default a sync tool runs in a worker process that can be killed; one that holds state (a bound method, a
-       callable object, a closure) runs in a thread of this process, where its state is; an async one on an event loop.
-- T-3  A call that fails or takes too long raises, which trainers show to the model as the tool's result and count.
-- T-4  It can be pickled if its functions can: the copy starts an engine of its own on first use.
+The list goes where a trainer wants tools, in TRL's own trainers too: each entry keeps the name,
+signature and docstring of its function, and is a coroutine function exactly if that is. A call that
+fails or times out raises; trainers show that to the model as the tool's result, and count it. The
+list pickles if its functions do; a copy starts an engine of its own on first use.
 """
 
 from __future__ import annotations
@@ -22,8 +20,15 @@ from guerdon._registration.callables import innermost, is_async, name_of
 from guerdon._serialization.serialized_functions import check_serializable
 from guerdon.errors import RegistrationError, SerializationError
 from guerdon.functions import reward
-from guerdon.integrations.trl.tool_calls.executor import Box, Count, Lane, Runner, Running, Tally
-from guerdon.integrations.trl.tool_calls.proxies import shaped
+from guerdon.integrations.trl.tool_calls.executor import (
+    CallCount,
+    CallCounter,
+    Executor,
+    Lane,
+    PendingCall,
+    WorkerFunctions,
+)
+from guerdon.integrations.trl.tool_calls.proxies import make_proxy
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -31,8 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["Tools", "tools"]
 
 LANES = ("process", "thread", "asyncio")
-# Tools mostly wait, for files, programs and sockets: more of them than cores may run at once.
-_FEWEST_WORKERS = 8
+# Tools mostly wait, for files, programs and sockets: more than one a core may run at once.
+_MIN_WORKERS = 8
 
 
 def tools(
@@ -45,19 +50,21 @@ def tools(
     """Tool functions for a trainer's ``tools=`` whose calls run on the engine.
 
     Args:
-        functions: Functions, sync or async, partials of them, bound methods, callable objects; with type hints and a
-            docstring that describes every argument, as TRL wants them.
+        functions: Functions, sync or async, partials of them, bound methods, callable objects; with
+            type hints and a docstring that describes every argument, as TRL wants them.
         timeout: Seconds that one call may run.
-        lane: Where all of them run: ``"process"`` (a worker that can be killed), ``"thread"`` (in this process; a call
-            that takes too long is left behind) or ``"asyncio"``. By default as they are: sync functions in processes,
-            those that hold state in threads, async ones on an event loop.
-        workers: Processes that run sync tools. By default the cores that this process may use, and at least 8.
+        lane: Where all of them run: ``"process"`` (a worker that can be killed), ``"thread"`` (in
+            this process; a call that times out is abandoned) or ``"asyncio"``. By default sync
+            functions run in processes, those that hold state in threads, async ones on an event
+            loop.
+        workers: Processes that run sync tools. By default the cores that this process may use, and
+            at least 8.
 
     Returns:
-        A list for ``tools=``. ``close()`` ends what runs; else it ends with the list.
+        A list for ``tools=``. ``close()`` ends its workers; else they end with the list.
 
     Raises:
-        RegistrationError: Two tools have one name, an option is wrong, or something can't be called.
+        RegistrationError: Two tools have one name, an option is wrong, or an entry is no function.
         SerializationError: A function can't be sent to a worker; the message says why.
 
     Example:
@@ -78,7 +85,7 @@ def tools(
 
 
 class Tools(list[Callable[..., Any]]):
-    """What `tools` returns: a list of routed tools that share their workers."""
+    """What `tools` returns: a list of proxies of tools, which share their workers."""
 
     def __init__(
         self,
@@ -91,31 +98,31 @@ class Tools(list[Callable[..., Any]]):
         self._functions = _listed(functions)
         self._timeout = _options.bound("timeout", timeout)
         self._workers = _options.whole("workers", workers, _options.MOST_WORKERS)
-        self._asked = lane
+        self._lane = lane
         if lane is not None and lane not in LANES:
             raise RegistrationError(f"lane={lane!r}: expected one of {', '.join(map(repr, LANES))}, or None.")
-        self.tally = Tally()
+        self.counter = CallCounter()
         made = [Tool(self, number, function) for number, function in enumerate(self._functions)]
-        _refuse_doubles(made)
+        _check_names(made)
         self._shipped = [tool.number for tool in made if tool.lane == "process"]
-        self._runners: dict[Lane, Runner] = {}
+        self._executors: dict[Lane, Executor] = {}
         for used in dict.fromkeys(tool.lane for tool in made):
-            self._runners[used] = self._runner(used)
+            self._executors[used] = self._executor(used)
         super().__init__(tool.method for tool in made)
 
-    def stats(self) -> dict[str, Count]:
-        """By tool: calls, how many failed, how many of these by their time, and the seconds they ran."""
-        return self.tally.counts()
+    def stats(self) -> dict[str, CallCount]:
+        """By tool: calls, how many failed, how many of these timed out, and the seconds they ran."""
+        return self.counter.counts()
 
     def worker_pids(self) -> list[int]:
         """Process ids of the workers alive."""
-        runner = self._runners.get("process")
-        return [] if runner is None else runner.worker_pids
+        executor = self._executors.get("process")
+        return [] if executor is None else executor.worker_pids
 
     def close(self) -> None:
         """Ends the workers, threads and loops; calls under way become cancelled."""
-        for runner in self._runners.values():
-            runner.close()
+        for executor in self._executors.values():
+            executor.close()
 
     def __enter__(self) -> Self:
         return self
@@ -124,61 +131,63 @@ class Tools(list[Callable[..., Any]]):
         self.close()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _again, (self._functions, {"timeout": self._timeout, "lane": self._asked, "workers": self._workers})
+        return _rebuild, (self._functions, {"timeout": self._timeout, "lane": self._lane, "workers": self._workers})
 
-    def run(self, tool: Tool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Running:
+    def run(self, tool: Tool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
         """Starts a call of one of these tools."""
         number = self._shipped.index(tool.number) if tool.lane == "process" else tool.number
-        return self._runners[tool.lane].launch(tool.name, number, tool.function, args, kwargs)
+        return self._executors[tool.lane].launch(tool.name, number, tool.function, args, kwargs)
 
     def lane_of(self, function: Callable[..., Any]) -> Lane:
-        """Where a function runs (T-2)."""
+        """Where a function runs: by default as it is, sync or async, with or without state."""
         awaits = is_async(function)
-        if self._asked is None:
+        if self._lane is None:
             return "asyncio" if awaits else "thread" if holds_state(function) else "process"
-        if awaits != (self._asked == "asyncio"):
-            kind = "an async function, which runs on an event loop" if awaits else "not an async function"
+        if awaits != (self._lane == "asyncio"):
+            kind = "async, which runs on an event loop" if awaits else "not async"
             raise RegistrationError(
-                f"tool {name_of(function)!r} is {kind}: lane={self._asked!r} is not possible. Leave lane out, or give "
+                f"tool {name_of(function)!r} is {kind}, so it can't run on lane={self._lane!r}: leave lane out, or give "
                 "such tools a tools([...]) of their own."
             )
-        return cast(Lane, self._asked)
+        return cast(Lane, self._lane)
 
-    def _runner(self, lane: Lane) -> Runner:
+    def _executor(self, lane: Lane) -> Executor:
         functions = [self._functions[number] for number in self._shipped] if lane == "process" else []
-        workers = self._workers or max(_FEWEST_WORKERS, default_workers())
-        return Runner("tools", lane, self._timeout, self.tally, functions, workers)
+        workers = self._workers or max(_MIN_WORKERS, default_workers())
+        return Executor("tools", lane, self._timeout, self.counter, functions, workers)
 
 
 class Tool:
-    """One routed tool; what trainers get is its `method`."""
+    """One tool; trainers get its proxy, `method`."""
 
     def __init__(self, owner: Tools, number: int, function: Callable[..., Any]) -> None:
         if isinstance(function, type) or not callable(function):
-            raise RegistrationError(f"{function!r} is no tool: give a function, a method or a callable object.")
+            raise RegistrationError(f"{function!r} can't be a tool: give a function, a method or a callable object.")
         self.owner = owner
         self.number = number
         self.function = function
         self.name = name_of(function)
         if inspect.isgeneratorfunction(innermost(function)) or inspect.isasyncgenfunction(innermost(function)):
-            raise RegistrationError(f"tool {self.name!r} yields its results one by one: have it return them.")
+            raise RegistrationError(f"tool {self.name!r} is a generator: have it return its result.")
         if not self.name.isidentifier():
-            raise RegistrationError(f"a tool called {self.name!r} can't be called by a model: give it a name with def.")
+            raise RegistrationError(
+                f"a model can't call a tool named {self.name!r}: define it with def under an identifier."
+            )
         self.lane = owner.lane_of(function)
         if self.lane == "process":
             _check_serializable(self.name, function)
-        made = shaped(
+        made = make_proxy(
             function,
             self.name,
             Tool.launch,
             Tool.direct,
-            owner.tally,
+            owner.counter,
             asynchronous=self.lane == "asyncio",
             method=False,
         )
         self.method = types.MethodType(made, self)
 
-    def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Running:
+    def launch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PendingCall:
         return self.owner.run(self, args, kwargs)
 
     def direct(self, *args: Any, **kwargs: Any) -> Any:
@@ -192,12 +201,12 @@ class Tool:
         return method
 
     def __reduce__(self) -> tuple[Callable[[Tools, int], Any], tuple[Tools, int]]:
-        return _one_of, (self.owner, self.number)
+        return _tool_at, (self.owner, self.number)
 
 
 def holds_state(function: Callable[..., Any]) -> bool:
-    """Whether calling it may change something that the next call sees: methods of objects, callable objects, closures;
-    what a partial wraps counts."""
+    """Whether a call may change what the next call sees: methods of objects, callable objects,
+    closures; what a partial wraps counts."""
     inner = innermost(function)
     if isinstance(inner, functools.partial) or not inspect.isroutine(inner):
         return True
@@ -208,28 +217,30 @@ def holds_state(function: Callable[..., Any]) -> bool:
 
 def _listed(functions: object) -> tuple[Any, ...]:
     if isinstance(functions, (str, bytes, Mapping)) or not isinstance(functions, Iterable):
-        raise RegistrationError(f"give a list of tools, as in tools([function]), not a {type(functions).__name__}.")
+        raise RegistrationError(f"tools() takes a list, as in tools([function]), not a {type(functions).__name__}.")
     return tuple(functions)
 
 
-def _refuse_doubles(made: Iterable[Tool]) -> None:
+def _check_names(made: Iterable[Tool]) -> None:
     seen: set[str] = set()
     for tool in made:
         if tool.name in seen:
-            raise RegistrationError(f"two tools are called {tool.name!r}: a model could not tell them apart.")
+            raise RegistrationError(
+                f"two tools are named {tool.name!r}: rename one, so that a model can tell them apart."
+            )
         seen.add(tool.name)
 
 
 def _check_serializable(name: str, function: Callable[..., Any]) -> None:
     try:
-        check_serializable(reward(Box([function]), name=name, lane="process").spec)
+        check_serializable(reward(WorkerFunctions([function]), name=name, lane="process").spec)
     except SerializationError as error:
         raise SerializationError(str(error).replace("reward function", "tool")) from None
 
 
-def _again(functions: tuple[Callable[..., Any], ...], options: dict[str, Any]) -> Tools:
+def _rebuild(functions: tuple[Callable[..., Any], ...], options: dict[str, Any]) -> Tools:
     return Tools(functions, **options)
 
 
-def _one_of(owner: Tools, number: int) -> Any:
+def _tool_at(owner: Tools, number: int) -> Any:
     return owner[number].__self__  # type: ignore[attr-defined]  # tools are bound methods, to mypy just callables

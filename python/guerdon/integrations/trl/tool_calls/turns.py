@@ -1,16 +1,10 @@
-"""One turn of tool calls of a whole batch: all samples side by side, the calls of one sample by TRL's rule.
+"""The tool calls of a batch, turn by turn: those of all samples of a turn run concurrently.
 
-TRL's synchronous trainers go sample by sample: call its tools, wait, go on to the next. `Turns` stands between: the
-trainer's loop asks for results in its own order, from this thread, and at its first question of a turn the calls of all
-samples are started.
-
-- U-1  In a sample, sync calls run one after the other in call order, then async ones together.
-- U-2  The trainer gets the results in call order, sync and async mixed as they were called.
-- U-3  A call is started only if the trainer will ask for it, and its result reaches nobody else: samples are told apart
-       by their place, calls by their order.
-- U-4  What is not routed runs as in TRL: a plain sync tool on the trainer's thread, when its result is asked for; a plain
-       coroutine function on the trainer's own loop.
-- U-5  At the end nothing of a batch runs on, however it ended.
+TRL's synchronous trainers go sample by sample: call its tools, wait, go on. `ToolTurns` stands
+between: at the trainer's first question of a turn the calls of all samples start. Within a sample,
+sync calls run in call order, then async ones together; the trainer gets results in call order. A
+tool that is no proxy runs as in TRL: a sync one on the trainer's thread, an async one on its loop.
+At the end nothing of a batch runs on, however it ended.
 """
 
 from __future__ import annotations
@@ -24,17 +18,17 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from guerdon.integrations.trl.tool_calls.executor import Running
+from guerdon.integrations.trl.tool_calls.executor import PendingCall
 from guerdon.integrations.trl.tool_calls.proxies import launcher_of
 
-__all__ = ["Turns"]
+__all__ = ["ToolTurns", "mark_retrieved"]
 
-Tool = Callable[..., Any]
-# Seconds that what was cancelled gets to end.
+ToolFunction = Callable[..., Any]
+# Seconds that cancelled calls get to end.
 _END_S = 5.0
 
 
-class _Call:
+class _TurnCall:
     """A call of a turn.
 
     Attributes:
@@ -42,7 +36,7 @@ class _Call:
         future: Its result.
     """
 
-    def __init__(self, name: str, arguments: Mapping[str, Any], tool: Tool) -> None:
+    def __init__(self, name: str, arguments: Mapping[str, Any], tool: ToolFunction) -> None:
         self.name = name
         self.arguments = arguments
         self.tool = tool
@@ -51,10 +45,10 @@ class _Call:
         self.plain = self.launch is None and not self.awaited
         self.ready: Future[None] = Future()
         self.future: Future[Any] = Future()
-        self.running: Running | None = None
+        self.pending: PendingCall | None = None
 
     def run_here(self) -> None:
-        """Runs a plain sync call on this thread, when its turn has come (U-4)."""
+        """Runs a plain sync call on this thread, after those before it in its sample."""
         self.ready.result()
         if not self.future.done():
             try:
@@ -63,7 +57,7 @@ class _Call:
                 self.future.set_exception(error)
 
 
-class Turns:
+class ToolTurns:
     """The tool calls of one batch.
 
     Args:
@@ -76,21 +70,21 @@ class Turns:
     def __init__(
         self,
         completions: Sequence[Sequence[Mapping[str, Any]]],
-        sync_tools: Sequence[Mapping[str, Tool]],
-        async_tools: Sequence[Mapping[str, Tool]],
+        sync_tools: Sequence[Mapping[str, ToolFunction]],
+        async_tools: Sequence[Mapping[str, ToolFunction]],
         own_loop: Callable[[], asyncio.AbstractEventLoop],
     ) -> None:
         self._completions = completions
         self._tools = [{**late, **soon} for soon, late in zip(sync_tools, async_tools, strict=True)]
         self._own_loop = own_loop
-        self._pending: list[deque[_Call]] = [deque() for _ in completions]
-        self._asked: list[deque[_Call]] = [deque() for _ in completions]  # all of the turn, for U-4
-        self._begun: list[Any] = [None] * len(completions)  # the message whose calls were started last
+        self._pending: list[deque[_TurnCall]] = [deque() for _ in completions]
+        self._asked: list[deque[_TurnCall]] = [deque() for _ in completions]  # all calls of the turn
+        self._begun: list[Any] = [None] * len(completions)  # the last message whose calls started
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._samples: list[Future[None]] = []
 
-    def stand_ins(self) -> list[dict[str, Tool]]:
+    def stand_ins(self) -> list[dict[str, ToolFunction]]:
         """For each sample its tools by name, as sync functions that wait for what was started."""
         return [
             {name: functools.partial(self._collect, sample, name) for name in tools}
@@ -98,14 +92,14 @@ class Turns:
         ]
 
     def end(self) -> None:
-        """Cancels what runs and ends the loop (U-5)."""
+        """Cancels what runs and ends the loop."""
         loop, thread = self._loop, self._thread
         if loop is None or thread is None:
             return
         for calls in self._asked:
             for call in calls:
-                if call.running is not None and not call.future.done():
-                    call.running.cancel()
+                if call.pending is not None and not call.future.done():
+                    call.pending.cancel()
         ended = asyncio.run_coroutine_threadsafe(_cancel_all(), loop)
         try:
             ended.result(_END_S)
@@ -119,17 +113,17 @@ class Turns:
             self._start_turn()
         pending = self._pending[sample]
         if not pending or pending[0].name != name:
-            # The trainer asks for what nobody called: it knows better (a seam that moved is caught by a test).
-            return self._alone(_Call(name, arguments, self._tools[sample][name]))
+            # The trainer asks for a call that no message has: give it that call.
+            return self._alone(_TurnCall(name, arguments, self._tools[sample][name]))
         call = pending.popleft()
         for other in self._asked[sample]:
             if other.plain and not other.future.done():
                 other.run_here()
-            if other is call and not call.awaited:  # async ones wait for all sync ones, those behind them too
+            if other is call and not call.awaited:  # async ones wait for all sync ones
                 break
         return call.future.result()
 
-    def _alone(self, call: _Call) -> Any:
+    def _alone(self, call: _TurnCall) -> Any:
         if call.launch is not None:
             return call.launch((), call.arguments).result()
         if call.awaited:
@@ -137,7 +131,7 @@ class Turns:
         return call.tool(**call.arguments)
 
     def _start_turn(self) -> None:
-        """Starts the calls of every sample that has new ones (U-3)."""
+        """Starts the calls of every sample that has new ones."""
         loop = self._running_loop()
         for sample, messages in enumerate(self._completions):
             last = messages[-1] if messages else None
@@ -150,8 +144,8 @@ class Turns:
             if calls:
                 self._samples.append(asyncio.run_coroutine_threadsafe(self._run(calls), loop))
 
-    def _calls_of(self, sample: int, tool_calls: Sequence[Mapping[str, Any]]) -> list[_Call]:
-        """The calls that the trainer will ask for: it answers unknown names and odd arguments itself."""
+    def _calls_of(self, sample: int, tool_calls: Sequence[Mapping[str, Any]]) -> list[_TurnCall]:
+        """The calls that the trainer will ask for; it answers unknown names and bad arguments itself."""
         calls = []
         for tool_call in tool_calls:
             if tool_call.get("type") != "function":
@@ -162,27 +156,27 @@ class Turns:
             if tool is None or not isinstance(arguments, Mapping):
                 continue
             if all(isinstance(key, str) for key in arguments):
-                calls.append(_Call(name, dict(arguments), tool))
+                calls.append(_TurnCall(name, dict(arguments), tool))
         return calls
 
-    async def _run(self, calls: Sequence[_Call]) -> None:
-        """The calls of one sample (U-1)."""
+    async def _run(self, calls: Sequence[_TurnCall]) -> None:
+        """The calls of one sample: sync ones in order, then async ones together."""
         for call in calls:
             if not call.awaited:
                 await self._one(call)
         await asyncio.gather(*(self._one(call) for call in calls if call.awaited))
 
-    async def _one(self, call: _Call) -> None:
+    async def _one(self, call: _TurnCall) -> None:
         try:
             if call.plain:
                 call.ready.set_result(None)
                 ended = asyncio.wrap_future(call.future)
-                ended.add_done_callback(_looked_at)  # the trainer's thread has what came of it
+                ended.add_done_callback(mark_retrieved)  # the trainer's thread reads it
                 await asyncio.wait([ended])
                 return
             if call.launch is not None:
-                call.running = call.launch((), call.arguments)
-                value = await call.running.aresult()
+                call.pending = call.launch((), call.arguments)
+                value = await call.pending.aresult()
             else:
                 theirs = asyncio.run_coroutine_threadsafe(call.tool(**call.arguments), self._own_loop())
                 value = await asyncio.wrap_future(theirs)
@@ -201,7 +195,8 @@ class Turns:
         return self._loop
 
 
-def _looked_at(ended: asyncio.Future[Any]) -> None:
+def mark_retrieved(ended: asyncio.Future[Any]) -> None:
+    """A callback after which asyncio does not warn of an exception that nobody awaited."""
     if not ended.cancelled():
         ended.exception()
 

@@ -1,0 +1,65 @@
+"""Judges whether a function fails too often where batches are single groups or responses.
+
+The failures of each function are counted over its last samples, across batches. A function with
+``on_failure="raise"`` is not counted: its first failure raises.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from guerdon.dispatcher import Dispatcher
+from guerdon.errors import RewardFailureError
+from guerdon.results import RewardBatch
+from guerdon.status import Status
+
+WINDOW: Final = 256
+"""Samples of a function over which its failures are counted."""
+
+
+class FailureRate:
+    """The failure rates of the functions of some dispatchers.
+
+    Args:
+        minimum: Samples of a function before which its rate is not judged.
+    """
+
+    def __init__(self, dispatchers: Iterable[Dispatcher], minimum: int) -> None:
+        self._minimum = minimum
+        self._limits: dict[str, float] = {}
+        self._raising: set[str] = set()
+        for dispatcher in dispatchers:
+            for spec in dispatcher.specs:
+                own = spec.policy.max_failure_rate
+                self._limits[spec.name] = dispatcher.options["max_failure_rate"] if own is None else own
+                if spec.policy.on_failure == "raise":
+                    self._raising.add(spec.name)
+        self._failed: dict[str, deque[bool]] = {name: deque(maxlen=WINDOW) for name in self._limits}
+
+    def add(self, result: RewardBatch) -> None:
+        """Counts a result.
+
+        Raises:
+            RewardFailureError: A function fails too often, or failed with ``on_failure="raise"``.
+        """
+        failed = result.status >= Status.TIMEOUT
+        for index, name in enumerate(result.functions):
+            window = self._failed[name]
+            window.extend(failed[:, :, index].ravel().tolist())
+            if not failed[:, :, index].any():
+                continue
+            failure = next(failure for failure in result.failures() if failure.function == name)
+            if name in self._raising:
+                raise RewardFailureError(
+                    f"reward function {name!r} failed and has on_failure='raise'. First: {failure}.", result
+                )
+            limit, samples = self._limits[name], len(window)
+            if samples >= self._minimum and sum(window) > limit * samples:
+                raise RewardFailureError(
+                    f"reward function {name!r} failed on {sum(window)} of its last {samples} samples (limit "
+                    f"{100 * limit:.3g} %). The last failure: {failure}. Fix the function, raise its timeout, or set "
+                    "`max_failure_rate`.",
+                    result,
+                )

@@ -1,0 +1,92 @@
+"""An environment's own ``get_reward`` as a reward column of a dispatcher.
+
+So it runs concurrently, with a timeout, and its failures are those of any other function.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from guerdon._registration.callables import is_async
+from guerdon._trainer.column import RewardColumn
+from guerdon.dispatcher import Dispatcher
+from guerdon.functions import reward
+from guerdon.integrations.trl.reward_funcs import dispatcher_of
+from guerdon.integrations.trl.tool_calls.deep_copy import USER_CLASS, live_environment, user_class
+from guerdon.integrations.trl.tool_calls.environments import REWARD, owner_of_class
+from guerdon.limits import Limit
+
+__all__ = ["asks_for_environments", "use_reward_columns"]
+
+# Rewards of environments that may be computed at once in this process.
+_MAX_CONCURRENT = 128
+
+
+def use_reward_columns(trainer: Any) -> Dispatcher | None:
+    """Puts columns of a dispatcher in place of the functions that a trainer made of ``get_reward``.
+
+    Returns:
+        The dispatcher; None if no environment has a reward of its own.
+    """
+    classes = {}
+    for index, function in enumerate(trainer.reward_funcs):
+        kind = _environment_class_of(function)
+        if kind is not None:
+            classes[index] = kind
+    if not classes:
+        return None
+    dispatcher = environment_reward_dispatcher(list(classes.values()))
+    for index, column in zip(classes, dispatcher, strict=True):
+        trainer.reward_funcs[index] = column
+    return dispatcher
+
+
+def environment_reward_dispatcher(kinds: Sequence[type]) -> Dispatcher:
+    """A dispatcher with the ``get_reward`` of each of these classes of environments."""
+    functions = []
+    for kind in kinds:
+        owner = owner_of_class(kind)
+        plain: Any = kind.__dict__.get(USER_CLASS, kind)
+        one = _AsyncEnvironmentReward(plain) if is_async(plain.get_reward) else _EnvironmentReward(plain)
+        timeout = None if owner is None else owner.timeout_of(REWARD)
+        functions.append(reward(one, name=plain.__name__, timeout=timeout, limit=Limit(concurrency=_MAX_CONCURRENT)))
+    return Dispatcher(functions, workers=1)
+
+
+class _EnvironmentReward:
+    """``get_reward`` of one class of environments; abstains on others."""
+
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+        self._function: Any = getattr(kind, REWARD)
+
+    def __call__(self, environment: Any) -> Any:
+        return self._function(live_environment(environment)) if user_class(environment) is self._kind else None
+
+
+class _AsyncEnvironmentReward(_EnvironmentReward):
+    async def __call__(self, environment: Any) -> Any:
+        return await self._function(live_environment(environment)) if user_class(environment) is self._kind else None
+
+
+def asks_for_environments(function: Any) -> bool:
+    """Whether a trainer's reward function names environments, or a function of its dispatcher does."""
+    if isinstance(function, RewardColumn):
+        specs = [spec for spec in dispatcher_of(function).specs if not isinstance(spec.target, _EnvironmentReward)]
+        named = {name for spec in specs for name in (*spec.wants.named, *(spec.finish.named if spec.finish else ()))}
+        return not named.isdisjoint(("environment", "environments"))
+    try:
+        return "environments" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a reward model, or a C function
+        return False
+
+
+def _environment_class_of(function: Any) -> type | None:
+    """The class whose ``get_reward`` a trainer wrapped in this function; None for any other function."""
+    if not getattr(function, "__qualname__", "").endswith("__init__.<locals>.get_reward"):
+        return None
+    parameter = inspect.signature(function).parameters.get("_env_type")
+    kind = None if parameter is None else parameter.default
+    return kind if isinstance(kind, type) else None
