@@ -12,7 +12,24 @@ use crate::call::{Call, CallKind};
 use crate::function::FunctionId;
 use crate::grid::{Claim, Grid};
 use crate::payload::Payload;
-use crate::scheduler::Taken;
+
+/// Calls that were taken out of their queues, for one frame.
+pub(crate) struct TakenCalls {
+    pub batch: Arc<Batch>,
+    pub calls: Vec<Call>,
+    /// Of other batches, that were gathered with them.
+    pub others: Vec<(Arc<Batch>, Vec<Call>)>,
+    /// The frame is to run alone.
+    pub alone: bool,
+}
+
+impl TakenCalls {
+    /// The batches, each with its calls.
+    pub(crate) fn by_batch(&self) -> impl Iterator<Item = (&Arc<Batch>, &[Call])> {
+        let others = self.others.iter().map(|(batch, calls)| (batch, &calls[..]));
+        std::iter::once((&self.batch, &self.calls[..])).chain(others)
+    }
+}
 
 /// Calls of one batch, as the scheduler knows them (F-4 of `frame`), and what they are made of.
 pub struct BatchSlice {
@@ -23,8 +40,8 @@ pub struct BatchSlice {
 
 impl BatchSlice {
     /// The slices of a frame, one at least (H-2).
-    pub(crate) fn all(taken: Taken, function: FunctionId, kind: CallKind) -> Vec<Self> {
-        let Taken { batch, calls, others, .. } = taken;
+    pub(crate) fn all(taken: TakenCalls, function: FunctionId, kind: CallKind) -> Vec<Self> {
+        let TakenCalls { batch, calls, others, .. } = taken;
         let slice = |(batch, calls)| Self::new(batch, function, kind, calls);
         let mut slices: Vec<Self> = std::iter::once((batch, calls)).chain(others).map(slice).collect();
         if slices.iter().any(|slice| !slice.calls.is_empty()) {
@@ -147,7 +164,7 @@ mod tests {
         let outcome = Outcome::without_value(Status::Cancelled, Times::default());
         ended.grid().claim_open(0, 0).unwrap().complete([outcome], |_| {});
         assert!(ended.announce(&[0]) && ended.release().is_some());
-        let of = |batch: &Arc<Batch>, others| Taken {
+        let of = |batch: &Arc<Batch>, others| TakenCalls {
             batch: batch.clone(),
             calls: vec![Call::fresh(0)],
             others,

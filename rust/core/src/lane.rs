@@ -14,11 +14,10 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
-use crate::frame::Frame;
+use crate::frame::{Frame, FrameOwner};
 use crate::function::FunctionId;
-use crate::scheduler::Inner;
 
 /// What `Lane::close` returns: done when nothing of the lane is left.
 pub type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -57,13 +56,17 @@ pub trait Lane: Send + Sync + 'static {
 
 /// Tells the scheduler that a lane has room without a frame having ended.
 #[derive(Clone)]
-pub struct LaneWaker(pub(crate) Weak<Inner>);
+pub struct LaneWaker(Weak<dyn FrameOwner>);
 
 impl LaneWaker {
+    pub(crate) fn new(owner: &Arc<dyn FrameOwner>) -> Self {
+        Self(Arc::downgrade(owner))
+    }
+
     /// Looks for work for the lane now. Must not be called with a lock of the lane's held.
     pub fn wake(&self) {
         if let Some(scheduler) = self.0.upgrade() {
-            scheduler.pump();
+            scheduler.look_for_work();
         }
     }
 }

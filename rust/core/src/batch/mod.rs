@@ -8,6 +8,7 @@
 
 mod adding;
 mod cells;
+mod completion;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -23,6 +24,8 @@ use crate::outcome::{Note, Outcome};
 use crate::payload::Payload;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::wake::Wake;
+
+pub(crate) use completion::Completed;
 
 /// What is submitted.
 pub struct BatchSpec {

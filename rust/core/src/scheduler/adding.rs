@@ -15,23 +15,11 @@ use crate::clock::nanos;
 use crate::function::{FunctionId, Shape};
 use crate::open_batch::{Added, IncompleteGroups};
 use crate::outcome::Times;
+use crate::scheduler::state::{SchedulerCore, SchedulerState};
 use crate::scheduler::timers::Due;
-use crate::scheduler::{Inner, Scheduler, State};
 
-impl Scheduler {
-    /// Makes the calls possible that samples bring which have taken their places (`Batch::reserve`).
-    pub fn add(&self, batch: &Arc<Batch>, added: &Added) {
-        self.inner.add(batch, added);
-    }
-
-    /// Ends additions: the batch is done with what is there. Refused while a group lacks samples; nothing happens the second time.
-    pub fn finish(&self, batch: &Arc<Batch>) -> Result<(), IncompleteGroups> {
-        self.inner.finish(batch)
-    }
-}
-
-impl Inner {
-    fn add(self: &Arc<Self>, batch: &Arc<Batch>, added: &Added) {
+impl SchedulerCore {
+    pub(super) fn add(self: &Arc<Self>, batch: &Arc<Batch>, added: &Added) {
         let mut closed: Vec<(FunctionId, Cause)> = Vec::new();
         let size = batch.group_size();
         let whole;
@@ -72,12 +60,12 @@ impl Inner {
         }
         if batch.counts_whole() {
             let reached = whole.iter().flat_map(|group| batch.count_completed(group * size..(group + 1) * size));
-            self.quorum_reached(batch, reached.collect::<Vec<_>>());
+            self.deliver_early(batch, reached.collect::<Vec<_>>(), &Cause::GroupQuorum);
         }
         self.pump();
     }
 
-    fn finish(self: &Arc<Self>, batch: &Arc<Batch>) -> Result<(), IncompleteGroups> {
+    pub(super) fn finish(self: &Arc<Self>, batch: &Arc<Batch>) -> Result<(), IncompleteGroups> {
         let last = {
             let mut state = self.state.lock();
             let was_open = batch.is_open();
@@ -103,7 +91,7 @@ impl Inner {
     /// Sets the timer of calls that became possible at `at_ns`, if their function has a deadline and their batch grows (Z-3).
     pub(super) fn set_total_timer(
         &self,
-        state: &mut State,
+        state: &mut SchedulerState,
         batch: &Batch,
         function: FunctionId,
         calls: Vec<Call>,
@@ -120,7 +108,7 @@ impl Inner {
 
     /// Ends calls whose deadline passed.
     pub(super) fn end_late(self: &Arc<Self>, batch: u64, function: FunctionId, calls: Vec<Call>) {
-        let Some(batch) = self.state.lock().works.get(&batch).map(|work| work.batch.clone()) else { return };
+        let Some(batch) = self.batch(batch) else { return };
         let spec = self.function(function);
         let (status, note) = Cause::TotalTimeout.end();
         for Call { first, finish, .. } in calls {

@@ -1,92 +1,33 @@
-//! How calls end: settled, tried again, or swept by the scheduler.
+//! How calls end: completed, tried again, or swept by the scheduler.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::batch::{Batch, Record};
+use crate::batch::{Batch, Completed};
 use crate::call::{Call, Cause};
 use crate::function::{FunctionId, Shape};
 use crate::grid::Claim;
-use crate::outcome::{Cell, Failure, Note, Outcome, Status, Times};
+use crate::outcome::{Failure, Note, Outcome, Status, Times};
 use crate::scheduler::retry;
+use crate::scheduler::state::{SchedulerCore, SchedulerState};
 use crate::scheduler::timers::Due;
-use crate::scheduler::{Inner, State};
 
-/// The outcome of what a function gave for a cell; a note where it is no reward.
-fn judge(cell: Cell, times: Times) -> (Outcome, Option<Note>) {
-    let why = match cell {
-        Cell::Value(value) if value.is_finite() && value.abs() <= f64::from(f32::MAX) => {
-            return (Outcome { status: Status::Ok, value, times }, None);
-        }
-        Cell::Abstained => return (Outcome::without_value(Status::Abstained, times), None),
-        Cell::Value(value) if value.is_finite() => {
-            format!("returned {value:e}, which is beyond float32")
-        }
-        Cell::Value(value) => {
-            format!("returned {value}, which is no reward; return None to abstain")
-        }
-        Cell::Invalid(why) => why,
-    };
-    (Outcome::without_value(Status::Error, times), Some(Note { reason: why, traceback: None }))
-}
-
-/// Keeps why a cell failed (B-3).
-fn keep_note(batch: &Batch, function: FunctionId, finish: bool, sample: usize, note: Note) {
-    if finish || batch.stage(function).is_none() {
-        batch.note(sample, function, note);
-    } else {
-        batch.note_score(sample, function, note);
-    }
-}
-
-impl Inner {
-    /// Settles the cells of a call that came back.
-    pub(crate) fn complete(
+impl SchedulerCore {
+    /// Passes on what the cells of a call completed.
+    pub(super) fn completed(
         self: &Arc<Self>,
         batch: &Arc<Batch>,
         function: FunctionId,
-        call: Call,
-        claim: Claim<'_>,
-        cells: impl IntoIterator<Item = Cell>,
-        times: Times,
+        finish: bool,
+        completed: Completed,
     ) {
-        let outcomes = cells.into_iter().enumerate().map(|(offset, cell)| {
-            let sample = call.first + offset;
-            let scored = if call.finish { batch.stage(function).and_then(|stage| stage.read(sample, 0)) } else { None };
-            match scored {
-                // A failed score stays failed, whatever was made of its group.
-                Some((score, _)) if score.status.is_failure() => score,
-                _ => {
-                    let (outcome, note) = judge(cell, scored.map_or(times, |(score, _)| score.times));
-                    if let Some(note) = note {
-                        keep_note(batch, function, call.finish, sample, note);
-                    }
-                    outcome
-                }
-            }
-        });
-        self.fill(batch, function, call.finish, claim, outcomes);
-    }
-
-    /// Settles calls of one sample that gave a number, all together.
-    pub(crate) fn complete_all<'a>(
-        self: &Arc<Self>,
-        batch: &'a Arc<Batch>,
-        function: FunctionId,
-        ended: impl IntoIterator<Item = (Claim<'a>, f64, Times)>,
-    ) {
-        let (mut completed, mut reached) = (Vec::new(), Vec::new());
-        for (claim, value, times) in ended {
-            let sample = claim.first();
-            let (outcome, note) = judge(Cell::Value(value), times);
-            if let Some(note) = note {
-                keep_note(batch, function, false, sample, note);
-            }
-            claim.complete([outcome], |group| completed.push(group));
-            reached.extend(batch.count_completed(sample..sample + 1));
+        let Completed { groups, quorums } = completed;
+        if !groups.is_empty() {
+            self.groups_complete(batch, function, finish, &groups);
         }
-        self.groups_complete(batch, function, false, &completed);
-        self.quorum_reached(batch, reached);
+        if !quorums.is_empty() {
+            self.deliver_early(batch, quorums, &Cause::GroupQuorum);
+        }
     }
 
     /// An attempt failed: there is another, or the call has failed.
@@ -192,10 +133,10 @@ impl Inner {
                 self.fail(batch, function, spec.finish, first..first + span, claim, status, &note, times);
             }
         }
-        self.quorum_reached(batch, reached);
+        self.completed(batch, function, false, Completed { groups: Vec::new(), quorums: reached });
     }
 
-    /// Fails the cells of a call; of a `finish_group` call those whose score had not failed already.
+    /// Fails the cells of a call and passes on what that completes.
     #[expect(clippy::too_many_arguments, reason = "one call, one end: splitting it would hide what belongs together")]
     pub(super) fn fail(
         self: &Arc<Self>,
@@ -208,34 +149,8 @@ impl Inner {
         note: &Note,
         times: Times,
     ) {
-        let outcomes = samples.map(|sample| {
-            let score = if finish { batch.stage(function).and_then(|stage| stage.read(sample, 0)) } else { None };
-            if let Some((score, _)) =
-                score.filter(|(score, _)| score.status.is_failure() && batch.note_of(sample, function).is_some())
-            {
-                return score;
-            }
-            keep_note(batch, function, finish, sample, note.clone());
-            Outcome::without_value(status, score.map_or(times, |(score, _)| score.times))
-        });
-        self.fill(batch, function, finish, claim, outcomes);
-    }
-
-    /// Writes the outcomes of a call and passes on what they complete.
-    fn fill(
-        self: &Arc<Self>,
-        batch: &Arc<Batch>,
-        function: FunctionId,
-        finish: bool,
-        claim: Claim<'_>,
-        outcomes: impl IntoIterator<Item = Outcome>,
-    ) {
-        let (first, mut count) = (claim.first(), 0);
-        let outcomes = outcomes.into_iter().inspect(|_| count += 1);
-        claim.complete(outcomes, |group| self.groups_complete(batch, function, finish, &[group]));
-        if !finish {
-            self.quorum_reached(batch, batch.count_completed(first..first + count));
-        }
+        let completed = batch.fail(function, finish, samples, claim, status, note, times);
+        self.completed(batch, function, finish, completed);
     }
 
     /// All cells of these groups are settled in the grid where the calls of this function stand.
@@ -249,7 +164,7 @@ impl Inner {
 
     /// Lets a batch go that is done.
     pub(super) fn forget(&self, batch: &Batch) {
-        let State { works, timers, .. } = &mut *self.state.lock();
+        let SchedulerState { works, timers, .. } = &mut *self.state.lock();
         works.remove(&batch.id());
         timers.keep(|batch| works.contains_key(&batch));
     }
@@ -271,12 +186,21 @@ impl Inner {
             }
             self.pump();
         } else if let Some(claim) = batch.grid().claim_open(first, function) {
-            self.fill(batch, function, true, claim, scores);
+            self.completed(batch, function, true, batch.fill(true, claim, scores));
         }
     }
 
-    /// Keeps what a call recorded; `gathered` are its samples, if they were gathered.
-    pub(crate) fn keep_record(batch: &Batch, function: FunctionId, first: usize, gathered: Vec<usize>, json: Vec<u8>) {
-        batch.record(function, Record { first, gathered, json });
+    /// Ends the open calls of all batches.
+    pub(super) fn cancel_all(self: &Arc<Self>, reason: &str) {
+        let open: Vec<Arc<Batch>> = {
+            let mut state = self.state.lock();
+            state.closed = true;
+            state.works.values().map(|work| work.batch.clone()).collect()
+        };
+        self.timers_changed.notify_one();
+        self.complete_ended();
+        for batch in open {
+            self.end_open(&batch, None, &Cause::Cancelled(reason.to_owned()));
+        }
     }
 }

@@ -6,14 +6,14 @@ use tokio::sync::Notify;
 
 use crate::call::Cause;
 use crate::function::FunctionId;
+use crate::scheduler::state::{SchedulerCore, SchedulerState};
 use crate::scheduler::timers::Due;
-use crate::scheduler::{Inner, State};
 
 /// How soon a limit that processes slice is told of calls that ended: those that end together are told together.
 const FLUSH_NS: u64 = 2_000_000;
 
 /// Does what is due, until the engine is gone (S-4).
-pub(super) async fn keep_time(inner: Weak<Inner>, changed: Arc<Notify>) {
+pub(super) async fn keep_time(inner: Weak<SchedulerCore>, changed: Arc<Notify>) {
     loop {
         let (clock, next) = {
             let Some(inner) = inner.upgrade() else { return };
@@ -36,7 +36,7 @@ pub(super) async fn keep_time(inner: Weak<Inner>, changed: Arc<Notify>) {
     }
 }
 
-impl Inner {
+impl SchedulerCore {
     fn do_due(self: &Arc<Self>) {
         let now_ns = self.clock.now_ns();
         loop {
@@ -50,14 +50,14 @@ impl Inner {
                 Some(Due::Flush { function }) => self.flush_limiter(function),
                 Some(Due::Retry { function, calls }) => self.state.lock().take_back(function, calls),
                 Some(Due::DeliverEarly { batch, groups }) => {
-                    let open = self.state.lock().works.get(&batch).map(|work| work.batch.clone());
+                    let open = self.batch(batch);
                     if let Some(batch) = open {
                         self.deliver_early(&batch, groups, &Cause::GroupTimeout);
                     }
                 }
                 Some(Due::Late { batch, function, calls }) => self.end_late(batch, function, calls),
                 Some(Due::Expire { batch, function, cause }) => {
-                    let open = self.state.lock().works.get(&batch).map(|work| work.batch.clone());
+                    let open = self.batch(batch);
                     if let Some(batch) = open {
                         self.end_open(&batch, function, &cause);
                     }
@@ -68,7 +68,7 @@ impl Inner {
     }
 
     /// A call has ended: functions of the same limiter may ask again, and its end is written soon.
-    pub(super) fn released(&self, state: &mut State, function: FunctionId) {
+    pub(super) fn released(&self, state: &mut SchedulerState, function: FunctionId) {
         let Some(limiter) = &self.limiters[function] else { return };
         for (throttled, other) in state.throttled.iter_mut().zip(&self.limiters) {
             if other.as_ref().is_some_and(|other| Arc::ptr_eq(other, limiter)) {
@@ -78,7 +78,7 @@ impl Inner {
         self.flush_soon(state, function, limiter.has_unwritten());
     }
 
-    fn flush_soon(&self, state: &mut State, function: FunctionId, has_unwritten: bool) {
+    fn flush_soon(&self, state: &mut SchedulerState, function: FunctionId, has_unwritten: bool) {
         let due_ns = self.clock.now_ns().saturating_add(FLUSH_NS);
         if state.throttled[function].schedule_flush(has_unwritten) && state.timers.set(due_ns, Due::Flush { function })
         {

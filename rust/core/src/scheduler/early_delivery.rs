@@ -15,17 +15,10 @@ use crate::batch::Batch;
 use crate::call::Cause;
 use crate::function::Shape;
 use crate::outcome::Times;
+use crate::scheduler::state::{SchedulerCore, SchedulerState};
 use crate::scheduler::timers::Due;
-use crate::scheduler::{Inner, State};
 
-impl Inner {
-    /// Delivers these groups of which enough samples are finished.
-    pub(super) fn quorum_reached(self: &Arc<Self>, batch: &Arc<Batch>, groups: Vec<usize>) {
-        if !groups.is_empty() {
-            self.deliver_early(batch, groups, &Cause::GroupQuorum);
-        }
-    }
-
+impl SchedulerCore {
     /// Ends what is open of these groups, each once.
     pub(super) fn deliver_early(
         self: &Arc<Self>,
@@ -66,7 +59,7 @@ impl Inner {
     }
 
     /// Sets the timer of groups that began at `at_ns`, if their batch has one.
-    pub(super) fn set_group_timer(&self, state: &mut State, batch: &Batch, groups: Range<usize>, at_ns: u64) {
+    pub(super) fn set_group_timer(&self, state: &mut SchedulerState, batch: &Batch, groups: Range<usize>, at_ns: u64) {
         if let Some(ns) = batch.delivery().group_timeout_ns
             && state.timers.set(at_ns.saturating_add(ns), Due::DeliverEarly { batch: batch.id(), groups })
         {

@@ -23,12 +23,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::batch::Batch;
+use crate::batch_slice::TakenCalls;
 use crate::call::Call;
 use crate::clock::nanos;
 use crate::function::{Function, FunctionId, Gather};
 use crate::payload::Payload;
 use crate::scheduler::order::submitted;
-use crate::scheduler::queue::{Queue, Taken, Work};
+use crate::scheduler::queue::{Queue, Work};
 
 /// Samples that wait for more, of one function in one batch, and until when they do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +135,7 @@ pub(super) fn take(
     batch: u64,
     function: FunctionId,
     spec: &Function,
-) -> Option<Taken> {
+) -> Option<TakenCalls> {
     let gather = spec.gather?;
     let head = works.get(&batch)?;
     let (queue, first) = (&head.queues[function], head.batch.clone());
@@ -165,7 +166,7 @@ pub(super) fn take(
         .collect();
     draw(batch, usize::MAX, &mut calls);
     let others = drawn.into_iter().filter_map(|(id, calls)| Some((works.get(&id)?.batch.clone(), calls))).collect();
-    Some(Taken { batch: first, calls, others, alone: spec.isolated })
+    Some(TakenCalls { batch: first, calls, others, alone: spec.isolated })
 }
 
 /// Takes a part, whatever batches its samples are of (M-3).
@@ -175,7 +176,7 @@ fn take_part(
     function: FunctionId,
     part: u64,
     alone: bool,
-) -> Taken {
+) -> TakenCalls {
     let (mut calls, mut others) = (Vec::new(), Vec::new());
     for work in works.values_mut() {
         let drawn = work.queues[function].draw_part(part);
@@ -185,12 +186,12 @@ fn take_part(
             others.push((work.batch.clone(), drawn));
         }
     }
-    Taken { batch, calls, others, alone }
+    TakenCalls { batch, calls, others, alone }
 }
 
 /// Puts calls that were taken back to where they stood.
-pub(super) fn put_back(works: &mut BTreeMap<u64, Work>, function: FunctionId, taken: &Taken) {
-    for (batch, calls) in taken.slices() {
+pub(super) fn put_back(works: &mut BTreeMap<u64, Work>, function: FunctionId, taken: &TakenCalls) {
+    for (batch, calls) in taken.by_batch() {
         if let Some(work) = works.get_mut(&batch.id()) {
             work.queues[function].put_back(calls);
         }

@@ -15,77 +15,40 @@ mod adding;
 mod completion;
 mod due;
 mod early_delivery;
+mod frames;
 mod gather;
 mod order;
 mod pump;
 mod queue;
 mod retry;
 mod split;
+mod state;
 mod throttled;
 mod timers;
 
-use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 
 use crate::batch::{Batch, BatchSpec};
-use crate::call::{Call, Cause};
+use crate::call::Cause;
 use crate::clock::{Clock, nanos};
+use crate::frame::FrameOwner;
 use crate::function::{Function, FunctionId};
 use crate::lane::{Lane, LaneWaker};
-use crate::limits::{Feedback, Limiter};
-use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::open_batch::{Added, IncompleteGroups};
+use crate::sync::Ordering;
 use due::keep_time;
-use order::Estimate;
-pub(crate) use queue::Taken;
-use queue::{Queue, Work};
-use throttled::Throttled;
-use timers::{Due, Timers};
+use queue::Work;
+use state::SchedulerCore;
+use timers::Due;
 
 /// The engine of one dispatcher: its functions, its lanes and the order of its work. Dropping it cancels what is open.
 pub struct Scheduler {
-    inner: Arc<Inner>,
-}
-
-pub(crate) struct Inner {
-    clock: Clock,
-    functions: Arc<[Function]>,
-    lanes: Vec<Arc<dyn Lane>>,
-    /// Per function, where it has a limit.
-    limiters: Vec<Option<Arc<Limiter>>>,
-    state: Mutex<State>,
-    /// Signalled when a timer was set that is sooner than all others, and at the end.
-    timers_changed: Arc<Notify>,
-    /// Outcomes that came too late (F-3). Written by frames.
-    late: AtomicU64,
-    /// Called when a circuit breaker opens. Written once, before the first batch.
-    breaker_listener: OnceLock<BreakerListener>,
-}
-
-/// Takes the function whose circuit breaker opened, and the reason of its last call.
-type BreakerListener = Box<dyn Fn(FunctionId, &str) + Send + Sync>;
-
-struct State {
-    /// Open batches; a lower id is an older batch.
-    works: BTreeMap<u64, Work>,
-    estimates: Vec<Estimate>,
-    /// Frames with the lanes, per function.
-    in_flight: Vec<usize>,
-    /// Per function: until when its limit lets nothing through.
-    throttled: Vec<Throttled>,
-    timers: Timers,
-    last_batch: u64,
-    last_frame: u64,
-    /// Parts of calls that were split.
-    last_part: u64,
-    /// A thread is handing out frames (S-3).
-    pumping: bool,
-    closed: bool,
+    inner: Arc<SchedulerCore>,
 }
 
 /// What to do where a batch finds no descriptors to wake its caller by.
@@ -98,31 +61,10 @@ impl Scheduler {
     /// Starts the engine on a runtime. `Function::lane` is an index into `lanes`.
     #[must_use]
     pub fn start(runtime: &Handle, clock: Clock, functions: Vec<Function>, lanes: Vec<Arc<dyn Lane>>) -> Self {
-        let limiters = Limiter::all(functions.iter().map(|function| function.policy.limit.as_ref()));
-        let state = State {
-            works: BTreeMap::new(),
-            estimates: vec![Estimate::default(); functions.len()],
-            in_flight: vec![0; functions.len()],
-            throttled: vec![Throttled::default(); functions.len()],
-            timers: Timers::default(),
-            last_batch: 0,
-            last_frame: 0,
-            last_part: 0,
-            pumping: false,
-            closed: false,
-        };
-        let inner = Arc::new(Inner {
-            clock,
-            functions: functions.into(),
-            lanes,
-            limiters,
-            state: Mutex::new(state),
-            timers_changed: Arc::new(Notify::new()),
-            late: AtomicU64::new(0),
-            breaker_listener: OnceLock::new(),
-        });
+        let inner = Arc::new(SchedulerCore::new(clock, functions, lanes));
+        let owner: Arc<dyn FrameOwner> = inner.clone();
         for lane in &inner.lanes {
-            lane.attach(LaneWaker(Arc::downgrade(&inner)));
+            lane.attach(LaneWaker::new(&owner));
         }
         runtime.spawn(keep_time(Arc::downgrade(&inner), inner.timers_changed.clone()));
         Self { inner }
@@ -169,6 +111,17 @@ impl Scheduler {
         }
         inner.pump();
         Ok(batch)
+    }
+
+    /// Makes the calls possible that samples bring which have taken their places (`Batch::reserve`).
+    pub fn add(&self, batch: &Arc<Batch>, added: &Added) {
+        self.inner.add(batch, added);
+    }
+
+    /// Ends additions: the batch is done with what is there. Refused while a group lacks samples; a
+    /// second time nothing happens.
+    pub fn finish(&self, batch: &Arc<Batch>) -> Result<(), IncompleteGroups> {
+        self.inner.finish(batch)
     }
 
     /// Ends what is open of a batch as cancelled; one that grows takes no more samples.
@@ -223,113 +176,5 @@ impl Scheduler {
 impl Drop for Scheduler {
     fn drop(&mut self) {
         self.inner.cancel_all("the engine was dropped");
-    }
-}
-
-impl Inner {
-    pub(crate) fn clock(&self) -> Clock {
-        self.clock
-    }
-
-    pub(crate) fn function(&self, function: FunctionId) -> &Function {
-        &self.functions[function]
-    }
-
-    fn lane(&self, function: FunctionId) -> &Arc<dyn Lane> {
-        &self.lanes[self.functions[function].lane]
-    }
-
-    /// Takes in a failed call's reason; calls the listener if the circuit breaker is newly open.
-    pub(crate) fn note_endpoint_error(&self, function: FunctionId, feedback: Feedback, why: &str) {
-        if feedback == Feedback::Unhealthy
-            && self.limiters[function].as_ref().is_some_and(|limiter| limiter.note_error(why))
-            && let Some(listener) = self.breaker_listener.get()
-        {
-            listener(function, why);
-        }
-    }
-
-    /// Takes back what a frame did not end, and frees its place if it has one still.
-    pub(crate) fn frame_ended(
-        self: &Arc<Self>,
-        function: FunctionId,
-        unfinished: Vec<(u64, Vec<Call>)>,
-        frees: bool,
-        run_ns: u64,
-        ran: u64,
-    ) {
-        {
-            let mut state = self.state.lock();
-            if frees {
-                state.in_flight[function] -= 1;
-            }
-            self.released(&mut state, function);
-            state.estimates[function].learn(run_ns, ran);
-            state.take_back(function, unfinished);
-        }
-        self.pump();
-    }
-
-    /// Takes back innocent calls of a frame that goes on, and its place if they were all that it had.
-    pub(crate) fn given_back(self: &Arc<Self>, function: FunctionId, calls: Vec<(u64, Vec<Call>)>, frees: bool) {
-        {
-            let mut state = self.state.lock();
-            if frees {
-                state.in_flight[function] -= 1;
-                self.released(&mut state, function);
-            }
-            state.take_back(function, calls);
-        }
-        self.pump();
-    }
-
-    /// Learns that a call has been running for `run_ns` and is not done.
-    pub(crate) fn observe(&self, function: FunctionId, run_ns: u64) {
-        self.state.lock().estimates[function].learn(run_ns, 1);
-    }
-
-    /// Has the lanes settle what has ended, since open calls are about to be ended (L-9 of `lane`).
-    pub(super) fn complete_ended(&self) {
-        self.lanes.iter().for_each(|lane| lane.complete_ended());
-    }
-
-    /// Counts an outcome that found its call swept, or another attempt of it under way.
-    pub(crate) fn count_late(&self) {
-        self.late.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn cancel_all(self: &Arc<Self>, reason: &str) {
-        let open: Vec<Arc<Batch>> = {
-            let mut state = self.state.lock();
-            state.closed = true;
-            state.works.values().map(|work| work.batch.clone()).collect()
-        };
-        self.timers_changed.notify_one();
-        self.complete_ended();
-        for batch in open {
-            self.end_open(&batch, None, &Cause::Cancelled(reason.to_owned()));
-        }
-    }
-}
-
-impl State {
-    fn queue(&mut self, batch: u64, function: FunctionId) -> Option<&mut Queue> {
-        self.works.get_mut(&batch)?.queues.get_mut(function)
-    }
-
-    /// `give_back` for several batches at once: what belongs together comes back together.
-    fn take_back(&mut self, function: FunctionId, calls: Vec<(u64, Vec<Call>)>) {
-        for (batch, calls) in calls {
-            self.give_back(batch, function, calls);
-        }
-    }
-
-    /// Puts calls before all others of their queue, unless it was closed (S-2).
-    fn give_back(&mut self, batch: u64, function: FunctionId, calls: Vec<Call>) {
-        if let Some(queue) = self.queue(batch, function).filter(|queue| queue.closed.is_none()) {
-            for call in calls.into_iter().rev() {
-                queue.returned.push_front(call);
-            }
-        }
     }
 }

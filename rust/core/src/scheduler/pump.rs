@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::batch::Batch;
+use crate::batch_slice::TakenCalls;
 use crate::call::{Call, CallKind, Cause};
 use crate::frame::Frame;
 use crate::function::FunctionId;
@@ -13,9 +14,10 @@ use crate::limits::{Acquired, Tokens};
 use crate::outcome::{Failure, FailureKind, Note, Times};
 use crate::scheduler::gather::Waiting;
 use crate::scheduler::order::Estimate;
-use crate::scheduler::queue::{Taken, Work};
+use crate::scheduler::queue::Work;
+use crate::scheduler::state::{SchedulerCore, SchedulerState};
 use crate::scheduler::timers::Due;
-use crate::scheduler::{Inner, State, gather, order};
+use crate::scheduler::{gather, order};
 
 /// What is to be done next.
 enum Next {
@@ -27,7 +29,7 @@ enum Next {
     Nothing,
 }
 
-impl Inner {
+impl SchedulerCore {
     /// Hands out frames until no lane with room has work waiting (S-3).
     pub(crate) fn pump(self: &Arc<Self>) {
         {
@@ -74,11 +76,11 @@ impl Inner {
         }
     }
 
-    fn next_frame(self: &Arc<Self>, state: &mut State) -> Next {
+    fn next_frame(self: &Arc<Self>, state: &mut SchedulerState) -> Next {
         if state.closed {
             return Next::Nothing;
         }
-        let State { works, estimates, in_flight, throttled, timers, last_frame, .. } = state;
+        let SchedulerState { works, estimates, in_flight, throttled, timers, last_frame, .. } = state;
         // Read once a round: without limits and gathering, and so without a look at the clock, for most.
         let looks =
             self.limiters.iter().any(Option::is_some) || self.functions.iter().any(|spec| spec.gather.is_some());
@@ -120,7 +122,7 @@ impl Inner {
                 *last_frame += 1;
                 let kind = FailureKind::Error;
                 let why = Failure { kind, reason, traceback: None, retryable: false, retry_after: None, answer: None };
-                return Next::Never(Frame::new(*last_frame, self.clone(), function, taken), why);
+                return Next::Never(Frame::new(*last_frame, self.clone(), self.clock, function, taken), why);
             }
             match limiter.acquire(now_ns, counted.map_or(Tokens::Estimated(about), Tokens::Counted)) {
                 Acquired::Permit(permit) => break (function, Some(permit), taken.or_else(take)),
@@ -147,7 +149,7 @@ impl Inner {
         let Some(taken) = taken else { return Next::Nothing };
         in_flight[function] += 1;
         *last_frame += 1;
-        let frame = Frame::new(*last_frame, self.clone(), function, taken);
+        let frame = Frame::new(*last_frame, self.clone(), self.clock, function, taken);
         Next::Frame(self.lane(function).clone(), frame.permitted(permit))
     }
 
@@ -158,25 +160,25 @@ impl Inner {
         batch: u64,
         function: FunctionId,
         estimate: Estimate,
-    ) -> Option<Taken> {
+    ) -> Option<TakenCalls> {
         let gathered = gather::take(works, batch, function, &self.functions[function]);
         gathered.or_else(|| {
             let work = works.get_mut(&batch)?;
             let batch = work.batch.clone();
             let queue = &mut work.queues[function];
             let (calls, alone) = order::take(queue, &batch, function, &**self.lane(function), estimate);
-            Some(Taken { batch, calls, others: Vec::new(), alone })
+            Some(TakenCalls { batch, calls, others: Vec::new(), alone })
         })
     }
 }
 
 /// Tokens that these calls take together, where their function counts them.
-fn tokens_of(taken: &Taken, function: FunctionId) -> Option<f64> {
+fn tokens_of(taken: &TakenCalls, function: FunctionId) -> Option<f64> {
     let of = |(batch, calls): (&Arc<Batch>, &[Call])| {
         let payload = batch.payload()?;
         let own = calls.iter().filter(|call| !call.finish);
         let samples = own.flat_map(|call| batch.covered(CallKind::of(&batch.functions()[function]), call.first));
         samples.filter_map(|sample| payload.tokens(function, sample as u32)).reduce(|all, one| all + one)
     };
-    taken.slices().filter_map(of).reduce(|all, one| all + one)
+    taken.by_batch().filter_map(of).reduce(|all, one| all + one)
 }

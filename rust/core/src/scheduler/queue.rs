@@ -6,24 +6,6 @@ use std::sync::Arc;
 use crate::batch::Batch;
 use crate::call::{Call, Cause};
 
-/// Calls that were taken out of their queues, for one frame.
-pub(crate) struct Taken {
-    pub batch: Arc<Batch>,
-    pub calls: Vec<Call>,
-    /// Of other batches, that were gathered with them.
-    pub others: Vec<(Arc<Batch>, Vec<Call>)>,
-    /// The frame is to run alone.
-    pub alone: bool,
-}
-
-impl Taken {
-    /// The batches, each with its calls.
-    pub(crate) fn slices(&self) -> impl Iterator<Item = (&Arc<Batch>, &[Call])> {
-        let others = self.others.iter().map(|(batch, calls)| (batch, &calls[..]));
-        std::iter::once((&self.batch, &self.calls[..])).chain(others)
-    }
-}
-
 /// The calls of one function in one batch that are not with a lane.
 #[derive(Default)]
 pub(crate) struct Queue {

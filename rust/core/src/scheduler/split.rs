@@ -7,8 +7,9 @@ use crate::call::{Call, Cause};
 use crate::function::FunctionId;
 use crate::grid::Claim;
 use crate::outcome::{Answer, Failure, FailureKind, Note, Times};
+use crate::scheduler::retry;
+use crate::scheduler::state::SchedulerCore;
 use crate::scheduler::timers::Due;
-use crate::scheduler::{Inner, retry};
 
 /// A call and its batch.
 type Of<'a> = (&'a Arc<Batch>, Call);
@@ -25,7 +26,7 @@ fn by_batch(calls: Vec<Of<'_>>) -> Vec<(u64, Vec<Call>)> {
     pieces.map(|piece| (piece[0].0.id(), piece.iter().map(|(_, call)| *call).collect())).collect()
 }
 
-impl Inner {
+impl SchedulerCore {
     /// A call on several samples failed: they are tried again in two parts, or have failed. `breaker_open`: its endpoint fails for all calls.
     pub(crate) fn gathered_failed(
         self: &Arc<Self>,

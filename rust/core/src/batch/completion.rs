@@ -1,0 +1,139 @@
+//! How the cells of a call become outcomes in the grid, and what that completes.
+
+use std::ops::Range;
+
+use crate::batch::Batch;
+use crate::call::Call;
+use crate::function::FunctionId;
+use crate::grid::Claim;
+use crate::outcome::{Cell, Note, Outcome, Status, Times};
+
+/// What the cells of a call completed.
+#[derive(Debug, Default)]
+#[must_use = "the scheduler passes on what was completed"]
+pub(crate) struct Completed {
+    /// Groups of which this was the last cell in the grid of the call.
+    pub groups: Vec<usize>,
+    /// Groups of which this finished the last sample that their quorum wants.
+    pub quorums: Vec<usize>,
+}
+
+impl Completed {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.groups.is_empty() && self.quorums.is_empty()
+    }
+}
+
+/// The outcome of what a function gave for a cell; a note where it is no reward.
+fn judge(cell: Cell, times: Times) -> (Outcome, Option<Note>) {
+    let why = match cell {
+        Cell::Value(value) if value.is_finite() && value.abs() <= f64::from(f32::MAX) => {
+            return (Outcome { status: Status::Ok, value, times }, None);
+        }
+        Cell::Abstained => return (Outcome::without_value(Status::Abstained, times), None),
+        Cell::Value(value) if value.is_finite() => {
+            format!("returned {value:e}, which is beyond float32")
+        }
+        Cell::Value(value) => {
+            format!("returned {value}, which is no reward; return None to abstain")
+        }
+        Cell::Invalid(why) => why,
+    };
+    (Outcome::without_value(Status::Error, times), Some(Note { reason: why, traceback: None }))
+}
+
+impl Batch {
+    /// Completes the cells of a call that came back.
+    pub(crate) fn complete(
+        &self,
+        function: FunctionId,
+        call: Call,
+        claim: Claim<'_>,
+        cells: impl IntoIterator<Item = Cell>,
+        times: Times,
+    ) -> Completed {
+        let outcomes = cells.into_iter().enumerate().map(|(offset, cell)| {
+            let sample = call.first + offset;
+            let scored = if call.finish { self.stage(function).and_then(|stage| stage.read(sample, 0)) } else { None };
+            match scored {
+                // A failed score stays failed, whatever was made of its group.
+                Some((score, _)) if score.status.is_failure() => score,
+                _ => {
+                    let (outcome, note) = judge(cell, scored.map_or(times, |(score, _)| score.times));
+                    if let Some(note) = note {
+                        self.keep_note(function, call.finish, sample, note);
+                    }
+                    outcome
+                }
+            }
+        });
+        self.fill(call.finish, claim, outcomes)
+    }
+
+    /// Completes calls of one sample that gave a number, all together.
+    pub(crate) fn complete_all<'a>(
+        &self,
+        function: FunctionId,
+        ended: impl IntoIterator<Item = (Claim<'a>, f64, Times)>,
+    ) -> Completed {
+        let mut completed = Completed::default();
+        for (claim, value, times) in ended {
+            let sample = claim.first();
+            let (outcome, note) = judge(Cell::Value(value), times);
+            if let Some(note) = note {
+                self.keep_note(function, false, sample, note);
+            }
+            claim.complete([outcome], |group| completed.groups.push(group));
+            completed.quorums.extend(self.count_completed(sample..sample + 1));
+        }
+        completed
+    }
+
+    /// Fails the cells of a call; of a `finish_group` call those whose score had not failed already.
+    #[expect(clippy::too_many_arguments, reason = "one call, one end: splitting it would hide what belongs together")]
+    pub(crate) fn fail(
+        &self,
+        function: FunctionId,
+        finish: bool,
+        samples: Range<usize>,
+        claim: Claim<'_>,
+        status: Status,
+        note: &Note,
+        times: Times,
+    ) -> Completed {
+        let outcomes = samples.map(|sample| {
+            let score = if finish { self.stage(function).and_then(|stage| stage.read(sample, 0)) } else { None };
+            if let Some((score, _)) =
+                score.filter(|(score, _)| score.status.is_failure() && self.note_of(sample, function).is_some())
+            {
+                return score;
+            }
+            self.keep_note(function, finish, sample, note.clone());
+            Outcome::without_value(status, score.map_or(times, |(score, _)| score.times))
+        });
+        self.fill(finish, claim, outcomes)
+    }
+
+    /// Writes the outcomes of a call.
+    pub(crate) fn fill(
+        &self,
+        finish: bool,
+        claim: Claim<'_>,
+        outcomes: impl IntoIterator<Item = Outcome>,
+    ) -> Completed {
+        let (first, mut count, mut groups) = (claim.first(), 0, Vec::new());
+        let outcomes = outcomes.into_iter().inspect(|_| count += 1);
+        claim.complete(outcomes, |group| groups.push(group));
+        let quorums = if finish { Vec::new() } else { self.count_completed(first..first + count) };
+        Completed { groups, quorums }
+    }
+
+    /// Keeps why a cell failed (B-3).
+    fn keep_note(&self, function: FunctionId, finish: bool, sample: usize, note: Note) {
+        if finish || self.stage(function).is_none() {
+            self.note(sample, function, note);
+        } else {
+            self.note_score(sample, function, note);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! How the calls of a frame end.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::batch::{Batch, Completed, Record};
+use crate::batch_slice::BatchSlice;
+use crate::call::{Call, CallKind, Cause};
+use crate::frame::Frame;
+use crate::frame::ended::EndedCall;
+use crate::grid::Claim;
+use crate::limits::Feedback;
+use crate::outcome::{Cell, Failure, FailureKind, Note, Times, Traceback};
+use crate::timeout_messages::no_setup;
+
+impl Frame {
+    /// Ends a call of one sample.
+    pub fn complete(&mut self, call: usize, cell: Cell, times: Times) {
+        if self.kind == CallKind::Sample {
+            self.end(call, [cell], times);
+        } else {
+            self.complete_many(call, vec![cell], times);
+        }
+    }
+
+    /// Ends a call of several samples; one cell each.
+    pub fn complete_many(&mut self, call: usize, cells: Vec<Cell>, times: Times) {
+        let expected = self.size(call);
+        if cells.len() == expected {
+            self.end(call, cells, times);
+        } else {
+            let reason = format!("returned {} values for {expected} samples", cells.len());
+            let kind = FailureKind::Error;
+            let failure = Failure { kind, reason, traceback: None, retryable: false, retry_after: None, answer: None };
+            self.fail(call, failure, times);
+        }
+    }
+
+    /// Ends a call of one sample with a number, which is completed soon, with those that end next.
+    pub fn complete_soon(&mut self, call: usize, value: f64, times: Times) {
+        if self.kind != CallKind::Sample || self.permit.is_some() || !self.records.is_empty() {
+            self.complete(call, Cell::Value(value), times);
+            return;
+        }
+        if !std::mem::take(&mut self.pending[call]) {
+            return;
+        }
+        self.count(times);
+        if self.ended.push(EndedCall { call, value, times }) {
+            self.complete_ended();
+        }
+    }
+
+    /// Completes what has ended.
+    pub fn complete_ended(&mut self) {
+        let ended = self.ended.take();
+        if ended.is_empty() {
+            return;
+        }
+        let slice = self.own(); // calls of one sample are all of one batch
+        let claimed = ended.into_iter().filter_map(|EndedCall { call, value, times }| {
+            Some((self.claim(slice, &slice.calls[call])?, value, times))
+        });
+        let completed = slice.batch().complete_all(self.function, claimed);
+        self.pass_on(slice.batch(), completed);
+    }
+
+    /// Tells the scheduler what the cells of a call completed.
+    fn pass_on(&self, batch: &Arc<Batch>, completed: Completed) {
+        if !completed.is_empty() {
+            self.owner.clone().completed(batch, self.function, self.kind == CallKind::Finish, completed);
+        }
+    }
+
+    fn end(&mut self, call: usize, cells: impl IntoIterator<Item = Cell>, times: Times) {
+        if !std::mem::take(&mut self.pending[call]) {
+            return;
+        }
+        self.count(times);
+        self.end_permit(Feedback::Ok);
+        let record = self.records.remove(&call);
+        if self.kind == CallKind::Gathered {
+            self.end_gathered(cells, record, times);
+            return;
+        }
+        let (slice, this) = (self.own(), self.own().calls[call]);
+        if let Some(claim) = slice.claim(self.function, &this) {
+            if let Some(json) = record {
+                slice.batch().record(self.function, Record { first: this.first, gathered: Vec::new(), json });
+            }
+            let completed = slice.batch().complete(self.function, this, claim, cells, times);
+            self.pass_on(slice.batch(), completed);
+        } else {
+            self.owner.count_late();
+        }
+    }
+
+    fn end_gathered(&self, cells: impl IntoIterator<Item = Cell>, record: Option<Vec<u8>>, times: Times) {
+        let claimed: Vec<_> = self.each().map(|(slice, call)| self.claim(slice, call)).collect();
+        // A function that records is called on samples of one batch (M-7).
+        if let Some(json) = record.filter(|_| claimed.iter().any(Option::is_some) && self.slices.len() == 1) {
+            let samples: Vec<usize> = self.samples(0).collect();
+            let record = Record { first: self.first(0), gathered: samples, json };
+            self.batch().record(self.function, record);
+        }
+        for (((slice, call), claim), cell) in self.each().zip(claimed).zip(cells) {
+            if let Some(claim) = claim {
+                let completed = slice.batch().complete(self.function, *call, claim, [cell], times);
+                self.pass_on(slice.batch(), completed);
+            }
+        }
+    }
+
+    /// The claim on a gathered sample, `None` where it is too late (F-3).
+    fn claim<'a>(&self, slice: &'a BatchSlice, call: &Call) -> Option<Claim<'a>> {
+        let claim = slice.claim(self.function, call);
+        if claim.is_none() {
+            self.owner.count_late();
+        }
+        claim
+    }
+
+    /// Ends an attempt that failed; the scheduler says whether there is another.
+    pub fn fail(&mut self, call: usize, failure: Failure, times: Times) {
+        if !std::mem::take(&mut self.pending[call]) {
+            return;
+        }
+        self.count(times);
+        let feedback = Feedback::of(&failure);
+        let breaker_open = self.end_permit(feedback) && feedback == Feedback::Unhealthy;
+        self.owner.note_endpoint_error(self.function, feedback, &failure.reason);
+        let gathered = self.kind == CallKind::Gathered;
+        for slice in self.slices.iter_mut().filter(|_| breaker_open) {
+            let all = if gathered { 0..slice.calls.len() } else { call..call + 1 };
+            slice.calls[all].iter_mut().for_each(|one| one.excused = one.excused.saturating_add(1));
+        }
+        self.records.remove(&call);
+        if gathered && self.size(call) != 1 {
+            let claimed =
+                self.each().filter_map(|(slice, call)| Some((slice.batch(), *call, self.claim(slice, call)?)));
+            self.owner.clone().gathered_failed(self.function, claimed.collect(), failure, breaker_open, times);
+            return;
+        }
+        let Some((slice, this)) = self.of(call).next() else { return };
+        if let Some(claim) = slice.claim(self.function, this) {
+            self.owner.clone().attempt_failed(slice.batch(), self.function, *this, claim, failure, times);
+        } else {
+            self.owner.count_late();
+        }
+    }
+
+    /// The function's `setup()` failed: all its open cells in the batches of this frame do.
+    pub fn fail_setup(&mut self, reason: String, traceback: Option<String>) {
+        self.break_function(Note { reason, traceback: traceback.map(Traceback::Raised) });
+    }
+
+    /// The function's `setup()` did not end in time, and was last seen there.
+    pub fn time_out_setup(&mut self, last_seen: Option<String>) {
+        let reason = no_setup(self.function().policy.setup_timeout);
+        self.break_function(Note { reason, traceback: last_seen.map(Traceback::LastSeen) });
+    }
+
+    fn break_function(&self, why: Note) {
+        let cause = Cause::Broken(why);
+        for slice in &self.slices {
+            self.owner.clone().end_function(slice.batch(), self.function, &cause);
+        }
+    }
+
+    /// Gives calls that were not started back to the scheduler, as they are.
+    pub fn give_back(&mut self, calls: Range<usize>) {
+        let calls = calls.filter(|call| std::mem::take(&mut self.pending[*call])).collect::<Vec<_>>();
+        if !calls.is_empty() {
+            let all = calls.len() == self.pending.len();
+            if all {
+                self.counts = false;
+                drop(self.permit.take());
+            }
+            self.owner.clone().given_back(self.function, self.returning(&calls), all);
+        }
+    }
+
+    /// These calls as they go back to the scheduler, by batch; nothing for nothing.
+    fn returning(&self, calls: &[usize]) -> Vec<(u64, Vec<Call>)> {
+        let of = |slice: &BatchSlice| match self.kind {
+            CallKind::Gathered => slice.calls.clone(),
+            _ => calls.iter().map(|call| slice.calls[*call]).collect(),
+        };
+        let slices = self.slices.iter().filter(|_| !calls.is_empty());
+        slices.map(|slice| (slice.batch().id(), of(slice))).collect()
+    }
+
+    /// Keeps what a call recorded until it is settled.
+    pub fn record(&mut self, call: usize, json: Vec<u8>) {
+        self.records.insert(call, json);
+    }
+
+    /// Tells how many tokens a call used, before it is ended: for limits on tokens.
+    pub fn used(&mut self, tokens: f64) {
+        self.tokens = Some(tokens);
+    }
+
+    /// Tells the function's limiter how its call ended; true if the circuit breaker is open.
+    fn end_permit(&mut self, feedback: Feedback) -> bool {
+        let tokens = self.tokens.take();
+        // Most calls have no permit: they are spared the look at the clock.
+        self.permit.take().is_some_and(|permit| permit.end(self.clock().now_ns(), feedback, tokens))
+    }
+
+    /// Tells how long the call in hand has been running, so that the next frames are sized for it.
+    pub fn observe(&mut self, run_ns: u64) {
+        self.owner.observe(self.function, run_ns);
+    }
+
+    fn count(&mut self, times: Times) {
+        if times.started_ns != 0 {
+            self.run_ns = self.run_ns.saturating_add(times.run_ns);
+            self.ran += 1;
+        }
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        self.complete_ended();
+        let open: Vec<usize> = (0..self.pending.len()).filter(|call| self.pending[*call]).collect();
+        let unfinished = self.returning(&open);
+        // A permit that was not used is given back before there is another look for work.
+        drop(self.permit.take());
+        self.owner.clone().frame_ended(self.function, unfinished, self.counts, self.run_ns, self.ran);
+    }
+}

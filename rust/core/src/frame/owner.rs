@@ -1,0 +1,66 @@
+//! What frames and lanes need of the scheduler, which implements it.
+
+use std::sync::Arc;
+
+use crate::batch::{Batch, Completed};
+use crate::call::{Call, Cause};
+use crate::function::FunctionId;
+use crate::grid::Claim;
+use crate::limits::Feedback;
+use crate::outcome::{Failure, Times};
+
+/// The scheduler, as its frames and lanes see it. Nothing of this is called for each sample that
+/// gives a number: what frames complete is passed on by group.
+pub(crate) trait FrameOwner: Send + Sync {
+    /// The calls of a function completed groups, in the grid where they stand.
+    fn completed(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, finish: bool, completed: Completed);
+
+    /// An attempt failed: there is another, or the call has failed.
+    fn attempt_failed(
+        self: Arc<Self>,
+        batch: &Arc<Batch>,
+        function: FunctionId,
+        call: Call,
+        claim: Claim<'_>,
+        failure: Failure,
+        times: Times,
+    );
+
+    /// A call on several samples failed: they are tried again in two parts, or have failed.
+    fn gathered_failed(
+        self: Arc<Self>,
+        function: FunctionId,
+        claimed: Vec<(&Arc<Batch>, Call, Claim<'_>)>,
+        failure: Failure,
+        breaker_open: bool,
+        times: Times,
+    );
+
+    /// Ends the open calls of a function in a batch.
+    fn end_function(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, cause: &Cause);
+
+    /// Takes in a failed call's reason; calls the listener if the circuit breaker is newly open.
+    fn note_endpoint_error(&self, function: FunctionId, feedback: Feedback, why: &str);
+
+    /// Takes back what a frame did not end, and frees its place if it has one still.
+    fn frame_ended(
+        self: Arc<Self>,
+        function: FunctionId,
+        unfinished: Vec<(u64, Vec<Call>)>,
+        frees: bool,
+        run_ns: u64,
+        ran: u64,
+    );
+
+    /// Takes back innocent calls of a frame that goes on, and its place if they were all that it had.
+    fn given_back(self: Arc<Self>, function: FunctionId, calls: Vec<(u64, Vec<Call>)>, frees: bool);
+
+    /// Learns that a call has been running for `run_ns` and is not done.
+    fn observe(&self, function: FunctionId, run_ns: u64);
+
+    /// Counts an outcome that found its call swept, or another attempt of it under way.
+    fn count_late(&self);
+
+    /// Hands out frames until no lane with room has work waiting.
+    fn look_for_work(self: Arc<Self>);
+}

@@ -1,0 +1,99 @@
+//! What frames ask of the scheduler.
+
+use std::sync::Arc;
+
+use crate::batch::{Batch, Completed};
+use crate::call::{Call, Cause};
+use crate::frame::FrameOwner;
+use crate::function::FunctionId;
+use crate::grid::Claim;
+use crate::limits::Feedback;
+use crate::outcome::{Failure, Times};
+use crate::scheduler::state::SchedulerCore;
+use crate::sync::Ordering;
+
+impl FrameOwner for SchedulerCore {
+    fn completed(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, finish: bool, completed: Completed) {
+        Self::completed(&self, batch, function, finish, completed);
+    }
+
+    fn attempt_failed(
+        self: Arc<Self>,
+        batch: &Arc<Batch>,
+        function: FunctionId,
+        call: Call,
+        claim: Claim<'_>,
+        failure: Failure,
+        times: Times,
+    ) {
+        Self::attempt_failed(&self, batch, function, call, claim, failure, times);
+    }
+
+    fn gathered_failed(
+        self: Arc<Self>,
+        function: FunctionId,
+        claimed: Vec<(&Arc<Batch>, Call, Claim<'_>)>,
+        failure: Failure,
+        breaker_open: bool,
+        times: Times,
+    ) {
+        Self::gathered_failed(&self, function, claimed, failure, breaker_open, times);
+    }
+
+    fn end_function(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, cause: &Cause) {
+        Self::end_open(&self, batch, Some(function), cause);
+    }
+
+    fn note_endpoint_error(&self, function: FunctionId, feedback: Feedback, why: &str) {
+        if feedback == Feedback::Unhealthy
+            && self.limiters[function].as_ref().is_some_and(|limiter| limiter.note_error(why))
+            && let Some(listener) = self.breaker_listener.get()
+        {
+            listener(function, why);
+        }
+    }
+
+    fn frame_ended(
+        self: Arc<Self>,
+        function: FunctionId,
+        unfinished: Vec<(u64, Vec<Call>)>,
+        frees: bool,
+        run_ns: u64,
+        ran: u64,
+    ) {
+        {
+            let mut state = self.state.lock();
+            if frees {
+                state.in_flight[function] -= 1;
+            }
+            self.released(&mut state, function);
+            state.estimates[function].learn(run_ns, ran);
+            state.take_back(function, unfinished);
+        }
+        Self::pump(&self);
+    }
+
+    fn given_back(self: Arc<Self>, function: FunctionId, calls: Vec<(u64, Vec<Call>)>, frees: bool) {
+        {
+            let mut state = self.state.lock();
+            if frees {
+                state.in_flight[function] -= 1;
+                self.released(&mut state, function);
+            }
+            state.take_back(function, calls);
+        }
+        Self::pump(&self);
+    }
+
+    fn observe(&self, function: FunctionId, run_ns: u64) {
+        self.state.lock().estimates[function].learn(run_ns, 1);
+    }
+
+    fn count_late(&self) {
+        self.late.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn look_for_work(self: Arc<Self>) {
+        Self::pump(&self);
+    }
+}
