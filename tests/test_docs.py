@@ -126,6 +126,14 @@ def test_links_lead_somewhere() -> None:
             assert not anchor or anchor in anchors(page), f"{path.name}: {target}#{anchor}"
 
 
+def test_files_that_pages_name_exist() -> None:
+    for path in LINKING:
+        for name in re.findall(
+            r"`((?:benches|examples|rust|scripts|tests|python)/[\w./-]+)`", path.read_text(encoding="utf-8")
+        ):
+            assert (ROOT / name).exists(), f"{path.name}: {name}"
+
+
 def test_a_link_that_is_the_name_of_a_page_leads_to_it() -> None:
     names = {path.stem.lower() for path in PAGES}
     for path in LINKING:

@@ -73,38 +73,37 @@ fn share(time: f64, off: f64) -> String {
 }
 
 const HEAD: &str = "\
-# What each mode brings
+# What each pipeline mode saves
 
-A small simulation of a training run (`rust/testkit/src/training.rs`, events on a clock that only moves when all wait): the
-trainer generates, waits for rewards and trains as the real one does; rewards take their time beside it. This page is made by
-`cargo run --package guerdon-testkit --example predict`, and the suite fails when it is out of date.
+`rust/testkit/src/training.rs` simulates a training run as events on a paused clock: the trainer generates, waits for rewards
+and trains as the real one does, and rewards are computed meanwhile. `cargo run --package guerdon-testkit --example predict`
+makes this page; a test fails when it is out of date.
 
-Seconds of a step with 60 s of generation, 60 s of training in eight micro-steps, groups of eight, and rewards of 1 to 40 s a
-sample, each time as likely. *At once*: how many rewards are computed at the same time, all of a batch's or 4096, as by a
-judge with that many places. Hardware is taken to grow with the batch, the judge is not.
+The table shows seconds per step with 60 s of generation, 60 s of training in eight micro-steps, groups of eight, and rewards of
+1 to 40 s a sample, uniformly distributed. *At once*: how many rewards are computed at the same time, all of a batch's or 4096,
+as by a judge with that many slots. The training hardware grows with the batch; the judge does not.
 
 | samples a step | at once | off | mini_batch | one_step | both |
 | ---: | ---: | ---: | ---: | ---: | ---: |
 ";
 
 const BETWEEN: &str = "
-- Where rewards take no longer than generation and training together, `one_step` hides all of them; mini-batches then only
-  add to it what a slow batch would leave.
-- `mini_batch` alone hides what can be trained on before the last group is complete: less, the more the last samples decide.
-  It costs no staleness.
-- Where the judge is the bottleneck (131 072 samples through 4096 places: ten minutes), look-ahead hides generation and training behind
-  it, and no mode makes a step shorter than the judge needs. More places do.
+- Where rewards take no longer than generation and training together, `one_step` hides all of them; mini-batches add nothing.
+- `mini_batch` alone hides the training that is possible before the last group is complete: less, the more stragglers there
+  are. It adds no staleness.
+- Where the judge is the bottleneck (131 072 samples through 4096 slots: ten minutes), look-ahead hides generation and training
+  behind it, and no mode makes a step shorter than the judge needs. Only more slots do.
 
-## Beside real runs
+## Compared with real runs
 
-The published asynchronous-reward recipe divided by 12.5, in TRL's trainer on two cores (`make bench-training`, medians of five
-runs): 32 samples a step in groups of four and four mini-batches, 3.2 s of generation, 6.4 s of training, rewards of 0.08 to
-3.2 s; and the same seconds in the simulation.
+The published asynchronous-reward recipe scaled down by 12.5, in TRL's trainer on two cores (`make bench-training`, medians of
+five runs): 32 samples a step in groups of four and four mini-batches, 3.2 s of generation, 6.4 s of training, rewards of 0.08 to
+3.2 s; and the simulation with the same times.
 
 | | off | mini_batch | one_step | both |
 | --- | ---: | ---: | ---: | ---: |
 ";
 
 const TAIL: &str = "
-The simulation knows nothing of what the trainer's own code costs, 0.04 to 0.15 s a step here.
+The simulation leaves out the trainer's own overhead, 0.04 to 0.15 s a step here.
 ";
