@@ -36,7 +36,7 @@ def number(value: object) -> float:
     What is no number, as True and False are none, is NaN and so in no range; an integer that no float can hold is
     infinite, so that it is refused like inf.
 
-    Example:
+    Examples:
         >>> number(3), number(True), number(10**400)
         (3.0, nan, inf)
     """
@@ -53,7 +53,7 @@ def number(value: object) -> float:
 def as_bytes(value: object) -> int | None:
     """The number of bytes that `value` says; None when it says none.
 
-    Example:
+    Examples:
         >>> as_bytes("2GB"), as_bytes("1.5 MiB"), as_bytes(4096), as_bytes("much")
         (2000000000, 1572864, 4096, None)
     """

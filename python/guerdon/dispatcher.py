@@ -83,7 +83,7 @@ class Dispatcher(Sequence[Any]):
     Raises:
         RegistrationError: The list, one of its functions or an option can't work.
 
-    Example:
+    Examples:
         >>> from guerdon import Dispatcher, reward
         >>> with Dispatcher([reward(lambda text: float(len(text)), name="length")]) as dispatcher:
         ...     dispatcher.score(completions=["a", "bcd"], num_generations=2).rewards.tolist()
@@ -257,7 +257,7 @@ class Dispatcher(Sequence[Any]):
             max_pending: With ``more=True``: `PendingBatch.add` waits while so many samples stand in full groups that are not
                 complete yet.
 
-        Example:
+        Examples:
             >>> from guerdon import Dispatcher, reward
             >>> dispatcher = Dispatcher([reward(lambda text: float(len(text)), name="length")])
             >>> ticket = dispatcher.submit(more=True, num_generations=2)
@@ -330,7 +330,7 @@ class Dispatcher(Sequence[Any]):
         Raises:
             RegistrationError: As for a new dispatcher.
 
-        Example:
+        Examples:
             >>> from guerdon import Dispatcher, reward
             >>> few = Dispatcher([reward(lambda text: 1.0, name="one")], workers=2)
             >>> few.replace(workers=3).workers
@@ -359,7 +359,7 @@ class Dispatcher(Sequence[Any]):
         Raises:
             RegistrationError: `timeout` is no such time.
 
-        Example:
+        Examples:
             >>> from guerdon import Dispatcher, reward
             >>> with Dispatcher([reward(lambda text: float(len(text)), name="length")]) as dispatcher:
             ...     print(dispatcher.dump())

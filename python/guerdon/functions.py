@@ -199,7 +199,7 @@ def reward(
     Raises:
         RegistrationError: An option is wrong, or the signature is one that no batch can satisfy.
 
-    Example:
+    Examples:
         >>> @reward(timeout=2.0)
         ... def correct(completion: str, answer: str) -> float:
         ...     return float(completion.strip() == answer)
@@ -276,7 +276,7 @@ def group_reward(
     Raises:
         RegistrationError: As for `reward`; also for a `guerdon.StatefulReward`, whose ``finish_group`` is the way.
 
-    Example:
+    Examples:
         >>> @group_reward
         ... def unlike_others(completions: list[str], **columns: object) -> list[float]:
         ...     return [1.0 / completions.count(completion) for completion in completions]

@@ -81,7 +81,7 @@ def judge(
     Raises:
         RegistrationError: Something of it can't work.
 
-    Example:
+    Examples:
         >>> from guerdon import judge, parse
         >>> judge(
         ...     base_url="http://localhost:8000/v1",

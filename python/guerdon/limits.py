@@ -51,7 +51,7 @@ class Limit:
     Raises:
         RegistrationError: A value is out of range, or nothing is limited.
 
-    Example:
+    Examples:
         >>> Limit(rpm=600, tpm=90_000, key="judge")
         Limit(concurrency=None, rpm=600, tpm=90000, key='judge', tokens=None)
     """
@@ -112,7 +112,7 @@ class RetryAfter(GuerdonError):
     Raises:
         ValueError: ``seconds`` is no time.
 
-    Example:
+    Examples:
         >>> str(RetryAfter(2.5))
         'try again after 2.5 s'
     """

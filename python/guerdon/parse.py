@@ -43,7 +43,7 @@ class Parse:
 def number() -> Parse:
     """The first number that stands by itself: 7 in ``"7/10"``, 8 in ``"GPT4 says 8"``; nothing of ``"3,5"``. The default.
 
-    Example:
+    Examples:
         >>> number()
         Parse(kind='number')
     """
@@ -56,7 +56,7 @@ def tag(name: str) -> Parse:
     Raises:
         RegistrationError: `name` is no name of a tag.
 
-    Example:
+    Examples:
         >>> tag("score")
         Parse(kind='tag', value='score')
     """
@@ -74,7 +74,7 @@ def regex(pattern: str, words: Mapping[str, float] | None = None) -> Parse:
     Raises:
         RegistrationError: `words` maps to something else than numbers. A pattern that is none is refused by `guerdon.judge`.
 
-    Example:
+    Examples:
         >>> regex(r"Verdict: (good|bad)", {"good": 1.0, "bad": 0.0})
         Parse(kind='regex', value='Verdict: (good|bad)', words={'good': 1.0, 'bad': 0.0})
     """
@@ -89,7 +89,7 @@ def json(field: str) -> Parse:
         field: With dots for fields of fields, ``"verdict.score"``. Its value is a number, a boolean, a text that is a
             number, or null, which abstains.
 
-    Example:
+    Examples:
         >>> json("score")
         Parse(kind='json', value='score')
     """
@@ -99,7 +99,7 @@ def json(field: str) -> Parse:
 def yes_no() -> Parse:
     """1.0 if the first of the words "yes" and "no" in the answer is "yes", 0.0 if it is "no".
 
-    Example:
+    Examples:
         >>> yes_no()
         Parse(kind='yes_no')
     """
@@ -123,7 +123,7 @@ def logprob(token: str, *others: str, top: int = 20) -> Parse:
     0.01 is an `error` that says between what it lies; so is one where neither is listed. A larger `top` helps, if
     the server has it.
 
-    Example:
+    Examples:
         >>> logprob("Yes", "No")
         Parse(kind='logprob', value='Yes', others=('No',))
     """

@@ -35,7 +35,7 @@ _SLICE_S = 0.25
 class PendingBatch:
     """What `Dispatcher.submit` gives back.
 
-    Example:
+    Examples:
         >>> from guerdon import Dispatcher, reward
         >>> ticket = Dispatcher([reward(lambda text: 1.0, name="one")]).submit(completions=["a", "b"])
         >>> sorted(group.index for group in ticket.groups()), ticket.result().rewards.ravel().tolist()
@@ -112,7 +112,7 @@ class PendingBatch:
             DataError: They can't be scored, or there is no such place; nothing was added.
             ClosedError: The batch takes no more samples: it was finished, cancelled, or its dispatcher closed.
 
-        Example:
+        Examples:
             >>> from guerdon import Dispatcher, reward
             >>> dispatcher = Dispatcher([reward(lambda text: float(len(text)), name="length")])
             >>> ticket = dispatcher.submit(more=True, num_generations=2)

@@ -26,7 +26,7 @@ class Recycle:
     Raises:
         RegistrationError: A value is not positive, or nothing is bounded.
 
-    Example:
+    Examples:
         >>> Recycle(calls=1000, rss="2GB").rss_bytes
         2000000000
     """

@@ -88,7 +88,7 @@ class RewardBatch:
         incomplete: ``"drop"`` or ``"sum"``, what becomes of a sample on which one function failed.
         elapsed_s: Seconds from submission to the last outcome.
 
-    Example:
+    Examples:
         >>> from guerdon import Dispatcher, reward
         >>> length = reward(lambda text: float(len(text)), name="length")
         >>> batch = Dispatcher([length], workers=1).score(completions=["a", "bcd"], num_generations=2)

@@ -61,7 +61,7 @@ def http_reward(
     Raises:
         RegistrationError: Something of it can't work.
 
-    Example:
+    Examples:
         >>> from guerdon import http_reward
         >>> http_reward("http://localhost:9000/rewards", columns=["completion", "answer"], batch=32, name="checker")
         <reward function 'checker': http://localhost:9000/rewards, timeout 30 s>

@@ -20,7 +20,7 @@ class StatefulReward:
     The instance is sent to the workers as it is: create what can't be pickled, or what is large, in ``setup()``.
     ``reward(MyReward(), timeout=…)`` gives it options.
 
-    Example:
+    Examples:
         >>> class Keyword(StatefulReward):
         ...     def __init__(self, word: str) -> None:
         ...         self.word = word

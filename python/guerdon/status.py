@@ -12,7 +12,7 @@ class Status(IntEnum):
 
     The numbers are shared with the engine and the workers and never change.
 
-    Example:
+    Examples:
         >>> Status(2).label, Status.TIMEOUT.failed, Status.ABSTAINED.failed
         ('timeout', True, False)
     """

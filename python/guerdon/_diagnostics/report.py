@@ -71,7 +71,7 @@ class Why:
 class Report:
     """Adds up batches of the same functions.
 
-    Example:
+    Examples:
         >>> from guerdon import Dispatcher, reward
         >>> with Dispatcher([reward(lambda text: float(len(text)), name="length")]) as dispatcher:
         ...     report = Report(dispatcher.names)

@@ -52,7 +52,7 @@ def quorum(samples: int) -> Quorum:
     Raises:
         DataError: `samples` is no count.
 
-    Example:
+    Examples:
         >>> import asyncio, guerdon
         >>> @guerdon.reward
         ... async def slow(seconds: float) -> float:
@@ -80,7 +80,7 @@ def deadline(seconds: float) -> Deadline:
     Raises:
         DataError: `seconds` is no such time.
 
-    Example:
+    Examples:
         >>> import guerdon
         >>> guerdon.deadline(2.5)
         Deadline(seconds=2.5)

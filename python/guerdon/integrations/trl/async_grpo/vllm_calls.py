@@ -44,7 +44,7 @@ class VLLMCalls:
     Raises:
         RegistrationError: A value is out of range.
 
-    Example:
+    Examples:
         >>> from guerdon.integrations.trl import VLLMCalls
         >>> VLLMCalls(retries=2).restart_timeout
         300.0

@@ -34,7 +34,7 @@ class Pipeline:
     Raises:
         RegistrationError: A value is none of these.
 
-    Example:
+    Examples:
         >>> from guerdon.integrations.trl import Pipeline
         >>> Pipeline.of("one_step")
         Pipeline(overlap=False, mini_batch=False, lookahead=1)

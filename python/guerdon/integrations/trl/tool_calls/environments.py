@@ -74,7 +74,7 @@ def environments(
     Raises:
         RegistrationError: A factory can't be called, or a timeout is not positive and finite.
 
-    Example:
+    Examples:
         >>> from guerdon.integrations.trl import environments
         >>> class Counter:
         ...     def reset(self, **row: object) -> None:

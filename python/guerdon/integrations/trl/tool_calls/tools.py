@@ -67,7 +67,7 @@ def tools(
         RegistrationError: Two tools have one name, an option is wrong, or an entry is no function.
         SerializationError: A function can't be sent to a worker; the message says why.
 
-    Example:
+    Examples:
         >>> from guerdon.integrations.trl import tools
         >>> def add(a: int, b: int) -> int:
         ...     '''Adds.
