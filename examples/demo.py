@@ -77,16 +77,17 @@ def parses(prompt: str, completion: str, trainer_state) -> float:
     return float(0 < len(completion) == len(set(completion)))
 
 
-class Watched(Dispatcher):
-    """A dispatcher that keeps its batches, for the report at the end."""
+def keep_results(dispatcher: Dispatcher) -> list:
+    """The results of the batches that a trainer starts, for the report at the end."""
+    batches = dispatcher._trainer_batches
+    complete, results = batches.complete, []
 
-    def __init__(self, *args, **options):
-        super().__init__(*args, **options)
-        self.tickets = []
+    def keeping(batch):
+        results.append(complete(batch))
+        return results[-1]
 
-    def submit_columns(self, given, host, held):
-        self.tickets.append(super().submit_columns(given, host, held))
-        return self.tickets[-1]
+    batches.complete = keeping
+    return results
 
 
 # ---- the same functions, as one writes them for TRL alone: they get all samples of a step and run one after another ----
@@ -242,12 +243,13 @@ def rise(logs: list[dict[str, float]]) -> tuple[float, float, int]:
 
 def run_engine(options: argparse.Namespace, said) -> dict:
     """Train with all four functions in one dispatcher."""
-    with Watched([counts_on, judge, standing, parses], weights=WEIGHTS) as dispatcher:
+    with Dispatcher([counts_on, judge, standing, parses], weights=WEIGHTS) as dispatcher:
+        batches = keep_results(dispatcher)
         said(f"GRPO, {options.steps} steps of {SAMPLES} completions; {dispatcher!r}")
         start = time.perf_counter()
-        logs = train(list(dispatcher), steps=options.steps, seed=options.seed, said=said)
+        logs = train(dispatcher.reward_funcs, steps=options.steps, seed=options.seed, said=said)
         wall = time.perf_counter() - start
-        report, batches = Report(dispatcher.names), [ticket.settled()[0] for ticket in dispatcher.tickets]
+        report = Report(dispatcher.names)
         for batch in batches:
             report.add(batch)
     said(f"\n{report.table()}\n\nwhat failed, and why\n{report.why() or 'nothing'}\n")

@@ -74,7 +74,7 @@ def test_m3_all_but_the_bad_samples_have_their_values(
     every_lane: Dispatcher, completions: list[str], more: bool
 ) -> None:
     if more:
-        ticket = every_lane.submit(more=True, num_generations=1)
+        ticket = every_lane.stream(num_generations=1)
         half = len(completions) // 2
         for part in filter(None, (completions[:half], completions[half:])):
             ticket.add(completions=part)
@@ -108,7 +108,7 @@ def on(lane: str, **options: Any) -> Any:
 def test_m2_additions_go_into_one_call_and_nothing_waits_at_the_end(lane: str) -> None:
     """Only a call that is full, or the end, can start anything here: a minute is longer than what is waited for."""
     with Dispatcher([on(lane, batch_size=4, batch_wait=60.0)], workers=1) as made:
-        ticket = made.submit(more=True, num_generations=2)
+        ticket = made.stream(num_generations=2)
         ticket.add(completions=["a"])
         ticket.add(completions=["b", "c"])
         assert not ticket.completed()
@@ -124,7 +124,7 @@ def test_m2_additions_go_into_one_call_and_nothing_waits_at_the_end(lane: str) -
 
 def test_m2_a_call_of_few_samples_starts_when_it_has_waited() -> None:
     with Dispatcher([on("thread", batch_size=4, batch_wait=0.001)]) as made:
-        ticket = made.submit(more=True)
+        ticket = made.stream()
         ticket.add(completions=["a"])
         assert next(ticket.groups(timeout=30)).rewards.tolist() == [[1.0]]
         ticket.finish()
@@ -337,7 +337,7 @@ def test_a_quorum_ends_samples_of_a_call_and_not_the_call() -> None:
     released = threading.Event()
     with Dispatcher([reward(slow, lane="thread", batch_size=2)]) as made:
         ticket = made.submit(
-            completions=["a", "b", "last", "c"], num_generations=4, groups=guerdon.quorum(2)
+            completions=["a", "b", "last", "c"], num_generations=4, group_quorum=2
         )  # its second call is under way when the group is cut, or was never made
         try:
             assert next(ticket.groups(timeout=30)).status.ravel().tolist() == [Status.OK] * 2 + [Status.CANCELLED] * 2

@@ -151,7 +151,7 @@ def test_m8_cancelling_one_batch_leaves_the_others_of_its_call(gate: Gate, lane:
 def test_m2_batches_that_grow_fill_calls_together() -> None:
     """Only a call that is full can start anything here: a minute is longer than what is waited for."""
     with Dispatcher([reward(together, lane="thread", batch_size=4, batch_wait=60.0)]) as made:
-        tickets = [made.submit(more=True) for _ in range(4)]
+        tickets = [made.stream() for _ in range(4)]
         for ticket in tickets:
             ticket.add(completions=["a"])
         for ticket in tickets:
@@ -253,7 +253,7 @@ def test_m8_each_of_many_batches_ends_as_in_a_serial_loop(
     for completions, more in given:
         size = len(completions)
         if more:
-            tickets.append(every_lane.submit(more=True, num_generations=size))
+            tickets.append(every_lane.stream(num_generations=size))
             tickets[-1].add(completions=completions[: size // 2 + 1])
         else:
             tickets.append(every_lane.submit(completions=completions, num_generations=size))

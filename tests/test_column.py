@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from guerdon import ClosedError, DataError, Dispatcher, GuerdonWarning, RewardFailureError, group_reward, reward
-from guerdon._trainer.column import MOST_OPEN
+from guerdon._trainer.batches import MOST_OPEN
 
 calls: list[tuple[str, int]] = []  # what ran in this process: (function, samples); written by the functions below
 
@@ -56,42 +56,46 @@ def batch(*completions: str) -> dict[str, Any]:
 
 def test_the_first_column_starts_all_and_the_others_collect(dispatcher: Dispatcher) -> None:
     given = batch("a", "bb")
-    assert [column(**given) for column in dispatcher] == [[1.0, 2.0], [1.0, 1.0], [2.0, 2.0]]
+    assert [column(**given) for column in dispatcher.reward_funcs] == [[1.0, 2.0], [1.0, 1.0], [2.0, 2.0]]
     assert calls == [("length", 1)] * 2
 
 
 @pytest.mark.parametrize("order", [(2, 1, 0), (1, 0, 2)])
 def test_c3_columns_may_be_called_in_any_order(dispatcher: Dispatcher, order: tuple[int, ...]) -> None:
     given = batch("a", "bb")
-    values = {index: dispatcher[index](**given) for index in order}
+    values = {index: dispatcher.reward_funcs[index](**given) for index in order}
     assert values == {0: [1.0, 2.0], 1: [1.0, 1.0], 2: [2.0, 2.0]}
     assert len(calls) == 2
 
 
 def test_c4_a_sample_that_cannot_be_scored_is_none_in_every_column(dispatcher: Dispatcher) -> None:
     given = batch("a", "fail", "none")
-    assert [column(**given) for column in dispatcher] == [[1.0, None, 4.0], [1.0, None, None], [2.0, None, 2.0]]
+    assert [column(**given) for column in dispatcher.reward_funcs] == [
+        [1.0, None, 4.0],
+        [1.0, None, None],
+        [2.0, None, 2.0],
+    ]
 
 
 def test_c4_partial_keep_leaves_what_is_there() -> None:
     with Dispatcher([length, picky], incomplete="sum") as made:
         given = batch("a", "fail")
-        assert [column(**given) for column in made] == [[1.0, 4.0], [1.0, None]]
+        assert [column(**given) for column in made.reward_funcs] == [[1.0, 4.0], [1.0, None]]
 
 
 def test_c1_other_lists_are_another_batch(dispatcher: Dispatcher) -> None:
     first, second = batch("a"), batch("bb")
-    assert dispatcher[0](**first) == [1.0]
-    assert dispatcher[0](**second) == [2.0]
-    assert dispatcher[1](**second) == [1.0]
-    assert dispatcher[1](**first) == [1.0]
+    assert dispatcher.reward_funcs[0](**first) == [1.0]
+    assert dispatcher.reward_funcs[0](**second) == [2.0]
+    assert dispatcher.reward_funcs[1](**second) == [1.0]
+    assert dispatcher.reward_funcs[1](**first) == [1.0]
     assert len(calls) == 2
 
 
 def test_c1_open_lists_are_held_and_collected_ones_are_not(dispatcher: Dispatcher) -> None:
     given = batch("a")
     gone = weakref.ref(given["completions"])
-    columns = list(dispatcher)
+    columns = dispatcher.reward_funcs
     columns[0](**given)
     columns[1](**given)
     keep = dict(given)
@@ -105,17 +109,21 @@ def test_c1_open_lists_are_held_and_collected_ones_are_not(dispatcher: Dispatche
 def test_c2_lists_refilled_in_place_are_a_new_batch(dispatcher: Dispatcher) -> None:
     given = batch("a", "b")
     for _ in range(3):
-        assert [column(**given)[0] for column in dispatcher] == [float(len(given["completions"][0])), 1.0, 2.0]
+        assert [column(**given)[0] for column in dispatcher.reward_funcs] == [
+            float(len(given["completions"][0])),
+            1.0,
+            2.0,
+        ]
         given["completions"][0] += "x"
     assert len(calls) == 6
 
 
 def test_what_is_set_on_a_column_stays(dispatcher: Dispatcher) -> None:
     """Nobody has the column between these lines."""
-    own = dispatcher[0].__name__
-    dispatcher[0].__name__ = "renamed"
-    dispatcher[0].note = 1
-    first, second = dispatcher[:2]
+    own = dispatcher.reward_funcs[0].__name__
+    dispatcher.reward_funcs[0].__name__ = "renamed"
+    dispatcher.reward_funcs[0].note = 1
+    first, second = dispatcher.reward_funcs[:2]
     assert (first.__name__, first.note) == ("renamed", 1)
     assert not hasattr(second, "note")
     assert dispatcher.names[0] == own
@@ -123,10 +131,10 @@ def test_what_is_set_on_a_column_stays(dispatcher: Dispatcher) -> None:
 
 def test_c2_a_column_called_again_starts_a_new_batch(dispatcher: Dispatcher) -> None:
     given = batch("a")
-    assert dispatcher[0](**given) == [1.0]
+    assert dispatcher.reward_funcs[0](**given) == [1.0]
     given["completions"][0] = "abc"
-    assert dispatcher[0](**given) == [3.0]
-    assert dispatcher[1](**given) == [1.0]
+    assert dispatcher.reward_funcs[0](**given) == [3.0]
+    assert dispatcher.reward_funcs[1](**given) == [1.0]
     assert len(calls) == 2
 
 
@@ -135,7 +143,7 @@ def test_c3_columns_may_be_called_from_many_threads_for_several_batches(dispatch
     got: dict[tuple[int, int], list[float | None]] = {}
 
     def call(index: int, column: int) -> None:
-        got[index, column] = dispatcher[column](**batches[index])
+        got[index, column] = dispatcher.reward_funcs[column](**batches[index])
 
     threads = [threading.Thread(target=call, args=(i, c)) for i in range(6) for c in range(3)]
     for thread in threads:
@@ -151,23 +159,23 @@ def test_c3_columns_may_be_called_from_many_threads_for_several_batches(dispatch
 def test_c3_at_most_64_batches_stay_open(dispatcher: Dispatcher) -> None:
     batches = [batch("a") for _ in range(MOST_OPEN + 1)]
     for given in batches[:-1]:
-        dispatcher[0](**given)
+        dispatcher.reward_funcs[0](**given)
     with pytest.warns(GuerdonWarning, match=f"more than {MOST_OPEN} batches"):
-        dispatcher[0](**batches[-1])
+        dispatcher.reward_funcs[0](**batches[-1])
     count = len(calls)
-    assert dispatcher[1](**batches[1]) == [1.0]
+    assert dispatcher.reward_funcs[1](**batches[1]) == [1.0]
     assert len(calls) == count
     with pytest.warns(GuerdonWarning, match="the oldest was released"):
-        dispatcher[1](**batches[0])  # it was that: it starts anew
+        dispatcher.reward_funcs[1](**batches[0])  # it was that: it starts anew
     assert len(calls) == count + 1
 
 
 def test_c5_only_the_first_column_raises(dispatcher: Dispatcher) -> None:
     given = batch(*["fail"] * 8)
     with pytest.raises(RewardFailureError, match="'picky' failed on 8 of 8") as caught:
-        dispatcher[0](**given)
+        dispatcher.reward_funcs[0](**given)
     assert caught.value.result is not None
-    assert dispatcher[1](**given) == [None] * 8
+    assert dispatcher.reward_funcs[1](**given) == [None] * 8
 
 
 def test_c5_the_first_column_logs() -> None:
@@ -184,13 +192,13 @@ def test_c5_the_first_column_logs() -> None:
     }
     with Dispatcher([reward(length.__wrapped__, lane="thread"), chatty]) as made:
         given = {**batch("a b", "c"), **log}
-        made[1](**given)
+        made.reward_funcs[1](**given)
         assert extra == [("words", [2, 1])]
         assert metrics.pop("mine") == 3.0
         assert metrics["guerdon/length/failed_frac"] == metrics["guerdon/chatty/failed_frac"] == 0.0
         assert metrics["guerdon/length/run_p50_s"] >= 0.0
         metrics.clear()
-        made[0](**given)
+        made.reward_funcs[0](**given)
         assert len(extra) == 1
         assert metrics == {}
 
@@ -198,7 +206,7 @@ def test_c5_the_first_column_logs() -> None:
 def test_bad_batches_are_refused_by_every_column() -> None:
     with Dispatcher([reward(lambda completion, answer: 1.0, name="f", lane="thread"), length]) as made:
         given = batch("a")
-        for column in made:
+        for column in made.reward_funcs:
             with pytest.raises(DataError, match="'answer'"):
                 column(**given)
 
@@ -209,11 +217,11 @@ def test_a_group_function_without_a_trainer_needs_the_group_size() -> None:
         return [float(index) for index in range(len(completions))]
 
     with Dispatcher([rank]) as made, pytest.raises(DataError, match=r"Dispatcher\(..., num_generations="):
-        made[0](**batch("a", "b"))
+        made.reward_funcs[0](**batch("a", "b"))
     with Dispatcher([rank], num_generations=2) as made:
-        assert made[0](**batch("a", "b", "c", "d")) == [0.0, 1.0, 0.0, 1.0]
+        assert made.reward_funcs[0](**batch("a", "b", "c", "d")) == [0.0, 1.0, 0.0, 1.0]
         with pytest.raises(DataError, match="whole groups"):
-            made[0](**batch("a", "b", "c"))
+            made.reward_funcs[0](**batch("a", "b", "c"))
 
 
 def test_closing_while_a_column_waits_raises() -> None:
@@ -226,7 +234,7 @@ def test_closing_while_a_column_waits_raises() -> None:
     timer = threading.Timer(0.3, made.close)
     timer.start()
     with pytest.raises(ClosedError):
-        made[0](**batch("a"))
+        made.reward_funcs[0](**batch("a"))
     timer.join()
 
 
@@ -241,17 +249,17 @@ def test_c5_ctrl_c_ends_the_batch_and_not_the_dispatcher() -> None:
         timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
         timer.start()
         with pytest.raises(KeyboardInterrupt):
-            made[0](**given)
+            made.reward_funcs[0](**given)
         timer.join()
         given["completions"][0] = "quick"  # nothing of the batch is left to collect
-        assert made[1](**given) == [5.0]
-        assert made[0](**given) == [1.0]
+        assert made.reward_funcs[1](**given) == [5.0]
+        assert made.reward_funcs[0](**given) == [1.0]
 
 
 def test_a_failed_sample_beside_a_reward_model_is_told_once() -> None:
     with Dispatcher([length, "org/model", picky]) as made:
         given = batch("a", "fail")
         with pytest.warns(GuerdonWarning, match="org/model and still counts it"):
-            assert made[0](**given) == [1.0, None]
-        assert made[2](**given) == [1.0, None]
-        assert made[0](**given) == [1.0, None]  # warnings are errors here
+            assert made.reward_funcs[0](**given) == [1.0, None]
+        assert made.reward_funcs[2](**given) == [1.0, None]
+        assert made.reward_funcs[0](**given) == [1.0, None]  # warnings are errors here

@@ -74,7 +74,7 @@ def batch(*pauses: float) -> dict[str, Any]:
 
 def test_d2_what_a_quorum_leaves_behind_is_no_failure_of_its_function(dispatcher: Dispatcher) -> None:
     pauses = [0.0, LONG, 0.0, 0.0] * 4
-    ticket = dispatcher.submit(**batch(*pauses), num_generations=4, groups=guerdon.quorum(3))
+    ticket = dispatcher.submit(**batch(*pauses), num_generations=4, group_quorum=3)
     assert sorted(group.index for group in ticket.groups(timeout=30)) == [0, 1, 2, 3]
     result = ticket.result()  # though not one failure is allowed
     assert (result.status[:, :, 0] == [[0, Status.CANCELLED, 0, 0]] * 4).all()
@@ -85,7 +85,7 @@ def test_d2_what_a_quorum_leaves_behind_is_no_failure_of_its_function(dispatcher
 
 
 def test_d1_a_deadline_of_a_group_counts_as_failure(dispatcher: Dispatcher) -> None:
-    given = {**batch(*[0.0, LONG] * 4), "num_generations": 2, "groups": guerdon.deadline(2.0)}
+    given = {**batch(*[0.0, LONG] * 4), "num_generations": 2, "group_timeout": 2.0}
     with pytest.raises(RewardFailureError, match=r"(?s)'slept' failed on 4 of 8.*group timeout") as raised:
         dispatcher.score(**given)
     result = raised.value.result
@@ -94,10 +94,18 @@ def test_d1_a_deadline_of_a_group_counts_as_failure(dispatcher: Dispatcher) -> N
     assert asyncio.run(dispatcher.ascore(**{**given, "pause": [0.0] * 8})).status.max() == Status.OK
 
 
+def test_a_quorum_and_a_timeout_together_whichever_comes_first() -> None:
+    pauses = [0.0, 0.0, LONG, 0.0, LONG, LONG]  # the first group has its quorum of two, the second never
+    with Dispatcher([slept], max_failure_rate=1.0) as made:
+        result = made.score(**batch(*pauses), num_generations=3, group_quorum=2, group_timeout=2.0)
+    assert result.status[:, :, 0].tolist() == [[0, 0, Status.CANCELLED], [0, Status.TIMEOUT, Status.TIMEOUT]]
+    assert [failure.reason for failure in result.failures()] == ["quorum", "group timeout", "group timeout"]
+
+
 def test_u1_a_straggler_in_a_worker_is_stopped() -> None:
     with Dispatcher([worked], workers=2) as made:
         started = time.monotonic()
-        result = made.score(**batch(0.0, LONG), num_generations=2, groups=guerdon.quorum(1))
+        result = made.score(**batch(0.0, LONG), num_generations=2, group_quorum=1)
         assert result.status.ravel().tolist() == [Status.OK, Status.CANCELLED]
         assert made.score(**batch(0.0, 0.0), num_generations=2).status.max() == Status.OK  # with both workers
         assert time.monotonic() - started < 40
@@ -105,20 +113,20 @@ def test_u1_a_straggler_in_a_worker_is_stopped() -> None:
 
 def test_y1_a_group_waits_for_its_group_function() -> None:
     with Dispatcher([slept, ranked]) as made:
-        result = made.score(**batch(0.0, 0.3, LONG), num_generations=3, groups=guerdon.quorum(2))
+        result = made.score(**batch(0.0, 0.3, LONG), num_generations=3, group_quorum=2)
         assert result.status[0].tolist() == [[0, 0], [0, 0], [Status.CANCELLED, 0]]
 
 
-@pytest.mark.parametrize("groups", [guerdon.quorum(2), guerdon.deadline(2.0)])
-def test_u2_finish_group_gets_the_scores_that_there_are(groups: Any) -> None:
+@pytest.mark.parametrize("bound", [{"group_quorum": 2}, {"group_timeout": 2.0}])
+def test_u2_finish_group_gets_the_scores_that_there_are(bound: Any) -> None:
     with Dispatcher([Shaped()]) as made:
-        result = made.score(**batch(0.0, LONG, 0.0), num_generations=3, groups=groups)
+        result = made.score(**batch(0.0, LONG, 0.0), num_generations=3, **bound)
         assert result.rewards[0, [0, 2], 0].tolist() == [2.0, 2.0]
         assert result.status[0, 1, 0] in (Status.CANCELLED, Status.TIMEOUT)
 
 
 def test_a_stream_may_go_on_without_the_last_samples_of_a_group(dispatcher: Dispatcher) -> None:
-    ticket = dispatcher.submit(more=True, num_generations=3, groups=guerdon.quorum(2))
+    ticket = dispatcher.stream(num_generations=3, group_quorum=2)
     groups = ticket.groups(timeout=30)
     ticket.add(**batch(0.0, 0.0), group=0)
     assert next(groups).status[:, 0].tolist() == [0, 0, Status.CANCELLED]
@@ -131,11 +139,11 @@ def test_a_stream_may_go_on_without_the_last_samples_of_a_group(dispatcher: Disp
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"groups": guerdon.quorum(3)}, r"quorum\(3\), but a group has 2"),
-        ({"groups": "some"}, "expected 'all'"),
-        ({"groups": 3}, "expected 'all'"),
-        ({"max_pending": 4}, r"submit\(..., more=True\)"),
-        ({"max_pending": 0, "more": True}, "max_pending=0"),
+        ({"group_quorum": 3}, "group_quorum=3, but a group has 2"),
+        ({"group_quorum": 0}, "group_quorum=0: expected a whole number"),
+        ({"group_quorum": True}, "group_quorum=True"),
+        ({"group_timeout": -1}, "group_timeout=-1: expected seconds"),
+        ({"group_timeout": "all"}, "group_timeout='all'"),
         ({"batch_timeout": "1"}, "batch_timeout='1'"),
     ],
 )
@@ -145,19 +153,22 @@ def test_what_cannot_work_is_refused(dispatcher: Dispatcher, given: dict[str, An
     assert dispatcher.stats()["open_batches"] == 0
 
 
+def test_a_stream_that_cannot_be_is_refused(dispatcher: Dispatcher) -> None:
+    with pytest.raises(DataError, match="max_pending=0"):
+        dispatcher.stream(max_pending=0)
+    assert dispatcher.stats()["open_batches"] == 0
+
+
 def test_what_cannot_work_with_a_function_of_the_whole_batch_is_refused() -> None:
-    for wrong in (lambda: guerdon.quorum(0), lambda: guerdon.quorum(True), lambda: guerdon.deadline(-1)):
-        with pytest.raises(DataError):
-            wrong()
     with Dispatcher([slept, whole]) as made:
         with pytest.raises(DataError, match="can't hold with 'whole'"):
-            made.submit(**batch(0.0), groups=guerdon.deadline(1.0))
+            made.submit(**batch(0.0), group_timeout=1.0)
         with pytest.raises(DataError, match="'whole', which sees the whole batch"):
-            made.submit(**batch(0.0), more=True, max_pending=1)
+            made.stream(max_pending=1)
 
 
 def test_a6_add_waits_while_too_many_samples_are_pending(dispatcher: Dispatcher) -> None:
-    ticket = dispatcher.submit(more=True, num_generations=2, max_pending=4)
+    ticket = dispatcher.stream(num_generations=2, max_pending=4)
     ticket.add(**batch(0.0))  # a group that lacks samples is not waited for
     ticket.add(**batch(LONG, LONG, LONG, 0.0, 0.0))
     added = threading.Event()
@@ -188,7 +199,7 @@ def test_a6_add_waits_while_too_many_samples_are_pending(dispatcher: Dispatcher)
 
 
 def test_a6_a_producer_goes_on_as_groups_complete(dispatcher: Dispatcher) -> None:
-    ticket = dispatcher.submit(more=True, num_generations=2, max_pending=4)
+    ticket = dispatcher.stream(num_generations=2, max_pending=4)
     most = 0
 
     def produce() -> None:
@@ -197,7 +208,7 @@ def test_a6_a_producer_goes_on_as_groups_complete(dispatcher: Dispatcher) -> Non
         ticket.finish()
 
     async def aproduce() -> int:
-        other = dispatcher.submit(more=True, num_generations=2, max_pending=4)
+        other = dispatcher.stream(num_generations=2, max_pending=4)
         for _ in range(30):
             await other.aadd(**batch(0.002, 0.002))
         other.finish()
@@ -225,7 +236,7 @@ def test_a_result_that_is_kept_holds_no_descriptor(dispatcher: Dispatcher) -> No
         return count
 
     def streamed() -> guerdon.RewardBatch:
-        ticket = dispatcher.submit(more=True, num_generations=2, max_pending=2)
+        ticket = dispatcher.stream(num_generations=2, max_pending=2)
         for _ in range(3):
             ticket.add(**batch(0.0, 0.0))
         ticket.finish()
@@ -248,7 +259,7 @@ def test_g2_values_that_come_to_a_group_that_was_cut_are_let_go() -> None:
         return 1.0
 
     with Dispatcher([of_object]) as made:
-        ticket = made.submit(more=True, num_generations=3, groups=guerdon.quorum(1))
+        ticket = made.stream(num_generations=3, group_quorum=1)
         ticket.add(**batch(0.0), thing=[Value()], group=0)
         ticket.add(**batch(LONG), thing=[Value()], group=0)
         assert next(ticket.groups(timeout=30)).index == 0
@@ -263,7 +274,8 @@ def test_g2_values_that_come_to_a_group_that_was_cut_are_let_go() -> None:
 
 
 def test_a6_ctrl_c_ends_a_wait_for_room(dispatcher: Dispatcher) -> None:
-    ticket = dispatcher.submit(**batch(LONG), more=True, max_pending=1)
+    ticket = dispatcher.stream(max_pending=1)
+    ticket.add(**batch(LONG))
     timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     started = time.monotonic()
@@ -277,7 +289,8 @@ def test_a6_ctrl_c_ends_a_wait_for_room(dispatcher: Dispatcher) -> None:
 @pytest.mark.parametrize("end", [lambda made, ticket: made.close(), lambda made, ticket: ticket.finish()])
 def test_a6_who_waits_for_room_learns_of_the_end(end: Callable[[Dispatcher, Any], None]) -> None:
     with Dispatcher([slept]) as made:
-        ticket = made.submit(**batch(LONG), more=True, max_pending=1)
+        ticket = made.stream(max_pending=1)
+        ticket.add(**batch(LONG))
         raised: list[Exception] = []
 
         def produce() -> None:

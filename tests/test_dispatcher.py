@@ -1,10 +1,10 @@
-"""The dispatcher: what it refuses, what it gives, a sequence of columns (D-1, D-4)."""
+"""The dispatcher: what it refuses, what it gives, its columns."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,14 +89,14 @@ def test_d1_what_cannot_be_shipped_is_refused_at_registration() -> None:
 
 def test_a_dispatcher_or_its_columns_are_no_reward_functions() -> None:
     made = Dispatcher([length])
-    for functions in ([made], list(made)):
+    for functions in ([made], made.reward_funcs):
         with pytest.raises(RegistrationError, match="belongs to a dispatcher already"):
             Dispatcher(functions)
 
 
 def test_numpy_weights_are_weights() -> None:
-    assert Dispatcher([length], weights=np.array([0.5])).weights == [0.5]  # type: ignore[arg-type]
-    assert Dispatcher([length]).weights == [1.0]
+    assert Dispatcher([length], weights=np.array([0.5])).reward_weights == [0.5]  # type: ignore[arg-type]
+    assert Dispatcher([length]).reward_weights == [1.0]
 
 
 @pytest.mark.parametrize("weights", [{0: 2.0}, {1.0}, "1", b"1", ["1"], [10**400]])
@@ -155,9 +155,9 @@ def test_a_group_function_needs_the_group_size() -> None:
 
 def test_reward_models_are_left_to_the_trainer() -> None:
     made = Dispatcher(["org/model", length], weights=[2, 1])
-    assert made[0] == "org/model"
+    assert made.reward_funcs[0] == "org/model"
     assert made.names == ("length",)
-    assert made.weights == [2.0, 1.0]
+    assert made.reward_weights == [2.0, 1.0]
     with pytest.raises(DataError, match="org/model"):
         made.submit(completions=["a"])
 
@@ -210,23 +210,28 @@ def test_a_column_may_be_called_self() -> None:
 
     with Dispatcher([count]) as made:
         assert made.score(completions=["a"], self=[1]).rewards.item() == 1
-        assert made[0](completions=["a"], self=[1]) == [1.0]
+        assert made.reward_funcs[0](completions=["a"], self=[1]) == [1.0]
 
 
-# --- a sequence of columns (D-4)
+# --- columns for a trainer
 
 
-def test_d4_a_dispatcher_is_a_sequence_of_columns(dispatcher: Dispatcher) -> None:
-    columns = list(dispatcher)
-    assert len(dispatcher) == len(columns) == 5
+def test_reward_funcs_are_a_column_for_each_function(dispatcher: Dispatcher) -> None:
+    columns = dispatcher.reward_funcs
+    assert isinstance(columns, list)
     assert [column.__name__ for column in columns] == ["length", "answer_is", "judge", "rank", "trl_style"]
-    assert dispatcher[-1] is columns[-1]
-    assert list(dispatcher[:2]) == columns[:2]
+    assert all(one is other for one, other in zip(columns, dispatcher.reward_funcs, strict=True))
     assert all(callable(column) for column in columns)
 
 
+def test_a_dispatcher_is_no_sequence(dispatcher: Dispatcher) -> None:
+    assert not isinstance(dispatcher, (Sequence, Iterable))
+    with pytest.raises(TypeError):
+        list(dispatcher)  # type: ignore[call-overload]
+
+
 def test_given_bare_it_says_what_to_do(dispatcher: Dispatcher) -> None:
-    with pytest.raises(TypeError, match=r"pass list\(dispatcher\)"):
+    with pytest.raises(TypeError, match=r"pass dispatcher\.reward_funcs"):
         getattr(dispatcher, "__name__", "its class")  # how TRL asks for a function's name, when it is made
-    with pytest.raises(TypeError, match=r"pass list\(dispatcher\)"):
+    with pytest.raises(TypeError, match=r"pass dispatcher\.reward_funcs"):
         dispatcher(prompts=["p"], completions=["a"])

@@ -20,7 +20,6 @@ from guerdon.status import Status
         (errors.SerializationError, RegistrationError),
         (errors.DataError, ValueError),
         (errors.ClosedError, RuntimeError),
-        (errors.NotYetError, NotImplementedError),
         (errors.RewardFailureError, GuerdonError),
         (errors.SnapshotError, TypeError),
         (errors.ToolError, RuntimeError),

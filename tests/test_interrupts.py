@@ -71,7 +71,7 @@ def test_no_batch_is_left_wherever_ctrl_c_hits(how: str) -> None:
             "score": lambda: made.score(**given),
             "submit": submit,
             "ascore": lambda: asyncio.run(made.ascore(**given)),
-            "column": lambda: made[0](prompts=None, **given),
+            "column": lambda: made.reward_funcs[0](prompts=None, **given),
         }
         for place in range(200):
             interrupt = Interrupt(place)

@@ -96,7 +96,7 @@ def test_a_batch_that_failed_keeps_nothing(way: str, how: str) -> None:
         calls: dict[str, Callable[[], object]] = {
             "score": lambda: dispatcher.score(**columns),
             "ticket": lambda: dispatcher.submit(**columns).result(),
-            "column": lambda: dispatcher[0](prompts=["p"] * 10, **columns),
+            "column": lambda: dispatcher.reward_funcs[0](prompts=["p"] * 10, **columns),
         }
         try:  # `pytest.raises` makes a circle
             calls[way]()
@@ -164,8 +164,8 @@ def test_l4_a_dropped_dispatcher_ends_at_once(lane: str, closed: bool) -> None:
     function = awaits if lane == "asyncio" else scores
     made = Dispatcher([reward(function, name="one", lane=lane)], workers=1)
     made.score(completions=["a"])
-    made[0](prompts=["p"], completions=["a"])
-    engine = made._lifetime.engine()
+    made.reward_funcs[0](prompts=["p"], completions=["a"])
+    engine = made._engine.get()
     refs: Refs = [weakref.ref(made), weakref.ref(function)]
     if closed:
         made.close()
@@ -176,14 +176,13 @@ def test_l4_a_dropped_dispatcher_ends_at_once(lane: str, closed: bool) -> None:
 
 
 def test_a_column_keeps_its_dispatcher_and_is_the_same_as_long_as_it_is_held() -> None:
-    column = Dispatcher([fails([], "thread"), reward(lambda text: 1.0, name="one", lane="thread")])[-1]
+    column = Dispatcher([fails([], "thread"), reward(lambda text: 1.0, name="one", lane="thread")]).reward_funcs[-1]
     made = column.dispatcher
-    assert made[1] is column
-    assert list(made)[1] is column
-    assert made[:] == tuple(made)
-    assert [one.__name__ for one in made] == ["fails", "one"]
+    assert made.reward_funcs[1] is column
+    assert made.reward_funcs[1] is column
+    assert [one.__name__ for one in made.reward_funcs] == ["fails", "one"]
     with pytest.raises(IndexError):
-        made[2]
+        made.reward_funcs[2]
     del made
     assert column(prompts=["p"], completions=["a"], environments=[None]) == [None]  # the other one failed
     column.dispatcher.close()

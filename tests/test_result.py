@@ -125,7 +125,7 @@ def test_r4_a_result_can_be_pickled_whole() -> None:
 def test_torch_shares_the_memory() -> None:
     pytest.importorskip("torch")
     result = make([[[1.0], [2.0]]])
-    tensor = result.torch()
+    tensor = result.to_torch()
     tensor[0, 0, 0] = 7
     assert result.rewards[0, 0, 0] == 7
 

@@ -1,4 +1,4 @@
-"""Batches that grow: `submit(more=True)`, `add`, `finish` (Z-1 to Z-4 of the engine, G-1 to G-4 of its values, I-1 to I-3)."""
+"""Batches that grow: `stream`, `add`, `finish` (Z-1 to Z-4 of the engine, G-1 to G-4 of its values, I-1 to I-3)."""
 
 from __future__ import annotations
 
@@ -94,10 +94,10 @@ def rows(*values: float) -> dict[str, Any]:
 def test_z1_a_stream_gives_what_the_batch_gives(every: Dispatcher) -> None:
     values = [float(value * 7 % 12) for value in range(12)]
     expected = every.score(**rows(*values), num_generations=4)
-    ticket = every.submit(more=True, num_generations=4)
+    ticket = every.stream(num_generations=4)
     assert ticket.open
     assert ticket.add(**rows(*values[:5])) == [0, 1, 2, 3, 4]
-    assert ticket.add(**rows(values[9], values[8]), samples=[9, 8]) == [9, 8]
+    assert ticket.add(**rows(values[9], values[8]), indices=[9, 8]) == [9, 8]
     assert ticket.add(**rows(*values[5:8]), group=1) == [5, 6, 7]
     assert not ticket.done
     assert ticket.add(**rows(*values[10:])) == [10, 11]
@@ -109,8 +109,9 @@ def test_z1_a_stream_gives_what_the_batch_gives(every: Dispatcher) -> None:
     assert CALLS == [12, 12]
 
 
-def test_z1_what_is_submitted_first_is_part_of_it(plain: Dispatcher) -> None:
-    ticket = plain.submit(**rows(1.0), more=True, num_generations=2)
+def test_z1_groups_complete_while_samples_are_added(plain: Dispatcher) -> None:
+    ticket = plain.stream(num_generations=2)
+    ticket.add(**rows(1.0))
     assert ticket.num_groups == 1
     ticket.add(**rows(2.0))
     groups = ticket.groups(timeout=30)
@@ -124,7 +125,7 @@ def test_g1_texts_and_other_values_of_several_additions_meet_in_one_call() -> No
     with Dispatcher([shipped, shipped_ranks, whole], workers=1) as made:
         completions: list[Any] = ["plain", [1, 2, 3], "\u0416\ud800", "", [], "x"]
         expected = made.score(completions=completions, value=[3.0, 1.0, 2.0, 5.0, 4.0, 6.0], num_generations=3)
-        ticket = made.submit(more=True, num_generations=3)
+        ticket = made.stream(num_generations=3)
         for completion, value in zip(completions, [3.0, 1.0, 2.0, 5.0, 4.0, 6.0], strict=True):
             ticket.add(completions=[completion], value=[value])
         ticket.finish()
@@ -132,22 +133,22 @@ def test_g1_texts_and_other_values_of_several_additions_meet_in_one_call() -> No
 
 
 def test_i1_what_is_refused_leaves_the_batch_as_it_was(plain: Dispatcher) -> None:
-    ticket = plain.submit(more=True, num_generations=2)
+    ticket = plain.stream(num_generations=2)
     ticket.add(**rows(1.0))
     for wrong, message in [
-        ({**rows(2.0), "samples": [0]}, "there is a sample 0 already"),
-        ({**rows(2.0, 3.0), "samples": [3, 3]}, "there is a sample 3 already"),
+        ({**rows(2.0), "indices": [0]}, "there is a sample 0 already"),
+        ({**rows(2.0, 3.0), "indices": [3, 3]}, "there is a sample 3 already"),
         ({**rows(2.0, 3.0), "group": 0}, "group 0 has room for 1 of the 2"),
-        ({**rows(2.0), "samples": [1, 2]}, "samples= has 2 indexes, but there are 1"),
-        ({**rows(2.0), "samples": [-1]}, "at least 0"),
-        ({**rows(2.0), "samples": [10**15]}, "far beyond"),
-        ({**rows(2.0), "samples": ["1"]}, "expected an index"),
-        ({**rows(2.0), "samples": [None]}, "the index of each sample"),
+        ({**rows(2.0), "indices": [1, 2]}, "indices= has 2 entries, but there are 1"),
+        ({**rows(2.0), "indices": [-1]}, "at least 0"),
+        ({**rows(2.0), "indices": [10**15]}, "far beyond"),
+        ({**rows(2.0), "indices": ["1"]}, "expected an index"),
+        ({**rows(2.0), "indices": [None]}, "the index of each sample"),
         ({"completions": (text for text in "ab"), "value": [1.0]}, r"list\(…\) of it makes one"),
         ({**rows(2.0), "group": True}, "expected an index"),
-        ({**rows(2.0), "group": 0, "samples": [1]}, "leave group= out"),
+        ({**rows(2.0), "group": 0, "indices": [1]}, "leave group= out"),
         ({**rows(2.0), "prompt": ["p"]}, "no argument prompt="),
-        ({**rows(2.0), "trainer_state": object()}, "give it to submit"),
+        ({**rows(2.0), "trainer_state": object()}, "give it to stream"),
         ({"completions": ["c"]}, "asks for the column 'value'"),
         ({"completions": ["c", "d"], "value": [1.0]}, "column 'value' has 1 values"),
         ({**rows(2.0), "pause": [0.0]}, "the same columns with every add"),
@@ -165,7 +166,7 @@ def test_i1_what_is_refused_leaves_the_batch_as_it_was(plain: Dispatcher) -> Non
 
 def test_a_value_that_no_worker_can_get_is_refused_by_name() -> None:
     with Dispatcher([shipped], workers=1) as made:
-        ticket = made.submit(more=True)
+        ticket = made.stream()
         ticket.add(completions=["a"], value=[1.0])
         with pytest.raises(DataError, match="column 'completions' of sample 1 can't be sent"):
             ticket.add(completions=["b", threading.Lock()], value=[1.0, 2.0])
@@ -180,7 +181,7 @@ class Interrupting:
 
 def test_ctrl_c_while_values_are_pickled_is_no_fault_of_theirs() -> None:
     with Dispatcher([shipped], workers=1) as made:
-        ticket = made.submit(more=True)
+        ticket = made.stream()
         with pytest.raises(KeyboardInterrupt):
             ticket.add(completions=["a", Interrupting()], value=[1.0, 2.0])
         assert ticket.add(completions=["a"], value=[1.0]) == [0]
@@ -189,29 +190,30 @@ def test_ctrl_c_while_values_are_pickled_is_no_fault_of_theirs() -> None:
 
 
 def test_a3_a_batch_that_is_closed_says_so(plain: Dispatcher) -> None:
-    with pytest.raises(ClosedError, match="more=True"):
-        plain.submit(**rows(1.0)).add(**rows(1.0))
-    ticket = plain.submit(**rows(1.0), more=True)
+    assert not hasattr(plain.submit(**rows(1.0)), "add")
+    ticket = plain.stream()
+    ticket.add(**rows(1.0))
     ticket.finish()
     with pytest.raises(ClosedError, match="takes no more samples: it was finished"):
         ticket.add(**rows(1.0))
-    ticket = plain.submit(**rows(1.0, 2.0, 3.0), more=True, num_generations=2)
+    ticket = plain.stream(num_generations=2)
+    ticket.add(**rows(1.0, 2.0, 3.0))
     ticket.cancel()
     with pytest.raises(ClosedError, match="takes no more samples: cancelled by the caller"):
         ticket.add(**rows(1.0))
     result = ticket.result(timeout=30)
     assert result.status[1, 1].tolist() == [Status.CANCELLED] * 2
     made = Dispatcher([slept])
-    ticket = made.submit(more=True)
+    ticket = made.stream()
     made.close()
     with pytest.raises(ClosedError, match="the engine"):
         ticket.add(**rows(1.0))
     with pytest.raises(ClosedError):
-        made.submit(more=True)
+        made.stream()
 
 
 def test_an_empty_stream_is_an_empty_batch(plain: Dispatcher) -> None:
-    ticket = plain.submit(more=True, num_generations=4)
+    ticket = plain.stream(num_generations=4)
     ticket.finish()
     assert list(ticket.groups()) == []
     result = ticket.result(timeout=30)
@@ -221,10 +223,10 @@ def test_an_empty_stream_is_an_empty_batch(plain: Dispatcher) -> None:
 
 
 def test_columns_without_completions_are_refused(plain: Dispatcher) -> None:
-    with pytest.raises(DataError, match="without completions"):
-        plain.submit(value=[1.0], more=True)
+    with pytest.raises(DataError, match="there are no completions"):
+        plain.stream().add(completions=None, value=[1.0])
     with pytest.raises(DataError, match=r"num_generations=.*at most"):  # all memory, with the first sample
-        plain.submit(more=True, num_generations=1 << 62)
+        plain.stream(num_generations=1 << 62)
     with pytest.raises(RegistrationError, match=r"num_generations=.*at most"):
         Dispatcher([slept], num_generations=1 << 62)
     with pytest.raises(DataError, match="batch_timeout="):
@@ -235,11 +237,11 @@ def test_columns_without_completions_are_refused(plain: Dispatcher) -> None:
 
 
 def test_a_budget_of_one_batch_ends_it(plain: Dispatcher) -> None:
-    ticket = plain.submit(more=True, num_generations=2, batch_timeout=2.0)
+    ticket = plain.stream(num_generations=2, batch_timeout=2.0)
     ticket.add(**rows(1.0, 2.0, 3.0))
     result = ticket.result(timeout=30)
     assert result.status[:, :, 0].tolist() == [[0, 0], [0, Status.TIMEOUT]]
-    assert [failure.reason for failure in result.failures()] == ["batch_timeout"] * 2
+    assert [failure.reason for failure in result.failures()] == ["batch timeout"] * 2
     with pytest.raises(ClosedError, match="no more samples: batch timeout"):
         ticket.add(**rows(1.0))
     assert (
@@ -248,7 +250,7 @@ def test_a_budget_of_one_batch_ends_it(plain: Dispatcher) -> None:
 
 
 def test_b1_every_group_reaches_every_consumer_once_wherever_they_are(plain: Dispatcher) -> None:
-    ticket = plain.submit(more=True, num_generations=2)
+    ticket = plain.stream(num_generations=2)
     seen: dict[str, list[int]] = {}
 
     def iterate(name: str) -> None:
@@ -262,7 +264,7 @@ def test_b1_every_group_reaches_every_consumer_once_wherever_they_are(plain: Dis
 
     def produce(offset: int) -> None:
         for sample in range(offset, 80, 2):
-            ticket.add(**rows(float(sample)), samples=[sample])
+            ticket.add(**rows(float(sample)), indices=[sample])
 
     consumers = [threading.Thread(target=iterate, args=("t1",)), threading.Thread(target=iterate, args=("t2",))]
     consumers.append(threading.Thread(target=lambda: asyncio.run(both())))
@@ -291,7 +293,7 @@ def of_object(thing: Any) -> float:
 
 def test_g2_what_was_delivered_is_let_go() -> None:
     with Dispatcher([of_object]) as made:
-        ticket = made.submit(more=True, num_generations=2)
+        ticket = made.stream(num_generations=2)
         alive: list[weakref.ref[Value]] = []
         groups = ticket.groups(timeout=30)
         for _ in range(5):
@@ -310,7 +312,8 @@ def test_g2_what_was_delivered_is_let_go() -> None:
 
 
 def test_a_stream_that_nobody_holds_ends(plain: Dispatcher) -> None:
-    ticket = plain.submit(**rows(1.0), more=True, num_generations=2)
+    ticket = plain.stream(num_generations=2)
+    ticket.add(**rows(1.0))
     del ticket
     gc.collect()
     deadline = time.monotonic() + 60
@@ -325,7 +328,7 @@ def test_i3_the_trainers_state_is_that_of_submit() -> None:
         return float(trainer_state["step"]) + value
 
     with Dispatcher([step]) as made:
-        ticket = made.submit(more=True, trainer_state={"step": 40})
+        ticket = made.stream(trainer_state={"step": 40})
         ticket.add(**rows(1.0))
         ticket.add(**rows(2.0))
         ticket.finish()
@@ -337,7 +340,7 @@ def test_requests_of_several_additions_are_each_asked_in_its_own_words() -> None
         serving(lambda path, body: said(f"Score: {len(asked(body))}")) as server,
         Dispatcher([judge(base_url=server.url + "/v1/", model="m", prompt="{completion}")]) as made,
     ):
-        ticket = made.submit(more=True, num_generations=2)
+        ticket = made.stream(num_generations=2)
         for length in range(6):
             ticket.add(completions=["x" * length])
         ticket.finish()

@@ -130,7 +130,7 @@ class TestTrl:
 
     def test_guerdon(self, benchmark: Any, workload: str, tmp_path: Path) -> None:
         with Dispatcher(WORKLOADS[workload][1](), workers=2) as dispatcher:
-            self.measure(benchmark, workload, list(dispatcher), tmp_path)
+            self.measure(benchmark, workload, dispatcher.reward_funcs, tmp_path)
 
     def measure(self, benchmark: Any, workload: str, functions: list[Any], folder: Path) -> None:
         benchmark.group = f"one step of TRL: {workload}"

@@ -19,7 +19,6 @@ from guerdon._lazy_imports import names as _names
 if TYPE_CHECKING:
     from guerdon import parse
     from guerdon._native import __version__
-    from guerdon._submit.delivery import deadline, quorum
     from guerdon.dispatcher import Dispatcher
     from guerdon.dump import Dump, InFlight
     from guerdon.errors import (
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
         GuerdonError,
         GuerdonWarning,
         MainGuardError,
-        NotYetError,
         RegistrationError,
         RewardFailureError,
         SerializationError,
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from guerdon.functions import RewardFunction, group_reward, reward
     from guerdon.judges import judge
     from guerdon.limits import Limit, RetryAfter
-    from guerdon.pending import PendingBatch
+    from guerdon.pending import OpenBatch, PendingBatch
     from guerdon.recycling import Recycle
     from guerdon.results import Failure, Group, RewardBatch
     from guerdon.services import http_reward
@@ -57,7 +55,7 @@ __all__ = [
     "InFlight",
     "Limit",
     "MainGuardError",
-    "NotYetError",
+    "OpenBatch",
     "PendingBatch",
     "Recycle",
     "RegistrationError",
@@ -71,12 +69,10 @@ __all__ = [
     "Status",
     "ToolError",
     "__version__",
-    "deadline",
     "group_reward",
     "http_reward",
     "judge",
     "parse",
-    "quorum",
     "reward",
 ]
 
@@ -92,7 +88,6 @@ _HOMES: Final[dict[str, str | None]] = {
     "InFlight": "dump",
     "Limit": "limits",
     "MainGuardError": "errors",
-    "NotYetError": "errors",
     "Recycle": "recycling",
     "RegistrationError": "errors",
     "RetryAfter": "limits",
@@ -103,14 +98,13 @@ _HOMES: Final[dict[str, str | None]] = {
     "SerializationError": "errors",
     "SnapshotError": "errors",
     "Status": "status",
+    "OpenBatch": "pending",
     "PendingBatch": "pending",
     "ToolError": "errors",
     "__version__": "_native",
-    "deadline": "_submit.delivery",
     "group_reward": "functions",
     "judge": "judges",
     "parse": None,
-    "quorum": "_submit.delivery",
     "http_reward": "services",
     "reward": "functions",
 }

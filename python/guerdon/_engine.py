@@ -1,17 +1,10 @@
 """The engine of one dispatcher: started on first use, ended once, never shared with a forked child.
 
-- L-1  At most one engine at a time; the first use starts it, whatever thread that is.
-- L-2  After `close` there is no engine any more, and asking for one is a `ClosedError`.
-- L-3  A forked child starts an engine of its own on first use. The inherited one has lost its threads there: it is
-       neither used nor ended.
-- L-4  The engine ends with its dispatcher, and at the exit of the interpreter.
-- L-5  A function that closes its own dispatcher doesn't wait for itself: the rest ends in the background.
-- L-6  None starts while multiprocessing imports the program for one of its children: a script without a guard would
-       score all over again in each of them.
-- L-7  What runs on a thread that is starting the engine, as a signal handler does, may close the dispatcher or use it: it
-       waits for nothing, and the engine that was being started is ended if it came too late.
-- L-8  Once closed, it stands in no list of what is to be ended: functions that refer to their own dispatcher, or to a
-       ticket of it, can be collected with it.
+- After `close` there is no engine any more, and asking for one is a `ClosedError`.
+- A forked child starts an engine of its own; the inherited one has lost its threads, so it is neither
+  used nor ended. The engine ends with its dispatcher, and at the exit of the interpreter.
+- engine-1  Code on a thread that is starting the engine (a signal handler) may close or use it: it
+  waits for nothing, and an engine that was started too late is ended.
 """
 
 from __future__ import annotations
@@ -38,8 +31,8 @@ CLOSE_TIMEOUT_S = 5.0
 EXIT_TIMEOUT_S = 1.0
 
 
-class Lifetime:
-    """Starts and ends the engine for a list of functions."""
+class EngineHandle:
+    """Starts and ends the engine of a list of functions."""
 
     def __init__(
         self,
@@ -56,12 +49,12 @@ class Lifetime:
         # Both written under the lock, and after a fork by the child's only thread.
         self._engine: Engine | None = None
         self._supervisor: ThreadSupervisor | None = None
-        self._lock = threading.RLock()  # L-7
+        self._lock = threading.RLock()  # engine-1
         self._at_end: weakref.finalize[..., object] | None = None
         _alive.add(self)
 
     def end_with(self, owner: object) -> None:
-        """Closes it when `owner` is collected, or at exit (L-4)."""
+        """Closes it when `owner` is collected, or at exit."""
         self._at_end = weakref.finalize(owner, _end, self, os.getpid())
 
     @property
@@ -79,12 +72,12 @@ class Lifetime:
 
         return take(self._engine, self._supervisor, self._specs, timeout)
 
-    def engine(self) -> Engine:
-        """The engine, started if need be (L-1).
+    def get(self) -> Engine:
+        """The engine, started if need be.
 
         Raises:
-            ClosedError: L-2.
-            MainGuardError: L-6.
+            ClosedError: The dispatcher was closed.
+            MainGuardError: multiprocessing imports the program for a child.
         """
         engine = self._engine
         if engine is not None and not self._closed:
@@ -94,7 +87,7 @@ class Lifetime:
             if self._engine is None:
                 _refuse_child_import()
                 engine, supervisor = _start(self._specs, self._workers, self._recycle, self._worker_env)
-                if self._closed or self._engine is not None:  # L-7
+                if self._closed or self._engine is not None:  # engine-1
                     engine.close(CLOSE_TIMEOUT_S)
                     self._refuse_closed()
                 else:
@@ -114,40 +107,40 @@ class Lifetime:
             supervisor, self._supervisor = self._supervisor, None
             at_end, self._at_end = self._at_end, None
         if at_end is not None:
-            at_end.detach()  # L-8
+            at_end.detach()  # a closed dispatcher can be collected together with functions that refer to it
         if engine is not None and supervisor is not None:
             from guerdon._lanes import is_lane_thread
 
             engine.close(0.0 if is_lane_thread(supervisor.lanes) else timeout)
 
     def forget(self) -> None:
-        """In a forked child: leaves the parent's engine alone (L-3)."""
+        """In a forked child: leaves the parent's engine alone."""
         self._lock = threading.RLock()
         if self._engine is not None:
             _inherited.append((self._engine, self._supervisor))
             self._engine = self._supervisor = None
 
 
-# Every `Lifetime` there is; each adds itself, and leaves when its dispatcher is gone.
-_alive: weakref.WeakSet[Lifetime] = weakref.WeakSet()
-# Engines of a parent process: kept, because dropping one would wait for threads that this process doesn't have (L-3).
+# Every `EngineHandle` there is; each adds itself, and leaves when its dispatcher is gone.
+_alive: weakref.WeakSet[EngineHandle] = weakref.WeakSet()
+# Engines of a parent process: kept, because dropping one would wait for threads that this process doesn't have.
 _inherited: list[tuple[Engine, ThreadSupervisor | None]] = []
 
 
-def _end(lifetime: Lifetime, pid: int) -> None:
+def _end(handle: EngineHandle, pid: int) -> None:
     # A child that was forked later runs the same finalizers at its own exit: what it started itself it ends, the rest
     # is its parent's.
-    if os.getpid() == pid or lifetime.started is not None:
-        lifetime.close(EXIT_TIMEOUT_S)
+    if os.getpid() == pid or handle.started is not None:
+        handle.close(EXIT_TIMEOUT_S)
 
 
 def _refuse_child_import() -> None:
-    """L-6"""
+    """Refuses while multiprocessing imports a script without a guard: each child would score all over again."""
     processes = sys.modules.get("multiprocessing.process")
     if processes is not None and getattr(processes.current_process(), "_inheriting", False):
         raise MainGuardError(
-            "the program gives a batch to a dispatcher while multiprocessing imports it for a child process, which "
-            "would score it all over again. Put what the program does, unlike what it defines, under "
+            "the program submits a batch while multiprocessing imports it for a child process, which would score "
+            "everything again. Move what the program does, unlike what it defines, under "
             'if __name__ == "__main__":'
         )
 
@@ -155,7 +148,7 @@ def _refuse_child_import() -> None:
 def _start(
     specs: Sequence[FunctionSpec], workers: int, recycle: Recycle | None, worker_env: Mapping[str, str | None]
 ) -> tuple[Engine, ThreadSupervisor]:
-    import guerdon.dump  # noqa: F401 - for `Lifetime.dump`
+    import guerdon.dump  # noqa: F401 - for `EngineHandle.dump`
     from guerdon import _native
     from guerdon._lanes import start_lanes
     from guerdon._serialization import worker_environment
@@ -185,8 +178,8 @@ def _start(
 
 
 def _after_fork() -> None:
-    for lifetime in list(_alive):
-        lifetime.forget()
+    for handle in list(_alive):
+        handle.forget()
 
 
 if hasattr(os, "register_at_fork"):

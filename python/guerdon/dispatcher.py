@@ -1,65 +1,61 @@
 """The dispatcher: a list of reward functions, and the engine that runs them.
 
-- D-1  What can't work is refused when the dispatcher is made; what a batch lacks is refused before any call.
-- D-2  Nothing starts before the first use; everything ends with `close`, with the dispatcher itself, or at exit.
-- D-3  It pickles and is copied as its configuration, a subclass as what it is with what it added: the copy starts an
-       engine of its own.
-- D-4  It is a sequence of what a trainer takes as reward functions: a column for each function, reward models as they
-       are.
-- D-5  An exception in the caller's thread (Ctrl-C) leaves no batch under way that nobody has a ticket for.
+- What can't work is refused when the dispatcher is made; what a batch lacks, before any call.
+- dispatcher-1  Nothing starts before the first use; everything ends with `close`, with the dispatcher
+  itself (reference counts alone: nothing that it holds refers to it), or at exit.
+- It pickles and is copied as its configuration, a subclass with the attributes that it added.
+- An exception in the caller's thread (Ctrl-C) leaves no batch under way that nobody can reach.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from weakref import WeakValueDictionary
 
 from guerdon import _options
 from guerdon._cpu_count import default_workers
-from guerdon._engine import Lifetime
+from guerdon._engine import EngineHandle
 from guerdon._registration.function_list import agreed_limits, listed, model_name, repeated_names
-from guerdon._registration.spec import FunctionSpec, is_reward_model, spec_of
-from guerdon._result.rules import Rules
+from guerdon._registration.spec import is_reward_model, spec_of
+from guerdon._result.result_builder import ResultBuilder
 from guerdon._serialization.serialized_functions import check_serializable
-from guerdon._submit.arguments import Given
-from guerdon._submit.submission import Admission
-from guerdon._trainer.column import ColumnBatches, RewardColumn
-from guerdon._trainer.context import TrainerContext, TrainerFunctions
+from guerdon._submit.submission import BatchOptions, Submitter
+from guerdon._trainer.batches import TrainerBatches
+from guerdon._trainer.column import RewardColumn, RewardList
 from guerdon.errors import RegistrationError
-from guerdon.pending import PendingBatch
+from guerdon.pending import OpenBatch, PendingBatch
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from guerdon._native import Batch
-    from guerdon._submit.appending import Intake
-    from guerdon._submit.delivery import Delivery
     from guerdon.dump import Dump
     from guerdon.recycling import Recycle
     from guerdon.results import RewardBatch
 
-# What `Dispatcher.__init__` makes; a subclass's own attributes are all others.
+# What `Dispatcher.__init__` makes; all other attributes are a subclass's own.
 _STATE = frozenset(
     (
-        "_admission",
         "_attributes",
+        "_builder",
         "_columns",
+        "_engine",
         "_items",
-        "_lifetime",
         "_options",
-        "_rules",
+        "_reward_list",
         "_specs",
-        "batches",
+        "_submitter",
+        "_trainer_batches",
         "workers",
     )
 )
 
-_BARE = "this is a Dispatcher, not one reward function: pass list(dispatcher) as reward_funcs"
+_BARE = "this is a Dispatcher, not one reward function: pass dispatcher.reward_funcs as reward_funcs"
 
 
-class Dispatcher(Sequence[Any]):
+class Dispatcher:
     """Runs reward functions concurrently, in order, with deadlines that hold.
 
     Args:
@@ -128,28 +124,28 @@ class Dispatcher(Sequence[Any]):
                 spec.http.secret.read(spec.name)
         workers_now = self._options["workers"] or default_workers()
         self.workers: int = workers_now
-        self._lifetime = Lifetime(self._specs, workers_now, self._options["recycle"], self._options["worker_env"] or {})
+        self._engine = EngineHandle(
+            self._specs, workers_now, self._options["recycle"], self._options["worker_env"] or {}
+        )
         num_generations, batch_timeout = self._options["num_generations"], self._options["batch_timeout"]
-        self._admission = Admission(self._lifetime, self._specs, self.reward_models, num_generations, batch_timeout)
-        ours = tuple(weight for weight, item in zip(self.weights, items, strict=True) if not is_reward_model(item))
-        incomplete, most = self._options["incomplete"], self._options["max_failure_rate"]
-        self._rules = Rules(self._specs, ours, incomplete, most)
-        self.batches = ColumnBatches(self, len(self._specs))
-        # Held by who has them: each holds the dispatcher, which else would end only when Python's collector comes round (D-2).
+        models, given = self.reward_models, self._options["weights"]
+        self._submitter = Submitter(self._engine, self._specs, models, num_generations, batch_timeout)
+        pairs = zip(self.reward_weights, items, strict=True)
+        ours = tuple(weight for weight, item in pairs if not is_reward_model(item))
+        self._builder = ResultBuilder(self._specs, ours, self._options["incomplete"], self._options["max_failure_rate"])
+        places = tuple(place for place, item in enumerate(items) if is_reward_model(item))
+        self._reward_list = RewardList(len(items), models, places, given)
+        self._trainer_batches = TrainerBatches(self, self._engine, self._submitter, self._builder, self._reward_list)
+        # Weakly: each column holds the dispatcher, which else would end only with Python's collector (dispatcher-1).
         self._columns: WeakValueDictionary[int, RewardColumn] = WeakValueDictionary()
-        # Of each, what was set on it, as a name: it stays when nobody has the column meanwhile.
+        # Of each column, what was set on it, as a name: it stays when nobody has the column meanwhile.
         self._attributes: list[dict[str, Any]] = [{} for _ in items]
-        self._lifetime.end_with(self)
+        self._engine.end_with(self)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the reward functions, in order, without reward models."""
         return tuple(spec.name for spec in self._specs)
-
-    @property
-    def specs(self) -> tuple[FunctionSpec, ...]:
-        """What was settled of each reward function, in order, without reward models. For integrations."""
-        return self._specs
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -161,37 +157,35 @@ class Dispatcher(Sequence[Any]):
         return MappingProxyType({**self._options, "worker_env": None if env is None else tuple(env)})
 
     @property
-    def group_function(self) -> str | None:
-        """Name of a function that works on whole groups, so that the group size must be known; None without one."""
-        return self._admission.grouped
+    def reward_funcs(self) -> list[Any]:
+        """What a trainer takes as its ``reward_funcs``: a column per function, reward models as they are.
+
+        Each column is a callable with a unique ``__name__`` that obeys TRL's batch contract. The first
+        one called with a batch starts all functions on it; the others only collect.
+
+        Examples:
+            >>> from guerdon import Dispatcher, reward
+            >>> dispatcher = Dispatcher([reward(lambda text: float(len(text)), name="length")])
+            >>> [column(completions=["a", "bcd"]) for column in dispatcher.reward_funcs]
+            [[1.0, 3.0]]
+        """
+        return [self._column(index) for index in range(len(self._items))]
 
     @property
-    def weights(self) -> list[float]:
+    def reward_weights(self) -> list[float]:
         """One weight per entry of the list, for the trainer's ``reward_weights``."""
         given: list[float] | None = self._options["weights"]
         return [1.0] * len(self._items) if given is None else list(given)
 
     @property
-    def given_weights(self) -> list[float] | None:
-        """The weights, None if the dispatcher was given none."""
-        return None if self._options["weights"] is None else self.weights
-
-    @property
     def reward_models(self) -> tuple[str, ...]:
-        """What the trainer runs itself: names of the reward models in the list."""
+        """Names of the reward models in the list, which the trainer runs itself."""
         return tuple(model_name(item) for item in self._items if is_reward_model(item))
-
-    @property
-    def trainer_functions(self) -> TrainerFunctions:
-        """The list, as the caller of its columns sees it. For integrations."""
-        listed = tuple(self)
-        columns = tuple(one for one in listed if isinstance(one, RewardColumn))
-        return TrainerFunctions(listed, columns, self.reward_models, self.given_weights)
 
     @property
     def closed(self) -> bool:
         """Whether it was closed, and takes no batch any more."""
-        return self._lifetime.closed
+        return self._engine.closed
 
     def score(
         self,
@@ -201,82 +195,131 @@ class Dispatcher(Sequence[Any]):
         prompts: object = None,
         num_generations: int | None = None,
         completion_ids: object = None,
-        groups: Delivery = "all",
+        group_quorum: int | None = None,
+        group_timeout: float | None = None,
         batch_timeout: float | None = None,
         **columns: object,
     ) -> RewardBatch:
         """Score a batch and wait for it.
 
         Args:
-            completions: One per sample, length ``P * G``, texts or lists of messages; the samples of a group are
-                contiguous.
+            completions: One per sample, length ``P * G``, texts or lists of messages; the samples of a
+                group are contiguous.
             prompts: One per sample, repeated for each completion, as trainers do.
-            num_generations: ``G``, completions per prompt; 1 if neither this nor the dispatcher says it and no function
-                needs it.
+            num_generations: ``G``, completions per prompt; 1 if neither this nor the dispatcher says it
+                and no function needs it.
             completion_ids: One list of token ids per sample.
-            groups: When a group is delivered: ``"all"`` with its last cell, `guerdon.quorum` with the first of its
-                samples, `guerdon.deadline` after so many seconds.
-            batch_timeout: Seconds that the batch may take; the dispatcher's budget if left out.
-            **columns: Dataset columns, one value per sample; also ``environments`` and ``trainer_state``.
+            group_quorum: Deliver a group once so many of its samples have all their cells, and cancel
+                the stragglers: `Status.CANCELLED`, reason "quorum", no failure of their function. A group
+                function counts as a cell of each sample; ``finish_group`` gets the scores that there are.
+            group_timeout: Seconds that a group may take from its first sample. Calls that have not
+                ended then are `Status.TIMEOUT`, reason "group timeout". Together with `group_quorum`
+                whatever comes first ends the group.
+            batch_timeout: Seconds that the batch may take; the dispatcher's if left out.
+            **columns: Dataset columns, one value per sample; also ``environments`` and
+                ``trainer_state``.
 
         Returns:
             Rewards ``[P, G, F]``, float32, NaN where there is no reward.
 
         Raises:
-            DataError: The batch can't be scored: a column is missing, a length is wrong, groups aren't whole.
+            DataError: The batch can't be scored: a column is missing, a length is wrong, groups aren't
+                whole.
             RewardFailureError: A function failed on more samples than allowed.
             ClosedError: The dispatcher was closed.
+
+        Examples:
+            >>> import asyncio, guerdon
+            >>> @guerdon.reward
+            ... async def slow(seconds: float) -> float:
+            ...     await asyncio.sleep(seconds)
+            ...     return 1.0
+            >>> dispatcher = guerdon.Dispatcher([slow])
+            >>> batch = dispatcher.score(
+            ...     completions=["a", "b"], seconds=[0.0, 60.0], num_generations=2, group_quorum=1
+            ... )
+            >>> [guerdon.Status(status).label for status in batch.status.ravel()]
+            ['ok', 'cancelled']
         """
-        held: list[Batch] = []
+        options = BatchOptions(num_generations, group_quorum, group_timeout, batch_timeout)
+        started: list[Batch] = []
         try:
-            given = Given(completions, prompts, num_generations, completion_ids, columns, groups, batch_timeout)
-            return self._ticket(self._admission.whole(held, given)).result()
+            batch = self._submitter.submit(started, options, completions, prompts, completion_ids, columns)
+            return PendingBatch(self, batch, self._builder).result()
         except BaseException:
-            _give_up(held)
+            _give_up(started)
             raise
 
     def submit(
         self,
         /,  # a dataset may have a column called self
         *,
-        completions: object = None,
+        completions: object,
         prompts: object = None,
         num_generations: int | None = None,
         completion_ids: object = None,
-        groups: Delivery = "all",
+        group_quorum: int | None = None,
+        group_timeout: float | None = None,
         batch_timeout: float | None = None,
-        more: bool = False,
-        max_pending: int | None = None,
         **columns: object,
     ) -> PendingBatch:
-        """Start scoring a batch and return at once; other arguments and errors as for `score`.
-
-        Args:
-            more: The batch stays open: samples are added with `PendingBatch.add` as they come, until `PendingBatch.finish`.
-                `completions` may then be left out, to begin with an empty batch.
-            max_pending: With ``more=True``: `PendingBatch.add` waits while so many samples stand in full groups that are not
-                complete yet.
+        """Start scoring a batch and return at once; arguments and errors as for `score`.
 
         Examples:
             >>> from guerdon import Dispatcher, reward
             >>> dispatcher = Dispatcher([reward(lambda text: float(len(text)), name="length")])
-            >>> ticket = dispatcher.submit(more=True, num_generations=2)
-            >>> ticket.add(completions=["a", "bc"]), ticket.add(completions=["def", "ghij"])
-            ([0, 1], [2, 3])
-            >>> ticket.finish()
-            >>> ticket.result().rewards.tolist()
-            [[[1.0], [2.0]], [[3.0], [4.0]]]
+            >>> pending = dispatcher.submit(completions=["a", "bcd"], num_generations=2)
+            >>> pending.result().rewards.tolist()
+            [[[1.0], [3.0]]]
         """
-        held: list[Batch] = []
+        options = BatchOptions(num_generations, group_quorum, group_timeout, batch_timeout)
+        started: list[Batch] = []
         try:
-            given = Given(
-                completions, prompts, num_generations, completion_ids, columns, groups, batch_timeout, max_pending
-            )
-            if more:
-                return self._ticket(*self._admission.open(held, given))
-            return self._ticket(self._admission.whole(held, given))
+            batch = self._submitter.submit(started, options, completions, prompts, completion_ids, columns)
+            return PendingBatch(self, batch, self._builder)
         except BaseException:
-            _give_up(held)
+            _give_up(started)
+            raise
+
+    def stream(
+        self,
+        *,
+        num_generations: int | None = None,
+        group_quorum: int | None = None,
+        group_timeout: float | None = None,
+        batch_timeout: float | None = None,
+        max_pending: int | None = None,
+        trainer_state: object = None,
+    ) -> OpenBatch:
+        """Open a batch that takes samples as they come, by `OpenBatch.add`, until `OpenBatch.finish`.
+
+        Args:
+            num_generations: As for `score`, like the other options.
+            max_pending: `OpenBatch.add` waits (backpressure) while so many samples are in full groups
+                that are not complete yet.
+            trainer_state: The same for all samples, for functions that ask for it.
+
+        Raises:
+            DataError: An option can't work.
+            ClosedError: The dispatcher was closed.
+
+        Examples:
+            >>> from guerdon import Dispatcher, reward
+            >>> dispatcher = Dispatcher([reward(lambda text: float(len(text)), name="length")])
+            >>> stream = dispatcher.stream(num_generations=2)
+            >>> stream.add(completions=["a", "bc"])
+            [0, 1]
+            >>> stream.finish()
+            >>> stream.result().rewards.tolist()
+            [[[1.0], [2.0]]]
+        """
+        options = BatchOptions(num_generations, group_quorum, group_timeout, batch_timeout, max_pending)
+        started: list[Batch] = []
+        try:
+            batch, appender = self._submitter.open(started, options, trainer_state)
+            return OpenBatch(self, batch, self._builder, appender)
+        except BaseException:
+            _give_up(started)
             raise
 
     async def ascore(
@@ -287,42 +330,21 @@ class Dispatcher(Sequence[Any]):
         prompts: object = None,
         num_generations: int | None = None,
         completion_ids: object = None,
-        groups: Delivery = "all",
+        group_quorum: int | None = None,
+        group_timeout: float | None = None,
         batch_timeout: float | None = None,
         **columns: object,
     ) -> RewardBatch:
         """`score` for coroutines: the running loop goes on meanwhile. Cancelling it cancels the batch."""
-        if self._lifetime.started is None:
-            import asyncio
-
-            # What runs there holds the dispatcher: else the collector could end it there, within the lock of that start.
-            await asyncio.get_running_loop().run_in_executor(None, lambda: self._lifetime.engine())
-        held: list[Batch] = []
+        await self._start_engine()
+        options = BatchOptions(num_generations, group_quorum, group_timeout, batch_timeout)
+        started: list[Batch] = []
         try:
-            given = Given(completions, prompts, num_generations, completion_ids, columns, groups, batch_timeout)
-            return await self._ticket(self._admission.whole(held, given)).aresult()
+            batch = self._submitter.submit(started, options, completions, prompts, completion_ids, columns)
+            return await PendingBatch(self, batch, self._builder).aresult()
         except BaseException:
-            _give_up(held)
+            _give_up(started)
             raise
-
-    def submit_columns(self, given: Mapping[str, Any], context: TrainerContext, held: list[Batch]) -> PendingBatch:
-        """Start scoring a batch for the columns that a trainer calls; the batch is in `held` as soon as it exists.
-
-        Raises:
-            DataError: As `score`; also a group that isn't whole on this rank.
-        """
-        return self._ticket(self._admission.columns(held, given, context))
-
-    def open_columns(
-        self, given: Mapping[str, Any], samples: int, context: TrainerContext, held: list[Batch]
-    ) -> PendingBatch:
-        """`submit_columns` for a batch whose samples come one after another, by `PendingBatch.intake`.
-
-        Args:
-            given: What is the same for all samples, ``trainer_state`` among it.
-            samples: How many there will be.
-        """
-        return self._ticket(*self._admission.open_columns(held, given, samples, context))
 
     def replace(self, **options: Any) -> Dispatcher:
         """A dispatcher of the same functions with some options changed; it has an engine of its own.
@@ -340,12 +362,12 @@ class Dispatcher(Sequence[Any]):
 
     def close(self) -> None:
         """End the engine, its workers and threads; batches under way become cancelled."""
-        self._lifetime.close()
+        self._engine.close()
 
     def stats(self) -> dict[str, int]:
         """Counters of the engine since its start (worker restarts, kills, abandoned threads, …); empty before the first
         use."""
-        engine = self._lifetime.started
+        engine = self._engine.started
         return {} if engine is None else engine.stats()
 
     def dump(self, timeout: float = 1.0) -> Dump:
@@ -365,37 +387,32 @@ class Dispatcher(Sequence[Any]):
             ...     print(dispatcher.dump())
             0 calls in flight, 0 worker processes alive
         """
-        return self._lifetime.dump(_options.bound("timeout", timeout))
+        return self._engine.dump(_options.bound("timeout", timeout))
 
     def worker_pids(self) -> list[int]:
         """Process ids of the workers alive."""
-        engine = self._lifetime.started
+        engine = self._engine.started
         return [] if engine is None else engine.worker_pids()
 
-    def _ticket(self, batch: Batch, intake: Intake | None = None) -> PendingBatch:
-        return PendingBatch(self, batch, self._rules, intake)
+    async def _start_engine(self) -> None:
+        """Starts the engine outside the running loop, which would stand still for as long as that takes."""
+        if self._engine.started is None:
+            import asyncio
+
+            # What runs there holds the dispatcher: else the collector could end it there, within the lock of that start.
+            await asyncio.get_running_loop().run_in_executor(None, lambda: self._engine.get())
 
     def _column(self, index: int) -> object:
-        """What a trainer takes for this entry of the list (D-4)."""
+        """What a trainer takes for this entry of the list."""
         if is_reward_model(self._items[index]):
             return self._items[index]
         function = sum(not is_reward_model(item) for item in self._items[:index])
         known = self._columns.get(index)
         if known is not None:
             return known
-        column = RewardColumn(self, index, function, self._specs[function].name, self._attributes[index])
+        name, kept = self._specs[function].name, self._attributes[index]
+        column = RewardColumn(self, self._reward_list, self._trainer_batches.collect, index, function, name, kept)
         return self._columns.setdefault(index, column)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    @overload
-    def __getitem__(self, index: int) -> Any: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Any]: ...
-    def __getitem__(self, index: int | slice) -> Any:
-        places = range(len(self))[index]
-        return tuple(map(self._column, places)) if isinstance(places, range) else self._column(places)
 
     def __enter__(self) -> Self:
         return self
@@ -410,8 +427,8 @@ class Dispatcher(Sequence[Any]):
         """What a subclass added."""
         return {name: value for name, value in vars(self).items() if name not in _STATE}
 
-    # A stock trainer that was given the dispatcher itself asks for its name, or calls it: both must say what to do, the
-    # first before anything is trained.
+    # A stock trainer that was given the dispatcher itself asks for its name, before anything is trained, or calls it:
+    # both say what to do.
     @property
     def __name__(self) -> str:
         raise TypeError(_BARE)
@@ -420,14 +437,14 @@ class Dispatcher(Sequence[Any]):
         raise TypeError(_BARE)
 
     def __repr__(self) -> str:
-        state = "closed" if self.closed else "running" if self._lifetime.started is not None else "not started"
+        state = "closed" if self.closed else "running" if self._engine.started is not None else "not started"
         functions = ", ".join(f"{spec.name} ({spec.lane})" for spec in self._specs)
         return f"<Dispatcher of {functions}; {self.workers} workers, {state}>"
 
 
-def _give_up(held: list[Batch]) -> None:
+def _give_up(started: list[Batch]) -> None:
     """Cancels batches whose caller was interrupted; nothing happens to those that are done."""
-    for batch in held:
+    for batch in started:
         batch.cancel("interrupted")
 
 

@@ -20,7 +20,6 @@ __all__ = [
     "GuerdonError",
     "GuerdonWarning",
     "MainGuardError",
-    "NotYetError",
     "RegistrationError",
     "RewardFailureError",
     "SerializationError",
@@ -40,10 +39,6 @@ class RegistrationError(GuerdonError, ValueError):
 
 class SerializationError(RegistrationError):
     """A function of the process lane can't be sent to a worker; the message says which part of it is to blame."""
-
-
-class NotYetError(GuerdonError, NotImplementedError):
-    """Something that the design knows and that this version does not do."""
 
 
 class DataError(GuerdonError, ValueError):

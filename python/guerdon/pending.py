@@ -1,12 +1,10 @@
-"""A batch under way: wait for it, or take its groups as they complete.
+"""Batches under way: wait for one, take its groups as they complete, add samples to an open one.
 
-- T-1  Waiting never holds the GIL, and in a running event loop never blocks the loop.
-- T-2  Every iteration over the groups sees every group exactly once, in order of completion; several may go on at once,
-       from any thread. A group that was taken from the batch and not told, because an exception came in between, is
-       told when all have been taken. That holds while samples are still added, from wherever that is done.
-- T-3  Ctrl-C while waiting cancels the batch and raises KeyboardInterrupt; the dispatcher stays usable.
-- T-4  An error is raised when the batch is complete, never before, and carries all of it.
-- T-5  In a forked child there is nothing to wait for, unless the batch was done before the fork.
+- Waiting never holds the GIL, and in a running event loop never blocks the loop.
+- pending-1  Every iteration over the groups sees every group exactly once, in order of completion,
+  from any thread and while samples are added. An exception in between loses none.
+- Ctrl-C while waiting cancels the batch and raises KeyboardInterrupt; the dispatcher stays usable.
+- An error is raised when the batch is complete, never before, and carries all of it.
 """
 
 from __future__ import annotations
@@ -19,47 +17,42 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from guerdon import _options
-from guerdon._submit.async_waiters import Sleepers
+from guerdon._submit.async_waiters import AsyncWaiters
 from guerdon.errors import ClosedError, RewardFailureError
 
 if TYPE_CHECKING:
     from guerdon._native import Batch
-    from guerdon._result.rules import Rules
-    from guerdon._submit.appending import Intake
+    from guerdon._result.result_builder import ResultBuilder
+    from guerdon._submit.appending import Appender
     from guerdon.results import Group, RewardBatch
 
-# The longest wait for a group in one piece: another thread or loop may have taken the news that this one waits for.
+# The longest wait for a group in one piece: another thread or loop may have taken its news.
 _SLICE_S = 0.25
 
 
 class PendingBatch:
-    """What `Dispatcher.submit` gives back.
+    """A batch under way: what `Dispatcher.submit` returns.
 
     Examples:
         >>> from guerdon import Dispatcher, reward
-        >>> ticket = Dispatcher([reward(lambda text: 1.0, name="one")]).submit(completions=["a", "b"])
-        >>> sorted(group.index for group in ticket.groups()), ticket.result().rewards.ravel().tolist()
+        >>> pending = Dispatcher([reward(lambda text: 1.0, name="one")]).submit(completions=["a", "b"])
+        >>> sorted(group.index for group in pending.groups()), pending.result().rewards.ravel().tolist()
         ([0, 1], [1.0, 1.0])
     """
 
-    def __init__(
-        self,
-        owner: object,
-        batch: Batch,
-        rules: Rules,
-        intake: Intake | None = None,
-    ) -> None:
+    def __init__(self, owner: object, batch: Batch, builder: ResultBuilder) -> None:
         self._pid = os.getpid()
         self._owner = owner  # kept alive: a dispatcher that is collected ends its engine and this batch with it
         self._batch = batch
-        self._rules = rules
-        self._intake = intake  # of a batch that was submitted with more=True
+        self._builder = builder
         self._cancelled = False
         self._interrupted = False
         self._news = threading.RLock()
-        self._order: list[int] = []  # completed groups; appended under `_news`, by whoever took them from the batch
-        self._sleepers = Sleepers(self._news)  # coroutines that wait for news
-        self._settled: tuple[RewardBatch, str | None] | None = None  # written under `_news`, once
+        self._order: list[
+            int
+        ] = []  # completed groups; appended under `_news` by the thread that took them from the batch
+        self._waiters = AsyncWaiters(self._news)
+        self._built: tuple[RewardBatch, str | None] | None = None  # written under `_news`, once
 
     @property
     def done(self) -> bool:
@@ -67,110 +60,12 @@ class PendingBatch:
         return self._batch.done
 
     @property
-    def batch(self) -> Batch:
-        """The engine's batch. For integrations."""
-        return self._batch
-
-    @property
-    def open(self) -> bool:
-        """Whether samples can still be added."""
-        return self._batch.open
-
-    @property
     def num_groups(self) -> int:
-        """``P``; while the batch is open, the groups that there are so far."""
+        """``P``; of a batch that is still open, the groups so far."""
         return self._batch.samples // self._batch.num_generations
 
-    def add(
-        self,
-        /,  # a dataset may have a column called self
-        *,
-        completions: object,
-        prompts: object = None,
-        completion_ids: object = None,
-        group: int | None = None,
-        samples: Sequence[int] | None = None,
-        **columns: object,
-    ) -> list[int]:
-        """Add samples to a batch that was submitted with ``more=True``; from any thread.
-
-        With ``max_pending`` it waits first, while too many samples are pending; Ctrl-C then ends the batch. Calls
-        that take one sample start at once, group functions when their group is full, functions of the batch contract at
-        `finish`.
-
-        Args:
-            completions: One per sample, as for `Dispatcher.submit`; the other columns too, the same with every call.
-            group: Index of the group that they belong to. Without it they fill the lowest places that are free, so
-                groups are filled in order.
-            samples: The exact place of each, ``p * G + g``, for whoever knows it: then no order within a group
-                depends on what came first.
-
-        Returns:
-            The place of each sample.
-
-        Raises:
-            DataError: They can't be scored, or there is no such place; nothing was added.
-            ClosedError: The batch takes no more samples: it was finished, cancelled, or its dispatcher closed.
-
-        Examples:
-            >>> from guerdon import Dispatcher, reward
-            >>> dispatcher = Dispatcher([reward(lambda text: float(len(text)), name="length")])
-            >>> ticket = dispatcher.submit(more=True, num_generations=2)
-            >>> ticket.add(completions=["abc"], samples=[1]), ticket.add(completions=["d"], group=0)
-            ([1], [0])
-            >>> ticket.finish()
-            >>> [group.rewards.tolist() for group in ticket.groups()]
-            [[[1.0], [3.0]]]
-        """
-        intake = self.intake
-        try:
-            self._batch.wait_for_room()
-        except (KeyboardInterrupt, SystemExit):
-            self.interrupt()
-            raise
-        return intake.add(completions, prompts, completion_ids, columns, group, samples)
-
-    async def aadd(
-        self,
-        /,  # a dataset may have a column called self
-        *,
-        completions: object,
-        prompts: object = None,
-        completion_ids: object = None,
-        group: int | None = None,
-        samples: Sequence[int] | None = None,
-        **columns: object,
-    ) -> list[int]:
-        """`add` for coroutines: waiting for room never blocks the loop, and who stops waiting has added nothing."""
-        intake = self.intake
-        room = self._batch.room_fileno()
-        while room is not None and not self._batch.has_room:
-            await self._sleepers.news_from(room, None, lambda: self._batch.has_room)
-        return intake.add(completions, prompts, completion_ids, columns, group, samples)
-
-    def finish(self) -> None:
-        """No more samples come: functions of the batch contract start, and the batch ends with its last group.
-
-        Does nothing the second time.
-
-        Raises:
-            DataError: A group lacks samples; the batch stays open.
-        """
-        self.intake.finish()
-
-    @property
-    def intake(self) -> Intake:
-        """What takes samples into an open batch. For integrations: there a column may have any name.
-
-        Raises:
-            ClosedError: The batch was submitted whole.
-        """
-        if self._intake is None:
-            raise ClosedError("this batch was submitted whole: submit(..., more=True) leaves it open for more samples.")
-        return self._intake
-
     def cancel(self) -> None:
-        """Gives the batch up: what isn't finished becomes `cancelled`, and `result` returns what there is."""
+        """Give the batch up: what isn't finished becomes `cancelled`, and `result` returns the rest."""
         self._check_process(done=False)
         self._cancelled = True
         self._batch.cancel("cancelled by the caller")
@@ -203,7 +98,7 @@ class PendingBatch:
         while True:
             deadline = _deadline(timeout)
             while len(self._order) <= seen:
-                if self._told_all():
+                if self._listed_all():
                     self.result()
                     return
                 if deadline is not None and time.monotonic() >= deadline and not self._take():
@@ -223,7 +118,7 @@ class PendingBatch:
         timeout = _options.patience(timeout)
         deadline = _deadline(timeout)
         while not self._batch.done:
-            if not await self._sleepers.news_from(self._batch.fileno(), deadline, lambda: self._batch.done):
+            if not await self._waiters.wait(self._batch.fileno(), deadline, lambda: self._batch.done):
                 raise TimeoutError(f"the batch isn't complete after {timeout:g} s; it goes on")
         return self._result()
 
@@ -235,12 +130,10 @@ class PendingBatch:
             deadline = _deadline(timeout)
             self._take()
             while len(self._order) <= seen:
-                if self._told_all():
+                if self._listed_all():
                     await self.aresult()
                     return
-                if not await self._sleepers.news_from(
-                    self._batch.groups_fileno(), deadline, partial(self._knows, seen)
-                ):
+                if not await self._waiters.wait(self._batch.groups_fileno(), deadline, partial(self._has_group, seen)):
                     raise TimeoutError(f"no group completed in {timeout:g} s; the batch goes on")
                 self._take()
             yield self._group(self._order[seen])
@@ -257,54 +150,51 @@ class PendingBatch:
         try:
             done = self._batch.wait(timeout)
         except (KeyboardInterrupt, SystemExit):
-            self.interrupt()
+            self._interrupt()
             raise
         if not done:
             raise TimeoutError(f"the batch isn't complete after {timeout:g} s; it goes on")
 
-    @property
-    def interrupted(self) -> bool:
-        """Whether a caller that waited for it was interrupted, which ended the batch."""
-        return self._interrupted
-
-    def interrupt(self) -> None:
-        """Ends the batch for a caller that can't wait for it any longer (T-3)."""
-        self._interrupted = True  # first: who waits too must know why the batch ended
+    def _interrupt(self) -> None:
+        """Ends the batch for a caller that can't wait any longer."""
+        self._interrupted = True  # first: other waiters must know why the batch ended
         self._batch.cancel("interrupted")
 
-    def settled(self) -> tuple[RewardBatch, str | None]:
-        """The complete batch, and what to tell the user if failures were too many (T-4)."""
+    def _complete(self) -> tuple[RewardBatch, str | None]:
+        """The result of the complete batch, and the error message if failures were too many."""
         with self._news:
-            if self._settled is None:
+            if self._built is None:
                 self._batch.release()
-                self._settled = self._rules.settle(self._batch.apart(), cancelled=self._cancelled)
-            return self._settled
+                self._built = self._builder.build(self._batch.apart(), cancelled=self._cancelled)
+            return self._built
 
     def _result(self) -> RewardBatch:
-        result, message = self.settled()
+        result, message = self._complete()
         if message is not None:
             raise RewardFailureError(message, result)
         return result
 
     def _check_process(self, *, done: bool = True) -> None:
-        """Raises `ClosedError` in a forked child (T-5); with `done`, only if the batch was not done before."""
+        """Raises `ClosedError` in a forked child; with `done`, only if the batch was not done before the fork."""
         if os.getpid() != self._pid and not (done and self._batch.done):
             raise ClosedError(
                 "this batch was submitted in another process, and ends only there: a forked child can submit its own."
             )
 
     def __repr__(self) -> str:
-        state = "done" if self.done else "open" if self.open else "under way"
-        return f"<Ticket: {self.num_groups} groups of {self._batch.num_generations} samples, {state}>"
+        state = "done" if self.done else "open" if self._batch.open else "under way"
+        return f"<{type(self).__name__}: {self.num_groups} groups of {self._batch.num_generations} samples, {state}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Ticket belongs to the engine of this process: send what result() gives instead.")
+        raise TypeError(
+            f"a {type(self).__name__} belongs to the engine of this process: send what result() gives instead."
+        )
 
-    def _knows(self, seen: int) -> bool:
-        return len(self._order) > seen or self._told_all()
+    def _has_group(self, seen: int) -> bool:
+        return len(self._order) > seen or self._listed_all()
 
-    def _told_all(self) -> bool:
-        """Whether all groups are known that will ever be. The batch is asked first: until it is done there may be more."""
+    def _listed_all(self) -> bool:
+        # The batch is asked first: until it is done there may be more groups.
         return self._batch.done and len(self._order) == self.num_groups
 
     def _group(self, index: int) -> Group:
@@ -313,19 +203,19 @@ class PendingBatch:
         return Group(index, *self._batch.group(index))
 
     def _wait_for_news(self, deadline: float | None) -> None:
-        """Waits a while for a group that nobody was told of."""
+        """Waits a while for a group that isn't listed yet."""
         wait = _SLICE_S if deadline is None else max(0.0, min(_SLICE_S, deadline - time.monotonic()))
         try:
             index = self._batch.next_group(wait)
             with self._news:
                 if index is not None:
-                    self._tell(index)
+                    self._list(index)
                 else:
-                    self._tell_rest()
+                    self._list_rest()
         except TimeoutError:
             return
         except (KeyboardInterrupt, SystemExit):
-            self.interrupt()
+            self._interrupt()
             raise
 
     def _take(self) -> bool:
@@ -338,24 +228,125 @@ class PendingBatch:
                 except TimeoutError:
                     break
                 if index is None:
-                    self._tell_rest()
+                    self._list_rest()
                     break
-                self._tell(index)
+                self._list(index)
                 taken = True
         return taken
 
-    def _tell(self, index: int) -> None:
-        """Makes a completed group known to all who wait, once; the caller holds `_news`."""
-        if len(self._order) < self.num_groups:  # else somebody else has told it, with the rest
+    def _list(self, index: int) -> None:
+        """Lists a completed group once and wakes all that wait; the caller holds `_news`."""
+        if len(self._order) < self.num_groups:  # else another thread has listed it, with the rest
             self._order.append(index)
-        self._sleepers.wake()
+        self._waiters.wake()
 
-    def _tell_rest(self) -> None:
-        """All groups were taken, so all are complete: what is not told yet is in the hands of another thread, or lost
-        with an exception there (T-2). The caller holds `_news`."""
-        told = set(self._order)
-        self._order.extend(index for index in range(self.num_groups) if index not in told)
-        self._sleepers.wake()
+    def _list_rest(self) -> None:
+        """Lists the groups that another thread took, or that an exception kept from being listed
+        (pending-1): all were taken, so all are complete. The caller holds `_news`."""
+        listed = set(self._order)
+        self._order.extend(index for index in range(self.num_groups) if index not in listed)
+        self._waiters.wake()
+
+
+class OpenBatch(PendingBatch):
+    """A batch that takes more samples: what `Dispatcher.stream` returns.
+
+    Examples:
+        >>> from guerdon import Dispatcher, reward
+        >>> dispatcher = Dispatcher([reward(lambda text: float(len(text)), name="length")])
+        >>> stream = dispatcher.stream(num_generations=2)
+        >>> stream.add(completions=["a", "bc"]), stream.add(completions=["def", "ghij"])
+        ([0, 1], [2, 3])
+        >>> stream.finish()
+        >>> stream.result().rewards.tolist()
+        [[[1.0], [2.0]], [[3.0], [4.0]]]
+    """
+
+    def __init__(self, owner: object, batch: Batch, builder: ResultBuilder, appender: Appender) -> None:
+        super().__init__(owner, batch, builder)
+        self._appender = appender
+
+    @property
+    def open(self) -> bool:
+        """Whether samples can still be added."""
+        return self._batch.open
+
+    def add(
+        self,
+        /,  # a dataset may have a column called self
+        *,
+        completions: object,
+        prompts: object = None,
+        completion_ids: object = None,
+        group: int | None = None,
+        indices: Sequence[int] | None = None,
+        **columns: object,
+    ) -> list[int]:
+        """Add samples, from any thread.
+
+        With ``max_pending`` it waits first, while too many samples are pending (backpressure); Ctrl-C
+        then ends the batch. Calls on one sample start at once, group functions when their group is
+        full, functions of the batch contract at `finish`.
+
+        Args:
+            completions: One per sample, as for `Dispatcher.submit`.
+            prompts: One per sample.
+            completion_ids: One list of token ids per sample.
+            group: Index of the group that they belong to. Without it they fill the lowest free places,
+                so groups are filled in order.
+            indices: The exact place of each, ``p * G + g``: then no order within a group depends on
+                which came first.
+            **columns: Dataset columns, one value per sample; the same columns with every call.
+
+        Returns:
+            The index of each sample in the batch.
+
+        Raises:
+            DataError: They can't be scored, or there is no such place; nothing was added.
+            ClosedError: The batch takes no more samples: it was finished, cancelled, or its dispatcher closed.
+
+        Examples:
+            >>> from guerdon import Dispatcher, reward
+            >>> dispatcher = Dispatcher([reward(lambda text: float(len(text)), name="length")])
+            >>> stream = dispatcher.stream(num_generations=2)
+            >>> stream.add(completions=["abc"], indices=[1]), stream.add(completions=["d"], group=0)
+            ([1], [0])
+            >>> stream.finish()
+            >>> [group.rewards.tolist() for group in stream.groups()]
+            [[[1.0], [3.0]]]
+        """
+        try:
+            self._batch.wait_for_room()
+        except (KeyboardInterrupt, SystemExit):
+            self._interrupt()
+            raise
+        return self._appender.add(completions, prompts, completion_ids, columns, group, indices)
+
+    async def aadd(
+        self,
+        /,  # a dataset may have a column called self
+        *,
+        completions: object,
+        prompts: object = None,
+        completion_ids: object = None,
+        group: int | None = None,
+        indices: Sequence[int] | None = None,
+        **columns: object,
+    ) -> list[int]:
+        """`add` for coroutines: waiting for room never blocks the loop; cancelled meanwhile, it adds nothing."""
+        room = self._batch.room_fileno()
+        while room is not None and not self._batch.has_room:
+            await self._waiters.wait(room, None, lambda: self._batch.has_room)
+        return self._appender.add(completions, prompts, completion_ids, columns, group, indices)
+
+    def finish(self) -> None:
+        """Say that no more samples come: functions of the batch contract start, and the batch ends with its
+        last group. Does nothing the second time.
+
+        Raises:
+            DataError: A group lacks samples; the batch stays open.
+        """
+        self._appender.finish()
 
 
 def _deadline(timeout: float | None) -> float | None:

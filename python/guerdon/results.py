@@ -173,7 +173,7 @@ class RewardBatch:
             advantages /= (_std(total.reshape(1, -1)) if total.size > 1 else 0.0) + EPSILON
         return np.nan_to_num(advantages, nan=0.0).astype(np.float32)
 
-    def torch(self) -> torch.Tensor:
+    def to_torch(self) -> torch.Tensor:
         """`rewards` as a tensor that shares its memory."""
         import torch
 

@@ -86,7 +86,7 @@ def test_a_failed_cell_makes_its_sample_unscorable() -> None:
     hows = ["", "error", "", "none", "", "", "invalid", "exit"]
     with Dispatcher(functions, weights=[1, 2], workers=2) as made:
         result = made.score(completions=["c"] * 8, how=hows, num_generations=4)
-        columns = [column(prompts=["p"] * 8, completions=["c"] * 8, how=hows) for column in made]
+        columns = [column(prompts=["p"] * 8, completions=["c"] * 8, how=hows) for column in made.reward_funcs]
     np.testing.assert_array_equal(result.rewards[:, :, 0], [[1, NAN, 1, NAN], [1, 1, NAN, NAN]])
     np.testing.assert_array_equal(result.rewards[:, :, 1], np.full((2, 4), 0.25))  # the true cells stay
     np.testing.assert_array_equal(result.total, np.float32([[1.5, NAN, 1.5, 0.5], [1.5, 1.5, NAN, NAN]]))

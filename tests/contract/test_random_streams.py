@@ -17,8 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import guerdon
-from guerdon import ClosedError, Dispatcher, Group, PendingBatch, Status
+from guerdon import ClosedError, Dispatcher, Group, OpenBatch, PendingBatch, Status
 from tests.contract.batches import DEADLY, Batch, check, examples, scripted, scripts
 from tests.contract.plan import FAILS, ran
 from tests.contract.scripted import EVERY_LANE, awaited, awaited_group, killable, threaded
@@ -62,17 +61,17 @@ class Stream:
         }
         return {"completions": [batch.texts[sample] for sample in samples], "prompts": ["p"] * len(samples), **cells}
 
-    def open(self, dispatcher: Dispatcher, **terms: Any) -> PendingBatch:
-        return dispatcher.submit(more=True, num_generations=self.batch.size, **terms)
+    def open(self, dispatcher: Dispatcher, **terms: Any) -> OpenBatch:
+        return dispatcher.stream(num_generations=self.batch.size, **terms)
 
-    def feed(self, ticket: PendingBatch, producers: int = 1) -> None:
+    def feed(self, ticket: OpenBatch, producers: int = 1) -> None:
         """Adds all samples, each piece from one of some threads."""
         pieces = self.pieces()
 
         def produce(number: int) -> None:
             for piece in pieces[number::producers]:
                 try:
-                    assert ticket.add(**self.columns(piece), samples=piece) == piece
+                    assert ticket.add(**self.columns(piece), indices=piece) == piece
                 except ClosedError:
                     return  # it was cancelled
 
@@ -137,13 +136,13 @@ def test_what_a_quorum_does_not_cut_equals_a_serial_loop(
     stream = Stream(scripted(functions, (prompts, size, changes), folder), seed)
     batch = stream.batch
     if grows:
-        ticket = stream.open(dispatcher, groups=guerdon.quorum(wanted))
+        ticket = stream.open(dispatcher, group_quorum=wanted)
         thread, beside = consumed(ticket)
         stream.feed(ticket, 2)
         ticket.finish()
     else:
         samples = range(len(batch.texts))
-        ticket = dispatcher.submit(**stream.columns(samples), num_generations=size, groups=guerdon.quorum(wanted))
+        ticket = dispatcher.submit(**stream.columns(samples), num_generations=size, group_quorum=wanted)
         thread, beside = consumed(ticket)
     result = ticket.result(timeout=60)
     thread.join(60)

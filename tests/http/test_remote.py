@@ -118,7 +118,7 @@ def test_a_batch_that_grows_brings_what_it_likes() -> None:
         service = http_reward(server.url, columns=["completion", "answer"], batch=4, name="service")
         graded = judge(base_url=server.url, model="m", prompt="{completion}|{answer}")
         with Dispatcher([service, graded]) as dispatcher:
-            ticket = dispatcher.submit(num_generations=2, more=True)
+            ticket = dispatcher.stream(num_generations=2)
             ticket.add(completions=["ab", "cde"], answer=["x", "yz"])
             ticket.add(completions=["f", "é"], answer=[[1], [1, 2, 3]])
             ticket.finish()

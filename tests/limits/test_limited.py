@@ -149,7 +149,7 @@ def test_tokens_are_counted_from_columns_of_all_kinds_and_in_a_batch_that_grows(
 
     limited = reward(functions.aone, name="one", limit=Limit(tpm=1e9, tokens=count))
     with Dispatcher([limited]) as made:
-        ticket = made.submit(num_generations=1, more=True)
+        ticket = made.stream(num_generations=1)
         ticket.add(completions=["a", [{"role": "assistant", "content": "b"}]], batch_timeout=[1, 2])
         ticket.add(completions=["c"], batch_timeout=[3])
         ticket.finish()

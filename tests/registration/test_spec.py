@@ -16,7 +16,7 @@ from guerdon import Limit, StatefulReward, group_reward, reward
 from guerdon._registration.callables import is_reward_model, name_of
 from guerdon._registration.function_list import repeated_names
 from guerdon._registration.spec import UNDECORATED_LOOP, FunctionSpec, spec_of
-from guerdon.errors import NotYetError, RegistrationError
+from guerdon.errors import RegistrationError
 
 
 def trl_style(prompts: list[str], completions: list[str], **kwargs: Any) -> list[float]:
@@ -309,7 +309,7 @@ def test_an_env_with_values_is_refused_without_them() -> None:
 
 
 def test_lanes_of_later_versions_say_so() -> None:
-    with pytest.raises(NotYetError, match="lane='ray' is not supported yet"):
+    with pytest.raises(RegistrationError, match="lane='ray' is not supported yet"):
         reward(length, lane="ray")
 
 

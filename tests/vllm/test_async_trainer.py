@@ -96,7 +96,7 @@ def test_trls_own_trainer_takes_the_columns_of_a_dispatcher(server: Server, tmp_
     dispatcher = Dispatcher(
         [reward_functions.length, reward_functions.letters, reward_functions.rank], num_generations=4
     )
-    trainer = make_trainer(TRLAsyncGRPOTrainer, server, tmp_path, list(dispatcher), {})
+    trainer = make_trainer(TRLAsyncGRPOTrainer, server, tmp_path, dispatcher.reward_funcs, {})
     trainer.train()
     log = steps_of(trainer)
     assert [entry["step"] for entry in log] == list(range(1, 7))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from guerdon._units import FLOAT32_MAX, LONGEST, number
-from guerdon.errors import NotYetError, RegistrationError
+from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
 
 __all__ = ["LANES", "Isolation", "Lane", "OnFailure", "Options"]
@@ -85,7 +85,7 @@ def lane(function: str, value: object) -> Lane | None:
             "service with guerdon.http_reward(url)."
         )
     if isinstance(value, str) and value in _LATER_LANES:
-        raise NotYetError(
+        raise RegistrationError(
             f"reward function {function!r}: lane={value!r} is not supported yet. Use one of {', '.join(LANES)}."
         )
     for known in LANES:

@@ -1,1 +1,2 @@
-"""What becomes of a batch: failures, rules, recorded extras."""
+"""What comes of a batch: `result_builder` makes the result, `records` decodes what functions recorded,
+`failures` says when they are too many."""

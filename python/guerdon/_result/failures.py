@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from guerdon._registration.spec import FunctionSpec
-from guerdon._submit.delivery import QUORUM_REASON
 from guerdon.results import Failure, RewardBatch
 from guerdon.status import Status
 
 FEWEST_SAMPLES = 8
+QUORUM_REASON = "quorum"  # of a cell that `group_quorum` left behind
 # Reasons of timeouts that are not an attempt's own (F-3): the engine's words, and where to give more time.
 LONGER = {
     "total timeout": "Raise the function's `total_timeout`",

@@ -1,9 +1,8 @@
-"""One batch, from the arguments of a call to its result.
+"""One batch, from the arguments of a call to the engine.
 
-- `given`: the arguments, as the dispatcher's methods got them; `columns`: what they bring, one value a sample.
-- `layout`: where the functions' calls get their values from; `uses`: what each function gets of this batch.
-- `trainer_state`: the trainer's state as functions see it; `tokens`: counted before the calls.
-- `admission`: into the engine, whole or open for more; `intake`: the samples of an open batch.
-- `sleepers`: coroutines that wait for news of it.
-- `rules`: what a dispatcher makes of a result; `records`: what functions recorded; `failures`: when they are too many.
+- `submission`: checks a batch and submits it whole, or opens it; `appending`: adds samples to it.
+- `columns`: what a batch brings, one value per sample; `layout` and `column_routing`: which of them
+  each function gets.
+- `trainer_state`: the trainer's state as functions see it; `token_counts`: tokens, before the calls.
+- `async_waiters`: coroutines that wait for news of a batch.
 """

@@ -1,8 +1,8 @@
 """How samples get into a batch that is still open.
 
-- I-1  An addition is checked whole before any of it counts: what is refused leaves the batch as it was.
-- I-2  Every addition brings the columns that the first one brought to the functions.
-- I-3  What the trainer's state is was said when the batch was opened: it is the same for all samples.
+- An addition is checked whole before any of it counts: a refused one leaves the batch as it was.
+- Every addition brings the same columns to the functions as the first.
+- The trainer's state is given when the batch is opened: it is the same for all samples.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from guerdon._serialization.column_values import dumps
-from guerdon._submit.column_routing import Uses, unshippable
+from guerdon._submit.column_routing import ColumnRouter, unshippable
 from guerdon._submit.columns import TRAINER_STATE, collect, refuse_singular
 from guerdon.errors import ClosedError, DataError
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from guerdon._native import Batch
 
 
-class Intake:
-    """Takes samples into one batch.
+class Appender:
+    """Adds samples to one batch.
 
     Args:
         batch: The engine's batch.
-        uses: Which columns the dispatcher's functions get.
-        trainer_state: For all samples (I-3).
+        router: Which columns the dispatcher's functions get.
+        trainer_state: For all samples.
     """
 
-    def __init__(self, batch: Batch, uses: Uses, trainer_state: object) -> None:
+    def __init__(self, batch: Batch, router: ColumnRouter, trainer_state: object) -> None:
         self._batch = batch
-        self._uses = uses
+        self._router = router
         self._trainer_state = trainer_state
-        self._names: list[str] | None = None  # written by the first addition (I-2)
+        self._names: list[str] | None = None  # written by the first addition
 
     def add(
         self,
@@ -42,22 +42,22 @@ class Intake:
         completion_ids: object,
         columns: Mapping[str, object],
         group: object = None,
-        samples: object = None,
+        indices: object = None,
     ) -> list[int]:
-        """The places of the samples, which count from now on.
+        """The index of each sample in the batch.
 
         Raises:
-            DataError: They can't be scored, or there is no such place (I-1).
+            DataError: They can't be scored, or there is no such index.
             ClosedError: The batch takes no more samples.
         """
         refuse_singular(columns)
         if columns.get(TRAINER_STATE) is not None:
-            raise DataError("trainer_state is the same for all samples: give it to submit(), not to add().")
+            raise DataError("trainer_state is the same for all samples: give it to stream(), not to add().")
         data = collect(prompts, completions, completion_ids, {**columns, TRAINER_STATE: self._trainer_state})
-        index, indexes = _index("group", group), _indexes(samples, data.samples)
-        if index is not None and indexes is not None:
-            raise DataError("samples= says where each sample belongs: leave group= out.")
-        plan = self._uses.of(data, grows=True)
+        group_index, places = _index("group", group), _indices(indices, data.samples)
+        if group_index is not None and places is not None:
+            raise DataError("indices= says where each sample belongs: leave group= out.")
+        plan = self._router.route(data, is_open=True)
         if self._names is not None and plan.names != self._names:
             raise DataError(
                 f"these samples bring the columns {', '.join(plan.names)} to the functions, those before them "
@@ -65,7 +65,7 @@ class Intake:
             )
         try:
             added = self._batch.add(
-                plan.columns, plan.uses, count=data.samples, dumps=dumps, group=index, samples=indexes
+                plan.columns, plan.uses, count=data.samples, dumps=dumps, group=group_index, samples=places
             )
         except TypeError as error:
             raise unshippable(error, plan) from error
@@ -103,14 +103,14 @@ def _index(name: str, value: Any) -> int | None:
     return index
 
 
-def _indexes(values: Any, samples: int) -> list[int] | None:
+def _indices(values: Any, samples: int) -> list[int] | None:
     if values is None:
         return None
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
-        raise DataError(f"samples={values!r}: expected a list with the index of each sample.")
+        raise DataError(f"indices={values!r}: expected a list with the index of each sample.")
     if len(values) != samples:
-        raise DataError(f"samples= has {len(values)} indexes, but there are {samples} completions.")
-    indexes = [_index("samples", value) for value in values]
-    if None in indexes:
-        raise DataError(f"samples={values!r}: expected the index of each sample.")
-    return [index for index in indexes if index is not None]
+        raise DataError(f"indices= has {len(values)} entries, but there are {samples} completions.")
+    found = [_index("indices", value) for value in values]
+    if None in found:
+        raise DataError(f"indices={values!r}: expected the index of each sample.")
+    return [index for index in found if index is not None]

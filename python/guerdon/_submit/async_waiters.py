@@ -1,7 +1,7 @@
-"""Coroutines that wait for news of one batch, each on its own loop.
+"""Coroutines that wait for news of one batch, each on its own event loop.
 
-- S-1  The loop is never blocked: it watches the batch's descriptor.
-- S-2  News that somebody else took wakes all who wait for it.
+- The loop is never blocked: it watches the batch's descriptor.
+- News that another thread or coroutine took wakes all that wait for it.
 """
 
 from __future__ import annotations
@@ -16,48 +16,47 @@ if TYPE_CHECKING:
     import asyncio
 
 
-class Sleepers:
-    """Who waits; the list is read and written under `lock`, that of the news."""
+class AsyncWaiters:
+    """The waiting coroutines; the list is read and written under `lock`, that of the news."""
 
     def __init__(self, lock: threading.RLock) -> None:
         self._lock = lock
-        self._sleepers: list[_Sleeper] = []
+        self._waiters: list[_Waiter] = []
 
     def wake(self) -> None:
         """There is news; the caller holds the lock."""
-        for sleeper in self._sleepers:
-            sleeper.wake()
+        for waiter in self._waiters:
+            waiter.wake()
 
-    async def news_from(self, descriptor: int, deadline: float | None, known: Callable[[], bool]) -> bool:
-        """Waits until the batch's descriptor is readable or somebody else took its news; False when there is no time
-        left (S-1, S-2)."""
+    async def wait(self, descriptor: int, deadline: float | None, known: Callable[[], bool]) -> bool:
+        """Waits until `descriptor` is readable or another caller took its news; False when time is up."""
         import asyncio
 
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
             return False
         loop = asyncio.get_running_loop()
-        sleeper = _Sleeper(loop)
+        waiter = _Waiter(loop)
         with self._lock:
-            self._sleepers.append(sleeper)
+            self._waiters.append(waiter)
         own = os.dup(descriptor)  # a loop keeps one reader a descriptor, and two coroutines may wait on it
-        loop.add_reader(own, sleeper.set)
-        timer = None if left is None else loop.call_later(left, sleeper.set)
+        loop.add_reader(own, waiter.set)
+        timer = None if left is None else loop.call_later(left, waiter.set)
         try:
             if not known():
-                await sleeper.future
+                await waiter.future
         finally:
             if timer is not None:
                 timer.cancel()
             loop.remove_reader(own)
             os.close(own)
             with self._lock:
-                self._sleepers.remove(sleeper)
+                self._waiters.remove(waiter)
         return True
 
 
-class _Sleeper:
-    """A coroutine that waits for news."""
+class _Waiter:
+    """One coroutine that waits."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -72,5 +71,5 @@ class _Sleeper:
         """Wakes it, from any thread."""
         try:
             self._loop.call_soon_threadsafe(self.set)
-        except RuntimeError:  # its loop was closed under it
+        except RuntimeError:  # its loop was closed meanwhile
             return

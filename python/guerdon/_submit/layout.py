@@ -1,6 +1,10 @@
-"""Where the functions' calls get their values from: what the names of a batch's columns say, before any value is looked at.
+"""Where the functions' calls get their values: decided by column names, before any value is read.
 
-Trainers bring the same columns with every batch, so `Uses` asks for a layout only when the columns are others.
+- A batch that lacks what a function requires is refused before any call, with the names there are.
+- A reserved name means the reserved value. A function that asks for one while the dataset has a
+  column of that name is refused; but where a trainer has environments, a column ``environment``
+  says which one a row wants, and a function that asks for ``environment`` gets the live object.
+- Live environments never travel to a worker.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ _HINTS = {
 
 
 @dataclass(frozen=True)
-class Asker:
+class Consumer:
     """A function that gets values: its spec, whether it reads the trainer's history, and what counts its tokens."""
 
     spec: FunctionSpec
@@ -62,7 +66,7 @@ class Route:
         counted: Names that the function of its tokens gets, and where from.
     """
 
-    asker: Asker
+    consumer: Consumer
     available: dict[str, Source]
     names: tuple[str, ...] | None
     columns: list[int]
@@ -81,22 +85,22 @@ class Layout:
     routes: tuple[Route, ...]
 
 
-def layout(askers: Sequence[Asker], data: Data) -> Layout:
+def layout(consumers: Sequence[Consumer], data: Data) -> Layout:
     """What batches with the columns of `data` bring to each function.
 
     Raises:
-        DataError: U-2, U-3, U-5 of `uses`.
+        DataError: A column is missing, its name is ambiguous, or can't be sent to a worker.
     """
     places: dict[Source, int] = {}
-    routes = tuple(_route(asker, data, places) for asker in askers)
+    routes = tuple(_route(consumer, data, places) for consumer in consumers)
     names = tuple(TRAINER_STATE if kind == "state" else name for kind, name in places)
     return Layout(tuple(places), names, routes)
 
 
-def _route(asker: Asker, data: Data, places: dict[Source, int]) -> Route:
+def _route(consumer: Consumer, data: Data, places: dict[Source, int]) -> Route:
     from guerdon._native import Use
 
-    spec, counting = asker.spec, asker.counting
+    spec, counting = consumer.spec, consumer.counting
     counted = None
     if counting is not None:
         there = _available(spec, counting.wants, data, f"{spec.name}, Limit(tokens=)")
@@ -105,12 +109,12 @@ def _route(asker: Asker, data: Data, places: dict[Source, int]) -> Route:
     names: tuple[str, ...] | None
     names, by_position = _arrange(spec.wants, available)
     if spec.http is not None:
-        return Route(asker, available, names, [], (), [], None, counted)
+        return Route(consumer, available, names, [], (), [], None, counted)
     _refuse_odd(spec.name, names)
 
     def place(source: Source) -> int:
         if source[0] == "state" and spec.lane == "process":
-            source = ("state", "whole" if asker.history else "shipped")
+            source = ("state", "whole" if consumer.history else "shipped")
         return places.setdefault(source, len(places))
 
     columns = [place(available[name]) for name in names]
@@ -122,7 +126,7 @@ def _route(asker: Asker, data: Data, places: dict[Source, int]) -> Route:
         finish_columns = [place(there[name]) for name in finish_names]
     names = None if by_position else names
     use = None if counted is not None else Use(names, columns, finish_names, finish_columns)
-    return Route(asker, available, names, columns, finish_names, finish_columns, use, counted)
+    return Route(consumer, available, names, columns, finish_names, finish_columns, use, counted)
 
 
 def _arrange(wants: Wants, available: dict[str, Source]) -> tuple[tuple[str, ...], bool]:
@@ -138,7 +142,7 @@ def _available(spec: FunctionSpec, wants: Wants, data: Data, called: str) -> dic
     """Every name under which this batch has a value for the function, in the order in which a trainer gives them.
 
     Raises:
-        DataError: U-2, U-3.
+        DataError: A column is missing, or its name is ambiguous.
     """
     available: dict[str, Source] = {}
     for name in wants.reserved:
@@ -151,7 +155,7 @@ def _available(spec: FunctionSpec, wants: Wants, data: Data, called: str) -> dic
                     f"reward function {called!r} asks for {name!r}, a reserved name, and the dataset has a column "
                     f"{name!r} too: ambiguous. Rename the column, or the parameter if another column is meant."
                 )
-        elif key != ENVIRONMENTS or spec.lane != "process":  # U-4; one that names them is on another lane
+        elif key != ENVIRONMENTS or spec.lane != "process":  # a function that names them is on another lane
             there = data.trainer_state is not None if kind == "state" else key == TEXT or key in data.own
             if there:
                 available[name] = (kind, key)
@@ -163,7 +167,7 @@ def _available(spec: FunctionSpec, wants: Wants, data: Data, called: str) -> dic
 
 
 def _refuse_odd(called: str, names: tuple[str, ...]) -> None:
-    """Refuses what no worker can be told (U-5); only ``**row`` and ``**columns`` can take such a name."""
+    """Refuses names that can't be sent to a worker; only ``**row`` and ``**columns`` can take them."""
     for name in names:
         if "\0" in name or any("\ud800" <= letter <= "\udfff" for letter in name):
             raise DataError(

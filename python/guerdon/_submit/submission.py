@@ -1,118 +1,137 @@
-"""How batches get into the engine: what they bring is checked, then they are submitted whole or opened for more.
+"""How a batch gets into the engine: it is checked, then submitted whole or opened for more samples.
 
-- N-1  What can't be scored is refused before there is a batch.
-- N-2  A batch is in its caller's `held` from the moment it exists, so that an exception in the caller's thread leaves
-       none behind that nobody knows of.
+What can't be scored is refused before there is a batch. A batch is in its caller's `started` list
+from the moment it exists, so that an exception in the caller's thread (Ctrl-C) can't lose it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from guerdon import _options
 from guerdon._registration.spec import FunctionSpec
 from guerdon._serialization.column_values import dumps
-from guerdon._submit.appending import Intake
-from guerdon._submit.arguments import Given
-from guerdon._submit.column_routing import Uses, check_group_size, columns_group_size, unshippable
+from guerdon._submit.appending import Appender
+from guerdon._submit.column_routing import ColumnRouter, unshippable
 from guerdon._submit.columns import (
     COMPLETION_IDS,
     COMPLETIONS,
     PROMPTS,
-    TRAINER_STATE,
     Data,
     collect,
     refuse_singular,
 )
-from guerdon.errors import DataError
+from guerdon.errors import DataError, RegistrationError
 
 if TYPE_CHECKING:
-    from guerdon._engine import Lifetime
+    from guerdon._engine import EngineHandle
     from guerdon._native import Batch
-    from guerdon._trainer.context import TrainerContext
 
 
-class Admission:
+@dataclass(frozen=True)
+class BatchOptions:
+    """What a caller says of one batch, beside its data; unchecked. See `Dispatcher.score`."""
+
+    num_generations: int | None = None
+    group_quorum: int | None = None
+    group_timeout: float | None = None
+    batch_timeout: float | None = None
+    max_pending: int | None = None
+
+
+class Submitter:
     """Takes the batches of one dispatcher.
 
     Args:
-        lifetime: Its engine.
+        engine: The dispatcher's.
         specs: Its functions.
-        models: Names of the reward models in its list, which no batch can be scored with here.
+        models: Names of the reward models in its list: only a trainer can score with those.
         num_generations: The group size where a batch doesn't say it.
         batch_timeout: That of its batches that have none of their own.
+
+    Attributes:
+        group_function: Name of a function that works on whole groups, None without one.
     """
 
     def __init__(
         self,
-        lifetime: Lifetime,
+        engine: EngineHandle,
         specs: Sequence[FunctionSpec],
         models: Sequence[str],
         num_generations: int | None,
         batch_timeout: float | None,
     ) -> None:
-        self._lifetime = lifetime
-        self._specs = specs
+        self._engine = engine
         self._models = models
         self._num_generations = num_generations
-        self._budget = batch_timeout
+        self._batch_timeout = batch_timeout
         grouped = (spec.name for spec in specs if spec.shape == "group" or spec.finish is not None)
-        self.grouped = next(grouped, None)
-        self._uses = Uses(specs)
+        self.group_function = next(grouped, None)
+        self._batch_function = next((spec.name for spec in specs if spec.shape == "batch"), None)
+        self._router = ColumnRouter(specs)
 
-    def whole(self, held: list[Batch], given: Given) -> Batch:
-        """A new batch (N-2).
-
-        Raises:
-            DataError: It can't be scored (N-1).
-        """
-        self._refuse_models()
-        refuse_singular(given.columns)
-        if given.max_pending is not None:
-            raise DataError("max_pending= is for batches that samples are added to: submit(..., more=True).")
-        data = collect(given.prompts, given.completions, given.completion_ids, given.columns)
-        size = check_group_size(self._group_size(given.num_generations), data.samples)
-        return self._submit(held, data, size, **given.terms(size, self._specs, self._budget))
-
-    def open(self, held: list[Batch], given: Given) -> tuple[Batch, Intake]:
-        """A new batch that takes more samples, by its intake (N-2).
+    def submit(
+        self,
+        started: list[Batch],
+        options: BatchOptions,
+        completions: object,
+        prompts: object,
+        completion_ids: object,
+        columns: Mapping[str, object],
+    ) -> Batch:
+        """A new batch, whole.
 
         Raises:
-            DataError: What it begins with can't be scored.
+            DataError: It can't be scored.
         """
         self._refuse_models()
-        size = check_group_size(self._group_size(given.num_generations), 0)
-        terms = given.terms(size, self._specs, self._budget)
-        columns = dict(given.columns)
-        batch = self._lifetime.engine().open(num_generations=size, held=held, **terms)
-        intake = Intake(batch, self._uses, columns.pop(TRAINER_STATE, None))
-        if given.completions is not None:
-            intake.add(given.completions, given.prompts, given.completion_ids, columns)
-        elif given.prompts is not None or given.completion_ids is not None or columns:
-            raise DataError("there are columns without completions: give completions=[...], or all of it to add().")
-        return batch, intake
+        refuse_singular(columns)
+        data = collect(prompts, completions, completion_ids, columns)
+        size = check_group_size(self._group_size(options.num_generations), data.samples)
+        return self._submit(started, data, size, **self._bounds(options, size))
 
-    def columns(self, held: list[Batch], given: Mapping[str, Any], context: TrainerContext) -> Batch:
-        """A new batch of what a trainer gives to the columns that it calls (N-2).
+    def open(self, started: list[Batch], options: BatchOptions, trainer_state: object) -> tuple[Batch, Appender]:
+        """A new batch without samples, and what adds them.
+
+        Raises:
+            DataError: An option can't work.
+        """
+        self._refuse_models()
+        size = check_group_size(self._group_size(options.num_generations), 0)
+        bounds = self._bounds(options, size)
+        batch = self._engine.get().open(num_generations=size, held=started, **bounds)
+        return batch, Appender(batch, self._router, trainer_state)
+
+    def submit_from_trainer(
+        self, started: list[Batch], arguments: Mapping[str, Any], group_size: int | None, ranks: int
+    ) -> Batch:
+        """A new batch of what a trainer gives its reward functions.
+
+        Args:
+            group_size: The trainer's own, None if unknown.
+            ranks: How many processes bring samples to the trainer's batch.
 
         Raises:
             DataError: It can't be scored; also a group that isn't whole on this rank.
         """
         own = {PROMPTS, COMPLETIONS, COMPLETION_IDS}
-        columns = {name: values for name, values in given.items() if name not in own}
-        data = collect(given.get(PROMPTS), given.get(COMPLETIONS), given.get(COMPLETION_IDS), columns, singles=True)
-        size = self._num_generations or context.group_size()
-        size = columns_group_size(size, data.samples, context.ranks, self.grouped)
-        return self._submit(held, data, size, batch_timeout=self._budget)
+        columns = {name: values for name, values in arguments.items() if name not in own}
+        lists = (arguments.get(PROMPTS), arguments.get(COMPLETIONS), arguments.get(COMPLETION_IDS))
+        data = collect(*lists, columns, singles=True)
+        group_size = self._num_generations or group_size
+        size = trainer_group_size(group_size, data.samples, ranks, self.group_function)
+        return self._submit(started, data, size, batch_timeout=self._batch_timeout)
 
-    def open_columns(
-        self, held: list[Batch], given: Mapping[str, Any], samples: int, context: TrainerContext
-    ) -> tuple[Batch, Intake]:
-        """`columns` for a batch whose samples come one after another; `given` is the same for all of them."""
-        size = self._num_generations or context.group_size()
-        size = columns_group_size(size, samples, context.ranks, self.grouped)
-        batch = self._lifetime.engine().open(num_generations=size, held=held, batch_timeout=self._budget)
-        return batch, Intake(batch, self._uses, given.get(TRAINER_STATE))
+    def open_from_trainer(
+        self, started: list[Batch], trainer_state: object, samples: int, group_size: int | None, ranks: int
+    ) -> tuple[Batch, Appender]:
+        """`submit_from_trainer` for a batch of so many samples that come one after another."""
+        group_size = self._num_generations or group_size
+        size = trainer_group_size(group_size, samples, ranks, self.group_function)
+        batch = self._engine.get().open(num_generations=size, held=started, batch_timeout=self._batch_timeout)
+        return batch, Appender(batch, self._router, trainer_state)
 
     def _refuse_models(self) -> None:
         if self._models:
@@ -123,24 +142,103 @@ class Admission:
 
     def _group_size(self, num_generations: int | None) -> int:
         size = self._num_generations if num_generations is None else num_generations
-        if size is None and self.grouped is not None:
+        if size is None and self.group_function is not None:
             raise DataError(
-                f"{self.grouped!r} works on whole groups: give num_generations=, the completions per prompt."
+                f"{self.group_function!r} works on whole groups: give num_generations=, the completions per prompt."
             )
         return 1 if size is None else size
 
-    def _submit(self, held: list[Batch], data: Data, num_generations: int, **terms: Any) -> Batch:
-        plan = self._uses.of(data)
-        engine = self._lifetime.engine()
+    def _bounds(self, options: BatchOptions, size: int) -> dict[str, Any]:
+        """What bounds the batch and its groups, as the engine takes it.
+
+        Raises:
+            DataError: That can't work, with these functions or at all.
+        """
+        try:
+            quorum = _options.whole("group_quorum", options.group_quorum)
+            group_timeout = _options.seconds("group_timeout", options.group_timeout)
+            batch_timeout = _options.seconds("batch_timeout", options.batch_timeout)
+            max_pending = _options.whole("max_pending", options.max_pending)
+        except RegistrationError as error:
+            raise DataError(str(error)) from None
+        if quorum is not None and quorum > size:
+            raise DataError(f"group_quorum={quorum}, but a group has {size} samples (num_generations).")
+        whole = self._batch_function
+        instead = "declare it with reward(fn, rowwise=True) if its rows are independent, or as a group_reward"
+        if whole is not None and group_timeout is not None:
+            raise DataError(
+                f"group_timeout={group_timeout:g} can't hold with {whole!r}, which sees the whole batch: its one "
+                f"call belongs to no group alone. Use batch_timeout=, or {instead}."
+            )
+        if whole is not None and max_pending is not None:
+            raise DataError(
+                f"max_pending={max_pending} with {whole!r}, which sees the whole batch: no group completes before "
+                f"finish(), and add() would wait for ever. Leave max_pending out, or {instead}."
+            )
+        if batch_timeout is None:
+            batch_timeout = self._batch_timeout
+        bounds = {"batch_timeout": batch_timeout, "group_quorum": quorum, "group_timeout": group_timeout}
+        return bounds if max_pending is None else {**bounds, "max_pending": max_pending}
+
+    def _submit(self, started: list[Batch], data: Data, num_generations: int, **bounds: Any) -> Batch:
+        plan = self._router.route(data)
+        engine = self._engine.get()
         try:
             return engine.submit(
                 plan.columns,
                 plan.uses,
                 samples=data.samples,
                 num_generations=num_generations,
-                held=held,
+                held=started,
                 dumps=dumps,
-                **terms,
+                **bounds,
             )
         except TypeError as error:
             raise unshippable(error, plan) from error
+
+
+def check_group_size(num_generations: object, samples: int, *, ranks: int = 1) -> int:
+    """`num_generations`, if the samples of all ranks make whole groups of it.
+
+    Raises:
+        DataError: It isn't a whole number of at least 1, or doesn't divide the number of samples.
+    """
+    if isinstance(num_generations, bool) or not isinstance(num_generations, int) or num_generations < 1:
+        raise DataError(f"num_generations={num_generations!r}: expected a whole number of at least 1.")
+    if num_generations > _options.MOST_GENERATIONS:
+        raise DataError(f"num_generations={num_generations}: expected at most {_options.MOST_GENERATIONS}.")
+    if samples * ranks % num_generations:
+        where = f"{samples} samples" if ranks == 1 else f"{samples} samples on each of {ranks} ranks"
+        raise DataError(
+            f"{where} don't make whole groups of num_generations={num_generations}. Give num_generations "
+            "completions per prompt, one prompt's behind the other."
+        )
+    return num_generations
+
+
+def trainer_group_size(size: int | None, samples: int, ranks: int, group_function: str | None) -> int:
+    """The group size of a batch that a trainer gives: 1 where no function needs whole groups and none are there.
+
+    Args:
+        size: Completions per prompt, None if unknown.
+        samples: Samples of this rank.
+        group_function: One that works on whole groups; None without one.
+
+    Raises:
+        DataError: That function can't have them.
+    """
+    if size is not None:
+        check_group_size(size, samples, ranks=ranks)
+    if group_function is not None:
+        if size is None:
+            raise DataError(
+                f"{group_function!r} works on whole groups, and no trainer says how many completions a prompt has: give it, "
+                "Dispatcher(..., num_generations=8)."
+            )
+        if samples % size:
+            raise DataError(
+                f"{group_function!r} works on whole groups, but the {samples} samples of this rank hold part of one "
+                f"(num_generations={size}). Make the samples of a rank, per_device_train_batch_size * "
+                "steps_per_generation (in evaluation per_device_eval_batch_size), a multiple of it."
+            )
+    return 1 if size is None or samples % size else size

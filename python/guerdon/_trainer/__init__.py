@@ -1,1 +1,2 @@
-"""Reward columns and the trainer that calls them."""
+"""Trainers that call a dispatcher's functions: `column`, what they call; `batches`, what they start;
+`context`, who calls."""

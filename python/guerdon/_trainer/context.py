@@ -1,13 +1,9 @@
-"""Who calls a dispatcher's columns: what a column asks of its caller, and what it tells it.
+"""The trainer that calls a dispatcher's columns: what is asked of it, and what is logged to it.
 
-- H-1  A trainer imports nothing of ours: the integrations named in `INTEGRATIONS` are asked in turn whose call it is. They
-       are loaded by name, when the first column is called, so that nothing here depends on them.
-- H-2  What functions recorded is logged on the caller's thread, function by function in the order of the list, as if
-       the trainer had called them itself. A column that a function logged once is logged in every later batch, None
-       where there is nothing: the trainer's table needs columns of equal length, and an old value must not stand beside
-       a new sample.
-- H-3  The first failure of each kind of each function is told in words, once a trainer: a trainer itself says no more than
-       that samples have no reward.
+- A trainer imports nothing of ours: `INTEGRATIONS` are asked in turn whose call it is, by name, when
+  the first column is called, so that nothing here depends on them.
+- What functions recorded is logged on the caller's thread, in the order of the list. A column logged
+  once is logged for every later batch, None where nothing is: a trainer's table needs equal lengths.
 """
 
 from __future__ import annotations
@@ -21,30 +17,14 @@ from typing import TYPE_CHECKING, Any
 from guerdon.status import Status
 
 if TYPE_CHECKING:
+    from guerdon._trainer.column import RewardList
     from guerdon.results import RewardBatch
 
-# Modules with ``trainer_of(given)``, which gives a `TrainerContext` class and the trainer behind a call, or None (H-1).
+# Modules with ``trainer_of(arguments)``: a `TrainerContext` class and the trainer behind a call, or None.
 INTEGRATIONS = ("guerdon.integrations.trl.trainer_context",)
 
 _FRACTIONS = {"timeout_frac": Status.TIMEOUT, "error_frac": Status.ERROR, "crashed_frac": Status.CRASHED}
 _TIMES = ("run_p50_s", "run_p90_s", "run_p99_s", "queue_p50_s", "queue_p99_s")
-
-
-@dataclass(frozen=True)
-class TrainerFunctions:
-    """The list of a dispatcher, as far as the caller of its columns has to do with it.
-
-    Attributes:
-        functions: What a trainer takes as its reward functions, in order: columns, and reward models as they are.
-        columns: The columns among them.
-        models: Names of the reward models.
-        weights: One per function; None if the dispatcher was given none.
-    """
-
-    functions: tuple[object, ...]
-    columns: tuple[object, ...]
-    models: tuple[str, ...]
-    weights: list[float] | None
 
 
 ReportedFailures = set[tuple[str, Status]]  # functions and kinds of their failures
@@ -52,12 +32,12 @@ ReportedFailures = set[tuple[str, Status]]  # functions and kinds of their failu
 
 @dataclass
 class TrainerMemory:
-    """What a dispatcher remembers of one trainer."""
+    """What a dispatcher keeps of one trainer."""
 
-    checked: bool = False  # whether its reward weights are right; written by `TrainerContext.check`
-    # By function the columns that it ever logged, in order; written by `TrainerContext.report`.
+    weights_checked: bool = False  # written by `TrainerContext.check_weights`
+    # By function the columns that it ever logged, in order; written by `TrainerContext.log`.
     extra: dict[str, dict[str, None]] = field(default_factory=dict)
-    told: ReportedFailures = field(default_factory=set)  # written by `report_failures`
+    reported: ReportedFailures = field(default_factory=set)  # written by `report_failures`
 
 
 class TrainerContext:
@@ -75,24 +55,24 @@ class TrainerContext:
         """How many processes bring samples to the caller's batch."""
         return 1
 
-    def others(self, trainer_functions: TrainerFunctions) -> list[str]:
+    def other_functions(self, rewards: RewardList) -> list[str]:
         """Names of what the caller runs beside the dispatcher's functions."""
-        return list(trainer_functions.models)
+        return list(rewards.models)
 
-    def check(self, trainer_functions: TrainerFunctions) -> None:
-        """Compares what the caller and the dispatcher were told.
+    def check_weights(self, rewards: RewardList) -> None:
+        """Compares the weights of the caller and of the dispatcher.
 
         Raises:
-            DataError: They don't agree.
+            DataError: They differ.
         """
 
     def agree(self, error: Exception | None, result: RewardBatch | None) -> Exception | None:
-        """The error that the caller's ranks raise together. Called for each batch, by every rank; `result` is the own batch."""
+        """The error that all ranks raise together. Called for each batch by every rank; `result` is its own."""
         return error
 
-    def report(self, result: RewardBatch, given: Mapping[str, Any]) -> None:
-        """Logs what the functions recorded, and how each of them fared (H-2)."""
-        log_extra, log_metric = given.get("log_extra"), given.get("log_metric")
+    def log(self, result: RewardBatch, arguments: Mapping[str, Any]) -> None:
+        """Logs what the functions recorded, and the metrics of each of them."""
+        log_extra, log_metric = arguments.get("log_extra"), arguments.get("log_metric")
         for function, recorded in zip(result.functions, result.recorded, strict=True):
             if callable(log_extra):
                 known = self.memory.extra.setdefault(function, {})
@@ -109,13 +89,13 @@ class TrainerContext:
         if callable(log_metric):
             for name, value in metrics_of(result).items():
                 log_metric(name, value)
-            report_failures(result, self.memory.told)
+            report_failures(result, self.memory.reported)
 
 
-def context_of(given: Mapping[str, Any], memories: MutableMapping[Any, TrainerMemory]) -> TrainerContext:
+def context_of(arguments: Mapping[str, Any], memories: MutableMapping[Any, TrainerMemory]) -> TrainerContext:
     """Who called a column with these arguments; `memories` holds one `TrainerMemory` a trainer."""
     for name in INTEGRATIONS:
-        found = import_module(name).trainer_of(given)
+        found = import_module(name).trainer_of(arguments)
         if found is not None:
             kind, trainer = found
             memory = memories.get(trainer)
@@ -126,23 +106,24 @@ def context_of(given: Mapping[str, Any], memories: MutableMapping[Any, TrainerMe
     return TrainerContext(TrainerMemory())
 
 
-def report_failures(result: RewardBatch, told: ReportedFailures) -> None:
-    """Tells the first failure of each kind of each function (H-3); `told` holds what was told, and gets what is told now."""
+def report_failures(result: RewardBatch, reported: ReportedFailures) -> None:
+    """Logs the first failure of each kind of each function, once a trainer: the trainer itself says only that
+    samples have no reward."""
     for failure in result.failures():
         key = failure.function, failure.status
-        if key not in told:
-            told.add(key)
+        if key not in reported:
+            reported.add(key)
             import logging  # not by `import guerdon`
 
             logging.getLogger("guerdon").warning(
-                "reward function %s. This is told once; how many there are is in the trainer's log, guerdon/%s/…_frac.",
+                "reward function %s. Further ones are not logged; their rate is in the trainer's log, guerdon/%s/…_frac.",
                 failure,
                 failure.function,
             )
 
 
 def metrics_of(result: RewardBatch) -> dict[str, float]:
-    """How each function fared in a batch, as ``guerdon/<name>/…``: fractions of the samples, and seconds.
+    """The metrics of each function in a batch, ``guerdon/<name>/…``: fractions of the samples, and seconds.
 
     Times that nothing was measured for are left out.
     """

@@ -110,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
         stack.callback(dispatcher.close)
         source = open_source(options.data)
         stack.callback(source.close)
-        planned = plan(source, dispatcher.specs, _fields(options))
+        planned = plan(source, dispatcher._specs, _fields(options))
         size = _group_size(dispatcher, options.num_generations, planned, source)
         refuse_overwriting(options.output, options.failures, source.name, file_of(options.rewards))
         output = open_output(options.output, dispatcher.names, source, keep=options.keep)
@@ -185,7 +185,7 @@ class Scoring:
 
         messages = []
         default: float = self._dispatcher.options["max_failure_rate"]
-        for spec, row in zip(self._dispatcher.specs, self._report.rows(), strict=True):
+        for spec, row in zip(self._dispatcher._specs, self._report.rows(), strict=True):
             own = spec.policy.max_failure_rate
             limit = default if own is None else own
             said = f"too many failures: {spec.name!r} failed on {row.failed} of {row.samples} samples"
@@ -200,12 +200,12 @@ class Scoring:
 
     def _finish(self, flying: deque[tuple[PendingBatch, list[Row]]]) -> None:
         """Wait for the oldest chunk and write it."""
-        ticket, rows = flying[0]
+        pending, rows = flying[0]
         try:
             if self._progress.shown:
-                for _ in ticket.groups():
+                for _ in pending.groups():
                     self._progress.add(self._size)
-            result = ticket.result()
+            result = pending.result()
         except RewardFailureError as error:  # judged over the whole file, at the end
             if error.result is None:
                 raise
@@ -225,11 +225,11 @@ class Scoring:
         from guerdon.status import Status
 
         written = self._written
-        for ticket, _ in flying:
-            ticket.cancel()
-        for ticket, rows in flying:
+        for pending, _ in flying:
+            pending.cancel()
+        for pending, rows in flying:
             try:
-                result = ticket.result(timeout=2.0)
+                result = pending.result(timeout=2.0)
             except RewardFailureError as error:
                 if error.result is None:
                     raise
@@ -257,7 +257,7 @@ def _fields(options: argparse.Namespace) -> Any:
 
 def _group_size(dispatcher: Dispatcher, given: int | None, planned: Plan, source: Source) -> int:
     size: int | None = given or dispatcher.options["num_generations"]
-    grouped = dispatcher.group_function
+    grouped = dispatcher._submitter.group_function
     if size is None:
         if grouped is not None:
             raise UsageError(f"{grouped!r} works on whole groups: say how many completions a prompt has, -n N.")
@@ -272,7 +272,7 @@ def _group_size(dispatcher: Dispatcher, given: int | None, planned: Plan, source
 
 def _chunk(dispatcher: Dispatcher, given: int | None, size: int, planned: Plan) -> int:
     """Samples in a chunk: whole groups; all of them for a function of whole batches, which is never split unasked."""
-    if given is None and any(spec.shape == "batch" for spec in dispatcher.specs):
+    if given is None and any(spec.shape == "batch" for spec in dispatcher._specs):
         return planned.rows
     return -(-(given or CHUNK) // size) * size
 

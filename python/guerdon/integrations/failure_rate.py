@@ -31,7 +31,7 @@ class FailureRate:
         self._limits: dict[str, float] = {}
         self._raising: set[str] = set()
         for dispatcher in dispatchers:
-            for spec in dispatcher.specs:
+            for spec in dispatcher._specs:
                 own = spec.policy.max_failure_rate
                 self._limits[spec.name] = dispatcher.options["max_failure_rate"] if own is None else own
                 if spec.policy.on_failure == "raise":

@@ -105,23 +105,23 @@ def test_the_group_size_is_that_of_the_trainers_mode() -> None:
 def test_a_group_function_sees_the_trainers_groups() -> None:
     trainer = Trainer()
     with Dispatcher([size]) as dispatcher:
-        assert dispatcher[0](**trainer.arguments(*"abcdefgh")) == [4.0] * 8
+        assert dispatcher.reward_funcs[0](**trainer.arguments(*"abcdefgh")) == [4.0] * 8
         trainer.model.training = False
-        assert dispatcher[0](**trainer.arguments("a", "b")) == [2.0] * 2
+        assert dispatcher.reward_funcs[0](**trainer.arguments("a", "b")) == [2.0] * 2
         with pytest.raises(DataError, match="3 samples don't make whole groups of num_generations=2"):
-            dispatcher[0](**trainer.arguments("a", "b", "c"))
+            dispatcher.reward_funcs[0](**trainer.arguments("a", "b", "c"))
     with Dispatcher([size], num_generations=1) as dispatcher:
-        assert dispatcher[0](**trainer.arguments("a", "b", "c")) == [1.0] * 3
+        assert dispatcher.reward_funcs[0](**trainer.arguments("a", "b", "c")) == [1.0] * 3
 
 
 def test_a_group_that_straddles_ranks_is_refused_where_a_function_needs_it_whole(ranks: Ranks) -> None:
     trainer = Trainer()
     with Dispatcher([size]) as dispatcher, pytest.raises(DataError, match=r"rank 0: 'size'.*6 samples of this rank"):
-        dispatcher[0](**trainer.arguments(*"abcdef"))
+        dispatcher.reward_funcs[0](**trainer.arguments(*"abcdef"))
     with Dispatcher([one]) as dispatcher:
-        assert dispatcher[0](**trainer.arguments(*"abcdef")) == [1.0] * 6
+        assert dispatcher.reward_funcs[0](**trainer.arguments(*"abcdef")) == [1.0] * 6
         with pytest.raises(DataError, match=r"5 samples on each of 2 ranks don't make whole groups"):
-            dispatcher[0](**trainer.arguments(*"abcde"))
+            dispatcher.reward_funcs[0](**trainer.arguments(*"abcde"))
 
 
 # --- ranks agree (L-2)
@@ -149,7 +149,7 @@ def test_a_rank_that_can_score_raises_with_the_others(ranks: Ranks) -> None:
     ranks.rank, ranks.other = 1, (RewardFailureError, "too many")
     with Dispatcher([one]) as dispatcher:
         with pytest.raises(RewardFailureError, match="rank 0: too many") as caught:
-            dispatcher[0](**Trainer().arguments("a", "b", "c", "d"))
+            dispatcher.reward_funcs[0](**Trainer().arguments("a", "b", "c", "d"))
         assert caught.value.result is not None
     assert ranks.gathered == [None]
 
@@ -180,7 +180,7 @@ def test_a_column_once_logged_is_logged_for_every_batch_of_its_trainer() -> None
     first, second = Trainer(), Trainer()
     with Dispatcher([once]) as dispatcher:
         for trainer, texts in ((first, "abcd"), (first, "bbbb"), (second, "bbbb")):
-            dispatcher[0](**trainer.arguments(*texts))
+            dispatcher.reward_funcs[0](**trainer.arguments(*texts))
     assert [entry for entry in first.logged if entry[0] == "seen"] == [
         ("seen", ["a", None, None, None]),
         ("seen", [None] * 4),
@@ -198,7 +198,7 @@ def test_the_first_failure_of_each_kind_is_told_once_a_trainer(caplog: pytest.Lo
     with Dispatcher([picky]) as dispatcher:
         for trainer in (Trainer(), Trainer()):
             for _ in range(2):
-                dispatcher[0](**trainer.arguments("a", "bad", "c", "bad"))
+                dispatcher.reward_funcs[0](**trainer.arguments("a", "bad", "c", "bad"))
     told = [record.getMessage() for record in caplog.records if record.name == "guerdon"]
     assert len(told) == 2
     assert all("'picky' on sample 1: error: ValueError: a bad one" in line for line in told)
@@ -207,7 +207,7 @@ def test_the_first_failure_of_each_kind_is_told_once_a_trainer(caplog: pytest.Lo
 
 def test_weights_are_compared_once_a_trainer() -> None:
     with Dispatcher([one], weights=[0.5]) as dispatcher:
-        column = dispatcher[0]
+        column = dispatcher.reward_funcs[0]
         good, bad = Trainer(reward_funcs=[column], reward_weights=[0.5]), Trainer(reward_funcs=[column])
         column(**good.arguments(*"abcd"))
         good.reward_weights = [7.0]  # a schedule of the trainer's own
@@ -234,7 +234,7 @@ def test_what_the_trainer_runs_itself_still_counts_a_failed_sample_and_that_is_t
         return 1.0
 
     with Dispatcher([picky]) as dispatcher:
-        column = dispatcher[0]
+        column = dispatcher.reward_funcs[0]
         alone = Trainer(reward_funcs=[column], reward_func_names=["picky"])
         mixed = Trainer(reward_funcs=[column, print], reward_func_names=["picky", "Environment"])
         assert column(**alone.arguments("bad", "b", "c", "d")) == [None, 1.0, 1.0, 1.0]

@@ -53,7 +53,7 @@ def test_a_run_logs_what_plain_trl_logs(kind: str, conversational: bool, tmp_pat
     plain = make_trainer(list(PLAIN), tmp_path / "plain", **options)
     plain.train()
     with Dispatcher(PLAIN, workers=2) as dispatcher:
-        ours = make_trainer(list(dispatcher), tmp_path / "ours", **options)
+        ours = make_trainer(dispatcher.reward_funcs, tmp_path / "ours", **options)
         assert ours.reward_func_names == plain.reward_func_names == ["vowels", "answers", "lengths", "noted"]
         ours.train()
     history = without_times(ours.state.log_history)
@@ -73,7 +73,7 @@ def test_undecorated_functions_get_what_trl_gives_them(tmp_path: Path, monkeypat
         monkeypatch.setenv("GUERDON_TEST_FOLDER", str(tmp_path / name))
         with Dispatcher(witnesses, workers=1) as dispatcher:
             trainer = make_trainer(
-                list(witnesses) if name == "plain" else list(dispatcher), tmp_path / "out", conversational=True
+                list(witnesses) if name == "plain" else dispatcher.reward_funcs, tmp_path / "out", conversational=True
             )
             trainer.train()
         seen.append([written(tmp_path / name, witness.__name__) for witness in witnesses])
@@ -100,11 +100,11 @@ def test_row_10_failed_samples_are_left_out_of_their_group(scale: str, tmp_path:
     rewards = [reward_functions.vowels, reward_functions.flaky, reward_functions.lengths]
     with Dispatcher(rewards, workers=2, weights=weights) as dispatcher:
         trainer = make_trainer(
-            list(dispatcher),
+            dispatcher.reward_funcs,
             tmp_path,
             prompts=20,
             per_device_train_batch_size=80,
-            reward_weights=dispatcher.weights,
+            reward_weights=dispatcher.reward_weights,
             scale_rewards=scale,
             max_steps=1,
         )
@@ -139,7 +139,7 @@ def test_row_14_functions_of_one_second_run_side_by_side(tmp_path: Path, folder:
     with Dispatcher(
         [reward_functions.second_one, reward_functions.second_two, reward_functions.second_async], workers=2
     ) as dispatcher:
-        make_trainer(list(dispatcher), tmp_path / "out").train()
+        make_trainer(dispatcher.reward_funcs, tmp_path / "out").train()
     stamps = written(folder, "stamps")[-3:]  # of the second step: workers are warm
     assert {stamp["name"] for stamp in stamps} == {"one", "two", "async"}
     assert max(stamp["started"] for stamp in stamps) < min(stamp["ended"] for stamp in stamps)
@@ -149,7 +149,7 @@ def test_row_22_training_raises_the_reward(tmp_path: Path) -> None:
     """GRPO on a tiny model really learns."""
     with Dispatcher([reward_functions.vowels], workers=2) as dispatcher:
         trainer = make_trainer(
-            list(dispatcher),
+            dispatcher.reward_funcs,
             tmp_path,
             max_steps=30,
             per_device_train_batch_size=16,
@@ -167,7 +167,7 @@ def test_row_22_training_raises_the_reward(tmp_path: Path) -> None:
 
 def test_groups_have_the_trainers_size_in_training_and_evaluation(tmp_path: Path) -> None:
     with Dispatcher([reward_functions.group_size], workers=1) as dispatcher:
-        trainer = make_trainer(list(dispatcher), tmp_path, evaluate=True)
+        trainer = make_trainer(dispatcher.reward_funcs, tmp_path, evaluate=True)
         trainer.train()
     assert last(trainer, "rewards/group_size/mean") == 4.0
     assert last(trainer, "eval_rewards/group_size/mean") == 2.0
@@ -175,7 +175,7 @@ def test_groups_have_the_trainers_size_in_training_and_evaluation(tmp_path: Path
 
 def test_every_function_has_its_metrics_in_training_and_evaluation(tmp_path: Path) -> None:
     with Dispatcher([reward_functions.flaky, reward_functions.lengths], workers=1) as dispatcher:
-        trainer = make_trainer(list(dispatcher), tmp_path, evaluate=True)
+        trainer = make_trainer(dispatcher.reward_funcs, tmp_path, evaluate=True)
         trainer.train()
     for prefix in ("", "eval_"):
         for name in ("flaky", "lengths"):
@@ -187,7 +187,7 @@ def test_every_function_has_its_metrics_in_training_and_evaluation(tmp_path: Pat
 
 def test_what_samples_record_becomes_columns_and_metrics_of_the_trainer(tmp_path: Path) -> None:
     with Dispatcher([reward_functions.noting], workers=2) as dispatcher:
-        trainer = make_trainer(list(dispatcher), tmp_path, log_completions=True)
+        trainer = make_trainer(dispatcher.reward_funcs, tmp_path, log_completions=True)
         trainer.train()
     texts = list(trainer._logs["completion"])
     sizes = [len(text) for text in texts]
@@ -210,7 +210,7 @@ def test_a_column_is_logged_again_when_its_function_fails(tmp_path: Path) -> Non
         return 1.0
 
     with Dispatcher([once, reward_functions.vowels], workers=1) as dispatcher:
-        trainer = make_trainer(list(dispatcher), tmp_path, log_completions=True)
+        trainer = make_trainer(dispatcher.reward_funcs, tmp_path, log_completions=True)
         trainer.train()
     assert list(trainer._logs["extra"]["seen"]) == [None] * 8
 
@@ -218,7 +218,7 @@ def test_a_column_is_logged_again_when_its_function_fails(tmp_path: Path) -> Non
 @pytest.mark.parametrize("function", [reward_functions.step_number, reward_functions.step_number_in_worker])
 def test_functions_see_the_trainers_state(function: Any, tmp_path: Path) -> None:
     with Dispatcher([function], workers=1) as dispatcher:
-        trainer = make_trainer(list(dispatcher), tmp_path)
+        trainer = make_trainer(dispatcher.reward_funcs, tmp_path)
         trainer.train()
     key = f"rewards/{function.spec.name}/mean"
     assert [entry[key] for entry in trainer.state.log_history if key in entry] == [0.0, 1.0]
@@ -252,7 +252,7 @@ def test_environments_reach_the_functions_that_name_them(tmp_path: Path, folder:
 
     with Dispatcher([reward_functions.environment_witness, mine, reward_functions.vowels], workers=1) as dispatcher:
         trainer = make_trainer(
-            list(dispatcher), tmp_path / "out", conversational=True, environment_factory=Counter, max_steps=2
+            dispatcher.reward_funcs, tmp_path / "out", conversational=True, environment_factory=Counter, max_steps=2
         )
         trainer.train()
     rewards = rewards_of(trainer)
@@ -277,7 +277,7 @@ def test_a_reward_model_stays_in_its_place(tmp_path: Path) -> None:
     with Dispatcher(
         [reward_functions.vowels, str(path), reward_functions.lengths], weights=[1, 0.5, 0.1], workers=1
     ) as dispatcher:
-        trainer = make_trainer(list(dispatcher), tmp_path / "out", reward_weights=dispatcher.weights)
+        trainer = make_trainer(dispatcher.reward_funcs, tmp_path / "out", reward_weights=dispatcher.reward_weights)
         trainer.train()
     assert trainer.reward_func_names == ["vowels", "scorer", "lengths"]
     assert not np.isnan(list(rewards_of(trainer).values())).any()
@@ -290,7 +290,7 @@ def test_a_dispatcher_serves_one_trainer_after_the_other(tmp_path: Path) -> None
     with Dispatcher([reward_functions.vowels, reward_functions.group_size], workers=1) as dispatcher:
         sizes = []
         for generations in (4, 2):
-            trainer = make_trainer(list(dispatcher), tmp_path, num_generations=generations)
+            trainer = make_trainer(dispatcher.reward_funcs, tmp_path, num_generations=generations)
             trainer.train()
             sizes.append(last(trainer, "rewards/group_size/mean"))
     assert sizes == [4.0, 2.0]
@@ -301,7 +301,7 @@ def test_two_trainers_in_one_process_with_dispatchers_of_their_own(tmp_path: Pat
         Dispatcher([reward_functions.vowels], workers=1) as one,
         Dispatcher([reward_functions.lengths], workers=1) as two,
     ):
-        trainers = [make_trainer(list(dispatcher), tmp_path) for dispatcher in (one, two)]
+        trainers = [make_trainer(dispatcher.reward_funcs, tmp_path) for dispatcher in (one, two)]
         for trainer in trainers:
             trainer.train()
     assert [set(rewards_of(trainer)) for trainer in trainers] == [{"vowels"}, {"lengths"}]
@@ -321,26 +321,26 @@ def test_a_bare_dispatcher_is_refused_when_the_trainer_is_made(tmp_path: Path) -
 @pytest.mark.parametrize("theirs", [None, [1.0, 0.25]])
 def test_weights_that_differ_are_refused_at_the_first_batch(theirs: Any, tmp_path: Path) -> None:
     with Dispatcher([reward_functions.vowels, reward_functions.lengths], weights=[1, 0.1], workers=1) as dispatcher:
-        trainer = make_trainer(list(dispatcher), tmp_path, reward_weights=theirs)
+        trainer = make_trainer(dispatcher.reward_funcs, tmp_path, reward_weights=theirs)
         with pytest.raises(
-            ValueError, match=r"weighs.*1\.0.*weights=\[1\.0, 0\.1\].*reward_weights=dispatcher.weights"
+            ValueError, match=r"weighs.*1\.0.*weights=\[1\.0, 0\.1\].*reward_weights=dispatcher.reward_weights"
         ):
             trainer.train()
 
 
 def test_weights_that_float32_makes_equal_are_equal(tmp_path: Path) -> None:
     with Dispatcher([reward_functions.vowels, reward_functions.lengths], weights=[1, 0.1], workers=1) as dispatcher:
-        make_trainer(list(dispatcher), tmp_path, reward_weights=[1.0, float(np.float32(0.1))]).train()
+        make_trainer(dispatcher.reward_funcs, tmp_path, reward_weights=[1.0, float(np.float32(0.1))]).train()
 
 
 def test_weights_of_a_longer_list_are_the_trainers_own_business(tmp_path: Path) -> None:
     with Dispatcher([reward_functions.vowels], weights=[0.5], workers=1) as dispatcher:
-        make_trainer([*dispatcher, reward_functions.answers], tmp_path).train()
+        make_trainer([*dispatcher.reward_funcs, reward_functions.answers], tmp_path).train()
 
 
 def test_too_many_failures_end_the_training(tmp_path: Path) -> None:
     with Dispatcher([reward_functions.vowels, reward_functions.hopeless], workers=1) as dispatcher:
-        trainer = make_trainer(list(dispatcher), tmp_path)
+        trainer = make_trainer(dispatcher.reward_funcs, tmp_path)
         with pytest.raises(RewardFailureError, match="'hopeless' failed on 8 of 8 samples") as caught:
             trainer.train()
     assert caught.value.result is not None

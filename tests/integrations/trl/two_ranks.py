@@ -39,7 +39,7 @@ def run(what: str, last: Any, folder: Path) -> None:
     rewards: list[Any] = [reward_functions.vowels, reward_functions.group_size, reward_functions.lengths, last]
     report: dict[str, Any] = {"cores": usable_cores()}
     with Dispatcher(rewards) as dispatcher:
-        trainer = make_trainer(list(dispatcher), folder / "out", prompts=16)
+        trainer = make_trainer(dispatcher.reward_funcs, folder / "out", prompts=16)
         started = time.monotonic()
         try:
             trainer.train()

@@ -32,9 +32,9 @@ def resolve_reward_funcs(given: Any) -> tuple[list[Any], list[float] | None, Dis
     weighed = False
     for entry in entries:
         if isinstance(entry, Dispatcher):
-            functions.extend(entry)
-            weights.extend(entry.weights)
-            weighed = weighed or entry.given_weights is not None
+            functions.extend(entry.reward_funcs)
+            weights.extend(entry.reward_weights)
+            weighed = weighed or entry.options["weights"] is not None
         else:
             functions.append(entry)
             weights.append(1.0)
@@ -42,7 +42,7 @@ def resolve_reward_funcs(given: Any) -> tuple[list[Any], list[float] | None, Dis
         place for place, one in enumerate(functions) if not isinstance(one, RewardColumn) and not is_reward_model(one)
     ]
     own = Dispatcher([functions[place] for place in plain]) if plain else None
-    for place, column in zip(plain, own or (), strict=True):
+    for place, column in zip(plain, own.reward_funcs if own else (), strict=True):
         functions[place] = column
     return functions, weights if weighed else None, own
 

@@ -15,10 +15,11 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from guerdon._trainer.context import TrainerContext, TrainerFunctions, TrainerMemory
+from guerdon._trainer.context import TrainerContext, TrainerMemory
 from guerdon.errors import DataError, GuerdonError, RewardFailureError
 
 if TYPE_CHECKING:
+    from guerdon._trainer.column import RewardList
     from guerdon.results import RewardBatch
 
 
@@ -42,33 +43,33 @@ class TRLTrainerContext(TrainerContext):
         dist = _distributed()
         return 1 if dist is None else int(dist.get_world_size())
 
-    def others(self, trainer_functions: TrainerFunctions) -> list[str]:
+    def other_functions(self, rewards: RewardList) -> list[str]:
         """Reward models, other functions, environments' own rewards."""
         trainer = self._trainer
         names = getattr(trainer, "reward_func_names", [type(one).__name__ for one in trainer.reward_funcs])
         pairs = zip(trainer.reward_funcs, names, strict=False)
-        return [name for one, name in pairs if all(one is not column for column in trainer_functions.columns)]
+        return [name for one, name in pairs if rewards.place_of(one) is None]
 
-    def check(self, trainer_functions: TrainerFunctions) -> None:
+    def check_weights(self, rewards: RewardList) -> None:
         """Compares the weights, once a trainer.
 
         Raises:
             DataError: The dispatcher was given weights and the trainer sums with others.
         """
-        trainer, given = self._trainer, trainer_functions.weights
-        if self.memory.checked:
+        trainer, given = self._trainer, rewards.weights
+        if self.memory.weights_checked:
             return
         functions, theirs = getattr(trainer, "reward_funcs", None), getattr(trainer, "reward_weights", None)
-        if given is not None and theirs is not None and _just_these(functions, trainer_functions):
+        if given is not None and theirs is not None and _just_these(functions, rewards):
             import numpy as np
 
             weights = [float(weight) for weight in theirs]
             if not np.array_equal(np.asarray(weights, np.float32), np.asarray(given, np.float32)):
                 raise DataError(
                     f"the trainer weighs its reward functions {weights}, the dispatcher was given weights={given}. "
-                    "Pass reward_weights=dispatcher.weights to the trainer's config, or give the dispatcher no weights."
+                    "Pass reward_weights=dispatcher.reward_weights to the trainer's config, or give the dispatcher no weights."
                 )
-        self.memory.checked = True
+        self.memory.weights_checked = True
 
     def agree(self, error: Exception | None, result: RewardBatch | None) -> Exception | None:
         """The error that all ranks raise: the first rank's that has one (L-2). Called by every rank for each batch."""
@@ -95,13 +96,13 @@ def trainer_of(given: Mapping[str, Any]) -> tuple[type[TRLTrainerContext], Any] 
     return None
 
 
-def _just_these(functions: Any, trainer_functions: TrainerFunctions) -> bool:
-    """Whether the trainer's functions are the dispatcher's and nothing else; it may have loaded a model in the place of
-    its name."""
-    if not isinstance(functions, list) or len(functions) != len(trainer_functions.functions):
+def _just_these(functions: Any, rewards: RewardList) -> bool:
+    """Whether the trainer's functions are the dispatcher's and nothing else; in the place of a reward model's name it
+    may have loaded the model."""
+    if not isinstance(functions, list) or len(functions) != rewards.length:
         return False
-    pairs = zip(functions, trainer_functions.functions, strict=True)
-    return all(theirs is own for theirs, own in pairs if own in trainer_functions.columns)
+    places = enumerate(map(rewards.place_of, functions))
+    return all(found == place if place not in rewards.model_places else found is None for place, found in places)
 
 
 def _distributed() -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonError
 from guerdon.integrations.verl.sample import Sample
-from guerdon.pending import PendingBatch
+from guerdon.pending import OpenBatch
 from guerdon.results import RewardBatch
 
 __all__ = ["Early"]
@@ -29,7 +29,7 @@ class Early:
     Args:
         dispatcher: Started by the first group, beside the loop.
         size: Responses of the group.
-        columns: What `PendingBatch.add` takes of a response.
+        columns: What `OpenBatch.add` takes of a response.
         taken: What the result goes through.
     """
 
@@ -43,18 +43,18 @@ class Early:
         self._columns = columns
         self._taken = taken
         self._names: list[str] | None = None  # of the first response (E-2)
-        self._waiting: list[tuple[int, Sample]] = []  # until the ticket is there
+        self._waiting: list[tuple[int, Sample]] = []  # until the stream is there
         self._error: GuerdonError | None = None
-        self._ticket: asyncio.Future[PendingBatch] = asyncio.ensure_future(
-            asyncio.to_thread(dispatcher.submit, more=True, num_generations=size)
+        self._stream: asyncio.Future[OpenBatch] = asyncio.ensure_future(
+            asyncio.to_thread(dispatcher.stream, num_generations=size)
         )
-        self._ticket.add_done_callback(self._send)
+        self._stream.add_done_callback(self._send)
 
     def add(self, number: int, sample: Sample) -> None:
         """The response with this number in the group, which no other has."""
         self._waiting.append((number, sample))
-        if self._ticket.done():
-            self._send(self._ticket)
+        if self._stream.done():
+            self._send(self._stream)
 
     async def result(self) -> RewardBatch:
         """The whole group, once all its responses were added.
@@ -63,36 +63,36 @@ class Early:
             DataError: E-3.
             RewardFailureError: Too many failed.
         """
-        ticket = await self._ticket
-        self._send(self._ticket)
+        stream = await self._stream
+        self._send(self._stream)
         if self._error is not None:
             raise self._error
-        ticket.finish()
+        stream.finish()
         try:
-            return await self._taken(ticket.aresult())
+            return await self._taken(stream.aresult())
         except asyncio.CancelledError:
-            ticket.cancel()
+            stream.cancel()
             raise
 
     def cancel(self) -> None:
         """Gives the group up."""
-        self._ticket.add_done_callback(_cancel)
+        self._stream.add_done_callback(_cancel)
 
-    def _send(self, opened: asyncio.Future[PendingBatch]) -> None:
+    def _send(self, opened: asyncio.Future[OpenBatch]) -> None:
         waiting, self._waiting = self._waiting, []
         if opened.cancelled() or opened.exception() is not None or self._error is not None:
             return  # told by `result`
-        ticket = opened.result()
+        stream = opened.result()
         try:
             for number, sample in waiting:
                 columns = self._columns([sample])
                 self._names = self._names or list(columns)
-                ticket.add(samples=[number], **{name: columns.get(name, [None]) for name in self._names})
+                stream.add(indices=[number], **{name: columns.get(name, [None]) for name in self._names})
         except GuerdonError as error:
             self._error = error
-            ticket.cancel()
+            stream.cancel()
 
 
-def _cancel(opened: asyncio.Future[PendingBatch]) -> None:
+def _cancel(opened: asyncio.Future[OpenBatch]) -> None:
     if not opened.cancelled() and opened.exception() is None:
         opened.result().cancel()

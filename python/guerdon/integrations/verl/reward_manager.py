@@ -121,8 +121,8 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         values = data.non_tensor_batch.get(name)
         if values is None:
             what = (
-                f"{self.dispatcher.group_function!r} works"
-                if self.dispatcher.group_function
+                f"{self.dispatcher._submitter.group_function!r} works"
+                if self.dispatcher._submitter.group_function
                 else "failed_reward=group_mean works"
             )
             raise DataError(

@@ -86,7 +86,7 @@ def read(config: Any, compute_score: Callable[..., Any] | None, fixed: Mapping[s
         dispatcher = dispatcher.replace(workers=max(1, usable_cores() // math.ceil(workers / max(1, nodes))))
     rollout = config.actor_rollout_ref.rollout
     size = dispatcher.options["num_generations"] or int(rollout.n)
-    grouped = dispatcher.group_function is not None or failed == "group_mean"
+    grouped = dispatcher._submitter.group_function is not None or failed == "group_mean"
     if grouped:
         _check_workers(config, workers, int(config.data.train_batch_size) * int(rollout.n))
     return Settings(
@@ -163,7 +163,7 @@ def _function(place: str, name: str) -> Callable[..., Any]:
 
 
 def _refuse(config: Any, dispatcher: Dispatcher, named: object) -> None:
-    batch = [spec.name for spec in dispatcher.specs if spec.shape == "batch" and not spec.rowwise]
+    batch = [spec.name for spec in dispatcher._specs if spec.shape == "batch" and not spec.rowwise]
     if batch:
         raise RegistrationError(
             f"reward function {batch[0]!r} is undecorated, so it works on a whole batch, and verl hands out single responses. "

@@ -90,7 +90,7 @@ def make_loop(
     max_staleness: int = 3,
     **named: Any,
 ) -> RolloutLoop:
-    columns = tuple(dispatcher or ())
+    columns = tuple(dispatcher.reward_funcs) if dispatcher else ()
     options = LoopOptions(columns, concurrent_groups, calls, adapters, max_staleness)
     return RolloutLoop(guerdon=options, **arguments(url, **named))
 

@@ -163,7 +163,7 @@ def test_trl_itself_scores_several_groups_at_once_with_the_columns_of_a_dispatch
     dispatcher = Dispatcher(
         [reward_functions.length, reward_functions.letters, reward_functions.rank], num_generations=4
     )
-    loop = rollout_loops.make_plain_loop(list(dispatcher))
+    loop = rollout_loops.make_plain_loop(dispatcher.reward_funcs)
     groups = [group_of(index, ["a" * (index + 1), "b", "cc", "ddd" * index]) for index in range(6)]
 
     async def run() -> list[list[Any]]:

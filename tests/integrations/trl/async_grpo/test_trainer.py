@@ -74,7 +74,7 @@ def test_a_dispatcher_for_groups_of_another_size_is_refused() -> None:
 def test_functions_travel_to_the_rollout_process_by_value_where_they_must() -> None:
     factor = 2.0
     with Dispatcher([reward(lambda text: factor * len(text), name="twice"), reward_functions.length]) as dispatcher:
-        options = LoopOptions(tuple(dispatcher), 3, VLLMCalls(retries=1), "/adapters", 2)
+        options = LoopOptions(tuple(dispatcher.reward_funcs), 3, VLLMCalls(retries=1), "/adapters", 2)
         there = pickle.loads(pickle.dumps(options))
     assert [column.__name__ for column in there.columns] == ["twice", "length"]
     assert there.columns[0].dispatcher is there.columns[1].dispatcher

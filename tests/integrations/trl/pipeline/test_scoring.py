@@ -32,7 +32,7 @@ def test_a_group_that_completes_between_two_looks_is_not_slept_over(monkeypatch:
         return seen
 
     with Dispatcher([reward(patient, lane="thread")], num_generations=2) as dispatcher:
-        scored = scoring.BatchScoring(list(dispatcher), 2, 2)
+        scored = scoring.BatchScoring(dispatcher.reward_funcs, 2, 2)
         scored.begin({"completions": ["a", "bcd"]})
         monkeypatch.setattr(scoring, "_POLL_MS", 60_000)
         monkeypatch.setattr(PendingBatch, "completed", completed)

@@ -131,7 +131,7 @@ def test_training_goes_on_with_a_new_environment(tmp_path: Path) -> None:
     factory = environments(Stuck, reset_timeout=1.0)
     with Dispatcher([near], workers=1) as dispatcher:
         more = {"environment_factory": factory}
-        trainer = make_player(ours.GRPOTrainer, list(dispatcher), tmp_path, more=more, max_steps=2)
+        trainer = make_player(ours.GRPOTrainer, dispatcher.reward_funcs, tmp_path, more=more, max_steps=2)
         trainer.train()
     history = trainer.state.log_history
     assert [entry["guerdon/near/failed_frac"] for entry in history[:2]] == [1 / 8, 0.0]

@@ -41,7 +41,7 @@ def test_rewards_see_what_a_serial_replay_sees_although_slots_are_used_again(tmp
         return -float(again.distance)
 
     with Dispatcher([right, away], workers=1) as dispatcher:
-        trainer = played(ours.GRPOTrainer, list(dispatcher), tmp_path, Line, max_steps=3, data=rows(12))
+        trainer = played(ours.GRPOTrainer, dispatcher.reward_funcs, tmp_path, Line, max_steps=3, data=rows(12))
     assert len(checked) == 24
     assert all(entry["guerdon/right/failed_frac"] == 0.0 for entry in trainer.state.log_history[:3])
     assert len(trainer._environment_pool[None]) == 8
@@ -179,7 +179,7 @@ def test_pipelines_score_what_the_completions_left(pipeline: str, tmp_path: Path
     with Dispatcher([right, away], workers=1) as dispatcher:
         trainer = make_player(
             ours.GRPOTrainer,
-            list(dispatcher),
+            dispatcher.reward_funcs,
             tmp_path,
             more={"environment_factory": SlowOwner, "pipeline": pipeline_given},
             per_device_train_batch_size=4,

@@ -166,7 +166,9 @@ def test_an_environment_that_hangs_costs_its_sample_and_is_replaced(tmp_path: Pa
         return -float(environment.distance)
 
     with Dispatcher([near], workers=1) as dispatcher:
-        trainer = played(ours.GRPOTrainer, list(dispatcher), tmp_path, environments(Sticky, timeout=1.5), max_steps=3)
+        trainer = played(
+            ours.GRPOTrainer, dispatcher.reward_funcs, tmp_path, environments(Sticky, timeout=1.5), max_steps=3
+        )
     history = trainer.state.log_history
     assert Sticky.hung
     assert [entry["guerdon/near/failed_frac"] for entry in history[:3]].count(1 / 8) == 1

@@ -75,7 +75,7 @@ class GroupScorer:
     def __init__(self, columns: Sequence[RewardColumn]) -> None:
         self._columns = tuple(columns)
         self.dispatchers = dispatchers_of(columns)
-        self._weights = [dispatcher_of(column).weights[column.index] for column in columns]
+        self._weights = [dispatcher_of(column).reward_weights[column.index] for column in columns]
         self._failure_rate = FailureRate(self.dispatchers, MIN_JUDGED)
         self._reported: ReportedFailures = set()
 
@@ -118,9 +118,9 @@ async def _score(dispatcher: Dispatcher, given: Mapping[str, Any], generations: 
     """One dispatcher's rewards of one group, however many failed."""
     held: list[Any] = []
     try:
-        ticket = dispatcher.submit_columns(given, _GroupContext(generations), held)
+        pending = dispatcher._trainer_batches.start_in(_GroupContext(generations), given, held)
         try:
-            result = await ticket.aresult()
+            result = await pending.aresult()
         except RewardFailureError as error:  # in this group; `FailureRate` judges
             if error.result is None:
                 raise

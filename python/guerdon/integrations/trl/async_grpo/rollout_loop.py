@@ -218,7 +218,7 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
 
 def _named(columns: tuple[RewardColumn, ...]) -> set[str]:
     """The names that the functions behind `columns` ask for."""
-    specs = (spec for column in columns for spec in dispatcher_of(column).specs)
+    specs = (spec for column in columns for spec in dispatcher_of(column)._specs)
     return {name for spec in specs for name in (*spec.wants.named, *(spec.finish.named if spec.finish else ()))}
 
 

@@ -153,7 +153,7 @@ def _checked(functions: list[Any]) -> tuple[RewardColumn, ...]:
         )
     names: set[str] = set()
     for column in functions:
-        spec = next(spec for spec in dispatcher_of(column).specs if spec.name == column.__name__)
+        spec = next(spec for spec in dispatcher_of(column)._specs if spec.name == column.__name__)
         if "trainer_state" in spec.wants.required:
             raise RegistrationError(
                 f"reward function {spec.name!r} asks for `trainer_state`, which the rollout process doesn't have: give the "

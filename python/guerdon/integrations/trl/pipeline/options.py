@@ -180,7 +180,7 @@ def _lookahead_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str
 
 def _warnings(pipeline: Pipeline, trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> Iterable[str]:
     args = trainer.args
-    longest = max((spec.policy.timeout for one in dispatchers for spec in one.specs), default=0.0)
+    longest = max((spec.policy.timeout for one in dispatchers for spec in one._specs), default=0.0)
     if args.world_size > 1 and longest > args.ddp_timeout:
         yield (
             f"a reward function may run {longest:g} s (its timeout), but ranks wait for each other at most "

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from guerdon._trainer.column import Begun, RewardColumn
+from guerdon._trainer.batches import TrainerBatch
+from guerdon._trainer.column import RewardColumn
 from guerdon.errors import ClosedError
 from guerdon.integrations.trl.pipeline.rank_exchange import RankExchange
 from guerdon.integrations.trl.reward_funcs import dispatchers_of
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from guerdon._native import Batch
+    from guerdon._submit.appending import Appender
     from guerdon.dispatcher import Dispatcher
     from guerdon.pending import PendingBatch
 
@@ -55,7 +57,8 @@ class BatchScoring:
         self._exchange = exchange
         self._values: NDArray[np.float32] = np.full((samples, len(self._functions)), np.nan, dtype=np.float32)
         self._failed: NDArray[np.bool_] = np.zeros(samples, dtype=np.bool_)  # a function failed on them
-        self._begun: list[tuple[Dispatcher, Begun]] = []
+        self._started: list[tuple[Dispatcher, TrainerBatch]] = []
+        self._appenders: list[Appender] = []  # of batches whose samples come one after another
         self._given_out: set[int] = set()
         self._completed = False
         self.held: list[Batch] = []
@@ -77,7 +80,7 @@ class BatchScoring:
             if self._exchange.scored == 0:
                 return
         for dispatcher in dispatchers_of(self._functions):
-            self._begun.append((dispatcher, dispatcher.batches.begin(given, self.held)))
+            self._started.append((dispatcher, dispatcher._trainer_batches.start(given, self.held)))
 
     def open(self, given: Mapping[str, Any]) -> None:
         """Begins the batch without samples: they come by `add`, all of them before `finish`.
@@ -86,7 +89,9 @@ class BatchScoring:
             given: What is the same for all of them, by name.
         """
         for dispatcher in dispatchers_of(self._functions):
-            self._begun.append((dispatcher, dispatcher.batches.open(given, self._samples, self.held)))
+            batch, appender = dispatcher._trainer_batches.open(given, self._samples, self.held)
+            self._started.append((dispatcher, batch))
+            self._appenders.append(appender)
 
     def add(
         self,
@@ -101,13 +106,13 @@ class BatchScoring:
         Raises:
             DataError: They can't be scored as they are.
         """
-        for _, begun in self._begun:
-            begun.ticket.intake.add(completions, prompts, completion_ids, columns, samples=rows)
+        for appender in self._appenders:
+            appender.add(completions, prompts, completion_ids, columns, indices=rows)
 
     def finish(self) -> None:
         """All rows were added."""
-        for _, begun in self._begun:
-            begun.ticket.intake.finish()
+        for appender in self._appenders:
+            appender.finish()
 
     @property
     def exchanges(self) -> bool:
@@ -133,8 +138,8 @@ class BatchScoring:
         try:
             while True:
                 # Before the completed groups: a batch done by now has all of them below, and no more news.
-                under_way = [begun.ticket for _, begun in self._begun if not begun.ticket.done]
-                orders = [begun.ticket.completed() for _, begun in self._begun]
+                under_way = [batch.pending for _, batch in self._started if not batch.pending.done]
+                orders = [batch.pending.completed() for _, batch in self._started]
                 common = set(orders[0]).intersection(*orders[1:]) - self._given_out
                 if common:
                     # The dispatcher that completed them last says which was first.
@@ -145,8 +150,8 @@ class BatchScoring:
         finally:
             self.waited_s += time.monotonic() - started
         self._given_out.add(group)
-        for dispatcher, begun in self._begun:
-            rewards, status = begun.ticket.batch.group(group)
+        for dispatcher, batch in self._started:
+            rewards, status = batch.pending._batch.group(group)
             if dispatcher.closed and bool((status == Status.CANCELLED).any()):
                 raise ClosedError("the dispatcher was closed while this batch was scored. Close it after the training.")
             self._keep(dispatcher, slice(group * self._size, (group + 1) * self._size), rewards, status)
@@ -161,25 +166,25 @@ class BatchScoring:
         if self._completed:
             return
         for index, dispatcher in enumerate(dispatchers_of(self._functions)):
-            if self._begun:
-                rewards, status = self._outcome(dispatcher, self._begun[index][1])
+            if self._started:
+                rewards, status = self._outcome(dispatcher, self._started[index][1])
             else:  # all groups of this rank begin on others
                 count = len(dispatcher.names)
                 rewards, status = np.empty((0, count), np.float32), np.empty((0, count), np.uint8)
             if self._exchange is not None:
-                if not self._begun:
+                if not self._started:
                     self._exchange.agree()
                 rewards, status = self._exchange.values(rewards), self._exchange.values(status)
             self._keep(dispatcher, slice(None), rewards, status)
         self._completed = True
 
-    def _outcome(self, dispatcher: Dispatcher, begun: Begun) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+    def _outcome(self, dispatcher: Dispatcher, batch: TrainerBatch) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
         started = time.monotonic()
         try:
-            begun.ticket.wait()
+            batch.pending.wait()
         finally:
             self.waited_s += time.monotonic() - started
-        result = dispatcher.batches.settle(begun)
+        result = dispatcher._trainer_batches.complete(batch)
         self.reward_s = max(self.reward_s, result.elapsed_s)
         count = len(result.functions)
         return result.rewards.reshape(-1, count), result.status.reshape(-1, count)
@@ -196,9 +201,9 @@ class BatchScoring:
     def open_groups(self) -> int:
         """Groups that are not complete now."""
         most = 0
-        for _, begun in self._begun:
-            ticket = begun.ticket
-            left = (ticket.num_groups - len(ticket.completed())) * ticket.batch.num_generations
+        for _, batch in self._started:
+            pending = batch.pending
+            left = (pending.num_groups - len(pending.completed())) * pending._batch.num_generations
             most = max(most, -(-left // self._size))
         return most
 
@@ -218,10 +223,10 @@ class BatchScoring:
             self._failed[rows] |= ((status >= Status.TIMEOUT) & np.isnan(rewards)).any(axis=1)
 
 
-def _wait_for_news(tickets: Sequence[PendingBatch]) -> None:
+def _wait_for_news(batches: Sequence[PendingBatch]) -> None:
     poll = select.poll()
-    for ticket in tickets:
-        poll.register(ticket.batch.groups_fileno(), select.POLLIN)
+    for batch in batches:
+        poll.register(batch._batch.groups_fileno(), select.POLLIN)
     poll.poll(_POLL_MS)
 
 

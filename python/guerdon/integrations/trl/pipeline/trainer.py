@@ -258,7 +258,7 @@ class GRPOTrainer(ConcurrentToolCalls, trl.GRPOTrainer):  # type: ignore[misc]  
         if generated.scoring is None:
             raise GuerdonError(
                 "TRL's trainer generated a batch without asking for its rewards: this version of trl computes them in a "
-                "way that guerdon's trainer does not support. Use trl.GRPOTrainer with reward_funcs=list(dispatcher)."
+                "way that guerdon's trainer does not support. Use trl.GRPOTrainer with reward_funcs=dispatcher.reward_funcs."
             )
         return generated.scoring
 
@@ -327,7 +327,7 @@ class GRPOTrainer(ConcurrentToolCalls, trl.GRPOTrainer):  # type: ignore[misc]  
         ranks, size = self.accelerator.num_processes, self._group_size
         if ranks == 1 or rows % size == 0 or self.environments is not None:
             return None
-        if all(dispatcher.group_function is None for dispatcher in self.dispatchers):
+        if all(dispatcher._submitter.group_function is None for dispatcher in self.dispatchers):
             return None
         return RankExchange(self.accelerator.process_index, ranks, rows, size, TRLTrainerContext(TrainerMemory(), self))
 

@@ -38,7 +38,7 @@ def use_reward_columns(trainer: Any) -> Dispatcher | None:
     if not classes:
         return None
     dispatcher = environment_reward_dispatcher(list(classes.values()))
-    for index, column in zip(classes, dispatcher, strict=True):
+    for index, column in zip(classes, dispatcher.reward_funcs, strict=True):
         trainer.reward_funcs[index] = column
     return dispatcher
 
@@ -74,7 +74,7 @@ class _AsyncEnvironmentReward(_EnvironmentReward):
 def asks_for_environments(function: Any) -> bool:
     """Whether a trainer's reward function names environments, or a function of its dispatcher does."""
     if isinstance(function, RewardColumn):
-        specs = [spec for spec in dispatcher_of(function).specs if not isinstance(spec.target, _EnvironmentReward)]
+        specs = [spec for spec in dispatcher_of(function)._specs if not isinstance(spec.target, _EnvironmentReward)]
         named = {name for spec in specs for name in (*spec.wants.named, *(spec.finish.named if spec.finish else ()))}
         return not named.isdisjoint(("environment", "environments"))
     try:

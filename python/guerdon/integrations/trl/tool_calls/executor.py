@@ -180,36 +180,36 @@ class PendingCall:
         call: What runs in this process; None in a worker.
     """
 
-    def __init__(self, executor: Executor, name: str, ticket: PendingBatch, call: LocalCall | None) -> None:
+    def __init__(self, executor: Executor, name: str, pending: PendingBatch, call: LocalCall | None) -> None:
         self._executor = executor
         self._name = name
-        self._ticket = ticket
+        self._pending = pending
         self.call = call
         self._outcome: tuple[Any, Exception | None] | None = None  # under the lock
         self._lock = threading.Lock()
 
     def result(self) -> Any:
         """Waits; what the function gave, or raises what it raised."""
-        self._ticket.wait()
+        self._pending.wait()
         return self._take_outcome()
 
     async def aresult(self) -> Any:
         """`result` for coroutines. Cancelling the wait cancels the call."""
         try:
-            await self._ticket.aresult()
+            await self._pending.aresult()
         except BaseException:
-            self._ticket.cancel()
+            self._pending.cancel()
             raise
         return self._take_outcome()
 
     def cancel(self) -> None:
         """Gives the call up."""
-        self._ticket.cancel()
+        self._pending.cancel()
 
     @property
     def done(self) -> bool:
         """Whether the call is over for its waiter; the user's code may still run."""
-        return self._ticket.done
+        return self._pending.done
 
     def _take_outcome(self) -> Any:
         with self._lock:
@@ -221,7 +221,7 @@ class PendingCall:
         return value
 
     def _read_outcome(self) -> tuple[Any, Exception | None]:
-        batch, _ = self._ticket.settled()
+        batch, _ = self._pending._complete()
         status = Status(int(batch.status[0, 0, 0]))
         value: Any = None
         error: Exception | None = None
@@ -285,8 +285,8 @@ class Executor:
             DataError: An argument can't be sent to a worker.
         """
         if self._lane == "process":
-            ticket = self._dispatcher.submit(completions=[""], number=[number], args=[args], kwargs=[dict(kwargs)])
-            return PendingCall(self, name, ticket, None)
+            pending = self._dispatcher.submit(completions=[""], number=[number], args=[args], kwargs=[dict(kwargs)])
+            return PendingCall(self, name, pending, None)
         call = LocalCall(function, args, kwargs)
         return PendingCall(self, name, self._dispatcher.submit(completions=[""], call=[call]), call)
 

@@ -94,7 +94,7 @@ def test_a_timeout_that_is_no_time_is_refused(dispatcher: Dispatcher, timeout: A
 def test_a_ticket_says_what_it_is_and_stays_in_its_process(dispatcher: Dispatcher) -> None:
     ticket = dispatcher.submit(**batch(0.0, 0.0, size=2))
     ticket.wait()
-    assert repr(ticket) == "<Ticket: 1 groups of 2 samples, done>"
+    assert repr(ticket) == "<PendingBatch: 1 groups of 2 samples, done>"
     for copied in (copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match=r"send what result\(\) gives"):
             copied(ticket)
@@ -102,7 +102,8 @@ def test_a_ticket_says_what_it_is_and_stays_in_its_process(dispatcher: Dispatche
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_t5_a_forked_child_has_nothing_to_wait_for(dispatcher: Dispatcher) -> None:
-    ticket = dispatcher.submit(**batch(0.0), more=True)
+    ticket = dispatcher.stream()
+    ticket.add(completions=["c"], seconds=[0.0])
     child = os.fork()
     if child == 0:
         refused = 0
@@ -263,16 +264,18 @@ def test_t4_too_many_failures_raise_behind_the_last_group() -> None:
 
 
 @pytest.mark.parametrize("kind", ["groups", "agroups"])
-def test_t2_a_group_lost_with_an_exception_is_told_all_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    tell = PendingBatch._tell
+def test_t2_a_group_lost_with_an_exception_is_delivered_all_the_same(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list_group = PendingBatch._list
 
     def interrupted(ticket: PendingBatch, index: int) -> None:
-        monkeypatch.setattr(PendingBatch, "_tell", tell)
+        monkeypatch.setattr(PendingBatch, "_list", list_group)
         raise KeyboardInterrupt
 
     with Dispatcher([sleepy]) as made:
         ticket = made.submit(**batch(0.0, 0.3, 0.3))
-        monkeypatch.setattr(PendingBatch, "_tell", interrupted)
+        monkeypatch.setattr(PendingBatch, "_list", interrupted)
         with pytest.raises(KeyboardInterrupt):
             next(ticket.groups())
 
@@ -304,7 +307,7 @@ def test_t3_ctrl_c_cancels_the_batch_and_leaves_the_dispatcher_usable(how: str) 
         timer.join()
         for ticket in tickets:
             ticket.wait(timeout=25)
-            assert (ticket.settled()[0].status == Status.CANCELLED).all()
+            assert (ticket._complete()[0].status == Status.CANCELLED).all()
         assert made.score(**batch(0.0)).status.max() == Status.OK
 
 
@@ -334,7 +337,7 @@ def test_a_ticket_takes_one_descriptor_and_another_once_its_groups_are_waited_fo
         for ticket in tickets:
             ticket.result()
         assert taken() == before + 8
-        assert select.select([tickets[0].batch.groups_fileno()], [], [], 0)[0]
+        assert select.select([tickets[0]._batch.groups_fileno()], [], [], 0)[0]
         assert [group.index for group in tickets[0].groups()] == [0, 1]
         assert taken() == before + 9
         del tickets, ticket

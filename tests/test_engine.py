@@ -1,4 +1,4 @@
-"""When a dispatcher's engine starts and ends, and what its copies are (D-2, D-3; L-1 to L-5, L-7, L-8 of guerdon/lifetime.py)."""
+"""When a dispatcher's engine starts and ends, and what its copies are."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from guerdon import (
     Dispatcher,
     RegistrationError,
     Status,
-    lifetime,
+    _engine,
     reward,
 )
 from tests.simple import answer_is, judge, length, rank
@@ -50,7 +50,7 @@ def test_l2_a_closed_dispatcher_refuses() -> None:
 def test_l1_the_first_use_from_many_threads_starts_one_engine() -> None:
     with Dispatcher([length], workers=1) as made:
         engines: list[Any] = []
-        threads = [threading.Thread(target=lambda: engines.append(made._lifetime.engine())) for _ in range(8)]
+        threads = [threading.Thread(target=lambda: engines.append(made._engine.get())) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -62,7 +62,7 @@ def test_l1_the_first_use_from_many_threads_starts_one_engine() -> None:
 def test_l4_the_engine_ends_with_its_dispatcher() -> None:
     made = Dispatcher([length])
     made.score(completions=["a"])
-    engine, gone = made._lifetime.engine(), weakref.ref(made)
+    engine, gone = made._engine.get(), weakref.ref(made)
     del made
     assert gone() is None
     assert engine.closed
@@ -71,7 +71,7 @@ def test_l4_the_engine_ends_with_its_dispatcher() -> None:
 def test_l4_a_dispatcher_that_is_given_up_while_it_starts_ends_after_that(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, given_up = threading.Event(), threading.Event()
     engines: list[Any] = []
-    start = lifetime._start
+    start = _engine._start
 
     def starts(*given: Any) -> Any:
         begun.set()
@@ -92,7 +92,7 @@ def test_l4_a_dispatcher_that_is_given_up_while_it_starts_ends_after_that(monkey
         del made, scoring
         given_up.set()
 
-    monkeypatch.setattr(lifetime, "_start", starts)
+    monkeypatch.setattr(_engine, "_start", starts)
     asyncio.run(gives_up())  # waits for the start
     gc.collect()
     assert engines[0].closed
@@ -102,7 +102,7 @@ def test_l4_a_dispatcher_that_is_given_up_while_it_starts_ends_after_that(monkey
 def test_l7_a_signal_handler_may_close_or_use_what_is_being_started(monkeypatch: pytest.MonkeyPatch, does: str) -> None:
     made = Dispatcher([length])
     engines: list[Any] = []
-    start = lifetime._start
+    start = _engine._start
 
     def starts(*given: Any) -> Any:
         if not engines:
@@ -115,7 +115,7 @@ def test_l7_a_signal_handler_may_close_or_use_what_is_being_started(monkeypatch:
     def handler(*_: object) -> None:
         made.close() if does == "close" else made.score(completions=["ab"])
 
-    monkeypatch.setattr(lifetime, "_start", starts)
+    monkeypatch.setattr(_engine, "_start", starts)
     before = signal.signal(signal.SIGUSR1, handler)
     try:
         if does == "close":
@@ -190,12 +190,12 @@ def test_l4_a_ticket_keeps_its_dispatcher() -> None:
 def test_d3_it_pickles_as_its_configuration() -> None:
     with Dispatcher([length, judge], weights=[1, 2], workers=1, num_generations=2, incomplete="sum") as made:
         made.score(prompts=["p"] * 2, completions=["a", "b"])
-        other, first, second = pickle.loads(pickle.dumps((made, made[0], made[1])))
+        other, first, second = pickle.loads(pickle.dumps((made, made.reward_funcs[0], made.reward_funcs[1])))
     with other:
-        assert other.weights == [1.0, 2.0]
+        assert other.reward_weights == [1.0, 2.0]
         assert other.workers == 1
-        assert first is other[0]
-        assert second is other[1]
+        assert first is other.reward_funcs[0]
+        assert second is other.reward_funcs[1]
         assert other.stats() == {}
         assert other.score(prompts=["p"] * 2, completions=["a", "bb"]).rewards[0, :, 0].tolist() == [1.0, 2.0]
 
@@ -219,16 +219,16 @@ def test_d3_a_subclass_is_copied_as_what_it_is() -> None:
         assert type(other) is Named
         assert other.title == ["judges"]
         assert other.workers == 1
-        assert other[0].dispatcher is other
+        assert other.reward_funcs[0].dispatcher is other
     assert copy.copy(made).title is made.title
     assert copy.deepcopy(made).title is not made.title
 
 
 def test_it_says_what_it_was_given() -> None:
     made = Dispatcher([length, "org/model", rank], workers=3)
-    assert [spec.name for spec in made.specs] == ["length", "rank"]
-    assert made.group_function == "rank"
-    assert Dispatcher([length]).group_function is None
+    assert [spec.name for spec in made._specs] == ["length", "rank"]
+    assert made._submitter.group_function == "rank"
+    assert Dispatcher([length])._submitter.group_function is None
     assert made.options["workers"] == 3
     assert made.options["batch_timeout"] is None
     other = made.replace(batch_timeout=2.0)

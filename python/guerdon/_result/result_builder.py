@@ -1,4 +1,4 @@
-"""What a dispatcher makes of its batches' results: the same for all of them, and so worked out once."""
+"""Makes the result of a batch that is complete, as its dispatcher's options say."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Rules:
-    """How results are shown, and when failures are too many.
+class ResultBuilder:
+    """The same for all batches of one dispatcher.
 
     Attributes:
         specs: The functions.
@@ -33,8 +33,8 @@ class Rules:
     def _columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return tuple(spec.name for spec in self.specs), tuple(spec.shape for spec in self.specs)
 
-    def settle(self, batch: Batch, *, cancelled: bool) -> tuple[RewardBatch, str | None]:
-        """The result of a batch that is done, and what to tell the user if failures were too many.
+    def build(self, batch: Batch, *, cancelled: bool) -> tuple[RewardBatch, str | None]:
+        """The result of a complete batch, and the error message if failures were too many.
 
         Args:
             cancelled: By its caller, who gets what there is.
