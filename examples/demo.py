@@ -252,7 +252,7 @@ def run_engine(options: argparse.Namespace, said) -> dict:
         report = Report(dispatcher.names)
         for batch in batches:
             report.add(batch)
-    said(f"\n{report.table()}\n\nwhat failed, and why\n{report.why() or 'nothing'}\n")
+    said(f"\n{report.table()}\n\nwhat failed, and why\n{report.failures() or 'nothing'}\n")
     times = {
         "through Guerdon": sum(batch.elapsed_s for batch in batches),
         "function after function, reckoned": sum(function_after_function(batch) for batch in batches),

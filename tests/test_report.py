@@ -55,8 +55,8 @@ def test_reasons_come_commonest_first_and_bounded() -> None:
     whys = report.reasons("number")
     assert (whys[0].count, whys[0].first) == (6, 0)
     assert len(whys) == 1000
-    assert report.why().splitlines()[0] == "number: 3000 of 3000 failed"
-    assert report.why().splitlines()[-1] == "  2992 for other reasons"
+    assert report.failures().splitlines()[0] == "number: 3000 of 3000 failed"
+    assert report.failures().splitlines()[-1] == "  2992 for other reasons"
 
 
 def test_the_table_shows_only_outcomes_that_happened() -> None:
@@ -74,4 +74,4 @@ def test_the_table_shows_only_outcomes_that_happened() -> None:
         "p99",
         "samples/s",
     ]
-    assert report.why() == ""
+    assert report.failures() == ""

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from guerdon import _options
 from guerdon._cpu_count import default_workers
 from guerdon._engine import EngineHandle
-from guerdon._registration.function_list import agreed_limits, listed, model_name, repeated_names
+from guerdon._registration.function_list import checked_items, merge_limits, model_name, refuse_repeated_names
 from guerdon._registration.spec import is_reward_model, spec_of
 from guerdon._result.result_builder import ResultBuilder
 from guerdon._serialization.serialized_functions import check_serializable
@@ -99,7 +99,7 @@ class Dispatcher:
         recycle: Recycle | None = None,
         worker_env: Mapping[str, str | None] | None = None,
     ) -> None:
-        items = listed(functions, Dispatcher, RewardColumn)
+        items = checked_items(functions, Dispatcher, RewardColumn)
         self._options: dict[str, Any] = {
             "weights": _options.weights(weights, len(items)),
             "workers": _options.whole("workers", workers, _options.MOST_WORKERS),
@@ -111,12 +111,12 @@ class Dispatcher:
             "worker_env": _options.worker_env(worker_env),
         }
         self._items = items
-        self._specs = tuple(agreed_limits(spec_of(item) for item in items if not is_reward_model(item)))
+        self._specs = tuple(merge_limits(spec_of(item) for item in items if not is_reward_model(item)))
         if not self._specs:
             raise RegistrationError(
                 "only reward models are in this list, and those a trainer runs itself: give the list to the trainer as it is."
             )
-        repeated_names(self._specs)
+        refuse_repeated_names(self._specs)
         for spec in self._specs:
             if spec.lane == "process":
                 check_serializable(spec)

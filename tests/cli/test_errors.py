@@ -22,15 +22,18 @@ GOOD = '{"completion": "4", "answer": "4"}\n'
         (GOOD + '{"answer": "4"}\n', ["line 2 has no field 'completion'", "'answer'", "--completion-field"]),
         (
             GOOD + '{"completion": null, "answer": "4"}\n',
-            ["line 2: 'completion' is null", "a text or a list of messages"],
+            ["line 2: 'completion' is null", "a string or a list of messages"],
         ),
-        (GOOD + '{"completion": ["a"], "answer": "4"}\n', ["line 2: 'completion' is a list that holds other things"]),
+        (
+            GOOD + '{"completion": ["a"], "answer": "4"}\n',
+            ["line 2: 'completion' is a list whose items are not all messages"],
+        ),
         (GOOD + '{"completion": "4"}\n', ["line 2 has no field 'answer'", "the column 'answer' of 'correct'"]),
         ('{"completion": "4"}\n', ["no row of", "'correct' wants the column 'answer'", "--map answer=FIELD"]),
         ('{"completion": "4", "anwser": ""}\n', ["Did you mean 'anwser'?"]),
         (
             '{"completion": "4", "answer": "4", "answer": "5"}\n',
-            ["line 1 can't be read: it gives the field 'answer' twice"],
+            ["line 1 can't be read: the field 'answer' is there twice"],
         ),
         ('{"completion": ' + "[" * 100_000 + "\n", ["line 1 can't be read"]),
         ('{"completion": "4", "answer": ' + "9" * 5000 + "}\n", ["line 1 can't be read"]),
@@ -65,7 +68,7 @@ def test_a_field_that_functions_know_by_another_meaning(guerdon: Command, reward
     data.write_text('{"completion": "4", "answer": "4", "text": "page"}\n')
     ended = guerdon("score", f"{rewards}:length", data)
     assert ended.code == 2
-    assert "ambiguous. Rename the field: --map OTHER=text" in ended.err
+    assert "of that name too. Rename the field: --map OTHER=text" in ended.err
     assert guerdon("score", f"{rewards}:correct", data).code == 0
 
 
@@ -126,7 +129,7 @@ def test_files_that_cannot_be_loaded(guerdon: Command, data: Path, tmp_path: Pat
         (["--map", "answer"], "expected COLUMN=FIELD"),
         (["--map", "answer=nothing"], "has the field 'nothing'"),
         (["--map", "other=prompt"], "no reward function takes a column 'other'"),
-        (["--map", "answer=answer", "--map", "answer=prompt"], "gives the column 'answer' twice"),
+        (["--map", "answer=answer", "--map", "answer=prompt"], "names the column 'answer' twice"),
         (["--workers", "0"], "expected a whole number of at least 1"),
         (["--num-generations", "x"], "expected a whole number of at least 1"),
         (["--max-failure-rate", "2"], "expected a number from 0 to 1"),
@@ -147,13 +150,13 @@ def test_the_input_is_never_overwritten(guerdon: Command, rewards: Path, data: P
     before = data.read_bytes()
     ended = guerdon("score", rewards, data, "-o", data)
     assert ended.code == 2
-    assert "is the input itself" in ended.err
+    assert "is the input file" in ended.err
     assert data.read_bytes() == before
 
 
 @pytest.mark.parametrize("option", ["-o", "--failures"])
 def test_no_output_overwrites_what_is_read(guerdon: Command, rewards: Path, data: Path, option: str) -> None:
-    for file, what in ((data, "the input itself"), (rewards, "the file of the reward functions")):
+    for file, what in ((data, "the input file"), (rewards, "the file of the reward functions")):
         before = file.read_bytes()
         ended = guerdon("score", f"{rewards}:correct", data, option, file)
         assert ended.code == 2
@@ -174,7 +177,7 @@ def test_the_two_outputs_are_two_files(guerdon: Command, rewards: Path, data: Pa
 def test_an_output_that_takes_no_more_is_told(guerdon: Command, rewards: Path, data: Path) -> None:
     ended = guerdon("score", f"{rewards}:correct", data, "-o", "/dev/full")
     assert ended.code == 2
-    assert ended.err.endswith("guerdon: not all results could be written: No space left on device.\n")
+    assert ended.err.endswith("guerdon: the results could not all be written: No space left on device.\n")
 
 
 def test_a_name_that_no_file_can_have(guerdon: Command, data: Path) -> None:
@@ -192,7 +195,7 @@ def test_parquet_that_is_none(guerdon: Command, rewards: Path, tmp_path: Path) -
     data.write_text(GOOD)
     ended = guerdon("score", rewards, data)
     assert ended.code == 2
-    assert "is no Parquet file" in ended.err
+    assert "can't be read as Parquet" in ended.err
     assert ".." not in ended.err
 
 

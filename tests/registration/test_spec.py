@@ -14,7 +14,7 @@ import pytest
 
 from guerdon import Limit, StatefulReward, group_reward, reward
 from guerdon._registration.callables import is_reward_model, name_of
-from guerdon._registration.function_list import repeated_names
+from guerdon._registration.function_list import refuse_repeated_names
 from guerdon._registration.spec import UNDECORATED_LOOP, FunctionSpec, spec_of
 from guerdon.errors import RegistrationError
 
@@ -102,7 +102,7 @@ def test_live_environments_keep_a_function_in_this_process() -> None:
     assert spec_of(reward(one)).lane == "thread"
     assert spec_of(reward(batch, rowwise=True)).lane == "thread"
     assert spec_of(group_reward(lambda environments: [1.0])).lane == "thread"
-    with pytest.raises(RegistrationError, match=r"'one' asks for live environments.*lane='thread'"):
+    with pytest.raises(RegistrationError, match=r"'one' takes live environments.*lane='thread'"):
         reward(one, lane="process")
 
 
@@ -275,7 +275,7 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ),
     *(({"max_failure_rate": value}, "a number from 0 to 1") for value in (-0.1, 1.5, math.nan, "half", True)),
     *(({"limit": value}, "a Limit") for value in (64, "64")),
-    *(({"name": value}, "printable text") for value in ("", " judge", "a\nb", 3)),
+    *(({"name": value}, "printable string") for value in ("", " judge", "a\nb", 3)),
     *(({"rowwise": value}, "True or False") for value in (1, None)),
     *(({"memory_limit": value}, "a number of bytes, or a text") for value in ("much", "2 XB", 1.5, True, 0, 999, -1)),
     *(({"max_output": value}, "a number of bytes, or a text") for value in ("much", 0, True, -5, 2**63)),
@@ -308,8 +308,8 @@ def test_an_env_with_values_is_refused_without_them() -> None:
     assert "sk-1234" not in str(caught.value)
 
 
-def test_lanes_of_later_versions_say_so() -> None:
-    with pytest.raises(RegistrationError, match="lane='ray' is not supported yet"):
+def test_an_unknown_lane_is_refused() -> None:
+    with pytest.raises(RegistrationError, match="lane='ray': expected one of 'process', 'thread', 'asyncio'"):
         reward(length, lane="ray")
 
 
@@ -345,7 +345,7 @@ async def async_generator(completion: str) -> AsyncIterator[float]:
         (None, "None can't be called"),
         ([length], "can't be called"),
         ("Qwen/reward-model", "is a reward model"),
-        (Scorer.lists, "'lists' is a method without its object: Scorer.lists wants 'self'"),
+        (Scorer.lists, "'lists' is an unbound method: Scorer.lists takes 'self'"),
         (max, "signature can't be read"),
     ],
 )
@@ -383,6 +383,6 @@ def test_a_reward_that_is_also_a_module_is_a_reward() -> None:
 
 def test_repeated_names_are_refused() -> None:
     specs: list[FunctionSpec] = [spec_of(item) for item in (reward(length), Plain(), reward(length))]
-    with pytest.raises(RegistrationError, match=r"two reward functions are called 'length' \(number 0 and 2"):
-        repeated_names(specs)
-    repeated_names([spec_of(reward(length)), spec_of(reward(length, name="again"))])
+    with pytest.raises(RegistrationError, match=r"two reward functions are called 'length' \(items 0 and 2"):
+        refuse_repeated_names(specs)
+    refuse_repeated_names([spec_of(reward(length)), spec_of(reward(length, name="again"))])

@@ -1,9 +1,9 @@
-"""What became of each reward function over any number of batches: values, outcomes, times, reasons.
+"""Summary of each reward function over any number of batches: values, outcomes, times, reasons.
 
-- T-1  A report of many batches says what a report of one batch with all their samples would say: percentiles are of the
-       samples, not of the batches.
-- T-2  A value counts where the cell holds a number; a failure counts whatever ``on_failure`` made of its cell.
-- T-3  It keeps a few bytes for each cell and a bounded number of reasons, never the batches.
+- A report of many batches equals a report of one batch with all their samples: percentiles are of
+  the samples, not of the batches.
+- A value counts where the cell holds a number; a failure counts whatever ``on_failure`` made of it.
+- It keeps a few bytes for each cell and a bounded number of reasons, never the batches.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from guerdon.status import Status
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Report", "Row", "Why"]
+__all__ = ["FailureReason", "FunctionSummary", "Report"]
 
 _MOST_REASONS: Final = 1000
 _SHOWN_REASONS: Final = 3
@@ -29,14 +29,15 @@ _REASON_WIDTH: Final = 160
 
 
 @dataclass(frozen=True)
-class Row:
+class FunctionSummary:
     """One function over all samples so far.
 
     Attributes:
         mean: Of the cells that hold a number; NaN without any.
         std: Their standard deviation with Bessel's correction; NaN with fewer than two.
         counts: Cells by status, indexed by `Status`.
-        p50: Seconds that a call ran: half of the samples' calls took no longer. NaN if none ran. Likewise p90, p99.
+        p50: Seconds that a call ran: half of the samples' calls took no longer. NaN if none ran.
+            Likewise p90, p99.
         rate: Samples a second, from its first call's start to its last call's end; NaN if none ran.
     """
 
@@ -59,7 +60,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Why:
+class FailureReason:
     """One reason for failures: how often, and on which sample first."""
 
     status: Status
@@ -106,15 +107,15 @@ class Report:
                 self._span_s[index] += float((queue_s + run_s)[ran].max() - queue_s[ran].min())
         self.samples += len(result)
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[FunctionSummary]:
         """One row for each function, in order."""
         return [self._row(index) for index in range(len(self.functions))]
 
-    def reasons(self, function: str) -> list[Why]:
-        """Why samples of `function` failed, the commonest reason first (T-3)."""
-        reasons = self._reasons[function].items()
-        whys = [Why(status, reason, count, first) for (status, reason), (count, first) in reasons]
-        return sorted(whys, key=lambda why: (-why.count, why.first))
+    def reasons(self, function: str) -> list[FailureReason]:
+        """Why samples of `function` failed, the commonest reason first."""
+        counted = self._reasons[function].items()
+        reasons = [FailureReason(status, reason, count, first) for (status, reason), (count, first) in counted]
+        return sorted(reasons, key=lambda reason: (-reason.count, reason.first))
 
     def table(self) -> str:
         """The rows as a table for people; outcomes that never happened have no column."""
@@ -134,29 +135,29 @@ class Report:
         ]
         return _aligned([head, *body])
 
-    def why(self) -> str:
-        """What failed and why, a few reasons for each function; empty if nothing failed."""
+    def failures(self) -> str:
+        """The commonest reasons for failures of each function; empty if nothing failed."""
         lines = []
         for row in self.rows():
             if not row.failed:
                 continue
             lines.append(f"{row.name}: {row.failed} of {row.samples} failed")
-            whys = self.reasons(row.name)
+            reasons = self.reasons(row.name)
             lines += [
-                f"  {why.count} {why.status.label}, first sample {why.first}: {_short(why.reason)}"
-                for why in whys[:_SHOWN_REASONS]
+                f"  {reason.count} {reason.status.label}, first sample {reason.first}: {_short(reason.reason)}"
+                for reason in reasons[:_SHOWN_REASONS]
             ]
-            others = row.failed - sum(why.count for why in whys[:_SHOWN_REASONS])
+            others = row.failed - sum(reason.count for reason in reasons[:_SHOWN_REASONS])
             if others:
                 lines.append(f"  {others} for other reasons")
         return "\n".join(lines)
 
-    def _row(self, index: int) -> Row:
+    def _row(self, index: int) -> FunctionSummary:
         values = np.concatenate(self._values[index]).astype(np.float64) if self._values[index] else np.empty(0)
         run_s = np.concatenate(self._run_s[index]) if self._run_s[index] else np.empty(0, dtype=np.float32)
         p50, p90, p99 = np.percentile(run_s, (50, 90, 99)).tolist() if run_s.size else (np.nan,) * 3
         span = self._span_s[index]
-        return Row(
+        return FunctionSummary(
             name=self.functions[index],
             mean=float(values.mean()) if values.size else np.nan,
             std=float(values.std(ddof=1)) if values.size > 1 else np.nan,

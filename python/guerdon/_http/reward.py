@@ -13,7 +13,7 @@ from guerdon._http.address import shown
 from guerdon._http.plan import Plan
 from guerdon._registration.options import Options
 from guerdon._registration.signature import Wants
-from guerdon._registration.spec import FunctionSpec, settled_policy
+from guerdon._registration.spec import FunctionSpec, checked_policy
 from guerdon.errors import RegistrationError
 
 __all__ = ["HttpReward"]
@@ -45,7 +45,7 @@ class HttpReward:
             target=self,
             lane="http",
             shape="sample",
-            policy=settled_policy(name, options, "sample"),
+            policy=checked_policy(name, options, "sample"),
             wants=Wants(required=required),
             is_async=True,
             decorated=True,

@@ -1,6 +1,7 @@
-"""What a reward function is, settled before anything runs.
+"""What a reward function is, decided before anything runs.
 
-`spec` is one function as the rest of the package sees it: its name, contract, lane and policy. `callables` tells kinds of
-callables apart, `signature` reads what one asks for, `options` and `fences` check what was said of it. `items` is the list
-that a dispatcher is made of: what may stand in it, and what its functions must agree on.
+- `spec`: one function for the rest of the package: name, contract, lane and policy.
+- `callables`, `signature`: what kind of callable it is, and which values it takes.
+- `options`, `resource_limits`: checks of what `reward(…)` was given.
+- `function_list`: the list of a dispatcher: what may be in it, and what must agree.
 """

@@ -1,4 +1,4 @@
-"""The list that a dispatcher is made of: what may stand in it, and what its functions must agree on."""
+"""The list of a dispatcher: what may be in it, and what its functions must agree on."""
 
 from __future__ import annotations
 
@@ -10,56 +10,56 @@ from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
 
 
-def listed(functions: object, dispatcher: type, column: type) -> tuple[object, ...]:
-    """What the user put into the list; `dispatcher` and `column` are the classes of what is no function of its own.
+def checked_items(functions: object, dispatcher: type, column: type) -> tuple[object, ...]:
+    """The items of the list; `dispatcher` and `column` are the classes of items to refuse.
 
     Raises:
-        RegistrationError: It is no list, or holds what belongs to another dispatcher.
+        RegistrationError: It is no list, or an item belongs to another dispatcher.
     """
     if isinstance(functions, dispatcher):
-        raise RegistrationError("this is a Dispatcher already: give a new one the functions themselves.")
+        raise RegistrationError("this is a Dispatcher already. Pass its functions, not the dispatcher.")
     if isinstance(functions, (str, bytes, Mapping)) or not isinstance(functions, Iterable):
         raise RegistrationError(
-            f"give a list of reward functions, as in Dispatcher([function]), not a {type(functions).__name__}."
+            f"expected a list of reward functions, as in Dispatcher([function]), not a {type(functions).__name__}."
         )
     items = tuple(functions)
     if not items:
         raise RegistrationError("the list of reward functions is empty.")
     for item in items:
         if isinstance(item, (dispatcher, column)):
-            raise RegistrationError(f"{item!r} belongs to a dispatcher already: give this one the function itself.")
+            raise RegistrationError(f"{item!r} belongs to a dispatcher already. Pass the function itself.")
     return items
 
 
 def model_name(item: object) -> str:
-    """What messages call a reward model."""
+    """The name of a reward model in messages."""
     if isinstance(item, str):
         return item
     config = getattr(item, "config", None)
     return str(getattr(config, "_name_or_path", None) or type(item).__name__)
 
 
-def repeated_names(specs: Iterable[FunctionSpec]) -> None:
-    """Refuse a list in which two functions have one name: metrics and columns could not be told apart.
+def refuse_repeated_names(specs: Iterable[FunctionSpec]) -> None:
+    """Refuse two functions with one name: their metrics and columns would be indistinguishable.
 
     Raises:
-        RegistrationError: With the name and the places of both.
+        RegistrationError: With the name and both positions.
     """
-    places: dict[str, int] = {}
-    for place, spec in enumerate(specs):
-        first = places.setdefault(spec.name, place)
-        if first != place:
+    positions: dict[str, int] = {}
+    for position, spec in enumerate(specs):
+        first = positions.setdefault(spec.name, position)
+        if first != position:
             raise RegistrationError(
-                f"two reward functions are called {spec.name!r} (number {first} and {place} of the list). "
+                f"two reward functions are called {spec.name!r} (items {first} and {position} of the list). "
                 "Give one of them another name: reward(fn, name=…)."
             )
 
 
-def agreed_limits(specs: Iterable[FunctionSpec]) -> list[FunctionSpec]:
-    """The functions with what their keys' limits are, wherever one of them gave it (L-2 of `guerdon.limits`).
+def merge_limits(specs: Iterable[FunctionSpec]) -> list[FunctionSpec]:
+    """The functions, each with the numbers of its limit's key, wherever one of them gave them.
 
     Raises:
-        RegistrationError: Two functions give other numbers for one key.
+        RegistrationError: Two functions give different numbers for one key.
     """
     specs = list(specs)
     known: dict[str, tuple[str, Limit]] = {}
@@ -72,8 +72,8 @@ def agreed_limits(specs: Iterable[FunctionSpec]) -> list[FunctionSpec]:
         other, first = known.setdefault(limit.key, (spec.name, limit))
         if (limit.rpm, limit.tpm, limit.concurrency) != (first.rpm, first.tpm, first.concurrency):
             raise RegistrationError(
-                f"reward functions {other!r} and {spec.name!r} give other limits for the key {limit.key!r}: {first} and "
-                f"{limit}. Give both the same; a function may also give the key alone."
+                f"reward functions {other!r} and {spec.name!r} give different limits for the key {limit.key!r}: {first} and "
+                f"{limit}. Give both the same numbers; one of them may give the key alone."
             )
 
     def with_numbers(spec: FunctionSpec) -> FunctionSpec:

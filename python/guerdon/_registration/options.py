@@ -1,7 +1,7 @@
-"""Checking the options of one reward function.
+"""Checks of the options of one reward function.
 
-- O-1  Every value is checked where it is given, and refused with the function, the option, the value and what would do.
-- O-2  Times are seconds, finite and above 0 (``grace`` may be 0).
+- A wrong value is refused with the function, the option, the value and what is expected.
+- Times are seconds, finite and above 0 (``grace`` may be 0).
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ Isolation = Literal["worker", "call"]
 OnFailure = Literal["nan", "abstain", "raise"] | float
 
 LANES: Final[tuple[Lane, ...]] = ("process", "thread", "asyncio")
-_LATER_LANES: Final = ("native", "device", "ray")
 BATCH_WAIT: Final = 0.005
 _MOST_RETRIES: Final = 10_000
 _MOST_SAMPLES: Final = 65_536
@@ -31,7 +30,7 @@ _LONGEST_BATCH_WAIT: Final = 60.0
 
 @dataclass(frozen=True)
 class Options:
-    """What ``reward`` and ``group_reward`` were given, unchecked; see `guerdon.reward` for the meaning of each."""
+    """The options given to ``reward`` and ``group_reward``, unchecked; see `guerdon.reward`."""
 
     name: str | None = None
     lane: str | None = None
@@ -58,7 +57,7 @@ def _wrong(function: str, option: str, value: object, expected: str) -> Registra
 
 
 def seconds(function: str, option: str, value: object, *, zero: bool = False) -> float:
-    """A time in seconds (O-2)."""
+    """A time in seconds."""
     expected = f"a number of seconds, finite and {'at least' if zero else 'above'} 0"
     found = number(value)
     if not 0 <= found < math.inf or (found == 0 and not zero):
@@ -76,33 +75,29 @@ def retries(function: str, value: object) -> int:
 
 
 def lane(function: str, value: object) -> Lane | None:
-    """The lane asked for, None if the function's kind decides."""
+    """The lane that was asked for; None if the kind of function decides."""
     if value is None:
         return None
     if value == "http":
         raise RegistrationError(
-            f"reward function {function!r}: lane='http' runs no Python: make a judge with guerdon.judge(…), or ask a reward "
-            "service with guerdon.http_reward(url)."
-        )
-    if isinstance(value, str) and value in _LATER_LANES:
-        raise RegistrationError(
-            f"reward function {function!r}: lane={value!r} is not supported yet. Use one of {', '.join(LANES)}."
+            f"reward function {function!r}: lane='http' runs no Python functions. Make a judge with guerdon.judge(…), or call a "
+            "reward service with guerdon.http_reward(url)."
         )
     for known in LANES:
         if value == known:
             return known
     raise _wrong(
-        function, "lane", value, f"one of {', '.join(map(repr, LANES))}, or None to let the function's kind decide"
+        function, "lane", value, f"one of {', '.join(map(repr, LANES))}, or None for the default of the function's kind"
     )
 
 
 def isolation(function: str, value: object) -> Isolation:
-    """How much calls share on the process lane."""
+    """What calls share on the process lane."""
     if value == "worker":
         return "worker"
     if value == "call":
         return "call"
-    raise _wrong(function, "isolation", value, "'worker' (workers are used again) or 'call' (a fork for each call)")
+    raise _wrong(function, "isolation", value, "'worker' (workers are reused) or 'call' (a fork for each call)")
 
 
 def on_failure(function: str, value: object) -> OnFailure:
@@ -146,21 +141,21 @@ def batching(function: str, size: object, wait: object) -> tuple[int | None, flo
     if not 0 <= seconds <= _LONGEST_BATCH_WAIT:
         raise _wrong(function, "batch_wait", wait, f"a number of seconds from 0 to {_LONGEST_BATCH_WAIT:g}")
     if size is None and seconds != BATCH_WAIT:
-        raise _wrong(function, "batch_wait", wait, "batch_size= beside it: without it each call takes one sample")
+        raise _wrong(function, "batch_wait", wait, "batch_size= too: without it each call takes one sample")
     return size, seconds
 
 
 def flag(function: str, option: str, value: object) -> bool:
-    """True or False and nothing that merely looks like it."""
+    """A bool, not just a truthy value."""
     if isinstance(value, bool):
         return value
     raise _wrong(function, option, value, "True or False")
 
 
 def label(function: str, option: str, value: object) -> str | None:
-    """A name that metrics, files and messages can carry."""
+    """A name for metrics, files and messages."""
     if value is None:
         return None
     if not isinstance(value, str) or not value.strip() or value != value.strip() or not value.isprintable():
-        raise _wrong(function, option, value, "a name: printable text without spaces at its ends")
+        raise _wrong(function, option, value, "a printable string without spaces at its ends")
     return value

@@ -1,6 +1,6 @@
-"""Checking what a function may take of its worker and see of the trainer's environment.
+"""Checks of ``memory_limit``, ``max_output`` and ``env``.
 
-- F-1  Fences stand on the process lane only: elsewhere the function runs in the trainer, and what was asked for could not be held.
+They hold on the process lane only: elsewhere the function runs in the trainer's process.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from guerdon.errors import RegistrationError
 if TYPE_CHECKING:
     from guerdon._registration.options import Options
 
-__all__ = ["environment", "is_environment_text", "max_output", "memory_limit", "refuse_elsewhere"]
+__all__ = ["environment", "is_environment_text", "max_output", "memory_limit", "refuse_on_other_lanes"]
 
-# Below this an interpreter can't even make room for small objects.
+# With less an interpreter can't allocate small objects.
 _LEAST_MEMORY: Final = 1_000_000
 _MOST: Final = 1 << 62
 
@@ -42,10 +42,10 @@ def max_output(function: str, value: object) -> int | None:
 
 
 def environment(function: str, value: object) -> tuple[str, ...]:
-    """Names of the trainer's variables that it may see."""
+    """Names of the trainer's variables that the function gets."""
     expected = "names of environment variables, as in env=['OPENAI_API_KEY']"
     if isinstance(value, str) or not isinstance(value, (list, tuple, set, frozenset)):
-        # Not a dict's values: they may be secrets.
+        # A dict's values may be secrets: not shown.
         shown = repr(value) if isinstance(value, str) else f"a {type(value).__name__}"
         raise RegistrationError(f"reward function {function!r}: env is {shown}: expected {expected}.")
     for name in value:
@@ -55,7 +55,8 @@ def environment(function: str, value: object) -> tuple[str, ...]:
 
 
 def is_environment_text(value: object) -> bool:
-    """Whether the environment of a process can hold it: a text without NUL that the file system's encoding can write."""
+    """Whether the environment of a process can hold it: a string without NUL that can be
+    encoded."""
     if not isinstance(value, str) or "\0" in value:
         return False
     try:
@@ -65,16 +66,16 @@ def is_environment_text(value: object) -> bool:
     return True
 
 
-def refuse_elsewhere(function: str, given: Options, lane: str) -> None:
-    """Refuse fences where nothing holds them (F-1)."""
-    for option, value, what in (
+def refuse_on_other_lanes(function: str, given: Options, lane: str) -> None:
+    """Refuse limits on lanes that can't enforce them."""
+    for option, is_set, what in (
         ("memory_limit", given.memory_limit is not None, "limits a worker process"),
         ("max_output", given.max_output is not None, "limits what a worker process prints"),
-        ("env", bool(given.env), "says what a worker process sees"),
+        ("env", bool(given.env), "sets what a worker process gets"),
     ):
-        if value:
+        if is_set:
             raise RegistrationError(
-                f"reward function {function!r}: {option}= {what}, but it runs on the {lane} lane, in the trainer itself. "
+                f"reward function {function!r}: {option}= {what}, but it runs on the {lane} lane, in the trainer's process. "
                 f"Add lane='process', or leave {option} out."
             )
 

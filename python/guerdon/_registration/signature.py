@@ -1,15 +1,11 @@
-"""What a reward function's signature says it wants.
+"""Which values a reward function takes, from its signature.
 
-- W-1  A parameter is a reserved name of the contract, or a column of the dataset; nothing else travels to the function,
-       unless it takes ``**row``.
-- W-2  Arguments that a partial has fixed are not asked for: no column replaces them.
-- W-3  A signature that no batch can satisfy is refused here, at registration, never at the first call.
-- W-4  Arguments go by position only if that means the same as by keyword.
+- A parameter is a reserved name of the contract or a dataset column; nothing else is passed, except
+  to ``**row``. Arguments that a partial fixed are not passed.
+- A signature that no batch can satisfy is refused here, never at the first call.
+- Arguments are passed by position only if that means the same as by keyword.
 
-Reserved names. Per sample: ``prompt``, ``completion``, ``completion_ids``, ``text`` (the last assistant message as
-plain text), ``environment``, ``trainer_state``. Per group, as lists of length G: ``prompts``, ``completions``,
-``completion_ids``, ``texts``, ``environments``; and ``trainer_state`` itself; the same of a function with ``batch``. TRL's batch contract: the same lists
-without ``texts``, over the whole batch. ``log_extra`` and ``log_metric`` in all of them.
+``SAMPLE_NAMES``, ``GROUP_NAMES`` and ``BATCH_NAMES`` list the reserved names of each contract.
 """
 
 from __future__ import annotations
@@ -21,7 +17,7 @@ from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any, Final, Literal
 
-from guerdon._registration.callables import code_names
+from guerdon._registration.callables import code_mentions
 from guerdon.errors import RegistrationError
 
 __all__ = [
@@ -39,10 +35,13 @@ __all__ = [
 
 Shape = Literal["sample", "group", "batch"]
 Contract = Literal["sample", "group", "batch", "gathered"]
-"""How a function is called; ``"gathered"``: samples of any groups, as lists under the names of a group function."""
+"""How a function is called; ``"gathered"``: samples of any groups, as lists under group names."""
 
+# ``text`` is the last assistant message as plain text.
 SAMPLE_NAMES: Final = ("prompt", "completion", "completion_ids", "text", "environment", "trainer_state")
+# Lists of the group's length, except ``trainer_state``.
 GROUP_NAMES: Final = ("prompts", "completions", "completion_ids", "texts", "environments", "trainer_state")
+# Lists of the batch's length, as in TRL.
 BATCH_NAMES: Final = ("prompts", "completions", "completion_ids", "environments", "trainer_state")
 RECORDERS: Final = ("log_extra", "log_metric")
 
@@ -58,17 +57,17 @@ _SINGULAR: Final = {"prompts": "prompt", "completions": "completion", "environme
 
 @dataclass(frozen=True)
 class Wants:
-    """Which values one call of a function gets, as far as its signature alone can say.
+    """Which values one call of a function gets, as far as its signature says.
 
     Attributes:
-        required: Parameters without a default, in order. Without ``log_extra`` and ``log_metric``, as all the others.
+        required: Parameters without a default, in order, except ``log_extra`` and ``log_metric``.
         optional: Parameters with a default, in order; each gets its value if there is one.
         row: It has a ``**row``: it also gets the dataset columns that no parameter names.
         positional: ``required + optional`` can go by position.
         records: Which of ``log_extra`` and ``log_metric`` it gets, by keyword.
-        everything: TRL's batch contract with ``**kwargs``: it gets all that TRL gives, reserved names included.
-        fixed: Names that a partial has set; ``**row`` doesn't carry them.
-        reserved: The names that the contract keeps for values that are not dataset columns.
+        everything: TRL's batch contract with ``**kwargs``: it gets all that TRL passes.
+        fixed: Names that a partial has set; ``**row`` doesn't get them.
+        reserved: Names of the contract for values that are no dataset columns.
     """
 
     required: tuple[str, ...] = ()
@@ -93,10 +92,10 @@ class Wants:
         """The names of one batch's calls, in order, and whether the values go by position.
 
         Args:
-            available: Every name that this batch has a value for: dataset columns, and the contract's reserved values.
+            available: Every name that the batch has a value for: columns and reserved values.
 
-        Returns:
-            ``(names, by_position)``. By keyword if any value is left out before a given one, or goes through ``**row``.
+        Returns: ``(names, by_position)``. By keyword if an earlier value is missing or ``**row`` is
+            used.
         """
         order = tuple(available)
         present = frozenset(order)
@@ -114,8 +113,8 @@ def inspect_wants(function: Callable[..., Any], name: str, shape: Contract) -> W
 
     Args:
         function: Any callable that is not a class; for a stateful reward its bound ``score``.
-        name: What errors call it.
-        shape: ``"sample"``, ``"group"``, ``"gathered"`` or ``"batch"`` (TRL's contract; also that of a rowwise function).
+        name: Its name in errors.
+        shape: ``"batch"`` is TRL's contract, also of a rowwise function.
 
     Raises:
         RegistrationError: No signature can be read, or no batch can satisfy it.
@@ -124,7 +123,7 @@ def inspect_wants(function: Callable[..., Any], name: str, shape: Contract) -> W
 
 
 def inspect_finish(function: Callable[..., Any], name: str) -> Wants:
-    """Read the signature of a bound ``finish_group(scores, **columns)``, whose first parameter takes the scores."""
+    """Read the signature of a bound ``finish_group(scores, **columns)``."""
     parameters = _parameters(function, f"{name}.finish_group", "group")
     if not parameters or parameters[0].kind not in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
         raise RegistrationError(
@@ -171,12 +170,12 @@ def _read(parameters: list[Parameter], fixed: tuple[str, ...], name: str, shape:
 
 
 def _by_position(parameters: list[Parameter], asked: list[Parameter]) -> bool:
-    """Whether the asked-for parameters are the leading ones, so that positions mean them and nothing else (W-4)."""
+    """Whether the parameters in `asked` come first, so that positions mean just them."""
     return parameters[: len(asked)] == asked and all(p.kind is not Parameter.KEYWORD_ONLY for p in asked)
 
 
 def _refuse(parameters: list[Parameter], name: str, shape: Contract) -> None:
-    """Refuse what no batch can satisfy (W-3)."""
+    """Refuse what no batch can satisfy."""
     if shape == "batch":
         if not parameters:
             raise RegistrationError(
@@ -185,7 +184,7 @@ def _refuse(parameters: list[Parameter], name: str, shape: Contract) -> None:
             )
     elif rest := [p.name for p in parameters if p.kind is Parameter.VAR_POSITIONAL]:
         raise RegistrationError(
-            f"reward function {name!r} takes *{rest[0]}, which names no column. Name the columns that it wants, or "
+            f"reward function {name!r} takes *{rest[0]}, which names no column. Name the columns that it needs, or "
             "take **row; if it is a wrapper, use functools.wraps."
         )
     for p in parameters:
@@ -223,12 +222,13 @@ def _parameters(function: Callable[..., Any], name: str, shape: Contract) -> lis
 def _signature(function: Callable[..., Any], shape: Contract) -> inspect.Signature:
     """The signature that calls must fit.
 
-    A wrapper that names its parameters means them; one that passes ``*args`` or ``**kwargs`` on (functools.wraps) is
-    described by what it wraps. Under TRL's contract ``**kwargs`` says what it says: the wrapper gets all, as from TRL.
+    A wrapper's own parameters count, unless it passes ``*args`` or ``**kwargs`` on
+    (functools.wraps): then those of what it wraps. Under TRL's contract ``**kwargs`` gets
+    everything, as from TRL.
     """
     try:
         own = inspect.signature(function, follow_wrapped=False)
-    except ValueError:  # a C wrapper (functools.lru_cache) has none of its own
+    except ValueError:  # a C wrapper (functools.lru_cache) has no signature
         return inspect.signature(function)
     kinds = {p.kind for p in own.parameters.values()}
     if Parameter.VAR_KEYWORD in kinds:
@@ -236,7 +236,7 @@ def _signature(function: Callable[..., Any], shape: Contract) -> inspect.Signatu
             return own
     elif Parameter.VAR_POSITIONAL not in kinds:
         return own
-    inspect.unwrap(function)  # raises where wrappers lead back to themselves
+    inspect.unwrap(function)  # raises on a cycle of wrappers
     if inspect.isfunction(function) and callable(wrapped := getattr(function, "__wrapped__", None)):
         return _signature(wrapped, shape)
     return inspect.signature(function)
@@ -252,14 +252,16 @@ def _fixed(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def names_environments(function: Callable[..., Any], wants: Wants, shape: Contract) -> bool:
-    """Whether it asks for live environments, which can't leave the process; what a wrapper wraps counts too, and what is
-    taken out of ``**kwargs`` by its name."""
+    """Whether it takes live environments, which can't leave the process.
+
+    Parameters of a wrapped function count too, and names read from ``**kwargs``.
+    """
     live = "environment" if shape == "sample" else "environments"
     if live in wants.named or live in wants.fixed:
         return live in wants.named
-    if wants.everything and code_names(function, live):
+    if wants.everything and code_mentions(function, live):
         return True
     try:
         return live in inspect.signature(function).parameters
-    except ValueError:  # it wraps something of C
+    except ValueError:  # it wraps a C function
         return False

@@ -1,13 +1,12 @@
-"""One reward function as the rest of the package sees it.
+"""One reward function for the rest of the package: `FunctionSpec`.
 
-- R-1  A `FunctionSpec` is complete: every default is settled here (lane, shape, loop, timeout), nothing downstream
-       guesses.
-- R-2  What can't work is refused here, before anything starts.
-- R-3  Each registration makes its own spec: two dispatchers share no state through a decorated function.
+- It is complete: every default (lane, shape, loop, timeout) is decided here.
+- What can't work is refused here, before anything starts.
+- Each registration makes its own spec: dispatchers share no state through a decorated function.
 
-Which lane by default: async functions asyncio; functions that name ``environment`` or ``environments`` thread, because
-these are live objects; all others process. An undecorated sync function of TRL's contract is pinned there: one worker
-of its own, one call at a time, so that its module state behaves as in the trainer.
+Default lanes: asyncio for async functions, thread for those that take environments (live objects),
+process for all others. An undecorated sync function gets one worker of its own, as module state
+needs.
 """
 
 from __future__ import annotations
@@ -36,20 +35,23 @@ __all__ = [
     "Policy",
     "Shape",
     "Wants",
+    "checked_policy",
     "is_reward_model",
-    "settled_policy",
     "spec_of",
 ]
 
 SAMPLE_TIMEOUT: Final = 30.0
 LISTS_TIMEOUT: Final = 600.0
 UNDECORATED_LOOP: Final = "<undecorated>"
-"""The loop that undecorated async functions share; names in angle brackets are ours, ``loop=`` refuses them."""
+"""The loop that undecorated async functions share; ``loop=`` refuses names in angle brackets."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """The settled policy of one function: times in seconds, sizes in bytes, None = none (``max_failure_rate``: the dispatcher's)."""
+    """The checked policy of one function: seconds and bytes; None means none.
+
+    ``max_failure_rate`` None means the dispatcher's.
+    """
 
     timeout: float
     grace: float = 0.5
@@ -70,23 +72,23 @@ class FunctionSpec:
     """One reward function of one dispatcher.
 
     Attributes:
-        name: Its name in metrics, files and messages. Not yet checked to be unique: `items.repeated_names`.
-        item: What the user put into the list.
-        target: What runs: the plain function, callable object or bound method, or the `StatefulReward` instance if
-            ``stateful``.
+        name: Its name in metrics, files and messages. `function_list` checks that it is unique.
+        item: The item of the user's list.
+        target: What runs: the function, callable object or bound method, or the `StatefulReward`.
         lane: Where it runs.
-        shape: What one call is: one sample, one group, or the whole batch (TRL's contract).
-        rowwise: Sample shape of a TRL-contract function: called with lists, of one or ``batch_size``.
+        shape: What one call scores: one sample, one group, or the whole batch (TRL's contract).
+        rowwise: Sample shape of a TRL-contract function: called with lists, of one or
+            ``batch_size``.
         batch_size: Sample shape of a function that takes so many samples in one call.
         batch_wait: Seconds that a sample waits for others there, in an open batch.
-        is_async: Calling it gives an awaitable, as inspection says.
+        is_async: Calling it gives an awaitable, as far as inspection can tell.
         pinned: One worker of its own, one call at a time.
-        loop: Name of its event loop (asyncio lane), else None. Functions with the same name share the loop.
+        loop: Name of its event loop (asyncio lane); functions with the same name share it.
         stateful: ``target`` is a `StatefulReward`: ``setup``, ``score``, ``close``.
         decorated: It went through ``reward`` or ``group_reward``.
         policy: Timeouts, retries and the like.
         wants: The values that a call gets.
-        finish: The values that ``finish_group`` gets beside the scores; None without one.
+        finish: The values that ``finish_group`` gets with the scores; None without one.
         http: How its calls become requests (http lane).
     """
 
@@ -109,7 +111,7 @@ class FunctionSpec:
     http: Plan | None = None
 
     def recipe(self) -> dict[str, Any]:
-        """How a lane calls the function: plain values only, the same in every process."""
+        """How a lane calls the function; plain values only."""
         return {
             "name": self.name,
             "shape": self.shape,
@@ -121,7 +123,7 @@ class FunctionSpec:
         }
 
     def config(self) -> _native.FunctionConfig:
-        """What the engine must know of the function."""
+        """The function's configuration for the engine."""
         from guerdon._native import FunctionConfig
         from guerdon._serialization.worker_environment import given_to
         from guerdon.limits import native
@@ -152,7 +154,7 @@ class FunctionSpec:
 
     @property
     def _across(self) -> bool:
-        """Whether samples of several batches may be in one call: what it records would be of none of them."""
+        """Whether one call may hold samples of several batches; records would belong to none."""
         return not self.wants.records
 
 
@@ -160,7 +162,7 @@ def spec_of(item: object) -> FunctionSpec:
     """The spec of one entry of a dispatcher's list.
 
     Raises:
-        RegistrationError: It is no reward function, or one that can't work.
+        RegistrationError: It is no reward function, or an invalid one.
     """
     decorated = getattr(type(item), "__guerdon_decorated__", False)
     spec = getattr(item, "spec", None) if decorated else None
@@ -175,23 +177,23 @@ def spec_of(item: object) -> FunctionSpec:
 
 
 def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> FunctionSpec:
-    """Settle one function: check what was given, read what it is, fill in the defaults.
+    """The spec of one function: checks the options, inspects it, fills in the defaults.
 
     Raises:
-        RegistrationError: R-2.
+        RegistrationError: It can't work.
     """
     target = _callable(target, shape)
     stateful = isinstance(target, StatefulReward)
     if stateful and shape == "group":
         raise RegistrationError(
-            f"{_show(target)} is a StatefulReward: group_reward() takes functions. Put it into the list as it is, or use "
-            "reward() to give it options; what works on a whole group goes into finish_group(self, scores, **columns)."
+            f"{_show(target)} is a StatefulReward: group_reward() takes functions. Put it into the list itself, or use "
+            "reward() to give it options; what needs a whole group goes into finish_group(self, scores, **columns)."
         )
     name = options.label(name_of(target), "name", given.name) or name_of(target)
     rowwise = options.flag(name, "rowwise", given.rowwise)
     if rowwise and stateful:
         raise RegistrationError(
-            f"reward function {name!r}: rowwise is for functions of lists; a StatefulReward's score() is per sample."
+            f"reward function {name!r}: rowwise is for functions that take lists; a StatefulReward's score() takes one sample."
         )
     batch_size, batch_wait = options.batching(name, given.batch_size, given.batch_wait)
     if batch_size is not None and shape == "group":
@@ -205,20 +207,20 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
     _refuse_generators(called, name, contract)
     wants = inspect_wants(called, name, contract)
     finish = inspect_finish(target.finish_group, name) if stateful and hasattr(target, "finish_group") else None
-    awaits = is_async(called)
-    lane = _lane(name, given, awaits, names_environments(called, wants, contract))
+    returns_awaitable = is_async(called)
+    lane = _lane(name, given, returns_awaitable, names_environments(called, wants, contract))
     return FunctionSpec(
         name=name,
         item=target,
         target=target,
         lane=lane,
         shape=shape,
-        policy=settled_policy(name, given, shape),
+        policy=checked_policy(name, given, shape),
         wants=wants,
         rowwise=rowwise,
         batch_size=batch_size,
         batch_wait=batch_wait,
-        is_async=awaits,
+        is_async=returns_awaitable,
         pinned=shape == "batch" and lane == "process",
         loop=_loop(name, given, lane, shared=shape == "batch"),
         stateful=stateful,
@@ -228,7 +230,7 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
 
 
 def _callable(target: object, shape: Shape) -> Callable[..., Any] | StatefulReward:
-    """`target`, if it is something that can score."""
+    """`target`, if it can score."""
     if isinstance(target, type):
         raise RegistrationError(
             f"{target.__qualname__} is a class, not a reward function. Did you mean an instance, "
@@ -236,8 +238,8 @@ def _callable(target: object, shape: Shape) -> Callable[..., Any] | StatefulRewa
         )
     if is_reward_model(target) and not isinstance(target, StatefulReward):
         raise RegistrationError(
-            f"{_show(target)} is a reward model: put it into the dispatcher's list as it is, the trainer runs it. "
-            "To score with it here, write a guerdon.StatefulReward that calls it."
+            f"{_show(target)} is a reward model: put it into the dispatcher's list as it is, and the trainer runs it. "
+            "To run it here, write a guerdon.StatefulReward that calls it."
         )
     if isinstance(target, StatefulReward) or callable(target):
         return target
@@ -252,7 +254,7 @@ def _called(target: Callable[..., Any] | StatefulReward, name: str) -> Callable[
     if score is None or not callable(score):
         raise RegistrationError(
             f"reward function {name!r}: {type(target).__qualname__} has no score method. Define score(self, …) with "
-            "the values that it wants as parameters, for example score(self, completion, answer)."
+            "the values that it needs as parameters, for example score(self, completion, answer)."
         )
     return score
 
@@ -261,38 +263,39 @@ def _refuse_generators(called: Callable[..., Any], name: str, contract: Contract
     function = innermost(called)
     if not inspect.isroutine(function):
         function = getattr(function, "__call__", function)  # noqa: B004 - the method itself is inspected
-    yields = inspect.isgeneratorfunction(function) and not is_async(function)  # a `types.coroutine` is awaited
+    # a `types.coroutine` is awaited
+    yields = inspect.isgeneratorfunction(function) and not is_async(function)
     if inspect.isasyncgenfunction(function) or (contract == "sample" and yields):
         returns = "a number, None or a dict with 'score'" if contract == "sample" else "a list of scores"
         raise RegistrationError(f"reward function {name!r} is a generator (it yields). Return {returns} instead.")
 
 
 def _refuse_unbound(spec: FunctionSpec) -> None:
-    """Refuse ``Class.method``; not when it is decorated, because its class is still being made then."""
+    """Refuse ``Class.method``; not when decorating, as the class does not exist yet."""
     target = innermost(spec.target) if callable(spec.target) else spec.target
     if spec.wants.required[:1] == ("self",) and inspect.isfunction(target) and "." in target.__qualname__:
         raise RegistrationError(
-            f"reward function {spec.name!r} is a method without its object: {target.__qualname__} wants 'self'. "
+            f"reward function {spec.name!r} is an unbound method: {target.__qualname__} takes 'self'. "
             "Pass the method of an instance, as in [instance.method]."
         )
 
 
-def _lane(name: str, given: Options, awaits: bool, live: bool) -> Lane:
+def _lane(name: str, given: Options, returns_awaitable: bool, live: bool) -> Lane:
     lane = options.lane(name, given.lane)
     if lane == "process" and live:
         raise RegistrationError(
-            f"reward function {name!r} asks for live environments, which can't leave this process: lane='process' is "
+            f"reward function {name!r} takes live environments, which can't leave this process: lane='process' is "
             "not possible. Use lane='thread', or lane='asyncio' for an async function."
         )
     if lane is None:
-        lane = "asyncio" if awaits else "thread" if live else "process"
+        lane = "asyncio" if returns_awaitable else "thread" if live else "process"
     if lane != "process" and options.isolation(name, given.isolation) == "call":
         raise RegistrationError(
             f"reward function {name!r}: isolation='call' forks a worker for each call, but it runs on the {lane} lane. "
             "Add lane='process', or leave isolation out."
         )
     if lane != "process":
-        resource_limits.refuse_elsewhere(name, given, lane)
+        resource_limits.refuse_on_other_lanes(name, given, lane)
     return lane
 
 
@@ -300,7 +303,7 @@ def _loop(name: str, given: Options, lane: Lane, *, shared: bool) -> str | None:
     asked = options.label(name, "loop", given.loop)
     if asked is not None and asked.startswith("<"):
         raise RegistrationError(
-            f"reward function {name!r}: loop={asked!r}: names in angle brackets are taken. Choose another."
+            f"reward function {name!r}: loop={asked!r}: names in angle brackets are reserved. Choose another."
         )
     if lane != "asyncio":
         if asked is not None:
@@ -312,11 +315,11 @@ def _loop(name: str, given: Options, lane: Lane, *, shared: bool) -> str | None:
     return asked or (UNDECORATED_LOOP if shared else f"<of {name}>")
 
 
-def settled_policy(name: str, given: Options, shape: Shape) -> Policy:
-    """The policy of a function of this shape, checked, with its defaults.
+def checked_policy(name: str, given: Options, shape: Shape) -> Policy:
+    """The checked policy of a function of this shape, with its defaults.
 
     Raises:
-        RegistrationError: An option can't be.
+        RegistrationError: An option is invalid.
     """
     timeout = SAMPLE_TIMEOUT if shape == "sample" else LISTS_TIMEOUT
     return Policy(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from guerdon._registration.callables import code_names
+from guerdon._registration.callables import code_mentions
 
 HISTORY = "log_history"
 
@@ -28,4 +28,4 @@ def snapshot(state: object, *, history: bool) -> object:
 
 def names_history(target: Any) -> bool:
     """Whether the code of `target` (function, partial, method, callable object, `StatefulReward`) names ``log_history``."""
-    return code_names(target, HISTORY)
+    return code_mentions(target, HISTORY)

@@ -1,12 +1,9 @@
 """The command line: ``guerdon score`` (`score`) and ``guerdon info`` (`info`).
 
-`loading` makes a dispatcher of the word REWARDS, `data` reads the rows, `fields` says which field is which column, `output` writes
-results, `progress` draws the bar, `problem` is what ends a command early.
-
-- C-1  Results go to stdout or to a file, everything said to people goes to stderr: a pipe never meets a progress bar.
-- C-2  Exit code 0: fine. 1: a function failed on more samples than allowed; the rows are written all the same.
-       2: the command line, the rewards or the data can't be used; nothing was scored. 130 after Ctrl-C.
-- C-3  A mistake of the user is one message without a traceback of ours; a mistake in his file keeps his traceback.
+- Results go to stdout or a file, everything else to stderr.
+- Exit codes are in `exit_codes`; usage and data errors score nothing.
+- A mistake of the user is one message without our traceback; an error in the user's file keeps its
+  own traceback.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from guerdon.cli.exit_codes import FULL, INTERRUPTED, UNREAD, USAGE
+from guerdon.cli.exit_codes import BROKEN_PIPE, DISK_FULL, INTERRUPTED, USAGE
 from guerdon.errors import GuerdonError
 
 __all__ = ["main"]
@@ -27,34 +24,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Args:
-        arguments: The words behind ``guerdon``; by default those that this process was started with.
+        arguments: The arguments after ``guerdon``; by default those of this process.
 
     Returns:
-        The exit code (C-2).
+        The exit code.
     """
     parser = _parser()
     try:
         options = parser.parse_args(arguments)
-    except SystemExit as ended:  # argparse has said what is wrong, or shown the help
+    except SystemExit as ended:  # argparse printed the error or the help
         return ended.code if isinstance(ended.code, int) else USAGE
     if options.run is None:
         parser.print_help(sys.stderr)
         return USAGE
     try:
         code: int = options.run(options)
-        sys.stdout.flush()  # here and not at exit, where a closed pipe could only be complained about
+        sys.stdout.flush()  # here, so that a closed pipe is handled and not printed at exit
         return code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return UNREAD
+        return BROKEN_PIPE
     except OSError as error:
-        if error.errno not in FULL:
+        if error.errno not in DISK_FULL:
             raise
-        with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
-            os.dup2(
-                nowhere.fileno(), sys.stdout.fileno()
-            )  # if it is the one that is full, it would complain again at exit
-        print(f"guerdon: not all results could be written: {error.strerror}.", file=sys.stderr)
+        with contextlib.suppress(OSError), open(os.devnull, "wb") as null:
+            # else Python tries to flush it again at exit
+            os.dup2(null.fileno(), sys.stdout.fileno())
+        print(f"guerdon: the results could not all be written: {error.strerror}.", file=sys.stderr)
         return USAGE
     except KeyboardInterrupt:
         print("\nguerdon: interrupted", file=sys.stderr)
@@ -69,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         prog="guerdon",
-        description="Run the reward functions of RL post-training concurrently, with deadlines that hold.",
+        description="Run the reward functions of RL post-training concurrently, with timeouts that hold.",
     )
     parser.add_argument("--version", action=_Version, help="print the version and exit")
     parser.set_defaults(run=None)
@@ -80,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """``--version``, which loads the engine only when it is asked for."""
+    """``--version``; loads the engine only then."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, default=argparse.SUPPRESS, help=help)

@@ -1,4 +1,4 @@
-"""What ends a command early: a wrong command line, or input that can't be used."""
+"""Exit codes of the command line, and the error that ends a command with one."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from typing import Final
 
 from guerdon.errors import GuerdonError
 
-__all__ = ["FINE", "FULL", "INTERRUPTED", "TOO_MANY_FAILURES", "UNREAD", "USAGE", "UsageError"]
+__all__ = ["BROKEN_PIPE", "DISK_FULL", "INTERRUPTED", "SUCCESS", "TOO_MANY_FAILURES", "USAGE", "UsageError"]
 
-FINE: Final = 0
-FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""Errors of a place that takes no more."""
+SUCCESS: Final = 0
+DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Error numbers of a full or failing disk: exit code `USAGE`."""
 TOO_MANY_FAILURES: Final = 1
+"""A function failed on more samples than allowed; all rows are written."""
 USAGE: Final = 2
+"""The command line, the rewards or the data can't be used; nothing was scored."""
 INTERRUPTED: Final = 130
-"""128 + SIGINT, what shells report for a program that Ctrl-C ended."""
-UNREAD: Final = 141
-"""128 + SIGPIPE: the reader of our output went away."""
+"""128 + SIGINT, as shells report a program that was ended by Ctrl-C."""
+BROKEN_PIPE: Final = 141
+"""128 + SIGPIPE: the reader of the output closed it."""
 
 
 class UsageError(GuerdonError, ValueError):
-    """The command line, the rewards or the data can't be used as they are; the message says what to do."""
+    """The command line, the rewards or the data can't be used; the message says what to do."""

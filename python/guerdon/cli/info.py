@@ -1,4 +1,4 @@
-"""``guerdon info``: what a dispatcher made here would use."""
+"""``guerdon info``: the effective settings of a dispatcher made here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import platform
 import sys
 from typing import Any, Final
 
-from guerdon.cli.exit_codes import FINE
+from guerdon.cli.exit_codes import SUCCESS
 
 __all__ = ["add_to", "facts", "run"]
 
@@ -20,15 +20,15 @@ def add_to(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "info", help="show effective settings and versions", description="Show the effective settings and versions."
     )
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the facts; always fine."""
+    """Print the facts; always succeeds."""
     known = facts()
     print(json.dumps(known, indent=2) if options.json else _text(known))
-    return FINE
+    return SUCCESS
 
 
 def facts() -> dict[str, Any]:
@@ -73,22 +73,22 @@ def _version(package: str) -> str | None:
 
 def _text(known: dict[str, Any]) -> str:
     cores, lanes, timeouts = known["cores"], known["lanes"], known["timeouts_s"]
-    shares = f" / {known['ranks']} ranks on this host" if known["ranks"] > 1 else ""
+    divisor = f" / {known['ranks']} ranks on this host" if known["ranks"] > 1 else ""
     packages = ", ".join(f"{name} {version}" for name, version in known["packages"].items() if version)
     missing = ", ".join(name for name, version in known["packages"].items() if not version)
     lines = [
         ("guerdon", f"{known['guerdon']} on Python {known['python']}, {known['platform']}"),
         ("cores", f"{cores['usable']} usable of {cores['machine']}"),
-        ("workers", f"{known['workers']} (usable cores{shares})"),
+        ("workers", f"{known['workers']} (usable cores{divisor})"),
     ]
     for name, lane in lanes.items():
-        usable = f"{lane['concurrency']} calls at once a function" if lane["available"] else "needs Linux"
+        usable = f"{lane['concurrency']} concurrent calls per function" if lane["available"] else "needs Linux"
         lines.append((f"{name} lane", usable))
-    lines.append(("timeouts", f"{timeouts['sample']:g} s a sample, {timeouts['batch']:g} s a group or batch"))
+    lines.append(("timeouts", f"{timeouts['sample']:g} s per sample, {timeouts['batch']:g} s per group or batch"))
     given = known["worker_environment"]
     threads = ", ".join(f"{name}={value}" for name, value in given.items() if name != "hidden")
-    lines.append(("workers get", f"this environment, with {threads}"))
-    lines.append(("kept from them", ", ".join(given["hidden"]) or "nothing that is set"))
+    lines.append(("worker env", f"this environment, with {threads}"))
+    lines.append(("hidden", ", ".join(given["hidden"]) or "no variable that is set"))
     lines.append(("packages", packages))
     if missing:
         lines.append(("not installed", missing))

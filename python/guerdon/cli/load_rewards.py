@@ -1,10 +1,10 @@
-"""REWARDS: from the word on the command line to a dispatcher.
+"""REWARDS: from the command line's argument to a dispatcher.
 
-- L-1  ``file.py`` and ``module`` mean every decorated function and `StatefulReward` instance in it, or its one `Dispatcher`;
-       ``…:a,b`` means these, in this order, decorated or not.
-- L-2  A file is imported under its own name if nothing else has that name, so that its functions reach the workers by
-       reference; else under another name, and they travel by value. Its folder is on the path, as for a script.
-- L-3  Whatever the file itself raises comes with the traceback of its own lines.
+- ``file.py`` and ``module`` mean every decorated function and `StatefulReward` instance in it, or
+  its one `Dispatcher`; ``…:a,b`` means these, in this order, decorated or not.
+- A file is imported under its own name if that is free, so that its functions reach the workers by
+  reference; else under another, and by value. Its folder is on the path, as for a script.
+- An error that the file raises comes with the traceback of its own lines.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ __all__ = ["file_of", "find", "load"]
 
 
 def load(rewards: str, *, workers: int | None = None, max_failure_rate: float | None = None) -> Dispatcher:
-    """The dispatcher that `rewards` names; options that are None stay as they are there.
+    """The dispatcher that `rewards` names; options that are None keep their value there.
 
     Raises:
         UsageError: There is no such file, module or name, or it raised.
-        RegistrationError: A function in it can't work.
+        RegistrationError: A function in it is invalid.
     """
     place, names = _split(rewards)
     module = _import(place)
-    items = [_named(module, name, place) for name in names] if names else _found(module, place)
+    items = [_attribute(module, name, place) for name in names] if names else _all_rewards(module, place)
     given = {"workers": workers, "max_failure_rate": max_failure_rate}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     dispatchers = [item for item in items if isinstance(item, Dispatcher)]
@@ -51,12 +51,12 @@ def load(rewards: str, *, workers: int | None = None, max_failure_rate: float | 
 
 
 def find(place: str, name: str) -> Any:
-    """What `name` is in the file or module `place`, whatever it is.
+    """The attribute `name` of the file or module `place`.
 
     Raises:
         UsageError: As `load`.
     """
-    return _named(_import(place), name, place)
+    return _attribute(_import(place), name, place)
 
 
 def file_of(rewards: str) -> str | None:
@@ -80,10 +80,10 @@ def _import(place: str) -> ModuleType:
     if path.suffix == ".py" or os.sep in place or _is_file(path):
         if not _is_file(path):
             raise UsageError(f"there is no file {place!r}.")
-        return _guarded(lambda: _import_file(path.resolve()), place)
+        return _import_or_explain(lambda: _import_file(path.resolve()), place)
     if not all(part.isidentifier() for part in place.split(".")):
         raise UsageError(f"{place!r} is neither a file that ends in .py nor the name of a module.")
-    if "" not in sys.path and os.getcwd() not in sys.path:  # as `python -m` would have it
+    if "" not in sys.path and os.getcwd() not in sys.path:  # as `python -m` does
         sys.path.insert(0, os.getcwd())
     try:
         missing = importlib.util.find_spec(place) is None
@@ -92,18 +92,18 @@ def _import(place: str) -> ModuleType:
     if missing:
         also = f" Did you mean the file {place}.py?" if _is_file(Path(f"{place}.py")) else ""
         raise UsageError(f"there is no module {place!r} on the path.{also}")
-    return _guarded(lambda: importlib.import_module(place), place)
+    return _import_or_explain(lambda: importlib.import_module(place), place)
 
 
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # a name that is too long
+    except OSError:  # the name is too long
         return False
 
 
 def _import_file(path: Path) -> ModuleType:
-    """L-2."""
+    """Imports a file, under its own name if that is free."""
     free = _is_free(path)
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
@@ -114,7 +114,7 @@ def _import_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise UsageError(f"{str(path)!r} is not a Python file: its name should end in .py.")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickle look there while the file runs
+    sys.modules[name] = module  # dataclasses and pickle need it while the file runs
     try:
         spec.loader.exec_module(module)
     except BaseException:
@@ -124,7 +124,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _is_free(path: Path) -> bool:
-    """Whether the file can have its own name as a module: nothing else has it, loaded or on the path."""
+    """Whether no other module, loaded or on the path, has the file's name."""
     stem = path.stem
     if path.suffix != ".py" or not stem.isidentifier() or stem in sys.stdlib_module_names:
         return False
@@ -135,19 +135,19 @@ def _is_free(path: Path) -> bool:
     return spec is None or os.path.realpath(spec.origin or "") == str(path)
 
 
-def _guarded(imported: Callable[[], ModuleType], place: str) -> ModuleType:
-    """L-3."""
+def _import_or_explain(imported: Callable[[], ModuleType], place: str) -> ModuleType:
+    """The module; an error in it becomes a `UsageError` with its traceback."""
     try:
         return imported()
     except GuerdonError as error:
         raise UsageError(f"{place}: {error}") from error
     except (Exception, SystemExit) as error:
-        lines = "".join(traceback.format_exception(type(error), error, _skip_ours(error))).rstrip()
+        lines = "".join(traceback.format_exception(type(error), error, _user_traceback(error))).rstrip()
         raise UsageError(f"{place} can't be loaded, it raised:\n{lines}") from error
 
 
-def _skip_ours(error: BaseException) -> Any:
-    """The traceback from the first frame of the user's code on; all of it if there is none (a SyntaxError)."""
+def _user_traceback(error: BaseException) -> Any:
+    """The traceback from the user's first frame on; all of it without one (SyntaxError)."""
     own = (__file__, importlib.__file__, "<frozen importlib")
     here = error.__traceback__
     while here is not None and here.tb_frame.f_code.co_filename.startswith(own):
@@ -155,9 +155,9 @@ def _skip_ours(error: BaseException) -> Any:
     return here
 
 
-def _found(module: ModuleType, place: str) -> list[Any]:
-    """Every reward in the module, each once, in the order of definition (L-1)."""
-    values = list(_distinct(vars(module).values()))
+def _all_rewards(module: ModuleType, place: str) -> list[Any]:
+    """Every reward in the module, each once, in the order of definition."""
+    values = list(_unique(vars(module).values()))
     dispatchers = [value for value in values if isinstance(value, Dispatcher)]
     if len(dispatchers) > 1:
         names = [name for name, value in vars(module).items() if isinstance(value, Dispatcher)]
@@ -176,7 +176,7 @@ def _found(module: ModuleType, place: str) -> list[Any]:
     return rewards
 
 
-def _distinct(values: Iterable[Any]) -> Iterable[Any]:
+def _unique(values: Iterable[Any]) -> Iterable[Any]:
     seen = set()
     for value in values:
         if id(value) not in seen:
@@ -184,8 +184,8 @@ def _distinct(values: Iterable[Any]) -> Iterable[Any]:
             yield value
 
 
-def _could_be(value: object) -> bool:
-    """Whether a name of a module is worth showing to who misspelt another: not what the module imported to write it."""
+def _could_score(value: object) -> bool:
+    """Whether a value is worth suggesting for a misspelt name: no helper from guerdon."""
     if isinstance(value, (Dispatcher, HttpReward, RewardFunction, StatefulReward)):
         return True
     return (
@@ -195,14 +195,14 @@ def _could_be(value: object) -> bool:
     )
 
 
-def _named(module: ModuleType, name: str, place: str) -> Any:
+def _attribute(module: ModuleType, name: str, place: str) -> Any:
     found: Any = module
     for part in name.split("."):
         try:
             found = getattr(found, part)
         except AttributeError:
             there = ", ".join(
-                each for each, value in vars(module).items() if not each.startswith("_") and _could_be(value)
+                each for each, value in vars(module).items() if not each.startswith("_") and _could_score(value)
             )
-            raise UsageError(f"{place} has no {name!r}. It has: {there or 'nothing that scores'}.") from None
+            raise UsageError(f"{place} has no {name!r}. It has: {there or 'no reward functions'}.") from None
     return found

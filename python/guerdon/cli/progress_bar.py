@@ -1,18 +1,18 @@
-"""The progress bar: one line on stderr, drawn over itself, at most ten times a second."""
+"""The progress bar: one line on stderr, redrawn at most ten times a second."""
 
 from __future__ import annotations
 
 import time
 from typing import TextIO
 
-__all__ = ["Progress"]
+__all__ = ["ProgressBar"]
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _WIDTH = 28
 _INTERVAL_S = 0.1
 
 
-class Progress:
+class ProgressBar:
     """Counts samples.
 
     Args:
@@ -33,7 +33,7 @@ class Progress:
         return self._stream is not None
 
     def add(self, samples: int) -> None:
-        """`samples` more are done."""
+        """Add finished samples."""
         self._done += samples
         now = time.monotonic()
         if self._stream is not None and (now - self._drawn >= _INTERVAL_S or self._done == self._total):
@@ -42,7 +42,7 @@ class Progress:
             self._stream.flush()
 
     def clear(self) -> None:
-        """Take the line away again."""
+        """Remove the line."""
         if self._stream is not None and self._drawn:
             self._stream.write("\r\x1b[K")
             self._stream.flush()

@@ -1,9 +1,9 @@
-"""Where the result rows go: JSONL or Parquet, by the name of the file; stdout is JSONL.
+"""The result rows: JSONL or Parquet, by the name of the file; stdout is JSONL.
 
-- O-1  A row is ``{"index", "rewards": {name: value or null}, "status": {name: "ok"}}``, with ``--keep`` also ``"row"``:
-       the input line as it was, byte for byte where output and input are both JSONL.
-- O-2  A reward is written with the fewest digits that give the same float32 again; NaN is null.
-- O-3  What was written stays: each chunk is flushed, and `close` makes the file whole whatever happened before.
+- A row is ``{"index", "rewards": {name: value or null}, "status": {name: "ok"}}``; ``--keep`` adds
+  ``"row"``, the input line, byte for byte if input and output are both JSONL.
+- A reward is written with the fewest digits that give the same float32; NaN is null.
+- Each chunk is flushed, and `close` completes the file whatever happened before.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from guerdon.cli.exit_codes import UsageError
-from guerdon.cli.input_rows import Parquet, Row, Source, import_parquet
+from guerdon.cli.input_rows import InputFile, InputRow, ParquetInput, import_parquet
 from guerdon.status import Status
 
 if TYPE_CHECKING:
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
 
     from guerdon.results import Failure, RewardBatch
 
-__all__ = ["FailureLog", "Output", "open_output", "refuse_overwriting"]
+__all__ = ["FailureLog", "ResultWriter", "open_results", "refuse_overwriting"]
 
 _LABELS = [status.label for status in Status]
 
 
-class Output(Protocol):
-    """Takes the results of one chunk after another."""
+class ResultWriter(Protocol):
+    """Writes the results of one chunk after another."""
 
-    def write(self, result: RewardBatch, rows: Sequence[Row], first: int, chosen: Sequence[int]) -> None:
+    def write(self, result: RewardBatch, rows: Sequence[InputRow], first: int, chosen: Sequence[int]) -> None:
         """Write the samples `chosen` of a chunk whose first row is row `first` of the data."""
 
     def close(self) -> None: ...
 
 
 def refuse_overwriting(out: str | None, failures: str | None, data: str, rewards: str | None) -> None:
-    """Refuses outputs that would destroy what is read, or each other; `rewards` is the file of the functions.
+    """Refuse outputs that would overwrite an input or each other.
 
     Raises:
         UsageError: ``-o`` or ``--failures`` is the data, the rewards, or the other of the two.
     """
-    taken = [(data, "is the input itself"), (rewards, "is the file of the reward functions")]
+    taken = [(data, "is the input file"), (rewards, "is the file of the reward functions")]
     for option, name in (("-o", out), ("--failures", failures)):
         if name is None or name == "-":
             continue
@@ -56,40 +56,40 @@ def refuse_overwriting(out: str | None, failures: str | None, data: str, rewards
 
 def _same_file(one: Path, other: Path) -> bool:
     if one.exists() and other.exists():
-        return one.is_file() and one.samefile(other)  # two may share a device
+        return one.is_file() and one.samefile(other)  # devices such as /dev/null may be shared
     return one.resolve() == other.resolve()
 
 
-def open_output(out: str | None, functions: Sequence[str], source: Source, *, keep: bool) -> Output:
+def open_results(out: str | None, functions: Sequence[str], source: InputFile, *, keep: bool) -> ResultWriter:
     """The output named `out`; None and ``-`` are stdout.
 
     Raises:
         UsageError: It can't be written.
     """
     if out is None or out == "-":
-        return JsonOutput(sys.stdout.buffer, functions, keep=keep)
+        return JsonLinesWriter(sys.stdout.buffer, functions, keep=keep)
     path = Path(out)
     try:
         stream = path.open("wb")
     except OSError as error:
         raise UsageError(f"-o {out!r} can't be written: {error.strerror}.") from None
     if path.suffix.lower() in (".parquet", ".pq"):
-        return ParquetOutput(stream, functions, source, keep=keep)
-    return JsonOutput(stream, functions, keep=keep)
+        return ParquetWriter(stream, functions, source, keep=keep)
+    return JsonLinesWriter(stream, functions, keep=keep)
 
 
-class JsonOutput:
+class JsonLinesWriter:
     """JSONL."""
 
     def __init__(self, stream: IO[bytes], functions: Sequence[str], *, keep: bool) -> None:
         self._stream = stream
         self._keep = keep
-        # The parts of a line that are the same in all: '"name": ' for each function.
+        # '"name": ' for each function, the same in all lines.
         self._names = [_encoded(name).decode() + ": " for name in functions]
         self._labels = [f'"{label}"' for label in _LABELS]
 
-    def write(self, result: RewardBatch, rows: Sequence[Row], first: int, chosen: Sequence[int]) -> None:
-        values, states = _shortest(result, "null"), result.status.reshape(len(result), -1).tolist()
+    def write(self, result: RewardBatch, rows: Sequence[InputRow], first: int, chosen: Sequence[int]) -> None:
+        values, states = _shortest_decimals(result, "null"), result.status.reshape(len(result), -1).tolist()
         lines = []
         for sample in chosen:
             rewards = ", ".join(map(str.__add__, self._names, values[sample]))
@@ -109,30 +109,30 @@ class JsonOutput:
             self._stream.close()
 
 
-class ParquetOutput:
-    """Parquet: ``rewards`` and ``status`` are structs; so is ``row`` if the input is Parquet, else it is the line."""
+class ParquetWriter:
+    """Parquet: ``rewards`` and ``status`` are structs; ``row`` is one, or the JSONL line."""
 
-    def __init__(self, stream: IO[bytes], functions: Sequence[str], source: Source, *, keep: bool) -> None:
+    def __init__(self, stream: IO[bytes], functions: Sequence[str], source: InputFile, *, keep: bool) -> None:
         parquet = import_parquet()
         import pyarrow
 
         self._arrow: Any = pyarrow
         self._functions = functions
         self._keep = keep
-        self._struct = isinstance(source, Parquet)
+        self._struct = isinstance(source, ParquetInput)
         columns = [
             ("index", pyarrow.int64()),
             ("rewards", pyarrow.struct([(name, pyarrow.float32()) for name in functions])),
             ("status", pyarrow.struct([(name, pyarrow.string()) for name in functions])),
         ]
         if keep:
-            row = pyarrow.struct(list(source.schema)) if isinstance(source, Parquet) else pyarrow.string()
+            row = pyarrow.struct(list(source.schema)) if isinstance(source, ParquetInput) else pyarrow.string()
             columns.append(("row", row))
         self._schema = pyarrow.schema(columns)
         self._stream = stream
         self._writer: Any = parquet.ParquetWriter(stream, self._schema)
 
-    def write(self, result: RewardBatch, rows: Sequence[Row], first: int, chosen: Sequence[int]) -> None:
+    def write(self, result: RewardBatch, rows: Sequence[InputRow], first: int, chosen: Sequence[int]) -> None:
         rewards = result.rewards.reshape(len(result), -1).tolist()
         states = result.status.reshape(len(result), -1).tolist()
         table: dict[str, list[Any]] = {
@@ -178,20 +178,20 @@ class FailureLog:
         self._stream.close()
 
 
-def _line_of(row: Row) -> bytes:
-    """The input row as JSON; its own line if it had one (O-1)."""
+def _line_of(row: InputRow) -> bytes:
+    """The input row as JSON; its own line if it has one."""
     return _encoded(row.fields) if row.line is None else row.line.encode()
 
 
 def _encoded(value: object) -> bytes:
     try:
         return json.dumps(value, ensure_ascii=False, default=str).encode()
-    except UnicodeEncodeError:  # a lone surrogate, which only an escape can carry
+    except UnicodeEncodeError:  # a lone surrogate needs an escape
         return json.dumps(value, default=str).encode()
 
 
-def _shortest(result: RewardBatch, missing: str) -> list[list[str]]:
-    """Each sample's rewards as text (O-2)."""
+def _shortest_decimals(result: RewardBatch, missing: str) -> list[list[str]]:
+    """Each sample's rewards as text."""
     flat: NDArray[np.float32] = result.rewards.reshape(len(result), -1)
     return [[str(value) if value == value else missing for value in sample] for sample in flat]
 
