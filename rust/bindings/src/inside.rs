@@ -9,7 +9,7 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::in_flight::InFlightCall;
 use guerdon_http::HttpLane;
-use guerdon_process::{ProcessLane, Sight};
+use guerdon_process::{ProcessLane, WorkerSnapshot};
 
 use crate::lanes::aio::AioLane;
 use crate::lanes::thread::ThreadLane;
@@ -33,13 +33,13 @@ fn rows(doing: InFlightCall, place: Vec<u64>) -> impl Iterator<Item = Row> {
 
 /// What worker processes have in hand, with their stacks; waits for these, up to `within`.
 pub fn of_processes(lane: Option<&Arc<ProcessLane>>, within: Duration) -> Vec<ProcessRow> {
-    let told = |Sight { doing, worker, stack }| {
-        rows(doing, vec![u64::from(i32::cast_unsigned(worker))]).map(move |row| match &stack {
+    let told = |WorkerSnapshot { call, worker, stack }| {
+        rows(call, vec![u64::from(i32::cast_unsigned(worker))]).map(move |row| match &stack {
             Ok(stack) => (row, Some(stack.clone()), None),
             Err(why) => (row, None, Some(why.to_string())),
         })
     };
-    lane.map(|lane| lane.look(within)).unwrap_or_default().into_iter().flat_map(told).collect()
+    lane.map(|lane| lane.inspect(within)).unwrap_or_default().into_iter().flat_map(told).collect()
 }
 
 /// What threads have in hand.

@@ -15,8 +15,8 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 
-use crate::shared_page::Page;
-use crate::stack_file::Stack;
+use crate::shared_page::SharedPage;
+use crate::stack_file::StackFile;
 
 /// How long the end of a process may take once its socket is closed or it was killed.
 pub(super) const DYING: Duration = Duration::from_millis(500);
@@ -55,9 +55,9 @@ pub(super) struct Forked {
 pub(super) struct Child {
     pub pid: Pid,
     pub pidfd: Pidfd,
-    pub page: Page,
+    pub page: SharedPage,
     /// Where its stack is written when it is asked for.
-    pub stack: Stack,
+    pub stack: StackFile,
     /// Whether the zygote that forked it lives. Written by the zygote's keeper.
     pub zygote_alive: Arc<AtomicBool>,
 }

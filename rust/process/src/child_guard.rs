@@ -6,15 +6,15 @@
 use std::ops::{Deref, DerefMut};
 use std::process::Child;
 
-pub struct Started(Child);
+pub struct ChildGuard(Child);
 
-impl From<Child> for Started {
+impl From<Child> for ChildGuard {
     fn from(child: Child) -> Self {
         Self(child)
     }
 }
 
-impl Deref for Started {
+impl Deref for ChildGuard {
     type Target = Child;
 
     fn deref(&self) -> &Child {
@@ -22,13 +22,13 @@ impl Deref for Started {
     }
 }
 
-impl DerefMut for Started {
+impl DerefMut for ChildGuard {
     fn deref_mut(&mut self) -> &mut Child {
         &mut self.0
     }
 }
 
-impl Drop for Started {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         // S-1; one that was waited for is known to have ended.
         if matches!(self.0.try_wait(), Ok(None)) {
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn s_1_a_process_that_nobody_waited_for_is_ended_and_waited_for() {
-        let started = Started::from(Command::new("sleep").arg("60").spawn().unwrap());
+        let started = ChildGuard::from(Command::new("sleep").arg("60").spawn().unwrap());
         let folder = format!("/proc/{}", started.id());
         assert!(std::fs::exists(&folder).unwrap());
         drop(started);

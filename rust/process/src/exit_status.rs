@@ -4,14 +4,14 @@ use std::fmt;
 
 /// What the kernel says of a process that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum ExitStatus {
     Exited(i32),
     Killed(i32),
     /// Whoever could have asked is gone.
     Unknown,
 }
 
-impl Ending {
+impl ExitStatus {
     /// From a wait status; negative when there was none.
     pub(super) const fn from_wait(status: i64) -> Self {
         match status {
@@ -22,7 +22,7 @@ impl Ending {
     }
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for ExitStatus {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Exited(status) => write!(out, "exited with status {status}"),
@@ -62,9 +62,9 @@ mod tests {
 
     #[test]
     fn wait_statuses_read_as_the_shell_shows_them() {
-        assert_eq!(Ending::from_wait(0x0100).to_string(), "exited with status 1");
-        assert_eq!(Ending::from_wait(11).to_string(), "was killed by SIGSEGV");
-        assert_eq!(Ending::from_wait(0x80 | 6).to_string(), "was killed by SIGABRT");
-        assert_eq!(Ending::from_wait(-1).to_string(), "ended");
+        assert_eq!(ExitStatus::from_wait(0x0100).to_string(), "exited with status 1");
+        assert_eq!(ExitStatus::from_wait(11).to_string(), "was killed by SIGSEGV");
+        assert_eq!(ExitStatus::from_wait(0x80 | 6).to_string(), "was killed by SIGABRT");
+        assert_eq!(ExitStatus::from_wait(-1).to_string(), "ended");
     }
 }

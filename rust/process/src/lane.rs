@@ -11,13 +11,13 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::config::ProcessConfig;
-use crate::inspect::Sight;
-use crate::lane_state::Shared;
+use crate::inspect::WorkerSnapshot;
+use crate::lane_state::LaneState;
 use crate::output::Printer;
 use crate::shared_page::CALLS;
-use crate::slots::Places;
+use crate::slots::Slots;
 use crate::supervisor::supervise;
-use crate::zygote::{Stage, Zygote};
+use crate::zygote::{LaneStage, Zygote};
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Shape};
@@ -38,9 +38,9 @@ pub struct ProcessLane {
     ours: Vec<bool>,
     config: Arc<ProcessConfig>,
     /// Written by `close`.
-    stage: watch::Sender<Stage>,
+    stage: watch::Sender<LaneStage>,
     /// Set by `attach`.
-    shared: OnceLock<Arc<Shared>>,
+    shared: OnceLock<Arc<LaneState>>,
     /// The supervisors, and the zygote's keeper last. Taken by `close`.
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -76,7 +76,7 @@ impl ProcessLane {
             ours: functions.iter().map(|function| function.lane == index).collect(),
             functions: functions.to_vec(),
             config: Arc::new(config),
-            stage: watch::Sender::new(Stage::Open),
+            stage: watch::Sender::new(LaneStage::Open),
             shared: OnceLock::new(),
             tasks: Mutex::default(),
         })
@@ -96,8 +96,8 @@ impl ProcessLane {
 
     /// What the workers have in hand, and where their Python stands; takes up to `within`. Waits: not for a task of the runtime.
     #[must_use]
-    pub fn look(&self, within: Duration) -> Vec<Sight> {
-        self.shared.get().map(|shared| shared.windows.look(within)).unwrap_or_default()
+    pub fn inspect(&self, within: Duration) -> Vec<WorkerSnapshot> {
+        self.shared.get().map(|shared| shared.inspector.inspect(within)).unwrap_or_default()
     }
 
     /// Worker processes alive now.
@@ -115,9 +115,9 @@ impl Lane for ProcessLane {
         let printer = Printer::start(self.config.sink.clone());
         let stage = self.stage.subscribe();
         let (zygote, keeper) = Zygote::start(self.config.clone(), load_timeout, printer.clone(), stage.clone());
-        let (places, seats) = Places::new(self.config.workers.max(1), &self.functions, |id| self.ours[id]);
+        let (places, new_slots) = Slots::new(self.config.workers.max(1), &self.functions, |id| self.ours[id]);
         let names = self.functions.iter().map(|function| function.name.clone()).collect();
-        let shared = Arc::new(Shared::new(
+        let shared = Arc::new(LaneState::new(
             self.config.clone(),
             self.clock,
             waker,
@@ -130,7 +130,9 @@ impl Lane for ProcessLane {
         ));
         let mut tasks = self.tasks.lock();
         if self.shared.set(shared.clone()).is_ok() {
-            tasks.extend(seats.into_iter().map(|(slot, inbox)| tokio::spawn(supervise(shared.clone(), slot, inbox))));
+            tasks.extend(
+                new_slots.into_iter().map(|(slot, inbox)| tokio::spawn(supervise(shared.clone(), slot, inbox))),
+            );
             tasks.push(keeper);
         }
     }
@@ -140,16 +142,16 @@ impl Lane for ProcessLane {
             None => 0,
             // Calls fail at once instead of waiting for workers that can't be had.
             Some(shared) if shared.broken().is_some() => 1,
-            Some(shared) => shared.places.room(function),
+            Some(shared) => shared.slots.room(function),
         }
     }
 
     fn parallelism(&self, function: FunctionId) -> usize {
-        self.shared.get().map_or(1, |shared| shared.places.parallelism(function))
+        self.shared.get().map_or(1, |shared| shared.slots.parallelism(function))
     }
 
     fn pool(&self, function: FunctionId) -> usize {
-        self.shared.get().map_or(0, |shared| shared.places.pool(function))
+        self.shared.get().map_or(0, |shared| shared.slots.pool(function))
     }
 
     fn frame_calls(&self, id: FunctionId) -> usize {
@@ -168,16 +170,16 @@ impl Lane for ProcessLane {
         // Dropped frames go back to the scheduler.
         let Some(shared) = self.shared.get() else { return };
         match shared.broken() {
-            Some(why) => Shared::refuse(frame, why),
-            None => shared.places.put(frame),
+            Some(why) => LaneState::refuse(frame, why),
+            None => shared.slots.put(frame),
         }
     }
 
     fn close(&self) -> Closing {
         let stage = self.stage.clone();
         stage.send_if_modified(|stage| {
-            *stage == Stage::Open && {
-                *stage = Stage::Closing;
+            *stage == LaneStage::Open && {
+                *stage = LaneStage::Closing;
                 true
             }
         });
@@ -188,7 +190,7 @@ impl Lane for ProcessLane {
                 // The zygote ends what is left then.
                 let _ = timeout(WORKERS_END, shared.all_ended()).await;
             }
-            stage.send_replace(Stage::Ended);
+            stage.send_replace(LaneStage::Ended);
             for task in tasks {
                 // A supervisor that panicked has nothing left to end: its processes are the zygote's.
                 let _ = task.await;

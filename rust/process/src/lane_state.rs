@@ -11,10 +11,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::config::ProcessConfig;
-use crate::inspect::Windows;
+use crate::inspect::Inspector;
 use crate::output::Printer;
-use crate::slots::Places;
-use crate::zygote::{Stage, Zygote};
+use crate::slots::Slots;
+use crate::zygote::{LaneStage, Zygote};
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::lane::LaneWaker;
@@ -24,25 +24,25 @@ use guerdon_core::lane::LaneWaker;
 const START_FAILURES: u32 = 3;
 const START_PATIENCE: Duration = Duration::from_secs(2);
 
-pub(super) struct Shared {
+pub(super) struct LaneState {
     pub config: Arc<ProcessConfig>,
     pub clock: Clock,
     pub waker: LaneWaker,
     pub zygote: Zygote,
     pub printer: Arc<Printer>,
-    pub places: Places,
+    pub slots: Slots,
     pub names: Arc<[Arc<str>]>,
     /// The folder of the worker's code, which stacks leave out.
     pub worker_dir: String,
     /// Bounds the start of a worker that loads the functions itself.
     pub load_timeout: Duration,
     /// Written by `ProcessLane::close`.
-    pub stage: watch::Receiver<Stage>,
+    pub stage: watch::Receiver<LaneStage>,
     pub counts: Counts,
     /// The sessions that tell what their workers have in hand.
-    pub windows: Windows,
+    pub inspector: Inspector,
     starts: Mutex<Starts>,
-    /// Processes that have not been seen to end. Written by `Live`.
+    /// Processes that have not been seen to end. Written by `LiveProcess`.
     live: Mutex<BTreeSet<i32>>,
     /// The size of `live`.
     alive: watch::Sender<usize>,
@@ -65,7 +65,7 @@ struct Starts {
     broken: Option<String>,
 }
 
-impl Shared {
+impl LaneState {
     #[expect(clippy::too_many_arguments, reason = "one caller, which makes each of them")]
     pub(super) fn new(
         config: Arc<ProcessConfig>,
@@ -73,10 +73,10 @@ impl Shared {
         waker: LaneWaker,
         zygote: Zygote,
         printer: Arc<Printer>,
-        places: Places,
+        slots: Slots,
         names: Arc<[Arc<str>]>,
         load_timeout: Duration,
-        stage: watch::Receiver<Stage>,
+        stage: watch::Receiver<LaneStage>,
     ) -> Self {
         Self {
             worker_dir: config.worker_dir.to_string_lossy().into_owned(),
@@ -85,12 +85,12 @@ impl Shared {
             waker,
             zygote,
             printer,
-            places,
+            slots,
             names,
             load_timeout,
             stage,
             counts: Counts::default(),
-            windows: Windows::default(),
+            inspector: Inspector::default(),
             starts: Mutex::default(),
             live: Mutex::default(),
             alive: watch::Sender::new(0),
@@ -100,11 +100,11 @@ impl Shared {
     /// Waits until the lane closes.
     pub(super) async fn closed(&self) {
         // An error: the lane is gone altogether.
-        let _ = self.stage.clone().wait_for(|stage| *stage > Stage::Open).await;
+        let _ = self.stage.clone().wait_for(|stage| *stage > LaneStage::Open).await;
     }
 
     pub(super) fn is_closing(&self) -> bool {
-        *self.stage.borrow() > Stage::Open
+        *self.stage.borrow() > LaneStage::Open
     }
 
     /// Notes that a worker is ready.
@@ -144,13 +144,13 @@ impl Shared {
     }
 
     /// Keeps account of a process until the guard is dropped.
-    pub(super) fn account(self: &Arc<Self>, pid: Pid) -> Live {
+    pub(super) fn account(self: &Arc<Self>, pid: Pid) -> LiveProcess {
         let pid = pid.as_raw_nonzero().get();
         self.counts.forks.fetch_add(1, Ordering::Relaxed);
         let mut live = self.live.lock();
         live.insert(pid);
         self.alive.send_replace(live.len());
-        Live { shared: self.clone(), pid }
+        LiveProcess { shared: self.clone(), pid }
     }
 
     pub(super) fn pids(&self) -> Vec<i32> {
@@ -165,12 +165,12 @@ impl Shared {
 }
 
 /// A process that has not been seen to end.
-pub(super) struct Live {
-    shared: Arc<Shared>,
+pub(super) struct LiveProcess {
+    shared: Arc<LaneState>,
     pid: i32,
 }
 
-impl Drop for Live {
+impl Drop for LiveProcess {
     fn drop(&mut self) {
         let mut live = self.shared.live.lock();
         live.remove(&self.pid);

@@ -20,9 +20,9 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// The mark of one stem.
 #[derive(Clone, Debug)]
-pub(super) struct Token(String);
+pub(super) struct OrphanMarker(String);
 
-impl Token {
+impl OrphanMarker {
     pub(super) fn new() -> Self {
         // The number of this process too: generators that ranks seed in the same nanosecond, by time, draw the same (T-1).
         Self(format!("{:x}-{:016x}{:016x}", std::process::id(), fastrand::u64(..), fastrand::u64(..)))
@@ -76,20 +76,20 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::child_guard::Started;
+    use crate::child_guard::ChildGuard;
 
     #[test]
     fn t1_no_other_process_makes_the_same_mark() {
-        let first = Token::new();
-        assert!(first.0.starts_with(&format!("{:x}-", std::process::id())) && first.0 != Token::new().0);
+        let first = OrphanMarker::new();
+        assert!(first.0.starts_with(&format!("{:x}-", std::process::id())) && first.0 != OrphanMarker::new().0);
     }
 
     #[test]
     fn t1_what_carries_the_mark_is_killed_and_nothing_else() {
-        let (ours, other) = (Token::new(), Token::new());
-        let sleeper = |token: &Token| {
+        let (ours, other) = (OrphanMarker::new(), OrphanMarker::new());
+        let sleeper = |token: &OrphanMarker| {
             let (name, value) = token.variable();
-            Started::from(Command::new("sleep").arg("600").env(name, value).process_group(0).spawn().unwrap())
+            ChildGuard::from(Command::new("sleep").arg("600").env(name, value).process_group(0).spawn().unwrap())
         };
         let (mut first, mut second, mut kept) = (sleeper(&ours), sleeper(&ours), sleeper(&other));
         ours.sweep();

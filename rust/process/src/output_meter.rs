@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use crate::resource_limits::Bytes;
+use crate::resource_limits::ByteSize;
 use guerdon_core::clock::nanos;
 
 /// How long a call that was told to stop printing may take to end.
@@ -16,13 +16,13 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The count for the frame in hand.
 #[derive(Default)]
-pub(super) struct Meter {
-    gauge: Option<Gauge>,
+pub(super) struct OutputMeter {
+    gauge: Option<Metered>,
 }
 
-struct Gauge {
+struct Metered {
     most: u64,
-    /// Bytes printed before the call.
+    /// ByteSize printed before the call.
     base: u64,
     begun: bool,
     told_ns: Option<u64>,
@@ -30,16 +30,16 @@ struct Gauge {
 
 /// What to do with a call that printed too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum OutputAction {
     Tell,
     Wait,
     Kill,
 }
 
-impl Meter {
+impl OutputMeter {
     /// A frame of a function with this `max_output` is sent to a worker that has printed this much.
     pub(super) fn sent(&mut self, most: Option<u64>, printed: impl FnOnce() -> u64) {
-        self.gauge = most.map(|most| Gauge { most, base: printed(), begun: false, told_ns: None });
+        self.gauge = most.map(|most| Metered { most, base: printed(), begun: false, told_ns: None });
     }
 
     /// The worker begins the call; `prepared`: it has loaded or set up the function before.
@@ -57,19 +57,19 @@ impl Meter {
         let gauge = self.gauge.as_ref().filter(|gauge| gauge.begun)?;
         let own = printed().saturating_sub(gauge.base);
         (own > gauge.most)
-            .then(|| format!("it printed {own} bytes, more than its max_output of {} allows", Bytes(gauge.most)))
+            .then(|| format!("it printed {own} bytes, more than its max_output of {} allows", ByteSize(gauge.most)))
     }
 
     /// What to do with a call that is over its bound (M-4).
-    pub(super) fn order(&mut self, now_ns: u64) -> Order {
-        let Some(gauge) = &mut self.gauge else { return Order::Wait };
+    pub(super) fn action(&mut self, now_ns: u64) -> OutputAction {
+        let Some(gauge) = &mut self.gauge else { return OutputAction::Wait };
         match gauge.told_ns {
             None => {
                 gauge.told_ns = Some(now_ns);
-                Order::Tell
+                OutputAction::Tell
             }
-            Some(told) if now_ns.saturating_sub(told) >= nanos(PATIENCE) => Order::Kill,
-            Some(_) => Order::Wait,
+            Some(told) if now_ns.saturating_sub(told) >= nanos(PATIENCE) => OutputAction::Kill,
+            Some(_) => OutputAction::Wait,
         }
     }
 
@@ -83,8 +83,8 @@ impl Meter {
 mod tests {
     use super::*;
 
-    fn meter(most: u64) -> Meter {
-        Meter { gauge: Some(Gauge { most, base: 100, begun: false, told_ns: None }) }
+    fn meter(most: u64) -> OutputMeter {
+        OutputMeter { gauge: Some(Metered { most, base: 100, begun: false, told_ns: None }) }
     }
 
     #[test]
@@ -108,13 +108,13 @@ mod tests {
     fn m4_a_call_is_told_once_then_killed() {
         let mut meter = meter(10);
         assert!(!meter.told());
-        let orders = [0, 1, 99, 100].map(|ms| meter.order(ms * 1_000_000));
-        assert_eq!(orders, [Order::Tell, Order::Wait, Order::Wait, Order::Kill]);
+        let orders = [0, 1, 99, 100].map(|ms| meter.action(ms * 1_000_000));
+        assert_eq!(orders, [OutputAction::Tell, OutputAction::Wait, OutputAction::Wait, OutputAction::Kill]);
         assert!(meter.told());
     }
 
     #[test]
     fn a_frame_without_a_bound_is_not_judged() {
-        assert_eq!(Meter::default().over(|| u64::MAX), None);
+        assert_eq!(OutputMeter::default().over(|| u64::MAX), None);
     }
 }

@@ -9,9 +9,9 @@ use std::fmt;
 /// The resource limits of one function. The default is none.
 #[derive(Clone, Default)]
 pub struct ResourceLimits {
-    /// Bytes of private memory beyond what the worker had when its functions were loaded. Held by the worker.
+    /// ByteSize of private memory beyond what the worker had when its functions were loaded. QueuedFrame by the worker.
     pub memory_limit: Option<u64>,
-    /// Bytes that one call may print. Held by the worker's supervisor.
+    /// ByteSize that one call may print. QueuedFrame by the worker's supervisor.
     pub max_output: Option<u64>,
     /// Names and values of the environment, for this function alone.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
@@ -29,9 +29,9 @@ impl fmt::Debug for ResourceLimits {
 }
 
 /// A number of bytes as a user would write it: in the largest unit that divides it.
-pub(crate) struct Bytes(pub u64);
+pub(crate) struct ByteSize(pub u64);
 
-impl fmt::Display for Bytes {
+impl fmt::Display for ByteSize {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u64, &str); 6] = [
             (1 << 30, "GiB"),
@@ -54,8 +54,8 @@ mod tests {
 
     #[test]
     fn bytes_read_as_they_were_given() {
-        let shown =
-            [2 << 30, 2_000_000_000, 512 << 20, 1_500_000, 4096, 64_000, 77, 0].map(|bytes| Bytes(bytes).to_string());
+        let shown = [2 << 30, 2_000_000_000, 512 << 20, 1_500_000, 4096, 64_000, 77, 0]
+            .map(|bytes| ByteSize(bytes).to_string());
         assert_eq!(shown, ["2 GiB", "2 GB", "512 MiB", "1500 kB", "4 KiB", "64 kB", "77 bytes", "0 bytes"]);
     }
 

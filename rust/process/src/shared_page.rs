@@ -33,11 +33,11 @@ const HALF: usize = 1152;
 const USED: usize = HEAD + 2 * HALF;
 
 /// The supervisor's end of the page.
-pub(super) struct Page {
+pub(super) struct SharedPage {
     fd: OwnedFd,
 }
 
-impl Page {
+impl SharedPage {
     pub(super) fn new() -> io::Result<Self> {
         let fd = rustix::fs::memfd_create("guerdon-page", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, SIZE)?;
@@ -50,10 +50,10 @@ impl Page {
     }
 
     /// What stands in the page now.
-    pub(super) fn read(&self) -> io::Result<Snapshot> {
+    pub(super) fn read(&self) -> io::Result<PageSnapshot> {
         let mut bytes = [0; USED];
         rustix::io::pread(&self.fd, &mut bytes, 0)?;
-        Ok(Snapshot { bytes })
+        Ok(PageSnapshot { bytes })
     }
 
     /// The worker shall start no call of this frame or an earlier one.
@@ -78,11 +78,11 @@ impl Page {
 }
 
 /// A look at the page.
-pub(super) struct Snapshot {
+pub(super) struct PageSnapshot {
     bytes: [u8; USED],
 }
 
-impl Snapshot {
+impl PageSnapshot {
     /// What is known of a page that can't be read.
     pub(super) const fn empty() -> Self {
         Self { bytes: [0; USED] }
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn words_of_the_two_halves_do_not_meet() {
-        let page = Page::new().unwrap();
+        let page = SharedPage::new().unwrap();
         page.write((half(2) + VALUES + 8 * 63) as u64, 1.5f64.to_bits()).unwrap();
         page.write((half(3)) as u64, 77).unwrap();
         page.write((half(2) + 8 * CALLS) as u64, 99).unwrap();
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn p3_indices_beyond_the_page_are_harmless() {
-        let seen = Page::new().unwrap().read().unwrap();
+        let seen = SharedPage::new().unwrap().read().unwrap();
         assert_eq!((seen.stamp(u64::MAX, 65), seen.state(1, 64)), (0, u8::MAX));
         assert!(seen.value(0, usize::MAX).is_nan());
         assert_eq!(seen.done(3), None);

@@ -18,7 +18,7 @@ const DEPTH: usize = 2;
 
 /// What a slot is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SlotKind {
     Pool,
     Pinned,
     Alone,
@@ -26,27 +26,27 @@ pub(super) enum Kind {
 
 /// One slot.
 pub(super) struct Slot {
-    pub kind: Kind,
+    pub kind: SlotKind,
     /// A worker is there that said ready. Written by the slot's supervisor.
     pub ready: AtomicBool,
     /// What its worker has in hand is slow. Written by the slot's supervisor.
     pub stalled: AtomicBool,
-    /// Frames that were given to the slot and have not ended. Written by `Place`.
+    /// Frames that were given to the slot and have not ended. Written by `SlotGuard`.
     load: AtomicUsize,
-    inbox: mpsc::UnboundedSender<Held>,
+    inbox: mpsc::UnboundedSender<QueuedFrame>,
 }
 
 /// A frame in its place.
-pub(super) struct Held {
+pub(super) struct QueuedFrame {
     // In this order.
-    pub place: Place,
+    pub guard: SlotGuard,
     pub frame: Frame,
 }
 
 /// A place in a slot; free when dropped.
-pub(super) struct Place(Arc<Slot>);
+pub(super) struct SlotGuard(Arc<Slot>);
 
-impl Drop for Place {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
         self.0.load.fetch_sub(1, Ordering::AcqRel);
     }
@@ -54,7 +54,7 @@ impl Drop for Place {
 
 impl Slot {
     /// A slot, and what its supervisor takes frames from.
-    fn new(kind: Kind) -> (Arc<Self>, mpsc::UnboundedReceiver<Held>) {
+    fn new(kind: SlotKind) -> (Arc<Self>, mpsc::UnboundedReceiver<QueuedFrame>) {
         let (inbox, frames) = mpsc::unbounded_channel();
         let slot = Self {
             kind,
@@ -69,8 +69,8 @@ impl Slot {
     /// Frames that its worker may hold at a time.
     pub(super) const fn depth(&self) -> usize {
         match self.kind {
-            Kind::Pool => DEPTH,
-            Kind::Pinned | Kind::Alone => 1,
+            SlotKind::Pool => DEPTH,
+            SlotKind::Pinned | SlotKind::Alone => 1,
         }
     }
 
@@ -83,8 +83,8 @@ impl Slot {
             return 0; // its supervisor has ended
         }
         let serves = match self.kind {
-            Kind::Pool => self.ready.load(Ordering::Acquire) && !self.stalled.load(Ordering::Acquire),
-            Kind::Pinned | Kind::Alone => true,
+            SlotKind::Pool => self.ready.load(Ordering::Acquire) && !self.stalled.load(Ordering::Acquire),
+            SlotKind::Pinned | SlotKind::Alone => true,
         };
         if serves { self.depth().saturating_sub(self.load()) } else { 0 }
     }
@@ -93,12 +93,12 @@ impl Slot {
     fn put(self: &Arc<Self>, frame: Frame) {
         self.load.fetch_add(1, Ordering::AcqRel);
         // A supervisor that has ended drops it, and so gives it back.
-        let _ = self.inbox.send(Held { place: Place(self.clone()), frame });
+        let _ = self.inbox.send(QueuedFrame { guard: SlotGuard(self.clone()), frame });
     }
 }
 
 /// All slots of the lane.
-pub(super) struct Places {
+pub(super) struct Slots {
     pool: Vec<Arc<Slot>>,
     alone: Vec<Arc<Slot>>,
     /// By function.
@@ -107,31 +107,37 @@ pub(super) struct Places {
 }
 
 /// What the supervisor of a slot starts with.
-pub(super) type Seat = (Arc<Slot>, mpsc::UnboundedReceiver<Held>);
+pub(super) type NewSlot = (Arc<Slot>, mpsc::UnboundedReceiver<QueuedFrame>);
 
-impl Places {
+impl Slots {
     /// Slots for `workers` workers and for these functions, of which `ours` run here.
-    pub(super) fn new(workers: usize, functions: &[Function], ours: impl Fn(FunctionId) -> bool) -> (Self, Vec<Seat>) {
-        let mut seats = Vec::new();
-        let mut seat = |kind| {
+    pub(super) fn new(
+        workers: usize,
+        functions: &[Function],
+        ours: impl Fn(FunctionId) -> bool,
+    ) -> (Self, Vec<NewSlot>) {
+        let mut new_slots = Vec::new();
+        let mut new_slot = |kind| {
             let (slot, frames) = Slot::new(kind);
-            seats.push((slot.clone(), frames));
+            new_slots.push((slot.clone(), frames));
             slot
         };
         let pooled = |id: usize, function: &Function| ours(id) && !function.pinned && !function.isolated;
         let pool_size =
             if functions.iter().enumerate().any(|(id, function)| pooled(id, function)) { workers } else { 0 };
         let places = Self {
-            pool: (0..pool_size).map(|_| seat(Kind::Pool)).collect(),
-            alone: (0..workers).map(|_| seat(Kind::Alone)).collect(),
+            pool: (0..pool_size).map(|_| new_slot(SlotKind::Pool)).collect(),
+            alone: (0..workers).map(|_| new_slot(SlotKind::Alone)).collect(),
             pinned: functions
                 .iter()
                 .enumerate()
-                .map(|(id, function)| (ours(id) && function.pinned && !function.isolated).then(|| seat(Kind::Pinned)))
+                .map(|(id, function)| {
+                    (ours(id) && function.pinned && !function.isolated).then(|| new_slot(SlotKind::Pinned))
+                })
                 .collect(),
             isolated: functions.iter().map(|function| function.isolated).collect(),
         };
-        (places, seats)
+        (places, new_slots)
     }
 
     fn slots(&self, function: FunctionId, alone: bool) -> &[Arc<Slot>] {

@@ -19,13 +19,13 @@ const LONGEST: usize = 16 << 10;
 const HEADER: &str = "Stack (most recent call first):";
 
 /// The file that a worker's stack is written to.
-pub(super) struct Stack {
+pub(super) struct StackFile {
     fd: OwnedFd,
-    /// Held by whoever asks; whether anyone asked before (T-5 of `asking`).
+    /// QueuedFrame by whoever asks; whether anyone asked before (T-5 of `asking`).
     pub asking: Mutex<bool>,
 }
 
-impl Stack {
+impl StackFile {
     pub(super) fn new() -> io::Result<Self> {
         let fd = rustix::fs::memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, SIZE as u64)?;
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn k2_a_worker_can_not_make_the_file_grow() {
-        let stack = Stack::new().unwrap();
+        let stack = StackFile::new().unwrap();
         let bytes = vec![b'x'; SIZE + 4096];
         rustix::io::pwrite(&stack.fd, &bytes[..10], 0).unwrap();
         assert_eq!(stack.read(), "x".repeat(10));

@@ -48,11 +48,11 @@ pub(super) struct InHand {
 
 /// What to do with the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum Action {
     /// Send the timeout signal for the claim.
     Fire,
-    /// Ask where it stands: the kill is near.
-    Ask,
+    /// InspectRequest where it stands: the kill is near.
+    AskStack,
     /// Kill the process group.
     Kill,
     /// The same, for what it claims (D-6).
@@ -61,8 +61,8 @@ pub(super) enum Order {
 
 /// What one look gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Look {
-    pub order: Option<Order>,
+pub(super) struct Check {
+    pub action: Option<Action>,
     /// The call in hand runs longer than `SLOW`.
     pub slow: bool,
     /// How long it runs; 0 when nothing is in hand for certain.
@@ -73,7 +73,7 @@ pub(super) struct Look {
 
 /// What earlier looks saw.
 #[derive(Default)]
-pub(super) struct Watch {
+pub(super) struct Watchdog {
     /// Claim and stated start at the last look, and when that claim was seen first.
     seen: Option<(u64, u64, u64)>,
     /// The last claim that was signalled.
@@ -89,15 +89,15 @@ pub(super) struct Watch {
     silent_ns: Option<u64>,
 }
 
-impl Watch {
+impl Watchdog {
     /// One look at a busy worker.
-    pub(super) fn look(&mut self, now_ns: u64, in_hand: Option<InHand>) -> Look {
+    pub(super) fn check(&mut self, now_ns: u64, in_hand: Option<InHand>) -> Check {
         let tick = now_ns.saturating_add(nanos(TICK));
         let Some(hand) = in_hand else {
             self.seen = None;
             let since = *self.silent_ns.get_or_insert(now_ns);
-            let order = (now_ns.saturating_sub(since) >= nanos(SILENT)).then_some(Order::Kill);
-            return Look { order, slow: false, age_ns: 0, wake_ns: tick };
+            let action = (now_ns.saturating_sub(since) >= nanos(SILENT)).then_some(Action::Kill);
+            return Check { action, slow: false, age_ns: 0, wake_ns: tick };
         };
         self.silent_ns = None;
         let (confirmed, first_ns) = match self.seen {
@@ -108,7 +108,7 @@ impl Watch {
         };
         self.seen = Some((hand.claim, hand.started_ns, first_ns));
         if self.goes_back(hand.claim) {
-            return Look { order: Some(Order::Disown), slow: false, age_ns: 0, wake_ns: tick };
+            return Check { action: Some(Action::Disown), slow: false, age_ns: 0, wake_ns: tick };
         }
         let started_ns = hand.started_ns.clamp(hand.sent_ns.min(first_ns), first_ns); // D-2
         let age_ns = now_ns.saturating_sub(started_ns);
@@ -124,16 +124,16 @@ impl Watch {
         if !confirmed {
             let soon = now_ns.saturating_add(nanos(CONFIRM));
             let wake_ns = tick.min(due_ns.max(soon));
-            return Look { order: None, slow: false, age_ns: 0, wake_ns };
+            return Check { action: None, slow: false, age_ns: 0, wake_ns };
         }
-        let order = if now_ns >= kill_ns {
-            Some(Order::Kill)
+        let action = if now_ns >= kill_ns {
+            Some(Action::Kill)
         } else if now_ns >= due_ns && self.fired != Some(hand.claim) {
             self.fired = Some(hand.claim); // D-3
-            Some(Order::Fire)
+            Some(Action::Fire)
         } else if now_ns >= ask_ns && self.asked != Some(hand.claim) {
             self.asked = Some(hand.claim); // D-4
-            Some(Order::Ask)
+            Some(Action::AskStack)
         } else {
             None
         };
@@ -144,7 +144,7 @@ impl Watch {
         } else {
             kill_ns
         };
-        Look { order, slow: age_ns >= nanos(SLOW), age_ns, wake_ns: tick.min(next_ns.max(now_ns + 1)) }
+        Check { action, slow: age_ns >= nanos(SLOW), age_ns, wake_ns: tick.min(next_ns.max(now_ns + 1)) }
     }
 
     /// Notes a claim; whether the worker goes back too often (D-6).
@@ -192,101 +192,101 @@ mod tests {
 
     #[test]
     fn d1_d3_d4_signal_once_ask_once_then_kill() {
-        let mut watch = Watch::default();
+        let mut watch = Watchdog::default();
         let mut orders = vec![];
         let mut now = 1_000 * MS;
         while now < 1_200 * MS {
-            let look = watch.look(now, Some(hand(257, 1_000)));
-            if let Some(order) = look.order {
-                orders.push((now / MS, order));
-                if order == Order::Kill {
+            let check = watch.check(now, Some(hand(257, 1_000)));
+            if let Some(action) = check.action {
+                orders.push((now / MS, action));
+                if action == Action::Kill {
                     break;
                 }
             }
-            assert!(look.wake_ns > now);
-            now = look.wake_ns;
+            assert!(check.wake_ns > now);
+            now = check.wake_ns;
         }
-        assert_eq!(orders, [(1_100, Order::Fire), (1_130, Order::Ask), (1_150, Order::Kill)]);
+        assert_eq!(orders, [(1_100, Action::Fire), (1_130, Action::AskStack), (1_150, Action::Kill)]);
     }
 
     #[test]
     fn d4_a_grace_too_short_for_a_question_is_only_a_grace() {
-        let mut watch = Watch::default();
+        let mut watch = Watchdog::default();
         let hand = InHand { grace_ns: 10 * MS, ..hand(257, 1_000) };
-        watch.look(1_050 * MS, Some(hand));
-        let orders: Vec<_> = [1_060, 1_100, 1_105, 1_110].map(|ms| watch.look(ms * MS, Some(hand)).order).into();
-        assert_eq!(orders, [None, Some(Order::Fire), None, Some(Order::Kill)]);
+        watch.check(1_050 * MS, Some(hand));
+        let orders: Vec<_> = [1_060, 1_100, 1_105, 1_110].map(|ms| watch.check(ms * MS, Some(hand)).action).into();
+        assert_eq!(orders, [None, Some(Action::Fire), None, Some(Action::Kill)]);
     }
 
     #[test]
     fn d1_a_new_start_is_looked_at_twice() {
-        let mut watch = Watch::default();
+        let mut watch = Watchdog::default();
         for call in 1..50 {
-            assert_eq!(watch.look(1_000 * call * MS, Some(hand(256 + call, 0))).order, None);
+            assert_eq!(watch.check(1_000 * call * MS, Some(hand(256 + call, 0))).action, None);
         }
     }
 
     #[test]
     fn d2_a_stated_start_in_the_past_or_the_future_changes_little() {
         for stated_ms in [0, 5_000_000] {
-            let mut watch = Watch::default();
+            let mut watch = Watchdog::default();
             let hand = InHand { sent_ns: 990 * MS, ..hand(257, stated_ms) };
-            watch.look(1_000 * MS, Some(hand));
-            assert_eq!(watch.look(1_050 * MS, Some(hand)).order, None);
-            assert_eq!(watch.look(1_100 * MS, Some(hand)).order, Some(Order::Fire));
+            watch.check(1_000 * MS, Some(hand));
+            assert_eq!(watch.check(1_050 * MS, Some(hand)).action, None);
+            assert_eq!(watch.check(1_100 * MS, Some(hand)).action, Some(Action::Fire));
         }
     }
 
     #[test]
     fn a_closed_call_is_stopped_at_once() {
-        let mut watch = Watch::default();
+        let mut watch = Watchdog::default();
         let closed = InHand { open: false, limit_ns: u64::MAX, ..hand(257, 1_000) };
-        watch.look(1_001 * MS, Some(closed));
-        assert_eq!(watch.look(1_003 * MS, Some(closed)).order, Some(Order::Fire));
-        assert_eq!(watch.look(1_051 * MS, Some(closed)).order, Some(Order::Kill));
+        watch.check(1_001 * MS, Some(closed));
+        assert_eq!(watch.check(1_003 * MS, Some(closed)).action, Some(Action::Fire));
+        assert_eq!(watch.check(1_051 * MS, Some(closed)).action, Some(Action::Kill));
     }
 
     #[test]
     fn d5_silence_ends_the_worker() {
-        let mut watch = Watch::default();
-        assert_eq!(watch.look(0, None).order, None);
-        assert_eq!(watch.look(29_000 * MS, None).order, None);
+        let mut watch = Watchdog::default();
+        assert_eq!(watch.check(0, None).action, None);
+        assert_eq!(watch.check(29_000 * MS, None).action, None);
         watch.heard();
-        assert_eq!(watch.look(31_000 * MS, None).order, None);
+        assert_eq!(watch.check(31_000 * MS, None).action, None);
         assert_eq!([31_999, 32_000].map(|ms| watch.is_late(ms * MS)), [false, true]);
-        assert_eq!(watch.look(61_000 * MS, None).order, Some(Order::Kill));
+        assert_eq!(watch.check(61_000 * MS, None).action, Some(Action::Kill));
     }
 
     #[test]
     fn d6_a_worker_that_goes_to_and_fro_is_ended() {
-        let mut watch = Watch::default();
+        let mut watch = Watchdog::default();
         let orders: Vec<_> =
-            (0..1000).map(|look| watch.look(look * 10 * MS, Some(hand(257 + look % 2, 0))).order).collect();
+            (0..1000).map(|look| watch.check(look * 10 * MS, Some(hand(257 + look % 2, 0))).action).collect();
         let end = orders.iter().position(Option::is_some).unwrap();
-        assert!(orders[end] == Some(Order::Disown) && end < 50, "{end}");
+        assert!(orders[end] == Some(Action::Disown) && end < 50, "{end}");
     }
 
     #[test]
     fn d6_forward_is_as_far_as_there_are_calls() {
-        let mut watch = Watch::default();
+        let mut watch = Watchdog::default();
         let claims =
             (1..9).flat_map(|frame| [0xFE, 0xFF, 0xFD].into_iter().chain(1..=64).map(move |low| frame << 8 | low));
         for (look, claim) in claims.enumerate() {
-            assert_eq!(watch.look(look as u64 * 10 * MS, Some(hand(claim, 0))).order, None);
+            assert_eq!(watch.check(look as u64 * 10 * MS, Some(hand(claim, 0))).action, None);
         }
     }
 
     #[test]
     fn d6_another_start_each_time_delays_a_little() {
-        let mut watch = Watch::default();
-        let orders: Vec<_> = (0..200).map(|look| watch.look(look * 10 * MS, Some(hand(257, look))).order).collect();
-        assert!(orders.contains(&Some(Order::Kill)));
+        let mut watch = Watchdog::default();
+        let orders: Vec<_> = (0..200).map(|look| watch.check(look * 10 * MS, Some(hand(257, look))).action).collect();
+        assert!(orders.contains(&Some(Action::Kill)));
     }
 
     #[test]
     fn slow_is_said_after_two_looks() {
-        let mut watch = Watch::default();
-        assert!(!watch.look(1_030 * MS, Some(hand(257, 1_000))).slow);
-        assert!(watch.look(1_040 * MS, Some(hand(257, 1_000))).slow);
+        let mut watch = Watchdog::default();
+        assert!(!watch.check(1_030 * MS, Some(hand(257, 1_000))).slow);
+        assert!(watch.check(1_040 * MS, Some(hand(257, 1_000))).slow);
     }
 }

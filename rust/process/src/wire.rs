@@ -1,6 +1,6 @@
 //! Messages between the supervisor and a worker; `python/guerdon/_worker/wire.py` is the other side. All numbers little-endian.
 //!
-//! To the worker, a header of 24 bytes and a body:
+//! To the worker, a header of 24 bytes and a process:
 //!
 //! ```text
 //! u64 length of the body   u64 frame   u16 function   u8 kind of the calls   u8 message   u32 calls
@@ -172,15 +172,15 @@ pub(super) struct Text {
     pub traceback: Option<String>,
 }
 
-/// Bytes that no worker of ours sends.
+/// ByteSize that no worker of ours sends.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum WireError {
     #[error("a message of kind {0}, which there is not")]
-    Kind(u8),
+    SlotKind(u8),
     #[error("a message of {0} bytes, which is too large")]
     Size(usize),
     #[error("a message of kind {0} that is not well formed")]
-    Body(u8),
+    WorkerProcess(u8),
 }
 
 /// Takes bytes as they come and gives whole messages.
@@ -236,9 +236,9 @@ fn parse(kind: u8, flags: u8, call: usize, frame: u64, mut body: Reader<'_>) -> 
         6 => body.text().map(|text| Message::SetupFailed { frame, text, expired }),
         7 => Some(Message::Begun { frame, prepared: flags & 1 != 0 }),
         8 => body.f64().map(|tokens| Message::Used { frame, call, tokens }),
-        _ => return Err(WireError::Kind(kind)),
+        _ => return Err(WireError::SlotKind(kind)),
     };
-    message.ok_or(WireError::Body(kind))
+    message.ok_or(WireError::WorkerProcess(kind))
 }
 
 /// Reads numbers and texts off the front; `None` past the end.

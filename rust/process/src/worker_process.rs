@@ -13,29 +13,29 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::child::Child;
-use crate::exit_status::Ending;
-use crate::lane_state::{Live, Shared};
-use crate::link::Link;
+use crate::exit_status::ExitStatus;
+use crate::lane_state::{LaneState, LiveProcess};
 use crate::output::{self, Source};
+use crate::worker_socket::WorkerSocket;
 
 /// How long to wait for the zygote to say how a worker ended.
 const ASK: Duration = Duration::from_secs(1);
 
 /// A worker's process.
-pub(super) struct Body {
-    shared: Arc<Shared>,
-    /// Shared with those who look at its stack.
+pub(super) struct WorkerProcess {
+    shared: Arc<LaneState>,
+    /// LaneState with those who look at its stack.
     pub child: Arc<Child>,
     source: Arc<Source>,
     output: Arc<Receiver>,
     output_ended: Arc<Notify>,
     /// Reads its output; none once that is read.
     reader: Option<JoinHandle<()>>,
-    live: Live,
+    live: LiveProcess,
 }
 
-impl Body {
-    pub(super) fn new(shared: Arc<Shared>, child: Child, output: Receiver) -> Self {
+impl WorkerProcess {
+    pub(super) fn new(shared: Arc<LaneState>, child: Child, output: Receiver) -> Self {
         let source = Source::new(shared.names.clone(), child.pid);
         let output_ended = Arc::new(Notify::new());
         let output = Arc::new(output);
@@ -45,31 +45,31 @@ impl Body {
         Self { shared, child, source, output, output_ended, reader: Some(tokio::spawn(reader)), live }
     }
 
-    /// Bytes that it has printed until now.
+    /// ByteSize that it has printed until now.
     pub(super) fn printed(&self) -> u64 {
         self.source.printed(&self.output)
     }
 
     /// Takes leave of a process that has ended: how it did, and where its interpreter stood if it could say.
-    pub(super) async fn bury(&mut self) -> (Ending, Option<String>) {
+    pub(super) async fn reap(&mut self) -> (ExitStatus, Option<String>) {
         self.child.kill(); // what it left of its group
         let ending = timeout(ASK, self.shared.zygote.reap(self.child.pid)).await;
         self.output_ended.notify_one();
         if let Some(reader) = self.reader.take() {
             let _ = reader.await; // one that panicked has nothing more to read
         }
-        (ending.ok().and_then(Result::ok).unwrap_or(Ending::Unknown), self.source.crash())
+        (ending.ok().and_then(Result::ok).unwrap_or(ExitStatus::Unknown), self.source.crash())
     }
 
     /// Gives the process some time to end by itself and sees to it that it does, beside everything else. Its socket stays open as long: it may
     /// have something to say yet before it reads that it shall end.
-    pub(super) fn leave(mut self, link: Link, patience: Duration) {
+    pub(super) fn shut_down(mut self, socket: WorkerSocket, patience: Duration) {
         tokio::spawn(async move {
             let _ = timeout(patience, self.child.pidfd.ended()).await;
-            drop(link);
+            drop(socket);
             self.child.kill();
             self.child.pidfd.ended().await;
-            self.bury().await;
+            self.reap().await;
             self.close();
         });
     }

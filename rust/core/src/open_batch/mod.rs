@@ -10,43 +10,18 @@
 //! - A-7  `take_completed` tells of a group once it is complete, and again when values came after that, as of one that was cut.
 
 mod placement;
+mod state;
 
 use std::io;
 use std::sync::Arc;
 
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::wake::Wake;
-use placement::MOST_AHEAD;
 pub use placement::{AddError, Added, IncompleteGroups, Placement};
+use state::{MOST_AHEAD, OpenBatchState, OpenGroup};
 
 /// How many groups an error lists.
 const MOST_LISTED: usize = 5;
-
-#[derive(Clone, Copy, Default)]
-struct Group {
-    /// Placement taken, and how many of them have their values.
-    have: usize,
-    arrived: usize,
-    complete: bool,
-    /// It was cut: it needs no more samples.
-    excused: bool,
-}
-
-struct State {
-    /// When each place was taken; 0: it is free. A place behind the last is free too.
-    since_ns: Vec<u64>,
-    groups: Vec<Group>,
-    /// All places before it are taken.
-    lowest: usize,
-    /// When growth ended, and why no more samples are taken.
-    ended: Option<(u64, String)>,
-    /// Complete groups whose values nobody has let go yet.
-    completed: Vec<usize>,
-    /// Samples in full groups that are not complete.
-    pending: usize,
-    /// Readable while fewer are pending than may be. Until `forget_room`.
-    room: Option<Arc<Wake>>,
-}
 
 /// What a batch knows of its places.
 pub(crate) struct OpenBatch {
@@ -54,8 +29,8 @@ pub(crate) struct OpenBatch {
     /// Samples without which a group can never be delivered.
     needed: usize,
     /// Written by additions, by `complete` and by `end`.
-    state: Mutex<State>,
-    /// As many as `State::groups`. Written by additions, once the grid has them.
+    state: Mutex<OpenBatchState>,
+    /// As many as `OpenBatchState::groups`. Written by additions, once the grid has them.
     groups: AtomicU64,
     /// The most samples that may be pending.
     most: Option<usize>,
@@ -67,7 +42,7 @@ impl OpenBatch {
         if let Some(room) = &room {
             room.notify();
         }
-        let state = State {
+        let state = OpenBatchState {
             since_ns: Vec::new(),
             groups: Vec::new(),
             lowest: 0,
@@ -96,7 +71,7 @@ impl OpenBatch {
     }
 
     /// Sets the number of pending samples, and what tells of room.
-    fn set_pending(&self, state: &mut State, pending: usize) {
+    fn set_pending(&self, state: &mut OpenBatchState, pending: usize) {
         let before = std::mem::replace(&mut state.pending, pending);
         let (Some(most), Some(room)) = (self.most, &state.room) else { return };
         if before < most && pending >= most {
@@ -131,7 +106,7 @@ impl OpenBatch {
         }
         if groups > there {
             grow(groups);
-            state.groups.resize(groups, Group::default());
+            state.groups.resize(groups, OpenGroup::default());
             state.since_ns.resize(groups * self.size, 0);
             self.groups.store(groups as u64, Ordering::Release);
         }
@@ -213,7 +188,8 @@ impl OpenBatch {
             return Ok(false);
         }
         if whole {
-            let lacking = |(_, group): &(usize, &Group)| group.have < self.needed && !group.excused && !group.complete;
+            let lacking =
+                |(_, group): &(usize, &OpenGroup)| group.have < self.needed && !group.excused && !group.complete;
             let lacks = || state.groups.iter().enumerate().filter(lacking);
             let groups = lacks().count();
             if groups > 0 {

@@ -2,11 +2,6 @@
 
 use thiserror::Error;
 
-use super::State;
-
-/// How far beyond all others a sample may be placed: a slip must not ask for all memory.
-pub(super) const MOST_AHEAD: usize = 1 << 20;
-
 /// Where the samples of an addition go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placement {
@@ -59,42 +54,4 @@ pub struct Added {
     /// Groups that it began.
     pub(crate) begun: Vec<usize>,
     pub(crate) at_ns: u64,
-}
-
-impl State {
-    fn is_free(&self, sample: usize) -> bool {
-        self.since_ns.get(sample).is_none_or(|since| *since == 0)
-    }
-
-    pub(super) fn free_from(&self, first: usize) -> impl Iterator<Item = usize> {
-        (first..).filter(|sample| self.is_free(*sample))
-    }
-
-    pub(super) fn in_group(&self, group: usize, wanted: usize, size: usize) -> Result<Vec<usize>, AddError> {
-        if group >= self.groups.len() + MOST_AHEAD.div_ceil(size) {
-            return Err(AddError::TooFar { sample: group.saturating_mul(size), samples: self.since_ns.len() });
-        }
-        let places = group * size..(group + 1) * size;
-        let free: Vec<usize> = places.filter(|sample| self.is_free(*sample)).collect();
-        if free.len() < wanted {
-            return Err(AddError::NoRoom { group, free: free.len(), wanted, size });
-        }
-        Ok(free[..wanted].to_vec())
-    }
-
-    pub(super) fn exact(&self, samples: &[usize]) -> Result<Vec<usize>, AddError> {
-        let mut sorted = samples.to_vec();
-        sorted.sort_unstable();
-        let twice = sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
-        match twice.or_else(|| samples.iter().copied().find(|sample| !self.is_free(*sample))) {
-            Some(sample) => Err(AddError::Taken(sample)),
-            None => Ok(samples.to_vec()),
-        }
-    }
-
-    pub(super) fn raise_lowest(&mut self) {
-        while !self.is_free(self.lowest) {
-            self.lowest += 1;
-        }
-    }
 }

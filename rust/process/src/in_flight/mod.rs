@@ -10,14 +10,17 @@
 //! - F-7  A worker that had to be ended because it began nothing costs its first call an attempt, which the scheduler grants once more, alone: given
 //!   back with the others it might silence one worker after another for ever.
 
+mod loss;
 mod sent_frame;
 
 use std::collections::VecDeque;
 
-use sent_frame::{Hand, Sent, failure};
+pub(crate) use loss::Loss;
+use loss::Violation;
+use sent_frame::{Current, SentFrame, failure};
 
-use crate::shared_page::{DECODING, LOADING, Snapshot};
-use crate::slots::Place;
+use crate::shared_page::{DECODING, LOADING, PageSnapshot};
+use crate::slots::SlotGuard;
 use crate::watchdog::InHand;
 use crate::wire::{self, Message, Text};
 use guerdon_core::call::CallKind;
@@ -27,24 +30,9 @@ use guerdon_core::in_flight::{InFlightCall, Phase};
 use guerdon_core::outcome::{Failure, FailureKind, Times};
 use guerdon_core::timeout_messages::{no_answer, timed_out};
 
-/// A message that no worker of ours sends.
-#[derive(Debug)]
-pub(super) struct Violation;
-
-/// How the call in hand ended with its worker.
-#[derive(Clone, Debug)]
-pub(super) enum Loss {
-    /// Out of time: told, and killed a grace later. Which claim, and where it stood if that could be seen.
-    Expired(u64, Option<String>),
-    /// It did what its fences forbid, and was killed for it: which claim, where it stood if that could be seen, and why.
-    Stopped(u64, Option<String>, String),
-    /// The worker ended: why, and where its interpreter stood if it could say.
-    Crashed(String, Option<String>),
-}
-
 /// What a message changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct News {
+pub(super) struct Update {
     pub ready: bool,
     /// Calls of a frame that ended.
     pub ended: Option<usize>,
@@ -53,12 +41,12 @@ pub(super) struct News {
 
 /// The frames of one worker, oldest first.
 #[derive(Default)]
-pub(super) struct Flight {
-    sent: VecDeque<Sent>,
+pub(super) struct InFlightFrames {
+    sent: VecDeque<SentFrame>,
     last_id: u64,
 }
 
-impl Flight {
+impl InFlightFrames {
     pub(super) fn len(&self) -> usize {
         self.sent.len()
     }
@@ -86,26 +74,26 @@ impl Flight {
     pub(super) fn send(
         &mut self,
         frame: Frame,
-        place: Place,
+        guard: SlotGuard,
         memory_limit: Option<u64>,
         now_ns: u64,
         out: &mut Vec<u8>,
     ) {
         self.last_id += 1;
         wire::run(self.last_id, &frame, out);
-        self.sent.push_back(Sent { id: self.last_id, sent_ns: now_ns, memory_limit, place, frame });
+        self.sent.push_back(SentFrame { id: self.last_id, sent_ns: now_ns, memory_limit, guard, frame });
     }
 
     /// What the page says is in hand.
-    pub(super) fn in_hand(&self, page: &Snapshot) -> Option<InHand> {
+    pub(super) fn in_hand(&self, page: &PageSnapshot) -> Option<InHand> {
         let sent = self.sent.front()?;
         let policy = &sent.frame.function().policy;
         let hand = sent.hand(page);
         let (call, limit, open) = match hand {
-            Hand::Nothing => return None,
-            Hand::Phase(DECODING) => (0, policy.timeout, sent.any_open(0)),
-            Hand::Phase(_) => (0, policy.setup_timeout, sent.any_open(0)),
-            Hand::Call(call) => (call, policy.timeout, sent.frame.is_open(call)),
+            Current::Nothing => return None,
+            Current::Phase(DECODING) => (0, policy.timeout, sent.any_open(0)),
+            Current::Phase(_) => (0, policy.setup_timeout, sent.any_open(0)),
+            Current::Call(call) => (call, policy.timeout, sent.frame.is_open(call)),
         };
         Some(InHand {
             claim: sent.claim(hand),
@@ -118,21 +106,21 @@ impl Flight {
     }
 
     /// The claim in hand, and what it is for people.
-    pub(super) fn doing(&self, page: &Snapshot, now_ns: u64) -> Option<(u64, InFlightCall)> {
+    pub(super) fn in_flight_call(&self, page: &PageSnapshot, now_ns: u64) -> Option<(u64, InFlightCall)> {
         let sent = self.sent.front().filter(|sent| sent.id == page.progress() >> 8)?;
         let hand = sent.hand(page);
-        let call = if let Hand::Call(call) = hand { call } else { 0 };
+        let call = if let Current::Call(call) = hand { call } else { 0 };
         let started_ns = page.stamp(sent.id, call).clamp(sent.sent_ns.min(now_ns), now_ns);
         let age_ns = now_ns - started_ns;
-        let doing = match hand {
-            Hand::Nothing => return None,
-            Hand::Call(call) if !sent.frame.is_pending(call) => return None, // it has said how it ended
-            Hand::Call(call) => InFlightCall::call(&sent.frame, call, age_ns),
-            Hand::Phase(DECODING) => InFlightCall::before(&sent.frame, Phase::Arguments, age_ns),
-            Hand::Phase(LOADING) => InFlightCall::before(&sent.frame, Phase::Loading, age_ns),
-            Hand::Phase(_) => InFlightCall::before(&sent.frame, Phase::Setup, age_ns),
+        let call = match hand {
+            Current::Nothing => return None,
+            Current::Call(call) if !sent.frame.is_pending(call) => return None, // it has said how it ended
+            Current::Call(call) => InFlightCall::call(&sent.frame, call, age_ns),
+            Current::Phase(DECODING) => InFlightCall::before(&sent.frame, Phase::Arguments, age_ns),
+            Current::Phase(LOADING) => InFlightCall::before(&sent.frame, Phase::Loading, age_ns),
+            Current::Phase(_) => InFlightCall::before(&sent.frame, Phase::Setup, age_ns),
         };
-        Some((page.progress(), doing))
+        Some((page.progress(), call))
     }
 
     /// Whether something waits behind the claim that has run too long, or that nobody waits for any more.
@@ -150,10 +138,10 @@ impl Flight {
     }
 
     /// Gives back what stands behind a claim; with nothing claimed, everything that has not begun.
-    pub(super) fn take_back(&mut self, page: &Snapshot, age_ns: u64) {
+    pub(super) fn take_back(&mut self, page: &PageSnapshot, age_ns: u64) {
         for (index, sent) in self.sent.iter_mut().enumerate() {
             match (index == 0, sent.hand(page)) {
-                (true, Hand::Call(call)) => {
+                (true, Current::Call(call)) => {
                     if age_ns > 0 {
                         sent.frame.observe(age_ns);
                     }
@@ -167,16 +155,16 @@ impl Flight {
     }
 
     /// Whether the page says that the frame at work has ended, which its worker has not said yet.
-    pub(super) fn has_ended(&self, page: &Snapshot) -> bool {
+    pub(super) fn has_ended(&self, page: &PageSnapshot) -> bool {
         self.sent.front().is_some_and(|sent| sent.done(page).is_some())
     }
 
     /// Settles the calls before `claim` that gave plain values. The claim must be from an earlier look than what was read from the socket (F-4).
-    pub(super) fn settle_before(&mut self, claim: u64, page: &Snapshot, now_ns: u64) {
+    pub(super) fn complete_before(&mut self, claim: u64, page: &PageSnapshot, now_ns: u64) {
         if let Some(sent) = self.sent.front_mut().filter(|sent| sent.id == claim >> 8)
-            && let Hand::Call(call) = sent.hand_of((claim & 0xFF) as u8)
+            && let Current::Call(call) = sent.hand_of((claim & 0xFF) as u8)
         {
-            sent.settle(0..call, page, now_ns, false);
+            sent.complete(0..call, page, now_ns, false);
         }
     }
 
@@ -184,11 +172,11 @@ impl Flight {
     pub(super) fn take(
         &mut self,
         message: Message,
-        page: impl FnOnce() -> Option<Snapshot>,
+        page: impl FnOnce() -> Option<PageSnapshot>,
         now_ns: u64,
-    ) -> Result<News, Violation> {
+    ) -> Result<Update, Violation> {
         match message {
-            Message::Ready => return Ok(News { ready: true, ..News::default() }),
+            Message::Ready => return Ok(Update { ready: true, ..Update::default() }),
             Message::Begun { frame, .. } => {
                 self.named(frame)?;
             }
@@ -202,11 +190,11 @@ impl Flight {
                     if page.last_done() < frame || page.done(frame).is_some_and(|done| done != ran) {
                         return Err(Violation);
                     }
-                    sent.settle(0..ran, &page, now_ns, true);
+                    sent.complete(0..ran, &page, now_ns, true);
                 }
                 let calls = sent.frame.len();
                 sent.frame.give_back(ran..calls);
-                return Ok(News { ended: Some(ran), retire, ready: false });
+                return Ok(Update { ended: Some(ran), retire, ready: false });
             }
             Message::Used { frame, call, tokens } => {
                 let sent = self.named(frame)?;
@@ -253,11 +241,11 @@ impl Flight {
                 }
             }
         }
-        Ok(News::default())
+        Ok(Update::default())
     }
 
     /// Fails the one call at work for what it did, whatever it gave; not to be tried again.
-    pub(super) fn fail_front(&mut self, reason: String, traceback: Option<String>, page: &Snapshot, now_ns: u64) {
+    pub(super) fn fail_front(&mut self, reason: String, traceback: Option<String>, page: &PageSnapshot, now_ns: u64) {
         if let Some(sent) = self.sent.front_mut().filter(|sent| sent.frame.is_pending(0)) {
             let ended = page.stamp(sent.id, 1) > page.stamp(sent.id, 0);
             let times = sent.times(page, 0, (!ended).then_some(now_ns));
@@ -266,7 +254,7 @@ impl Flight {
     }
 
     /// Blames the silence of a worker that began nothing, as far as it says, on the first call that it has (F-7).
-    pub(super) fn blame_first(&mut self, page: &Snapshot, why: &str) {
+    pub(super) fn blame_first(&mut self, page: &PageSnapshot, why: &str) {
         if let Some(sent) = self.sent.front_mut().filter(|sent| sent.done(page).unwrap_or(0) == 0)
             && let Some(call) = (0..sent.frame.len()).find(|call| sent.frame.is_pending(*call))
         {
@@ -275,19 +263,19 @@ impl Flight {
     }
 
     /// Lets the frame go that ended, once the worker's room is set right.
-    pub(super) fn pop(&mut self) -> Option<Sent> {
+    pub(super) fn pop(&mut self) -> Option<SentFrame> {
         self.sent.pop_front()
     }
 
     /// Settles everything when the worker has ended and its socket is drained (F-1).
-    pub(super) fn lose(&mut self, page: &Snapshot, loss: &Loss, now_ns: u64) -> Vec<Sent> {
+    pub(super) fn lose(&mut self, page: &PageSnapshot, loss: &Loss, now_ns: u64) -> Vec<SentFrame> {
         for sent in &mut self.sent {
             sent.lose(page, loss, now_ns);
         }
         self.sent.drain(..).collect()
     }
 
-    fn named(&mut self, frame: u64) -> Result<&mut Sent, Violation> {
+    fn named(&mut self, frame: u64) -> Result<&mut SentFrame, Violation> {
         self.sent.front_mut().filter(|sent| sent.id == frame).ok_or(Violation)
     }
 }

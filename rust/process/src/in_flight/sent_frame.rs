@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::{Loss, Violation};
-use crate::resource_limits::Bytes;
-use crate::shared_page::{CALLS, DECODING, LOADING, SETUP, Snapshot};
-use crate::slots::Place;
+use super::loss::{Loss, Violation};
+use crate::resource_limits::ByteSize;
+use crate::shared_page::{CALLS, DECODING, LOADING, PageSnapshot, SETUP};
+use crate::slots::SlotGuard;
 use guerdon_core::call::CallKind;
 use guerdon_core::clock::nanos;
 use guerdon_core::frame::Frame;
@@ -14,44 +14,44 @@ use guerdon_core::outcome::{Cell, Failure, FailureKind, Times, Traceback};
 use guerdon_core::timeout_messages::{no_answer, timed_out};
 
 /// A frame with the worker. Dropping it tells the scheduler that the frame ended.
-pub(crate) struct Sent {
+pub(crate) struct SentFrame {
     pub(super) id: u64,
     pub(super) sent_ns: u64,
     /// What its function may allocate.
     pub(super) memory_limit: Option<u64>,
     /// Before the frame, so that the place is free when the scheduler learns that the frame ended.
     #[expect(dead_code, reason = "held until the frame ends")]
-    pub(super) place: Place,
+    pub(super) guard: SlotGuard,
     pub(super) frame: Frame,
 }
 
 /// What is at the front of a worker.
 #[derive(Clone, Copy)]
-pub(super) enum Hand {
+pub(super) enum Current {
     Nothing,
     Phase(u8),
     Call(usize),
 }
 
-impl Sent {
-    pub(super) fn hand(&self, page: &Snapshot) -> Hand {
+impl SentFrame {
+    pub(super) fn hand(&self, page: &PageSnapshot) -> Current {
         let (frame, low) = (page.progress() >> 8, (page.progress() & 0xFF) as u8);
         match self.hand_of(low) {
-            _ if self.done(page).is_some() => Hand::Nothing,
-            hand if frame == self.id && (low == 0 || !matches!(hand, Hand::Nothing)) => hand,
+            _ if self.done(page).is_some() => Current::Nothing,
+            hand if frame == self.id && (low == 0 || !matches!(hand, Current::Nothing)) => hand,
             // The worker has not come to it, or wrote nonsense (F-6).
-            _ => self.begun(page).checked_sub(1).map_or(Hand::Nothing, Hand::Call),
+            _ => self.begun(page).checked_sub(1).map_or(Current::Nothing, Current::Call),
         }
     }
 
     /// Calls that were begun, by their start stamps (F-6).
-    fn begun(&self, page: &Snapshot) -> usize {
+    fn begun(&self, page: &PageSnapshot) -> usize {
         let calls = self.frame.len().min(CALLS);
         (0..calls).take_while(|call| page.stamp(self.id, *call) >= self.sent_ns).count()
     }
 
     /// The number of calls that ran, once the worker wrote that the frame has ended.
-    pub(super) fn done(&self, page: &Snapshot) -> Option<usize> {
+    pub(super) fn done(&self, page: &PageSnapshot) -> Option<usize> {
         let ran = page.done(self.id).or_else(|| {
             // The one behind it has ended too, and stands in the word. The call at which frames were taken back was stamped, and not run.
             let taken = usize::from(page.taken() >= self.id);
@@ -61,29 +61,29 @@ impl Sent {
     }
 
     /// What stands in the progress word while this is in hand.
-    pub(super) fn claim(&self, hand: Hand) -> u64 {
+    pub(super) fn claim(&self, hand: Current) -> u64 {
         self.id << 8
             | match hand {
-                Hand::Nothing => 0,
-                Hand::Phase(phase) => u64::from(phase),
-                Hand::Call(call) => call as u64 + 1,
+                Current::Nothing => 0,
+                Current::Phase(phase) => u64::from(phase),
+                Current::Call(call) => call as u64 + 1,
             }
     }
 
-    pub(super) fn hand_of(&self, low: u8) -> Hand {
+    pub(super) fn hand_of(&self, low: u8) -> Current {
         match low {
-            DECODING | LOADING | SETUP => Hand::Phase(low),
-            0 => Hand::Nothing,
-            number if usize::from(number) <= self.frame.len().min(CALLS) => Hand::Call(usize::from(number) - 1),
-            _ => Hand::Nothing,
+            DECODING | LOADING | SETUP => Current::Phase(low),
+            0 => Current::Nothing,
+            number if usize::from(number) <= self.frame.len().min(CALLS) => Current::Call(usize::from(number) - 1),
+            _ => Current::Nothing,
         }
     }
 
     /// The calls behind a claim.
     pub(super) fn after(&self, claim: u64) -> Range<usize> {
         match self.hand_of((claim & 0xFF) as u8) {
-            Hand::Call(call) => call + 1..self.frame.len(),
-            Hand::Phase(_) | Hand::Nothing => 0..self.frame.len(),
+            Current::Call(call) => call + 1..self.frame.len(),
+            Current::Phase(_) | Current::Nothing => 0..self.frame.len(),
         }
     }
 
@@ -96,14 +96,14 @@ impl Sent {
     }
 
     /// When a call ran; `end_ns` where the page does not hold its end yet.
-    pub(super) fn times(&self, page: &Snapshot, call: usize, end_ns: Option<u64>) -> Times {
+    pub(super) fn times(&self, page: &PageSnapshot, call: usize, end_ns: Option<u64>) -> Times {
         let started_ns = page.stamp(self.id, call).max(self.sent_ns);
         let end_ns = end_ns.unwrap_or_else(|| page.stamp(self.id, call + 1));
         Times { started_ns, run_ns: end_ns.saturating_sub(started_ns) }
     }
 
     /// Settles calls that ran from the page; `done` when no message of theirs can come any more.
-    pub(super) fn settle(&mut self, calls: Range<usize>, page: &Snapshot, now_ns: u64, done: bool) {
+    pub(super) fn complete(&mut self, calls: Range<usize>, page: &PageSnapshot, now_ns: u64, done: bool) {
         for call in calls {
             if !self.frame.is_pending(call) {
                 continue;
@@ -130,10 +130,10 @@ impl Sent {
     }
 
     /// Ends a call that answered: in time as `settle` does, else as a timeout (F-2).
-    pub(super) fn end(&mut self, call: usize, times: Times, settle: impl FnOnce(&mut Frame)) {
+    pub(super) fn end(&mut self, call: usize, times: Times, complete: impl FnOnce(&mut Frame)) {
         let timeout = self.frame.function().policy.timeout;
         if times.run_ns <= nanos(timeout) {
-            settle(&mut self.frame);
+            complete(&mut self.frame);
         } else {
             let ran = Duration::from_nanos(times.run_ns);
             let reason = format!("{}; it answered after {:.3} s", no_answer(timeout), ran.as_secs_f64());
@@ -141,19 +141,19 @@ impl Sent {
         }
     }
 
-    pub(super) fn lose(&mut self, page: &Snapshot, loss: &Loss, now_ns: u64) {
+    pub(super) fn lose(&mut self, page: &PageSnapshot, loss: &Loss, now_ns: u64) {
         let calls = self.frame.len();
         if let Some(ran) = self.done(page) {
-            self.settle(0..ran, page, now_ns, true);
+            self.complete(0..ran, page, now_ns, true);
         } else {
             match self.hand(page) {
-                Hand::Nothing => {}
-                // Once more, alone, as after a death in the call itself: it need not have been the function's doing.
-                Hand::Phase(_) if matches!(loss, Loss::Crashed(..)) && !self.frame.is_suspect() => {
+                Current::Nothing => {}
+                // Once more, alone, as after a death in the call itself: it need not have been the function's call.
+                Current::Phase(_) if matches!(loss, Loss::Crashed(..)) && !self.frame.is_suspect() => {
                     self.fail_in_hand(0, Times::default(), loss);
                 }
-                Hand::Phase(DECODING) => self.fail_in_hand(0, self.times(page, 0, Some(now_ns)), loss),
-                Hand::Phase(phase) => {
+                Current::Phase(DECODING) => self.fail_in_hand(0, self.times(page, 0, Some(now_ns)), loss),
+                Current::Phase(phase) => {
                     let (reason, stack) = match loss {
                         Loss::Expired(_, stack) => {
                             self.frame.time_out_setup(stack.clone());
@@ -168,8 +168,8 @@ impl Sent {
                     };
                     self.frame.fail_setup(reason, stack.clone());
                 }
-                Hand::Call(call) => {
-                    self.settle(0..call, page, now_ns, true);
+                Current::Call(call) => {
+                    self.complete(0..call, page, now_ns, true);
                     if !self.is_innocent(call, page, loss) {
                         let times = self.times(page, call, Some(now_ns));
                         self.fail_in_hand(call, times, loss);
@@ -182,10 +182,10 @@ impl Sent {
 
     /// Whether the worker was killed for an earlier call, which has ended meanwhile (F-5). Without one that ended there is no innocence: a
     /// worker that forges its claims would get the same calls again and again.
-    fn is_innocent(&self, call: usize, page: &Snapshot, loss: &Loss) -> bool {
+    fn is_innocent(&self, call: usize, page: &PageSnapshot, loss: &Loss) -> bool {
         let Loss::Expired(claim, _) = loss else { return false };
         if *claim >> 8 == self.id {
-            matches!(self.hand_of((claim & 0xFF) as u8), Hand::Call(blamed) if blamed < call)
+            matches!(self.hand_of((claim & 0xFF) as u8), Current::Call(blamed) if blamed < call)
         } else {
             page.done(claim >> 8).is_some_and(|ran| ran > 0)
         }
@@ -204,7 +204,7 @@ impl Sent {
             Loss::Crashed(why, stack) => {
                 let limit = self.memory_limit;
                 let under =
-                    limit.map(|limit| format!(", under a memory_limit of {}", Bytes(limit))).unwrap_or_default();
+                    limit.map(|limit| format!(", under a memory_limit of {}", ByteSize(limit))).unwrap_or_default();
                 failure(FailureKind::Crashed, format!("the worker process {why}{under}"), stack.clone(), true, None)
             }
         };

@@ -48,7 +48,7 @@ pub(super) struct Source {
     /// Index into `names`. Written by the reader as it meets marks (O-6).
     current: AtomicUsize,
     pub pid: Pid,
-    /// Bytes read from its pipe. Held by the reader while it reads (O-5).
+    /// ByteSize read from its pipe. QueuedFrame by the reader while it reads (O-5).
     read: Mutex<u64>,
     /// The stack of an interpreter that crashed (O-3). Written by the reader, taken by the supervisor when the process has ended.
     crash: Mutex<String>,
@@ -79,7 +79,7 @@ impl Source {
         (!text.is_empty()).then_some(text)
     }
 
-    /// Bytes that the process has printed until now (O-5).
+    /// ByteSize that the process has printed until now (O-5).
     pub(super) fn printed(&self, pipe: &Receiver) -> u64 {
         let read = self.read.lock();
         *read + rustix::io::ioctl_fionread(pipe).unwrap_or(0) // a pipe can say

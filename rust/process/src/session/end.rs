@@ -5,79 +5,79 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::{End, Session, Turn};
+use super::{Session, SessionEnd, SessionEvent};
 use crate::child::DYING;
 use crate::in_flight::Loss;
-use crate::link::Read;
-use crate::slots::Kind;
+use crate::slots::SlotKind;
 use crate::wire;
+use crate::worker_socket::Read;
 
 /// How long a worker may take to close its functions, and when it is told to amid work.
 const FAREWELL: Duration = Duration::from_secs(1);
 const FAREWELL_BUSY: Duration = Duration::from_millis(200);
 
 impl Session {
-    pub(super) async fn end(mut self, turn: Turn) -> End {
+    pub(super) async fn end(mut self, turn: SessionEvent) -> SessionEnd {
         let was_ready = self.ready;
-        if was_ready && self.slot.kind == Kind::Pool && matches!(turn, Turn::Dead | Turn::Kill(_)) {
+        if was_ready && self.slot.kind == SlotKind::Pool && matches!(turn, SessionEvent::Dead | SessionEvent::Kill(_)) {
             // The next one need not wait for the last breath of this one.
             self.successor.get_or_insert_with(|| self.shared.zygote.fork());
         }
         let successor = self.successor.take();
         match turn {
-            Turn::Dead => {
+            SessionEvent::Dead => {
                 self.drain();
-                let (ending, stack) = self.body.bury().await;
+                let (ending, stack) = self.process.reap().await;
                 self.lose(&Loss::Crashed(ending.to_string(), stack));
-                self.body.close();
+                self.process.close();
                 if was_ready {
-                    End::Over(successor)
+                    SessionEnd::Over(successor)
                 } else {
-                    End::NeverReady(format!("a worker {ending} before it was ready"))
+                    SessionEnd::NeverReady(format!("a worker {ending} before it was ready"))
                 }
             }
-            Turn::Kill(mut loss) => {
+            SessionEvent::Kill(mut loss) => {
                 if let Loss::Expired(claim, stack) | Loss::Stopped(claim, stack, _) = &mut loss {
                     *stack = self.last_stack(*claim).await;
                 }
                 self.shared.counts.kills.fetch_add(1, Ordering::Relaxed);
-                self.body.child.kill();
+                self.process.child.kill();
                 // Not even SIGKILL ends a process that waits for a dead disk; its calls don't wait with it.
-                let _ = timeout(DYING, self.body.child.pidfd.ended()).await;
+                let _ = timeout(DYING, self.process.child.pidfd.ended()).await;
                 self.drain();
                 self.lose(&loss);
-                self.body.leave(self.link, Duration::ZERO);
+                self.process.shut_down(self.socket, Duration::ZERO);
                 match loss {
-                    Loss::Crashed(why, _) if !was_ready => End::NeverReady(format!("a worker {why}")),
-                    _ => End::Over(successor),
+                    Loss::Crashed(why, _) if !was_ready => SessionEnd::NeverReady(format!("a worker {why}")),
+                    _ => SessionEnd::Over(successor),
                 }
             }
-            Turn::Leave { ask } => {
+            SessionEvent::Retire { ask } => {
                 if ask {
                     self.say_close();
                 }
-                drop(self.flight); // what it did not begin goes back
-                self.body.leave(self.link, FAREWELL);
-                End::Over(successor)
+                drop(self.in_flight); // what it did not begin goes back
+                self.process.shut_down(self.socket, FAREWELL);
+                SessionEnd::Over(successor)
             }
-            Turn::Closing => {
+            SessionEvent::Closing => {
                 // It may be about to end: a failure to tell it changes nothing.
-                let _ = self.body.child.page.take_back(self.flight.last_id());
+                let _ = self.process.child.page.take_back(self.in_flight.last_id());
                 self.say_close();
-                let patience = match (was_ready, self.flight.is_empty()) {
+                let patience = match (was_ready, self.in_flight.is_empty()) {
                     (false, _) => Duration::ZERO,
                     (true, true) => FAREWELL,
                     (true, false) => FAREWELL_BUSY,
                 };
-                drop(self.flight);
-                self.body.leave(self.link, patience);
-                End::Closing
+                drop(self.in_flight);
+                self.process.shut_down(self.socket, patience);
+                SessionEnd::Closing
             }
         }
     }
 
     pub(super) fn say_close(&mut self) {
-        self.link.outgoing().extend_from_slice(&wire::close());
+        self.socket.outgoing().extend_from_slice(&wire::close());
         self.flush();
     }
 
@@ -92,7 +92,7 @@ impl Session {
             self.fail_front(why.clone(), stack.clone()); // it may have answered just before it was killed
         }
         let page = self.page();
-        let end_ns = self.cut_ns.unwrap_or_else(|| self.shared.clock.now_ns());
-        drop(self.flight.lose(&page, loss, end_ns));
+        let end_ns = self.disconnected_ns.unwrap_or_else(|| self.shared.clock.now_ns());
+        drop(self.in_flight.lose(&page, loss, end_ns));
     }
 }

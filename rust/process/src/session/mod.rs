@@ -9,6 +9,7 @@
 
 mod check;
 mod end;
+mod pending;
 mod stack;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -22,20 +23,19 @@ use tokio::time::{Instant, timeout};
 
 use crate::child::DYING;
 use crate::child::Forked;
-use crate::in_flight::{Flight, Loss, News};
-use crate::inspect::Window;
-use crate::lane_state::Shared;
-use crate::link::{Link, Read};
-use crate::output_meter::Meter;
-use crate::slots::{Held, Kind, Slot};
-use crate::watchdog::{LATE, TICK, Watch};
+use crate::in_flight::{InFlightFrames, Loss, Update};
+use crate::inspect::InspectRequests;
+use crate::lane_state::LaneState;
+use crate::output_meter::OutputMeter;
+use crate::slots::{QueuedFrame, Slot, SlotKind};
+use crate::watchdog::{LATE, TICK, Watchdog};
 use crate::wire;
-use crate::worker_process::Body;
+use crate::worker_process::WorkerProcess;
+use crate::worker_socket::{Read, WorkerSocket};
 use crate::zygote::Fork;
-use check::Taking;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
-use stack::Asked;
+use pending::{StackAnswer, Taking};
 
 /// How long a forked worker may take to say ready, beyond what loading may take.
 const START: Duration = Duration::from_secs(20);
@@ -46,7 +46,7 @@ const READS: u32 = 256;
 const WEIGH: Duration = Duration::from_secs(1);
 
 /// Why a session ended.
-pub(super) enum End {
+pub(super) enum SessionEnd {
     /// The worker ended or was killed before it was ready.
     NeverReady(String),
     /// It did its work; the slot needs another worker, which may have been asked for.
@@ -56,17 +56,17 @@ pub(super) enum End {
 }
 
 /// What the loop found.
-enum Turn {
+enum SessionEvent {
     Dead,
     Kill(Loss),
     /// It goes by itself, or shall when it has read `CLOSE`.
-    Leave {
+    Retire {
         ask: bool,
     },
     Closing,
 }
 
-impl Turn {
+impl SessionEvent {
     /// It is of no use any more; the words follow "the worker process".
     fn kill(why: impl Into<String>) -> Self {
         Self::Kill(Loss::Crashed(why.into(), None))
@@ -75,20 +75,20 @@ impl Turn {
 
 /// A worker in a slot.
 pub(super) struct Session {
-    shared: Arc<Shared>,
+    shared: Arc<LaneState>,
     slot: Arc<Slot>,
-    body: Body,
-    link: Link,
-    flight: Flight,
-    watch: Watch,
+    process: WorkerProcess,
+    socket: WorkerSocket,
+    in_flight: InFlightFrames,
+    watchdog: Watchdog,
     /// Where it is asked what the worker has in hand.
-    window: Window,
+    inspect_requests: InspectRequests,
     ready: bool,
     taking: Option<Taking>,
-    asked: Option<Asked>,
+    stack_answer: Option<StackAnswer>,
     /// The progress word at the last look.
     last_claim: u64,
-    meter: Meter,
+    output_meter: OutputMeter,
     /// Functions whose part of the environment the worker has.
     given: BTreeSet<FunctionId>,
     calls: u64,
@@ -98,34 +98,34 @@ pub(super) struct Session {
     /// The next frame would be more calls than it shall run.
     full: bool,
     /// When its connection was seen to be closed.
-    cut_ns: Option<u64>,
+    disconnected_ns: Option<u64>,
     /// Whether it took too much memory, and when that was looked at.
     heavy: bool,
     weighed: Instant,
 }
 
 impl Session {
-    pub(super) fn new(shared: Arc<Shared>, slot: Arc<Slot>, forked: Forked) -> Self {
+    pub(super) fn new(shared: Arc<LaneState>, slot: Arc<Slot>, forked: Forked) -> Self {
         let Forked { child, socket, output } = forked;
         Self {
-            window: shared.windows.open(child.pid.as_raw_nonzero().get()),
-            body: Body::new(shared.clone(), child, output),
+            inspect_requests: shared.inspector.open(child.pid.as_raw_nonzero().get()),
+            process: WorkerProcess::new(shared.clone(), child, output),
             shared,
             slot,
-            link: Link::new(socket),
-            flight: Flight::default(),
-            watch: Watch::default(),
+            socket: WorkerSocket::new(socket),
+            in_flight: InFlightFrames::default(),
+            watchdog: Watchdog::default(),
             ready: false,
             taking: None,
-            asked: None,
+            stack_answer: None,
             last_claim: 0,
-            meter: Meter::default(),
+            output_meter: OutputMeter::default(),
             given: BTreeSet::new(),
             calls: 0,
             born: Instant::now(),
             successor: None,
             full: false,
-            cut_ns: None,
+            disconnected_ns: None,
             heavy: false,
             weighed: Instant::now(),
         }
@@ -134,32 +134,36 @@ impl Session {
     /// Serves the slot's frames until the worker's end.
     pub(super) async fn serve(
         mut self,
-        inbox: &mut mpsc::UnboundedReceiver<Held>,
-        waiting: &mut VecDeque<Held>,
-    ) -> End {
+        inbox: &mut mpsc::UnboundedReceiver<QueuedFrame>,
+        waiting: &mut VecDeque<QueuedFrame>,
+    ) -> SessionEnd {
         let turn = self.turns(inbox, waiting).await;
         self.slot.ready.store(false, Ordering::Release);
         self.end(turn).await
     }
 
-    async fn turns(&mut self, inbox: &mut mpsc::UnboundedReceiver<Held>, waiting: &mut VecDeque<Held>) -> Turn {
+    async fn turns(
+        &mut self,
+        inbox: &mut mpsc::UnboundedReceiver<QueuedFrame>,
+        waiting: &mut VecDeque<QueuedFrame>,
+    ) -> SessionEvent {
         let timer = tokio::time::sleep(LATE);
         tokio::pin!(timer);
         let mut armed = true;
         let mut used = false;
         loop {
-            if self.link.has_ended() {
-                self.cut_ns = Some(self.shared.clock.now_ns());
+            if self.socket.has_ended() {
+                self.disconnected_ns = Some(self.shared.clock.now_ns());
                 // If a function closed it, the worker ends itself after the call in hand: none behind that shall begin.
-                let _ = self.body.child.page.take_back(self.flight.last_id());
+                let _ = self.process.child.page.take_back(self.in_flight.last_id());
                 // The end of the process closes its socket a moment before it is seen.
-                return match timeout(DYING, self.body.child.pidfd.ended()).await {
-                    Ok(()) => Turn::Dead,
-                    Err(_) => Turn::kill("closed its connection to the engine"),
+                return match timeout(DYING, self.process.child.pidfd.ended()).await {
+                    Ok(()) => SessionEvent::Dead,
+                    Err(_) => SessionEvent::kill("closed its connection to the engine"),
                 };
             }
             let over = self.is_over(used);
-            if self.slot.kind == Kind::Pool {
+            if self.slot.kind == SlotKind::Pool {
                 let serves = self.ready && !over;
                 if serves && !self.slot.ready.swap(true, Ordering::AcqRel) {
                     self.shared.waker.wake(); // calls of its last frame went to others
@@ -167,33 +171,33 @@ impl Session {
                     self.slot.ready.store(false, Ordering::Release);
                 }
             }
-            if over && self.successor.is_none() && self.slot.kind == Kind::Pool {
+            if over && self.successor.is_none() && self.slot.kind == SlotKind::Pool {
                 self.successor = Some(self.shared.zygote.fork());
             }
-            if over && self.flight.is_empty() {
-                return Turn::Leave { ask: true };
+            if over && self.in_flight.is_empty() {
+                return SessionEvent::Retire { ask: true };
             }
-            let stalled = self.slot.kind == Kind::Pool && (self.taking.is_some() || over);
+            let stalled = self.slot.kind == SlotKind::Pool && (self.taking.is_some() || over);
             if stalled {
                 waiting.clear(); // the scheduler has others for it
             }
             let takes = self.ready
                 && !over
                 && self.taking.is_none()
-                && self.flight.len() < self.slot.depth()
+                && self.in_flight.len() < self.slot.depth()
                 && self.may_send(waiting.front());
             if takes && let Some(held) = waiting.pop_front() {
                 used |= self.send(held);
                 continue;
             }
-            if self.ready && !self.flight.is_empty() && !armed {
+            if self.ready && !self.in_flight.is_empty() && !armed {
                 timer.as_mut().reset(Instant::now() + TICK);
                 armed = true;
             }
             let news = tokio::select! {
                 biased;
-                () = self.shared.closed() => return Turn::Closing,
-                ask = self.window.asked() => {
+                () = self.shared.closed() => return SessionEvent::Closing,
+                ask = self.inspect_requests.asked() => {
                     self.answer(ask);
                     continue;
                 }
@@ -201,19 +205,19 @@ impl Session {
                     armed = false;
                     if !self.ready {
                         if self.born.elapsed() >= self.shared.load_timeout + START {
-                            return Turn::kill("was not ready in time");
+                            return SessionEvent::kill("was not ready in time");
                         }
-                        if self.body.child.is_stopped() {
-                            return Turn::kill("was stopped by a signal");
+                        if self.process.child.is_stopped() {
+                            return SessionEvent::kill("was stopped by a signal");
                         }
                         timer.as_mut().reset(Instant::now() + LATE);
                         armed = true;
                         continue;
                     }
-                    if self.flight.is_empty() {
+                    if self.in_flight.is_empty() {
                         continue; // N-2
                     }
-                    match self.look() {
+                    match self.check() {
                         Ok(wake_ns) => {
                             let wait = wake_ns.saturating_sub(self.shared.clock.now_ns());
                             timer.as_mut().reset(Instant::now() + Duration::from_nanos(wait));
@@ -223,9 +227,9 @@ impl Session {
                         Err(turn) => return turn,
                     }
                 }
-                () = self.link.readable() => self.receive(Read::Announced),
-                () = self.body.child.pidfd.ended() => return Turn::Dead,
-                () = self.link.writable(), if self.link.has_unsent() => {
+                () = self.socket.readable() => self.receive(Read::Announced),
+                () = self.process.child.pidfd.ended() => return SessionEvent::Dead,
+                () = self.socket.writable(), if self.socket.has_unsent() => {
                     self.flush();
                     continue;
                 }
@@ -235,15 +239,15 @@ impl Session {
                         Some(held) if stalled => drop(held),
                         Some(held) if !self.may_send(Some(&held)) => waiting.push_back(held),
                         Some(held) => used |= self.send(held),
-                        None => return Turn::Closing,
+                        None => return SessionEvent::Closing,
                     }
                     continue;
                 }
             };
             match news {
-                Ok(true) => return Turn::Leave { ask: false },
+                Ok(true) => return SessionEvent::Retire { ask: false },
                 Ok(false) => {
-                    if self.ready && armed && self.flight.is_empty() && self.calls == 0 {
+                    if self.ready && armed && self.in_flight.is_empty() && self.calls == 0 {
                         armed = false; // the bound on its start
                     }
                     consume_budget().await; // N-6: others need the thread too
@@ -257,77 +261,77 @@ impl Session {
     fn is_over(&self, used: bool) -> bool {
         let config = &self.shared.config;
         match self.slot.kind {
-            Kind::Alone => used,
-            Kind::Pinned => false,
-            Kind::Pool => self.full || self.heavy || config.recycle.is_due(self.sent_calls(), self.born.elapsed()),
+            SlotKind::Alone => used,
+            SlotKind::Pinned => false,
+            SlotKind::Pool => self.full || self.heavy || config.recycle.is_due(self.sent_calls(), self.born.elapsed()),
         }
     }
 
     /// Whether a frame, or else any frame, may be sent beside what the worker holds (N-5).
-    fn may_send(&self, next: Option<&Held>) -> bool {
+    fn may_send(&self, next: Option<&QueuedFrame>) -> bool {
         let metered = |frame: &Frame| self.shared.config.limits_of(frame.function_id()).max_output.is_some();
-        let alone = self.flight.front().is_some_and(metered);
-        self.flight.is_empty() || !(alone || next.is_some_and(|held| metered(&held.frame)))
+        let alone = self.in_flight.front().is_some_and(metered);
+        self.in_flight.is_empty() || !(alone || next.is_some_and(|held| metered(&held.frame)))
     }
 
     /// Sends a frame, unless nobody waits for any of it; whether it did.
-    fn send(&mut self, held: Held) -> bool {
-        let Held { place, frame } = held;
+    fn send(&mut self, held: QueuedFrame) -> bool {
+        let QueuedFrame { guard, frame } = held;
         if !(0..frame.len()).any(|call| frame.is_open(call)) {
-            drop(place); // before the frame: the scheduler looks for room once, when that is dropped (lane.rs L-7)
+            drop(guard); // before the frame: the scheduler looks for room once, when that is dropped (lane.rs L-7)
             drop(frame);
             return false;
         }
         let recycle = &self.shared.config.recycle;
-        if self.slot.kind == Kind::Pool && !recycle.has_room(self.sent_calls(), frame.len() as u64) {
+        if self.slot.kind == SlotKind::Pool && !recycle.has_room(self.sent_calls(), frame.len() as u64) {
             self.full = true;
             self.slot.ready.store(false, Ordering::Release);
-            drop(place);
+            drop(guard);
             drop(frame);
             return false;
         }
         self.give_environment(&frame);
         let limits = self.shared.config.limits_of(frame.function_id());
-        self.meter.sent(limits.max_output, || self.body.printed());
-        self.flight.send(frame, place, limits.memory_limit, self.shared.clock.now_ns(), self.link.outgoing());
+        self.output_meter.sent(limits.max_output, || self.process.printed());
+        self.in_flight.send(frame, guard, limits.memory_limit, self.shared.clock.now_ns(), self.socket.outgoing());
         self.flush();
         true
     }
 
     /// Calls that the worker ran or has in hand.
     fn sent_calls(&self) -> u64 {
-        self.calls + self.flight.calls() as u64
+        self.calls + self.in_flight.calls() as u64
     }
 
     /// Sends the function its part of the environment, before its first frame.
     fn give_environment(&mut self, frame: &Frame) {
         let variables = &self.shared.config.limits_of(frame.function_id()).environment;
         if !variables.is_empty() && self.given.insert(frame.function_id()) {
-            wire::environment(frame.function_id(), variables, self.link.outgoing());
+            wire::environment(frame.function_id(), variables, self.socket.outgoing());
         }
     }
 
     fn flush(&mut self) {
-        if self.link.flush() {
-            self.watch.heard(); // it reads: a large frame takes its time
+        if self.socket.flush() {
+            self.watchdog.heard(); // it reads: a large frame takes its time
         }
     }
 
     /// Reads what has come and acts on it; true when the worker retires.
-    fn receive(&mut self, how: Read) -> Result<bool, Turn> {
+    fn receive(&mut self, how: Read) -> Result<bool, SessionEvent> {
         let mut left = READS; // N-6
-        while left > 0 && self.link.read(how) {
+        while left > 0 && self.socket.read(how) {
             left -= 1;
             loop {
-                let message = match self.link.next() {
+                let message = match self.socket.next() {
                     Ok(Some(message)) => message,
                     Ok(None) => break,
-                    Err(error) => return Err(Turn::kill(format!("was ended: it sent {error}"))),
+                    Err(error) => return Err(SessionEvent::kill(format!("was ended: it sent {error}"))),
                 };
                 self.judge_output(&message);
-                let page = || self.body.child.page.read().ok();
-                let Ok(news) = self.flight.take(message, page, self.shared.clock.now_ns()) else {
-                    return Err(Turn::kill("was ended: it sent a message about a call that it does not have"));
+                let page = || self.process.child.page.read().ok();
+                let Ok(news) = self.in_flight.take(message, page, self.shared.clock.now_ns()) else {
+                    return Err(SessionEvent::kill("was ended: it sent a message about a call that it does not have"));
                 };
                 if self.act_on(news) {
                     return Ok(true);
@@ -337,9 +341,9 @@ impl Session {
         Ok(false)
     }
 
-    fn act_on(&mut self, news: News) -> bool {
+    fn act_on(&mut self, news: Update) -> bool {
         if (news.ready && !self.ready) || news.ended.is_some() {
-            self.watch.heard();
+            self.watchdog.heard();
         }
         if news.ready && !self.ready {
             self.ready = true;
@@ -351,14 +355,14 @@ impl Session {
         if let Some(ran) = news.ended {
             self.calls += ran as u64;
             self.weigh();
-            if self.flight.len() == 1 {
+            if self.in_flight.len() == 1 {
                 self.taking = None; // N-3
                 self.slot.stalled.store(false, Ordering::Release);
             }
             if news.retire {
                 self.slot.ready.store(false, Ordering::Release);
             }
-            let ended = self.flight.pop();
+            let ended = self.in_flight.pop();
             drop(ended);
         }
         news.retire
@@ -370,7 +374,7 @@ impl Session {
             && self.weighed.elapsed() >= WEIGH
         {
             self.weighed = Instant::now();
-            self.heavy = self.body.resident_bytes().is_some_and(|bytes| bytes > most);
+            self.heavy = self.process.resident_bytes().is_some_and(|bytes| bytes > most);
         }
     }
 }

@@ -2,58 +2,43 @@
 
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::Session;
-use crate::inspect::{Ask, Sight};
+use super::pending::{AbortOnDrop, StackAnswer};
+use crate::inspect::{InspectRequest, WorkerSnapshot};
 use crate::watchdog::MOST_WORDS;
 
 /// How long a worker that is to be killed may take to say where it stands, from when the kill was due and from when it was asked.
 const LATE_LOOK: Duration = Duration::from_millis(20);
 const LAST_LOOK: Duration = LATE_LOOK.saturating_add(MOST_WORDS);
 
-/// A worker was asked where it stands.
-pub(super) struct Asked {
-    claim: u64,
-    answer: AbortOnDrop,
-}
-
-/// A task that nobody waits for any more once this is dropped.
-struct AbortOnDrop(JoinHandle<Option<String>>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 impl Session {
     /// Asks where a claim stands, beside everything else.
-    pub(super) fn ask(&self, claim: u64) -> Asked {
-        let (child, shared) = (self.body.child.clone(), self.shared.clone());
+    pub(super) fn ask(&self, claim: u64) -> StackAnswer {
+        let (child, shared) = (self.process.child.clone(), self.shared.clone());
         let answer = tokio::spawn(async move { child.stack(claim, &shared.worker_dir, LAST_LOOK).await.ok() });
-        Asked { claim, answer: AbortOnDrop(answer) }
+        StackAnswer { claim, answer: AbortOnDrop(answer) }
     }
 
     /// Tells what the worker has in hand, once it has said where it stands, beside everything else.
-    pub(super) fn answer(&self, ask: Ask) {
-        let Ok(page) = self.body.child.page.read() else { return };
-        let Some((claim, doing)) = self.flight.doing(&page, self.shared.clock.now_ns()) else { return };
-        let (shared, child) = (self.shared.clone(), self.body.child.clone());
+    pub(super) fn answer(&self, ask: InspectRequest) {
+        let Ok(page) = self.process.child.page.read() else { return };
+        let Some((claim, call)) = self.in_flight.in_flight_call(&page, self.shared.clock.now_ns()) else { return };
+        let (shared, child) = (self.shared.clone(), self.process.child.clone());
         tokio::spawn(async move {
             let stack = child.stack(claim, &shared.worker_dir, ask.within).await;
             let worker = child.pid.as_raw_nonzero().get();
             // Whoever asked may have given up.
-            let _ = ask.answer.send(Sight { doing, worker, stack });
+            let _ = ask.answer.send(WorkerSnapshot { call, worker, stack });
         });
     }
 
     /// Where the call stands that the worker is killed for, unless nobody waits for it any more.
     pub(super) async fn last_stack(&mut self, claim: u64) -> Option<String> {
-        let page = self.body.child.page.read().ok()?;
-        self.flight.in_hand(&page).filter(|hand| hand.claim == claim && hand.open)?;
-        let asked = self.asked.take().filter(|asked| asked.claim == claim);
+        let page = self.process.child.page.read().ok()?;
+        self.in_flight.in_hand(&page).filter(|hand| hand.claim == claim && hand.open)?;
+        let asked = self.stack_answer.take().filter(|asked| asked.claim == claim);
         let mut asked = asked.unwrap_or_else(|| self.ask(claim));
         timeout(LATE_LOOK, &mut asked.answer.0).await.ok()?.ok()?
     }

@@ -1,16 +1,16 @@
-//! The zygote: the stem, which never runs user code, and the loader, which has loaded the functions and forks workers that have them.
+//! The zygote: the zygote, which never runs user code, and the loader, which has loaded the functions and forks workers that have them.
 //!
-//! - Z-1  The trainer is never forked: the stem is a fresh interpreter, with its control socket as standard input, in a process group of its own.
-//! - Z-2  Workers are forked by the loader if it is single-threaded once it has loaded. Else the loader becomes a worker itself, the stem forks
+//! - Z-1  The trainer is never forked: the zygote is a fresh interpreter, with its control socket as standard input, in a process group of its own.
+//! - Z-2  Workers are forked by the loader if it is single-threaded once it has loaded. Else the loader becomes a worker itself, the zygote forks
 //!   workers that load for themselves, and one loaded spare is kept.
 //! - Z-3  A loader that dies or hangs while loading costs no function but the one to blame: workers then load each function when it is first called,
 //!   in its own `setup_timeout` (`loading` says when, and until when).
-//! - Z-4  A stem that ends is replaced at the next fork; its workers have ended with it.
-//! - Z-5  What outlives a stem that did not end by itself is found by its token and killed.
+//! - Z-4  A zygote that ends is replaced at the next fork; its workers have ended with it.
+//! - Z-5  What outlives a zygote that did not end by itself is found by its token and killed.
 //! - Z-6  A zygote that is stopped is told to go on; one that stays so is replaced. That is looked at only while it owes an answer.
 //! - Z-7  One task keeps all of this: requests are served one at a time, in order.
 
-mod stem;
+mod process;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -25,22 +25,20 @@ use tokio::time::{Instant, timeout};
 
 use crate::child::{Child, Forked, Pidfd, told_pid};
 use crate::config::ProcessConfig;
-use crate::control;
-use crate::exit_status::Ending;
-use crate::loading::Loading;
+use crate::exit_status::ExitStatus;
+use crate::load_retries::LoadRetries;
 use crate::output::{self, Printer};
-use crate::shared_page::Page;
-use crate::stack_file::Stack;
-use stem::{Load, Loader, Stem, start_loader, start_stem, stay_stopped};
+use crate::shared_page::SharedPage;
+use crate::stack_file::StackFile;
+use crate::zygote_requests;
+use process::{ANSWER, Load, Loader, ZygoteProcess, start_loader, start_zygote, stay_stopped};
 
-/// How long the zygote may take to answer what it does at once.
-const ANSWER: Duration = Duration::from_secs(20);
-/// How long the stem may take to end everything, before it is killed.
+/// How long the zygote may take to end everything, before it is killed.
 const END: Duration = Duration::from_secs(2);
 
 /// How far the lane is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stage {
+pub(super) enum LaneStage {
     Open,
     /// Workers are sent away, and none is forked.
     Closing,
@@ -59,7 +57,7 @@ pub(super) struct Zygote {
 
 enum Request {
     Fork(oneshot::Sender<io::Result<Forked>>),
-    Reap(Pid, oneshot::Sender<Ending>),
+    Reap(Pid, oneshot::Sender<ExitStatus>),
 }
 
 impl Zygote {
@@ -68,16 +66,16 @@ impl Zygote {
         config: Arc<ProcessConfig>,
         load_timeout: Duration,
         printer: Arc<Printer>,
-        stage: watch::Receiver<Stage>,
+        stage: watch::Receiver<LaneStage>,
     ) -> (Self, JoinHandle<()>) {
         let (requests, received) = mpsc::unbounded_channel();
         let keeper = Keeper {
             config,
             load_timeout,
             printer,
-            stem: None,
+            zygote: None,
             forks: 0,
-            loading: Loading::default(),
+            loading: LoadRetries::default(),
             spare: None,
             leavings: Vec::new(),
         };
@@ -93,7 +91,7 @@ impl Zygote {
     }
 
     /// Takes leave of a process that has ended; how it did.
-    pub(super) fn reap(&self, pid: Pid) -> oneshot::Receiver<Ending> {
+    pub(super) fn reap(&self, pid: Pid) -> oneshot::Receiver<ExitStatus> {
         let (reply, ending) = oneshot::channel();
         let _ = self.requests.send(Request::Reap(pid, reply));
         ending
@@ -104,21 +102,21 @@ struct Keeper {
     config: Arc<ProcessConfig>,
     load_timeout: Duration,
     printer: Arc<Printer>,
-    stem: Option<Stem>,
+    zygote: Option<ZygoteProcess>,
     /// Workers forked so far.
     forks: usize,
     /// Whether there is to be a loader (Z-3).
-    loading: Loading,
+    loading: LoadRetries,
     spare: Option<Forked>,
     /// Lost stems that are waited for and whose leavings are killed.
     leavings: Vec<JoinHandle<()>>,
 }
 
 impl Keeper {
-    async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Request>, mut stage: watch::Receiver<Stage>) {
+    async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Request>, mut stage: watch::Receiver<LaneStage>) {
         // Before the first request: by then the functions may be loaded. A failure shows again, and is told, at the first fork.
         tokio::select! {
-            _ = stage.wait_for(|stage| *stage > Stage::Open) => {}
+            _ = stage.wait_for(|stage| *stage > LaneStage::Open) => {}
             () = async {
                 if self.prepared().await.is_err() {
                     self.lose_stem();
@@ -127,9 +125,9 @@ impl Keeper {
         }
         loop {
             let request = tokio::select! {
-                _ = stage.wait_for(|stage| *stage == Stage::Ended) => break,
+                _ = stage.wait_for(|stage| *stage == LaneStage::Ended) => break,
                 request = requests.recv() => request,
-                () = gone(&self.stem) => {
+                () = gone(&self.zygote) => {
                     self.lose_stem();
                     continue;
                 }
@@ -138,7 +136,7 @@ impl Keeper {
                 None => break,
                 Some(Request::Fork(reply)) => tokio::select! {
                     biased;
-                    _ = stage.wait_for(|stage| *stage > Stage::Open) => {}
+                    _ = stage.wait_for(|stage| *stage > LaneStage::Open) => {}
                     child = self.fork() => {
                         // If whoever asked has gone, the child ends as its socket does.
                         let _ = reply.send(child);
@@ -146,9 +144,9 @@ impl Keeper {
                 },
                 Some(Request::Reap(pid, reply)) => tokio::select! {
                     biased;
-                    _ = stage.wait_for(|stage| *stage == Stage::Ended) => break,
+                    _ = stage.wait_for(|stage| *stage == LaneStage::Ended) => break,
                     ending = self.answered(async |keeper| Ok(keeper.reap(pid).await)) => {
-                        let _ = reply.send(ending.unwrap_or(Ending::Unknown));
+                        let _ = reply.send(ending.unwrap_or(ExitStatus::Unknown));
                     }
                 },
             }
@@ -162,7 +160,7 @@ impl Keeper {
             _ => self.fork_now().await?,
         };
         self.forks += 1;
-        let loads_itself = self.stem.as_ref().is_some_and(|stem| matches!(stem.loader, Loader::Absent));
+        let loads_itself = self.zygote.as_ref().is_some_and(|zygote| matches!(zygote.loader, Loader::Absent));
         if loads_itself && !self.loading.is_late() && self.forks >= self.config.workers {
             // Without a spare the next replacement loads by itself: slower, not wrong.
             self.spare = self.fork_now().await.ok();
@@ -196,7 +194,7 @@ impl Keeper {
 
     /// What the zygote answers; an error when it doesn't, in time or ever (Z-6).
     async fn answered<T>(&mut self, ask: impl AsyncFnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
-        let asked = self.stem.iter().flat_map(Stem::pids).collect();
+        let asked = self.zygote.iter().flat_map(ZygoteProcess::pids).collect();
         tokio::select! {
             answer = timeout(ANSWER, ask(self)) => answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
             () = stay_stopped(asked) => Err(io::ErrorKind::TimedOut.into()),
@@ -205,32 +203,32 @@ impl Keeper {
 
     async fn ask_for_worker(&mut self) -> io::Result<Forked> {
         let load_late = self.loading.is_late();
-        let Some(stem) = &mut self.stem else { return Err(io::ErrorKind::NotConnected.into()) };
-        let (socket, their_socket) = control::pair()?;
-        let page = Page::new()?;
-        let stack = Stack::new()?;
+        let Some(zygote) = &mut self.zygote else { return Err(io::ErrorKind::NotConnected.into()) };
+        let (socket, their_socket) = zygote_requests::pair()?;
+        let page = SharedPage::new()?;
+        let stack = StackFile::new()?;
         let (output, their_output) = output::pipe()?;
         let fds = [their_socket.as_fd(), page.fd(), their_output.as_fd(), stack.fd()];
-        // Kept until the child's pidfd takes its place: that must not be the one for which there is no room, when the child is there already.
+        // Kept until the child's pidfd takes its guard: that must not be the one for which there is no room, when the child is there already.
         let reserve = output::duplicate(page.fd())?;
-        let mut zygote_alive = stem.alive.clone();
-        let pid = match &stem.loader {
+        let mut zygote_alive = zygote.alive.clone();
+        let pid = match &zygote.loader {
             Loader::Forks(control, .., alive) => {
                 zygote_alive = alive.clone();
-                control.send(control::WORKER, 0, 0, &fds).await?;
-                told_pid(control.reply_to(control::WORKER).await?.value)?
+                control.send(zygote_requests::WORKER, 0, 0, &fds).await?;
+                told_pid(control.reply_to(zygote_requests::WORKER).await?.value)?
             }
             Loader::Becomes(control, pid) => {
-                control.send(control::BECOME, 0, 0, &fds).await?;
-                control.reply_to(control::BECOME).await?;
+                control.send(zygote_requests::BECOME, 0, 0, &fds).await?;
+                control.reply_to(zygote_requests::BECOME).await?;
                 let pid = *pid;
-                stem.loader = Loader::Absent;
+                zygote.loader = Loader::Absent;
                 pid
             }
             Loader::None | Loader::Absent => {
-                let flags = if load_late { 0 } else { control::LOAD_FIRST };
-                stem.control.send(control::WORKER, flags, 0, &fds).await?;
-                told_pid(stem.control.reply_to(control::WORKER).await?.value)?
+                let flags = if load_late { 0 } else { zygote_requests::LOAD_FIRST };
+                zygote.control.send(zygote_requests::WORKER, flags, 0, &fds).await?;
+                told_pid(zygote.control.reply_to(zygote_requests::WORKER).await?.value)?
             }
         };
         drop(reserve);
@@ -238,50 +236,50 @@ impl Keeper {
         Ok(Forked { child, socket, output })
     }
 
-    async fn reap(&mut self, pid: Pid) -> Ending {
-        let Some(stem) = &self.stem else { return Ending::Unknown };
-        if let Loader::Forks(control, ..) = &stem.loader
-            && let Ok(ending @ (Ending::Exited(_) | Ending::Killed(_))) = control.reap(pid).await
+    async fn reap(&mut self, pid: Pid) -> ExitStatus {
+        let Some(zygote) = &self.zygote else { return ExitStatus::Unknown };
+        if let Loader::Forks(control, ..) = &zygote.loader
+            && let Ok(ending @ (ExitStatus::Exited(_) | ExitStatus::Killed(_))) = control.reap(pid).await
         {
             return ending;
         }
-        // A worker that the stem forked, or of a loader that has ended: the stem inherited it.
-        stem.control.reap(pid).await.unwrap_or(Ending::Unknown)
+        // A worker that the zygote forked, or of a loader that has ended: the zygote inherited it.
+        zygote.control.reap(pid).await.unwrap_or(ExitStatus::Unknown)
     }
 
-    /// Makes sure of a stem and of what forks workers.
+    /// Makes sure of a zygote and of what forks workers.
     async fn prepared(&mut self) -> io::Result<()> {
-        if self.stem.as_ref().is_some_and(|stem| !stem.alive.load(Ordering::Acquire)) {
+        if self.zygote.as_ref().is_some_and(|zygote| !zygote.alive.load(Ordering::Acquire)) {
             self.lose_stem();
         }
-        let stem = match &mut self.stem {
-            Some(stem) => stem,
+        let zygote = match &mut self.zygote {
+            Some(zygote) => zygote,
             None => {
-                let stem = start_stem(&self.config, &self.printer).await?;
-                self.stem.insert(stem)
+                let zygote = start_zygote(&self.config, &self.printer).await?;
+                self.zygote.insert(zygote)
             }
         };
-        if let Loader::Forks(_, pid, pidfd, alive) = &stem.loader {
+        if let Loader::Forks(_, pid, pidfd, alive) = &zygote.loader {
             let pid = *pid;
             let lost = timeout(Duration::ZERO, pidfd.ended()).await.is_ok();
             if lost {
-                // In this order: its workers are the stem's to reap, unasked, once it is gone (stem.py S-3).
+                // In this order: its workers are the zygote's to reap, unasked, once it is gone (zygote.py S-3).
                 alive.store(false, Ordering::Release);
-                stem.loader = Loader::None;
-                stem.reap(pid).await?;
+                zygote.loader = Loader::None;
+                zygote.reap(pid).await?;
             }
         }
-        if matches!(stem.loader, Loader::Absent) && self.loading.tries_again(Instant::now()) {
-            stem.loader = Loader::None;
+        if matches!(zygote.loader, Loader::Absent) && self.loading.tries_again(Instant::now()) {
+            zygote.loader = Loader::None;
         }
-        while matches!(stem.loader, Loader::None) {
+        while matches!(zygote.loader, Loader::None) {
             if self.loading.is_late() {
-                stem.loader = Loader::Absent;
+                zygote.loader = Loader::Absent;
                 break;
             }
-            match start_loader(stem, self.load_timeout).await? {
+            match start_loader(zygote, self.load_timeout).await? {
                 Load::Done(loader) => {
-                    stem.loader = loader;
+                    zygote.loader = loader;
                     self.loading.done();
                 }
                 Load::Ended => self.loading.ended(Instant::now()),
@@ -293,34 +291,34 @@ impl Keeper {
 
     fn lose_stem(&mut self) {
         self.spare = None;
-        if let Some(mut stem) = self.stem.take() {
-            stem.lost();
+        if let Some(mut zygote) = self.zygote.take() {
+            zygote.lost();
             // It has ended, or is out of step: either way it has to go, and be waited for.
-            let _ = stem.pidfd.signal(Signal::KILL);
+            let _ = zygote.pidfd.signal(Signal::KILL);
             self.leavings.retain(|left| !left.is_finished());
             self.leavings.push(tokio::task::spawn_blocking(move || {
-                let _ = stem.process.wait(); // it can't be said to anyone that it was not ours to wait for
-                stem.token.sweep(); // Z-5
+                let _ = zygote.process.wait(); // it can't be said to anyone that it was not ours to wait for
+                zygote.token.sweep(); // Z-5
             }));
         }
     }
 
-    /// Ends the stem, which ends all others.
+    /// Ends the zygote, which ends all others.
     async fn end(&mut self) {
         self.spare = None;
-        if let Some(mut stem) = self.stem.take() {
-            let _ = stem.pidfd.signal(Signal::CONT); // it may have been stopped
-            let asked = stem.control.send(control::END, 0, 0, &[]).await;
-            if asked.is_err() || timeout(END, stem.pidfd.ended()).await.is_err() {
-                let _ = stem.pidfd.signal(Signal::KILL);
-                stem.pidfd.ended().await;
+        if let Some(mut zygote) = self.zygote.take() {
+            let _ = zygote.pidfd.signal(Signal::CONT); // it may have been stopped
+            let asked = zygote.control.send(zygote_requests::END, 0, 0, &[]).await;
+            if asked.is_err() || timeout(END, zygote.pidfd.ended()).await.is_err() {
+                let _ = zygote.pidfd.signal(Signal::KILL);
+                zygote.pidfd.ended().await;
             }
-            stem.lost();
+            zygote.lost();
             // It has ended: this does not wait.
-            if !stem.process.wait().is_ok_and(|status| status.success()) {
-                self.leavings.push(tokio::task::spawn_blocking(move || stem.token.sweep())); // Z-5
+            if !zygote.process.wait().is_ok_and(|status| status.success()) {
+                self.leavings.push(tokio::task::spawn_blocking(move || zygote.token.sweep())); // Z-5
             }
-            let _ = stem.reader.await;
+            let _ = zygote.reader.await;
         }
         for left in self.leavings.drain(..) {
             let _ = left.await;
@@ -328,10 +326,10 @@ impl Keeper {
     }
 }
 
-/// Waits for the end of the stem; for ever without one.
-async fn gone(stem: &Option<Stem>) {
-    match stem {
-        Some(stem) => stem.pidfd.ended().await,
+/// Waits for the end of the zygote; for ever without one.
+async fn gone(zygote: &Option<ZygoteProcess>) {
+    match zygote {
+        Some(zygote) => zygote.pidfd.ended().await,
         None => std::future::pending().await,
     }
 }

@@ -13,7 +13,7 @@ use rustix::process::Pid;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-use crate::exit_status::Ending;
+use crate::exit_status::ExitStatus;
 
 pub(super) const SHIPMENT: u32 = 1;
 pub(super) const LOADER: u32 = 2;
@@ -39,7 +39,7 @@ pub(super) struct Reply {
 }
 
 /// The engine's end of a control socket.
-pub(super) struct Control {
+pub(super) struct ZygoteSocket {
     stream: UnixStream,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn pair() -> io::Result<(UnixStream, OwnedFd)> {
     Ok((UnixStream::from_std(ours)?, theirs.into()))
 }
 
-impl Control {
+impl ZygoteSocket {
     /// A control socket and the end for the other process.
     pub(super) fn new() -> io::Result<(Self, OwnedFd)> {
         let (stream, theirs) = pair()?;
@@ -114,13 +114,13 @@ impl Control {
     }
 
     /// Has the process take leave of a child that has ended; how it did.
-    pub(super) async fn reap(&self, pid: Pid) -> io::Result<Ending> {
+    pub(super) async fn reap(&self, pid: Pid) -> io::Result<ExitStatus> {
         let number = pid.as_raw_nonzero().get();
         self.send(REAP, 0, u64::from(number.unsigned_abs()), &[]).await?;
         loop {
             let reply = self.reply_to(REAP).await?;
             if reply.extra == number {
-                return Ok(Ending::from_wait(reply.value));
+                return Ok(ExitStatus::from_wait(reply.value));
             }
         }
     }
@@ -134,13 +134,13 @@ mod tests {
 
     #[tokio::test]
     async fn r1_a_late_reply_is_passed_over() {
-        let (control, theirs) = Control::new().unwrap();
+        let (control, theirs) = ZygoteSocket::new().unwrap();
         let mut theirs = StdStream::from(theirs);
         for (pid, status) in [(5i32, 9i64), (7, 0x0300)] {
             let reply = [&REAP.to_le_bytes()[..], &pid.to_le_bytes(), &status.to_le_bytes()].concat();
             theirs.write_all(&reply).unwrap();
         }
         let pid = Pid::from_raw(7).unwrap();
-        assert_eq!(control.reap(pid).await.unwrap(), Ending::Exited(3));
+        assert_eq!(control.reap(pid).await.unwrap(), ExitStatus::Exited(3));
     }
 }

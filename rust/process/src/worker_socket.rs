@@ -20,16 +20,16 @@ pub(super) enum Read {
 }
 
 /// A worker's socket.
-pub(super) struct Link {
+pub(super) struct WorkerSocket {
     socket: UnixStream,
     parser: Parser,
-    /// Bytes for the worker, and how many of them it has.
+    /// ByteSize for the worker, and how many of them it has.
     unsent: Vec<u8>,
     sent: usize,
     ended: bool,
 }
 
-impl Link {
+impl WorkerSocket {
     pub(super) fn new(socket: UnixStream) -> Self {
         Self { socket, parser: Parser::default(), unsent: Vec::new(), sent: 0, ended: false }
     }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::in_flight::{Flight, Loss};
-use crate::shared_page::Snapshot;
-use crate::slots::{Held, Places};
-use crate::watchdog::Watch;
+use crate::in_flight::{InFlightFrames, Loss};
+use crate::shared_page::PageSnapshot;
+use crate::slots::{QueuedFrame, Slots};
+use crate::watchdog::Watchdog;
 use crate::wire::Parser;
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
@@ -26,7 +26,7 @@ const SAMPLES: usize = 12;
 const GROUP: usize = 3;
 
 /// A lane whose frames the test takes from the inboxes of its slots.
-struct Trap(Places);
+struct Trap(Slots);
 
 impl Lane for Trap {
     fn attach(&self, _: LaneWaker) {}
@@ -150,16 +150,16 @@ fn lies() -> impl Strategy<Value = Vec<Lie>> {
 }
 
 /// Lets a worker lie about the frames that it gets, until it is found out or has nothing more to say, and kills it.
-fn lie(inbox: &mut UnboundedReceiver<Held>, lies: &[Lie], loss: impl Fn(u64) -> Loss, clock: Clock) {
-    let (mut flight, mut parser, mut watch) = (Flight::default(), Parser::default(), Watch::default());
-    let mut page = Snapshot::empty();
+fn lie(inbox: &mut UnboundedReceiver<QueuedFrame>, lies: &[Lie], loss: impl Fn(u64) -> Loss, clock: Clock) {
+    let (mut flight, mut parser, mut watch) = (InFlightFrames::default(), Parser::default(), Watchdog::default());
+    let mut page = PageSnapshot::empty();
     let mut out = Vec::new();
     let mut claim = 0;
     'lies: for each in lies {
         while flight.len() < 2
-            && let Ok(Held { place, frame }) = inbox.try_recv()
+            && let Ok(QueuedFrame { guard, frame }) = inbox.try_recv()
         {
-            flight.send(frame, place, None, clock.now_ns(), &mut out);
+            flight.send(frame, guard, None, clock.now_ns(), &mut out);
         }
         match each {
             Lie::Send(bytes) => {
@@ -167,7 +167,7 @@ fn lie(inbox: &mut UnboundedReceiver<Held>, lies: &[Lie], loss: impl Fn(u64) -> 
                 loop {
                     let Ok(message) = parser.next() else { break 'lies };
                     let Some(message) = message else { break };
-                    let seen = Snapshot::of(page.words());
+                    let seen = PageSnapshot::of(page.words());
                     let Ok(news) = flight.take(message, || Some(seen), clock.now_ns()) else { break 'lies };
                     if news.ended.is_some() {
                         drop(flight.pop());
@@ -175,11 +175,11 @@ fn lie(inbox: &mut UnboundedReceiver<Held>, lies: &[Lie], loss: impl Fn(u64) -> 
                 }
             }
             Lie::Write(words) => {
-                page = Snapshot::of(page.words().chain(words.iter().copied()));
-                flight.settle_before(claim, &page, clock.now_ns());
+                page = PageSnapshot::of(page.words().chain(words.iter().copied()));
+                flight.complete_before(claim, &page, clock.now_ns());
                 claim = page.progress();
                 let hand = flight.in_hand(&page);
-                let look = watch.look(clock.now_ns(), hand);
+                let look = watch.check(clock.now_ns(), hand);
                 if let Some(hand) = hand {
                     flight.is_held_up(hand.claim, look.slow);
                 }
@@ -192,15 +192,15 @@ fn lie(inbox: &mut UnboundedReceiver<Held>, lies: &[Lie], loss: impl Fn(u64) -> 
 }
 
 /// Runs what comes as a worker that tells the truth, until the batch is done.
-async fn finish(inboxes: &mut [UnboundedReceiver<Held>], batch: &Batch) {
+async fn finish(inboxes: &mut [UnboundedReceiver<QueuedFrame>], batch: &Batch) {
     for _ in 0..1000 {
         for inbox in &mut *inboxes {
-            while let Ok(Held { place, mut frame }) = inbox.try_recv() {
+            while let Ok(QueuedFrame { guard, mut frame }) = inbox.try_recv() {
                 for call in 0..frame.len() {
                     let cells = vec![Cell::Value(1.0); frame.size(call)];
                     frame.complete_many(call, cells, Times { started_ns: 1, run_ns: 1 });
                 }
-                drop(place);
+                drop(guard);
                 drop(frame);
             }
         }
@@ -220,11 +220,11 @@ proptest! {
         runtime.block_on(async {
             let clock = Clock::start();
             let functions = vec![function(if grouped { Shape::Group } else { Shape::Sample })];
-            let (places, seats) = Places::new(1, &functions, |_| true);
-            for (slot, _) in &seats {
+            let (places, new_slots) = Slots::new(1, &functions, |_| true);
+            for (slot, _) in &new_slots {
                 slot.ready.store(true, Ordering::Release);
             }
-            let mut inboxes: Vec<_> = seats.into_iter().map(|(_, inbox)| inbox).collect();
+            let mut inboxes: Vec<_> = new_slots.into_iter().map(|(_, inbox)| inbox).collect();
             let lane = Arc::new(Trap(places));
             let scheduler = Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, vec![lane]);
             let spec =
@@ -248,11 +248,11 @@ proptest! {
 async fn f7_a_call_that_silences_every_worker_is_tried_twice() {
     let clock = Clock::start();
     let functions = vec![function(Shape::Sample)];
-    let (places, seats) = Places::new(1, &functions, |_| true);
-    for (slot, _) in &seats {
+    let (places, new_slots) = Slots::new(1, &functions, |_| true);
+    for (slot, _) in &new_slots {
         slot.ready.store(true, Ordering::Release);
     }
-    let mut inboxes: Vec<_> = seats.into_iter().map(|(_, inbox)| inbox).collect();
+    let mut inboxes: Vec<_> = new_slots.into_iter().map(|(_, inbox)| inbox).collect();
     let scheduler =
         Scheduler::start(&tokio::runtime::Handle::current(), clock, functions, vec![Arc::new(Trap(places))]);
     let spec = BatchSpec::whole(SAMPLES, GROUP, Box::new(Nothing));
@@ -260,9 +260,9 @@ async fn f7_a_call_that_silences_every_worker_is_tried_twice() {
     let mut rounds = 0;
     while !batch.is_done() {
         for inbox in &mut inboxes {
-            let Ok(Held { place, frame }) = inbox.try_recv() else { continue };
-            let (mut flight, page, why) = (Flight::default(), Snapshot::empty(), "said nothing");
-            flight.send(frame, place, None, clock.now_ns(), &mut Vec::new());
+            let Ok(QueuedFrame { guard, frame }) = inbox.try_recv() else { continue };
+            let (mut flight, page, why) = (InFlightFrames::default(), PageSnapshot::empty(), "said nothing");
+            flight.send(frame, guard, None, clock.now_ns(), &mut Vec::new());
             flight.blame_first(&page, why);
             drop(flight.lose(&page, &Loss::Crashed(why.to_owned(), None), clock.now_ns()));
         }

@@ -1,4 +1,4 @@
-//! Starting the stem and the loader, and what the keeper holds of them.
+//! Starting the zygote and the loader, and what the keeper holds of them.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,25 +13,26 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::ANSWER;
 use crate::child::{DYING, Pidfd, is_stopped, told_pid};
-use crate::child_guard::Started;
+use crate::child_guard::ChildGuard;
 use crate::config::ProcessConfig;
-use crate::control::{self, Control};
-use crate::exit_status::Ending;
-use crate::orphan_marker::Token;
+use crate::exit_status::ExitStatus;
+use crate::orphan_marker::OrphanMarker;
 use crate::output::{self, Printer, Source};
+use crate::zygote_requests::{self, ZygoteSocket};
 
+/// How long the zygote may take to answer what it does at once.
+pub(super) const ANSWER: Duration = Duration::from_secs(20);
 /// Time between two looks at whether a process that owes an answer is stopped.
 const STOPPED: Duration = Duration::from_millis(250);
 
-pub(super) struct Stem {
-    pub(super) process: Started,
+pub(super) struct ZygoteProcess {
+    pub(super) process: ChildGuard,
     pub(super) pidfd: Pidfd,
-    pub(super) control: Control,
+    pub(super) control: ZygoteSocket,
     /// Read by everyone who holds a worker that it forked.
     pub(super) alive: Arc<AtomicBool>,
-    pub(super) token: Token,
+    pub(super) token: OrphanMarker,
     pub(super) loader: Loader,
     pub(super) output_ended: Arc<Notify>,
     /// Reads what it and the loader print.
@@ -42,16 +43,16 @@ pub(super) enum Loader {
     /// Not started yet, or lost: the next fork starts one.
     None,
     /// Forks workers; the flag is read by everyone who holds one of them.
-    Forks(Control, Pid, Pidfd, Arc<AtomicBool>),
+    Forks(ZygoteSocket, Pid, Pidfd, Arc<AtomicBool>),
     /// Loaded, with several threads: becomes the next worker.
-    Becomes(Control, Pid),
+    Becomes(ZygoteSocket, Pid),
     /// Workers load for themselves.
     Absent,
 }
 
-impl Stem {
+impl ZygoteProcess {
     /// Takes leave of a child that has ended.
-    pub(super) async fn reap(&self, pid: Pid) -> io::Result<Ending> {
+    pub(super) async fn reap(&self, pid: Pid) -> io::Result<ExitStatus> {
         timeout(ANSWER, self.control.reap(pid)).await.map_err(io::Error::from)?
     }
 
@@ -87,8 +88,8 @@ pub(super) async fn stay_stopped(pids: Vec<Pid>) {
     }
 }
 
-pub(super) async fn start_stem(config: &ProcessConfig, printer: &Arc<Printer>) -> io::Result<Stem> {
-    let (control, theirs) = Control::new()?;
+pub(super) async fn start_zygote(config: &ProcessConfig, printer: &Arc<Printer>) -> io::Result<ZygoteProcess> {
+    let (control, theirs) = ZygoteSocket::new()?;
     let (output, their_output) = output::pipe()?;
     let errors = output::duplicate(their_output.as_fd())?;
     let mut command = Command::new(&config.python);
@@ -102,10 +103,10 @@ pub(super) async fn start_stem(config: &ProcessConfig, printer: &Arc<Printer>) -
     if let Some(environment) = &config.environment {
         command.env_clear().envs(environment.iter().map(|(name, value)| (name, value)));
     }
-    let token = Token::new();
+    let token = OrphanMarker::new();
     let (name, value) = token.variable();
     command.env(name, value);
-    let process = Started::from(command.spawn().map_err(|error| {
+    let process = ChildGuard::from(command.spawn().map_err(|error| {
         io::Error::new(error.kind(), format!("could not start {}: {error}", config.python.display()))
     })?);
     drop(command); // and with it our copies of the descriptors
@@ -119,8 +120,8 @@ pub(super) async fn start_stem(config: &ProcessConfig, printer: &Arc<Printer>) -
     while written < config.shipment.len() {
         written += rustix::io::pwrite(&shipment, &config.shipment[written..], written as u64)?;
     }
-    control.send(control::SHIPMENT, 0, 0, &[shipment.as_fd()]).await?;
-    Ok(Stem {
+    control.send(zygote_requests::SHIPMENT, 0, 0, &[shipment.as_fd()]).await?;
+    Ok(ZygoteProcess {
         process,
         pidfd,
         control,
@@ -140,22 +141,22 @@ pub(super) enum Load {
 }
 
 /// Forks a loader and waits until it has loaded.
-pub(super) async fn start_loader(stem: &Stem, load_timeout: Duration) -> io::Result<Load> {
-    let (control, theirs) = Control::new()?;
+pub(super) async fn start_loader(zygote: &ZygoteProcess, load_timeout: Duration) -> io::Result<Load> {
+    let (control, theirs) = ZygoteSocket::new()?;
     let forked = async {
-        stem.control.send(control::LOADER, 0, 0, &[theirs.as_fd()]).await?;
-        stem.control.reply_to(control::LOADER).await
+        zygote.control.send(zygote_requests::LOADER, 0, 0, &[theirs.as_fd()]).await?;
+        zygote.control.reply_to(zygote_requests::LOADER).await
     };
     let forked = tokio::select! {
         forked = timeout(ANSWER, forked) => forked.map_err(io::Error::from)??,
-        () = stay_stopped(stem.pids()) => return Err(io::ErrorKind::TimedOut.into()),
+        () = stay_stopped(zygote.pids()) => return Err(io::ErrorKind::TimedOut.into()),
     };
     let pid = told_pid(forked.value)?;
     drop(theirs);
     let pidfd = Pidfd::open(pid)?;
     let loaded = tokio::select! {
-        loaded = timeout(load_timeout, control.reply_to(control::LOADED)) => loaded,
-        () = stem.pidfd.ended() => return Err(io::ErrorKind::BrokenPipe.into()),
+        loaded = timeout(load_timeout, control.reply_to(zygote_requests::LOADED)) => loaded,
+        () = zygote.pidfd.ended() => return Err(io::ErrorKind::BrokenPipe.into()),
         () = stay_stopped(vec![pid]) => return Err(io::ErrorKind::TimedOut.into()),
         () = pidfd.ended() => Ok(Err(io::ErrorKind::BrokenPipe.into())),
     };
@@ -170,6 +171,6 @@ pub(super) async fn start_loader(stem: &Stem, load_timeout: Duration) -> io::Res
     // Harmless if it has ended: its number is taken until it is reaped.
     let _ = rustix::process::kill_process_group(pid, Signal::KILL);
     let _ = timeout(DYING, pidfd.ended()).await;
-    stem.reap(pid).await?;
+    zygote.reap(pid).await?;
     Ok(failed)
 }

@@ -17,7 +17,7 @@ const DOUBLINGS: u32 = 9;
 
 /// What was learned of loading.
 #[derive(Debug, Default)]
-pub(super) struct Loading {
+pub(super) struct LoadRetries {
     deaths: u32,
     late: Late,
 }
@@ -30,7 +30,7 @@ enum Late {
     Always,
 }
 
-impl Loading {
+impl LoadRetries {
     /// Whether workers load for themselves.
     pub(super) const fn is_late(&self) -> bool {
         !matches!(self.late, Late::No)
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn y1_y2_a_second_death_in_a_row_makes_loading_late_for_longer_and_longer() {
-        let (mut loading, mut now) = (Loading::default(), Instant::now());
+        let (mut loading, mut now) = (LoadRetries::default(), Instant::now());
         loading.ended(now);
         assert!(!loading.is_late() && !loading.tries_again(now));
         for seconds in [10, 20, 40] {
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn y3_a_loader_that_hung_is_the_last() {
-        let mut loading = Loading::default();
+        let mut loading = LoadRetries::default();
         loading.hung();
         assert!(loading.is_late() && !loading.tries_again(Instant::now() + Duration::from_secs(1 << 20)));
     }
