@@ -1,21 +1,23 @@
-"""Judge calls of one second, 2048 and 256 at once, over TLS: the http lane beside openai, httpx and
-aiohttp with asyncio.
+"""Judge calls of one second, 2048 and 256 at once, over TLS: the http lane compared with reqwest (a
+Rust program), and with openai, httpx and aiohttp on asyncio.
 
     python -m pytest benches/python/bench_judge.py --benchmark-only
 
 The server is the mock judge, a process of its own. Connections are made in a first round that is
-not counted. The CPU time is that of this process, the latency that of a call as its client sees it.
-Target: 2048 under 1.3 s, and no handshakes after the first round. httpx, and openai which is made
-of it, take minutes for a round of 2048 (the time that their pool takes grows with the square of its
+not counted. The CPU time is that of the client's process, the latency that of a call as its client sees it.
+Target: 2048 under 1.3 s, and no handshakes after the first round. httpx, and openai which is made of
+it, take minutes for a round of 2048 (the time that their pool takes grows with the square of its
 connections), so they are measured with 256.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import ssl
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -23,7 +25,7 @@ from typing import Any
 
 import pytest
 
-from benches.python.mock_judge import MockJudge, mock_judge
+from benches.python.mock_judge import MockJudge, build, mock_judge
 from guerdon import Dispatcher, Limit, judge
 from tests.http.server import asked, said, serving
 
@@ -34,8 +36,8 @@ TEXTS = [f"[[score {index % 11}]] " + "x" * 1000 for index in range(CALLS)]
 
 pytestmark = pytest.mark.timeout(600)
 
-# Scores, and how long the slowest hundredth took at least; None where the run can't say.
-Run = Callable[[], tuple[list[float], float]]
+# Scores, the 99th percentile of a call, CPU seconds.
+Run = Callable[[], tuple[list[float], float, float]]
 
 
 def p99(times: list[float]) -> float:
@@ -53,9 +55,11 @@ def guerdon_lane(server: MockJudge, texts: list[str]) -> Iterator[Run]:
     )
     with Dispatcher([graded]) as dispatcher:
 
-        def run() -> tuple[list[float], float]:
+        def run() -> tuple[list[float], float, float]:
+            start = time.process_time()
             result = dispatcher.score(completions=texts)
-            return result.rewards.ravel().tolist(), result.timings["judge"]["run_p99_s"]
+            cpu = time.process_time() - start
+            return result.rewards.ravel().tolist(), result.timings["judge"]["run_p99_s"], cpu
 
         yield run
 
@@ -74,14 +78,36 @@ def gathered(client: Any, texts: list[str]) -> Iterator[Run]:
         async def everything() -> list[tuple[float, float]]:
             return await asyncio.gather(*map(timed, texts))
 
-        def run() -> tuple[list[float], float]:
+        def run() -> tuple[list[float], float, float]:
+            start = time.process_time()
             found = runner.run(everything())
-            return [score for score, _ in found], p99([took for _, took in found])
+            cpu = time.process_time() - start
+            return [score for score, _ in found], p99([took for _, took in found]), cpu
 
         try:
             yield run
         finally:
             runner.run(stack.aclose())
+
+
+@contextmanager
+def reqwest(server: MockJudge, texts: list[str]) -> Iterator[Run]:
+    if server.ca_file is None:
+        pytest.skip("without TLS there is nothing to compare")
+    program = build("reqwest-client", "reqwest")
+    command = [program, f"{server.url}/v1/chat/completions", server.ca_file, str(len(texts))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        into, out = process.stdin, process.stdout
+        assert into is not None
+        assert out is not None
+
+        def run() -> tuple[list[float], float, float]:
+            into.write("round\n")
+            into.flush()
+            found = json.loads(out.readline())
+            return found["scores"], found["p99_s"], found["cpu_s"]
+
+        yield run
 
 
 def messages(text: str) -> dict[str, Any]:
@@ -153,6 +179,7 @@ class Openai(Httpx):
 # Name, module that it needs, what runs it, rounds.
 CONTENDERS: list[tuple[str, str, Callable[[MockJudge, list[str]], Any], int]] = [
     ("guerdon, http lane", "guerdon", guerdon_lane, 5),
+    ("reqwest, tokio", "guerdon", reqwest, 5),
     ("aiohttp, asyncio.gather", "aiohttp", lambda server, texts: gathered(Aiohttp(server), texts), 3),
     ("httpx, asyncio.gather", "httpx", lambda server, texts: gathered(Httpx(server), texts), 3),
     ("openai, asyncio.gather", "openai", lambda server, texts: gathered(Openai(server), texts), 3),
@@ -167,7 +194,7 @@ def in_short() -> Iterator[MockJudge]:
 
 
 RUNS = [
-    pytest.param(calls, contender, id=f"{calls}-{contender[1]}")
+    pytest.param(calls, contender, id=f"{calls}-{contender[0].split(',')[0]}")
     for calls in (CALLS, FEWER)
     for contender in CONTENDERS
     if calls == FEWER or contender[1] not in ("httpx", "openai")
@@ -188,9 +215,8 @@ def test_calls_of_a_second(benchmark: Any, tables: Any, calls: int, contender: A
         slowest: list[float] = []
 
         def measured() -> list[float]:
-            start = time.process_time()
-            scores, slow = run()
-            cpu.append(time.process_time() - start)
+            scores, slow, used = run()
+            cpu.append(used)
             slowest.append(slow)
             return list(scores)
 
@@ -208,5 +234,5 @@ def test_calls_of_a_second(benchmark: Any, tables: Any, calls: int, contender: A
         "CPU µs a call": statistics.median(cpu) * 1e6 / calls,
         "new handshakes": handshakes / rounds,
     }
-    tables.add(title, name, cells, "wall ≤ 1.3, 0 handshakes" if (calls, module) == (CALLS, "guerdon") else "")
+    tables.add(title, name, cells, "wall ≤ 1.3, 0 handshakes" if (calls, start) == (CALLS, guerdon_lane) else "")
     benchmark.extra_info.update(cells)

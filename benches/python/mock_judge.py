@@ -1,5 +1,4 @@
-"""The mock judge of rust/testkit as a process of its own:
-`with mock_judge("--tls") as judge`."""
+"""The mock judge of rust/testkit as a process of its own: `with mock_judge("--tls") as judge`."""
 
 from __future__ import annotations
 
@@ -33,11 +32,11 @@ class MockJudge:
         return found
 
 
-def build() -> Path:
-    """The program, built if need be."""
+def build(program: str = "mock-judge", feature: str = "judge") -> Path:
+    """A program of rust/testkit, built if need be."""
     command = ["cargo", "build", "--release", "--locked", "--quiet", "--package", "guerdon-testkit"]
-    subprocess.run([*command, "--features", "judge", "--bin", "mock-judge"], cwd=ROOT, check=True)
-    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "mock-judge"
+    subprocess.run([*command, "--features", feature, "--bin", program], cwd=ROOT, check=True)
+    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / program
 
 
 @contextmanager
