@@ -24,7 +24,7 @@ from guerdon import (
     judge,
     reward,
 )
-from tests.http.server import asked, said, serving
+from tests.http.server import chat_completion, question, serving
 
 CALLS: list[int] = []
 
@@ -337,7 +337,7 @@ def test_i3_the_trainers_state_is_that_of_submit() -> None:
 
 def test_requests_of_several_additions_are_each_asked_in_its_own_words() -> None:
     with (
-        serving(lambda path, body: said(f"Score: {len(asked(body))}")) as server,
+        serving(lambda path, body: chat_completion(f"Score: {len(question(body))}")) as server,
         Dispatcher([judge(base_url=server.url + "/v1/", model="m", prompt="{completion}")]) as made,
     ):
         ticket = made.stream(num_generations=2)

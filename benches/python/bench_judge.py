@@ -27,7 +27,7 @@ import pytest
 
 from benches.python.mock_judge import MockJudge, build, mock_judge
 from guerdon import Dispatcher, Limit, judge
-from tests.http.server import asked, said, serving
+from tests.http.server import chat_completion, question, serving
 
 CALLS = 2048
 FEWER = 256
@@ -189,7 +189,9 @@ CONTENDERS: list[tuple[str, str, Callable[[MockJudge, list[str]], Any], int]] = 
 @contextmanager
 def in_short() -> Iterator[MockJudge]:
     """A server for a run that times nothing: without TLS, in this process."""
-    with serving(lambda path, body: said("Score: " + re.findall(r"score (\d+)", asked(body))[0])) as server:
+    with serving(
+        lambda path, body: chat_completion("Score: " + re.findall(r"score (\d+)", question(body))[0])
+    ) as server:
         yield MockJudge(server.url, None)
 
 

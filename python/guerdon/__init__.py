@@ -34,12 +34,11 @@ if TYPE_CHECKING:
         ToolError,
     )
     from guerdon.functions import RewardFunction, group_reward, reward
-    from guerdon.judges import judge
+    from guerdon.judges import http_reward, judge
     from guerdon.limits import Limit, RetryAfter
     from guerdon.pending import OpenBatch, PendingBatch
     from guerdon.recycling import Recycle
     from guerdon.results import Failure, Group, RewardBatch
-    from guerdon.services import http_reward
     from guerdon.stateful import StatefulReward
     from guerdon.status import Status
 
@@ -105,7 +104,7 @@ _HOMES: Final[dict[str, str | None]] = {
     "group_reward": "functions",
     "judge": "judges",
     "parse": None,
-    "http_reward": "services",
+    "http_reward": "judges",
     "reward": "functions",
 }
 

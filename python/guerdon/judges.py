@@ -1,4 +1,5 @@
-"""``judge``: an LLM that grades, as a reward function that needs no Python for a request."""
+"""``judge`` and ``http_reward``: a model that grades, or a reward service behind a URL, as a reward
+function whose requests need no Python."""
 
 from __future__ import annotations
 
@@ -6,20 +7,22 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from guerdon import parse as parses
+from guerdon import parse as parsers
 from guerdon._http.address import address, endpoint
-from guerdon._http.body import Text
-from guerdon._http.options import label, made, more, text
+from guerdon._http.body import ColumnValue, ColumnValues, TemplateText
+from guerdon._http.options import build, extra_body, name_of, non_empty_text
 from guerdon._http.reward import HttpReward
-from guerdon._http.template import template
+from guerdon._http.template import Field, template
+from guerdon._registration.options import BATCH_WAIT, batching
 from guerdon._units import number
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
 from guerdon.parse import Parse
 
-__all__ = ["judge"]
+__all__ = ["http_reward", "judge"]
 
 _PATHS = {"chat": "/chat/completions", "completions": "/completions"}
+_PLURAL = {"prompt": "prompts", "completion": "completions", "text": "texts"}
 
 
 def judge(
@@ -47,39 +50,46 @@ def judge(
     on_failure: str | float = "nan",
     max_failure_rate: float | None = None,
 ) -> HttpReward:
-    """Make a reward function that asks a model behind an OpenAI-compatible server, one request a sample.
+    """Make a reward function that asks a model behind an OpenAI-compatible server, one request a
+    sample.
 
-    Requests are made, sent and read without Python: thousands may be under way at a time.
+    Requests are built, sent and read without Python: thousands may be in flight at once.
 
     Args:
-        base_url: Of the server, as its other clients have it: ``"http://localhost:8000/v1"``.
+        base_url: The server's, as for its other clients: ``"http://localhost:8000/v1"``.
         model: Its name there.
-        prompt: What the judge is asked, with the sample's columns as in ``str.format``: ``"Rate this: {completion}"``. Any
-            column of the dataset, ``{prompt}``, ``{completion}``, and ``{text}``, the last assistant message. Messages are
-            filled in as their text. A list of messages, ``[{"role": …, "content": …}]``, is asked as it is.
-        parse: How the score is read out of the answer, see `guerdon.parse`; the first number by default.
-        system: A system message before the prompt, a template too.
+        prompt: What the judge is asked, with the sample's columns as in ``str.format``:
+            ``"Rate this: {completion}"``. Any column of the dataset, ``{prompt}``,
+            ``{completion}``, and ``{text}``, the last assistant message. Conversational values are
+            filled in as their text. Or a list of messages, ``[{"role": …, "content": …}]``, with
+            the same placeholders.
+        parse: How the score is read out of the answer, see `guerdon.parse`; the first number by
+            default.
+        system: A system message before the prompt, with placeholders too.
         api: ``"chat"`` or ``"completions"``, for models without a chat template.
-        max_tokens: Of the answer; the server's own default if None (1 for ``parse.logprob``).
+        max_tokens: Longest answer; the server's own default if None (1 for ``parse.logprob``).
         temperature: None leaves it to the server.
-        response_format: Passed on as it is; ``"json_object"``; or ``"json_schema"``, the schema with a number in the field of
-            ``parse.json(field)``. A server that has none answers with an error.
-        body: More fields of the request's JSON, also in place of those above.
-        api_key_env: Name of the variable of the environment that holds the API key.
-        api_key_file: File that holds it.
-        headers: Of each request; ``{key}`` in one stands for the key, which else goes as ``Authorization: Bearer``.
-        http2: Speak HTTP/2, which takes fewer connections; the server must know it.
-        ca_file: Certificates (PEM) to trust beside the system's.
-        name: In metrics, files and messages, unique in a dispatcher.
+        response_format: A dict is passed on as it is; ``"json_object"``; or ``"json_schema"``, a
+            schema with a number in the field of ``parse.json(field)``. Servers without structured
+            output answer with an error.
+        body: More fields of the request's JSON; they override those above.
+        api_key_env: Name of the environment variable that holds the API key.
+        api_key_file: File that holds the API key.
+        headers: Headers of each request; ``{key}`` in one stands for the key, which otherwise goes
+            as ``Authorization: Bearer``.
+        http2: Use HTTP/2, which takes fewer connections, if the server supports it.
+        ca_file: Certificate authorities (PEM) to trust in addition to the system's.
+        name: In metrics, files and messages; unique in a dispatcher.
         timeout: Seconds that one attempt may take, from connecting to the last byte. Default 30.
         total_timeout: As for `guerdon.reward`, like the options below.
-        retries: Attempts after the first: for timeouts, broken connections, 408, 425 and 5xx, and answers without a score;
-            not for other statuses. 429 puts a call off, see `guerdon.Limit`.
-        limit: Requests at a time, 256 by default, fewer when the server says "later"; and rates. While the server is dead calls wait,
-            for five minutes at most.
+        retries: Attempts after the first: for timeouts, broken connections, 408, 425, 5xx, and
+            answers without a score; not for other statuses. A throttled call (429) is deferred and
+            does not use up retries, see `guerdon.Limit`.
+        limit: Requests in flight (256 by default, fewer while the server throttles) and rates.
+            While the circuit breaker is open, calls wait, for five minutes at most.
 
     Raises:
-        RegistrationError: Something of it can't work.
+        RegistrationError: An option is wrong; the message names it.
 
     Examples:
         >>> from guerdon import judge, parse
@@ -92,15 +102,15 @@ def judge(
         <reward function 'judge': http://localhost:8000/v1/chat/completions, timeout 30 s>
     """
     given = dict(locals())
-    name = label(name)
+    name = name_of(name)
     if api not in tuple(_PATHS):
         raise RegistrationError(f"reward function {name!r}: api={api!r}: expected 'chat' or 'completions'.")
-    parse = parses.number() if parse is None else parse
+    parse = parsers.number() if parse is None else parse
     if not isinstance(parse, Parse):
         raise RegistrationError(
-            f"reward function {name!r}: parse={parse!r}: expected one of guerdon.parse, as parse.number()."
+            f"reward function {name!r}: parse={parse!r}: expected a parser of guerdon.parse, such as parse.number()."
         )
-    asked: dict[str, Any] = {"model": text(name, "model", model), **_question(name, api, prompt, system)}
+    asked: dict[str, Any] = {"model": non_empty_text(name, "model", model), **_question(name, api, prompt, system)}
     if parse.kind == "logprob":
         asked |= {
             "max_tokens": 1,
@@ -112,37 +122,115 @@ def judge(
         asked["temperature"] = _temperature(name, temperature)
     if response_format is not None:
         asked["response_format"] = _format(name, response_format, parse)
-    added = more(name, body)
+    added = extra_body(name, body)
     if added.get("stream"):
         raise RegistrationError(
-            f"reward function {name!r}: body={{'stream': …}}: an answer is read as a whole. Leave it out."
+            f"reward function {name!r}: body={{'stream': …}}: streaming is not supported. Leave it out."
         )
     url = endpoint(address(name, "base_url", base_url), _PATHS[api])
-    return made(judge, given, {**asked, **added}, url=url, api=api, parse=parse)
+    return build(judge, given, {**asked, **added}, url=url, api=api, parse=parse)
+
+
+def http_reward(
+    url: str,
+    *,
+    columns: Sequence[str] | Mapping[str, str] = ("prompt", "completion"),
+    batch_size: int | None = None,
+    batch_wait: float = BATCH_WAIT,
+    score: str | None = None,
+    body: Mapping[str, Any] | None = None,
+    api_key_env: str | None = None,
+    api_key_file: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    http2: bool = False,
+    ca_file: str | None = None,
+    name: str = "http_reward",
+    timeout: float | None = None,
+    total_timeout: float | None = None,
+    retries: int = 3,
+    limit: Limit | None = None,
+    on_failure: str | float = "nan",
+    max_failure_rate: float | None = None,
+) -> HttpReward:
+    """Make a reward function that POSTs samples as JSON to a reward service, one a request or up to
+    ``batch_size``.
+
+    One sample goes as ``{"prompt": …, "completion": …}``, many as
+    ``{"prompts": […], "completions": […]}``. The response is ``{"score": 0.5}``,
+    ``{"reward": 0.5}`` or a number; for many ``{"rewards": […]}``, ``{"scores": […]}`` or a list,
+    in the order of the request; values are numbers, objects with ``"score"`` or ``"reward"``, or
+    null, which abstains.
+
+    Args:
+        url: Where to POST.
+        columns: What is sent: names of dataset columns, ``prompt``, ``completion``,
+            ``completion_ids``, ``text``; a mapping from the service's names to them renames,
+            ``{"query": "completion", "label": "answer"}``.
+        batch_size: Samples a request at most; None sends one, as fields and not as lists. A request
+            that fails is repeated in halves, down to the sample that fails, unless no sample is to
+            blame: no connection, 401, 403, 404, 429.
+        batch_wait: As for `guerdon.reward`, like the options below that `guerdon.judge` does not
+            describe.
+        score: Path to the numbers in the response: ``"result.score"``, ``"data.*.score"`` for a
+            field of each object of a list.
+        body: More fields of the request's JSON.
+        api_key_env: As for `guerdon.judge`, like all the others.
+        name: In metrics, files and messages; unique in a dispatcher.
+        limit: Requests in flight (256 by default) and a minute; tokens are those of a whole
+            request.
+
+    Raises:
+        RegistrationError: An option is wrong; the message names it.
+
+    Examples:
+        >>> from guerdon import http_reward
+        >>> http_reward("http://localhost:9000/rewards", columns=["completion", "answer"], batch_size=32, name="checker")
+        <reward function 'checker': http://localhost:9000/rewards, timeout 30 s>
+    """
+    given = dict(locals())
+    name = name_of(name)
+    size, wait = batching(name, batch_size, batch_wait)
+    sent = _columns(name, columns, many=size is not None)
+    kind = ColumnValue if size is None else ColumnValues
+    values = {key: kind(Field(column, json=True)) for key, column in sent.items()}
+    return build(
+        http_reward,
+        given,
+        {**extra_body(name, body), **values},
+        url=address(name, "url", url),
+        api="rewards",
+        path="" if score is None else non_empty_text(name, "score", score),
+        batch_size=size,
+        batch_wait=wait,
+    )
 
 
 def _question(name: str, api: str, prompt: object, system: object) -> dict[str, Any]:
-    """What is asked, as fields of the request."""
+    """The question, as fields of the request."""
     if api == "completions":
         if not isinstance(prompt, str) or system is not None:
-            raise RegistrationError(f"reward function {name!r}: with api='completions' the prompt is one text.")
-        return {"prompt": Text(template(text(name, "prompt", prompt), name, "prompt"))}
+            raise RegistrationError(
+                f"reward function {name!r}: api='completions' takes one prompt string, without messages or system=."
+            )
+        return {"prompt": TemplateText(template(non_empty_text(name, "prompt", prompt), name, "prompt"))}
     messages: list[Any] = []
     if system is not None:
-        messages.append({"role": "system", "content": text(name, "system", system)})
+        messages.append({"role": "system", "content": non_empty_text(name, "system", system)})
     if isinstance(prompt, str):
-        messages.append({"role": "user", "content": text(name, "prompt", prompt)})
+        messages.append({"role": "user", "content": non_empty_text(name, "prompt", prompt)})
     elif isinstance(prompt, Sequence) and prompt:
         messages += prompt
     else:
-        raise RegistrationError(f"reward function {name!r}: prompt={prompt!r}: expected a text or a list of messages.")
+        raise RegistrationError(
+            f"reward function {name!r}: prompt={prompt!r}: expected a string or a list of messages."
+        )
     asked = []
     for message in messages:
         if not isinstance(message, Mapping) or not isinstance(message.get("content"), str) or "role" not in message:
             raise RegistrationError(
-                f"reward function {name!r}: prompt: {message!r} is no message; expected {{'role': …, 'content': …}} with texts."
+                f"reward function {name!r}: prompt: {message!r} is not a message; expected {{'role': …, 'content': …}} with strings."
             )
-        asked.append({**message, "content": Text(template(message["content"], name, "prompt"))})
+        asked.append({**message, "content": TemplateText(template(message["content"], name, "prompt"))})
     return {"messages": asked}
 
 
@@ -178,3 +266,19 @@ def _format(name: str, value: object, parse: Parse) -> Mapping[str, Any]:
         f"reward function {name!r}: response_format={value!r}: expected a dict, 'json_object', or 'json_schema' with "
         "parse=parse.json(field)."
     )
+
+
+def _columns(name: str, given: object, *, many: bool) -> dict[str, str]:
+    """The columns by the names under which the service gets them."""
+    wrong = RegistrationError(
+        f"reward function {name!r}: columns={given!r}: expected a list of column names, or a dict from the service's names to column names."
+    )
+    if isinstance(given, Mapping):
+        pairs = list(given.items())
+    elif isinstance(given, Sequence) and not isinstance(given, str):
+        pairs = [(_PLURAL.get(column, column) if many else column, column) for column in given]
+    else:
+        raise wrong
+    if not pairs or not all(isinstance(each, str) and each for pair in pairs for each in pair):
+        raise wrong
+    return dict(pairs)

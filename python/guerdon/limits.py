@@ -1,8 +1,8 @@
-"""How fast, and how many at a time, calls may go to an endpoint; and how a function says that it was too fast.
+"""Limits on how fast, and how many at once, calls go to an endpoint; and how a function reports
+that it was throttled.
 
-- L-1  A key is one endpoint: all that name it, in any function, dispatcher and process of this user on this host, share
-       what it allows. The file of a key stands in `folder`, under a name that doesn't show the key.
-- L-2  Functions of one dispatcher that name a key agree about its numbers; one of them may leave them out.
+A key is one endpoint: all functions, dispatchers and processes of this user on this host that name
+it share its limit, and agree about its numbers. Its file is in `folder`, under a hash of the key.
 """
 
 from __future__ import annotations
@@ -28,25 +28,26 @@ _MOST_RATE = 1e9
 class Limit:
     """A limit on the calls of a reward function, or of all that share an endpoint.
 
-    Waiting for a limit is queueing: it never counts toward ``timeout``, only toward ``total_timeout`` and
-    ``batch_timeout``. Each
-    attempt counts, retries too. Answers that say "too many requests" (status 429, `RetryAfter`) make it stricter for a
-    while; answers relax it again.
+    Waiting for a limit is queueing: it never counts toward ``timeout``, only toward
+    ``total_timeout`` and ``batch_timeout``. Each attempt counts, retries too. Throttling (status
+    429, `RetryAfter`) lowers the rates for a while; successful calls raise them again.
 
     Args:
-        concurrency: Calls in flight at once, at least 1. Without a limit: 256 on the asyncio and http lanes, 8 on the thread
-            lane, the number of workers on the process lane. With a key: of all that name it together.
-        rpm: Requests (calls) per minute, handed out at a steady rate, without an opening burst.
-        tpm: Tokens per minute. What a call used is taken from its result, a dict with ``"score"`` and ``"usage"`` (the
-            object or dict that OpenAI-compatible servers send, or a number); a judge takes it from the response. Before
-            that it counts as many as its predecessors did on average.
-        key: The endpoint whose limit this is: shared by all functions that name it, on any lane, and by all processes
-            of this user on this host, ranks included. All of them must give the same numbers. The share of a process
-            that dies is free again.
-        tokens: The tokens of a call, about, for as long as none has told; later too if none ever tells, as functions of
-            groups and batches can't. Default: 1000. Or a function that counts them for each sample before its call: it
-            takes columns by name, as a per-sample reward function does, and runs in this process when a batch is
-            submitted; what a call then tells corrects its count. No more than ``tpm``: a call of more fails at once.
+        concurrency: Calls in flight at once, at least 1. Without a limit: 256 on the asyncio and
+            http lanes, 8 on the thread lane, the number of workers on the process lane. With a key:
+            of all that name it together.
+        rpm: Requests (calls) per minute, at a steady rate, without an opening burst.
+        tpm: Tokens per minute. What a call used is taken from its result, a dict with ``"score"``
+            and ``"usage"`` (the object or dict that OpenAI-compatible servers send, or a number); a
+            judge takes it from the response. Before that it counts the average of earlier calls.
+        key: The endpoint whose limit this is: shared by all functions that name it, on any lane,
+            and by all processes of this user on this host, ranks included. All of them must give
+            the same numbers. Calls in flight of a process that dies are free again.
+        tokens: An estimate of the tokens of a call until calls report their use, and for functions
+            that can't report it (of groups and batches). Default: 1000. Or a function that counts
+            them for each sample before its call: it takes columns by name, as a per-sample reward
+            function does, and runs in this process when a batch is submitted; the reported use then
+            corrects it. No more than ``tpm``: a call with more fails at once.
 
     Raises:
         RegistrationError: A value is out of range, or nothing is limited.
@@ -66,7 +67,7 @@ class Limit:
         if not any(given is not None for given in (self.concurrency, self.rpm, self.tpm, self.key)):
             raise RegistrationError(
                 "Limit() limits nothing. Give concurrency=, the number of calls in flight at once; rpm= or tpm=, "
-                "requests or tokens per minute; or key=, the endpoint whose limits others give."
+                "requests or tokens per minute; or key=, an endpoint whose limits other functions give."
             )
         if self.concurrency is not None:
             if isinstance(self.concurrency, bool) or not isinstance(self.concurrency, int):
@@ -89,35 +90,36 @@ class Limit:
             if not callable(self.tokens):
                 if not 0 <= number(self.tokens) <= _MOST_RATE:
                     raise RegistrationError(
-                        f"Limit(tokens={self.tokens!r}): expected the tokens of a call, or a function that counts them."
+                        f"Limit(tokens={self.tokens!r}): expected the number of tokens of a call, or a function that counts them."
                     )
                 if self.tpm is not None and number(self.tokens) > number(self.tpm):
                     raise RegistrationError(
-                        f"Limit(tokens={self.tokens!r}, tpm={self.tpm!r}): a call would take more than a minute has, and wait for "
-                        "ever. Raise tpm=, or give the tokens of one call."
+                        f"Limit(tokens={self.tokens!r}, tpm={self.tpm!r}): one call needs more tokens than a minute allows, and could "
+                        "never start. Raise tpm=, or pass the tokens of one call."
                     )
 
 
 class RetryAfter(GuerdonError):
-    """Raised by a reward function: try this call again later, the server is busy.
+    """Raised by a reward function that was throttled: try this call again later.
 
-    It is no failure of the call: it is put off, at least for that long, up to 8 times (or ``retries`` times, if that is
-    more), and the function's `Limit` hands out nothing meanwhile and less afterwards. Errors of httpx, aiohttp, openai
-    and the like with status 429 mean the same without it.
+    It is not a failure: the call is deferred by at least that time, up to 8 times (or ``retries``
+    times, if that is more), and the function's `Limit` lets nothing through meanwhile, and less
+    afterwards. Errors of httpx, aiohttp, openai and the like with status 429 mean the same without
+    it.
 
     Args:
         seconds: How long to wait, at least 0.
         message: What happened.
 
     Raises:
-        ValueError: ``seconds`` is no time.
+        ValueError: ``seconds`` is negative or not finite.
 
     Examples:
         >>> str(RetryAfter(2.5))
         'try again after 2.5 s'
     """
 
-    status_code = 429  # as errors of clients carry it
+    status_code = 429  # where HTTP clients' errors have it
 
     def __init__(self, seconds: float = 0.0, message: str | None = None) -> None:
         if not 0 <= number(seconds) < math.inf:
@@ -130,14 +132,15 @@ class RetryAfter(GuerdonError):
 
 
 def folder() -> Path:
-    """Where the files of shared limits stand: memory where the system has a place for that, else the temporary folder.
+    """The folder of shared limits' files: in memory where the system has that, else the temporary
+    folder.
 
-    ``GUERDON_LIMITS_DIR`` names another, the same for all processes that are to share.
+    ``GUERDON_LIMITS_DIR`` names another, the same for all processes that share limits.
     """
     given = os.environ.get(FOLDER)
     if given:
         return Path(given)
-    memory = Path("/dev/shm")  # the folder below it is this user's own, which the engine checks
+    memory = Path("/dev/shm")  # the engine checks that the folder below it is this user's own
     base = memory if memory.is_dir() and os.access(memory, os.W_OK | os.X_OK) else Path(tempfile.gettempdir())
     return base / f"guerdon-{os.getuid()}"
 
@@ -145,10 +148,10 @@ def folder() -> Path:
 def native(
     limit: Limit | None, lane: str
 ) -> tuple[float | None, float | None, float | None, tuple[str, str] | None] | None:
-    """The limit as the engine takes it; None if the lane alone keeps it.
+    """The limit as the engine takes it; None if the lane alone enforces it.
 
-    Calls that only wait ask for each call, so that answers can make the limit stricter. Workers and threads with nothing
-    but a concurrency get whole frames of calls.
+    On lanes where calls only wait, each call takes a permit, so that throttling can lower the
+    limit. Workers and threads with nothing but a concurrency get whole frames of calls.
     """
     if limit is None:
         return None

@@ -1,7 +1,8 @@
 """How a score is read out of a judge's answer: the ``parse=`` of `guerdon.judge`.
 
-An answer that holds no score as it was asked for is an `error` that shows the answer; it is tried again if the judge has
-``retries`` left. So is one that was cut by ``max_tokens`` where the score may have gone on: 1 may be the beginning of 10.
+An answer without the score that was asked for is an `error` that shows the answer; it is tried
+again while the judge has ``retries`` left. So is one that ``max_tokens`` truncated at its score: 1
+may be the beginning of 10.
 
 >>> from guerdon import parse
 >>> parse.tag("score")
@@ -41,7 +42,8 @@ class Parse:
 
 
 def number() -> Parse:
-    """The first number that stands by itself: 7 in ``"7/10"``, 8 in ``"GPT4 says 8"``; nothing of ``"3,5"``. The default.
+    """The first number that stands by itself: 7 in ``"7/10"``, 8 in ``"GPT4 says 8"``; nothing of
+    ``"3,5"``. The default.
 
     Examples:
         >>> number()
@@ -54,7 +56,7 @@ def tag(name: str) -> Parse:
     """The first number within the last ``<name>…</name>`` of the answer.
 
     Raises:
-        RegistrationError: `name` is no name of a tag.
+        RegistrationError: `name` is empty.
 
     Examples:
         >>> tag("score")
@@ -67,12 +69,13 @@ def regex(pattern: str, words: Mapping[str, float] | None = None) -> Parse:
     """The first group (without groups: the whole) of the first match of a pattern.
 
     Args:
-        pattern: In the syntax of Rust's ``regex``, which is Python's without look-around and backreferences.
-        words: What the match may be and the score that it stands for, in any case of letters; without it the match must
-            be a number.
+        pattern: In the syntax of Rust's ``regex``, which is Python's without look-around and
+            backreferences.
+        words: Scores by match, ignoring case; without it the match must be a number.
 
     Raises:
-        RegistrationError: `words` maps to something else than numbers. A pattern that is none is refused by `guerdon.judge`.
+        RegistrationError: `words` has values other than numbers. `guerdon.judge` refuses an invalid
+            pattern.
 
     Examples:
         >>> regex(r"Verdict: (good|bad)", {"good": 1.0, "bad": 0.0})
@@ -83,11 +86,12 @@ def regex(pattern: str, words: Mapping[str, float] | None = None) -> Parse:
 
 
 def json(field: str) -> Parse:
-    """A field of the JSON that the answer is, or of the first object that it holds (in a code block, behind some words).
+    """A field of the JSON that the answer is, or of the first object that it holds (in a code
+    block, after some words).
 
     Args:
-        field: With dots for fields of fields, ``"verdict.score"``. Its value is a number, a boolean, a text that is a
-            number, or null, which abstains.
+        field: With dots for fields of fields, ``"verdict.score"``. Its value is a number, a
+            boolean, a text that is a number, or null, which abstains.
 
     Examples:
         >>> json("score")
@@ -110,18 +114,20 @@ def logprob(token: str, *others: str, top: int = 20) -> Parse:
     """The probability of `token` as the first one of the answer: a soft score from 0 to 1.
 
     Args:
-        token: Spaces around it don't count; tokens that are the same without them are added up.
-        others: Its rivals. With them the score is the token's share: ``logprob("Yes", "No")`` is P(Yes) ÷ (P(Yes) + P(No)).
+        token: Surrounding spaces are ignored; tokens that differ only in them are added up.
+        others: Its rivals. With them the score is the token's share: ``logprob("Yes", "No")`` is
+            P(Yes) ÷ (P(Yes) + P(No)).
         top: How many of the most likely tokens the server is asked for.
 
     The judge is asked for one token, unless ``max_tokens`` says otherwise.
 
-    A server lists the most likely tokens only. One that it doesn't list counts as 0 where that can't be far from the truth:
-    its probability is at most ``u = min(1 - sum(listed), least of the listed but one)`` (servers add the token that was
-    chosen to the most likely ones, so the very least says nothing). With P(No) listed and P(Yes) not, the score is between
-    0 and u ÷ (u + P(No)); with P(Yes) alone, between P(Yes) ÷ (P(Yes) + u) and 1. A score that would be off by more than
-    0.01 is an `error` that says between what it lies; so is one where neither is listed. A larger `top` helps, if
-    the server has it.
+    A server lists only the most likely tokens. One that it doesn't list counts as 0 where that
+    can't be far off: its probability is at most
+    ``u = min(1 - sum(listed), least of the listed but one)`` (servers add the token that was chosen
+    to the most likely ones, so the very least says nothing). With P(No) listed and P(Yes) not, the
+    score is between 0 and u ÷ (u + P(No)); with P(Yes) alone, between P(Yes) ÷ (P(Yes) + u) and 1.
+    A score that may be off by more than 0.01 is an `error` that gives the bounds; so is one where
+    neither is listed. A larger `top` helps, if the server supports it.
 
     Examples:
         >>> logprob("Yes", "No")
@@ -130,15 +136,13 @@ def logprob(token: str, *others: str, top: int = 20) -> Parse:
     rivals = tuple(_text("logprob", "others", other) for other in others)
     tokens = [_text("logprob", "token", token).strip(), *(rival.strip() for rival in rivals)]
     if len(set(tokens)) < len(tokens):
-        raise RegistrationError(
-            f"parse.logprob({', '.join(map(repr, tokens))}): a token can't be its own rival: each once."
-        )
+        raise RegistrationError(f"parse.logprob({', '.join(map(repr, tokens))}): each token must be given once.")
     return Parse("logprob", _text("logprob", "token", token), others=rivals, top=_count(top))
 
 
 def _text(function: str, argument: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise RegistrationError(f"parse.{function}({argument}={value!r}): expected a text.")
+        raise RegistrationError(f"parse.{function}({argument}={value!r}): expected a non-empty string.")
     return value
 
 
@@ -153,12 +157,12 @@ def _words(words: object) -> tuple[tuple[str, float], ...]:
         return ()
     wrong = f"parse.regex(words={words!r}): expected "
     if not isinstance(words, Mapping) or not words:
-        raise RegistrationError(wrong + "a dict of texts and their scores.")
+        raise RegistrationError(wrong + "a dict of strings and their scores.")
     for word, score in words.items():
         if not isinstance(word, str) or isinstance(score, bool) or not isinstance(score, Real):
-            raise RegistrationError(wrong + "texts and their scores.")
+            raise RegistrationError(wrong + "strings and their scores.")
         if not abs(as_number(score)) <= FLOAT32_MAX:
             raise RegistrationError(wrong + "scores that float32 can hold.")
     if len({word.lower() for word in words}) < len(words):
-        raise RegistrationError(wrong + "each word once: the case of letters doesn't count.")
+        raise RegistrationError(wrong + "each word once: case is ignored.")
     return tuple((word, float(score)) for word, score in words.items())

@@ -59,8 +59,8 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             found(self)
             return
-        status, said = found if isinstance(found, tuple) else (200, found)
-        text = json.dumps(said).encode()
+        status, reply = found if isinstance(found, tuple) else (200, found)
+        text = json.dumps(reply).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(text)))
@@ -82,19 +82,21 @@ def serving(answer: Answer, delay: float = 0.0, port: int = 0) -> Iterator[Serve
             thread.join()
 
 
-def said(text: str) -> dict[str, Any]:
+def chat_completion(text: str) -> dict[str, Any]:
     """A chat completion with this text."""
     return {"choices": [{"message": {"role": "assistant", "content": text}}], "usage": {"total_tokens": 7}}
 
 
-def asked(body: dict[str, Any]) -> str:
-    """What a chat completion was asked."""
+def question(body: dict[str, Any]) -> str:
+    """The last message of a chat completion's request."""
     return str(body["messages"][-1]["content"])
 
 
 def one() -> None:
     """Judges the length of what it is asked about, on a port that is given, until it is killed."""
-    with Server(lambda path, body: said(str(len(asked(body)))), delay=0.01, port=int(sys.argv[1])) as server:
+    with Server(
+        lambda path, body: chat_completion(str(len(question(body)))), delay=0.01, port=int(sys.argv[1])
+    ) as server:
         print("ready", flush=True)
         server.serve_forever()
 

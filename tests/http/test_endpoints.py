@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, Limit, Status, http_reward, judge
-from tests.http.server import free_port, said, serving
+from tests.http.server import chat_completion, free_port, serving
 
 
 def test_the_tokens_of_a_judge_are_those_that_its_server_tells() -> None:
     def answer(path: str, body: dict[str, Any]) -> Any:
-        return {**said("1"), "usage": {"prompt_tokens": 40, "completion_tokens": 10, "total_tokens": 50}}
+        return {**chat_completion("1"), "usage": {"prompt_tokens": 40, "completion_tokens": 10, "total_tokens": 50}}
 
     limit = Limit(tpm=62_500)  # 50 tokens a call, 49 ms each; unknown ones count as 1000, a second
     with serving(answer) as server:
@@ -34,7 +34,7 @@ def test_a_server_that_says_later_is_left_alone_with_the_default_options(batch: 
     def busy(path: str, body: dict[str, Any]) -> Any:
         came.append(time.monotonic())
         if len(came) > 1:
-            return said("1") if batch is None else [1.0]
+            return chat_completion("1") if batch is None else [1.0]
 
         def later(handler: Any) -> None:
             handler.wfile.write(b"HTTP/1.1 429 -\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n")
@@ -45,7 +45,7 @@ def test_a_server_that_says_later_is_left_alone_with_the_default_options(batch: 
         if batch is None:
             one = judge(base_url=server.url, model="m", prompt="{completion}")
         else:
-            one = http_reward(server.url, columns=["completion"], batch=batch, name="judge")
+            one = http_reward(server.url, columns=["completion"], batch_size=batch, name="judge")
         with Dispatcher([one]) as dispatcher:
             first = dispatcher.submit(completions=["x"])
             while not came:
@@ -70,11 +70,11 @@ def test_a_server_that_starts_late_costs_no_sample_with_the_default_options() ->
         ticket = dispatcher.submit(completions=["x"] * 40)
         while not caught:
             time.sleep(0.01)
-        with serving(lambda path, body: said("1"), port=port) as server:
+        with serving(lambda path, body: chat_completion("1"), port=port) as server:
             result = ticket.result(timeout=100)
             assert len(server.bodies) == 40
     assert set(result.status.ravel().tolist()) == {Status.OK}
     (warning,) = (each for each in caught if issubclass(each.category, GuerdonWarning))
-    said_so = str(warning.message)
-    assert said_so.startswith("reward function 'graded': circuit breaker open after several failed requests")
-    assert f"can't connect to 127.0.0.1:{port}" in said_so
+    message = str(warning.message)
+    assert message.startswith("reward function 'graded': circuit breaker open after several failed requests")
+    assert f"can't connect to 127.0.0.1:{port}" in message

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from guerdon import DataError, Dispatcher, RegistrationError, Status, judge, parse, reward
-from tests.http.server import asked, said, serving
+from tests.http.server import chat_completion, question, serving
 
 SECRET = "sk-very-secret"
 NOWHERE = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
@@ -21,7 +21,7 @@ CIRCLE["self"] = CIRCLE
 
 
 def length(path: str, body: dict[str, Any]) -> Any:
-    return said(f"Score: {len(asked(body))}")
+    return chat_completion(f"Score: {len(question(body))}")
 
 
 def test_each_sample_is_asked_about_in_its_own_words() -> None:
@@ -32,10 +32,10 @@ def test_each_sample_is_asked_about_in_its_own_words() -> None:
     ):
         result = dispatcher.score(completions=texts)
         np.testing.assert_array_equal(result.rewards.ravel(), [len(text) for text in texts])
-        assert sorted(map(asked, server.bodies)) == sorted(texts)
+        assert sorted(map(question, server.bodies)) == sorted(texts)
         assert server.bodies[0] == {
             "model": "m",
-            "messages": [{"role": "user", "content": asked(server.bodies[0])}],
+            "messages": [{"role": "user", "content": question(server.bodies[0])}],
             "temperature": 0.0,
         }
 
@@ -50,7 +50,7 @@ def test_columns_of_any_kind_stand_in_the_prompt() -> None:
     with serving(length) as server, Dispatcher([judge(base_url=server.url, model="m", prompt=prompt)]) as dispatcher:
         columns = {"size": np.array([2.25, 3.0]), "tags": [["a"], ["b"]], "name": ["x", "y"], "some": [None, 1]}
         dispatcher.score(prompts=[talk, talk * 2], completions=[answer, answer], **columns)
-        assert sorted(map(asked, server.bodies)) == [
+        assert sorted(map(question, server.bodies)) == [
             "Why?|Because|Because|2.2|a|{}|'x'|None",
             "user: Why?\n\nuser: Why?|Because|Because|3.0|b|{}|'y'|1",
         ]
@@ -69,7 +69,7 @@ def test_columns_of_any_kind_stand_in_the_prompt() -> None:
 )
 def test_ways_to_parse(way: parse.Parse, text: str, score: float) -> None:
     with (
-        serving(lambda path, body: said(text)) as server,
+        serving(lambda path, body: chat_completion(text)) as server,
         Dispatcher([judge(base_url=server.url, model="m", prompt="{completion}", parse=way, retries=0)]) as dispatcher,
     ):
         assert dispatcher.score(completions=["x"]).rewards.item() == score
@@ -109,7 +109,7 @@ def test_a_token_that_is_not_listed_is_no_zero_unless_it_must_be_one(api: Any) -
     }
 
     def weighed(path: str, body: dict[str, Any]) -> Any:
-        asked_of = body["prompt"] if path == "/completions" else asked(body)
+        asked_of = body["prompt"] if path == "/completions" else question(body)
         likely = {token: float(np.log(share)) for token, share in listed[asked_of].items()}
         if path == "/completions":
             return {"choices": [{"text": "?", "logprobs": {"top_logprobs": [likely]}}]}
@@ -137,7 +137,7 @@ def test_a_token_that_is_not_listed_is_no_zero_unless_it_must_be_one(api: Any) -
 )
 def test_a_score_that_may_have_gone_on_is_none(api: Any) -> None:
     def answer(path: str, body: dict[str, Any]) -> Any:
-        text, end, *tokens = (asked(body) if path != "/completions" else body["prompt"]).split("|")
+        text, end, *tokens = (question(body) if path != "/completions" else body["prompt"]).split("|")
         usage = {"completion_tokens": int(tokens[0])} if tokens else {}
         choice = {"text": text} if path == "/completions" else {"message": {"content": text}}
         return {"choices": [{**choice, "finish_reason": end}], "usage": usage}
@@ -159,7 +159,7 @@ def test_completions_and_structured_output() -> None:
             return {"choices": [{"text": f" {len(body['prompt'])}"}]}
         assert body["response_format"]["json_schema"]["schema"]["properties"] == {"score": {"type": "number"}}
         assert (body["max_tokens"], body["seed"], "temperature" in body) == (9, 1, False)
-        return said('{"score": 4}')
+        return chat_completion('{"score": 4}')
 
     with serving(answer) as server:
         base = {"base_url": server.url + "/v1", "model": "m", "prompt": "{completion}"}
@@ -184,7 +184,7 @@ def test_structured_output_is_asked_for_as_it_is_given() -> None:
     }
     made = {"type": "json_schema", "json_schema": {"name": "judgment", "strict": True, "schema": whole}}
     variants = {"json_object": {"type": "json_object"}, "json_schema": made, "own": own}
-    with serving(lambda path, body: said('{"verdict": {"score": 4}}')) as server:
+    with serving(lambda path, body: chat_completion('{"verdict": {"score": 4}}')) as server:
         base = {"base_url": server.url, "prompt": "{completion}", "parse": parse.json("verdict.score")}
         judges = [
             judge(**base, model=name, name=name, response_format=own if name == "own" else name) for name in variants
@@ -196,7 +196,7 @@ def test_structured_output_is_asked_for_as_it_is_given() -> None:
 
 def test_what_can_not_be_parsed_is_an_error_that_shows_it() -> None:
     with (
-        serving(lambda path, body: said("I would rather not say")) as server,
+        serving(lambda path, body: chat_completion("I would rather not say")) as server,
         Dispatcher([judge(base_url=server.url, model="m", prompt="{completion}", retries=1)]) as dispatcher,
     ):
         result = dispatcher.score(completions=["x"])
@@ -247,24 +247,24 @@ def test_pickled_it_is_made_again() -> None:
         ({"prompt": "{}"}, "names no column"),
         ({"prompt": "{completion"}, "prompt='{completion'"),
         ({"prompt": "{a:{b}}"}, "a field in a field"),
-        ({"prompt": "{trainer_state}"}, "no request can hold"),
-        ({"prompt": []}, "a text or a list of messages"),
-        ({"prompt": "x", "base_url": "localhost"}, "is no address"),
-        ({"prompt": "x", "base_url": "http://me:pw@x"}, "give a key as api_key_env"),
-        ({"prompt": "x", "api_key_env": "sk-123"}, "names the variable of the environment"),
+        ({"prompt": "{trainer_state}"}, "can't go into a request"),
+        ({"prompt": []}, "a string or a list of messages"),
+        ({"prompt": "x", "base_url": "localhost"}, "is not an address"),
+        ({"prompt": "x", "base_url": "http://me:pw@x"}, "pass a key as api_key_env"),
+        ({"prompt": "x", "api_key_env": "sk-123"}, "names the environment variable"),
         ({"prompt": "x", "api_key_env": "A", "api_key_file": "B"}, "not both"),
         ({"prompt": "x", "parse": parse.regex("(?=x)")}, "look-around"),
-        ({"prompt": "x", "parse": "number"}, "one of guerdon.parse"),
+        ({"prompt": "x", "parse": "number"}, "a parser of guerdon.parse"),
         ({"prompt": "x", "api": "images"}, "'chat' or 'completions'"),
         ({"prompt": "x", "max_tokens": 0}, "max_tokens=0"),
         ({"prompt": "x", "response_format": "json_schema"}, "parse=parse.json"),
-        ({"prompt": "x", "body": {"stop": {1}}}, "can't be written as JSON"),
-        ({"prompt": "x", "headers": {"a b": "c"}}, "can't be sent"),
+        ({"prompt": "x", "body": {"stop": {1}}}, "can't be encoded as JSON"),
+        ({"prompt": "x", "headers": {"a b": "c"}}, "is not a valid HTTP header"),
         ({"prompt": "x", "ca_file": "/no/such"}, "can't be read"),
         ({"prompt": "x", "timeout": -1}, "timeout=-1"),
-        ({"prompt": "x", "base_url": "http:///v1"}, "is no address"),
-        ({"prompt": "x", "base_url": "http:127.0.0.1"}, "is no address"),
-        ({"prompt": "x", "base_url": "http://x:99999"}, "is no address"),
+        ({"prompt": "x", "base_url": "http:///v1"}, "is not an address"),
+        ({"prompt": "x", "base_url": "http:127.0.0.1"}, "is not an address"),
+        ({"prompt": "x", "base_url": "http://x:99999"}, "is not an address"),
         ({"prompt": "x", "base_url": "http://{host}/v1"}, "Columns go into the request's JSON"),
         ({"prompt": "x", "base_url": "me:pw@x:99999/v1"}, "a user name or password"),
         ({"prompt": "x", "base_url": "https://x/v1?api_key=sk-123"}, "'api_key' looks like a key"),
@@ -290,7 +290,7 @@ def test_pickled_it_is_made_again() -> None:
         ({"prompt": "x", "api": []}, "'chat' or 'completions'"),
         ({"prompt": "x", "temperature": "0"}, "temperature='0'"),
         ({"prompt": "x", "body": {"stream": True}}, "read as a whole"),
-        ({"prompt": "x", "body": CIRCLE}, "it holds itself, or is nested without end"),
+        ({"prompt": "x", "body": CIRCLE}, "it contains itself, or is nested too deeply"),
         ({"prompt": "x", "ca_file": "/dev/zero"}, "no regular file"),
     ],
 )
@@ -306,7 +306,7 @@ def test_what_only_sounds_like_a_key_is_sent() -> None:
     schema = {"type": "object", "properties": {"password": {"type": "string"}, "token": {"type": "string"}}}
     body = {"prompt_cache_key": "k", "eos_token": "</s>", "guided_json": schema, "max_tokens": 3, "api_key": None}
     body |= {"metadata": {"topic": "Basic arithmetic"}, "stop": ["Bearer certificates"]}
-    with serving(lambda path, body: said("1")) as server:
+    with serving(lambda path, body: chat_completion("1")) as server:
         one = judge(base_url=server.url, model="m", prompt="Bearer abcdefghij", body=body, headers={"x-cache-key": "k"})
         with Dispatcher([one]) as dispatcher:
             assert dispatcher.score(completions=["x"]).rewards.item() == 1.0
@@ -329,7 +329,9 @@ def test_ways_to_parse_that_can_not_work_are_refused(make: Callable[[], parse.Pa
 
 
 def test_a_query_of_the_address_stands_behind_the_path_and_is_not_shown() -> None:
-    with serving(lambda path, body: said("1" if path == "/v1/chat/completions?version=7" else "0")) as server:
+    with serving(
+        lambda path, body: chat_completion("1" if path == "/v1/chat/completions?version=7" else "0")
+    ) as server:
         one = judge(base_url=server.url + "/v1/?version=7", model="m", prompt="{completion}")
         with Dispatcher([one]) as dispatcher:
             assert dispatcher.score(completions=["x"]).rewards.item() == 1.0
@@ -358,7 +360,7 @@ def test_places_of_keys_that_are_none(given: dict[str, str], message: str) -> No
 def test_a_key_file_may_begin_with_a_mark_of_its_encoding(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_bytes(b"\xef\xbb\xbf" + SECRET.encode() + b"\r\n")
-    with serving(lambda path, body: said("1")) as server:
+    with serving(lambda path, body: chat_completion("1")) as server:
         one = judge(base_url=server.url, model="m", prompt="{completion}", api_key_file=str(file))
         with Dispatcher([one]) as dispatcher:
             assert dispatcher.score(completions=["x"]).rewards.item() == 1.0
@@ -373,7 +375,7 @@ def test_what_is_missing_is_refused_before_any_request(monkeypatch: pytest.Monke
         with pytest.raises(DataError, match=r"'anwser', which this batch doesn't have.*Did you mean 'answer'"):
             dispatcher.score(completions=["x"], answer=["y"], size=[1])
         with pytest.raises(
-            DataError, match=r"'size' of sample 1 can't be put into a request of 'judge' as \{size:d\}: ValueError"
+            DataError, match=r"'size' of sample 1 can't go into a request of 'judge' as \{size:d\}: ValueError"
         ):
             dispatcher.score(completions=["x", "z"], anwser=["y", "y"], size=[1, "big"])
     with pytest.raises(RegistrationError, match=r"make a judge with guerdon\.judge"):

@@ -1,6 +1,7 @@
 """Judges and reward services, before a request is made.
 
-`address` checks where requests go, `template` reads prompts, `body` makes the request's JSON, `fields` the texts of a batch, `plan`
-holds what the engine is told, `secret` finds API keys, `mislaid` what looks like one in other places, `reward` is the object that
-stands in a dispatcher's list, `options` what judges and reward services have in common of all this.
+`address` checks where requests go, `template` parses prompts, `body` makes the request's JSON,
+`column_texts` the texts of a batch, `plan` holds what the engine gets, `api_key` finds API keys,
+`leaked_keys` detects them elsewhere, `reward` is the item of a dispatcher's list, `options` checks
+what judges and reward services share.
 """

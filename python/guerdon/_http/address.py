@@ -1,8 +1,8 @@
-"""Addresses of servers, and files that keys and certificates stand in: checked before anything goes there.
+"""Checks addresses of servers, and reads files with keys and certificates.
 
-- A-1  What is no address is refused when the function is made, and never mended by guessing: ``http:host`` and ``http:///host`` are none.
-- A-2  What is shown of an address has no user name, no password, and nothing of what stands behind its "?" or "#".
-- A-3  Only a regular file of no great size is read: a device or a pipe would never end, or keep its reader waiting.
+- A wrong address is refused, never guessed at: ``http:host`` and ``http:///host`` are wrong.
+- An address is shown without user name and password, and without what follows "?" or "#".
+- Only a small regular file is read: a device or a pipe would block or never end.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import stat
 from typing import Final
 from urllib.parse import unquote
 
-from guerdon._http.mislaid import names_a_key
+from guerdon._http.leaked_keys import names_a_key
 from guerdon._serialization.worker_environment import is_secret
 from guerdon.errors import RegistrationError
 
-__all__ = ["address", "contents", "endpoint", "shown"]
+__all__ = ["address", "endpoint", "read_small_file", "redacted_url"]
 
 _ADDRESS: Final = re.compile(
     r"https?://[^/?#\s\\{}\x00-\x1f]+(/[^?#\s\\{}\x00-\x1f]*)?(\?[^#\s\\{}\x00-\x1f]*)?", re.IGNORECASE
@@ -31,24 +31,24 @@ def address(function: str, option: str, value: object) -> str:
     """An address that requests can go to.
 
     Raises:
-        RegistrationError: It is none, or it holds something secret.
+        RegistrationError: It is not one, or it holds a secret.
     """
     wrong = f"reward function {function!r}: {option}="
     if not isinstance(value, str) or not value.strip():
         raise RegistrationError(f"{wrong}{value!r}: expected an address, like http://localhost:8000/v1.")
     url = value.strip()
     if _USER.match(url):
-        raise RegistrationError(f"{wrong} holds a user name or password: give a key as api_key_env= or api_key_file=.")
+        raise RegistrationError(f"{wrong} holds a user name or password: pass a key as api_key_env= or api_key_file=.")
     if not _ADDRESS.fullmatch(url) or not url.isprintable():
         hint = " Columns go into the request's JSON, not into the address." if "{" in url else ""
         raise RegistrationError(
-            f"{wrong}{shown(url)!r} is no address: expected one like http://localhost:8000/v1.{hint}"
+            f"{wrong}{redacted_url(url)!r} is not an address: expected one like http://localhost:8000/v1.{hint}"
         )
     names = [unquote(name) for name in re.findall(r"[?&;]([^=&;]*)", url)]
     secret = next((name for name in names if _is_secret(name)), None)
     if secret is not None:
         raise RegistrationError(
-            f"{wrong}{shown(url)!r}: {secret!r} looks like a key, which would show in logs of servers on the way. Give it "
+            f"{wrong}{redacted_url(url)!r}: {secret!r} looks like a key, which would show in the logs of servers on the way. Pass it "
             "as api_key_env= or api_key_file=, with headers={'the-header': '{key}'} if it is no bearer token."
         )
     return url
@@ -60,25 +60,26 @@ def _is_secret(name: str) -> bool:
 
 
 def endpoint(url: str, path: str) -> str:
-    """The address of `path` below a base address, before its query; as it is if it ends so already."""
+    """The address of `path` below a base address, before its query; as it is if it ends so
+    already."""
     base, mark, query = url.partition("?")
     base = base.rstrip("/")
     return (base if base.endswith(path) else base + path) + mark + query
 
 
-def shown(url: str) -> str:
-    """An address for people (A-2)."""
+def redacted_url(url: str) -> str:
+    """An address without its secrets, for messages."""
     base, *hidden = re.split("(?=[?#])", _USER.sub(lambda found: (found[1] or "") + "…@", url), maxsplit=1)
     if len(base) > _LONGEST_SHOWN:
         base = base[:_LONGEST_SHOWN] + "…"
     return base + (hidden[0][0] + "…" if hidden else "")
 
 
-def contents(path: str) -> bytes:
-    """What stands in a file (A-3).
+def read_small_file(path: str) -> bytes:
+    """The contents of a small regular file.
 
     Raises:
-        OSError: It can't be read, or is no such file; ``strerror`` says why.
+        OSError: It can't be read, or is not such a file; ``strerror`` says why.
     """
     try:
         # Not blocking: opening a pipe would wait for whoever writes into it.
@@ -87,7 +88,7 @@ def contents(path: str) -> bytes:
         raise OSError(0, "its name holds a NUL") from None
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(0, "it is no regular file")
+            raise OSError(0, "it is not a regular file")
         read = file.read(_LONGEST + 1)
     if len(read) > _LONGEST:
         raise OSError(0, f"it is longer than {_LONGEST} bytes")

@@ -1,7 +1,5 @@
-"""The JSON of a request, with places for the texts of samples.
-
-- B-1  What the engine gets is bytes of JSON and columns by number: it puts them together without Python.
-"""
+"""The JSON of a request as pieces: bytes of JSON, and columns by number. The engine joins them
+without Python."""
 
 from __future__ import annotations
 
@@ -11,24 +9,24 @@ from typing import Any, TypeAlias
 
 from guerdon._http.template import Field
 
-__all__ = ["Each", "Filled", "Piece", "Pieces", "Text"]
+__all__ = ["ColumnValue", "ColumnValues", "Piece", "Pieces", "TemplateText"]
 
 # As the engine takes them: JSON as it is, ("text" | "value", column), pieces for each sample.
 Piece: TypeAlias = "bytes | tuple[str, int] | list[Piece]"
 
 
-class Text(list["str | Field"]):
+class TemplateText(list["str | Field"]):
     """A text with fields in it, as a value of the JSON."""
 
 
-class Filled:
+class ColumnValue:
     """A field as a value of its own."""
 
     def __init__(self, field: Field) -> None:
         self.field = field
 
 
-class Each(Filled):
+class ColumnValues(ColumnValue):
     """A list with a field of each sample of the request."""
 
 
@@ -39,7 +37,8 @@ class Pieces:
         self.fields: list[Field] = []
 
     def of(self, value: Any) -> list[Piece]:
-        """The pieces of a JSON value, in which `Text`, `Filled` and `Each` may stand.
+        """The pieces of a JSON value, in which `TemplateText`, `ColumnValue` and `ColumnValues` may
+        stand.
 
         Raises:
             TypeError, ValueError: It isn't JSON.
@@ -53,11 +52,11 @@ class Pieces:
         return joined
 
     def _walk(self, value: Any) -> list[Piece]:
-        if isinstance(value, Text):
+        if isinstance(value, TemplateText):
             return [b'"', *(self._part(part) for part in value), b'"']
-        if isinstance(value, Each):
+        if isinstance(value, ColumnValues):
             return [b"[", [("value", self._column(value.field))], b"]"]
-        if isinstance(value, Filled):
+        if isinstance(value, ColumnValue):
             return [("value", self._column(value.field))]
         if isinstance(value, Mapping):
             pairs = ([_json(str(name)), b":", *self._walk(each)] for name, each in value.items())

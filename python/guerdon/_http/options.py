@@ -1,9 +1,9 @@
-"""What `guerdon.judge` and `guerdon.http_reward` have in common: their options, checked, and the reward function made of them.
+"""The options that `guerdon.judge` and `guerdon.http_reward` share: checks, and the reward
+function.
 
-- O-1  What can't work is refused where it is given; nothing that may be a key is shown.
-- O-2  An option of both is read here and nowhere else: they name it, describe it, and hand it on as it was given.
-- O-3  A server is an endpoint, whether or not the user says so: with the default options too it is left alone when it says "later", and
-       calls wait while it is dead.
+- Wrong options are refused at once; no message shows what may be a key.
+- There is always a limit: a server that throttles is left alone, and a circuit breaker opens for
+  one that is down.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from guerdon._http.body import Pieces, Text
-from guerdon._http.mislaid import is_key, names_a_key
+from guerdon._http.api_key import ApiKey
+from guerdon._http.body import Pieces, TemplateText
+from guerdon._http.leaked_keys import is_key, names_a_key
 from guerdon._http.plan import Plan
 from guerdon._http.reward import HttpReward
-from guerdon._http.secret import Secret
 from guerdon._registration import options as checked
 from guerdon._registration.options import Options
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
 
-__all__ = ["label", "made", "more", "text"]
+__all__ = ["build", "extra_body", "name_of", "non_empty_text"]
 
 _AT_ONCE = 256  # as of the engine, where a limit says nothing of it
 # They say how the request is sent: with another value the server would read its body wrongly.
@@ -40,18 +40,18 @@ _OWN_HEADERS = frozenset(
 )
 
 
-def made(by: Callable[..., HttpReward], given: dict[str, Any], request: Mapping[str, Any], **own: Any) -> HttpReward:
+def build(by: Callable[..., HttpReward], given: dict[str, Any], request: Mapping[str, Any], **own: Any) -> HttpReward:
     """The reward function that `by` makes of what it was given.
 
     Args:
         given: All arguments of `by`, as they came.
-        request: The JSON of a request, with `Text`, `Filled` and `Each` in it.
+        request: The JSON of a request, with `TemplateText`, `ColumnValue` and `ColumnValues` in it.
         own: What the plan holds beside the options of both.
 
     Raises:
-        RegistrationError: O-1.
+        RegistrationError: An option is wrong.
     """
-    name = label(given["name"])
+    name = name_of(given["name"])
     pieces, fields = _pieces(name, request)
     _refuse_keys(name, request)
     key = _secret(name, given["api_key_env"], given["api_key_file"])
@@ -65,7 +65,7 @@ def made(by: Callable[..., HttpReward], given: dict[str, Any], request: Mapping[
         ca_file=None if ca_file is None else str(ca_file),
         **own,
     )
-    # The options of every reward function. Without a limit of its own it has one all the same (O-3).
+    # The options of every reward function. There is always a limit: it has the circuit breaker.
     policy = {
         option: given[option] for option in ("timeout", "total_timeout", "retries", "on_failure", "max_failure_rate")
     }
@@ -73,7 +73,7 @@ def made(by: Callable[..., HttpReward], given: dict[str, Any], request: Mapping[
     return HttpReward((by, given), plan, Options(name=name, limit=limit, **policy))
 
 
-def more(function: str, body: object) -> Mapping[str, Any]:
+def extra_body(function: str, body: object) -> Mapping[str, Any]:
     """``body=``: more fields of the request's JSON.
 
     Raises:
@@ -88,7 +88,7 @@ def more(function: str, body: object) -> Mapping[str, Any]:
     return body
 
 
-def label(value: object) -> str:
+def name_of(value: object) -> str:
     """A name, checked.
 
     Raises:
@@ -100,14 +100,14 @@ def label(value: object) -> str:
     return name
 
 
-def text(function: str, option: str, value: object) -> str:
+def non_empty_text(function: str, option: str, value: object) -> str:
     """A text that isn't empty.
 
     Raises:
         RegistrationError: It is something else.
     """
     if not isinstance(value, str) or not value.strip():
-        raise RegistrationError(f"reward function {function!r}: {option}={value!r}: expected a text.")
+        raise RegistrationError(f"reward function {function!r}: {option}={value!r}: expected a non-empty string.")
     return value
 
 
@@ -121,49 +121,49 @@ def _pieces(function: str, body: Mapping[str, Any]) -> tuple[list[Any], tuple[An
     try:
         return pieces.of(body), tuple(pieces.fields)
     except (TypeError, ValueError, RecursionError) as error:
-        why = "it holds itself, or is nested without end" if isinstance(error, RecursionError) else error
-        raise RegistrationError(f"reward function {function!r}: the request can't be written as JSON: {why}.") from None
+        why = "it contains itself, or is nested too deeply" if isinstance(error, RecursionError) else error
+        raise RegistrationError(f"reward function {function!r}: the request can't be encoded as JSON: {why}.") from None
 
 
-def _secret(function: str, env: object, file: object) -> Secret:
+def _secret(function: str, env: object, file: object) -> ApiKey:
     """Where the key is.
 
     Raises:
         RegistrationError: It is in two places, or what was given is the key itself.
     """
     if env is not None and file is not None:
-        raise RegistrationError(f"reward function {function!r}: give api_key_env= or api_key_file=, not both.")
+        raise RegistrationError(f"reward function {function!r}: pass api_key_env= or api_key_file=, not both.")
     if env is not None and not (isinstance(env, str) and env.isidentifier()):
         # It may be the key itself, so it is not shown.
         raise RegistrationError(
-            f"reward function {function!r}: api_key_env= names the variable of the environment that holds the key, as in "
-            "api_key_env='OPENAI_API_KEY'; what was given can't be such a name."
+            f"reward function {function!r}: api_key_env= names the environment variable that holds the key, as in "
+            "api_key_env='OPENAI_API_KEY'; the given value can't be such a name."
         )
-    return Secret(env, None if file is None else str(file))
+    return ApiKey(env, None if file is None else str(file))
 
 
 def _refuse_keys(function: str, value: object, name: str = "") -> None:
     """Looks through the JSON of a request, before columns are filled in.
 
     Raises:
-        RegistrationError: A key stands in it (M-1 of `mislaid`).
+        RegistrationError: A key stands in it .
     """
     if isinstance(value, str):
         if value and (names_a_key(name) or is_key(value)):
             raise RegistrationError(
                 f"reward function {function!r}: the field {name!r} of the request holds a key, which would be in pickles and in "
-                "the program. Give it as api_key_env= or api_key_file=, with headers={'the-header': '{key}'} if it is no "
+                "the program. Pass it as api_key_env= or api_key_file=, with headers={'the-header': '{key}'} if it is no "
                 "bearer token."
             )
     elif isinstance(value, Mapping):
         for each, inner in value.items():
             _refuse_keys(function, inner, str(each))
-    elif isinstance(value, Sequence) and not isinstance(value, Text):
+    elif isinstance(value, Sequence) and not isinstance(value, TemplateText):
         for inner in value:
             _refuse_keys(function, inner, name)
 
 
-def _headers(function: str, given: object, key: Secret) -> tuple[tuple[str, str], ...]:
+def _headers(function: str, given: object, key: ApiKey) -> tuple[tuple[str, str], ...]:
     """Headers of every request.
 
     Raises:
@@ -173,17 +173,17 @@ def _headers(function: str, given: object, key: Secret) -> tuple[tuple[str, str]
         return ()
     wrong = f"reward function {function!r}: headers"  # what stands in them may be a key: not shown
     if not isinstance(given, Mapping) or not all(isinstance(each, str) for pair in given.items() for each in pair):
-        raise RegistrationError(f"{wrong}=: expected a dict of texts.")
+        raise RegistrationError(f"{wrong}=: expected a dict of strings.")
     for name, value in given.items():
         if name.lower() in _OWN_HEADERS:
-            raise RegistrationError(f"{wrong}: {name!r} is set by the engine, which knows what it sends. Leave it out.")
-        if "{key}" in value and key == Secret():
+            raise RegistrationError(f"{wrong}: {name!r} is set by guerdon. Leave it out.")
+        if "{key}" in value and key == ApiKey():
             raise RegistrationError(
-                f"{wrong}: {name!r} has a place for {{key}}, but there is no api_key_env= or api_key_file=."
+                f"{wrong}: {name!r} uses {{key}}, but neither api_key_env= nor api_key_file= is given."
             )
         if "{key}" not in value and (names_a_key(name) or is_key(value)):
             raise RegistrationError(
-                f"{wrong}: {name!r} holds a key, which would be in pickles and in the program. Give it as api_key_env= or "
+                f"{wrong}: {name!r} holds a key, which would be in pickles and in the program. Pass it as api_key_env= or "
                 f"api_key_file=, and the header as {{{name!r}: '… {{key}}'}}."
             )
     return tuple(given.items())

@@ -1,16 +1,15 @@
-"""What the engine must know of a function of the http lane.
-
-- P-1  Plain values only, none of them secret: a plan can be pickled and shown.
-"""
+"""What the engine must know about a function of the http lane: plain values, none of them secret,
+so that a plan can be pickled and shown."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from guerdon._http.address import contents
-from guerdon._http.secret import Secret
+from guerdon._http.address import read_small_file
+from guerdon._http.api_key import ApiKey
 from guerdon._http.template import Field
+from guerdon._registration.options import BATCH_WAIT
 from guerdon.errors import RegistrationError
 from guerdon.parse import Parse
 
@@ -23,15 +22,17 @@ __all__ = ["Plan"]
 
 @dataclass(frozen=True)
 class Plan:
-    """How the calls of one function become requests, and answers scores.
+    """How the calls of one function become requests, and responses scores.
 
     Attributes:
         url: Where requests go.
         body: Pieces of their JSON; ``fields`` are the columns in it, by number.
         api: ``"chat"``, ``"completions"`` or ``"rewards"``.
-        parse: How a judge's words are read.
-        path: Where a reward service's numbers are; "" for where they usually are.
-        most: Samples that a request takes at most; None where it takes one, and not as a list.
+        parse: How a judge's answer is read.
+        path: Where a reward service's numbers are; "" for the usual fields.
+        batch_size: Samples that a request takes at most; None where it takes one, and not as a
+            list.
+        batch_wait: Seconds that a sample waits for others, as for `guerdon.reward`.
     """
 
     url: str
@@ -40,20 +41,21 @@ class Plan:
     api: str
     parse: Parse = field(default_factory=lambda: Parse("number"))
     path: str = ""
-    most: int | None = None
+    batch_size: int | None = None
+    batch_wait: float = BATCH_WAIT
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    secret: Secret = field(default_factory=Secret)
+    secret: ApiKey = field(default_factory=ApiKey)
     http2: bool = False
     ca_file: str | None = None
 
     def config(self, function: str, *, key: bool = True) -> HttpConfig:
-        """As the engine takes it, with the key in it.
+        """As the engine takes it, with the API key.
 
         Args:
-            key: Without it nothing secret is read: to check the rest.
+            key: False to check the rest without reading the key.
 
         Raises:
-            RegistrationError: Something of it can't work.
+            RegistrationError: An option is wrong.
         """
         from guerdon._native import HttpConfig
 
@@ -80,7 +82,7 @@ class Plan:
         if self.ca_file is None:
             return None
         try:
-            return contents(self.ca_file)
+            return read_small_file(self.ca_file)
         except OSError as error:
             raise RegistrationError(
                 f"reward function {function!r}: ca_file={self.ca_file!r} can't be read: {error.strerror}."

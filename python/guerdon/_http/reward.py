@@ -1,7 +1,7 @@
-"""A judge or a reward service as it stands in a dispatcher's list.
+"""A judge or a reward service as an item of a dispatcher's list.
 
-- R-1  What can't work is refused when it is made, the key excepted: that is looked for when a dispatcher is made of it.
-- R-2  It pickles as what it was made from, so without a key.
+- Wrong options are refused when it is made; a missing key, when a dispatcher is made of it.
+- It pickles as the arguments that it was made from, so without a key.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from guerdon._http.address import shown
+from guerdon._http.address import redacted_url
 from guerdon._http.plan import Plan
 from guerdon._registration.options import Options
 from guerdon._registration.signature import Wants
@@ -20,10 +20,11 @@ __all__ = ["HttpReward"]
 
 
 class HttpReward:
-    """A reward function that is a request to a server: made by `guerdon.judge` and `guerdon.http_reward`.
+    """A reward function that is a request to a server: made by `guerdon.judge` and
+    `guerdon.http_reward`.
 
     Attributes:
-        spec: What was settled of it, for the dispatcher.
+        spec: What the dispatcher needs to know about it.
     """
 
     __guerdon_decorated__ = True
@@ -36,7 +37,7 @@ class HttpReward:
         for live in ("environment", "trainer_state"):
             if live in required:
                 raise RegistrationError(
-                    f"reward function {name!r}: {live} is an object of this process, which no request can hold. Name columns of the "
+                    f"reward function {name!r}: {live} is an object of this process and can't go into a request. Use columns of the "
                     "dataset, prompt, completion, completion_ids or text."
                 )
         self.spec = FunctionSpec(
@@ -50,8 +51,8 @@ class HttpReward:
             is_async=True,
             decorated=True,
             http=plan,
-            batch_size=plan.most,
-            batch_wait=0.0,
+            batch_size=plan.batch_size,
+            batch_wait=plan.batch_wait,
         )
         self.__name__ = name
 
@@ -72,7 +73,7 @@ class HttpReward:
 
     def __repr__(self) -> str:
         plan = self.spec.http
-        return f"<reward function {self.name!r}: {shown(plan.url) if plan else ''}, timeout {self.spec.policy.timeout:g} s>"
+        return f"<reward function {self.name!r}: {redacted_url(plan.url) if plan else ''}, timeout {self.spec.policy.timeout:g} s>"
 
 
 def _remade(made_by: Callable[..., HttpReward], given: dict[str, Any]) -> HttpReward:

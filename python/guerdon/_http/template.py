@@ -1,7 +1,5 @@
-"""Prompts with the sample's columns in them, in the style of ``str.format``.
-
-- T-1  What a template says is read once, when the judge is made; what can't work is refused there.
-"""
+"""Prompt templates with the sample's columns, in the style of ``str.format``. They are parsed and
+checked once, when the judge is made."""
 
 from __future__ import annotations
 
@@ -20,7 +18,8 @@ class Field:
     """A column in a template.
 
     Attributes:
-        column: Its name, that of a dataset column or a reserved one (``prompt``, ``completion``, ``text``).
+        column: Its name, that of a dataset column or a reserved one (``prompt``, ``completion``,
+            ``text``).
         rest: What stands behind the name: ``[0]``, ``.real``, ``!r``, ``:.2f``.
         json: It goes as JSON, not as text within a text.
     """
@@ -37,14 +36,14 @@ def template(text: str, function: str, argument: str) -> list[str | Field]:
     """The pieces of a template: texts as they are, and fields.
 
     Raises:
-        RegistrationError: T-1.
+        RegistrationError: The template is wrong.
     """
     try:
         return list(_pieces(text))
     except ValueError as error:
         raise RegistrationError(
             f"reward function {function!r}: {argument}={_short(text)}: {error}. Name columns as in {{completion}}, and write "
-            "braces that mean themselves as {{ and }}."
+            "literal braces as {{ and }}."
         ) from None
 
 

@@ -95,7 +95,7 @@ class _BatchColumns:
 
     def _fill(self, source: Source, field: Field, function: str) -> tuple[str, int]:
         """What kind of strings a field of a request is, and the index of its column."""
-        from guerdon._http.fields import PLAIN, texts_of
+        from guerdon._http.column_texts import PLAIN, texts_of
 
         known = self._filled.get((source, field))
         if known is None:

@@ -1,9 +1,8 @@
-"""What looks like an API key in a place where none belongs.
+"""Detects API keys where none belongs: in headers, fields of a request, or the query of an address.
 
-- M-1  Headers, fields of a request and the query of an address are refused if their name says that they hold a key, or if they begin as
-       a header with a key does: it would stand in the program, in pickles, and in the logs of servers on the way.
-- M-2  Names and values of which that is not sure (``eos_token``, ``prompt_cache_key``, "Basic arithmetic") are left alone:
-       there is no other way to send them.
+They are refused if their name says that they hold a key, or if they start like a header with one:
+the key would be in the program, in pickles and in logs. Doubtful ones (``eos_token``,
+``prompt_cache_key``, "Basic arithmetic") pass: there is no other way to send them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Servers that misbehave: what becomes of the samples, and what is said of them."""
+"""Servers that misbehave: statuses and reasons of the samples."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ import pytest
 
 from guerdon import Dispatcher, Limit, Status, judge, parse, reward
 from tests.http.scoring import only, score
-from tests.http.server import Handler, asked, free_port, said, serving
+from tests.http.server import Handler, chat_completion, free_port, question, serving
 
 ROOT = Path(__file__).parents[2]
 SECRET = "sk-very-secret"
 BROKEN = "ConnectionError: 127.0.0.1:"
-GOOD = said("Score: 7")
+GOOD = chat_completion("Score: 7")
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
 
 Fate = Callable[[Handler], None]
@@ -127,7 +127,7 @@ def drip(handler: Handler) -> None:
     ],
 )
 def test_each_sample_fails_by_itself_with_what_happened(fate: Any, reason: str) -> None:
-    with serving(lambda path, body: fate if "bad" in asked(body) else GOOD) as server:
+    with serving(lambda path, body: fate if "bad" in question(body) else GOOD) as server:
         result = score(server.url, ["fine", "bad", "fine"])
     assert result.rewards[[0, 2]].ravel().tolist() == [7.0, 7.0]
     (failure,) = result.failures()
@@ -267,8 +267,8 @@ def test_a_server_that_is_killed_and_started_again() -> None:
 )
 def test_no_part_of_a_key_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_API_KEY", "sk-very-secret-0123456789wxyz")
-    said = "Incorrect API key provided: sk-very****wxyz, which begins with sk-very-secr and ends with 23456789wxyz"
-    for answer in [(401, {"error": said}), {"choices": said}, {"choices": [{"message": {"content": said}}]}]:
+    echo = "Incorrect API key provided: sk-very****wxyz, which begins with sk-very-secr and ends with 23456789wxyz"
+    for answer in [(401, {"error": echo}), {"choices": echo}, {"choices": [{"message": {"content": echo}}]}]:
         with serving(lambda path, body, answer=answer: answer) as server:
             failure = only(score(server.url, ["x"], api_key_env="JUDGE_API_KEY", parse=parse.tag("s"), retries=0))
         assert "Incorrect API key provided: …****…, which begins with … and ends with …" in failure.reason, (

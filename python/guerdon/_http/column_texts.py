@@ -1,7 +1,8 @@
-"""The texts that a batch's columns are in requests.
+"""The texts of a batch's columns in requests.
 
-- F-1  A column of texts goes as it is: it is looked at, not copied. What is no text is made one here, once a batch, on the caller's thread.
-- F-2  A value that can't be put so is refused before any call, with its column and sample.
+- A column of strings is used as it is, without a copy. Other values become strings here, once a
+  batch, on the caller's thread.
+- A value that can't go into a request is refused before any call, with its column and sample.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ JSON = "json"
 def texts_of(
     values: Sequence[object] | Single, field: Field, samples: int, function: str, *, always: bool = False
 ) -> tuple[str, list[object]] | None:
-    """What kind of column the engine gets for a field, and the column; None where it can take the values as they are.
+    """What kind of column the engine gets for a field, and the column; None where it can take the
+    values as they are.
 
     Args:
         values: One per sample, or one for all.
@@ -32,7 +34,7 @@ def texts_of(
         always: Make a column of its own of it in any case, of the same kind each time.
 
     Raises:
-        DataError: F-2.
+        DataError: A value can't go into a request.
     """
     if isinstance(values, Single):
         kind, one = texts_of([values.value], field, 1, function, always=always) or (PLAIN, [values.value])
@@ -46,7 +48,7 @@ def texts_of(
             made.append(make(value, field))
         except Exception as error:
             raise DataError(
-                f"column {field.column!r} of sample {sample} can't be put into a request of {function!r} as {field}: "
+                f"column {field.column!r} of sample {sample} can't go into a request of {function!r} as {field}: "
                 f"{type(error).__name__}: {error}."
             ) from error
     return JSON if field.json else PLAIN, made

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from guerdon import DataError, Dispatcher, Limit, RegistrationError, http_reward, judge, reward
-from tests.http.server import asked, said, serving
+from tests.http.server import chat_completion, question, serving
 
 
 def test_one_sample_a_request() -> None:
@@ -29,7 +29,9 @@ def test_many_samples_a_request() -> None:
     texts = ["x" * index for index in range(20)] + ["none"]
     with (
         serving(lengths) as server,
-        Dispatcher([http_reward(server.url, batch=8, columns=["completion"], body={"kind": "length"})]) as dispatcher,
+        Dispatcher(
+            [http_reward(server.url, batch_size=8, columns=["completion"], body={"kind": "length"})]
+        ) as dispatcher,
     ):
         rewards = dispatcher.score(completions=texts).rewards.ravel()
         np.testing.assert_array_equal(rewards, [*range(20), np.nan])
@@ -44,7 +46,7 @@ def test_a_request_of_more_tokens_than_a_minute_has_is_halved_until_it_fits() ->
     limit = Limit(tpm=600_000, tokens=lambda completion: 10 ** len(completion))
     texts = ["x", "xx", "x" * 300, "xxx"] * 2 + ["x" * 6]
     with serving(lambda path, body: [1.0] * len(body["completions"])) as server:
-        service = http_reward(server.url, batch=9, columns=["completion"], limit=limit, retries=0)
+        service = http_reward(server.url, batch_size=9, columns=["completion"], limit=limit, retries=0)
         with Dispatcher([service], max_failure_rate=1.0) as dispatcher:
             rewards = dispatcher.score(completions=texts).rewards.ravel()
         assert (
@@ -65,7 +67,7 @@ def test_services_with_names_and_shapes_of_their_own() -> None:
 
     with serving(answer) as server:
         service = http_reward(
-            server.url, batch=4, columns={"query": "completion", "label": "answer"}, score="data.*.score"
+            server.url, batch_size=4, columns={"query": "completion", "label": "answer"}, score="data.*.score"
         )
         with Dispatcher([service, reward(lambda text: 1.0, name="one", lane="thread")]) as dispatcher:
             assert dispatcher.score(completions=["ab", "c"], answer=[2, 3]).rewards[:, 0].tolist() == [
@@ -89,24 +91,24 @@ def test_a_group_at_a_time_and_in_order() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"columns": "completion"}, "expected names of columns"),
-        ({"columns": []}, "expected names of columns"),
-        ({"batch": 0}, "batch=0"),
-        ({"batch": 10**30}, "from 1 to"),
-        ({"batch": 1 << 20}, "batch=1048576"),
-        ({"score": "a..b"}, "no path to a field"),
-        ({"url": "x"}, "is no address"),
+        ({"columns": "completion"}, "expected a list of column names"),
+        ({"columns": []}, "expected a list of column names"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"batch_size": 10**30}, "from 1 to"),
+        ({"batch_size": 1 << 20}, "batch_size=1048576"),
+        ({"score": "a..b"}, "not a path to a field"),
+        ({"url": "x"}, "is not an address"),
     ],
 )
 def test_what_can_not_work_is_refused_when_it_is_made(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(RegistrationError, match="remote") as refused:
+    with pytest.raises(RegistrationError, match="http_reward") as refused:
         http_reward(**{"url": "http://127.0.0.1:9", **options})
     assert message in str(refused.value)
 
 
 def test_what_is_no_json_is_refused_before_any_request() -> None:
     with Dispatcher([http_reward("http://127.0.0.1:9", columns=["completion", "answer"])]) as dispatcher:
-        with pytest.raises(DataError, match="'answer' of sample 0 can't be put into a request of 'remote'"):
+        with pytest.raises(DataError, match="'answer' of sample 0 can't go into a request of 'http_reward'"):
             dispatcher.score(completions=["x"], answer=[object()])
         with pytest.raises(DataError, match="Out of range float"):
             dispatcher.score(completions=["x"], answer=[float("nan")])
@@ -115,7 +117,7 @@ def test_what_is_no_json_is_refused_before_any_request() -> None:
 def test_a_batch_that_grows_brings_what_it_likes() -> None:
     """Texts in one addition, lists in another: the service gets each as it is."""
     with serving(judge_of_length) as server:
-        service = http_reward(server.url, columns=["completion", "answer"], batch=4, name="service")
+        service = http_reward(server.url, columns=["completion", "answer"], batch_size=4, name="service")
         graded = judge(base_url=server.url, model="m", prompt="{completion}|{answer}")
         with Dispatcher([service, graded]) as dispatcher:
             ticket = dispatcher.stream(num_generations=2)
@@ -129,7 +131,7 @@ def test_a_batch_that_grows_brings_what_it_likes() -> None:
 
 def judge_of_length(path: str, body: dict[str, Any]) -> Any:
     if path.endswith("/chat/completions"):
-        return said(str(len(asked(body))))
+        return chat_completion(str(len(question(body))))
     return [len(text) + len(answer) for text, answer in zip(body["completions"], body["answer"], strict=True)]
 
 
@@ -150,7 +152,7 @@ def test_a_bad_sample_fails_alone(fault: Any) -> None:
     texts[5] = "bad"
     with (
         serving(answer) as server,
-        Dispatcher([http_reward(server.url, batch=16, columns=["completion"], retries=0)]) as dispatcher,
+        Dispatcher([http_reward(server.url, batch_size=16, columns=["completion"], retries=0)]) as dispatcher,
     ):
         result = dispatcher.score(completions=texts)
     alone = isinstance(fault, dict)  # of one sample it is a whole answer
@@ -171,7 +173,7 @@ def test_a_value_that_is_no_number_fails_alone_at_once() -> None:
 
     with (
         serving(answer) as server,
-        Dispatcher([http_reward(server.url, batch=8, columns=["completion"])], max_failure_rate=1) as dispatcher,
+        Dispatcher([http_reward(server.url, batch_size=8, columns=["completion"])], max_failure_rate=1) as dispatcher,
     ):
         result = dispatcher.score(completions=["a", "bad", "ccc"])
     np.testing.assert_array_equal(result.rewards.ravel(), [1.0, np.nan, 3.0])
@@ -183,7 +185,7 @@ def test_a_value_that_is_no_number_fails_alone_at_once() -> None:
 def test_what_is_about_the_server_splits_nothing() -> None:
     with (
         serving(lambda path, body: (401, {})) as server,
-        Dispatcher([http_reward(server.url, batch=8, columns=["completion"])], max_failure_rate=1) as dispatcher,
+        Dispatcher([http_reward(server.url, batch_size=8, columns=["completion"])], max_failure_rate=1) as dispatcher,
     ):
         assert len(dispatcher.score(completions=["a"] * 8).failures()) == 8
         assert len(server.bodies) == 1
@@ -191,7 +193,7 @@ def test_what_is_about_the_server_splits_nothing() -> None:
 
 def test_a_rate_counts_requests_and_tokens_those_of_all_their_samples() -> None:
     with serving(lengths) as server:
-        service = http_reward(server.url, batch=16, columns=["completion"], name="rate", limit=Limit(rpm=600))
+        service = http_reward(server.url, batch_size=16, columns=["completion"], name="rate", limit=Limit(rpm=600))
         with Dispatcher([service]) as dispatcher:
             begun = time.monotonic()
             dispatcher.score(completions=["x"] * 64)
@@ -200,7 +202,7 @@ def test_a_rate_counts_requests_and_tokens_those_of_all_their_samples() -> None:
         assert len(server.bodies) == 4
         limit = Limit(tpm=12_000, tokens=lambda completion: 5, concurrency=1)
         with Dispatcher(
-            [http_reward(server.url, batch=16, columns=["completion"], name="t", limit=limit)]
+            [http_reward(server.url, batch_size=16, columns=["completion"], name="t", limit=limit)]
         ) as dispatcher:
             begun = time.monotonic()
             dispatcher.score(completions=["x"] * 32)

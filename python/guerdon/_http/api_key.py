@@ -1,7 +1,7 @@
-"""API keys: where to find them. The key itself is in no object of the package.
+"""Where an API key is. The key itself is in no object of the package.
 
-- S-1  A key is read when the engine starts and goes from there into the engine; what is pickled, shown or dumped says only where it is.
-- S-2  Whoever gives the key itself where its place belongs does not find it in the error: only what looks like a place is shown.
+- It is read when the engine starts; what is pickled, shown or dumped says only where it is.
+- A key given instead of its place is not in the error: only what looks like a place is shown.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from guerdon._http.address import contents
+from guerdon._http.address import read_small_file
 from guerdon.errors import RegistrationError
 
-__all__ = ["Secret"]
+__all__ = ["ApiKey"]
 
 
 @dataclass(frozen=True)
-class Secret:
-    """Where a key is: in a variable of the environment, or alone in a file; nowhere if there is none."""
+class ApiKey:
+    """Where a key is: in a variable of the environment, or alone in a file; nowhere if there is
+    none."""
 
     env: str | None = None
     file: str | None = None
@@ -31,12 +32,8 @@ class Secret:
         if self.env is not None:
             key = os.environ.get(self.env, "").strip()
             if not key:
-                # S-2: tokens of many services are identifiers too.
-                name = (
-                    self.env
-                    if self.env.isupper()
-                    else "variable of the name that was given (it may be a key: not shown)"
-                )
+                # It may be the key itself: tokens of many services are identifiers too.
+                name = self.env if self.env.isupper() else "variable of the given name (not shown: it may be a key)"
                 raise RegistrationError(
                     f"reward function {function!r}: the environment has no {name}. Set it to the API key, or name "
                     "the variable that holds it: api_key_env=…."
@@ -44,11 +41,11 @@ class Secret:
             return key
         if self.file is None:
             return None
-        place = repr(self.file) if os.sep in self.file or _is_there(self.file) else "… (it may be a key: not shown)"
+        place = repr(self.file) if os.sep in self.file or _is_there(self.file) else "… (not shown: it may be a key)"
         try:
-            key = contents(self.file).decode("utf-8-sig").strip()
+            key = read_small_file(self.file).decode("utf-8-sig").strip()
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no text"
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
             raise RegistrationError(
                 f"reward function {function!r}: api_key_file={place} can't be read: {why}."
             ) from None
