@@ -20,7 +20,6 @@ import pytest
         "guerdon.judges",
         "guerdon.limits",
         "guerdon.parse",
-        "guerdon.services",
         "guerdon._diagnostics.report",
         "guerdon.results",
         "guerdon.functions",

@@ -85,7 +85,7 @@ def test_a_key_is_the_name_of_an_endpoint(key: object) -> None:
 def test_tokens_count_toward_something() -> None:
     with pytest.raises(RegistrationError, match="without tpm="):
         Limit(rpm=5, tokens=3)
-    with pytest.raises(RegistrationError, match="expected the tokens of a call"):
+    with pytest.raises(RegistrationError, match="expected the number of tokens of a call"):
         Limit(tpm=5, tokens="many")  # type: ignore[arg-type]
 
 

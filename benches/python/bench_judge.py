@@ -4,10 +4,10 @@ Rust program), and with openai, httpx and aiohttp on asyncio.
     python -m pytest benches/python/bench_judge.py --benchmark-only
 
 The server is the mock judge, a process of its own. Connections are made in a first round that is
-not counted. The CPU time is that of the client's process, the latency that of a call as its client sees it.
-Target: 2048 under 1.3 s, and no handshakes after the first round. httpx, and openai which is made of
-it, take minutes for a round of 2048 (the time that their pool takes grows with the square of its
-connections), so they are measured with 256.
+not counted. The CPU time is that of the client's process, the latency that of a call as its client
+sees it. Target: 2048 under 1.3 s, and no handshakes after the first round. httpx, and openai which
+is made of it, take minutes for a round of 2048 (the time that their pool takes grows with the
+square of its connections), so they are measured with 256.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A server that judges, in this process: what the package sends to it, it keeps. `python -m tests.http.server PORT` is one of its own."""
+"""A server that judges, in this process: what the package sends to it, it keeps.
+`python -m tests.http.server PORT` is one of its own."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def free_port() -> int:
 
 
 class Server(ThreadingHTTPServer):
-    """Answers with what `answer` makes of a path and a body: JSON, a status and JSON, or what then does something to the connection."""
+    """Answers with what `answer` makes of a path and a body: JSON, a status and JSON, or what then
+    does something to the connection."""
 
     daemon_threads = True
     request_queue_size = 256

@@ -277,7 +277,8 @@ def test_no_part_of_a_key_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_key_is_in_no_process_and_no_output(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A key from a file is in the header of its requests and nowhere else: not in the environment or command of a worker either."""
+    """A key from a file is in the header of its requests and nowhere else: not in the environment
+    or command of a worker either."""
     file = tmp_path / "key"
     file.write_text(SECRET)
     answering = threading.Event()

@@ -285,13 +285,13 @@ def test_pickled_it_is_made_again() -> None:
             "'X-Odd' of the request holds a key",
         ),
         ({"prompt": "x", "response_format": {"hf-token": "sk-123"}}, "'hf-token' of the request holds a key"),
-        ({"prompt": "x", "headers": {"x-api-key": "{key}"}}, "there is no api_key_env="),
-        ({"prompt": "x", "headers": {"Content-Length": "3"}}, "set by the engine"),
+        ({"prompt": "x", "headers": {"x-api-key": "{key}"}}, "neither api_key_env= nor api_key_file= is given"),
+        ({"prompt": "x", "headers": {"Content-Length": "3"}}, "is set by guerdon"),
         ({"prompt": "x", "api": []}, "'chat' or 'completions'"),
         ({"prompt": "x", "temperature": "0"}, "temperature='0'"),
-        ({"prompt": "x", "body": {"stream": True}}, "read as a whole"),
+        ({"prompt": "x", "body": {"stream": True}}, "streaming is not supported"),
         ({"prompt": "x", "body": CIRCLE}, "it contains itself, or is nested too deeply"),
-        ({"prompt": "x", "ca_file": "/dev/zero"}, "no regular file"),
+        ({"prompt": "x", "ca_file": "/dev/zero"}, "not a regular file"),
     ],
 )
 def test_what_can_not_work_is_refused_when_it_is_made(options: dict[str, Any], message: str) -> None:
@@ -316,11 +316,11 @@ def test_what_only_sounds_like_a_key_is_sent() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: parse.regex("a", 5), "a dict of texts"),  # type: ignore[arg-type]
+        (lambda: parse.regex("a", 5), "a dict of strings"),  # type: ignore[arg-type]
         (lambda: parse.regex("a", {"a": float("nan")}), "float32 can hold"),
         (lambda: parse.regex("a", {"a": 10**400}), "float32 can hold"),
         (lambda: parse.regex("a", {"Yes": 1, "yes": 0}), "each word once"),
-        (lambda: parse.logprob("Yes", "No", " Yes"), "its own rival"),
+        (lambda: parse.logprob("Yes", "No", " Yes"), "must be given once"),
     ],
 )
 def test_ways_to_parse_that_can_not_work_are_refused(make: Callable[[], parse.Parse], message: str) -> None:
@@ -336,7 +336,7 @@ def test_a_query_of_the_address_stands_behind_the_path_and_is_not_shown() -> Non
         with Dispatcher([one]) as dispatcher:
             assert dispatcher.score(completions=["x"]).rewards.item() == 1.0
     assert "/v1/chat/completions?…," in repr(one)
-    with pytest.raises(RegistrationError, match="/v1#…' is no address") as refused:
+    with pytest.raises(RegistrationError, match="/v1#…' is not an address") as refused:
         judge(base_url=server.url + "/v1#sk-123", model="m", prompt="{completion}")
     assert "sk-123" not in str(refused.value)
 
@@ -344,10 +344,10 @@ def test_a_query_of_the_address_stands_behind_the_path_and_is_not_shown() -> Non
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"api_key_file": "/dev/zero"}, "api_key_file='/dev/zero' can't be read: it is no regular file"),
+        ({"api_key_file": "/dev/zero"}, "api_key_file='/dev/zero' can't be read: it is not a regular file"),
         ({"api_key_file": "/no/such\0file"}, "its name holds a NUL"),
-        ({"api_key_file": "gsk_123"}, "may be a key: not shown"),
-        ({"api_key_env": "gsk_123"}, "may be a key: not shown"),
+        ({"api_key_file": "gsk_123"}, "not shown: it may be a key"),
+        ({"api_key_env": "gsk_123"}, "not shown: it may be a key"),
     ],
 )
 def test_places_of_keys_that_are_none(given: dict[str, str], message: str) -> None:

@@ -52,7 +52,8 @@ def request_of(connection: socket.socket) -> bytes:
 
 @contextmanager
 def wired(*handles: Handle) -> Iterator[Wire]:
-    """Handles connections in turn, all later ones as the last; a connection is closed when its handle is done."""
+    """Handles connections in turn, all later ones as the last; a connection is closed when its
+    handle is done."""
 
     def handle(connection: socket.socket, what: Handle) -> None:
         with connection, suppress(OSError):

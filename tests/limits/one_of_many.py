@@ -42,7 +42,8 @@ def hold(completion: str) -> float:
 
 
 def alone(url: str, calls: int) -> list[int]:
-    """Attempts of each call, without a limit: as many at a time as one would set, each waiting for itself."""
+    """Attempts of each call, without a limit: as many at a time as one would set, each waiting for
+    itself."""
 
     async def call(places: asyncio.Semaphore) -> int:
         attempts = 0

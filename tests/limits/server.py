@@ -1,4 +1,5 @@
-"""A server that answers so many requests in any window of so many seconds, and refuses the others with 429."""
+"""A server that answers so many requests in any window of so many seconds, and refuses the others
+with 429."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class Window:
             return self._taken[0] + self.seconds - now
 
     def after(self, windows: float) -> tuple[int, int, float]:
-        """Answers, refusals and seconds from so many windows after the first request to the last one."""
+        """Answers, refusals and seconds from so many windows after the first request to the last
+        one."""
         every = sorted([*self.answered, *self.refused])
         start, end = every[0] + windows * self.seconds, every[-1]
         late = [sum(start < at <= end for at in times) for times in (self.answered, self.refused)]

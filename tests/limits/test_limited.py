@@ -1,4 +1,5 @@
-"""What a limit does to the calls of one dispatcher: rates, tokens, answers that ask to come back."""
+"""What a limit does to the calls of one dispatcher: rates, tokens, answers that ask to come
+back."""
 
 from __future__ import annotations
 
@@ -107,7 +108,8 @@ def test_tokens_are_those_that_a_function_counts(lane: str) -> None:
     with Dispatcher([reward(function, lane=lane, limit=Limit(tpm=62_500, tokens=length))], workers=1) as made:
         begun = time.monotonic()
         assert made.score(completions=texts).rewards.ravel().tolist() == [1.0] * 30
-        # 50 tokens a call on average, 48 ms each, the last one's not counted; 1000 for each would be 28 s.
+        # 50 tokens a call on average, 48 ms each, the last one's not counted; 1000 for each would
+        # be 28 s.
         assert 29 * 0.048 - 0.1 <= time.monotonic() - begun < 20
 
 
@@ -125,9 +127,12 @@ def test_tokens_that_can_never_be_had_fail_at_once(lane: str) -> None:
     assert result.status.ravel().tolist() == [Status.OK, Status.ERROR, Status.ERROR, Status.OK]
     assert [(failure.sample, failure.attempts) for failure in result.failures()] == [(1, 1), (2, 1)]
     assert (
-        "it takes 1001 tokens, as Limit(tokens=) counts them, and a minute has tpm=1000" in result.failures()[1].reason
+        "this request takes 1001 tokens, as Limit(tokens=) counts them, and tpm=1000 allows fewer"
+        in result.failures()[1].reason
     )
-    with pytest.raises(RegistrationError, match=r"tokens=1001, tpm=1000\): a call would take more than a minute has"):
+    with pytest.raises(
+        RegistrationError, match=r"tokens=1001, tpm=1000\): one call needs more tokens than a minute allows"
+    ):
         Limit(tpm=1000, tokens=1001)
     known = reward(functions.one, limit=Limit(key="tokens", tpm=1000), name="known")
     with pytest.raises(RegistrationError, match=r"tokens=1001, tpm=1000\)"):
@@ -155,7 +160,7 @@ def test_tokens_are_counted_from_columns_of_all_kinds_and_in_a_batch_that_grows(
         ticket.finish()
         assert ticket.result().rewards.ravel().tolist() == [1.0] * 3
         assert seen == [("a", 1), ("b", 2), ("c", 3)]
-        with pytest.raises(DataError, match=r"'budget', which this batch doesn't have"):
+        with pytest.raises(DataError, match=r"'batch_timeout', which this batch doesn't have"):
             made.score(completions=["a"])
 
 

@@ -1,7 +1,8 @@
 """Limits that functions, lanes and processes share.
 
-Bounds here tell only what is shared and kept from what is not: how near to the allowance the rates come is shown to the
-percent on a paused clock (`rust/core/tests/limits.rs`) and measured by `benches/python/bench_rate_limit.py`.
+Bounds here tell only what is shared and kept from what is not: how near to the allowance the rates
+come is shown to the percent on a paused clock (`rust/core/tests/limits.rs`) and measured by
+`benches/python/bench_rate_limit.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def test_row_19_four_processes_share_an_allowance_and_lose_nothing() -> None:
                 process.communicate()
     assert [report["ok"] for report in reports] == [calls] * 4
     assert len(window.answered) == 4 * calls
-    # No opening burst: three times the rate is let through, four times is what each on its own would do.
+    # No opening burst: three times the rate is let through, four times is what each on its own
+    # would do.
     first = [at for at in window.answered if at - window.answered[0] < 0.5]
     assert len(first) <= 100
     answers, refusals, _ = window.after(0)
