@@ -67,11 +67,11 @@ def test_a_server_that_starts_late_costs_no_sample_with_the_default_options() ->
     graded = judge(base_url=f"http://127.0.0.1:{port}", model="m", prompt="{completion}", name="graded")
     with warnings.catch_warnings(record=True) as caught, Dispatcher([graded]) as dispatcher:
         warnings.simplefilter("always")
-        ticket = dispatcher.submit(completions=["x"] * 40)
+        pending = dispatcher.submit(completions=["x"] * 40)
         while not caught:
             time.sleep(0.01)
         with serving(lambda path, body: chat_completion("1"), port=port) as server:
-            result = ticket.result(timeout=100)
+            result = pending.result(timeout=100)
             assert len(server.bodies) == 40
     assert set(result.status.ravel().tolist()) == {Status.OK}
     (warning,) = (each for each in caught if issubclass(each.category, GuerdonWarning))

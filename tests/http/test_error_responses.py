@@ -250,11 +250,11 @@ def test_a_server_that_is_killed_and_started_again() -> None:
     server = start()
     try:
         with Dispatcher([graded]) as dispatcher:
-            ticket = dispatcher.submit(completions=texts)
-            next(iter(ticket.groups()))
+            pending = dispatcher.submit(completions=texts)
+            next(iter(pending.groups()))
             end(server)
             server = start()
-            result = ticket.result(timeout=100)
+            result = pending.result(timeout=100)
     finally:
         end(server)
     np.testing.assert_array_equal(result.rewards.ravel(), [len(text) for text in texts])
@@ -295,12 +295,12 @@ def test_a_key_is_in_no_process_and_no_output(tmp_path: Path, capfd: pytest.Capt
         graded = judge(base_url=server.url, model="m", prompt="{completion}", api_key_file=str(file), name="graded")
         worked = tmp_path / "worked"
         with Dispatcher([graded, reward(works)], max_failure_rate=1.0, workers=1) as dispatcher:
-            ticket = dispatcher.submit(completions=[str(worked)])
+            pending = dispatcher.submit(completions=[str(worked)])
             while not (server.headers and worked.exists()):
                 time.sleep(0.01)
             shown = _of_descendants()
             answering.set()
-            shown += repr(ticket.result().failures())
+            shown += repr(pending.result().failures())
             headers = [value for each in server.headers for value in each.values()]
     assert f"Bearer {SECRET}" in headers
     assert "GUERDON_POOL" in shown, "the workers' environments were read"

@@ -82,8 +82,8 @@ def test_a_group_at_a_time_and_in_order() -> None:
         Dispatcher([http_reward(server.url, columns=["completion"])]) as dispatcher,
     ):
         texts = ["x" * (index % 7) for index in range(64)]
-        ticket = dispatcher.submit(completions=texts, num_generations=8)
-        for group in ticket.groups():
+        pending = dispatcher.submit(completions=texts, num_generations=8)
+        for group in pending.groups():
             expected = [len(text) for text in texts[group.index * 8 :][:8]]
             assert group.rewards[:, 0].tolist() == expected
 
@@ -120,11 +120,11 @@ def test_a_batch_that_grows_brings_what_it_likes() -> None:
         service = http_reward(server.url, columns=["completion", "answer"], batch_size=4, name="service")
         graded = judge(base_url=server.url, model="m", prompt="{completion}|{answer}")
         with Dispatcher([service, graded]) as dispatcher:
-            ticket = dispatcher.stream(num_generations=2)
-            ticket.add(completions=["ab", "cde"], answer=["x", "yz"])
-            ticket.add(completions=["f", "é"], answer=[[1], [1, 2, 3]])
-            ticket.finish()
-            rewards = ticket.result().rewards
+            pending = dispatcher.stream(num_generations=2)
+            pending.add(completions=["ab", "cde"], answer=["x", "yz"])
+            pending.add(completions=["f", "é"], answer=[[1], [1, 2, 3]])
+            pending.finish()
+            rewards = pending.result().rewards
     assert rewards[:, :, 0].ravel().tolist() == [3.0, 5.0, 2.0, 4.0]
     assert rewards[:, :, 1].ravel().tolist() == [4.0, 6.0, 5.0, 11.0]
 

@@ -218,11 +218,11 @@ def test_keys_come_from_outside_and_show_nowhere(monkeypatch: pytest.MonkeyPatch
         ]
         shown = repr(judges) + pickle.dumps(judges).decode("latin-1")
         with Dispatcher(judges) as dispatcher:
-            ticket = dispatcher.submit(completions=["x"])
+            pending = dispatcher.submit(completions=["x"])
             while not (dump := str(dispatcher.dump())).count("(http)"):
                 time.sleep(0.01)
             shown += dump + pickle.dumps(dispatcher).decode("latin-1")
-            shown += "".join(map(str, ticket.result().failures()))
+            shown += "".join(map(str, pending.result().failures()))
     assert SECRET not in shown
     assert "wrong key …" in shown
     assert f"'127.0.0.1:{server.server_address[1]}'" in shown

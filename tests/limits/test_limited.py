@@ -154,11 +154,11 @@ def test_tokens_are_counted_from_columns_of_all_kinds_and_in_a_batch_that_grows(
 
     limited = reward(functions.aone, name="one", limit=Limit(tpm=1e9, tokens=count))
     with Dispatcher([limited]) as made:
-        ticket = made.stream(num_generations=1)
-        ticket.add(completions=["a", [{"role": "assistant", "content": "b"}]], batch_timeout=[1, 2])
-        ticket.add(completions=["c"], batch_timeout=[3])
-        ticket.finish()
-        assert ticket.result().rewards.ravel().tolist() == [1.0] * 3
+        pending = made.stream(num_generations=1)
+        pending.add(completions=["a", [{"role": "assistant", "content": "b"}]], batch_timeout=[1, 2])
+        pending.add(completions=["c"], batch_timeout=[3])
+        pending.finish()
+        assert pending.result().rewards.ravel().tolist() == [1.0] * 3
         assert seen == [("a", 1), ("b", 2), ("c", 3)]
         with pytest.raises(DataError, match=r"'batch_timeout', which this batch doesn't have"):
             made.score(completions=["a"])

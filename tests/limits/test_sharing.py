@@ -56,11 +56,11 @@ def test_calls_at_a_time_are_free_again_when_their_process_is_killed() -> None:
         assert [process.stdout.readline() for _ in range(2)] == ["held\n"] * 2
         limited = reward(lambda completion: 1.0, name="waits", lane="thread", limit=Limit(concurrency=2, key="holders"))
         with Dispatcher([limited]) as made:
-            ticket = made.submit(completions=["c"] * 4)
+            pending = made.submit(completions=["c"] * 4)
             with pytest.raises(TimeoutError):
-                ticket.result(timeout=0.5)
+                pending.result(timeout=0.5)
             process.kill()
-            result = ticket.result(timeout=60)
+            result = pending.result(timeout=60)
     finally:
         process.kill()
         process.communicate()
