@@ -174,10 +174,10 @@ test-rust: $(VENV)/.dependencies ## unit and property tests of the crates
 .PHONY: model-check
 model-check: $(VENV)/.dependencies ## every interleaving of the grid, the groups and the sweeps, with loom
 	echo '== loom'
-	# The whole workspace, though only the core has models: so the dependencies are those that cargo
+	# The whole workspace, though only two crates have models: so the dependencies are those that cargo
 	# test built. Optimised a little: loom's threads have small stacks, and values that are not moved
 	# in place fill them.
-	cargo test --workspace --locked --features guerdon-core/loom --config profile.dev.package.guerdon-core.opt-level=1 --lib loom::
+	cargo test --workspace --locked --features guerdon-core/loom,guerdon-inprocess/loom --config profile.dev.package.guerdon-core.opt-level=1 --config profile.dev.package.guerdon-inprocess.opt-level=1 --lib loom::
 
 .PHONY: test-python
 test-python: setup ## the tests of the package (ARGS="-k name" for some)
@@ -235,7 +235,7 @@ test-pythons: ## the source distribution, and wheels of it on each Python from 3
 ROUNDS := 10
 .PHONY: stress
 stress: setup ## the soak tests too, more cases and deeper model checking
-	LOOM_MAX_PREEMPTIONS=4 cargo test --workspace --locked --features guerdon-core/loom --config profile.dev.package.guerdon-core.opt-level=1 --lib loom::
+	LOOM_MAX_PREEMPTIONS=4 cargo test --workspace --locked --features guerdon-core/loom,guerdon-inprocess/loom --config profile.dev.package.guerdon-core.opt-level=1 --config profile.dev.package.guerdon-inprocess.opt-level=1 --lib loom::
 	PROPTEST_CASES=5000 cargo test --workspace --locked
 	$(BIN)/python -m pytest -m '' --timeout 1200 tests/stress $(ARGS)
 	# The faults again and again: what a race hides in one run shows in ten.

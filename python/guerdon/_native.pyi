@@ -14,10 +14,7 @@ from guerdon._http.body import Piece
 
 __version__: str
 
-# Function, batch, samples as (first, end), phase, attempt, age in seconds, place.
-_Row: TypeAlias = tuple[
-    int, int, list[tuple[int, int]], Literal["call", "arguments", "setup", "loading"], int, float, list[int]
-]
+_Phase: TypeAlias = Literal["call", "arguments", "setup", "loading"]
 
 @final
 class FunctionConfig:
@@ -164,17 +161,17 @@ class Engine:
         """Counters since start: ``workers``, ``worker_restarts``, ``kills``, ``abandoned_threads``, ``late_outcomes``, ``open_batches``."""
 
     def worker_pids(self) -> list[int]: ...
-    def look(self, timeout: float) -> list[tuple[_Row, str | None, str | None]]:
-        """What worker processes have in hand, the stack, and why there is none; waits up to `timeout` seconds. The place is ``[pid]``."""
+    def inspect_workers(self, timeout: float) -> list[WorkerSnapshot]:
+        """The calls in worker processes; waits up to `timeout` seconds for their stacks."""
 
-    def in_hand(self) -> tuple[list[_Row], list[_Row]]:
-        """What threads and event loops have in hand; does not wait.
+    def inspect_threads(self) -> list[ThreadSnapshot]:
+        """The calls on threads of the thread lane; does not wait."""
 
-        The place of a thread is ``[number, identifier]``, that of a loop ``[index, generation, frame, call]``.
-        """
+    def inspect_loops(self) -> list[LoopSnapshot]:
+        """The calls on event loops; does not wait."""
 
-    def requests(self) -> list[tuple[_Row, str]]:
-        """What requests are on their way, and the server of each; does not wait."""
+    def inspect_requests(self) -> list[RequestSnapshot]:
+        """The requests on their way; does not wait."""
 
     def open_cells(self) -> list[int]:
         """Cells without an outcome in all open batches, per function."""
@@ -304,48 +301,180 @@ class Batch:
         """From submission to the last outcome (so far, while running)."""
 
 @final
+class CallSnapshot:
+    """A call in flight at a moment, as far as it is of one batch."""
+
+    @property
+    def function(self) -> int: ...
+    @property
+    def batch(self) -> int:
+        """The batch's number, from 1."""
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """Its samples, as (first, end) of each run of neighbours."""
+
+    @property
+    def phase(self) -> _Phase: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def age_s(self) -> float: ...
+
+@final
+class WorkerSnapshot:
+    """A call in a worker process."""
+
+    @property
+    def call(self) -> CallSnapshot: ...
+    @property
+    def pid(self) -> int: ...
+    @property
+    def stack(self) -> str | None: ...
+    @property
+    def no_stack(self) -> str | None:
+        """Why there is no stack."""
+
+@final
+class ThreadSnapshot:
+    """A call on a thread of the thread lane."""
+
+    @property
+    def call(self) -> CallSnapshot: ...
+    @property
+    def thread(self) -> int:
+        """Its number."""
+
+    @property
+    def ident(self) -> int:
+        """As `threading` identifies it."""
+
+@final
+class LoopSnapshot:
+    """A call on an event loop, or the ``setup()`` before it."""
+
+    @property
+    def call(self) -> CallSnapshot: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def frame(self) -> int: ...
+    @property
+    def number(self) -> int:
+        """The call's index in its frame."""
+
+@final
+class RequestSnapshot:
+    """A request on its way."""
+
+    @property
+    def call(self) -> CallSnapshot: ...
+    @property
+    def server(self) -> str: ...
+
+@final
+class StartThread:
+    """Start a thread for a function."""
+
+    @property
+    def function(self) -> int: ...
+    @property
+    def thread(self) -> int: ...
+
+@final
+class StartLoop:
+    """Start an event loop."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def generation(self) -> int: ...
+
+@final
+class ThreadAbandoned:
+    """Warn that a thread was abandoned in a call; ``count`` of the function are now."""
+
+    @property
+    def function(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+
+@final
+class ReadStack:
+    """Read the stack of a thread, and give it to `Lanes.set_stack`: its call is out of time."""
+
+    @property
+    def thread(self) -> int: ...
+    @property
+    def ident(self) -> int: ...
+
+@final
+class LoopBlocked:
+    """Find out what blocks an event loop, and warn."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def generation(self) -> int: ...
+
+@final
+class LoopWasBlocked:
+    """Warn that a call of this function blocked its loop, and is over now."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def function(self) -> int: ...
+
+@final
+class BreakerOpen:
+    """Warn that the circuit breaker of a function's endpoint is open."""
+
+    @property
+    def function(self) -> int: ...
+    @property
+    def reason(self) -> str: ...
+
+SupervisorRequest: TypeAlias = (
+    StartThread | StartLoop | ThreadAbandoned | ReadStack | LoopBlocked | LoopWasBlocked | BreakerOpen
+)
+
+@final
 class Lanes:
-    """Where the Python threads of the thread and asyncio lanes get their work. Methods that wait do so without the GIL."""
+    """Where the Python threads of the lanes get their work. Methods that wait do so without the GIL."""
 
-    def next_order(self) -> str | None:
-        """Wait for something to do for the lanes, None when they are closed. For one supervisor thread.
+    def next_request(self) -> SupervisorRequest | None:
+        """Wait for a request to the thread supervisor; None when the lanes are closed."""
 
-        ``thread FUNCTION NUMBER``: start a thread. ``loop INDEX GENERATION``: start an event loop. ``left-behind FUNCTION COUNT`` and
-        ``stalled INDEX GENERATION`` and ``blocked INDEX GENERATION FUNCTION``: warn. ``where NUMBER IDENT``: call `stands`.
-        """
-
-    def next_chunk(self, function: int, thread: int, ident: int) -> Chunk | None:
+    def next_frame(self, function: int, thread: int, ident: int) -> ThreadFrame | None:
         """Wait for calls of `function`; None when this thread must end."""
 
     def leave(self, function: int, thread: int) -> bool:
         """A thread is about to end; True if it must call the function's ``close()`` first."""
 
-    def stands(self, thread: int, stack: str) -> None:
-        """Where a thread stands, as a traceback says it."""
+    def set_stack(self, thread: int, stack: str) -> None:
+        """The stack of a thread that was asked for it, as a traceback shows it."""
 
-    def gone(self) -> None:
-        """The last word of a thread."""
+    def thread_ended(self) -> None:
+        """A thread has ended: its last call here."""
 
-    def not_started(self, function: int, reason: str) -> None:
-        """A thread that was ordered could not be started."""
+    def thread_not_started(self, function: int, reason: str) -> None:
+        """A thread that was asked for could not be started."""
 
     def open_loop(self, index: int, generation: int) -> LoopQueue | None: ...
     def loop_functions(self, index: int) -> list[int]: ...
     def loop_name(self, index: int) -> str: ...
 
 @final
-class Chunk:
-    """Calls in the hands of one thread, in order. `start` and all that end a call start the next.
-
-    What they return is how many calls are passed over before that one; -1: there is none.
-    """
+class FrameView:
+    """What a frame's calls are made of, on every lane of this process. It outlives the frame."""
 
     @property
-    def setup(self) -> bool:
-        """Run the function's ``setup()`` first, and say how that went."""
-
-    def setup_done(self) -> None: ...
-    def setup_failed(self, reason: str, traceback: str | None) -> None: ...
+    def function(self) -> int: ...
     @property
     def kind(self) -> Literal["sample", "gathered", "group", "batch", "finish"]: ...
     @property
@@ -353,12 +482,12 @@ class Chunk:
         """Number of calls."""
 
     @property
-    def firsts(self) -> bytes:
-        """First sample of each call, 8 bytes each."""
+    def first(self) -> int | None:
+        """The first sample of all, if each call takes one and they follow one another."""
 
     @property
-    def line(self) -> int | None:
-        """First sample of all, if each call takes one and they follow one another."""
+    def firsts(self) -> bytes:
+        """The first sample of each call, 8 bytes each, where `first` is None."""
 
     @property
     def samples(self) -> int:
@@ -370,16 +499,34 @@ class Chunk:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Keyword names of the values; None = by position."""
+        """Keyword names of the values; None: by position."""
 
     @property
     def columns(self) -> list[tuple[bool, Any]]:
         """(is constant, value or list) of each argument."""
 
+    def columns_of(self, slice: int) -> list[tuple[bool, Any]]:
+        """`columns` for the samples of one batch in a call on gathered ones."""
+
     @property
     def rows(self) -> list[tuple[object, ...]] | None:
-        """Argument tuples, one a sample, of a batch that grows: None in the place of one that was let go."""
+        """Argument tuples, one a sample, of an open batch; None in the place of one that was let go."""
 
+@final
+class ThreadFrame:
+    """Calls in the hands of one thread, in order. `start` and all that end a call start the next.
+
+    They return how many calls are passed over before that one; None: there is none.
+    """
+
+    @property
+    def view(self) -> FrameView: ...
+    @property
+    def setup(self) -> bool:
+        """Run the function's ``setup()`` first, and report how that went."""
+
+    def setup_done(self) -> None: ...
+    def setup_failed(self, reason: str, traceback: str | None) -> None: ...
     def scores(self) -> bytes:
         """Scores of the group in hand as doubles, NaN where there is none."""
 
@@ -389,22 +536,50 @@ class Chunk:
     def gathered(self) -> bytes:
         """The samples of the call in hand on gathered ones, 8 bytes each, without those that count no more.
 
-        The upper four bytes are the number of the batch's share.
+        The upper four bytes are the number of the batch's slice.
         """
 
-    def columns_of(self, share: int) -> list[tuple[bool, Any]]:
-        """`columns` for the samples of one share of a call on gathered ones."""
-
-    def start(self) -> int: ...
+    def start(self) -> int | None: ...
     def used(self, tokens: float) -> None: ...
-    def ok(self, value: float) -> int: ...
-    def cell(self, status: int, value: float, records: bytes | None) -> int: ...
-    def cells(self, statuses: bytes, values: bytes, wrong: list[str], records: bytes | None) -> int:
+    def ok(self, value: float) -> int | None: ...
+    def cell(self, status: int, value: float, records: bytes | None) -> int | None: ...
+    def cells(self, statuses: bytes, values: bytes, wrong: list[str], records: bytes | None) -> int | None:
         """A status and a double for each sample of the call, and a text for each that is no reward, in order."""
 
     def fail(
         self, reason: str, traceback: str | None, retryable: bool, retry_after: float | None, answer: int | None
-    ) -> int: ...
+    ) -> int | None: ...
+
+@final
+class Beat:
+    """When an event loop is to look at its calls again."""
+
+    @property
+    def nap_s(self) -> float | None:
+        """None: nothing is in flight."""
+
+    @property
+    def overdue(self) -> bool:
+        """`LoopQueue.overdue` has calls."""
+
+@final
+class OverdueCall:
+    """A call for its event loop to cancel."""
+
+    @property
+    def function(self) -> int: ...
+    @property
+    def frame(self) -> int: ...
+    @property
+    def call(self) -> int: ...
+    @property
+    def ended(self) -> bool:
+        """It ignored its cancellation: it has its outcome, without its coroutine."""
+
+@final
+class OverdueCalls:
+    def __iter__(self) -> OverdueCalls: ...
+    def __next__(self) -> OverdueCall: ...
 
 @final
 class LoopQueue:
@@ -416,84 +591,75 @@ class LoopQueue:
     def drain(self) -> None:
         """Take the wake-up; to be called first."""
 
-    def take(self) -> Jobs | None:
+    def take(self) -> LoopFrame | None:
         """The next frame that arrived."""
 
     @property
     def ended(self) -> bool:
         """The loop must end: the engine closes, or another loop took over."""
 
-    def beat(self) -> float:
-        """Show that the loop turns. Seconds until it must do so again; negative: see `overdue`; 0: nothing is in hand."""
+    def beat(self) -> Beat:
+        """Show that the loop turns."""
 
-    def overdue(self) -> bytes:
-        """Function, frame, call and whether its cell was ended already, 8 bytes each, for each call to cancel; each told once."""
+    def overdue(self) -> OverdueCalls:
+        """The calls to cancel, and those that ignored it; each is told once."""
 
     def turned(self) -> None:
-        """The loop has turned, as it was asked to show (see `Jobs`)."""
+        """The loop has turned, as it was asked to report (`Turn`)."""
 
     def setup_begins(self, function: int) -> None: ...
     def setup_ends(self, function: int) -> None: ...
-    def to_be_named(self) -> bool:
-        """Whether the loop has not turned since it was told of as stalled, nor was it said what blocks it. It counts as said then."""
+    def explain_block(self) -> bool:
+        """Whether the loop is blocked and nobody has warned of it yet. From now on somebody has."""
 
     def not_started(self, reason: str) -> None:
-        """The loop could not be started. Its last word."""
+        """The loop could not be started: its last call here."""
 
-    def gone(self) -> None:
-        """The last word of a loop."""
+    def loop_ended(self) -> None:
+        """The loop has ended: its last call here."""
 
 @final
-class Jobs:
-    """Calls in the hands of an event loop. `next` and all that end a call start the next.
+class Turn:
+    """What comes, now and then, with the next call of a `LoopFrame`, or before it."""
 
-    What they return is its index, or -1: there is none. Or the loop is to turn first: -2; -4 to who has run calls since it last
-    did. Or -3, -5, and `LoopQueue.turned` is to be called when it turns; so it is for -6 and below, but the call is started, its
-    index counted downwards from there.
+    @property
+    def call(self) -> int | None:
+        """The call that has begun; None: the loop is to turn before the next one."""
+
+    @property
+    def long(self) -> bool:
+        """The runner has run calls since the last turn: others go first."""
+
+    @property
+    def report(self) -> bool:
+        """`LoopQueue.turned` is to be called when the loop turns next."""
+
+@final
+class LoopFrame:
+    """Calls in the hands of an event loop. `start` and all that end a call start the next.
+
+    They return its index, None if there is none, or a `Turn`.
     """
 
     @property
     def id(self) -> int: ...
     @property
-    def function(self) -> int: ...
-    @property
-    def kind(self) -> Literal["sample", "gathered", "group", "batch", "finish"]: ...
-    @property
-    def calls(self) -> int:
-        """Number of calls."""
-
-    @property
-    def firsts(self) -> bytes:
-        """First sample of each call, 8 bytes each."""
-
-    @property
-    def line(self) -> int | None:
-        """First sample of all, if each call takes one and they follow one another."""
-
-    @property
-    def samples(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def names(self) -> tuple[str, ...] | None: ...
-    @property
-    def columns(self) -> list[tuple[bool, Any]]: ...
-    @property
-    def rows(self) -> list[tuple[object, ...]] | None: ...
+    def view(self) -> FrameView: ...
     def scores(self, call: int) -> bytes: ...
     def setup_failed(self, reason: str, traceback: str | None) -> None: ...
     def is_open(self, call: int) -> bool:
         """Whether a call still counts; once it does not, its values may be gone."""
 
     def gathered(self, call: int) -> bytes:
-        """As `Chunk.gathered`."""
+        """As `ThreadFrame.gathered`."""
 
-    def columns_of(self, share: int) -> list[tuple[bool, Any]]: ...
-    def next(self) -> int: ...
+    def start(self) -> int | Turn | None: ...
     def used(self, tokens: float) -> None: ...
-    def ok(self, call: int, value: float) -> int: ...
-    def cell(self, call: int, status: int, value: float, records: bytes | None) -> int: ...
-    def cells(self, call: int, statuses: bytes, values: bytes, wrong: list[str], records: bytes | None) -> int: ...
+    def ok(self, call: int, value: float) -> int | Turn | None: ...
+    def cell(self, call: int, status: int, value: float, records: bytes | None) -> int | Turn | None: ...
+    def cells(
+        self, call: int, statuses: bytes, values: bytes, wrong: list[str], records: bytes | None
+    ) -> int | Turn | None: ...
     def fail(
         self,
         call: int,
@@ -502,4 +668,4 @@ class Jobs:
         retryable: bool,
         retry_after: float | None,
         answer: int | None,
-    ) -> int: ...
+    ) -> int | Turn | None: ...

@@ -14,12 +14,14 @@ import stat
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
+
+from guerdon._native import ThreadSnapshot
 
 if TYPE_CHECKING:
-    from guerdon._lanes.stacks import Place
+    from guerdon._lanes.stacks import StackFrame
     from guerdon._lanes.thread_supervisor import ThreadSupervisor
-    from guerdon._native import Engine
+    from guerdon._native import CallSnapshot, Engine, LoopSnapshot
     from guerdon._registration.spec import FunctionSpec
 
 __all__ = ["Dump", "InFlight"]
@@ -114,11 +116,10 @@ def take(
     if engine is None:
         return Dump((), {spec.name: 0 for spec in specs}, ())
     calls = [] if supervisor is None else _here(engine, supervisor, specs)
-    for row, host in engine.requests():
-        calls.append(_call(specs, row, host, [], "it waits for an answer"))
-    for row, stack, why in engine.look(timeout):
-        (pid,) = row[6]
-        calls.append(_call(specs, row, pid, _from_text(stack), why))
+    for request in engine.inspect_requests():
+        calls.append(_call(specs, request.call, request.server, [], "it waits for an answer"))
+    for worker in engine.inspect_workers(timeout):
+        calls.append(_call(specs, worker.call, worker.pid, _from_text(worker.stack), worker.no_stack))
     waiting = dict(zip((spec.name for spec in specs), engine.open_cells(), strict=True))
     for call in calls:
         waiting[call.function] = max(0, waiting[call.function] - len(call.samples))
@@ -127,55 +128,61 @@ def take(
 
 def _here(engine: Engine, supervisor: ThreadSupervisor, specs: Sequence[FunctionSpec]) -> list[InFlight]:
     """The calls in flight in this process."""
-    threads, loops = engine.in_hand()
-    found = [(row, supervisor.thread_name(row[0], row[6][0]), supervisor.stack_of_thread(row[6][1])) for row in threads]
-    found += [
-        (row, supervisor.loop_name(row[6][0]), supervisor.stack_of_call(row[0], row[3] == "call", row[6]))
-        for row in loops
-    ]
-    still = {_identity(row) for rows in engine.in_hand() for row in rows}
+    found: list[tuple[ThreadSnapshot | LoopSnapshot, str, list[StackFrame]]] = []
+    for thread in engine.inspect_threads():
+        name = supervisor.thread_name(thread.call.function, thread.thread)
+        found.append((thread, name, supervisor.stack_of_thread(thread.ident)))
+    found += [(one, supervisor.loop_name(one.index), supervisor.stack_of_call(one)) for one in engine.inspect_loops()]
+    still = {_identity(thread) for thread in engine.inspect_threads()}
+    still |= {_identity(one) for one in engine.inspect_loops()}
     calls = []
-    for row, worker, stack in found:
-        if _identity(row) in still:  # U-2
-            calls.append(_call(specs, row, worker, stack, None if stack else "none of the user's code is on it"))
+    for snapshot, worker, stack in found:
+        # A stack is shown only with the call that it belongs to.
+        if _identity(snapshot) in still:
+            calls.append(_call(specs, snapshot.call, worker, stack, "none of the user's code is on it"))
         else:
-            calls.append(_call(specs, row, worker, [], "the call ended meanwhile"))
+            calls.append(_call(specs, snapshot.call, worker, [], "the call ended meanwhile"))
     return calls
 
 
-def _identity(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    function, batch, samples, phase, attempt, _, place = row
-    return function, batch, tuple(samples), phase, attempt, tuple(place)
+def _identity(snapshot: ThreadSnapshot | LoopSnapshot) -> tuple[object, ...]:
+    """What is the same as long as the call goes on."""
+    call = snapshot.call
+    place: tuple[int, ...]
+    if isinstance(snapshot, ThreadSnapshot):
+        place = snapshot.thread, snapshot.ident
+    else:
+        place = snapshot.index, snapshot.generation, snapshot.frame, snapshot.number
+    return call.function, call.batch, tuple(call.spans), call.phase, call.attempt, place
 
 
 def _call(
-    specs: Sequence[FunctionSpec], row: tuple[Any, ...], worker: int | str, stack: list[Place], why: str | None
+    specs: Sequence[FunctionSpec], call: CallSnapshot, worker: int | str, stack: list[StackFrame], no_stack: str | None
 ) -> InFlight:
-    function, batch, spans, phase, attempt, age_s, _ = row
-    ranges = [range(first, end) for first, end in spans]
+    ranges = [range(first, end) for first, end in call.spans]
     samples: Sequence[int] = ranges[0] if len(ranges) == 1 else [sample for span in ranges for sample in span]
-    spec = specs[function]
+    spec = specs[call.function]
     return InFlight(
         function=spec.name,
         samples=samples,
         lane=spec.lane,
-        attempt=attempt,
-        age_s=age_s,
+        attempt=call.attempt,
+        age_s=call.age_s,
         worker=worker,
         stack=_text(stack) if stack else None,
-        phase=phase,
-        batch=batch,
-        no_stack=None if stack else why,
+        phase=call.phase,
+        batch=call.batch,
+        no_stack=None if stack else no_stack,
     )
 
 
-def _from_text(stack: str | None) -> list[Place]:
+def _from_text(stack: str | None) -> list[StackFrame]:
     """The frames of a stack that a worker wrote; the line that says that some are left out counts as none."""
     found = (_FRAME.fullmatch(line) for line in (stack or "").split("\n"))
     return [(match[1], int(match[2]), match[3]) for match in found if match]
 
 
-def _text(stack: list[Place]) -> str:
+def _text(stack: list[StackFrame]) -> str:
     """As a traceback shows it, with source lines where there are any."""
     frames = [
         traceback.FrameSummary(file, line, name, line=None if _is_source(file) else "") for file, line, name in stack

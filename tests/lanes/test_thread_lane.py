@@ -182,7 +182,7 @@ def test_a_call_past_its_timeout_is_left_behind() -> None:
         assert result.status[:, 0, 0].tolist() == [Status.OK] * 3 + [Status.TIMEOUT] + [Status.OK] * 4
         [failure] = result.failures()
         assert "0.3 s; last seen in function (" in failure.reason
-        assert "test_thread.py:" in failure.reason
+        assert "test_thread_lane.py:" in failure.reason
         assert "release.wait(20)" in (failure.traceback or "")
         assert 0.3 <= failure.run_s < 19
         assert dispatcher.stats()["abandoned_threads"] == 1

@@ -1,10 +1,9 @@
 """The arguments of calls, out of a batch's columns.
 
-- A-1  Values are passed as they are. A call that gets lists gets its own, so that it may change them.
-- A-2  A call of one value gets it straight from its column. Tuples are made of several, and not long before they are needed:
-       thousands at once would keep the collector busy, and a loop from turning.
-- A-3  A batch that grows lets go of the values of calls that were swept. No user code sees what is left in their place:
-       it raises `Swept`, or there is nothing to call a function with.
+Values are passed as they are; a call that gets lists gets its own, so that it may change them. A
+call of one value gets it straight from its column. Tuples are made of several, and not long before
+they are needed: thousands at once would keep the collector busy, and a loop from turning. An open
+batch lets go of the values of discarded calls: no user code sees what is left in their place.
 """
 
 from __future__ import annotations
@@ -14,32 +13,33 @@ from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from guerdon._native import Chunk, Jobs
+    from guerdon._native import FrameView, LoopFrame
 
 
 # Argument tuples that are made at a time.
 _ROWS = 256
-# What stands above a sample in its place in a call on gathered ones: the number of its share.
-_SHARE = 1 << 32
+# In a call on gathered samples, the number of a sample's slice stands above its index.
+_SLICE = 1 << 32
 
 
-class Swept(Exception):
-    """A call that counts no more; nobody hears of it."""
+class Discarded(Exception):
+    """Ends a call that counts no more; nobody hears of it."""
 
 
 class FrameArguments:
-    """The calls of one frame, with their arguments."""
+    """A frame on an event loop, with the arguments of its calls."""
 
-    __slots__ = ("_rest", "are_rows", "firsts", "jobs", "values")
+    __slots__ = ("_rest", "are_rows", "firsts", "frame", "values", "view")
 
-    def __init__(self, jobs: Jobs) -> None:
-        self.jobs = jobs
-        self.firsts = samples_of(jobs)
+    def __init__(self, frame: LoopFrame) -> None:
+        self.frame = frame
+        self.view = view = frame.view
+        self.firsts = samples_of(view)
         # What calls of one sample are called with; None: the calls are of several.
         self.values: list[Any] | None = None
         self.are_rows = False
-        if jobs.kind == "sample":
-            self.are_rows, values = singles_of(jobs, self.firsts)
+        if view.kind == "sample":
+            self.are_rows, values = singles_of(view, self.firsts)
             self.values = values if isinstance(values, list) else []
             self._rest = iter(values)
 
@@ -49,17 +49,17 @@ class FrameArguments:
         return values[index]
 
 
-def samples_of(work: Chunk | Jobs) -> Sequence[int]:
+def samples_of(view: FrameView) -> Sequence[int]:
     """The first sample of each call."""
-    line = work.line
-    if line is not None:
-        return range(line, line + work.calls)
-    return memoryview(work.firsts).cast("Q").tolist()
+    first = view.first
+    if first is not None:
+        return range(first, first + view.calls)
+    return memoryview(view.firsts).cast("Q").tolist()
 
 
-def singles_of(work: Chunk | Jobs, samples: Sequence[int]) -> tuple[bool, Iterable[Any]]:
-    """What the calls on these samples, one each, are called with: whether it is tuples of values, and what it is (A-2)."""
-    rows, columns = work.rows, work.columns
+def singles_of(view: FrameView, samples: Sequence[int]) -> tuple[bool, Iterable[Any]]:
+    """What the calls on these samples, one each, are called with: whether it is tuples of values, and what it is."""
+    rows, columns = view.rows, view.columns
     if rows is not None:
         return True, _at(rows, samples)
     if all(constant for constant, _ in columns):
@@ -69,39 +69,39 @@ def singles_of(work: Chunk | Jobs, samples: Sequence[int]) -> tuple[bool, Iterab
     return True, zip(*(repeat(value) if constant else _at(value, samples) for constant, value in columns), strict=False)
 
 
-def lists_of(work: Chunk | Jobs, first: int) -> list[Any]:
+def lists_of(view: FrameView, first: int) -> list[Any]:
     """The arguments of the group or batch call that begins with sample `first`.
 
-    Of a call that was swept they may be gone: ask whether it is open still before they are used (A-3).
+    Of a discarded call they may be gone: ask whether it is open still before they are used.
     """
-    end = first + work.size
-    return [value if constant else value[first:end] for constant, value in work.columns]
+    end = first + view.size
+    return [value if constant else value[first:end] for constant, value in view.columns]
 
 
-def gathered_of(work: Chunk | Jobs, samples: Callable[[], bytes]) -> tuple[list[Any], int]:
+def gathered_of(view: FrameView, samples: Callable[[], bytes]) -> tuple[list[Any], int]:
     """The arguments of the call on gathered samples that `samples` tells of, and how many these are.
 
     Raises:
-        Swept: None of them counts any more (A-3).
+        Discarded: None of them counts any more.
     """
     while True:
         packed = samples()
         places = memoryview(packed).cast("Q").tolist()
         if not places:
-            raise Swept
-        if places[-1] < _SHARE:
-            lists = [value if constant else [value[place] for place in places] for constant, value in work.columns]
+            raise Discarded
+        if places[-1] < _SLICE:
+            lists = [value if constant else [value[place] for place in places] for constant, value in view.columns]
         else:
-            lists = _of_shares(work, places)
-        if samples() == packed:  # none was swept while they were taken
+            lists = _of_slices(view, places)
+        if samples() == packed:  # none was discarded while they were taken
             return lists, len(places)
 
 
-def _of_shares(work: Chunk | Jobs, places: list[int]) -> list[Any]:
-    """The same for samples of several batches, each with the share that it is of; no value is that of a whole batch."""
-    shares = [work.columns_of(share) for share in range(places[-1] // _SHARE + 1)]
-    pairs = [(place // _SHARE, place % _SHARE) for place in places]
-    return [[shares[share][column][1][sample] for share, sample in pairs] for column in range(len(shares[0]))]
+def _of_slices(view: FrameView, places: list[int]) -> list[Any]:
+    """The same for samples of several batches, each with its slice; no value is that of a whole batch."""
+    slices = [view.columns_of(number) for number in range(places[-1] // _SLICE + 1)]
+    pairs = [divmod(place, _SLICE) for place in places]
+    return [[slices[number][column][1][sample] for number, sample in pairs] for column in range(len(slices[0]))]
 
 
 def scores_from(doubles: bytes) -> list[float | None]:

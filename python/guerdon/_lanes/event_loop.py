@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import struct
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from guerdon._lanes.blocked_loops import BlockingWarnings, blocking
 from guerdon._lanes.loop_runner import LoopFunction
 from guerdon._lanes.loop_tasks import EngineTask
-from guerdon._lanes.stacks import Place, of_coroutine
+from guerdon._lanes.stacks import StackFrame, of_coroutine
 from guerdon._lanes.warn import warn
 from guerdon._worker.invoke.call import Call
 from guerdon._worker.invoke.reasons import reason_of
@@ -33,7 +32,8 @@ if TYPE_CHECKING:
 # Seconds that calls and leftover tasks get to end after they were cancelled, and `close()` to run.
 _END_S = 1.0
 _CLOSE_S = 5.0
-_SHORTEST_NAP = 0.005
+# Until the next look after one that failed.
+_NAP_S = 0.005
 
 
 class LoopThread:
@@ -70,7 +70,7 @@ class LoopThread:
         except Exception as error:  # L-5: a policy of the user's, no descriptors left
             self._queue.not_started(reason_of(error))
         else:
-            self._queue.gone()
+            self._queue.loop_ended()
 
     def _turns(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Runs the loop until something stops it; whether it can go on."""
@@ -94,36 +94,35 @@ class LoopThread:
     def _arrived(self) -> None:
         queue = self._queue
         queue.drain()  # L-1
-        while (jobs := queue.take()) is not None:
+        while (frame := queue.take()) is not None:
             try:
-                self._functions[jobs.function].accept(jobs)
+                self._functions[frame.view.function].accept(frame)
             except Exception as error:  # a mistake of ours must fail the calls, not lose them
-                jobs.setup_failed(reason_of(error), traceback_of(error))
+                frame.setup_failed(reason_of(error), traceback_of(error))
         if not self._ticking:
             self._tick()
 
     def _tick(self) -> None:
         self._ticking = True
-        nap = _SHORTEST_NAP
+        nap: float | None = _NAP_S
         try:
             nap = self._look()
         finally:
-            if nap:
-                self._loop.call_later(nap, self._tick)
-            else:
+            if nap is None:
                 self._ticking = False
+            else:
+                self._loop.call_later(nap, self._tick)
 
-    def _look(self) -> float:
-        """Shows that the loop turns and cancels what is overdue (L-3); the seconds until the next look, 0: none needed."""
-        nap = self._queue.beat()
-        if nap < 0:
-            for number, frame, call, over in struct.iter_unpack("=4Q", self._queue.overdue()):
-                self._functions[number].stop(frame, call, over=bool(over))
-            nap = _SHORTEST_NAP
+    def _look(self) -> float | None:
+        """Shows that the loop turns and cancels what is overdue; the seconds until the next look, None: none needed."""
+        beat = self._queue.beat()
+        if beat.overdue:
+            for call in self._queue.overdue():
+                self._functions[call.function].stop(call.frame, call.call, ended=call.ended)
         if self._queue.ended and self._ending is None:
             self._ending = EngineTask(self._end(), loop=self._loop)
             self._ending.add_done_callback(self._ended)
-        return nap
+        return beat.nap_s
 
     async def _end(self) -> None:
         """Ends the calls, the functions, and what they left running (L-4)."""
@@ -156,20 +155,20 @@ class LoopThread:
         """Whether its thread has started and not ended."""
         return self._ident is not None
 
-    def stack(self, function: int, call: tuple[int, int] | None) -> list[Place]:
+    def stack(self, function: int, call: tuple[int, int] | None) -> list[StackFrame]:
         """Where a call stands, given its frame and its index, or `setup()` if none is given. From any thread."""
         owner = self._functions.get(function)
         task = None if owner is None else owner.task_of(call)
         return [] if task is None else of_coroutine(task.get_coro(), self._ident)
 
-    def say_what_blocks(self) -> None:
+    def warn_of_block(self) -> None:
         """Warns about the code that keeps the loop from turning. Called by the supervisor."""
         ident = self._ident
         frame = None if ident is None else sys._current_frames().get(ident)
         found = None if frame is None else blocking(frame)
-        if found is not None and self._queue.to_be_named():
+        if found is not None and self._queue.explain_block():
             self._blocking.now(*found)
 
-    def say_what_blocked(self, function: int) -> None:
+    def warn_of_past_block(self, function: int) -> None:
         """Warns about a function whose call did, when nobody could look. Called by the supervisor."""
         self._blocking.over(self._specs[function])

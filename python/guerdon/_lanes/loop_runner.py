@@ -1,19 +1,10 @@
 """One function on an event loop: runner tasks that take its calls.
 
-A runner is a task that takes a call, awaits it, stores what came of it, and takes the next. Before each call it makes
-sure that one spare runner stands ready: if the call suspends, the spare takes the next. So calls that never suspend all
-run in one task, and there are as many tasks as calls in flight, not as calls.
-
-- R-1  At most `limit` calls of a function are in flight.
-- R-2  A call sees what a task of its own would show it: a context that no other call changed, and no cancellation but
-       its own. A runner that a call left changed, or that someone holds on to (to cancel it later, say), ends with that
-       call, and a fresh one takes its place.
-- R-3  Whatever a call raises ends that call alone.
-- R-4  A call that ignores its cancellation is left to itself: its runner counts no more and takes no other.
-- R-5  `setup()` comes before the first call; calls that wait for one that failed fail with it, and the next ones try
-       again.
-- R-6  However a runner ends, a callback sees it, which user code can't cancel: the call that it had in hand is ended,
-       what it leaves is taken on, its place is free. No batch waits for a runner that is no more.
+A runner takes a call, awaits it, stores what came of it, and takes the next. One spare runner stands
+ready: if the call suspends, the spare takes the next. So there are as many tasks as calls in flight,
+and a call means what it would mean in a task of its own: a runner that a call left changed, or that
+someone holds on to, ends with that call. However a runner ends, a callback ends the call that it had
+in hand and takes on what it leaves: no batch waits for a runner that is no more.
 """
 
 from __future__ import annotations
@@ -27,10 +18,10 @@ from sys import getrefcount
 from types import CoroutineType, coroutine
 from typing import TYPE_CHECKING, Any
 
-from guerdon._lanes.arguments import FrameArguments, Swept, gathered_of, lists_of, scores_from, spread
+from guerdon._lanes.arguments import Discarded, FrameArguments, gathered_of, lists_of, scores_from, spread
 from guerdon._lanes.call_results import failed, packed
 from guerdon._lanes.loop_setup import LoopSetup
-from guerdon._lanes.loop_tasks import NONE, EngineTask, RunnerTask
+from guerdon._lanes.loop_tasks import EngineTask, RunnerTask
 from guerdon._lanes.warn import warn
 from guerdon._worker.invoke.async_detection import is_awaitable
 from guerdon._worker.invoke.call import Call
@@ -39,13 +30,10 @@ from guerdon._worker.invoke.returned_values import to_cell
 from guerdon._worker.invoke.tracebacks import traceback_of
 
 if TYPE_CHECKING:
-    from guerdon._native import Jobs, LoopQueue
+    from guerdon._native import LoopFrame, LoopQueue, Turn
     from guerdon._registration.spec import FunctionSpec
 
 CONCURRENCY = 256
-# What else comes instead of the index of a call (`Jobs`).
-_YIELD_LONG = -4
-_MARKED = -6
 
 
 class LoopFunction:
@@ -77,9 +65,9 @@ class LoopFunction:
         self._ending = False
         self._warned = False
 
-    def accept(self, jobs: Jobs) -> None:
+    def accept(self, frame: LoopFrame) -> None:
         """Takes a frame on."""
-        self._loads.append(FrameArguments(jobs))
+        self._loads.append(FrameArguments(frame))
         if self._stateful.ready:
             self._start_spare()
         else:
@@ -105,15 +93,15 @@ class LoopFunction:
         """Runs the function's `close()` if its `setup()` has run."""
         await self._stateful.close(timeout)
 
-    def stop(self, frame: int, call: int, *, over: bool) -> None:
-        """Cancels an overdue call; `over`: its cell was ended without it."""
+    def stop(self, frame: int, call: int, *, ended: bool) -> None:
+        """Cancels an overdue call; `ended`: it has its outcome, without its coroutine."""
         runner = self.task_of((frame, call))
         if not isinstance(runner, RunnerTask):
             return
         if not runner.told:
             runner.told = True
             runner.end()
-        if over and not runner.left:
+        if ended and not runner.left:
             runner.left = True
             self._count -= 1
             if self._loads:
@@ -128,15 +116,15 @@ class LoopFunction:
     def _start_spare(self) -> None:
         if not self._spare and self._count < self._limit:
             self._spare = True
-            self._start(None, NONE)
+            self._start(None, None)
 
-    def _start(self, load: FrameArguments | None, index: int) -> None:
+    def _start(self, load: FrameArguments | None, index: int | Turn | None) -> None:
         if not self._ending:
             self._count += 1
             self._runners.add(RunnerTask(self._run, self._loop, load, index, self._over, self._clean))
 
     def _over(self, runner: RunnerTask) -> None:
-        """Takes on what a runner leaves, once (R-6)."""
+        """Takes on what a runner leaves, once."""
         if runner not in self._runners:
             return
         self._runners.discard(runner)
@@ -148,11 +136,11 @@ class LoopFunction:
         if runner.done() and not runner.cancelled():
             error = runner.exception() or error  # asked for, so that nobody is told that it was not
         load, call, rest = runner.load, runner.call, runner.rest
-        if load is not None and (call >= 0 or call <= _MARKED):
-            rest = load.jobs.fail(_MARKED - call if call < 0 else call, *failed(self._call, error))
+        if load is not None and call is not None:
+            rest = load.frame.fail(call, *failed(self._call, error))
         if self._ending or self._loop.is_closed():
             return
-        if load is not None and rest != NONE:
+        if load is not None and rest is not None:
             self._start(load, rest)
         elif self._loads:
             self._start_spare()
@@ -161,32 +149,32 @@ class LoopFunction:
         """Runs calls until none is left to start or the runner must end; what the last call gave, to whoever awaits that."""
         base, held = copy_context(), getrefcount(runner)
         runner.runs, raw = True, None
-        load, index = runner.load, runner.call
+        load, index = runner.load, runner.first
         while load is not None or (self._loads and not runner.told):
             if load is None:
                 if runner.spare and self._turning:
                     await self._turn(runner)
                     continue
                 load = runner.load = self._loads[0]
-                index = load.jobs.next()
-            jobs, values, size = load.jobs, load.values, 1
+                index = load.frame.start()
+            frame, values, size = load.frame, load.values, 1
             call, function = self._caller(load)
-            ok = None if values is None or call.wants_records else jobs.ok
-            while index != NONE:
-                if index < 0:
-                    if index % 2 or index <= _MARKED:
+            ok = None if values is None or call.wants_records else frame.ok
+            while index is not None:
+                if not isinstance(index, int):  # a `Turn`
+                    if index.report:
                         self._loop.call_soon(self._queue.turned, context=self._clean)
-                    if index > _MARKED:
-                        await self._turn(runner, long=index <= _YIELD_LONG)
-                        index = jobs.next()
+                    if index.call is None:
+                        await self._turn(runner, long=index.long)
+                        index = frame.start()
                         continue
-                    index = _MARKED - index
+                    index = index.call
                 runner.call = index
                 if runner.spare:
                     runner.spare = self._spare = False
                 if not self._spare and self._count < self._limit:
                     self._spare = True
-                    self._start(None, NONE)
+                    self._start(None, None)
                 try:
                     if values is None:
                         raw, size = self._call_with_lists(load, function, index)
@@ -200,52 +188,52 @@ class LoopFunction:
                         raw = await raw
                 except GeneratorExit as error:
                     # Most likely the task is being thrown away: it must not await anything any more.
-                    runner.rest, runner.call = jobs.fail(index, *failed(call, error)), NONE
+                    runner.rest, runner.call = frame.fail(index, *failed(call, error)), None
                     if not self._loop.is_closed():
                         self._loop.call_soon(self._over, runner, context=self._clean)
                     return None
-                except BaseException as error:  # R-3
-                    index, raw = jobs.fail(index, *failed(call, error)), None
+                except BaseException as error:
+                    index, raw = frame.fail(index, *failed(call, error)), None
                     if getrefcount(runner) != held and (
                         has_type(error, Exception) or has_type(error, asyncio.CancelledError)
                     ):
-                        runner.rest, runner.call = index, NONE
+                        runner.rest, runner.call = index, None
                         del runner  # the exception holds on to this frame, and the task to the exception
                         raise
                 else:
                     if type(raw) is float and ok is not None:
                         index = ok(index, raw)
                     else:
-                        index = _settle(call, jobs, index, raw, size)
+                        index = _settle(call, load, index, raw, size)
                 if runner.told or runner.touched or getrefcount(runner) != held or copy_context() != base:
-                    runner.rest, runner.call = index, NONE
+                    runner.rest, runner.call = index, None
                     return raw
             if self._loads and self._loads[0] is load:
                 self._loads.popleft()
             load = None
-        runner.call = NONE
+        runner.call = None
         return None
 
     def _caller(self, load: FrameArguments) -> tuple[Call, Callable[..., Any]]:
         """What calls the function, and keeps what those calls record."""
         call = self._call.clone() if self._call.wants_records else self._call
-        names = load.jobs.names
-        if load.jobs.kind == "finish":
+        names = load.view.names
+        if load.view.kind == "finish":
             return call, call.bind_finish(names or ())
         function = call.bind(names)
         return call, spread(function) if load.are_rows else function
 
     def _call_with_lists(self, load: FrameArguments, function: Callable[..., Any], index: int) -> tuple[Any, int]:
         """What a call of several samples returned, and how many they are."""
-        jobs = load.jobs
-        if jobs.kind == "gathered":
-            lists, size = gathered_of(jobs, partial(jobs.gathered, index))
+        frame, view = load.frame, load.view
+        if view.kind == "gathered":
+            lists, size = gathered_of(view, partial(frame.gathered, index))
             return function(*lists), size
-        lists = lists_of(jobs, load.firsts[index])
-        if not jobs.is_open(index):
-            raise Swept
-        raw = function(scores_from(jobs.scores(index)), *lists) if jobs.kind == "finish" else function(*lists)
-        return raw, jobs.size
+        lists = lists_of(view, load.firsts[index])
+        if not frame.is_open(index):
+            raise Discarded
+        raw = function(scores_from(frame.scores(index)), *lists) if view.kind == "finish" else function(*lists)
+        return raw, view.size
 
     async def _turn(self, runner: RunnerTask, *, long: bool = False) -> None:
         """Lets the loop turn before the next call is taken.
@@ -253,7 +241,7 @@ class LoopFunction:
         `long`: this runner has run calls since the last turn. It lets the loop turn until what a timer or a socket wakes
         has run: that takes three turns. The spare leaves the next call to it, and stays the spare.
         """
-        runner.call = NONE
+        runner.call = None
         self._turning += long
         try:
             await _pause()
@@ -266,14 +254,14 @@ class LoopFunction:
             self._turning -= long
 
     def _set_up(self, error: BaseException | None) -> None:
-        """`setup()` has ended (R-5)."""
+        """`setup()` has ended: calls that wait for one that failed fail with it."""
         if error is None:
             if self._loads:
                 self._start_spare()
             return
         reason, traceback = setup_reason_of(error), traceback_of(error)
         while self._loads:
-            self._loads.popleft().jobs.setup_failed(reason, traceback)
+            self._loads.popleft().frame.setup_failed(reason, traceback)
 
 
 @coroutine
@@ -282,17 +270,18 @@ def _pause() -> Iterator[None]:
     yield
 
 
-def _settle(call: Call, jobs: Jobs, index: int, raw: object, size: int) -> int:
+def _settle(call: Call, load: FrameArguments, index: int, raw: object, size: int) -> int | Turn | None:
     """Ends a call on `size` samples with what it returned."""
+    frame = load.frame
     try:
-        if jobs.kind != "sample":
-            return jobs.cells(index, *packed(raw, size), call.records())
+        if load.values is None:
+            return frame.cells(index, *packed(raw, size), call.records())
         status, value, fields = to_cell(raw)
         if fields is not None:
             call.add_fields(fields)
             tokens = call.tokens()
             if tokens is not None:
-                jobs.used(tokens)
-    except BaseException as error:  # R-3
-        return jobs.fail(index, *failed(call, error))
-    return jobs.cell(index, status, value, call.records())
+                frame.used(tokens)
+    except BaseException as error:
+        return frame.fail(index, *failed(call, error))
+    return frame.cell(index, status, value, call.records())

@@ -1,10 +1,9 @@
 """The tasks that the engine runs on an event loop which it shares with user code.
 
-User code reaches every task of its loop (`asyncio.all_tasks()`), and may keep the one it runs in (`asyncio.current_task()`).
-
-- S-1  User code can't cancel a task of ours, but for the call that it has in hand: `cancel()` answers as it does for a task
-       that is done. Only `end()`, which is ours, cancels it.
-- S-2  They are made here, past the loop's task factory: one of the user's may run them at once, or make something else.
+User code reaches every task of its loop (`asyncio.all_tasks()`), and may keep the one it runs in. It
+can't cancel a task of the engine, but for the call that this has in hand: `cancel()` answers as it
+does for a task that is done, and only `end()` cancels. The tasks are made past the loop's task
+factory: one of the user's may run them at once, or make something else.
 """
 
 from __future__ import annotations
@@ -16,13 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from guerdon._lanes.arguments import FrameArguments
-
-NONE = -1
-"""Instead of the index of a call: none (`Jobs`)."""
+    from guerdon._native import Turn
 
 
 class EngineTask(asyncio.Task[Any]):
-    """Work of the engine (S-1)."""
+    """Work of the engine: only `end` cancels it."""
 
     def cancel(self, msg: Any | None = None) -> bool:
         return False
@@ -42,35 +39,37 @@ class RunnerTask(EngineTask):
         over: Called with it when it has ended, in the context `clean`.
     """
 
-    __slots__ = ("call", "left", "load", "rest", "runs", "spare", "told", "touched")
+    __slots__ = ("call", "first", "left", "load", "rest", "runs", "spare", "told", "touched")
 
     def __init__(
         self,
         work: Callable[[RunnerTask], Coroutine[Any, Any, Any]],
         loop: asyncio.AbstractEventLoop,
         load: FrameArguments | None,
-        call: int,
+        call: int | Turn | None,
         over: Callable[[Any], None],
         clean: Context,
     ) -> None:
         self.load = load
-        self.call = call  # index of the one in hand, or of the last one; none while the loop turns
-        self.rest = NONE  # what its successor goes on with
+        self.first = call  # what it begins with
+        # Index of the one in hand, or of the last one; None while the loop turns.
+        self.call = call if call is None or isinstance(call, int) else call.call
+        self.rest: int | Turn | None = None  # what its successor goes on with
         self.spare = load is None  # it has not begun a call
         self.runs = False  # its coroutine has begun
         self.touched = False  # user code did to the task what the next call would see
         self.told = False  # it was cancelled because its call is overdue, or the loop ends
-        self.left = False  # it ignored that (R-4 of `runner`)
+        self.left = False  # it ignored that
         super().__init__(work(self), loop=loop)
         super().add_done_callback(over, context=clean)
 
     def has(self, frame: int, call: int) -> bool:
         """Whether this call is in its hand."""
         load = self.load
-        return self.call == call and load is not None and load.jobs.id == frame
+        return self.call == call and load is not None and load.frame.id == frame
 
     def cancel(self, msg: Any | None = None) -> bool:
-        if not self.runs or self.call < 0:
+        if not self.runs or self.call is None:
             return False
         self.touched = True
         return self.end(msg)

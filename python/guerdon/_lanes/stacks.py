@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
-Place = tuple[str, int, str]
+StackFrame = tuple[str, int, str]
 """File, line, name of the function; a stack is a list of these, outermost first."""
 
 _MOST = 100
@@ -21,20 +21,20 @@ _FOLDER = os.path.dirname(os.path.dirname(__file__))
 _OURS = tuple(os.path.join(_FOLDER, folder) + os.sep for folder in ("_lanes", "_worker"))
 
 
-def of_thread(ident: int) -> list[Place]:
+def of_thread(ident: int) -> list[StackFrame]:
     """The stack of a running thread; empty if it is gone or no user code runs on it."""
     frame = sys._current_frames().get(ident)
     return _users(reversed(list(_outwards(frame))))
 
 
-def of_coroutine(coroutine: Any, thread: int | None) -> list[Place]:
+def of_coroutine(coroutine: Any, thread: int | None) -> list[StackFrame]:
     """The stack of a coroutine: where it waits, or, if it runs just now, that of its loop's thread."""
     if getattr(coroutine, "cr_running", False):
         return [] if thread is None else of_thread(thread)
     return _users(_inwards(coroutine))
 
 
-def _outwards(frame: FrameType | None) -> Iterator[Place]:
+def _outwards(frame: FrameType | None) -> Iterator[StackFrame]:
     count = 0
     while frame is not None and count < _MOST:
         yield _place(frame)
@@ -42,7 +42,7 @@ def _outwards(frame: FrameType | None) -> Iterator[Place]:
         count += 1
 
 
-def _inwards(awaited: Any) -> Iterator[Place]:
+def _inwards(awaited: Any) -> Iterator[StackFrame]:
     """Coroutines, generators and async generators, each waiting for the next."""
     for _ in range(_MOST):
         for frame_of, next_of in (("cr_frame", "cr_await"), ("gi_frame", "gi_yieldfrom"), ("ag_frame", "ag_await")):
@@ -55,7 +55,7 @@ def _inwards(awaited: Any) -> Iterator[Place]:
             return
 
 
-def _users(places: Iterable[Place]) -> list[Place]:
+def _users(places: Iterable[StackFrame]) -> list[StackFrame]:
     """What lies above our innermost frame that calls the user's code."""
     stack = list(places)
     while stack and stack[-1][0].startswith(_OURS):
@@ -66,5 +66,5 @@ def _users(places: Iterable[Place]) -> list[Place]:
     return stack
 
 
-def _place(frame: FrameType) -> Place:
+def _place(frame: FrameType) -> StackFrame:
     return frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name

@@ -8,20 +8,29 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from guerdon._lanes.lane_threads import LaneThread
-from guerdon._lanes.stacks import Place, of_thread
+from guerdon._lanes.stacks import StackFrame, of_thread
 from guerdon._lanes.warn import warn
 from guerdon._lanes.worker_thread import WorkerThread
+from guerdon._native import (
+    BreakerOpen,
+    LoopBlocked,
+    LoopWasBlocked,
+    ReadStack,
+    StartLoop,
+    StartThread,
+    ThreadAbandoned,
+)
 from guerdon._worker.invoke.call import Call
 from guerdon._worker.invoke.reasons import reason_of
 from guerdon.limits import native
 
 if TYPE_CHECKING:
     from guerdon._lanes.event_loop import LoopThread
-    from guerdon._native import Engine, Lanes
+    from guerdon._native import Engine, Lanes, LoopSnapshot, SupervisorRequest
     from guerdon._registration.spec import FunctionSpec
 
 _KILLED: Final = "Use lane='process', where a call that hangs is killed."
@@ -47,21 +56,34 @@ class ThreadSupervisor:
         self._loops: dict[tuple[int, int], LoopThread] = {}
 
     def run(self) -> None:
-        obey: dict[str, Callable[..., None]] = {
-            "thread": self._start_thread,
-            "loop": self._start_loop,
-            "left-behind": self._left_behind,
-            "stalled": self._stalled,
-            "blocked": self._blocked,
-            "where": self._where,
-            "breaker_open": self._breaker_open,
-        }
-        while (order := self.lanes.next_order()) is not None:
-            word, subject, number, *more = order.split(" ", 3)
+        while (request := self.lanes.next_request()) is not None:
             try:
-                obey[word](int(subject), int(number), *more)
-            except Exception as error:  # K-2
-                warn(f"a thread of the engine could not do {order!r}: {reason_of(error)}")
+                self._handle(request)
+            except Exception as error:  # nothing that goes wrong with one request ends the supervisor
+                warn(
+                    f"the engine could not do what it asked its supervisor for ({type(request).__name__}): {reason_of(error)}"
+                )
+
+    def _handle(self, request: SupervisorRequest) -> None:
+        match request:
+            case StartThread():
+                self._start_thread(request.function, request.thread)
+            case StartLoop():
+                self._start_loop(request.index, request.generation)
+            case ReadStack():
+                self._read_stack(request.thread, request.ident)
+            case ThreadAbandoned():
+                self._warn_of_abandoned(request.function, request.count)
+            case LoopBlocked():
+                loop = self._loops.get((request.index, request.generation))
+                if loop is not None:
+                    loop.warn_of_block()
+            case LoopWasBlocked():
+                loop = self._loops.get((request.index, request.generation))
+                if loop is not None:
+                    loop.warn_of_past_block(request.function)
+            case BreakerOpen():
+                self._warn_of_breaker(request.function, request.reason)
 
     def thread_name(self, function: int, number: int) -> str:
         return f"guerdon {self._specs[function].name} {number}"
@@ -70,15 +92,15 @@ class ThreadSupervisor:
         name = self.lanes.loop_name(index)
         return f"guerdon loop {name[1:-1] if name.startswith('<') else name}"  # those that nobody named: "of judge"
 
-    def stack_of_thread(self, ident: int) -> list[Place]:
-        """Where a thread of the thread lane stands."""
+    def stack_of_thread(self, ident: int) -> list[StackFrame]:
+        """The stack of a thread of the thread lane."""
         return of_thread(ident)
 
-    def stack_of_call(self, function: int, runs: bool, place: Sequence[int]) -> list[Place]:
-        """Where a call on an event loop stands, or the ``setup()`` before it; `place` as the engine tells it."""
-        index, generation, frame, call = place
-        loop = self._loops.get((index, generation))
-        return [] if loop is None else loop.stack(function, (frame, call) if runs else None)
+    def stack_of_call(self, snapshot: LoopSnapshot) -> list[StackFrame]:
+        """The stack of a call on an event loop, or of the ``setup()`` before it."""
+        loop = self._loops.get((snapshot.index, snapshot.generation))
+        call = (snapshot.frame, snapshot.number) if snapshot.call.phase == "call" else None
+        return [] if loop is None else loop.stack(snapshot.call.function, call)
 
     def _start_thread(self, function: int, number: int) -> None:
         call = self._calls[function]
@@ -86,7 +108,7 @@ class ThreadSupervisor:
         try:
             LaneThread(self.lanes, worker.run, self.thread_name(function, number)).start()
         except RuntimeError as error:
-            self.lanes.not_started(function, reason_of(error))
+            self.lanes.thread_not_started(function, reason_of(error))
 
     def _start_loop(self, index: int, generation: int) -> None:
         queue = self.lanes.open_loop(index, generation)
@@ -104,7 +126,7 @@ class ThreadSupervisor:
             queue.not_started(reason_of(error))
             raise
 
-    def _left_behind(self, function: int, count: int) -> None:
+    def _warn_of_abandoned(self, function: int, count: int) -> None:
         spec = self._specs[function]
         # What runs on the engine and is no reward function says itself what it is, and what to do.
         what, advice = getattr(spec.target, "left_behind", None) or (f"reward function {spec.name!r}", _KILLED)
@@ -113,25 +135,15 @@ class ThreadSupervisor:
             f"with that call ({count} of them now) and another takes its place. {advice}"
         )
 
-    def _breaker_open(self, function: int, _: int, why: str) -> None:
+    def _warn_of_breaker(self, function: int, reason: str) -> None:
         warn(
-            f"reward function {self._names[function]!r}: circuit breaker open after several failed requests in a row; last error: {why}. "
+            f"reward function {self._names[function]!r}: circuit breaker open after several failed requests in a row; last error: {reason}. "
             "Calls wait while one request at a time tries the endpoint. The first answer closes the breaker; after five minutes "
             "without one, calls fail. Check that the server is up and its address is right."
         )
 
-    def _where(self, thread: int, ident: int) -> None:
+    def _read_stack(self, thread: int, ident: int) -> None:
         stack = of_thread(ident)
         if stack:
             frames = traceback.StackSummary.from_list([(file, line, name, None) for file, line, name in stack])
-            self.lanes.stands(thread, "".join(["Stack (most recent call last):\n", *frames.format()]))
-
-    def _stalled(self, index: int, generation: int) -> None:
-        loop = self._loops.get((index, generation))
-        if loop is not None:
-            loop.say_what_blocks()
-
-    def _blocked(self, index: int, generation: int, function: str) -> None:
-        loop = self._loops.get((index, generation))
-        if loop is not None:
-            loop.say_what_blocked(int(function))
+            self.lanes.set_stack(thread, "".join(["Stack (most recent call last):\n", *frames.format()]))

@@ -1,9 +1,8 @@
-"""One thread of the thread lane: asks for chunks of calls and runs them.
+"""One thread of the thread lane: asks for frames and runs their calls.
 
-- T-1  The loop is Python and calls Rust only for an instant at a time: the interpreter can end the thread inside user
-       code at any moment.
-- T-2  No exception of user code ends the thread, whatever it is.
-- T-3  Between chunks the thread holds on to nothing of a batch.
+The loop is Python and calls Rust only for an instant at a time: the interpreter can end the thread
+inside user code at any moment. No exception of user code ends the thread, whatever it is. Between
+frames the thread holds on to nothing of a batch.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import threading
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from guerdon._lanes.arguments import Swept, gathered_of, lists_of, samples_of, scores_from, singles_of, spread
+from guerdon._lanes.arguments import Discarded, gathered_of, lists_of, samples_of, scores_from, singles_of, spread
 from guerdon._lanes.call_results import failed, packed
 from guerdon._lanes.warn import warn
 from guerdon._worker.invoke.async_detection import is_awaitable
@@ -23,7 +22,7 @@ from guerdon._worker.invoke.returned_values import to_cell
 from guerdon._worker.invoke.tracebacks import traceback_of
 
 if TYPE_CHECKING:
-    from guerdon._native import Chunk, Lanes
+    from guerdon._native import Lanes, ThreadFrame
 
 
 class WorkerThread:
@@ -47,46 +46,46 @@ class WorkerThread:
         lanes, function, number = self._lanes, self._function, self._number
         ident = threading.get_ident()
         try:
-            while self._serve(lanes.next_chunk(function, number, ident)):
+            while self._serve(lanes.next_frame(function, number, ident)):
                 pass
         finally:
             if lanes.leave(function, number):
                 self._close()
             self._awaiter.close()
-            lanes.gone()
+            lanes.thread_ended()
 
-    def _serve(self, chunk: Chunk | None) -> bool:
-        if chunk is None:
+    def _serve(self, frame: ThreadFrame | None) -> bool:
+        if frame is None:
             return False
-        if chunk.setup and not self._set_up(chunk):
+        if frame.setup and not self._set_up(frame):
             return True
-        if chunk.kind == "sample":
-            self._run_samples(chunk)
+        if frame.view.kind == "sample":
+            self._run_samples(frame)
         else:
-            self._run_lists(chunk)
+            self._run_lists(frame)
         return True
 
-    def _run_samples(self, chunk: Chunk) -> None:
-        call = self._call
-        are_rows, values = singles_of(chunk, samples_of(chunk))
-        function = spread(call.bind(chunk.names)) if are_rows else call.bind(chunk.names)
-        ok, plain = chunk.ok, None if call.wants_records else float
+    def _run_samples(self, frame: ThreadFrame) -> None:
+        call, view = self._call, frame.view
+        are_rows, values = singles_of(view, samples_of(view))
+        function = spread(call.bind(view.names)) if are_rows else call.bind(view.names)
+        ok, plain = frame.ok, None if call.wants_records else float
         rest = iter(values)
-        passed = chunk.start()
-        while passed >= 0:
-            for value in islice(rest, passed, None):
+        skipped = frame.start()
+        while skipped is not None:
+            for value in islice(rest, skipped, None):
                 try:
                     raw = function(value)
-                except BaseException as error:  # T-2
-                    passed = chunk.fail(*failed(call, error))
+                except BaseException as error:
+                    skipped = frame.fail(*failed(call, error))
                 else:
-                    passed = ok(raw) if type(raw) is plain else self._settle(chunk, raw)
-                if passed:
+                    skipped = ok(raw) if type(raw) is plain else self._settle(frame, raw)
+                if skipped != 0:
                     break
             else:
                 break
 
-    def _settle(self, chunk: Chunk, raw: object) -> int:
+    def _settle(self, frame: ThreadFrame, raw: object) -> int | None:
         call = self._call
         try:
             if is_awaitable(raw):
@@ -96,47 +95,48 @@ class WorkerThread:
                 call.add_fields(fields)
                 tokens = call.tokens()
                 if tokens is not None:
-                    chunk.used(tokens)
-        except BaseException as error:  # T-2
-            return chunk.fail(*failed(call, error))
-        return chunk.cell(status, value, call.records())
+                    frame.used(tokens)
+        except BaseException as error:
+            return frame.fail(*failed(call, error))
+        return frame.cell(status, value, call.records())
 
-    def _run_lists(self, chunk: Chunk) -> None:
-        call, finish, size = self._call, chunk.kind == "finish", chunk.size
-        names, gathers = chunk.names or (), chunk.kind == "gathered"
+    def _run_lists(self, frame: ThreadFrame) -> None:
+        call, view = self._call, frame.view
+        finish, size = view.kind == "finish", view.size
+        names, gathers = view.names or (), view.kind == "gathered"
         function = call.bind_finish(names) if finish else call.bind(names)
-        firsts, at = samples_of(chunk), 0
-        passed = chunk.start()
-        while passed >= 0:
-            at += passed
+        firsts, at = samples_of(view), 0
+        skipped = frame.start()
+        while skipped is not None:
+            at += skipped
             try:
                 if gathers:
-                    lists, size = gathered_of(chunk, chunk.gathered)
+                    lists, size = gathered_of(view, frame.gathered)
                 else:
-                    lists = lists_of(chunk, firsts[at])
-                    if not chunk.is_open():
-                        raise Swept
-                raw = function(scores_from(chunk.scores()), *lists) if finish else function(*lists)
+                    lists = lists_of(view, firsts[at])
+                    if not frame.is_open():
+                        raise Discarded
+                raw = function(scores_from(frame.scores()), *lists) if finish else function(*lists)
                 cells = packed(self._awaiter.result(call, raw), size)
-            except BaseException as error:  # T-2
-                passed = chunk.fail(*failed(call, error))
+            except BaseException as error:
+                skipped = frame.fail(*failed(call, error))
             else:
-                passed = chunk.cells(*cells, call.records())
+                skipped = frame.cells(*cells, call.records())
             at += 1
 
-    def _set_up(self, chunk: Chunk) -> bool:
+    def _set_up(self, frame: ThreadFrame) -> bool:
         try:
             self._finished(self._call.setup())
-        except BaseException as error:  # T-2
-            chunk.setup_failed(setup_reason_of(error), traceback_of(error))
+        except BaseException as error:
+            frame.setup_failed(setup_reason_of(error), traceback_of(error))
             return False
-        chunk.setup_done()
+        frame.setup_done()
         return True
 
     def _close(self) -> None:
         try:
             self._finished(self._call.close())
-        except BaseException as error:  # T-2
+        except BaseException as error:
             warn(f"reward function {self._call.name!r}: close() failed: {reason_of(error)}")
 
     def _finished(self, raw: object) -> None:

@@ -19,6 +19,9 @@ use guerdon_core::function::{Function, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_http::HttpLane;
+use guerdon_inprocess::asyncio_lane::AsyncioLane;
+use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
+use guerdon_inprocess::thread_lane::ThreadLane;
 use guerdon_process::{ProcessConfig, ProcessLane, Recycle};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -29,18 +32,15 @@ use crate::batch::PyBatch;
 use crate::config::{FunctionConfig, LaneKind};
 use crate::gil;
 use crate::http;
-use crate::inside::{self, ProcessRow, Row};
+use crate::in_flight::{self, PyLoopSnapshot, PyRequestSnapshot, PyThreadSnapshot, PyWorkerSnapshot};
 use crate::lanes::Lanes;
-use crate::lanes::aio::AioLane;
-use crate::lanes::orders::{Order, Orders};
-use crate::lanes::thread::ThreadLane;
 use crate::runtime;
 use crate::values::arrived::Arrived;
 use crate::values::given::PyUse;
 use crate::values::growing::{Growing, GrowingPayload};
 
-/// A look at the workers has a bound, whatever was asked for.
-const LONGEST_LOOK: Duration = Duration::from_secs(60);
+/// Looking at the workers has a bound, whatever was asked for.
+const LONGEST_INSPECTION: Duration = Duration::from_secs(60);
 
 #[pyclass(frozen, module = "guerdon._native", name = "Engine")]
 pub struct Engine {
@@ -57,9 +57,9 @@ struct Parts {
     scheduler: Arc<Scheduler>,
     /// Only where a function runs in workers: without one there is no zygote either.
     process: Option<Arc<ProcessLane>>,
-    orders: Arc<Orders>,
+    supervisor: Arc<SupervisorQueue>,
     threads: Arc<ThreadLane>,
-    loops: Arc<AioLane>,
+    loops: Arc<AsyncioLane>,
     http: Arc<HttpLane>,
 }
 
@@ -114,10 +114,10 @@ impl Engine {
         let one_by_one: Vec<bool> =
             functions.iter().map(|one| one.function.shape == Shape::Sample && one.function.gather.is_none()).collect();
         let core: Vec<Function> = functions.iter().map(|config| config.function.clone()).collect();
-        let orders = Arc::new(Orders::default());
-        let threads = Arc::new(ThreadLane::new(&runtime, clock, &core, &orders));
+        let supervisor = Arc::new(SupervisorQueue::default());
+        let threads = Arc::new(ThreadLane::new(&runtime, clock, &core, &supervisor));
         let names: Vec<Option<String>> = functions.iter().map(|config| config.event_loop.clone()).collect();
-        let loops = Arc::new(AioLane::new(&runtime, clock, &core, &names, &orders));
+        let loops = Arc::new(AsyncioLane::new(&runtime, clock, &core, &names, &supervisor));
         let specs = functions.iter().map(|config| config.http.clone()).collect();
         let http = Arc::new(http::lane(&runtime, clock, &core, specs)?);
         let mut all: Vec<Arc<dyn Lane>> = vec![threads.clone(), loops.clone(), http.clone()];
@@ -134,13 +134,15 @@ impl Engine {
         });
         all.extend(process.iter().map(|lane| lane.clone() as Arc<dyn Lane>));
         let scheduler = Arc::new(Scheduler::start(&runtime, clock, core, all));
-        let tell = orders.clone();
-        scheduler.on_breaker_open(move |function, why| tell.give(Order::BreakerOpen { function, why: why.to_owned() }));
+        let requests = supervisor.clone();
+        scheduler.on_breaker_open(move |function, reason| {
+            requests.push(SupervisorRequest::BreakerOpen { function, reason: reason.to_owned() });
+        });
         Ok(Self {
             pid: std::process::id(),
             runtime,
             functions: lanes.into_iter().zip(one_by_one).collect(),
-            parts: ManuallyDrop::new(Parts { scheduler, process, orders, threads, loops, http }),
+            parts: ManuallyDrop::new(Parts { scheduler, process, supervisor, threads, loops, http }),
             closed: AtomicBool::new(false),
         })
     }
@@ -149,7 +151,7 @@ impl Engine {
     #[getter]
     fn lanes(&self) -> PyResult<Lanes> {
         let parts = self.parts()?;
-        Ok(Lanes::new(parts.orders.clone(), parts.threads.clone(), parts.loops.clone()))
+        Ok(Lanes::new(parts.supervisor.clone(), parts.threads.clone(), parts.loops.clone()))
     }
 
     #[pyo3(signature = (columns, uses, *, samples, num_generations, held, dumps, batch_timeout = None, group_quorum = None, group_timeout = None))]
@@ -242,29 +244,31 @@ impl Engine {
             ("workers", workers.workers),
             ("worker_restarts", workers.restarts),
             ("kills", workers.kills),
-            ("abandoned_threads", parts.threads.abandoned()),
+            ("abandoned_threads", parts.threads.pool().abandoned() as u64),
             ("late_outcomes", parts.scheduler.late_outcomes()),
             ("open_batches", parts.scheduler.open_batches() as u64),
         ]))
     }
 
-    /// What worker processes have in hand, and where their Python stands; waits up to `timeout` seconds.
-    fn look(&self, py: Python<'_>, timeout: f64) -> PyResult<Vec<ProcessRow>> {
+    /// The calls in worker processes, and where their Python is; waits up to `timeout` seconds.
+    fn inspect_workers(&self, py: Python<'_>, timeout: f64) -> PyResult<Vec<PyWorkerSnapshot>> {
         let process = self.parts()?.process.clone();
-        let within = Duration::try_from_secs_f64(timeout.max(0.0)).unwrap_or(LONGEST_LOOK).min(LONGEST_LOOK);
-        Ok(gil::detached(py, move || inside::of_processes(process.as_ref(), within)))
+        let within = Duration::try_from_secs_f64(timeout.max(0.0)).unwrap_or(LONGEST_INSPECTION);
+        Ok(in_flight::workers(py, process, within.min(LONGEST_INSPECTION)))
     }
 
-    /// What the threads and the event loops of this process have in hand.
-    fn in_hand(&self) -> PyResult<(Vec<Row>, Vec<Row>)> {
+    fn inspect_threads(&self) -> PyResult<Vec<PyThreadSnapshot>> {
         let parts = self.parts()?;
-        let clock = parts.scheduler.clock();
-        Ok((inside::of_threads(&parts.threads, clock), inside::of_loops(&parts.loops, clock)))
+        Ok(in_flight::threads(&parts.threads, parts.scheduler.clock()))
     }
 
-    /// What requests are on their way, and the server that each waits for.
-    fn requests(&self) -> PyResult<Vec<(Row, String)>> {
-        Ok(inside::of_requests(&self.parts()?.http))
+    fn inspect_loops(&self) -> PyResult<Vec<PyLoopSnapshot>> {
+        let parts = self.parts()?;
+        Ok(in_flight::loops(&parts.loops, parts.scheduler.clock()))
+    }
+
+    fn inspect_requests(&self) -> PyResult<Vec<PyRequestSnapshot>> {
+        Ok(in_flight::requests(&self.parts()?.http))
     }
 
     /// Cells without an outcome in all open batches, per function.

@@ -5,7 +5,7 @@ mod config;
 mod engine;
 mod gil;
 mod http;
-mod inside;
+mod in_flight;
 mod lanes;
 mod location;
 mod runtime;
@@ -25,13 +25,21 @@ mod _native {
     #[pymodule_export]
     use crate::http::HttpConfig;
     #[pymodule_export]
+    use crate::in_flight::{PyCallSnapshot, PyLoopSnapshot, PyRequestSnapshot, PyThreadSnapshot, PyWorkerSnapshot};
+    #[pymodule_export]
     use crate::lanes::Lanes;
     #[pymodule_export]
-    use crate::lanes::aio::event_loop::LoopQueue;
+    use crate::lanes::frame_view::PyFrameView;
     #[pymodule_export]
-    use crate::lanes::aio::jobs::Jobs;
+    use crate::lanes::loop_frame::{PyLoopFrame, Turn};
     #[pymodule_export]
-    use crate::lanes::thread::chunk::Chunk;
+    use crate::lanes::loop_queue::{Beat, OverdueCall, OverdueCalls, PyLoopQueue};
+    #[pymodule_export]
+    use crate::lanes::supervisor::{
+        BreakerOpen, LoopBlocked, LoopWasBlocked, ReadStack, StartLoop, StartThread, ThreadAbandoned,
+    };
+    #[pymodule_export]
+    use crate::lanes::thread_frame::PyThreadFrame;
     #[pymodule_export]
     use crate::values::given::{PyConst, PyUse};
 

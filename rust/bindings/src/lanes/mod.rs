@@ -1,76 +1,81 @@
-//! The lanes that run user code in this process: threads and event loops, all of them Python's own. Rust holds their work, keeps their
-//! deadlines, and is called by them; it never calls them.
+//! The thread and asyncio lanes towards Python: what its threads and event loops call.
 //!
-//! - N-1  User code never runs on top of a Rust frame: at interpreter exit CPython ends a thread inside user code by unwinding it, and that
-//!   aborts the process if there is a Rust frame below. So all methods here are leaves: Python calls them, and they come back.
-//! - N-2  No method waits with the GIL held, and no lock is held while Python objects are made or released.
-//! - N-3  Locks are taken in one order: a frame's (`Chunk`, `Jobs`), then the scheduler's, then a lane's own. With a lane's lock held nothing
-//!   of the scheduler is called, and no frame is dropped.
+//! - User code never runs on top of a Rust frame: at interpreter exit CPython unwinds a thread that is
+//!   inside user code, and a Rust frame below it would abort the process. So all methods are leaves.
+//! - No method waits with the GIL held; no lock is held while Python objects are made or released.
 //!
-//! `thread` and `aio` are the lanes: a frame in the hands of a Python thread, of an event loop. `orders` holds what Python is asked for (threads,
-//! loops, warnings), `arguments` finds the values of a frame's calls, `report` makes outcomes of what came of them.
+//! What is decided is decided in `guerdon_inprocess`; here values are converted.
 
-pub mod aio;
-mod arguments;
-pub mod orders;
-mod report;
-pub mod thread;
+mod call_results;
+pub mod frame_view;
+pub mod loop_frame;
+pub mod loop_queue;
+pub mod supervisor;
+pub mod thread_frame;
 
 use std::sync::Arc;
 
+use guerdon_inprocess::asyncio_lane::AsyncioLane;
+use guerdon_inprocess::supervisor::SupervisorQueue;
+use guerdon_inprocess::thread_lane::ThreadLane;
 use pyo3::prelude::*;
 
 use crate::gil;
-use aio::AioLane;
-use aio::event_loop::LoopQueue;
-use orders::Orders;
-use thread::ThreadLane;
-use thread::chunk::Chunk;
+use loop_queue::PyLoopQueue;
+use supervisor::PySupervisorRequest;
+use thread_frame::PyThreadFrame;
 
-/// What the Python threads of the lanes hold on to: where they get their work, and where they tell that they are gone.
+/// Where the Python threads of the lanes get their work, and report that they have ended.
 #[pyclass(frozen, module = "guerdon._native")]
 pub struct Lanes {
-    orders: Arc<Orders>,
+    supervisor: Arc<SupervisorQueue>,
     threads: Arc<ThreadLane>,
-    loops: Arc<AioLane>,
+    loops: Arc<AsyncioLane>,
 }
 
 impl Lanes {
-    pub const fn new(orders: Arc<Orders>, threads: Arc<ThreadLane>, loops: Arc<AioLane>) -> Self {
-        Self { orders, threads, loops }
+    pub const fn new(supervisor: Arc<SupervisorQueue>, threads: Arc<ThreadLane>, loops: Arc<AsyncioLane>) -> Self {
+        Self { supervisor, threads, loops }
     }
 }
 
 #[pymethods]
 impl Lanes {
-    fn next_order(&self, py: Python<'_>) -> Option<String> {
-        // What is there already is taken with the GIL kept: a loop that C code blocked would move on while it is let go, and what the keeper
-        // is to look at would be gone.
-        self.orders.take().or_else(|| gil::detached(py, || self.orders.wait())).map(orders::Order::words)
+    fn next_request(&self, py: Python<'_>) -> Option<PySupervisorRequest> {
+        // What is there already is taken with the GIL kept: a loop that C code blocked would move on
+        // while it is released, and what the supervisor is to look at would be gone.
+        let there = self.supervisor.try_next();
+        there.or_else(|| gil::detached(py, || self.supervisor.next())).map(PySupervisorRequest::from)
     }
 
-    fn next_chunk(&self, py: Python<'_>, function: usize, thread: u64, ident: u64) -> Option<Chunk> {
-        gil::detached(py, || self.threads.next_chunk(function, thread, ident))
+    fn next_frame(&self, py: Python<'_>, function: usize, thread: u64, ident: u64) -> PyResult<Option<PyThreadFrame>> {
+        while let Some(frame) = gil::detached(py, || self.threads.next_frame(function, thread, ident)) {
+            // None if the watchdog was quicker: then this thread was abandoned.
+            if let Some(frame) = PyThreadFrame::new(py, frame)? {
+                return Ok(Some(frame));
+            }
+        }
+        Ok(None)
     }
 
     fn leave(&self, function: usize, thread: u64) -> bool {
-        self.threads.leave(function, thread)
+        self.threads.pool().leave(function, thread)
     }
 
-    fn stands(&self, py: Python<'_>, thread: u64, stack: String) {
-        gil::detached(py, || self.threads.stands(thread, stack));
+    fn set_stack(&self, py: Python<'_>, thread: u64, stack: String) {
+        gil::detached(py, || self.threads.pool().set_stack(thread, stack));
     }
 
-    fn gone(&self, py: Python<'_>) {
-        gil::detached(py, || self.threads.gone());
+    fn thread_ended(&self, py: Python<'_>) {
+        gil::detached(py, || self.threads.pool().thread_ended());
     }
 
-    fn not_started(&self, py: Python<'_>, function: usize, reason: &str) {
-        gil::detached(py, || self.threads.not_started(function, reason));
+    fn thread_not_started(&self, py: Python<'_>, function: usize, reason: &str) {
+        gil::detached(py, || self.threads.pool().thread_not_started(function, reason));
     }
 
-    fn open_loop(&self, index: usize, generation: u64) -> Option<LoopQueue> {
-        self.loops.open(index, generation)
+    fn open_loop(&self, index: usize, generation: u64) -> Option<PyLoopQueue> {
+        self.loops.open(index, generation).map(PyLoopQueue::new)
     }
 
     fn loop_functions(&self, index: usize) -> Vec<usize> {

@@ -1,0 +1,133 @@
+//! `LoopFrame`: a frame in the hands of an event loop, where many of its calls run at a time.
+
+use guerdon_core::frame::Frame;
+use guerdon_inprocess::asyncio_lane::{LoopFrame, Next};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use crate::lanes::call_results as results;
+use crate::lanes::frame_view::PyFrameView;
+
+#[pyclass(frozen, module = "guerdon._native", name = "LoopFrame")]
+pub struct PyLoopFrame {
+    frame: LoopFrame<Frame>,
+    #[pyo3(get)]
+    view: Py<PyFrameView>,
+}
+
+impl PyLoopFrame {
+    /// `None` if nothing is left of the frame.
+    pub fn new(py: Python<'_>, frame: LoopFrame<Frame>) -> PyResult<Option<Self>> {
+        let view = frame.read(|frame| PyFrameView::of(frame));
+        view.map(|view| Ok(Self { frame, view: Py::new(py, view)? })).transpose()
+    }
+}
+
+/// Something about the loop's turns comes with the next call, or before it.
+#[pyclass(frozen, get_all, module = "guerdon._native")]
+pub struct Turn {
+    /// The call that has begun; None: the loop is to turn before the next one.
+    call: Option<usize>,
+    /// The runner has run calls since the last turn: others go first.
+    long: bool,
+    /// The loop is to call `LoopQueue.turned` when it turns next.
+    report: bool,
+}
+
+/// What a runner does next: the index of its next call, nothing, or, now and then, a `Turn`.
+#[derive(IntoPyObject)]
+pub enum NextCall {
+    Call(usize),
+    Turn(Turn),
+}
+
+fn next_call(next: Next) -> Option<NextCall> {
+    Some(match next {
+        Next::Nothing => return None,
+        Next::Call { index, report: false } => NextCall::Call(index),
+        Next::Call { index, report } => NextCall::Turn(Turn { call: Some(index), long: false, report }),
+        Next::Turn { long, report } => NextCall::Turn(Turn { call: None, long, report }),
+    })
+}
+
+#[pymethods]
+impl PyLoopFrame {
+    #[getter]
+    fn id(&self) -> u64 {
+        self.frame.id()
+    }
+
+    fn scores<'py>(&self, py: Python<'py>, call: usize) -> Bound<'py, PyBytes> {
+        results::scores(py, self.frame.read(|frame| frame.scores(call)).unwrap_or_default())
+    }
+
+    fn setup_failed(&self, reason: String, traceback: Option<String>) {
+        self.frame.fail_setup(reason, traceback);
+    }
+
+    /// Whether a call still counts; once it does not, its values may be gone.
+    fn is_open(&self, call: usize) -> bool {
+        self.frame.read(|frame| call < frame.len() && frame.is_open(call)).unwrap_or(false)
+    }
+
+    /// The samples of a call on gathered ones, as 8 bytes each, its slice in the upper four, without
+    /// those that count no more; they may get fewer.
+    fn gathered<'py>(&self, py: Python<'py>, call: usize) -> Bound<'py, PyBytes> {
+        let samples = self.frame.read(|frame| results::gathered(frame, call)).unwrap_or_default();
+        results::packed(py, samples.into_iter().map(u64::to_ne_bytes))
+    }
+
+    fn start(&self) -> Option<NextCall> {
+        next_call(self.frame.start())
+    }
+
+    /// For limits on tokens, under which a frame has one call.
+    fn used(&self, tokens: f64) {
+        self.frame.read(|frame| frame.used(tokens));
+    }
+
+    fn ok(&self, call: usize, value: f64) -> Option<NextCall> {
+        next_call(self.frame.end(call, None, |frame, times| frame.complete(call, results::cell(0, value), times)))
+    }
+
+    fn cell(&self, call: usize, status: u8, value: f64, records: Option<&Bound<'_, PyBytes>>) -> Option<NextCall> {
+        let json = results::json(records);
+        next_call(self.frame.end(call, None, |frame, times| {
+            if let Some(json) = json {
+                frame.record(call, json);
+            }
+            frame.complete(call, results::cell(status, value), times);
+        }))
+    }
+
+    fn cells(
+        &self,
+        call: usize,
+        statuses: &[u8],
+        values: &[u8],
+        wrong: &Bound<'_, PyList>,
+        records: Option<&Bound<'_, PyBytes>>,
+    ) -> PyResult<Option<NextCall>> {
+        let cells = results::cells(statuses, values, wrong)?;
+        let json = results::json(records);
+        Ok(next_call(self.frame.end(call, None, |frame, times| {
+            if let Some(json) = json {
+                frame.record(call, json);
+            }
+            frame.complete_many(call, cells, times);
+        })))
+    }
+
+    fn fail(
+        &self,
+        call: usize,
+        reason: String,
+        traceback: Option<String>,
+        retryable: bool,
+        retry_after: Option<f64>,
+        answer: Option<u16>,
+    ) -> Option<NextCall> {
+        let failure = results::failure(reason, traceback.clone(), retryable, retry_after, answer);
+        next_call(self.frame.end(call, traceback, |frame, times| frame.fail(call, failure, times)))
+    }
+}

@@ -1,0 +1,347 @@
+//! One event loop of the asyncio lane: what waits for it, what it has in flight, whether it turns.
+//!
+//! - It is woken once for all frames that arrive before it looks.
+//! - It cancels a call at its timeout. At `timeout + grace` the watchdog ends the call, whatever the
+//!   loop does: a coroutine that ignores cancellation, or blocks, keeps no batch waiting.
+//! - Silent for half a second with work, it is reported once; silent from before a call's timeout
+//!   until its end by the watchdog, it is replaced by a loop of the next generation.
+//! - A loop that has ended keeps nothing; one that ended of itself is followed by another.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+use guerdon_core::clock::Clock;
+use guerdon_core::frame::Frame;
+use guerdon_core::function::FunctionId;
+use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::wake::Wake;
+use tokio::sync::Notify;
+
+use crate::asyncio_lane::heartbeat::Heartbeat;
+use crate::asyncio_lane::in_flight::{CallsInFlight, Finished, Overdue};
+use crate::frame::{CallFrame, Timeouts};
+use crate::supervisor::{SupervisorQueue, SupervisorRequest};
+use crate::sync::{Mutex, MutexGuard};
+
+/// The silence of a loop with work after which it is reported.
+const SILENCE_NS: u64 = 500_000_000;
+
+struct State<F> {
+    closed: bool,
+    /// Of the newest loop; 0 before the first.
+    generation: u64,
+    waiting: VecDeque<F>,
+    /// What the loop runs, and what it must still be told; of replaced loops too.
+    in_flight: Vec<Arc<CallsInFlight<F>>>,
+    /// Wakes the loop that gets the work; none before the first, and when it has ended.
+    wake: Option<Arc<Wake>>,
+    woken: bool,
+    reported: bool,
+    /// The watchdog ended a call that the loop should have cancelled, and it has not turned since.
+    hung: bool,
+    /// Functions whose `setup()` runs on the loop, and since when.
+    in_setup: BTreeMap<FunctionId, u64>,
+    /// Loops there are, replaced ones included.
+    alive: usize,
+}
+
+/// A call in flight on a loop, for people.
+pub struct LoopSnapshot {
+    pub call: InFlightCall,
+    pub index: usize,
+    pub generation: u64,
+    pub frame: u64,
+    /// Its index in the frame.
+    pub number: usize,
+}
+
+/// One named loop.
+pub struct EventLoop<F> {
+    index: usize,
+    name: String,
+    clock: Clock,
+    timeouts: Arc<[Timeouts]>,
+    supervisor: Arc<SupervisorQueue>,
+    heartbeat: Arc<Heartbeat>,
+    /// Written by frames that arrive, by the loop and by the watchdog.
+    state: Mutex<State<F>>,
+    ended: Arc<Notify>,
+}
+
+impl<F: CallFrame> EventLoop<F> {
+    pub fn new(
+        index: usize,
+        name: String,
+        clock: Clock,
+        timeouts: Arc<[Timeouts]>,
+        supervisor: Arc<SupervisorQueue>,
+        ended: Arc<Notify>,
+    ) -> Self {
+        let state = State {
+            closed: false,
+            generation: 0,
+            waiting: VecDeque::new(),
+            in_flight: Vec::new(),
+            wake: None,
+            woken: false,
+            reported: false,
+            hung: false,
+            in_setup: BTreeMap::new(),
+            alive: 0,
+        };
+        let (heartbeat, state) = (Arc::default(), Mutex::new(state));
+        Self { index, name, clock, timeouts, supervisor, heartbeat, state, ended }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn heartbeat(&self) -> &Heartbeat {
+        &self.heartbeat
+    }
+
+    pub fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    /// What wakes the loop that was asked for.
+    pub fn wake(&self) -> Option<Arc<Wake>> {
+        self.state.lock().wake.clone()
+    }
+
+    pub fn push(&self, frame: F) {
+        let mut state = self.state.lock();
+        if state.closed {
+            drop(state);
+            drop(frame);
+            return;
+        }
+        if state.in_flight.is_empty() && state.waiting.is_empty() {
+            self.heartbeat.beat(self.now_ns());
+        }
+        state.waiting.push_back(frame);
+        if state.wake.is_none() {
+            self.start(state);
+        } else if !std::mem::replace(&mut state.woken, true)
+            && let Some(wake) = &state.wake
+        {
+            wake.notify();
+        }
+    }
+
+    /// The next frame that waits for the loop of this generation.
+    pub fn take(&self, generation: u64) -> Option<Arc<CallsInFlight<F>>> {
+        self.heartbeat.beat_here(self.now_ns());
+        let mut state = self.state.lock();
+        if state.generation != generation {
+            return None;
+        }
+        let Some(frame) = state.waiting.pop_front() else {
+            state.woken = false;
+            return None;
+        };
+        let timeouts = self.timeouts[frame.function_id()];
+        let calls = Arc::new(CallsInFlight::new(self.heartbeat.clone(), generation, timeouts, frame));
+        state.in_flight.push(calls.clone());
+        Some(calls)
+    }
+
+    /// Whether the loop of this generation is to end.
+    pub fn is_over(&self, generation: u64) -> bool {
+        let state = self.state.lock();
+        state.closed || state.generation != generation
+    }
+
+    /// What the loop of this generation runs.
+    pub fn in_flight(&self, generation: u64) -> Vec<Arc<CallsInFlight<F>>> {
+        self.state.lock().in_flight.iter().filter(|one| one.generation() == generation).cloned().collect()
+    }
+
+    /// The calls that the loop of this generation is to cancel, or that ignored it; each is told once.
+    pub fn overdue(&self, generation: u64) -> Vec<Overdue> {
+        let now_ns = self.now_ns();
+        let mut all = Vec::new();
+        for calls in self.in_flight(generation) {
+            let (found, finished) = calls.overdue(now_ns);
+            all.extend(found);
+            self.finish(&calls, finished);
+        }
+        all
+    }
+
+    /// A call of these ends, on the loop's thread.
+    pub fn call_ends(&self, calls: &CallsInFlight<F>) {
+        if self.heartbeat.was_blocked_here() {
+            let (generation, function) = (calls.generation(), calls.function());
+            self.supervisor.push(SupervisorRequest::LoopWasBlocked { index: self.index, generation, function });
+        }
+    }
+
+    /// Lets go of calls of which nothing is left.
+    pub fn finish(&self, calls: &Arc<CallsInFlight<F>>, finished: Option<Box<Finished<F>>>) {
+        let Some(finished) = finished else { return };
+        if finished.forget {
+            self.forget(calls);
+        }
+        drop(finished);
+    }
+
+    pub fn forget(&self, calls: &Arc<CallsInFlight<F>>) {
+        self.state.lock().in_flight.retain(|one| !Arc::ptr_eq(one, calls));
+    }
+
+    pub fn setup_begins(&self, generation: u64, function: FunctionId) {
+        let mut state = self.state.lock();
+        if state.generation == generation {
+            state.in_setup.insert(function, self.now_ns());
+        }
+    }
+
+    pub fn setup_ends(&self, generation: u64, function: FunctionId) {
+        let mut state = self.state.lock();
+        if state.generation == generation {
+            state.in_setup.remove(&function);
+        }
+    }
+
+    /// There is no loop to run what waits.
+    pub fn fail_waiting(&self, reason: &str) {
+        let stranded = std::mem::take(&mut self.state.lock().waiting);
+        for mut frame in stranded {
+            frame.fail_setup(format!("no event loop could be started: {reason}"), None);
+        }
+    }
+
+    /// The loop of this generation has ended.
+    pub fn loop_ended(&self, generation: u64) {
+        let left: Vec<Arc<CallsInFlight<F>>> = {
+            let mut state = self.state.lock();
+            state.alive -= 1;
+            let left = state.in_flight.extract_if(.., |one| one.generation() == generation).collect();
+            if state.generation == generation {
+                state.wake = None;
+                if !state.closed && !state.waiting.is_empty() {
+                    self.start(state);
+                }
+            }
+            left
+        };
+        for calls in left {
+            drop(calls.abandon(self.now_ns()));
+        }
+        self.ended.notify_waiters();
+    }
+
+    pub fn is_busy(&self) -> bool {
+        let state = self.state.lock();
+        !state.waiting.is_empty() || state.in_flight.iter().any(|one| one.is_active())
+    }
+
+    /// No loop is left.
+    pub fn is_gone(&self) -> bool {
+        self.state.lock().alive == 0
+    }
+
+    pub fn close(&self) {
+        let dropped = {
+            let mut state = self.state.lock();
+            state.closed = true;
+            if let Some(wake) = &state.wake {
+                wake.notify();
+            }
+            std::mem::take(&mut state.waiting)
+        };
+        drop(dropped);
+    }
+
+    /// One look of the watchdog; whether the loop has work.
+    pub fn check(&self, now_ns: u64) -> bool {
+        let turned_ns = self.heartbeat.turned_ns();
+        let silent = now_ns.saturating_sub(turned_ns) > SILENCE_NS;
+        let (in_flight, late_setup) = {
+            let state = self.state.lock();
+            let late = |(function, since): (&FunctionId, &u64)| {
+                let Timeouts { setup_ns, grace_ns, .. } = self.timeouts[*function];
+                (now_ns.saturating_sub(*since) > setup_ns.saturating_add(grace_ns)).then_some(*function)
+            };
+            (state.in_flight.clone(), state.in_setup.iter().find_map(late))
+        };
+        let mut hung = silent && late_setup.is_some();
+        let mut over = Vec::new();
+        for calls in &in_flight {
+            let looked = calls.look(now_ns, turned_ns, late_setup == Some(calls.function()));
+            over.extend(looked.frame);
+            hung |= looked.hung;
+        }
+        drop(over);
+        if self.check_silence(silent, hung) {
+            for calls in &in_flight {
+                self.finish(calls, calls.give_back_rest());
+            }
+        }
+        self.is_busy()
+    }
+
+    /// What follows from the loop's silence; true if it was replaced.
+    fn check_silence(&self, silent: bool, hung: bool) -> bool {
+        let mut state = self.state.lock();
+        if !silent {
+            state.reported = false;
+            state.hung = false;
+        }
+        state.hung |= hung;
+        // A `setup()` that loads a model on its loop is no mistake.
+        if silent && (hung || state.in_setup.is_empty()) && !std::mem::replace(&mut state.reported, true) {
+            self.heartbeat.blocked();
+            let generation = state.generation;
+            self.supervisor.push(SupervisorRequest::LoopBlocked { index: self.index, generation });
+        }
+        silent && state.hung && !state.closed && self.next_generation(&mut state).is_ok()
+    }
+
+    /// Asks for a loop, or fails what waits for one.
+    fn start(&self, mut state: MutexGuard<'_, State<F>>) {
+        if let Err(error) = self.next_generation(&mut state) {
+            drop(state);
+            self.fail_waiting(&error.to_string());
+        }
+    }
+
+    /// Asks for a loop, the first or one that takes over.
+    fn next_generation(&self, state: &mut State<F>) -> io::Result<()> {
+        let wake = Wake::new()?;
+        wake.notify();
+        state.wake = Some(Arc::new(wake));
+        state.woken = true;
+        state.generation += 1;
+        state.alive += 1;
+        state.reported = false;
+        state.hung = false;
+        state.in_setup.clear();
+        self.heartbeat.beat(self.now_ns());
+        let generation = state.generation;
+        self.supervisor.push(SupervisorRequest::StartLoop { index: self.index, generation });
+        Ok(())
+    }
+}
+
+impl EventLoop<Frame> {
+    /// What its loops have in flight, for people.
+    pub fn inspect(&self, now_ns: u64) -> Vec<LoopSnapshot> {
+        let (in_flight, in_setup, newest) = {
+            let state = self.state.lock();
+            (state.in_flight.clone(), state.in_setup.clone(), state.generation)
+        };
+        let mut all = Vec::new();
+        for calls in in_flight {
+            let (generation, frame) = (calls.generation(), calls.id());
+            // `setup()` is noted of the newest loop only.
+            let setup_ns = in_setup.get(&calls.function()).copied().filter(|_| generation == newest);
+            let snapshot = |(call, number)| LoopSnapshot { call, index: self.index, generation, frame, number };
+            all.extend(calls.inspect(now_ns, setup_ns).into_iter().map(snapshot));
+        }
+        all
+    }
+}

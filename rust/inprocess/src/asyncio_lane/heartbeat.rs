@@ -1,0 +1,65 @@
+//! Whether an event loop turns: when it last did, whether it was asked to report its next turn, and
+//! whether a silence of it is still to be explained.
+
+use crate::cpu_time::thread_cpu_ns;
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
+
+/// What the thread of a silent loop must have run since it turned, for a call to be blamed: on a busy
+/// machine it may just not have run.
+const RAN_NS: u64 = 100_000_000;
+
+#[derive(Default)]
+pub struct Heartbeat {
+    /// When the loop last showed that it turns. Written by the loop, and when work comes to an idle one.
+    turned_ns: AtomicU64,
+    /// It was asked to report its next turn, and has not yet. Written by the loop.
+    report_requested: AtomicBool,
+    /// What its thread had run by then. Written by the loop.
+    cpu_ns: AtomicU64,
+    /// It was reported as blocked, and nobody has said yet by what. Written by the watchdog, and by who
+    /// says it: the thread supervisor, or the loop.
+    unexplained: AtomicBool,
+}
+
+impl Heartbeat {
+    /// The loop turns now, or has nothing to do.
+    pub fn beat(&self, now_ns: u64) {
+        self.turned_ns.store(now_ns, Ordering::Relaxed);
+        self.report_requested.store(false, Ordering::Relaxed);
+        self.unexplained.store(false, Ordering::Relaxed);
+    }
+
+    /// The loop turns now, and this is its thread.
+    pub fn beat_here(&self, now_ns: u64) {
+        self.beat(now_ns);
+        self.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
+    }
+
+    pub fn turned_ns(&self) -> u64 {
+        self.turned_ns.load(Ordering::Relaxed)
+    }
+
+    /// Whether the loop is yet to be asked to report its next turn; it counts as asked from here on.
+    pub fn request_report(&self) -> bool {
+        !self.report_requested.swap(true, Ordering::Relaxed)
+    }
+
+    /// The loop is blocked, by something that is to be found.
+    pub fn blocked(&self) {
+        self.unexplained.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has not turned since, and nobody has said yet why; it counts as said from here on.
+    pub fn explain(&self) -> bool {
+        self.unexplained.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the call that ends now, on the loop's thread, is what blocked it.
+    pub fn was_blocked_here(&self) -> bool {
+        if !self.unexplained.load(Ordering::Relaxed) {
+            return false;
+        }
+        let ran_ns = thread_cpu_ns().saturating_sub(self.cpu_ns.load(Ordering::Relaxed));
+        ran_ns >= RAN_NS && self.explain()
+    }
+}

@@ -1,0 +1,457 @@
+//! The calls of a frame that an event loop runs: which are in flight, which is next, how each ends.
+//!
+//! - A call is ended once: by its coroutine, or by the watchdog at `timeout + grace`.
+//! - A call that was cancelled, or ran past its timeout, timed out, whatever it brings afterwards.
+//! - The frame is dropped with its last call.
+//! - A loop that has run calls for `TURN_NS` without turning gets no other call until it has turned.
+//!   That is known, not guessed: after `REPORT_NS` it is asked to report its next turn.
+
+use std::sync::Arc;
+
+use guerdon_core::frame::Frame;
+use guerdon_core::function::FunctionId;
+use guerdon_core::in_flight::{InFlightCall, Phase};
+use guerdon_core::outcome::{Failure, FailureKind, Times};
+use guerdon_core::timeout_messages::{no_answer, timed_out};
+
+use crate::asyncio_lane::heartbeat::Heartbeat;
+use crate::frame::{CallFrame, Timeouts};
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
+
+/// How long calls may run one after the other before the loop turns.
+const TURN_NS: u64 = 2_000_000;
+/// After how much of that the loop is asked to report when it turns.
+const REPORT_NS: u64 = 500_000;
+
+/// How far a call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Waiting,
+    Running,
+    /// The loop was told to cancel it.
+    Cancelled,
+    /// The watchdog ended it; the loop does not know yet.
+    Lost,
+    Over,
+}
+
+/// What a runner does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// No call is left to start.
+    Nothing,
+    /// Run this call, which has begun; with `report`, the loop is to report when it turns next.
+    Call { index: usize, report: bool },
+    /// Let the loop turn first. `long`: this runner has run calls since the last turn, so that others go first.
+    Turn { long: bool, report: bool },
+}
+
+/// Calls that the loop runs no more, if any are left of the frame.
+pub struct Finished<F> {
+    /// To be dropped without a lock held.
+    pub frame: Option<F>,
+    /// The loop knows of all calls that were ended without it: it need not keep these any longer.
+    pub forget: bool,
+}
+
+/// What follows when a call ends: usually just the next one.
+pub type Ended<F> = (Next, Option<Box<Finished<F>>>);
+
+/// A call for the loop to cancel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overdue {
+    pub function: FunctionId,
+    pub frame: u64,
+    pub call: usize,
+    /// It ignored its cancellation: it was ended without its coroutine.
+    pub ended: bool,
+}
+
+/// What the watchdog found.
+pub struct Looked<F> {
+    /// To be dropped without a lock held, if nothing is left of it.
+    pub frame: Option<F>,
+    /// The loop has not turned since it should have cancelled a call.
+    pub hung: bool,
+}
+
+struct State<F> {
+    /// Taken with the last call.
+    frame: Option<F>,
+    /// How far each call is, and when it was started.
+    calls: Vec<(Progress, u64)>,
+    /// The first call that was never started.
+    cursor: usize,
+    /// All calls before it are over.
+    low: usize,
+    in_flight: usize,
+}
+
+pub struct CallsInFlight<F> {
+    heartbeat: Arc<Heartbeat>,
+    /// Of the loop that runs them.
+    generation: u64,
+    id: u64,
+    function: FunctionId,
+    timeouts: Timeouts,
+    /// The frame is here. Written under the lock of `state`, read without it: whoever asks may hold a
+    /// lock that comes after it.
+    active: AtomicBool,
+    /// Written by the loop and by the watchdog.
+    state: Mutex<State<F>>,
+}
+
+impl<F> State<F> {
+    fn started(&self) -> impl Iterator<Item = (usize, Progress, u64)> {
+        (self.low..self.cursor).map(|call| (call, self.calls[call].0, self.calls[call].1))
+    }
+
+    const fn is_over(&self) -> bool {
+        self.in_flight == 0 && self.cursor >= self.calls.len()
+    }
+
+    fn raise_low(&mut self) {
+        while self.low < self.cursor && self.calls[self.low].0 == Progress::Over {
+            self.low += 1;
+        }
+    }
+}
+
+impl<F> CallsInFlight<F> {
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    pub const fn function(&self) -> FunctionId {
+        self.function
+    }
+
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether the watchdog has anything to do here.
+    pub fn is_active(&self) -> bool {
+        self.active.load(Ordering::Acquire)
+    }
+
+    fn take_frame(&self, state: &mut State<F>) -> Option<F> {
+        self.active.store(false, Ordering::Release);
+        state.frame.take()
+    }
+
+    /// Lets the frame go with its last call.
+    fn finish(&self, state: &mut State<F>) -> Option<Box<Finished<F>>> {
+        state.is_over().then(|| {
+            let frame = self.take_frame(state);
+            let forget = !state.started().any(|(_, progress, _)| progress == Progress::Lost);
+            Box::new(Finished { frame, forget })
+        })
+    }
+}
+
+impl<F: CallFrame> CallsInFlight<F> {
+    pub fn new(heartbeat: Arc<Heartbeat>, generation: u64, timeouts: Timeouts, frame: F) -> Self {
+        let (id, function) = (frame.id(), frame.function_id());
+        let calls = vec![(Progress::Waiting, 0); frame.calls()];
+        let state = State { frame: Some(frame), calls, cursor: 0, low: 0, in_flight: 0 };
+        let (active, state) = (AtomicBool::new(true), Mutex::new(state));
+        Self { heartbeat, generation, id, function, timeouts, active, state }
+    }
+
+    /// What `read` finds in the frame; `None` if it was taken.
+    pub fn read<T>(&self, read: impl FnOnce(&mut F) -> T) -> Option<T> {
+        self.state.lock().frame.as_mut().map(read)
+    }
+
+    /// Takes the frame, so that no call is started any more.
+    pub fn take(&self) -> Option<F> {
+        let mut state = self.state.lock();
+        let frame = self.take_frame(&mut state)?;
+        state.cursor = state.calls.len();
+        Some(frame)
+    }
+
+    /// Starts the next call.
+    pub fn start(&self, now_ns: u64) -> Ended<F> {
+        self.advance(self.state.lock(), now_ns, None)
+    }
+
+    /// Ends a call and starts the next.
+    pub fn end(&self, now_ns: u64, call: usize, stack: Option<String>, end: impl FnOnce(&mut F, Times)) -> Ended<F> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let Some((progress, started_ns)) = state.calls.get(call).copied() else { return (Next::Nothing, None) };
+        if progress == Progress::Lost {
+            state.calls[call].0 = Progress::Over;
+            return (Next::Nothing, self.finish(state));
+        }
+        let in_flight = matches!(progress, Progress::Running | Progress::Cancelled);
+        let Some(frame) = state.frame.as_mut().filter(|_| in_flight) else { return (Next::Nothing, None) };
+        let times = Times { started_ns, run_ns: now_ns.saturating_sub(started_ns) };
+        if progress == Progress::Cancelled || times.run_ns > self.timeouts.call_ns {
+            frame.fail(call, timed_out(no_answer(self.timeouts.call), stack), times);
+        } else {
+            end(frame, times);
+        }
+        state.calls[call].0 = Progress::Over;
+        state.in_flight -= 1;
+        if call == state.low {
+            state.raise_low();
+        }
+        if progress == Progress::Cancelled {
+            // Its runner ends: it starts no other call.
+            return (Next::Nothing, self.finish(state));
+        }
+        self.advance(guard, now_ns, Some(started_ns))
+    }
+
+    /// `ended_ns` is the start of the runner's last call.
+    fn advance(&self, mut guard: MutexGuard<'_, State<F>>, now_ns: u64, ended_ns: Option<u64>) -> Ended<F> {
+        let state = &mut *guard;
+        let Some(frame) = state.frame.as_ref() else { return (Next::Nothing, None) };
+        let turned_ns = self.heartbeat.turned_ns();
+        let unturned_ns = now_ns.saturating_sub(turned_ns);
+        if unturned_ns > TURN_NS && state.cursor < state.calls.len() {
+            let long = ended_ns.is_some_and(|started_ns| started_ns >= turned_ns);
+            return (Next::Turn { long, report: self.heartbeat.request_report() }, None);
+        }
+        while state.cursor < state.calls.len() {
+            let call = state.cursor;
+            state.cursor += 1;
+            if frame.is_pending(call) && frame.is_open(call) {
+                state.calls[call] = (Progress::Running, now_ns);
+                state.in_flight += 1;
+                let report = unturned_ns > REPORT_NS && self.heartbeat.request_report();
+                return (Next::Call { index: call, report }, None);
+            }
+            state.calls[call].0 = Progress::Over;
+        }
+        (Next::Nothing, self.finish(state))
+    }
+
+    /// One look of the watchdog; `turned_ns` is when the loop last turned. The frame goes here without
+    /// being forgotten: the loop is told of the calls that it lost before.
+    pub fn look(&self, now_ns: u64, turned_ns: u64, setup_late: bool) -> Looked<F> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let Some(frame) = state.frame.as_mut() else { return Looked { frame: None, hung: false } };
+        if setup_late {
+            frame.time_out_setup(None);
+        }
+        let mut hung = false;
+        for call in state.low..state.cursor {
+            let (progress, started_ns) = state.calls[call];
+            let cancel_ns = started_ns.saturating_add(self.timeouts.call_ns);
+            let in_flight = matches!(progress, Progress::Running | Progress::Cancelled);
+            if in_flight && now_ns >= cancel_ns.saturating_add(self.timeouts.grace_ns) {
+                let times = Times { started_ns, run_ns: now_ns - started_ns };
+                frame.fail(call, timed_out(no_answer(self.timeouts.call), None), times);
+                state.calls[call].0 = Progress::Lost;
+                state.in_flight -= 1;
+                hung |= turned_ns < cancel_ns;
+            }
+        }
+        let frame = if state.is_over() { self.take_frame(state) } else { None };
+        Looked { frame, hung }
+    }
+
+    /// Gives what was not started back to the scheduler: the loop hangs.
+    pub fn give_back_rest(&self) -> Option<Box<Finished<F>>> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let rest = state.cursor..state.calls.len();
+        state.cursor = rest.end;
+        for call in rest.clone() {
+            state.calls[call].0 = Progress::Over;
+        }
+        if let Some(frame) = state.frame.as_mut() {
+            frame.give_back(rest);
+        }
+        self.finish(state)
+    }
+
+    /// The loop has ended: calls in flight failed, the others go back to the scheduler with the frame.
+    pub fn abandon(&self, now_ns: u64) -> Option<F> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let mut frame = self.take_frame(state)?;
+        for (call, progress, started_ns) in state.started() {
+            if matches!(progress, Progress::Running | Progress::Cancelled) {
+                let times = Times { started_ns, run_ns: now_ns.saturating_sub(started_ns) };
+                let failure = Failure {
+                    kind: FailureKind::Error,
+                    reason: "CancelledError: its event loop ended before it did".to_owned(),
+                    traceback: None,
+                    retryable: true,
+                    retry_after: None,
+                    answer: None,
+                };
+                frame.fail(call, failure, times);
+            }
+        }
+        (state.cursor, state.in_flight) = (state.calls.len(), 0);
+        Some(frame)
+    }
+
+    /// Nanoseconds until the next call is due, `None` when one is.
+    pub fn due_in(&self, now_ns: u64) -> Option<u64> {
+        let state = self.state.lock();
+        let mut soonest = self.timeouts.call_ns;
+        for (call, progress, started_ns) in state.started() {
+            match progress {
+                Progress::Lost => return None,
+                Progress::Running => {
+                    let age_ns = now_ns.saturating_sub(started_ns);
+                    if Self::is_swept(&state, call) || age_ns >= self.timeouts.call_ns {
+                        return None;
+                    }
+                    soonest = soonest.min(self.timeouts.call_ns - age_ns);
+                }
+                Progress::Waiting | Progress::Cancelled | Progress::Over => {}
+            }
+        }
+        Some(soonest)
+    }
+
+    /// The calls that are to be cancelled, or were ended without their coroutine; each is told once.
+    pub fn overdue(&self, now_ns: u64) -> (Vec<Overdue>, Option<Box<Finished<F>>>) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let mut found = Vec::new();
+        for call in state.low..state.cursor {
+            let (progress, started_ns) = state.calls[call];
+            let told = match progress {
+                Progress::Lost => Progress::Over,
+                Progress::Running => {
+                    let late = now_ns.saturating_sub(started_ns) >= self.timeouts.call_ns;
+                    if !late && !Self::is_swept(state, call) {
+                        continue;
+                    }
+                    Progress::Cancelled
+                }
+                Progress::Waiting | Progress::Cancelled | Progress::Over => continue,
+            };
+            state.calls[call].0 = told;
+            found.push(Overdue { function: self.function, frame: self.id, call, ended: told == Progress::Over });
+        }
+        state.raise_low();
+        (found, self.finish(state))
+    }
+
+    fn is_swept(state: &State<F>, call: usize) -> bool {
+        state.frame.as_ref().is_some_and(|frame| !frame.is_open(call))
+    }
+}
+
+impl CallsInFlight<Frame> {
+    /// The calls in flight, for people, each with its index; or, if `setup()` runs since a time, the
+    /// calls that wait for that.
+    pub fn inspect(&self, now_ns: u64, setup_ns: Option<u64>) -> Vec<(InFlightCall, usize)> {
+        let state = self.state.lock();
+        let Some(frame) = state.frame.as_ref() else { return Vec::new() };
+        if let Some(since_ns) = setup_ns {
+            return vec![(InFlightCall::before(frame, Phase::Setup, now_ns.saturating_sub(since_ns)), 0)];
+        }
+        let running = state.started().filter(|(_, how, _)| matches!(how, Progress::Running | Progress::Cancelled));
+        running
+            .map(|(call, _, since_ns)| (InFlightCall::call(frame, call, now_ns.saturating_sub(since_ns)), call))
+            .collect()
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::fake_frame::FakeFrame;
+
+    const MS: u64 = 1_000_000;
+
+    fn calls(count: usize) -> (CallsInFlight<FakeFrame>, FakeFrame, Arc<Heartbeat>) {
+        let (frame, heartbeat) = (FakeFrame::new(count), Arc::new(Heartbeat::default()));
+        let timeouts = Timeouts::of(Duration::from_millis(100), Duration::from_millis(50), Duration::from_secs(1));
+        (CallsInFlight::new(heartbeat.clone(), 1, timeouts, frame.clone()), frame, heartbeat)
+    }
+
+    fn next(ended: &Ended<FakeFrame>) -> Option<usize> {
+        if let Next::Call { index, .. } = ended.0 { Some(index) } else { None }
+    }
+
+    fn ok(calls: &CallsInFlight<FakeFrame>, now_ns: u64, call: usize) -> Ended<FakeFrame> {
+        calls.end(now_ns, call, None, |frame, _| frame.settle(call))
+    }
+
+    #[test]
+    fn calls_are_started_in_order_and_the_frame_goes_with_the_last() {
+        let (calls, frame, _) = calls(3);
+        frame.sweep(1);
+        assert_eq!(next(&calls.start(0)), Some(0));
+        assert_eq!(next(&calls.start(0)), Some(2));
+        assert_eq!(next(&ok(&calls, 0, 2)), None);
+        assert!(calls.is_active());
+        let (left, finished) = ok(&calls, 0, 0);
+        assert!(left == Next::Nothing && finished.is_some_and(|finished| finished.forget));
+        assert!(!calls.is_active() && frame.is_dropped());
+        assert_eq!(frame.ends(), ["settled", "", "settled"]);
+    }
+
+    #[test]
+    fn a_loop_that_has_not_turned_for_long_turns_before_the_next_call() {
+        let (calls, _, heartbeat) = calls(5);
+        assert_eq!(calls.start(0).0, Next::Call { index: 0, report: false });
+        assert_eq!(calls.start(MS).0, Next::Call { index: 1, report: true }, "it is asked once");
+        assert_eq!(calls.start(MS).0, Next::Call { index: 2, report: false });
+        assert_eq!(ok(&calls, 3 * MS, 1).0, Next::Turn { long: true, report: false });
+        assert_eq!(calls.start(3 * MS).0, Next::Turn { long: false, report: false });
+        heartbeat.beat(3 * MS);
+        assert_eq!(ok(&calls, 4 * MS, 2).0, Next::Call { index: 3, report: true });
+    }
+
+    #[test]
+    fn an_overdue_call_is_cancelled_once_and_times_out_whatever_it_brings() {
+        let (calls, frame, _) = calls(2);
+        calls.start(0);
+        assert_eq!(calls.due_in(40 * MS), Some(60 * MS));
+        assert_eq!(calls.due_in(100 * MS), None);
+        let cancelled = Overdue { function: 0, frame: 7, call: 0, ended: false };
+        assert_eq!((calls.overdue(100 * MS).0, calls.overdue(101 * MS).0), (vec![cancelled], vec![]));
+        assert_eq!(ok(&calls, 102 * MS, 0).0, Next::Nothing, "its runner ends");
+        assert_eq!(frame.ends(), ["no answer within the timeout of 0.1 s", ""]);
+    }
+
+    #[test]
+    fn the_watchdog_ends_what_ignores_its_cancellation_and_the_loop_hears_of_it() {
+        let (calls, frame, _) = calls(1);
+        calls.start(0);
+        calls.overdue(100 * MS);
+        let early = calls.look(149 * MS, 148 * MS, false);
+        assert!(early.frame.is_none() && !early.hung);
+        let looked = calls.look(150 * MS, 148 * MS, false);
+        assert!(looked.frame.is_some() && !looked.hung, "the loop turns");
+        let (told, finished) = calls.overdue(151 * MS);
+        assert!(told == [Overdue { function: 0, frame: 7, call: 0, ended: true }]);
+        assert!(finished.is_some_and(|finished| finished.forget));
+        assert_eq!(ok(&calls, 152 * MS, 0).0, Next::Nothing);
+        assert_eq!(frame.ends(), ["no answer within the timeout of 0.1 s"]);
+    }
+
+    #[test]
+    fn a_hung_loop_gives_back_what_it_has_not_started() {
+        let (calls, frame, _) = calls(3);
+        calls.start(0);
+        assert!(calls.look(200 * MS, 10 * MS, false).hung);
+        assert!(calls.give_back_rest().is_some_and(|finished| !finished.forget), "one call was lost");
+        assert_eq!(frame.ends()[1..], ["given back", "given back"]);
+    }
+
+    #[test]
+    fn an_ended_loop_fails_what_was_in_flight_and_returns_the_rest() {
+        let (calls, frame, _) = calls(2);
+        calls.start(0);
+        drop(calls.abandon(MS));
+        assert_eq!(frame.ends(), ["CancelledError: its event loop ended before it did", ""]);
+        assert!(frame.is_dropped() && calls.abandon(MS).is_none() && ok(&calls, MS, 0).0 == Next::Nothing);
+    }
+}

@@ -1,0 +1,152 @@
+//! What the thread of an event loop calls: where its work comes from, and how its calls end.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use guerdon_core::function::FunctionId;
+use guerdon_core::outcome::Times;
+use guerdon_core::wake::Wake;
+
+use crate::asyncio_lane::event_loop::EventLoop;
+use crate::asyncio_lane::in_flight::{CallsInFlight, Ended, Next, Overdue};
+use crate::frame::CallFrame;
+
+/// Bounds of the time between two looks of the loop at its calls.
+const SHORTEST_NAP_NS: u64 = 5_000_000;
+const LONGEST_NAP_NS: u64 = 50_000_000;
+
+/// When a loop is to look at its calls again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beat {
+    /// `None`: nothing is in flight.
+    pub nap_ns: Option<u64>,
+    /// A call is to be cancelled (`LoopQueue::overdue`).
+    pub overdue: bool,
+}
+
+/// Work for the loop of one generation.
+pub struct LoopQueue<F> {
+    owner: Arc<EventLoop<F>>,
+    generation: u64,
+    wake: Arc<Wake>,
+}
+
+/// A frame in the hands of an event loop: many of its calls run at a time, each is ended by its index.
+pub struct LoopFrame<F> {
+    owner: Arc<EventLoop<F>>,
+    calls: Arc<CallsInFlight<F>>,
+}
+
+impl<F: CallFrame> LoopQueue<F> {
+    /// Of a loop that was asked for; `None` if it is not wanted any more.
+    pub fn new(owner: Arc<EventLoop<F>>, generation: u64) -> Option<Self> {
+        let wake = owner.wake()?;
+        Some(Self { owner, generation, wake })
+    }
+
+    /// Readable while there is news.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.wake.fd()
+    }
+
+    /// Takes the wake-up. To be called first, whatever comes after it: the descriptor stays readable
+    /// until then.
+    pub fn drain(&self) {
+        self.wake.drain();
+    }
+
+    /// The next frame that arrived.
+    pub fn take(&self) -> Option<LoopFrame<F>> {
+        let calls = self.owner.take(self.generation)?;
+        Some(LoopFrame { owner: self.owner.clone(), calls })
+    }
+
+    /// Whether the loop is to end.
+    pub fn is_over(&self) -> bool {
+        self.owner.is_over(self.generation)
+    }
+
+    /// The loop has turned, as it was asked to report.
+    pub fn turned(&self) {
+        self.owner.heartbeat().beat_here(self.owner.now_ns());
+    }
+
+    /// Shows that the loop turns, and asks when it is to do so again.
+    pub fn beat(&self) -> Beat {
+        self.turned();
+        let now_ns = self.owner.heartbeat().turned_ns();
+        let in_flight = self.owner.in_flight(self.generation);
+        let mut nap_ns = LONGEST_NAP_NS;
+        for calls in &in_flight {
+            match calls.due_in(now_ns) {
+                None => return Beat { nap_ns: Some(SHORTEST_NAP_NS), overdue: true },
+                Some(due_ns) => nap_ns = nap_ns.min(due_ns),
+            }
+        }
+        Beat { nap_ns: (!in_flight.is_empty()).then_some(nap_ns.max(SHORTEST_NAP_NS)), overdue: false }
+    }
+
+    /// The calls to cancel, and those that ignored it; each is told once.
+    pub fn overdue(&self) -> Vec<Overdue> {
+        self.owner.overdue(self.generation)
+    }
+
+    pub fn setup_begins(&self, function: FunctionId) {
+        self.owner.setup_begins(self.generation, function);
+    }
+
+    pub fn setup_ends(&self, function: FunctionId) {
+        self.owner.setup_ends(self.generation, function);
+    }
+
+    /// Whether the loop is blocked and nobody has said by what; it counts as said from here on.
+    pub fn explain_block(&self) -> bool {
+        self.owner.heartbeat().explain()
+    }
+
+    /// The loop could not be started.
+    pub fn not_started(&self, reason: &str) {
+        self.owner.fail_waiting(reason);
+        self.ended();
+    }
+
+    /// The loop has ended.
+    pub fn ended(&self) {
+        self.owner.loop_ended(self.generation);
+    }
+}
+
+impl<F: CallFrame> LoopFrame<F> {
+    pub fn id(&self) -> u64 {
+        self.calls.id()
+    }
+
+    /// What `read` finds in the frame; `None` if the watchdog has taken it.
+    pub fn read<T>(&self, read: impl FnOnce(&mut F) -> T) -> Option<T> {
+        self.calls.read(read)
+    }
+
+    /// Starts the next call, for a runner that has none.
+    pub fn start(&self) -> Next {
+        self.next(self.calls.start(self.owner.now_ns()))
+    }
+
+    /// Ends a call and starts the next; `stack` is that of a call that was cancelled.
+    pub fn end(&self, call: usize, stack: Option<String>, end: impl FnOnce(&mut F, Times)) -> Next {
+        let now_ns = self.owner.now_ns();
+        self.owner.call_ends(&self.calls);
+        self.next(self.calls.end(now_ns, call, stack, end))
+    }
+
+    /// `setup()` failed, and all calls with it.
+    pub fn fail_setup(&self, reason: String, traceback: Option<String>) {
+        let Some(mut frame) = self.calls.take() else { return };
+        self.owner.forget(&self.calls);
+        frame.fail_setup(reason, traceback);
+    }
+
+    fn next(&self, (next, finished): Ended<F>) -> Next {
+        self.owner.finish(&self.calls, finished);
+        next
+    }
+}

@@ -1,0 +1,162 @@
+//! The asyncio lane: event loops, each a Python thread, that take frames and run their calls side by
+//! side. Here is which function has which loop, and the watchdog over all. Time is watched only while
+//! a loop has work.
+
+mod event_loop;
+mod heartbeat;
+mod in_flight;
+mod loop_queue;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use guerdon_core::clock::Clock;
+use guerdon_core::frame::Frame;
+use guerdon_core::function::{Function, FunctionId};
+use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use crate::frame::Timeouts;
+use crate::supervisor::{SupervisedLane, SupervisorQueue};
+pub use event_loop::{EventLoop, LoopSnapshot};
+pub use in_flight::{Next, Overdue};
+pub use loop_queue::{Beat, LoopFrame, LoopQueue};
+
+/// Calls at a time of a function that says nothing else.
+const CONCURRENCY: usize = 256;
+/// How often the watchdog looks at loops with work.
+const TICK: Duration = Duration::from_millis(25);
+/// Room that never runs out: calls wait in the lane, which costs nothing.
+const ROOM: usize = 1 << 16;
+
+pub struct AsyncioLane {
+    runtime: Handle,
+    clock: Clock,
+    concurrency: Vec<usize>,
+    loops: Vec<Arc<EventLoop<Frame>>>,
+    /// The loop of each function of this lane.
+    loop_of: Vec<Option<usize>>,
+    supervisor: Arc<SupervisorQueue>,
+    /// Whether the watchdog runs. Written by frames that arrive and by the watchdog.
+    watched: Arc<Mutex<bool>>,
+    ended: Arc<Notify>,
+}
+
+impl AsyncioLane {
+    /// `names` has the loop's name of each function of this lane.
+    pub fn new(
+        runtime: &Handle,
+        clock: Clock,
+        functions: &[Function],
+        names: &[Option<String>],
+        supervisor: &Arc<SupervisorQueue>,
+    ) -> Self {
+        let timeouts: Arc<[Timeouts]> = functions.iter().map(|function| Timeouts::from(&function.policy)).collect();
+        let ended = Arc::new(Notify::new());
+        let mut loops: Vec<Arc<EventLoop<Frame>>> = Vec::new();
+        let mut loop_of = Vec::with_capacity(names.len());
+        for name in names {
+            let Some(name) = name else {
+                loop_of.push(None);
+                continue;
+            };
+            let known = loops.iter().position(|one| one.name() == name);
+            loop_of.push(Some(known.unwrap_or(loops.len())));
+            if known.is_none() {
+                let (index, timeouts, supervisor) = (loops.len(), timeouts.clone(), supervisor.clone());
+                let one = EventLoop::new(index, name.clone(), clock, timeouts, supervisor, ended.clone());
+                loops.push(Arc::new(one));
+            }
+        }
+        let concurrency = functions.iter().map(|one| one.policy.concurrency.unwrap_or(CONCURRENCY)).collect();
+        let (supervisor, watched) = (supervisor.clone(), Arc::new(Mutex::new(false)));
+        Self { runtime: runtime.clone(), clock, concurrency, loops, loop_of, supervisor, watched, ended }
+    }
+
+    /// The queue of a loop that was asked for.
+    pub fn open(&self, index: usize, generation: u64) -> Option<LoopQueue<Frame>> {
+        LoopQueue::new(self.loops.get(index)?.clone(), generation)
+    }
+
+    pub fn functions_of(&self, index: usize) -> Vec<FunctionId> {
+        (0..self.loop_of.len()).filter(|function| self.loop_of[*function] == Some(index)).collect()
+    }
+
+    pub fn name_of(&self, index: usize) -> String {
+        self.loops.get(index).map_or_else(String::new, |one| one.name().to_owned())
+    }
+
+    /// What all loops have in flight, for people.
+    pub fn inspect(&self, now_ns: u64) -> Vec<LoopSnapshot> {
+        self.loops.iter().flat_map(|one| one.inspect(now_ns)).collect()
+    }
+
+    fn watch(&self) {
+        if std::mem::replace(&mut *self.watched.lock(), true) {
+            return;
+        }
+        let (clock, loops, watched) = (self.clock, self.loops.clone(), self.watched.clone());
+        self.runtime.spawn(async move {
+            loop {
+                tokio::time::sleep(TICK).await;
+                let busy = loops.iter().filter(|one| one.check(clock.now_ns())).count();
+                if busy == 0 {
+                    let mut watched = watched.lock();
+                    // Work that arrived since then saw the watchdog running.
+                    if !loops.iter().any(|one| one.is_busy()) {
+                        *watched = false;
+                        return;
+                    }
+                }
+            }
+        });
+    }
+}
+
+impl Lane for AsyncioLane {
+    fn attach(&self, _waker: LaneWaker) {}
+
+    fn room(&self, _function: FunctionId) -> usize {
+        ROOM
+    }
+
+    fn parallelism(&self, function: FunctionId) -> usize {
+        self.concurrency[function]
+    }
+
+    fn pool(&self, function: FunctionId) -> usize {
+        function + 1
+    }
+
+    fn frame_calls(&self, _function: FunctionId) -> usize {
+        usize::MAX
+    }
+
+    fn run(&self, frame: Frame) {
+        let Some(owner) = self.loop_of[frame.function_id()].and_then(|index| self.loops.get(index)) else { return };
+        owner.push(frame);
+        self.watch();
+    }
+
+    fn close(&self) -> Closing {
+        for one in &self.loops {
+            one.close();
+        }
+        let (loops, supervisor, ended) = (self.loops.clone(), self.supervisor.clone(), self.ended.clone());
+        if loops.iter().all(|one| one.is_gone()) {
+            supervisor.close(SupervisedLane::Asyncio);
+        }
+        Box::pin(async move {
+            loop {
+                let next = ended.notified();
+                if loops.iter().all(|one| one.is_gone()) {
+                    supervisor.close(SupervisedLane::Asyncio);
+                    return;
+                }
+                next.await;
+            }
+        })
+    }
+}

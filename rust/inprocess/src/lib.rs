@@ -1,0 +1,20 @@
+//! The thread lane and the asyncio lane: which Python thread or event loop runs which calls, when a
+//! call is out of time, and what is done about it. Nothing here knows Python: the bindings call in,
+//! on Python's own threads, and nothing calls out.
+//!
+//! Locks are taken in one order: a running frame's, then the scheduler's, then a lane's own. With a
+//! lane's lock held nothing of the scheduler is called and no frame is dropped.
+#![forbid(unsafe_code)]
+
+pub mod asyncio_lane;
+mod cpu_time;
+#[cfg(test)]
+mod fake_frame;
+mod frame;
+#[cfg(all(test, feature = "loom"))]
+mod loom;
+pub mod supervisor;
+mod sync;
+pub mod thread_lane;
+
+pub use frame::{CallFrame, Timeouts};

@@ -1,0 +1,56 @@
+//! Model checks: loom runs each of these under every interleaving that `LOOM_MAX_PREEMPTIONS` allows
+//! (`make model-check`).
+//!
+//! - `thread_lane`: a call beside the watchdog, and threads that wait beside work that comes.
+//! - `asyncio_lane`: a call beside the watchdog and the end of its loop, and wake-ups beside frames.
+//! - `supervisor`: requests beside the end of the lanes.
+
+mod asyncio_lane;
+mod supervisor;
+mod thread_lane;
+
+use std::time::Duration;
+
+use guerdon_core::function::{Function, OnFailure, Policy, Shape};
+use loom::thread;
+
+/// Explores a model. Unbounded, a model of three threads over locks takes hours; three preemptions
+/// find what there is to find.
+fn explore(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(3));
+    builder.check(model);
+}
+
+/// Runs these beside each other and waits for all.
+fn beside(these: Vec<Box<dyn FnOnce() + Send>>) {
+    let threads: Vec<_> = these.into_iter().map(thread::spawn).collect();
+    for one in threads {
+        assert!(one.join().is_ok());
+    }
+}
+
+/// A function whose calls never time out by the clock: in a model that must not matter.
+fn function(concurrency: usize) -> Function {
+    let forever = Duration::from_secs(1_000_000);
+    let policy = Policy {
+        timeout: forever,
+        grace: Duration::ZERO,
+        setup_timeout: forever,
+        deadline: None,
+        retries: 0,
+        concurrency: Some(concurrency),
+        limit: None,
+        on_failure: OnFailure::Nan,
+    };
+    Function {
+        name: "model".into(),
+        shape: Shape::Sample,
+        gather: None,
+        finish: false,
+        pinned: false,
+        isolated: false,
+        lane: 0,
+        policy,
+    }
+}

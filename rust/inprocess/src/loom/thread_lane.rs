@@ -1,0 +1,151 @@
+use std::sync::Arc;
+
+use guerdon_core::clock::Clock;
+
+use super::{beside, explore, function};
+use crate::fake_frame::FakeFrame;
+use crate::frame::CallFrame;
+use crate::supervisor::{SupervisorQueue, SupervisorRequest};
+use crate::thread_lane::{ThreadFrame, ThreadPool};
+
+type Pool = Arc<ThreadPool<FakeFrame>>;
+
+fn pool(threads: usize) -> (Pool, Arc<SupervisorQueue>) {
+    let supervisor = Arc::new(SupervisorQueue::default());
+    (Arc::new(ThreadPool::new(Clock::start(), &[function(threads)], supervisor.clone())), supervisor)
+}
+
+/// Pushes a frame, and takes it as the thread that was ordered for it.
+fn taken(pool: &Pool, frame: &FakeFrame) -> ThreadFrame<FakeFrame> {
+    pool.push(frame.clone());
+    let (taken, _) = pool.next_frame(0, 1, 1).unwrap();
+    taken.end_setup();
+    taken
+}
+
+/// A thread's life: all the work there is, and its end.
+fn live(pool: &Pool, thread: u64) {
+    while let Some((frame, _)) = pool.next_frame(0, thread, thread) {
+        if frame.in_setup() {
+            frame.end_setup();
+        }
+        let mut next = frame.start();
+        let mut call = 0;
+        while let Some(skipped) = next {
+            call += skipped;
+            next = frame.end(|frame, at, _| {
+                assert_eq!(at, call);
+                frame.settle(at);
+            });
+            call += 1;
+        }
+    }
+    pool.leave(0, thread);
+    pool.thread_ended();
+}
+
+/// A call ends while the watchdog finds it out of time: one of them ends it, and the slot is free once.
+#[test]
+fn a_call_that_comes_back_beside_the_watchdog() {
+    explore(|| {
+        let (pool, supervisor) = pool(1);
+        let frame = FakeFrame::new(2);
+        let thread = taken(&pool, &frame);
+        thread.start();
+        let (_, running) = pool.running().remove(0);
+        let watched = pool.clone();
+        beside(vec![
+            Box::new(move || while thread.end(|frame, call, _| frame.settle(call)).is_some() {}),
+            Box::new(move || {
+                watched.check_frame(0, &running, u64::MAX - 1);
+                watched.check_frame(0, &running, u64::MAX);
+            }),
+        ]);
+        assert!(frame.is_dropped());
+        assert!(pool.running().is_empty());
+        let abandoned = pool.abandoned() == 1;
+        assert!(frame.ends().iter().any(|end| end.starts_with("no answer")) == abandoned, "{:?}", frame.ends());
+        // The function has a thread again for what comes: the one that came back, or another.
+        pool.push(FakeFrame::new(1));
+        let mut ordered = 0;
+        while let Some(request) = supervisor.try_next() {
+            ordered += u64::from(matches!(request, SupervisorRequest::StartThread { .. }));
+        }
+        assert_eq!(ordered, if abandoned { 2 } else { 1 });
+        assert_eq!(pool.next_frame(0, 1, 1).is_some(), !abandoned, "an abandoned thread gets no more work");
+    });
+}
+
+/// The scheduler ends a call while its thread does: the thread goes on, or is abandoned, never both.
+#[test]
+fn a_swept_call_beside_its_end() {
+    explore(|| {
+        let (pool, _) = pool(1);
+        let frame = FakeFrame::new(1);
+        let thread = taken(&pool, &frame);
+        thread.start();
+        frame.sweep(0);
+        let (_, running) = pool.running().remove(0);
+        let watched = pool.clone();
+        let ended = Arc::new(std::sync::Mutex::new(None));
+        let seen = ended.clone();
+        beside(vec![
+            Box::new(move || {
+                let mut came = false;
+                thread.end(|_, _, _| came = true);
+                *seen.lock().unwrap() = Some(came);
+            }),
+            Box::new(move || drop(watched.check_frame(0, &running, 1))),
+        ]);
+        assert_eq!(*ended.lock().unwrap(), Some(pool.abandoned() == 0));
+        assert!(frame.is_dropped() && pool.running().is_empty());
+    });
+}
+
+/// Work comes while two threads wait and the lane closes: each frame is run whole, or dropped, and both end.
+#[test]
+fn work_beside_threads_that_wait_and_the_end() {
+    explore(|| {
+        let (pool, _) = pool(2);
+        let frames = [FakeFrame::new(1), FakeFrame::new(1)];
+        pool.push(frames[0].clone());
+        let (one, other, comes) = (pool.clone(), pool.clone(), frames[1].clone());
+        let source = pool.clone();
+        beside(vec![
+            Box::new(move || live(&one, 1)),
+            Box::new(move || {
+                source.push(comes);
+                source.close();
+            }),
+        ]);
+        drop(other);
+        for frame in &frames {
+            assert!(frame.is_dropped());
+            assert!(["settled", ""].contains(&frame.ends()[0].as_str()));
+        }
+    });
+}
+
+/// A frame comes while the only thread finds nothing and goes to sleep: it is woken, or takes it at once.
+#[test]
+fn a_frame_beside_a_thread_that_goes_to_sleep() {
+    explore(|| {
+        let (pool, supervisor) = pool(1);
+        let first = FakeFrame::new(1);
+        drop(taken(&pool, &first));
+        let second = FakeFrame::new(1);
+        let (comes, sleeper, source) = (second.clone(), pool.clone(), pool.clone());
+        beside(vec![
+            Box::new(move || {
+                let (frame, _) = sleeper.next_frame(0, 1, 1).unwrap();
+                frame.start();
+                assert_eq!(frame.end(|frame, call, _| frame.settle(call)), None);
+            }),
+            Box::new(move || source.push(comes)),
+        ]);
+        assert_eq!(second.ends(), ["settled"]);
+        let ordered = |request: &SupervisorRequest| matches!(request, SupervisorRequest::StartThread { .. });
+        let orders = std::iter::from_fn(|| supervisor.try_next()).filter(ordered).count();
+        assert_eq!(orders, 1, "the thread that is there is enough");
+    });
+}

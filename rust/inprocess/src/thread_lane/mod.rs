@@ -1,0 +1,133 @@
+//! The thread lane: Python threads that take frames and run their calls one after the other.
+//!
+//! - Time is watched only while a frame runs.
+//! - Cheap calls that ended are settled together: half a millisecond after the first of them began,
+//!   with their frame, or when the watchdog looks; and before a timeout or a cancellation ends what
+//!   is open, so that what they gave in time counts.
+
+mod pool;
+mod running_frame;
+mod slots;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use guerdon_core::clock::Clock;
+use guerdon_core::frame::Frame;
+use guerdon_core::function::{Function, FunctionId};
+use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use tokio::runtime::Handle;
+
+use crate::supervisor::SupervisorQueue;
+pub use pool::{ThreadFrame, ThreadPool};
+pub use running_frame::RunningFrame;
+
+/// The most calls in a frame. Only those of cheap functions are so many: a frame is to take a few
+/// milliseconds.
+const FRAME_CALLS: usize = 4096;
+/// How often running frames are looked at.
+const TICK: Duration = Duration::from_millis(5);
+
+pub struct ThreadLane {
+    runtime: Handle,
+    pool: Arc<ThreadPool<Frame>>,
+    waker: Arc<OnceLock<LaneWaker>>,
+}
+
+/// A call in the hands of a thread, for people.
+pub struct ThreadSnapshot {
+    pub call: InFlightCall,
+    /// Its number, and what Python calls it.
+    pub thread: u64,
+    pub ident: u64,
+}
+
+impl ThreadLane {
+    pub fn new(runtime: &Handle, clock: Clock, functions: &[Function], supervisor: &Arc<SupervisorQueue>) -> Self {
+        let pool = Arc::new(ThreadPool::new(clock, functions, supervisor.clone()));
+        Self { runtime: runtime.clone(), pool, waker: Arc::default() }
+    }
+
+    /// What the lane's threads ask.
+    pub const fn pool(&self) -> &Arc<ThreadPool<Frame>> {
+        &self.pool
+    }
+
+    /// Waits for work for a thread; see `ThreadPool::next_frame`.
+    pub fn next_frame(&self, function: FunctionId, thread: u64, ident: u64) -> Option<ThreadFrame<Frame>> {
+        let (frame, watch) = self.pool.next_frame(function, thread, ident)?;
+        if watch {
+            self.runtime.spawn(watchdog(self.pool.clone(), self.waker.clone()));
+        }
+        Some(frame)
+    }
+
+    pub fn inspect(&self, now_ns: u64) -> Vec<ThreadSnapshot> {
+        let snapshot = |(_, running): (FunctionId, Arc<RunningFrame<Frame>>)| {
+            let (thread, ident) = (running.thread(), running.ident());
+            running.inspect(now_ns).map(|call| ThreadSnapshot { call, thread, ident })
+        };
+        self.pool.running().into_iter().filter_map(snapshot).collect()
+    }
+}
+
+impl Lane for ThreadLane {
+    fn attach(&self, waker: LaneWaker) {
+        let _ = self.waker.set(waker);
+    }
+
+    fn room(&self, function: FunctionId) -> usize {
+        self.pool.room(function)
+    }
+
+    fn parallelism(&self, function: FunctionId) -> usize {
+        self.pool.width(function)
+    }
+
+    fn pool(&self, function: FunctionId) -> usize {
+        function + 1
+    }
+
+    fn frame_calls(&self, function: FunctionId) -> usize {
+        // The first call is on its own: whether the function waits is not known yet.
+        if self.pool.is_known(function) { FRAME_CALLS } else { 1 }
+    }
+
+    fn run(&self, frame: Frame) {
+        self.pool.push(frame);
+    }
+
+    fn complete_ended(&self) {
+        self.pool.running().iter().for_each(|(_, running)| running.complete_ended());
+    }
+
+    fn close(&self) -> Closing {
+        self.pool.close();
+        let pool = self.pool.clone();
+        Box::pin(async move {
+            loop {
+                let ended = pool.ended.notified();
+                if pool.is_gone() {
+                    return;
+                }
+                ended.await;
+            }
+        })
+    }
+}
+
+/// Watches the running calls until there is none.
+async fn watchdog(pool: Arc<ThreadPool<Frame>>, waker: Arc<OnceLock<LaneWaker>>) {
+    loop {
+        tokio::time::sleep(TICK).await;
+        let Some(slow) = pool.check() else { return };
+        for function in slow {
+            if pool.widen(function)
+                && let Some(waker) = waker.get()
+            {
+                waker.wake();
+            }
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! The threads of the lane: which waits, which runs what, and when another is needed.
+//!
+//! A function has at most its limit of threads that count. A thread whose call ran past its timeout,
+//! or was ended by the scheduler, is abandoned: it counts no more, another may take its place, what
+//! it brings is dropped, and it ends when it comes back. `setup()` runs once, on the first thread,
+//! while the others wait; `close()` once, on the last. A `setup()` that failed is tried again with
+//! the next batch.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use guerdon_core::clock::Clock;
+use guerdon_core::function::{Function, FunctionId, Shape};
+use guerdon_core::outcome::{Failure, Times};
+use tokio::sync::Notify;
+
+use crate::frame::{CallFrame, Timeouts};
+use crate::supervisor::{SupervisedLane, SupervisorQueue, SupervisorRequest};
+use crate::sync::{Condvar, Mutex};
+use crate::thread_lane::running_frame::{Abandon, Checked, RunningFrame, Spent, Step};
+use crate::thread_lane::slots::{Assigned, FunctionSlots};
+
+/// Threads of a function that says nothing else.
+const THREADS: usize = 8;
+
+struct Slots<F> {
+    closed: bool,
+    /// The watchdog runs.
+    watched: bool,
+    functions: Vec<FunctionSlots<F>>,
+    last_thread: u64,
+    /// Threads there are, abandoned ones included.
+    alive: usize,
+}
+
+pub struct ThreadPool<F> {
+    clock: Clock,
+    supervisor: Arc<SupervisorQueue>,
+    timeouts: Vec<Timeouts>,
+    /// Written by the scheduler's frames, by the threads and by the watchdog.
+    slots: Mutex<Slots<F>>,
+    /// Per function: there is work, or the end.
+    work: Vec<Condvar>,
+    /// A thread has ended.
+    pub ended: Notify,
+}
+
+/// A frame in the hands of one thread, which calls these methods.
+pub struct ThreadFrame<F: CallFrame> {
+    pool: Arc<ThreadPool<F>>,
+    function: FunctionId,
+    running: Arc<RunningFrame<F>>,
+    in_setup: bool,
+}
+
+impl<F: CallFrame> ThreadPool<F> {
+    pub fn new(clock: Clock, functions: &[Function], supervisor: Arc<SupervisorQueue>) -> Self {
+        let limit = |function: &Function| {
+            let usual = if function.shape == Shape::Batch { 1 } else { THREADS };
+            function.policy.concurrency.unwrap_or(usual)
+        };
+        let slots = Slots {
+            closed: false,
+            watched: false,
+            functions: functions.iter().map(|function| FunctionSlots::new(limit(function))).collect(),
+            last_thread: 0,
+            alive: 0,
+        };
+        Self {
+            clock,
+            supervisor,
+            timeouts: functions.iter().map(|function| Timeouts::from(&function.policy)).collect(),
+            slots: Mutex::new(slots),
+            work: functions.iter().map(|_| Condvar::new()).collect(),
+            ended: Notify::new(),
+        }
+    }
+
+    pub fn room(&self, function: FunctionId) -> usize {
+        let slots = self.slots.lock();
+        if slots.closed { 0 } else { slots.functions.get(function).map_or(0, FunctionSlots::room) }
+    }
+
+    pub fn width(&self, function: FunctionId) -> usize {
+        self.slots.lock().functions.get(function).map_or(1, FunctionSlots::width)
+    }
+
+    pub fn is_known(&self, function: FunctionId) -> bool {
+        self.slots.lock().functions.get(function).is_some_and(FunctionSlots::is_known)
+    }
+
+    /// Threads that were abandoned and have not come back.
+    pub fn abandoned(&self) -> usize {
+        self.slots.lock().functions.iter().map(FunctionSlots::abandoned).sum()
+    }
+
+    /// No thread is left.
+    pub fn is_gone(&self) -> bool {
+        self.slots.lock().alive == 0
+    }
+
+    /// Frames that threads run, those of abandoned ones not.
+    pub fn running(&self) -> Vec<(FunctionId, Arc<RunningFrame<F>>)> {
+        Self::all_running(&self.slots.lock())
+    }
+
+    fn all_running(slots: &Slots<F>) -> Vec<(FunctionId, Arc<RunningFrame<F>>)> {
+        let each = slots.functions.iter().enumerate();
+        each.flat_map(|(function, one)| one.running().map(move |running| (function, running.clone()))).collect()
+    }
+
+    pub fn push(&self, frame: F) {
+        let function = frame.function_id();
+        let mut slots = self.slots.lock();
+        if slots.closed {
+            drop(slots);
+            drop(frame);
+            return;
+        }
+        slots.functions[function].push(frame);
+        self.assign(&mut slots, function);
+    }
+
+    /// Waits for work for this thread, which Python calls `ident`; `None` when it is to end. With the
+    /// frame comes whether the watchdog must be started.
+    pub fn next_frame(
+        self: &Arc<Self>,
+        function: FunctionId,
+        thread: u64,
+        ident: u64,
+    ) -> Option<(ThreadFrame<F>, bool)> {
+        let mut slots = self.slots.lock();
+        let mut arrived = false;
+        loop {
+            let closed = slots.closed;
+            let one = slots.functions.get_mut(function)?;
+            if one.is_abandoned(thread) {
+                return None;
+            }
+            if !std::mem::replace(&mut arrived, true) {
+                one.arrived();
+            }
+            if closed {
+                return None;
+            }
+            if let Some((frame, in_setup)) = one.take() {
+                let now_ns = self.clock.now_ns();
+                let running = RunningFrame::new(thread, ident, self.timeouts[function], frame, in_setup, now_ns);
+                let running = Arc::new(running);
+                one.begin(running.clone());
+                let watch = !std::mem::replace(&mut slots.watched, true);
+                return Some((ThreadFrame { pool: self.clone(), function, running, in_setup }, watch));
+            }
+            one.begin_wait();
+            self.work[function].wait(&mut slots);
+            slots.functions[function].end_wait();
+        }
+    }
+
+    /// A thread is about to end; true if it must run the function's `close()` first.
+    pub fn leave(&self, function: FunctionId, thread: u64) -> bool {
+        let mut slots = self.slots.lock();
+        let closed = slots.closed;
+        slots.functions.get_mut(function).is_some_and(|one| one.leave(thread, closed))
+    }
+
+    /// The stack of a thread that was asked for it.
+    pub fn set_stack(&self, thread: u64, stack: String) {
+        let running = self.slots.lock().functions.iter().find_map(|one| one.of_thread(thread).cloned());
+        if let Some(running) = running {
+            running.set_stack(stack);
+        }
+    }
+
+    /// A thread has ended.
+    pub fn thread_ended(&self) {
+        {
+            let mut slots = self.slots.lock();
+            slots.alive -= 1;
+            self.release_supervisor(&slots);
+        }
+        self.ended.notify_waiters();
+    }
+
+    /// A thread that was asked for could not be started.
+    pub fn thread_not_started(&self, function: FunctionId, reason: &str) {
+        let stranded = {
+            let mut slots = self.slots.lock();
+            let Some(one) = slots.functions.get_mut(function) else { return };
+            one.not_started()
+        };
+        for mut frame in stranded {
+            frame.fail_setup(format!("no thread could be started: {reason}"), None);
+        }
+        self.thread_ended();
+    }
+
+    /// One look of the watchdog; the functions that turned out to take long, or `None` when nothing
+    /// runs and the watchdog may stop.
+    pub fn check(&self) -> Option<Vec<FunctionId>> {
+        let running = {
+            let mut slots = self.slots.lock();
+            let running = Self::all_running(&slots);
+            if running.is_empty() {
+                slots.watched = false;
+                return None;
+            }
+            running
+        };
+        let now_ns = self.clock.now_ns();
+        let slow = |(function, frame): (FunctionId, Arc<RunningFrame<F>>)| {
+            self.check_frame(function, &frame, now_ns).then_some(function)
+        };
+        Some(running.into_iter().filter_map(slow).collect())
+    }
+
+    /// Whether the frame's call takes long.
+    pub(crate) fn check_frame(&self, function: FunctionId, frame: &RunningFrame<F>, now_ns: u64) -> bool {
+        match frame.check(now_ns, |why| self.abandon(function, frame.thread(), why)) {
+            Checked::InTime => false,
+            Checked::Slow => true,
+            Checked::OutOfTime => {
+                self.supervisor.push(SupervisorRequest::ReadStack { thread: frame.thread(), ident: frame.ident() });
+                true
+            }
+            Checked::Abandoned(frame) => {
+                drop(frame);
+                false
+            }
+        }
+    }
+
+    /// Gives a function all its threads; whether that makes room.
+    pub fn widen(&self, function: FunctionId) -> bool {
+        self.slots.lock().functions[function].widen()
+    }
+
+    pub fn close(&self) {
+        let mut dropped = Vec::new();
+        {
+            let mut slots = self.slots.lock();
+            slots.closed = true;
+            for function in 0..slots.functions.len() {
+                let one = &mut slots.functions[function];
+                dropped.extend(one.drain());
+                if one.needs_close() {
+                    one.start_thread(); // it runs `close()`
+                    self.order_thread(&mut slots, function);
+                }
+                self.work[function].notify_all();
+            }
+            self.release_supervisor(&slots);
+        }
+        drop(dropped);
+    }
+
+    /// Sees to it that a thread takes what waits for this function.
+    fn assign(&self, slots: &mut Slots<F>, function: FunctionId) {
+        match slots.functions[function].assign() {
+            Assigned::Nothing => {}
+            Assigned::Wake => {
+                self.work[function].notify_one();
+            }
+            Assigned::Start => self.order_thread(slots, function),
+        }
+    }
+
+    fn order_thread(&self, slots: &mut Slots<F>, function: FunctionId) {
+        slots.alive += 1;
+        slots.last_thread += 1;
+        self.supervisor.push(SupervisorRequest::StartThread { function, thread: slots.last_thread });
+    }
+
+    fn abandon(&self, function: FunctionId, thread: u64, why: Abandon) {
+        let mut slots = self.slots.lock();
+        let Some(count) = slots.functions[function].abandon(thread, why == Abandon::InSetup) else { return };
+        if why != Abandon::Swept {
+            self.supervisor.push(SupervisorRequest::ThreadAbandoned { function, count });
+        }
+        self.assign(&mut slots, function);
+        self.release_supervisor(&slots);
+    }
+
+    /// `setup()` came back. When it failed, what waits fails with it.
+    fn end_setup(&self, function: FunctionId, failed: Option<(&str, Option<&str>)>) {
+        let waiting: VecDeque<F> = self.slots.lock().functions[function].end_setup(failed.is_none());
+        self.work[function].notify_all();
+        if let Some((reason, traceback)) = failed {
+            for mut frame in waiting {
+                frame.fail_setup(reason.to_owned(), traceback.map(str::to_owned));
+            }
+        }
+    }
+
+    fn finish(&self, function: FunctionId, thread: u64, spent: Spent) {
+        self.slots.lock().functions[function].finish(thread, spent);
+    }
+
+    fn release_supervisor(&self, slots: &Slots<F>) {
+        if slots.closed && !slots.functions.iter().any(FunctionSlots::has_threads) {
+            self.supervisor.close(SupervisedLane::Thread);
+        }
+    }
+}
+
+impl<F: CallFrame> ThreadFrame<F> {
+    /// Whether this thread must run the function's `setup()` first.
+    pub const fn in_setup(&self) -> bool {
+        self.in_setup
+    }
+
+    /// What `read` finds in the frame, given the call in hand; `None` if the watchdog has taken it.
+    pub fn read<T>(&self, read: impl FnOnce(&mut F, Option<usize>) -> T) -> Option<T> {
+        self.running.read(read)
+    }
+
+    pub fn end_setup(&self) {
+        if self.running.end_setup() {
+            self.pool.end_setup(self.function, None);
+        }
+    }
+
+    pub fn fail_setup(&self, reason: &str, traceback: Option<&str>) {
+        if self.running.fail_setup(reason, traceback) {
+            self.pool.end_setup(self.function, Some((reason, traceback)));
+            self.next(self.running.give_up());
+        }
+    }
+
+    /// Starts the first call. This, and what ends a call, gives how many calls are passed over before
+    /// the next; `None` when there is none.
+    pub fn start(&self) -> Option<usize> {
+        self.next(self.running.start(self.pool.clock.now_ns()))
+    }
+
+    /// Ends the call in hand and starts the next.
+    pub fn end(&self, end: impl FnOnce(&mut F, usize, Times)) -> Option<usize> {
+        self.next(self.running.end(self.pool.clock.now_ns(), end))
+    }
+
+    /// Fails the call in hand and starts the next.
+    pub fn fail(&self, failure: Failure) -> Option<usize> {
+        self.next(self.running.fail(self.pool.clock.now_ns(), failure))
+    }
+
+    fn next(&self, step: Step<F>) -> Option<usize> {
+        match step {
+            Step::Call { skipped } => return Some(skipped),
+            Step::Taken => {}
+            Step::Finished { spent, frame } => {
+                // The slot is free before the frame is dropped, so that the scheduler finds room; and the
+                // frame is dropped before the thread asks for another, so that there is one.
+                self.pool.finish(self.function, self.running.thread(), spent);
+                drop(frame);
+            }
+        }
+        None
+    }
+}
+
+/// A thread that lets go of its frame early gives the rest back.
+impl<F: CallFrame> Drop for ThreadFrame<F> {
+    fn drop(&mut self) {
+        self.next(self.running.give_up());
+    }
+}
