@@ -131,7 +131,7 @@ docs-serve: $(VENV)/.dependencies ## the documentation site on http://127.0.0.1:
 ## ---- checking ----
 
 .PHONY: test
-test: lint test-rust model-check test-python ## everything that CI runs on the Python of .venv
+test: lint docs test-rust model-check test-python ## everything that CI runs on the Python of .venv
 
 .PHONY: lint
 lint: lint-rust lint-python ## formats, clippy, ruff, mypy, stubs, direction of dependencies
