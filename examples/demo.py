@@ -1,15 +1,15 @@
-"""A small model learns to count on in the alphabet, trained by TRL's own GRPOTrainer with rewards through Guerdon.
+"""A small model learns the alphabet with TRL's GRPOTrainer, its rewards through Guerdon.
 
     python examples/demo.py              # about a minute on two cores
-    python examples/demo.py --serial     # the same without Guerdon: TRL calls one function after another
+    python examples/demo.py --serial     # without Guerdon: TRL calls one function after another
 
-The model (75,000 parameters, random weights) and the data are made here, nothing is downloaded. Four reward functions:
+The model (75,000 parameters, random weights) and the data are made here, nothing is downloaded.
+Four reward functions:
 
-- counts_on   sync       is each letter the one that follows? It computes for 3 ms, as a symbolic comparison would
+- counts_on   sync       is each letter the one that follows? 3 ms, as a symbolic comparison would
 - judge       async      asks a slow judge whether the length is right: 50 to 150 ms a sample
 - standing    per group  how does it compare with the other completions of the prompt?
-- parses      sync       is it well-formed? One sample in fifty sends its regular expression into a search that takes
-                         longer than the universe is old
+- parses      sync       is it well-formed? On one sample in fifty its regular expression never ends
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def keep_results(dispatcher: Dispatcher) -> list:
     return results
 
 
-# ---- the same functions, as one writes them for TRL alone: they get all samples of a step and run one after another ----
+# ---- the same functions for TRL alone: each gets all samples of a step, one after another ----
 
 
 def serial_functions(seconds: dict[str, float]) -> list:
@@ -127,9 +127,9 @@ def serial_functions(seconds: dict[str, float]) -> list:
 
 
 def bounded(timeout: float, function, *arguments):
-    """What a function returns, None if it takes too long: without this the first hang would stop the training for good.
+    """What a function returns, None if it takes too long: the first hang would stop the training.
 
-    It works in the main thread alone, and not for C code that never looks at signals.
+    It works only in the main thread, and not for C code that never checks for signals.
     """
 
     def give_up(*_):
@@ -178,14 +178,14 @@ def make_model():
     return Qwen2ForCausalLM(config), tokenizer
 
 
-def train(reward_functions: list, *, steps: int, seed: int, said) -> list[dict[str, float]]:
+def train(reward_functions: list, *, steps: int, seed: int, show) -> list[dict[str, float]]:
     """Run TRL's trainer; what it logged, step by step."""
     import torch
     from datasets import Dataset
     from transformers import PrinterCallback, TrainerCallback, set_seed
     from trl import GRPOConfig, GRPOTrainer
 
-    logging.getLogger("trl").setLevel(logging.ERROR)  # it warns of each sample without a reward; the report counts them
+    logging.getLogger("trl").setLevel(logging.ERROR)  # it warns of each failed sample
     torch.set_num_threads(1)
     set_seed(seed)
     model, tokenizer = make_model()
@@ -197,7 +197,7 @@ def train(reward_functions: list, *, steps: int, seed: int, said) -> list[dict[s
             if "reward" in logs:
                 _all.append(logs)
                 if len(_all) % max(1, steps // 10) == 0:
-                    said(f"  step {len(_all):>3} of {steps}   reward {logs['reward']:.3f}")
+                    show(f"  step {len(_all):>3} of {steps}   reward {logs['reward']:.3f}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
@@ -231,7 +231,7 @@ def train(reward_functions: list, *, steps: int, seed: int, said) -> list[dict[s
     return logs
 
 
-# ---- what came of it ----
+# ---- results ----
 
 
 def rise(logs: list[dict[str, float]]) -> tuple[float, float, int]:
@@ -241,42 +241,44 @@ def rise(logs: list[dict[str, float]]) -> tuple[float, float, int]:
     return sum(rewards[:part]) / part, sum(rewards[-part:]) / part, part
 
 
-def run_engine(options: argparse.Namespace, said) -> dict:
+def run_engine(options: argparse.Namespace, show) -> dict:
     """Train with all four functions in one dispatcher."""
     with Dispatcher([counts_on, judge, standing, parses], weights=WEIGHTS) as dispatcher:
         batches = keep_results(dispatcher)
-        said(f"GRPO, {options.steps} steps of {SAMPLES} completions; {dispatcher!r}")
+        show(f"GRPO, {options.steps} steps of {SAMPLES} completions; {dispatcher!r}")
         start = time.perf_counter()
-        logs = train(dispatcher.reward_funcs, steps=options.steps, seed=options.seed, said=said)
+        logs = train(dispatcher.reward_funcs, steps=options.steps, seed=options.seed, show=show)
         wall = time.perf_counter() - start
         report = Report(dispatcher.names)
         for batch in batches:
             report.add(batch)
-    said(f"\n{report.table()}\n\nwhat failed, and why\n{report.failures() or 'nothing'}\n")
+    show(f"\n{report.table()}\n\nwhat failed, and why\n{report.failures() or 'nothing'}\n")
     times = {
         "through Guerdon": sum(batch.elapsed_s for batch in batches),
-        "function after function, reckoned": sum(function_after_function(batch) for batch in batches),
-        "call after call, reckoned": sum(times["run_total_s"] for batch in batches for times in batch.timings.values()),
+        "function after function, estimated": sum(function_after_function(batch) for batch in batches),
+        "call after call, estimated": sum(
+            times["run_total_s"] for batch in batches for times in batch.timings.values()
+        ),
     }
     return {"logs": logs, "wall": wall, "times": times}
 
 
 def function_after_function(batch) -> float:
-    """Seconds that TRL alone would take: it calls the sync functions in turn and lets an async one await all its samples at once."""
+    """Seconds that TRL alone would take: functions in turn, an async one's samples at once."""
     return sum(
         float(batch.run_s[:, :, index].max()) if name == "judge" else batch.timings[name]["run_total_s"]
         for index, name in enumerate(batch.functions)
     )
 
 
-def run_serial(options: argparse.Namespace, said) -> dict:
+def run_serial(options: argparse.Namespace, show) -> dict:
     """Train with TRL alone."""
     seconds: dict[str, float] = {}
-    said(f"GRPO, {options.steps} steps of {SAMPLES} completions; TRL alone")
+    show(f"GRPO, {options.steps} steps of {SAMPLES} completions; TRL alone")
     start = time.perf_counter()
-    logs = train(serial_functions(seconds), steps=options.steps, seed=options.seed, said=said)
+    logs = train(serial_functions(seconds), steps=options.steps, seed=options.seed, show=show)
     wall = time.perf_counter() - start
-    said("\nseconds in each function: " + ", ".join(f"{name} {took:.1f}" for name, took in seconds.items()) + "\n")
+    show("\nseconds in each function: " + ", ".join(f"{name} {took:.1f}" for name, took in seconds.items()) + "\n")
     return {"logs": logs, "wall": wall, "times": {"TRL alone": sum(seconds.values())}}
 
 
@@ -289,21 +291,23 @@ def main(arguments: list[str] | None = None) -> dict:
     options = parser.parse_args(arguments)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-    def said(text: str) -> None:
+    def show(text: str) -> None:
         print(text, flush=True)
 
-    outcome = (run_serial if options.serial else run_engine)(options, said)
+    outcome = (run_serial if options.serial else run_engine)(options, show)
     logs, times = outcome["logs"], outcome["times"]
     first, last, part = rise(logs)
     here, seconds = next(iter(times.items()))
-    said(f"mean reward     {first:.3f} in the first {part} steps, {last:.3f} in the last {part}")
-    said(f"whole run       {outcome['wall']:.1f} s")
-    said(f"in rewards      {seconds:.1f} s {here}")
+    show(f"mean reward     {first:.3f} in the first {part} steps, {last:.3f} in the last {part}")
+    show(f"whole run       {outcome['wall']:.1f} s")
+    show(f"in rewards      {seconds:.1f} s {here}")
     for other, longer in list(times.items())[1:]:
-        said(f"                {longer:.1f} s {other}: {longer / seconds:.1f} times as long")
+        show(f"                {longer:.1f} s {other}: {longer / seconds:.1f} times as long")
     if not options.serial:
-        said("                (reckoned from how long these calls ran; --serial trains with TRL alone and measures it)")
-        said(f"picture         {picture(options.out, logs, times)}")
+        show(
+            "                (estimated from the run times of these calls; --serial trains with TRL alone and measures it)"
+        )
+        show(f"picture         {picture(options.out, logs, times)}")
     return {"first": first, "last": last, **outcome}
 
 

@@ -1,16 +1,19 @@
-"""GRPO on a GPU with vLLM, rewards hidden behind generation and training; prints what share of a step they took.
+"""GRPO on a GPU with vLLM, with rewards computed during generation and training.
+
+It prints what share of a step the trainer waited for rewards.
 
     pip install '.[trl]' vllm
-    python examples/gpu_grpo.py                              # vLLM in the same process ("colocate"), a model made on the spot
+    python examples/gpu_grpo.py                         # vLLM in this process, a model made here
     python examples/gpu_grpo.py --model Qwen/Qwen2.5-0.5B-Instruct --pipeline one_step
-    trl vllm-serve --model Qwen/Qwen2.5-0.5B-Instruct &      # on another GPU
+    trl vllm-serve --model Qwen/Qwen2.5-0.5B-Instruct & # on another GPU
     python examples/gpu_grpo.py --model Qwen/Qwen2.5-0.5B-Instruct --vllm server --pipeline all
-    python examples/gpu_grpo.py --compare off,one_step       # the same run in several modes, a table of their steps
-    python examples/gpu_grpo.py --cpu                        # without a GPU and vLLM: shows only that it runs
+    python examples/gpu_grpo.py --compare off,one_step  # one run per mode, then a table
+    python examples/gpu_grpo.py --cpu                   # no GPU, no vLLM: shows only that it runs
 
-The task is sums of two numbers. Two rewards: `right`, in worker processes with a deadline, and `judge`, which waits one to four seconds
-as a model that judges would. The model that is made on the spot has random weights and a tokenizer of characters: it shows speed, and
-that training runs, not how well a real model learns. Written without a GPU at hand: only --cpu has been run.
+The task is sums of two numbers. Two rewards: `right`, in worker processes with a timeout, and
+`judge`, which waits one to four seconds as a judging model would. The model made here has random
+weights and a tokenizer of characters: it shows speed, and that training runs, not how well a real
+model learns. Untested on a GPU: only --cpu has been run.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ def questions(count: int) -> list[dict[str, str]]:
 
 
 def make_model(folder: Path, *, layers: int) -> str:
-    """A Qwen2 with random weights and a tokenizer of characters, in `folder`, for machines without a model at hand."""
+    """Saves a Qwen2 with random weights and a tokenizer of characters in `folder`."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
@@ -79,7 +82,7 @@ def make_model(folder: Path, *, layers: int) -> str:
 
 
 def train(options: argparse.Namespace, folder: Path) -> dict[str, float]:
-    """Trains, and says how long a step took and how long the trainer stood still for rewards."""
+    """Trains; returns the time of a step and how long the trainer waited for rewards in it."""
     from datasets import Dataset
     from transformers import TrainerCallback
     from trl import GRPOConfig
@@ -129,7 +132,7 @@ def train(options: argparse.Namespace, folder: Path) -> dict[str, float]:
     return {"step_s": step, "wait_s": wait, "reward_s": reward_s, "reward": logs[-1]["reward"]}
 
 
-def said(mode: str, took: dict[str, float]) -> str:
+def summary(mode: str, took: dict[str, float]) -> str:
     return (
         f"{mode:<11} step {took['step_s']:6.2f} s, of it waiting for rewards {took['wait_s']:6.2f} s "
         f"({took['wait_s'] / took['step_s']:4.0%}); rewards took {took['reward_s']:6.2f} s; last reward {took['reward']:.3f}"
@@ -156,12 +159,12 @@ def main() -> None:
         for mode in options.compare.split(","):
             command = [sys.executable, __file__, *rest, "--pipeline", mode, "--json"]
             out = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-            lines.append(said(mode, json.loads(out.splitlines()[-1])))
+            lines.append(summary(mode, json.loads(out.splitlines()[-1])))
         print("\n".join(lines))
         return
     with tempfile.TemporaryDirectory() as folder:
         took = train(options, Path(folder))
-    print(json.dumps(took) if options.json else said(options.pipeline, took))
+    print(json.dumps(took) if options.json else summary(options.pipeline, took))
 
 
 if __name__ == "__main__":

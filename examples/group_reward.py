@@ -1,6 +1,8 @@
-"""A group reward sees all completions of one prompt at once, in order: here it pays for answers that the others did not give.
+"""A group reward sees all completions of one prompt at once, in order.
 
-python examples/group_reward.py
+Here it rewards answers that the other completions did not give.
+
+    python examples/group_reward.py
 """
 
 from __future__ import annotations

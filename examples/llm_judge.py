@@ -1,7 +1,8 @@
-"""An LLM judge: an async reward that waits for a server, many samples at once, with retries and a bounded concurrency.
+"""An LLM judge in Python: an async reward with retries and bounded concurrency.
 
-The judge here is a stand-in that answers on a local port: it takes 0.2 s, is overloaded now and then (503), and grades
-by length. Put your own endpoint and prompt in its place.
+`guerdon.judge` does this without Python per request; write your own where you need another
+protocol. The judge here is a stand-in on a local port: it takes 0.2 s, is overloaded now and then
+(503), and grades by length. Put your own endpoint and prompt in its place.
 
     python examples/llm_judge.py
 """
@@ -22,14 +23,14 @@ SAMPLES = 200
 
 
 class Judge(StatefulReward):
-    """Asks the judge at ``host:port``. A client that is worth keeping would be opened in ``setup()``, on this loop."""
+    """Asks the judge at ``host:port``; open a client that you want to keep in ``setup()``."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port
 
     async def score(self, prompt: str, completion: str) -> dict[str, float | str]:
-        verdict = await self.ask({"question": prompt, "answer": completion})
-        return {"score": verdict["grade"] / 10, "comment": verdict["comment"]}  # extra fields are logged
+        answer = await self.ask({"question": prompt, "answer": completion})
+        return {"score": answer["grade"] / 10, "comment": answer["comment"]}  # the rest is logged
 
     async def ask(self, question: dict[str, str]) -> dict:
         """One HTTP request, by hand: use the client of your judge."""
@@ -38,13 +39,13 @@ class Judge(StatefulReward):
         reader, writer = await asyncio.open_connection(self.host, self.port)
         try:
             writer.write(head.encode() + body)
-            answer, _, verdict = (await reader.read()).partition(b"\r\n\r\n")
+            head_line, _, answer = (await reader.read()).partition(b"\r\n\r\n")
         finally:
             writer.close()
-        status = answer.split(b" ", 2)[1]
+        status = head_line.split(b" ", 2)[1]
         if status != b"200":
-            raise ConnectionError(f"the judge answered {status.decode()}")  # tried again, see retries
-        return json.loads(verdict)
+            raise ConnectionError(f"the judge answered {status.decode()}")  # retried
+        return json.loads(answer)
 
 
 def main() -> None:
@@ -59,7 +60,7 @@ def main() -> None:
             )
             took = time.perf_counter() - start
     print(result)
-    print(f"{SAMPLES} verdicts of 0.2 s in {took:.1f} s, {int(result.timings['judge']['retries'])} retries")
+    print(f"{SAMPLES} answers of 0.2 s in {took:.1f} s, {int(result.timings['judge']['retries'])} retries")
     print("first comments:", result.extra["judge/comment"][:3])
 
 
@@ -76,10 +77,10 @@ def judge_server() -> Iterator[tuple[str, int]]:
                 self.send_error(503, "overloaded")
                 return
             grade = min(10, len(answer) // 30)
-            verdict = {"grade": grade, "comment": "thorough" if grade > 5 else "too short"}
+            reply = {"grade": grade, "comment": "thorough" if grade > 5 else "too short"}
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(json.dumps(verdict).encode())
+            self.wfile.write(json.dumps(reply).encode())
 
         def log_message(self, *_: object) -> None: ...
 

@@ -1,10 +1,11 @@
-"""TRL's math reward, unmodified, with a deadline for each sample.
+"""TRL's math reward, unmodified, with a timeout for each sample.
 
-``trl.rewards.accuracy_reward`` takes the whole batch, one answer after another. Its own alarms end an answer that sympy
-can't compute after 5 to 10 s and call it wrong. Its rows are independent: ``rowwise=True`` says so, and Guerdon calls it
-with one row at a time, in processes that it can kill. After 3 s, twice, nobody knows whether the answer is right, and
-that is what the result says. (The first call in a process builds parsers too, which may take as long on a busy machine:
-hence another attempt.)
+``trl.rewards.accuracy_reward`` takes the whole batch, one answer after another. Its own alarms end
+an answer that sympy can't compute after 5 to 10 s and call it wrong. Its rows are independent:
+``rowwise=True`` says so, and Guerdon calls it with one row at a time, in processes that it can
+kill. After two attempts of 3 s nobody knows whether the answer is right, and the result says so.
+(The first call in a process also builds parsers, which may take as long on a busy machine: hence
+the retry.)
 
     pip install '.[trl]' 'math-verify[antlr4_13_2]'
     python examples/math_verify_rowwise.py

@@ -1,10 +1,11 @@
-"""A game of several turns: a model walks to a door by calling a tool, and learns on which side the door is.
+"""A game of several turns: a model walks to a door with a tool, and learns on which side it is.
 
     python examples/multi_turn_game.py              # half a minute on two cores; --steps=2: less
 
-Each completion plays in an environment of its own, which the trainer uses again for the next one. `reset`, the tool and the
-rewards run side by side; a reward gets a snapshot, as its completion left the environment. The model (random weights) is made
-here, and so that it can play at once: a token stands for a whole call of the tool, and it can say nothing else.
+Each completion plays in its own environment, which the trainer uses again for the next one.
+`reset`, the tool and the rewards run concurrently; a reward gets a snapshot of the environment as
+its completion left it. The model (random weights) is made here. To let it play at once, one token
+stands for a whole call of the tool, and the model can write nothing else.
 """
 
 from __future__ import annotations
@@ -59,13 +60,13 @@ async def short(environment: Corridor) -> float:
 
 
 def call(way: str) -> str:
-    """What a model says to walk."""
-    said = {"name": "walk", "arguments": {"way": way}}
-    return f"<tool_call>\n{json.dumps(said)}\n</tool_call>"
+    """What a model writes to walk."""
+    request = {"name": "walk", "arguments": {"way": way}}
+    return f"<tool_call>\n{json.dumps(request)}\n</tool_call>"
 
 
 def make_player() -> tuple[Any, Any, list[int]]:
-    """A model, its tokenizer, and the tokens that it must not say."""
+    """A model, its tokenizer, and the tokens that it must not write."""
     import trl
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, set_seed
@@ -99,8 +100,8 @@ def make_player() -> tuple[Any, Any, list[int]]:
         pad_token_id=tokenizer.pad_token_id,
     )
     moves = tokenizer.convert_tokens_to_ids([call("left"), call("right")])
-    said = {*moves, tokenizer.eos_token_id}
-    return Qwen2ForCausalLM(config), tokenizer, [token for token in range(len(tokenizer)) if token not in said]
+    allowed = {*moves, tokenizer.eos_token_id}
+    return Qwen2ForCausalLM(config), tokenizer, [token for token in range(len(tokenizer)) if token not in allowed]
 
 
 def train(steps: int, folder: str) -> list[dict[str, float]]:

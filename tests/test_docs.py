@@ -1,9 +1,11 @@
-"""Every example in README.md and docs/ runs, and prints what it says; links, lists and maps lead where they say.
+"""Every example in README.md and docs/ runs, and prints what it says; links, lists and maps lead
+where they say.
 
-In a page, the ``python`` blocks run one after another as one script, the ``console`` blocks after them, all in a folder
-of their own. ``print(…)  # text`` must print that text, a ``text`` block what the block before it prints, and a command
-what stands below it; … stands for anything. ``<!-- test-file NAME -->`` makes a block a file, ``<!-- test … -->`` is
-code that readers need not see.
+In a page, the ``python`` blocks run one after another as one script, the ``console`` blocks after
+them, all in a folder of their own. ``print(…)  # text`` must print that text, a ``text`` block what
+the block before it prints, and a command what stands below it; … stands for anything.
+``<!-- test-file NAME -->`` makes a block a file, ``<!-- test … -->`` is code that readers need not
+see.
 """
 
 from __future__ import annotations
@@ -180,9 +182,12 @@ def test_the_map_of_the_architecture_is_true_to_the_last_file() -> None:
             assert any((base / name).exists() for base in (ROOT, RUST, PACKAGE)), f"{name} is not there"
     parts = {f"{crate}/src/{path.name}" for crate in ("core", "bindings") for path in (RUST / crate / "src").iterdir()}
     parts |= {path.name.removesuffix(".py") for path in PACKAGE.iterdir()} | {f"{c.name}/src" for c in RUST.iterdir()}
-    parts -= {"core/src/lib.rs", "bindings/src/lib.rs", "core/src", "bindings/src"}  # their rooms are named
-    parts -= {"__init__", "__pycache__", "py.typed", "integrations"}  # of which each folder is named
-    parts = {part for part in parts if not part.endswith(".so")}  # built into a checkout by developers
+    # their rooms are named
+    parts -= {"core/src/lib.rs", "bindings/src/lib.rs", "core/src", "bindings/src"}
+    # of which each folder is named
+    parts -= {"__init__", "__pycache__", "py.typed", "integrations"}
+    # built into a checkout by developers
+    parts = {part for part in parts if not part.endswith(".so")}
     parts |= {f"integrations/{path.name}" for path in (PACKAGE / "integrations").iterdir() if path.suffix != ".py"}
     missing = {part for part in parts if part not in named and f"{part}.py" not in named and "__pycache__" not in part}
     assert not missing
