@@ -161,7 +161,7 @@ def test_each_public_name_is_in_the_api_reference() -> None:
 
 def test_the_promises_name_the_tests_that_name_them() -> None:
     page = (DOCS / "internals" / "promises.md").read_text(encoding="utf-8")
-    always, seen = (re.findall(r"^\| (\d+) \|(.+)$", part, re.MULTILINE) for part in page.split("## What is seen"))
+    always, seen = (re.findall(r"^\| (\d+) \|(.+)$", part, re.MULTILINE) for part in page.split("## What is tested"))
     rows = {int(number): text for number, text in seen}
     for path in (ROOT / "tests").rglob("test_*.py"):
         text = path.read_text(encoding="utf-8")
