@@ -51,7 +51,8 @@ Command = Callable[..., Ended]
 
 @pytest.fixture
 def guerdon(capsysbinary: pytest.CaptureFixture[bytes], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
-    """Runs the command line in this process; what it imports and puts on the path is forgotten afterwards."""
+    """Runs the command line in this process; what it imports and puts on the path is forgotten
+    afterwards."""
     path, modules = list(sys.path), set(sys.modules)
     files_of_tests = tmp_path_factory.getbasetemp()
 

@@ -1,4 +1,5 @@
-"""What can't be used is refused with a message that names file, line and field, and with exit code 2."""
+"""What can't be used is refused with a message that names file, line and field, and with exit code
+2."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def test_data_that_cannot_be_used(guerdon: Command, rewards: Path, tmp_path: Pat
     assert ended.code == 2
     for part in parts:
         assert part in ended.err
-    assert not out.exists()  # D-1: nothing was scored
+    assert not out.exists()  # nothing was scored
 
 
 def test_bytes_that_are_no_text(guerdon: Command, rewards: Path, tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_a_field_that_functions_know_by_another_meaning(guerdon: Command, reward
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("nowhere.py", "there is no file"),
         ("nowhere", "there is no module 'nowhere'"),
@@ -83,13 +84,13 @@ def test_a_field_that_functions_know_by_another_meaning(guerdon: Command, reward
         ("{rewards}:guerdon.StatefulReward", "is a class, not a reward function"),
     ],
 )
-def test_rewards_that_cannot_be_found(guerdon: Command, rewards: Path, data: Path, name: str, said: str) -> None:
+def test_rewards_that_cannot_be_found(guerdon: Command, rewards: Path, data: Path, name: str, message: str) -> None:
     ended = guerdon("score", name.format(rewards=rewards), data)
     assert ended.code == 2
-    assert said in ended.err
+    assert message in ended.err
 
 
-def test_a_name_that_is_not_there_is_told_what_scores(guerdon: Command, tmp_path: Path, data: Path) -> None:
+def test_an_unknown_name_lists_the_reward_functions(guerdon: Command, tmp_path: Path, data: Path) -> None:
     text = "import math\nfrom guerdon import reward\n\ndef plain(prompts, completions, **columns): ...\n"
     text += "\n@reward\ndef correct(completion): ...\n"
     ended = guerdon("score", f"{write_rewards(tmp_path, text)}:corect", data)
@@ -120,11 +121,11 @@ def test_files_that_cannot_be_loaded(guerdon: Command, data: Path, tmp_path: Pat
     assert ended.code == 2
     for part in parts:
         assert part in ended.err
-    assert "guerdon/cli" not in ended.err  # C-3: no frames of ours
+    assert "guerdon/cli" not in ended.err  # no frames of ours
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--map", "answer"], "expected COLUMN=FIELD"),
         (["--map", "answer=nothing"], "has the field 'nothing'"),
@@ -139,11 +140,11 @@ def test_files_that_cannot_be_loaded(guerdon: Command, data: Path, tmp_path: Pat
     ],
 )
 def test_options_that_cannot_be_used(
-    guerdon: Command, rewards: Path, data: Path, options: list[str], said: str
+    guerdon: Command, rewards: Path, data: Path, options: list[str], message: str
 ) -> None:
     ended = guerdon("score", f"{rewards}:correct", data, *options)
     assert ended.code == 2
-    assert said in ended.err
+    assert message in ended.err
 
 
 def test_the_input_is_never_overwritten(guerdon: Command, rewards: Path, data: Path) -> None:
@@ -174,7 +175,7 @@ def test_the_two_outputs_are_two_files(guerdon: Command, rewards: Path, data: Pa
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_an_output_that_takes_no_more_is_told(guerdon: Command, rewards: Path, data: Path) -> None:
+def test_a_full_output_is_reported(guerdon: Command, rewards: Path, data: Path) -> None:
     ended = guerdon("score", f"{rewards}:correct", data, "-o", "/dev/full")
     assert ended.code == 2
     assert ended.err.endswith("guerdon: the results could not all be written: No space left on device.\n")

@@ -1,4 +1,5 @@
-"""``guerdon score`` on 5276 real solutions of GSM8K questions, with the labels that people gave them."""
+"""``guerdon score`` on 5276 real solutions of GSM8K questions, with the labels that people gave
+them."""
 
 from __future__ import annotations
 
@@ -66,4 +67,5 @@ def test_math_verify_loses_no_sample(guerdon: Command, data: Path, labels: list[
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [row["status"]["math"] for row in rows] == ["ok"] * 5276
     agreeing = sum((row["rewards"]["math"] == 1.0) == label for row, label in zip(rows, labels, strict=True))
-    assert agreeing >= 5200  # the rest is what math_verify makes of units and fractions, the same as without guerdon
+    # the rest is what math_verify makes of units and fractions, the same as without guerdon
+    assert agreeing >= 5200

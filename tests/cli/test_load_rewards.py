@@ -19,7 +19,6 @@ def _clean(guerdon: Command) -> Command:
 
 
 def test_decorated_functions_and_instances_in_order_once(tmp_path: Path) -> None:
-    """L-1."""
     path = write_rewards(
         tmp_path,
         "from guerdon import StatefulReward, group_reward, reward\n"
@@ -52,7 +51,6 @@ def test_options_reach_the_dispatcher(tmp_path: Path) -> None:
 
 
 def test_a_file_with_a_free_name_travels_by_reference(tmp_path: Path) -> None:
-    """L-2."""
     path = write_rewards(tmp_path, "import guerdon\n@guerdon.reward\ndef one(text): return 1.0\n")
     with load(str(path)) as dispatcher:
         assert _serialized_target(dispatcher._specs[0]) == ("ref", path.stem, "one")
@@ -60,7 +58,6 @@ def test_a_file_with_a_free_name_travels_by_reference(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["json.py", "pytest.py", "not-a-name.py", "numpy.py"])
 def test_a_file_whose_name_is_taken_travels_by_value(guerdon: Command, tmp_path: Path, name: str) -> None:
-    """L-2."""
     path = tmp_path / name
     path.write_text(
         "import guerdon\nfrom helper_of_rewards import LIMIT\n\n@guerdon.reward\ndef one(text):\n    return LIMIT\n"

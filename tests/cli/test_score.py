@@ -135,7 +135,7 @@ def test_one_dispatcher_brings_its_options(guerdon: Command, tmp_path: Path) -> 
     assert guerdon("score", f"{rewards}:all", data, "--workers", 2).rows == ended.rows
 
 
-def test_a_batch_function_sees_all_rows_unless_told(guerdon: Command, rewards: Path, tmp_path: Path) -> None:
+def test_a_batch_function_sees_all_rows_by_default(guerdon: Command, rewards: Path, tmp_path: Path) -> None:
     data = write_rows(tmp_path / "data.jsonl", [{"completion": "x", "prompt": ""}] * 5000)
     assert set(guerdon("score", f"{rewards}:plain", data).rewards("plain")) == {5000.0}
     assert set(guerdon("score", f"{rewards}:plain", data, "--chunk", 2500).rewards("plain")) == {2500.0}
@@ -167,7 +167,6 @@ def test_failures_are_null_with_a_status(guerdon: Command, tmp_path: Path) -> No
 
 
 def test_too_many_failures_still_write_every_row(guerdon: Command, tmp_path: Path) -> None:
-    """S-1, S-3."""
     rewards = write_rewards(tmp_path, FAILING)
     data = write_rows(tmp_path / "data.jsonl", [{"completion": "raise" if i % 4 else "1"} for i in range(40)])
     ended = guerdon("score", rewards, data, "--chunk", 10)
@@ -178,14 +177,12 @@ def test_too_many_failures_still_write_every_row(guerdon: Command, tmp_path: Pat
 
 
 def test_failures_are_judged_over_the_file_not_the_chunk(guerdon: Command, tmp_path: Path) -> None:
-    """S-3."""
     rewards = write_rewards(tmp_path, FAILING)
     data = write_rows(tmp_path / "data.jsonl", [{"completion": "raise" if i < 10 else "1"} for i in range(100)])
     assert guerdon("score", rewards, data, "--chunk", 10).code == 0
 
 
 def test_on_failure_raise_means_exit_code_1(guerdon: Command, tmp_path: Path) -> None:
-    """S-3."""
     rewards = write_rewards(tmp_path, FAILING.replace("timeout=30", "on_failure='raise'"))
     data = write_rows(tmp_path / "data.jsonl", [{"completion": "1"}, {"completion": "raise"}, {"completion": "2"}])
     ended = guerdon("score", rewards, data, "--chunk", 1)
@@ -250,7 +247,8 @@ _rows = st.lists(
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=_rows, chunk=st.integers(1, 12), escaped=st.booleans())
 def test_any_text_in_any_chunks(rows: list[dict[str, object]], chunk: int, escaped: bool, tmp_path: Path) -> None:
-    """Odd text (surrogates, NUL, line separators) goes through, in order, and ``--keep`` gives it back."""
+    """Odd text (surrogates, NUL, line separators) goes through, in order, and ``--keep`` gives it
+    back."""
     rewards = write_rewards(
         tmp_path,
         "import guerdon\n@guerdon.reward(lane='thread')\ndef same(completion, answer):\n"

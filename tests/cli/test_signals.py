@@ -36,13 +36,12 @@ def test_a_reader_that_goes_away_is_no_error(rewards: Path, tmp_path: Path) -> N
     assert json.loads(command.stdout.readline())["index"] == 0
     command.stdout.close()
     assert command.stderr is not None
-    with command.stderr as said:
-        assert said.read() == b""
+    with command.stderr as stderr:
+        assert stderr.read() == b""
     assert command.wait(30) == 141
 
 
 def test_ctrl_c_writes_what_was_finished(tmp_path: Path) -> None:
-    """S-4."""
     rewards = write_rewards(tmp_path, SLOW)
     data = write_rows(tmp_path / "data.jsonl", [{"completion": "0"}] * 6 + [{"completion": "50"}] * 4)
     out = tmp_path / "out.jsonl"
@@ -55,10 +54,10 @@ def test_ctrl_c_writes_what_was_finished(tmp_path: Path) -> None:
     time.sleep(0.3)
     start = time.monotonic()
     command.send_signal(signal.SIGINT)
-    _, said = command.communicate(timeout=30)
+    _, stderr = command.communicate(timeout=30)
     assert command.returncode == 130
     assert time.monotonic() - start < 25  # what it waited for takes 50 s
-    assert "6 of 10 samples were scored and written" in said.decode()
+    assert "6 of 10 samples were scored and written" in stderr.decode()
     assert [json.loads(line)["index"] for line in out.read_text().splitlines()] == list(range(6))
 
 

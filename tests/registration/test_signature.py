@@ -1,4 +1,4 @@
-"""Signatures of the three contracts (W-1 to W-4)."""
+"""Signatures of the three contracts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from guerdon._registration.signature import (
 )
 from guerdon.errors import RegistrationError
 
-# Every shape of parameter list that a per-sample function may have, over these columns and reserved names.
+# Every shape of parameter list that a per-sample function may have, over these columns and reserved
+# names.
 COLUMNS = ("answer", "difficulty", "source")
 NAMES = (*COLUMNS, "prompt", "completion", "text", "trainer_state", "log_metric")
 
@@ -33,7 +34,6 @@ def sample(function: Callable[..., Any]) -> Wants:
 
 
 def test_parameters_name_what_travels() -> None:
-    """W-1"""
     wants = sample(lambda prompt, completion, answer, bonus=0.0: 1.0)
     assert wants.required == ("prompt", "completion", "answer")
     assert wants.optional == ("bonus",)
@@ -47,7 +47,7 @@ def test_parameters_name_what_travels() -> None:
 
 
 def test_a_row_takes_the_columns_that_are_not_named() -> None:
-    """W-1: dataset columns, never a reserved value that was not asked for."""
+    """Dataset columns, never a reserved value that was not asked for."""
     wants = sample(lambda completion, answer=None, **row: 1.0)
     assert wants.row
     assert wants.arrange(["prompt", "completion", "text", "answer", "source", "level"]) == (
@@ -57,14 +57,13 @@ def test_a_row_takes_the_columns_that_are_not_named() -> None:
 
 
 def test_a_skipped_default_makes_the_call_go_by_keyword() -> None:
-    """W-4"""
     wants = sample(lambda completion, first=1, second=2: 1.0)
     assert wants.arrange(["completion", "second"]) == (("completion", "second"), False)
     assert wants.arrange(["completion", "first"]) == (("completion", "first"), True)
 
 
 def test_recorders_go_by_keyword() -> None:
-    """W-4: a recorder in front of a value would be taken for it."""
+    """A recorder in front of a value would be taken for it."""
     behind = sample(lambda completion, log_extra, log_metric=None: 1.0)
     assert behind.records == RECORDERS
     assert behind.required == ("completion",)
@@ -84,8 +83,6 @@ def test_keyword_only_parameters_go_by_keyword() -> None:
 
 
 def test_positional_only_parameters() -> None:
-    """W-3, W-4"""
-
     def plain(completion: str, answer: str, /, bonus: float = 0.0) -> float:
         return 1.0
 
@@ -105,8 +102,6 @@ def test_positional_only_parameters() -> None:
 
 
 def test_what_a_partial_fixed_is_not_asked_for() -> None:
-    """W-2"""
-
     def score(completion: str, answer: str, bonus: float = 0.0, **row: object) -> float:
         return 1.0
 
@@ -143,8 +138,6 @@ def test_a_wrapper_is_what_it_says_or_what_it_wraps() -> None:
 
 
 def test_odd_wrappers_are_refused_or_taken_as_they_are() -> None:
-    """W-3"""
-
     @functools.wraps(max)
     def batch(completions: list[str], **kwargs: Any) -> list[float]:
         return [1.0]
@@ -178,7 +171,6 @@ def test_methods_and_callable_objects() -> None:
 
 
 def test_a_signature_that_can_not_be_read_is_refused() -> None:
-    """W-3"""
     with pytest.raises(
         RegistrationError, match=r"reward function 'f': its signature can't be read .* Wrap it in a def"
     ):
@@ -187,14 +179,12 @@ def test_a_signature_that_can_not_be_read_is_refused() -> None:
 
 @pytest.mark.parametrize("shape", ["sample", "group"])
 def test_args_are_refused_where_columns_have_names(shape: Any) -> None:
-    """W-3"""
     with pytest.raises(RegistrationError, match=r"takes \*rest, which names no column.*functools.wraps"):
         inspect_wants(lambda *rest, **row: 1.0, "f", shape)
 
 
 @pytest.mark.parametrize("name", ["prompts", "completions", "environments"])
 def test_lists_asked_for_per_sample_are_refused(name: str) -> None:
-    """W-3"""
     function = eval(f"lambda {name}: 1.0")
     with pytest.raises(RegistrationError, match=rf"wants '{name}', but is called once per sample: use '{name[:-1]}'"):
         sample(function)
@@ -204,7 +194,6 @@ def test_lists_asked_for_per_sample_are_refused(name: str) -> None:
 @pytest.mark.parametrize("name", ["prompt", "completion"])
 @pytest.mark.parametrize("shape", ["group", "batch"])
 def test_single_values_asked_for_from_lists_are_refused(name: str, shape: Any) -> None:
-    """W-3"""
     with pytest.raises(RegistrationError, match=rf"wants '{name}'.* use '{name}s', or decorate it with @reward"):
         inspect_wants(eval(f"lambda {name}, **rest: [1.0]"), "f", shape)
 
@@ -246,7 +235,6 @@ def test_a_trl_wrapper_with_kwargs_gets_everything_as_from_trl() -> None:
 
 
 def test_a_trl_function_without_arguments_is_refused() -> None:
-    """W-3"""
     with pytest.raises(RegistrationError, match=r"takes no arguments.*decorate it with @reward"):
         inspect_wants(lambda: [1.0], "f", "batch")
     assert sample(lambda: 1.0).named == ()
@@ -316,7 +304,8 @@ def parameter_lists(draw: st.DrawFn) -> str:
 def test_a_call_arranged_from_any_signature_binds_and_puts_every_value_in_its_place(
     source: str, columns: set[str]
 ) -> None:
-    """W-1, W-3, W-4: what was accepted can be called, and each parameter gets the value of its own name."""
+    """What was accepted can be called, and each parameter gets the value of its own
+    name."""
     function = eval(f"lambda {source}: locals()")
     try:
         wants = sample(function)

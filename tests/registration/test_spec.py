@@ -1,4 +1,4 @@
-"""What registration settles: lanes, loops, timeouts, names (R-1 to R-3, K-1, K-2, O-1, O-2)."""
+"""What registration settles: lanes, loops, timeouts, names."""
 
 from __future__ import annotations
 
@@ -119,7 +119,6 @@ def test_a_group_function_and_a_rowwise_one() -> None:
     [(reward(length), 30.0), (reward(trl_style, rowwise=True), 30.0), (Plain(), 30.0), (trl_style, 600.0)],
 )
 def test_default_timeouts(item: object, timeout: float) -> None:
-    """R-1"""
     assert spec_of(item).policy.timeout == timeout
 
 
@@ -157,12 +156,10 @@ def test_a_reward_without_score_is_refused() -> None:
     ],
 )
 def test_names_are_those_that_trl_logs(function: Callable[..., Any], name: str) -> None:
-    """K-1"""
     assert name_of(function) == name
 
 
 def test_names_agree_with_the_installed_trl() -> None:
-    """K-1"""
     utils = pytest.importorskip("trl.trainer.utils")
     for function in (length, functools.partial(length), Scorer(), Scorer().method, lambda completion: 1.0):
         assert name_of(function) == utils.get_callable_name(function)
@@ -170,13 +167,10 @@ def test_names_agree_with_the_installed_trl() -> None:
 
 @pytest.mark.parametrize("function", [judge, functools.partial(judge, "p"), AsyncScorer(), AsyncScorer().__call__])
 def test_async_is_recognised(function: Callable[..., Any]) -> None:
-    """K-2"""
     assert spec_of(reward(function)).is_async
 
 
 def test_async_is_recognised_behind_wrappers() -> None:
-    """K-2"""
-
     @functools.wraps(judge)
     def passes_on(*args: Any, **kwargs: Any) -> Any:
         return judge(*args, **kwargs)
@@ -196,7 +190,6 @@ def test_lane_overrides_the_kind() -> None:
 
 
 def test_each_registration_has_its_own_spec() -> None:
-    """R-3"""
     decorated = reward(length)
     assert spec_of(decorated) is not spec_of(decorated)
     assert spec_of(decorated).item is decorated
@@ -220,7 +213,6 @@ def test_a_recipe_is_plain_data() -> None:
 
 
 def test_a_config_says_all_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """R-1"""
     seen: dict[str, Any] = {}
 
     class FunctionConfig:
@@ -296,7 +288,6 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("options", "message"), WRONG_OPTIONS, ids=lambda value: str(value)[:40])
 def test_a_wrong_option_is_refused_with_the_function_and_the_value(options: dict[str, Any], message: str) -> None:
-    """O-1, O-2"""
     with pytest.raises(RegistrationError, match=message) as caught:
         reward(length, **options)
     assert "reward function 'length'" in str(caught.value)
@@ -313,15 +304,13 @@ def test_an_unknown_lane_is_refused() -> None:
         reward(length, lane="ray")
 
 
-def test_fences_are_settled_in_bytes() -> None:
-    """R-1"""
+def test_limits_are_converted_to_bytes() -> None:
     policy = spec_of(reward(length, memory_limit="1.5 GiB", max_output="64kB", env={"B", "A"})).policy
     assert (policy.memory_limit, policy.max_output, policy.env) == (3 << 29, 64_000, ("A", "B"))
     assert spec_of(reward(length, memory_limit=np.int64(2_000_000))).policy.memory_limit == 2_000_000
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    """O-2"""
     policy = spec_of(reward(length, timeout=np.float32(2), on_failure=np.float64(-1), max_failure_rate=np.int64(1)))
     assert (policy.policy.timeout, policy.policy.on_failure) == (2.0, -1.0)
     assert policy.policy.max_failure_rate == 1.0
@@ -350,14 +339,12 @@ async def async_generator(completion: str) -> AsyncIterator[float]:
     ],
 )
 def test_what_is_no_reward_function_is_refused(item: object, message: str) -> None:
-    """R-2"""
     with pytest.raises(RegistrationError, match=message):
         spec_of(item)
 
 
 @pytest.mark.parametrize("function", [generator, async_generator, functools.partial(async_generator)])
 def test_generators_are_refused(function: Any) -> None:
-    """R-2"""
     with pytest.raises(RegistrationError, match=r"is a generator \(it yields\)"):
         reward(function)
 

@@ -1,4 +1,5 @@
-"""Dispatchers in processes that the user's program starts: spawned, forked by a server, forked, started by torchrun."""
+"""Dispatchers in processes that the user's program starts: spawned, forked by a server, forked,
+started by torchrun."""
 
 from __future__ import annotations
 
@@ -66,13 +67,13 @@ def test_children_of_multiprocessing(arguments: list[str], tmp_path: Path) -> No
 
 
 FORKS = """
-ticket = made.submit(completions=["abc"] * 4)
+pending = made.submit(completions=["abc"] * 4)
 pid = os.fork()
 if pid == 0:
     {child}
 _, status = os.waitpid(pid, 0)
 assert os.waitstatus_to_exitcode(status) == {status}, status
-assert ticket.result().rewards[:, 0].ravel().tolist() == [9.0, 5.0] * 4
+assert pending.result().rewards[:, 0].ravel().tolist() == [9.0, 5.0] * 4
 print(scores(made))
 made.close()
 """
@@ -81,7 +82,7 @@ CHILDREN = {
     "does nothing": ("os._exit(7)", 7),
     "closes": ("made.close(); os._exit(0)", 0),
     "is killed while it scores": (
-        "ticket = made.submit(completions=['abc']); os.kill(os.getpid(), signal.SIGKILL)",
+        "pending = made.submit(completions=['abc']); os.kill(os.getpid(), signal.SIGKILL)",
         -9,
     ),
     "execs": ("os.execv(sys.executable, [sys.executable, '-c', 'raise SystemExit(3)'])", 3),
@@ -90,7 +91,8 @@ CHILDREN = {
 
 @pytest.mark.parametrize("what", CHILDREN)
 def test_a_fork_after_the_engine_started(what: str, tmp_path: Path) -> None:
-    """With a batch under way, which is the parent's; whatever the child does, the parent goes on."""
+    """With a batch under way, which is the parent's; whatever the child does, the parent goes
+    on."""
     child, status = CHILDREN[what]
     write(tmp_path, train=FUNCTIONS + FORKS.format(child=child, status=status))
     assert run("-W", "ignore::DeprecationWarning", "train.py", cwd=tmp_path) == "[9.0, 5.0]\n"

@@ -33,7 +33,8 @@ def test_ipython_in_a_terminal(tmp_path: Path) -> None:
                 shell.wait_for(rf"In \[{number}\]:")
                 shell.type(line + "\r")
             shell.wait_for(r"first \[3\.0, 5\.0\]")
-            # Ctrl-C reaches the whole foreground: the batch is cancelled, workers and dispatcher go on.
+            # Ctrl-C reaches the whole foreground: the batch is cancelled, workers and dispatcher go
+            # on.
             shell.wait_for(r"In \[6\]:")
             shell.type("print('wait' + 'ing'); ask('slow')\r")
             shell.wait_for(r"waiting")
@@ -160,7 +161,8 @@ def test_a_jupyter_kernel(kernel: Kernel) -> None:
         "print((await made.ascore(completions=['a'], spec=[Spec(3.0)], num_generations=1)).rewards.ravel().tolist())"
     )
     assert kernel.run(awaited) == "[3.0, 1.0]\n"
-    # An async function has a loop of its own, whether the notebook's waits for it or is stopped by the call.
+    # An async function has a loop of its own, whether the notebook's waits for it or is stopped by
+    # the call.
     kernel.run(JUDGE)
     for call in ("await judges.ascore", "judges.score", "await judges.ascore"):
         assert kernel.run(f"print(({call}(completions=['a', 'bc'])).rewards.ravel().tolist())") == "[1.0, 2.0]\n"
@@ -176,7 +178,8 @@ def test_a_jupyter_kernel(kernel: Kernel) -> None:
     assert kernel.run("print(ask('a'))") == "[2.0, 1.0]\n"
     kernel.run("old, made = made, Dispatcher([score, share], workers=1)")
     assert kernel.run("print(ask('a'))") == "[20.0, 1.0]\n"
-    # What a worker prints is shown, under its function's name; it ends with the kernel, closed or not.
+    # What a worker prints is shown, under its function's name; it ends with the kernel, closed or
+    # not.
     kernel.run(
         "shouts = Dispatcher([reward(lambda text: float(print('hello', text) is None), name='shouts')], workers=1)"
     )

@@ -1,4 +1,4 @@
-"""What can't travel to a worker, or weighs much, is said at registration (S-2, S-4, P-4, B-1 to B-3)."""
+"""What can't be pickled or is large is named at registration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import pytest
 
 from guerdon import Dispatcher, StatefulReward, reward
 from guerdon._registration.spec import spec_of
-from guerdon._serialization import serialized_functions as shipment_module
+from guerdon._serialization import serialized_functions
 from guerdon._serialization.serialized_functions import check_serializable
 from guerdon.errors import GuerdonWarning, SerializationError
 from tests.serialization.making_functions import by_value, closes_over, refused
@@ -48,7 +48,7 @@ def holds_lock(completion: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("make", "blamed"),
+    ("make", "named"),
     [
         (lambda lock: closes_over(lock), "the closure variable 'value' (a _thread.lock, SIZE)"),
         (
@@ -86,16 +86,14 @@ def holds_lock(completion: str) -> float:
         ),
     ],
 )
-def test_what_can_not_travel_is_blamed_by_its_name(make: Callable[[Any], Any], blamed: str) -> None:
-    """S-2, B-1, B-2"""
+def test_what_can_not_be_pickled_is_named(make: Callable[[Any], Any], named: str) -> None:
     message = refused(reward(make(threading.Lock()), name="judge"))
-    blamed = blamed.replace("SIZE", LOCK_SIZE)
-    assert message.startswith(f"reward function 'judge' can't be sent to a worker process: {blamed} can't be pickled: ")
+    named = named.replace("SIZE", LOCK_SIZE)
+    assert message.startswith(f"reward function 'judge' can't be sent to a worker process: {named} can't be pickled: ")
     assert "TypeError: cannot pickle '_thread.lock' object" in message
 
 
 def test_functions_that_call_each_other_do_not_hide_the_culprit() -> None:
-    """B-2"""
     score = by_value(
         """
         def even(n): return True if n == 0 else odd(n - 1)
@@ -107,8 +105,7 @@ def test_functions_that_call_each_other_do_not_hide_the_culprit() -> None:
     assert f"there the global 'LOCK' (a _thread.lock, {LOCK_SIZE})" in refused(reward(score))
 
 
-def test_a_global_that_only_shares_an_attributes_name_is_not_blamed() -> None:
-    """B-1"""
+def test_a_global_with_the_name_of_an_attribute_is_not_named() -> None:
     score = by_value(
         "def score(completion): return completion.lock + str(L)",
         L=threading.Lock(),
@@ -117,8 +114,9 @@ def test_a_global_that_only_shares_an_attributes_name_is_not_blamed() -> None:
     assert "the global 'L'" in refused(reward(score))
 
 
-def test_an_object_that_can_not_be_looked_at_is_blamed_by_its_name() -> None:
-    """B-2; proxies of what isn't there raise at whatever is asked of them, `isinstance` among it."""
+def test_an_object_that_can_not_be_inspected_is_named() -> None:
+    """Proxies of what isn't there raise at whatever is asked of them, `isinstance` among
+    it."""
 
     class Proxy:
         def __getattribute__(self, name: str) -> Any:
@@ -129,9 +127,7 @@ def test_an_object_that_can_not_be_looked_at_is_blamed_by_its_name() -> None:
     assert "RuntimeError: there is no request" in message
 
 
-def test_an_object_that_refuses_to_be_pickled_is_blamed_itself() -> None:
-    """B-2"""
-
+def test_an_object_that_refuses_to_be_pickled_is_named_itself() -> None:
     class Connection:
         def __call__(self, completion: str) -> float:
             return 1.0
@@ -146,22 +142,20 @@ def test_an_object_that_refuses_to_be_pickled_is_blamed_itself() -> None:
     assert "the closure variable 'value' (a " in message
 
 
-def test_large_values_are_said_and_too_large_ones_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """S-4"""
+def test_large_values_are_warned_about_and_too_large_ones_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     table = bytes(3_000_000)
     score = by_value("def score(completion): return float(len(T) + S)", T=table, S=1)
-    monkeypatch.setattr(shipment_module, "LARGE", 2_000_000)
+    monkeypatch.setattr(serialized_functions, "LARGE", 2_000_000)
     with pytest.warns(
         GuerdonWarning, match=r"takes 3 MB to a worker process, most of it the global 'T' \(a bytes, 3 MB\)"
     ):
         check_serializable(spec_of(reward(score)))
-    monkeypatch.setattr(shipment_module, "TOO_LARGE", 2_500_000)
+    monkeypatch.setattr(serialized_functions, "TOO_LARGE", 2_500_000)
     with pytest.raises(SerializationError, match=r"more than 2\.5 MB are refused"):
         check_serializable(spec_of(reward(score)))
 
 
-def test_what_is_large_is_followed_to_where_it_is() -> None:
-    """B-3"""
+def test_the_largest_part_is_named() -> None:
     score = by_value(
         """
         CONFIG = {"name": "table", "rows": bytes(12_000_000)}
@@ -193,7 +187,6 @@ def test_what_is_large_is_followed_to_where_it_is() -> None:
     ],
 )
 def test_what_real_functions_hold_is_refused_with_type_and_size(make: Callable[[Any], Any], kind: str) -> None:
-    """S-2, P-4"""
     with contextlib.ExitStack() as stack:
         message = refused(reward(closes_over(make(stack)), name="judge"))
     assert re.search(rf"^reward function 'judge' .*: the closure variable 'value'.* \(a [\w.]*{kind}", message), message

@@ -127,7 +127,8 @@ def test_row_9_a_function_of_main_with_a_pool_of_its_own(how: str, tmp_path: Pat
 
 
 def test_a_program_without_a_guard_that_its_own_children_import(tmp_path: Path) -> None:
-    """multiprocessing's spawn imports the program in each child: there no engine starts, and the message says what to do."""
+    """multiprocessing's spawn imports the program in each child: there no engine starts, and the
+    message says what to do."""
     spawns = "multiprocessing.get_context('spawn').Process(target=square, args=(2,))"
     write(
         tmp_path,

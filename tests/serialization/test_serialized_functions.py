@@ -102,7 +102,6 @@ class Keyword(StatefulReward):
 
 
 def test_importable_functions_travel_as_names() -> None:
-    """S-1"""
     module = __name__
     assert target_of(decorated) == ("ref", module, "decorated")
     assert target_of(reward(plain)) == ("ref", module, "plain")
@@ -112,7 +111,6 @@ def test_importable_functions_travel_as_names() -> None:
 
 
 def test_all_other_kinds_travel_by_value() -> None:
-    """S-1, P-1"""
     factor = 3.0
     items = [
         reward(lambda completion: len(completion) * factor),
@@ -130,7 +128,6 @@ def test_all_other_kinds_travel_by_value() -> None:
 
 
 def test_functions_of_main_travel_by_value_with_what_they_use() -> None:
-    """P-1"""
     score = by_value(
         """
         import re
@@ -147,7 +144,7 @@ def test_functions_of_main_travel_by_value_with_what_they_use() -> None:
 
 
 def test_a_decorated_function_of_main_travels_as_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """P-2: also where it calls itself or another decorated one; loading doesn't import guerdon."""
+    """Also where it calls itself or another decorated one; loading doesn't import guerdon."""
     score = by_value(
         """
         @reward
@@ -204,7 +201,7 @@ def load_by_path(path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> type
 
 
 def test_a_module_that_was_loaded_by_path_travels_by_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """I-1, P-3: cloudpickle alone would send a name that no worker can import."""
+    """Cloudpickle alone would send a name that no worker can import."""
     path = tmp_path / "my_rewards.py"
     path.write_text(
         textwrap.dedent(
@@ -238,7 +235,6 @@ def test_a_module_that_was_loaded_by_path_travels_by_value(tmp_path: Path, monke
 
 
 def test_what_other_processes_can_import(monkeypatch: pytest.MonkeyPatch) -> None:
-    """I-1"""
     made = types.ModuleType("made_up")
     monkeypatch.setitem(sys.modules, "made_up", made)
     for name in (
@@ -255,7 +251,7 @@ def test_what_other_processes_can_import(monkeypatch: pytest.MonkeyPatch) -> Non
         assert not importable(name), name
 
 
-def test_only_the_process_lane_ships(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_functions_of_the_process_lane_are_serialized(monkeypatch: pytest.MonkeyPatch) -> None:
     lock = threading.Lock()
     thread = spec_of(reward(closes_over(lock), lane="thread"))
     check_serializable(thread)
@@ -269,7 +265,7 @@ def test_only_the_process_lane_ships(monkeypatch: pytest.MonkeyPatch) -> None:
     check_serializable(spec_of(reward(holds_lock)))
 
 
-def test_a_shipment_says_where_the_process_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_search_path_and_main_module_are_serialized(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", "lib", *sys.path])
     monkeypatch.setenv("PYTHONHASHSEED", "7")
@@ -283,7 +279,6 @@ def test_a_shipment_says_where_the_process_stands(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_value_is_pickled_once_and_stays_as_it_was() -> None:
-    """S-3"""
     keyword = Keyword("a")
     spec = spec_of(keyword)
     check_serializable(spec)
@@ -296,7 +291,6 @@ def test_a_value_is_pickled_once_and_stays_as_it_was() -> None:
 
 
 def test_a_failed_pickle_leaves_no_module_registered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """P-3"""
     path = tmp_path / "broken_rewards.py"
     path.write_text("import threading\nLOCK = threading.Lock()\ndef score(completion): return LOCK\n")
     module = load_by_path(path, "broken_rewards", monkeypatch)

@@ -78,7 +78,8 @@ def test_a_changed_module_is_not_importable(
 ) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", not compiled)
     module = load(SOURCE)
-    if not compiled and "FACTOR = " in old:  # only the compiled file, or an earlier check, shows a changed constant
+    # only the compiled file, or an earlier check, shows a changed constant
+    if not compiled and "FACTOR = " in old:
         assert not source_changed(module)
     edit(module, old, new)
     assert source_changed(module)

@@ -24,12 +24,12 @@ TERM XAUTHORITY COMPATIBLE
 
 
 @pytest.mark.parametrize("name", SECRET.split())
-def test_e1_a_secret_by_its_name(name: str) -> None:
+def test_a_secret_by_its_name(name: str) -> None:
     assert is_secret(name)
 
 
 @pytest.mark.parametrize("name", PLAIN.split())
-def test_e1_no_secret_by_its_name(name: str) -> None:
+def test_no_secret_by_its_name(name: str) -> None:
     assert not is_secret(name)
 
 

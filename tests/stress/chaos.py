@@ -1,11 +1,14 @@
-"""The chaos soak: batches through all lanes while another process does harm, and what must hold of them all the same.
+"""The chaos soak: batches through all lanes while another process does harm, and what must hold of
+them all the same.
 
-- C-1  Every cell gets one outcome. What is ok, or abstained, or the function's own error, is what a serial loop gives.
-- C-2  A call starts as often as its attempts say, or fewer times (its worker may die between claiming it and beginning it):
-       no sibling of a call that was lost is run twice.
-- C-3  A failure has its cause: two deaths for a crash, a run beyond its timeout for a timeout; on the lanes that nobody
-       harms there is none.
-- C-4  Memory, descriptors, threads and processes are as many at the end as they were soon after the start.
+- Every cell gets one outcome. What is ok, or abstained, or the function's own error, is what a
+  serial loop gives.
+- A call starts as often as its attempts say, or fewer times (its worker may die between
+       claiming it and beginning it): no sibling of a call that was lost is run twice.
+- A failure has its cause: two deaths for a crash, a run beyond its timeout for a timeout; on
+       the lanes that nobody harms there is none.
+- Memory, descriptors, threads and processes are as many at the end as they were soon after the
+  start.
 """
 
 from __future__ import annotations
@@ -33,16 +36,18 @@ from tests.stress.chaos_rewards import BATCHES, GROUPS, NAMES, PROCESS, STATEFUL
 
 WORKERS = 2
 TIMEOUT, GRACE, LONG_STOP = 0.5, 0.1, 1.0
-# How the reason ends of a function whose worker was lost before it could call it, and the next one again.
+# How the reason ends of a function whose worker was lost before it could call it, and the next one
+# again.
 UNREADY = ("while it loaded the function", "in setup()")
 GROUP = 4
 # Calls after which a worker is replaced in any case.
 RECYCLE = 1000
 # Numbers in the file of counts: samples under way at a time.
 CAPACITY = 4096
-# The main one, the supervisor's, a loop's, the reader of the harm, and eight for each function of the thread lane.
+# The main one, the supervisor's, a loop's, the reader of the harm, and eight for each function of
+# the thread lane.
 MOST_THREADS = 4 + 2 * 8
-SETTLE_S = 20.0
+REST_S = 20.0
 # What a serial loop gives, by number and function.
 _WANTED = [[chaos_rewards.expected(function, number) for function in range(len(NAMES))] for number in range(CAPACITY)]
 WANTED_STATUS = np.array([[status for status, _ in row] for row in _WANTED])
@@ -102,7 +107,7 @@ class Soak:
         self._paths = [folder / "counts 1", folder / "counts 2"]
         # The file of the next wave, and of the one before it.
         self._counts: list[tuple[str, Any]] = []
-        # What was handed in and not looked at yet: number of the first sample, ticket, its counts.
+        # What was handed in and not looked at yet: number of the first sample, pending, its counts.
         self._open: list[tuple[int, PendingBatch, Any]] = []
         self._chance = random.Random(seed)
         self._statuses: Counter[str] = Counter()
@@ -114,7 +119,7 @@ class Soak:
         """All of it, every batch checked.
 
         Raises:
-            AssertionError: Something of C-1 to C-4 does not hold.
+            AssertionError: One of the invariants does not hold.
         """
         for path in self._paths:
             path.write_bytes(bytes(len(NAMES) * CAPACITY))
@@ -122,11 +127,11 @@ class Soak:
         self._counts = [(str(path), np.memmap(path, np.uint8, "r+", shape=shape)) for path in self._paths]
         try:
             with dispatcher() as made:
-                self._settled(made)  # nothing is harmed yet: all is up and warm
+                self._footprint_at_rest(made)  # nothing is harmed yet: all is up and warm
                 self._until(self._cells // 10, made)
-                before = self._settled(made)
+                before = self._footprint_at_rest(made)
                 self._until(self._cells, made)
-                self._check_flat(before, self._settled(made))
+                self._check_flat(before, self._footprint_at_rest(made))
         finally:
             chaos_rewards.close_counts()
         return self._judge()
@@ -139,38 +144,39 @@ class Soak:
             self._check_open()
         self._harm += done
 
-    def _settled(self, made: Dispatcher) -> Footprint:
+    def _footprint_at_rest(self, made: Dispatcher) -> Footprint:
         """The footprint once nothing is harmed any more: every worker is there, and works."""
         self._wave(made)
         self._check_open()
-        return settled(made)
+        return footprint_at_rest(made)
 
     def _wave(self, made: Dispatcher) -> None:
-        """Hands in the next batches, one to three, and only then looks at the ones before: the workers are never idle."""
+        """Hands in the next batches, one to three, and only then looks at the ones before: the
+        workers are never idle."""
         chance = self._chance
         path, counts = self._counts[0]
         counts[:] = 0
-        first, tickets = 0, []
+        first, in_flight = 0, []
         for _ in range(chance.randint(1, 3)):
             samples = GROUP * chance.randint(1, CAPACITY // GROUP // 6)
             jobs = [Job(first + i, self._cost(), path, CAPACITY) for i in range(samples)]
             texts = ["x" * chance.randint(0, 300)] * samples
-            tickets.append((first, made.submit(prompts=texts, completions=texts, num_generations=GROUP, job=jobs)))
+            in_flight.append((first, made.submit(prompts=texts, completions=texts, num_generations=GROUP, job=jobs)))
             first += samples
         self._check_open()
-        self._open = [(start, ticket, counts) for start, ticket in tickets]
+        self._open = [(start, pending, counts) for start, pending in in_flight]
         self._counts.reverse()
 
     def _check_open(self) -> None:
-        for start, ticket, counts in self._open:
-            self._check(ticket.result(timeout=300), counts, start)
+        for start, pending, counts in self._open:
+            self._check(pending.result(timeout=300), counts, start)
         self._open = []
 
     def _cost(self) -> float:
         return self._chance.uniform(0.001, 0.02) if self._chance.random() < 0.03 else 0.0
 
     def _check(self, result: RewardBatch, counts: Any, start: int) -> None:
-        """C-1 to C-3 of one batch."""
+        """Checks outcomes, attempts and causes of one batch."""
         samples, functions = len(result), len(NAMES)
         status = result.status.reshape(samples, functions)
         values = result.rewards.reshape(samples, functions)
@@ -180,29 +186,29 @@ class Soak:
         wanted_status = WANTED_STATUS[start : start + samples]
         wanted_values = WANTED_VALUES[start : start + samples]
         harmed = (status == Status.TIMEOUT) | (status == Status.CRASHED)
-        for failure in result.failures():  # a function that two workers in a row could not be made ready for
+        # a function that two workers in a row could not be made ready for
+        for failure in result.failures():
             if failure.status == Status.ERROR and failure.reason.endswith(UNREADY):
                 harmed[failure.sample, NAMES.index(failure.function)] = True
                 status[failure.sample, NAMES.index(failure.function)] = Status.CRASHED
         wrong = ~harmed & (status != wanted_status)
-        assert not wrong.any(), self._told("not what a serial loop gives", wrong, result)
+        assert not wrong.any(), self._explain("not what a serial loop gives", wrong, result)
         np.testing.assert_array_equal(values, np.where(harmed, np.float32(np.nan), wanted_values))
         for function in range(functions):
             self._check_runs(function, harmed[:, function], attempts[:, function], counts[function, start:], samples)
         unharmed = [f for f in range(functions) if f not in PROCESS]
-        assert not harmed[:, unharmed].any(), self._told("nobody harms this lane", harmed, result)
+        assert not harmed[:, unharmed].any(), self._explain("nobody harms this lane", harmed, result)
         early = (status == Status.TIMEOUT) & (run_s < TIMEOUT)
-        assert not early.any(), self._told("a timeout before its time", early, result)
+        assert not early.any(), self._explain("a timeout before its time", early, result)
         for function in np.flatnonzero((status == Status.CRASHED).any(axis=0)):
             tries = attempts[status[:, function] == Status.CRASHED, function]
             if function == STATEFUL:  # these are of finish_group, which never ran
                 continue
-            assert tries.max() == 2, self._told("crashed at the first death", status == Status.CRASHED, result)
+            assert tries.max() == 2, self._explain("crashed at the first death", status == Status.CRASHED, result)
         self._statuses.update(Status(one).label for one in status.ravel())
         self._done += samples * functions
 
     def _check_runs(self, function: int, harmed: Any, attempts: Any, counts: Any, samples: int) -> None:
-        """C-2."""
         step = samples if function in BATCHES else GROUP if function in GROUPS else 1
         ran = counts[:samples:step].astype(int)
         tried, lost = attempts[::step], harmed[::step]
@@ -215,7 +221,7 @@ class Soak:
         assert (ran <= tried).all(), f"seed {self._seed}: {NAMES[function]} ran more often than it was tried"
         assert (ran[~lost] >= 1).all(), f"seed {self._seed}: {NAMES[function]} has an outcome and never ran"
 
-    def _told(self, what: str, cells: Any, result: RewardBatch) -> str:
+    def _explain(self, what: str, cells: Any, result: RewardBatch) -> str:
         sample, function = np.argwhere(cells)[0].tolist()
         why = [str(f) for f in result.failures() if (f.sample, f.function) == (sample, NAMES[function])]
         status = Status(result.status.reshape(-1, len(NAMES))[sample, function]).label
@@ -224,27 +230,27 @@ class Soak:
         )
 
     def _check_flat(self, before: Footprint, after: Footprint) -> None:
-        """C-4."""
-        told = f"seed {self._seed}: {before} became {after}"
-        assert after.descriptors <= before.descriptors, told
-        assert after.threads <= MOST_THREADS, told  # the thread lane's come as they are needed
-        assert after.processes <= before.processes, told
-        assert after.megabytes <= before.megabytes + 24, told
+        message = f"seed {self._seed}: {before} became {after}"
+        assert after.descriptors <= before.descriptors, message
+        assert after.threads <= MOST_THREADS, message  # the thread lane's come as they are needed
+        assert after.processes <= before.processes, message
+        assert after.megabytes <= before.megabytes + 24, message
 
     def _judge(self) -> Toll:
         harm_done = Counter(f"{line['action']} {line['to']}" for line in self._harm)
         kills = sum(count for what, count in harm_done.items() if what.startswith("kill"))
         # One that is stopped twice in a row is replaced, too.
         zygotes = kills - harm_done["kill worker"] + harm_done["stop stem"] + harm_done["stop loader"]
-        # A zygote takes all of its workers along: those of the pool, of the function with one of its own, of calls tried again.
+        # A zygote takes all of its workers along: those of the pool, of the function with one of
+        # its own, of calls tried again.
         deaths = kills + zygotes * (2 * WORKERS + 1) + harm_done["stop long worker"]
         assert self._extra <= deaths, f"seed {self._seed}: {self._extra} more attempts for {deaths} deaths"
         return Toll(self._done, self._statuses, harm_done, self._extra)
 
 
-def settled(made: Dispatcher) -> Footprint:
+def footprint_at_rest(made: Dispatcher) -> Footprint:
     """The trainer's footprint once its pool is whole and nothing else of it runs."""
-    deadline = time.monotonic() + SETTLE_S
+    deadline = time.monotonic() + REST_S
     last = None
     while time.monotonic() < deadline:
         gc.collect()
@@ -256,7 +262,7 @@ def settled(made: Dispatcher) -> Footprint:
                 return now._replace(megabytes=process.memory_info().rss / 2**20)
             last = now
         time.sleep(0.2)
-    raise AssertionError(f"the pool is not whole after {SETTLE_S} s: {made.worker_pids()} of {tree}, {made.stats()}")
+    raise AssertionError(f"the pool is not whole after {REST_S} s: {made.worker_pids()} of {tree}, {made.stats()}")
 
 
 @contextmanager

@@ -1,9 +1,11 @@
-"""The process that does the harm in the chaos soak: kills, stops and starves the workers of one trainer, at random.
+"""The process that does the harm in the chaos soak: kills, stops and starves the workers of one
+trainer, at random.
 
     python -m tests.stress.chaos_process TRAINER SEED RATE LONGEST
 
-What it does, when, to which of the processes there are, and for how long is drawn from the seed alone. It says
-when it begins, writes a line of JSON for each thing it did, and ends when its standard input does; whatever it stopped then goes on.
+What it does, when, to which of the processes there are, and for how long is drawn from the seed
+alone. It says when it begins, writes a line of JSON for each thing it did, and ends when its
+standard input does; whatever it stopped then goes on.
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ class Step(NamedTuple):
 
 
 def schedule(seed: int, rate: float, longest: float) -> Iterator[Step]:
-    """What the seed says, without end: about `rate` steps a second; a long stop takes `longest` seconds."""
+    """What the seed says, without end: about `rate` steps a second; a long stop takes `longest`
+    seconds."""
     chance = random.Random(seed)
     while True:
         (action, to), *_ = chance.choices(list(ACTIONS), weights=list(ACTIONS.values()))
@@ -72,7 +75,8 @@ class Tree(NamedTuple):
 
 
 def tree(trainer: int) -> Tree:
-    """The zygote's stem is a child of the trainer, its loader a child of that; workers are children of either, and print elsewhere."""
+    """The zygote's stem is a child of the trainer, its loader a child of that; workers are children
+    of either, and print elsewhere."""
     stems = [pid for pid in children(trainer) if is_ours(pid)]
     shown = {output(pid) for pid in stems}
     below = [pid for stem in stems for pid in children(stem) if is_ours(pid)]
@@ -109,7 +113,8 @@ def is_ours(pid: int) -> bool:
 
 @contextmanager
 def hold(pid: int) -> Iterator[int]:
-    """A descriptor of the process, -1 if it is none of the engine's any more; signals through it can't meet another."""
+    """A descriptor of the process, -1 if it is none of the engine's any more; signals through it
+    can't meet another."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:

@@ -1,9 +1,12 @@
-"""Reward functions of the chaos soak, one for each way of being called on each lane. Workers import this module.
+"""Reward functions of the chaos soak, one for each way of being called on each lane. Workers import
+this module.
 
-What a function gives depends on its arguments alone (`expected` says it), and each call counts itself in a file that
-all of them share: so whatever becomes of a worker, it is known which calls ran how often, and what they must have given.
+What a function gives depends on its arguments alone (`expected` says it), and each call counts
+itself in a file that all of them share: so whatever becomes of a worker, it is known which calls
+ran how often, and what they must have given.
 
-Workers import this module: it needs nothing but the standard library and `guerdon`'s base class of stateful rewards.
+Workers import this module: it needs nothing but the standard library and `guerdon`'s base class of
+stateful rewards.
 """
 
 from __future__ import annotations
@@ -62,7 +65,8 @@ _open: dict[str, mmap.mmap] = {}
 
 
 def count(function: int, job: Job) -> None:
-    """One more start of a call. No two processes run the same call at a time, so none writes this byte beside us."""
+    """One more start of a call. No two processes run the same call at a time, so none writes this
+    byte beside us."""
     page = _open.get(job.counts)
     if page is None:
         with open(job.counts, "r+b") as file:
@@ -134,7 +138,8 @@ async def awaited(completion: str, job: Job) -> float:
 
 
 def spend(job: Job, function: int) -> None:
-    """Takes the time that the sample costs, if this function is the one whose turn it is: waiting, or computing."""
+    """Takes the time that the sample costs, if this function is the one whose turn it is: waiting,
+    or computing."""
     if not job.cost or job.number % 2 != function % 2:
         return
     if job.number % 3:

@@ -1,4 +1,5 @@
-"""Reward functions of very different cost, which note the order in which they are called. Workers import this module."""
+"""Reward functions of very different cost, which note the order in which they are called. Workers
+import this module."""
 
 from __future__ import annotations
 

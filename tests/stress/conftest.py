@@ -1,4 +1,4 @@
-"""Whatever a test of faults did: nothing of it runs on."""
+"""No test of faults leaves a process behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Reward functions that hang, die and misbehave as their text tells them. Workers import this module."""
+"""Reward functions that hang, crash or misbehave as their completion says. Workers import this
+module."""
 
 from __future__ import annotations
 
@@ -68,7 +69,7 @@ def pooled(completion: str) -> float:
 
 
 def pooled_for_ever(completion: str) -> float:
-    """Hangs in a process pool of its own; the pids of the pool are told through a file."""
+    """Hangs in a process pool of its own; the pool's pids go to a file."""
     with ProcessPoolExecutor(2) as pool:
         pids = list(pool.map(_pid, range(8)))
         with open(completion, "w") as file:

@@ -1,6 +1,7 @@
-"""Reward functions that do to their worker what their text tells them. Workers import this module.
+"""Reward functions that do to their worker what their completion says. Workers import this module.
 
-Each call notes that it ran, and each process that one leaves behind notes its pid, in files of the folder ``notes``.
+Each call notes that it ran, and each process that one leaves behind notes its pid, in files of the
+folder ``notes``.
 """
 
 from __future__ import annotations
@@ -194,7 +195,8 @@ def put_files_in_their_place(_: str, notes: str) -> float:
 def write_garbage_everywhere(_: str, notes: str) -> float:
     for name in os.listdir("/proc/self/fd"):
         try:
-            os.write(int(name), b"\xff" * 4 + os.urandom(4092))  # not by chance the beginning of a message
+            # not by chance the beginning of a message
+            os.write(int(name), b"\xff" * 4 + os.urandom(4092))
         except OSError:  # not one to write to
             continue
     return hang("", notes)
@@ -221,7 +223,8 @@ def write_a_temporary_file(_: str, _notes: str) -> float:
 
 
 def take_memory(group: str, _: str) -> float:
-    """Takes all there is: memory in a control group if one is given, which counts what is written to, else addresses."""
+    """Takes all there is: memory in a control group if one is given, which counts what is written
+    to, else addresses."""
     if group:
         Path(group, "cgroup.procs").write_text(str(os.getpid()))
     held = []
@@ -265,7 +268,8 @@ def abort(_: str, _notes: str) -> float:
 
 
 def overflow_the_stack(_: str, _notes: str) -> float:
-    """Passes more by value than the stack may hold. Recursion won't do on every version: some bound it in C too."""
+    """Passes more by value than the stack may hold. Recursion won't do on every version: some bound
+    it in C too."""
     most = 8 << 20  # the kernel asks at each page that the stack grows by
     resource.setrlimit(resource.RLIMIT_STACK, (most, resource.getrlimit(resource.RLIMIT_STACK)[1]))
 

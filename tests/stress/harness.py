@@ -1,4 +1,5 @@
-"""How a fault is judged: the batch ends in time, the guilty cell says what happened, and nobody else notices."""
+"""How a fault is judged: the batch ends in time, the guilty cell says what happened, and nobody
+else notices."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ GUILTY = 17
 
 @final
 class Scene:
-    """A dispatcher of two workers that runs `faulty_functions.act`, and the folder where its calls leave notes.
+    """A dispatcher of two workers that runs `faulty_functions.act`, and the folder where its calls
+    leave notes.
 
     Args:
         notes: The folder.
@@ -54,7 +56,8 @@ class Scene:
 
         Args:
             deed: What the guilty sample says.
-            patience: What the batch may take beyond the guilty call's timeout and grace; those that never end take minutes.
+            patience: What the batch may take beyond the guilty call's timeout and grace; those that
+                never end take minutes.
         """
         texts = [f"give:{index}" for index in range(SIBLINGS)]
         texts[GUILTY] = deed
@@ -76,7 +79,8 @@ class Scene:
         return failures[0] if failures else None
 
     def expect_whole(self) -> None:
-        """The pool scores as if nothing had been, with as many workers, and no process beside them."""
+        """The pool scores as if nothing had been, with as many workers, and no process beside
+        them."""
         texts = [f"give:{index}" for index in range(100)]
         start = time.monotonic()
         result = self.score(texts)
@@ -122,7 +126,8 @@ def descendants() -> list[psutil.Process]:
 
 
 def zygotes(*, of: int | None = None) -> list[psutil.Process]:
-    """The processes that fork workers: the stem first, which is this process's child, then its loader."""
+    """The processes that fork workers: the stem first, which is this process's child, then its
+    loader."""
     me = os.getpid() if of is None else of
     stem = next(process for process in psutil.Process(me).children() if "_zygote.py" in " ".join(process.cmdline()))
     workers = {process.ppid() for process in stem.children(recursive=True)} - {stem.pid}

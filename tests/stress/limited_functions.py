@@ -1,4 +1,4 @@
-"""Reward functions that run into fences as their text tells them. Workers import this module."""
+"""Reward functions that reach their limits as their completion says. Workers import this module."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def take(completion: str) -> float:
         return float(len(bytearray(size)) == size)
     if verb == "array":
         return float(np.ones(size // 8).sum() > 0)
-    if verb == "malloc":  # C code that is told no
+    if verb == "malloc":  # C code that handles a failed allocation
         malloc = ctypes.CDLL(None).malloc
         malloc.restype = ctypes.c_void_p
         return float(malloc(ctypes.c_size_t(size)) is None)
-    if verb == "abort":  # C code that can't bear to be told no
+    if verb == "abort":  # C code that aborts on a failed allocation
         malloc = ctypes.CDLL(None).malloc
         malloc.restype = ctypes.c_void_p
         if malloc(ctypes.c_size_t(size)) is None:
@@ -148,5 +148,5 @@ def leaking(completion: str) -> dict[str, Any]:
     if completion == "die":
         os.abort()
     if completion == "raise":
-        raise ValueError("as told")
+        raise ValueError("as asked")
     return {"score": float(len(_seen)), "pid": os.getpid()}

@@ -51,7 +51,7 @@ def redirects(completion: str) -> float:
 
 
 def loses_its_output(completion: str) -> float:
-    """Closes its streams and descriptors, and leaves a file of its own where they stood."""
+    """Closes its streams and descriptors, and opens a file of its own under their numbers."""
     sys.stdout.close()
     sys.stderr.close()
     os.closerange(1, 3)

@@ -1,4 +1,5 @@
-"""Reward functions that end their process the first time they are loaded or set up. Workers import this module."""
+"""Reward functions that end their process the first time they are loaded or set up. Workers import
+this module."""
 
 from __future__ import annotations
 

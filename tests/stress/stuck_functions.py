@@ -1,4 +1,4 @@
-"""Reward functions that stand somewhere for long. Workers import this module."""
+"""Reward functions that get stuck in different places. Workers import this module."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def own_all_signals(note: Path) -> None:
 
 
 def replace_files(folder: Path) -> float:
-    """Puts files of its own in the place of the pages that it shares with the engine, then says so by a file `done`."""
+    """Puts files of its own in the place of the pages that it shares with the engine, then says so
+    by a file `done`."""
     numbers = [int(name) for name in os.listdir("/proc/self/fd") if int(name) > 2]
     for number in numbers:
         if os.path.exists(f"/proc/self/fd/{number}") and "memfd" in os.readlink(f"/proc/self/fd/{number}"):

@@ -1,6 +1,7 @@
 """Workers and zygotes killed, stopped and starved at random, amid batches on all lanes.
 
-The seed is printed; ``GUERDON_CHAOS_SEED=<seed> python -m pytest -s tests/stress/test_chaos.py`` replays its schedule.
+The seed is printed; ``GUERDON_CHAOS_SEED=<seed> python -m pytest -s tests/stress/test_chaos.py``
+replays its schedule.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from tests.stress.chaos import Soak
 
 
 def _seed(soak: bool) -> int:
-    """The same in every short run, so that a red one means a change and not luck; a new one for each soak."""
+    """The same in every short run, so that a red one means a change and not luck; a new one for
+    each soak."""
     given = os.environ.get("GUERDON_CHAOS_SEED")
     if given is not None:
         return int(given)

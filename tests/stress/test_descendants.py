@@ -40,7 +40,7 @@ def test_grandchildren_go_with_a_hung_worker(tmp_path: Path) -> None:
             "daemonise",
             1,
             marks=pytest.mark.fault(
-                "a function starts a daemon: a session of its own, no descriptor, deaf to SIGTERM and SIGHUP",
+                "a function starts a daemon: its own session, no descriptors, SIGTERM and SIGHUP ignored",
                 sees="its value; the daemon is killed at the latest when the dispatcher is closed",
             ),
         ),
@@ -121,14 +121,14 @@ def test_a_fork_that_returns_twice_answers_once(tmp_path: Path) -> None:
         pytest.param(
             "daemonise",
             marks=pytest.mark.fault(
-                "the zygote is killed while a daemon of a function runs, which nobody is the ancestor of then",
-                sees="nothing: the daemon is found by the pool's token in its environment, and killed",
+                "the zygote is killed while a daemon of a function runs, which then has no ancestor of ours",
+                sees="nothing: the daemon is found by the orphan marker in its environment, and killed",
             ),
         ),
         pytest.param(
             "daemonise_by_exec",
             marks=pytest.mark.fault(
-                "the same with a daemon that is another program", sees="nothing: it is found by the token too"
+                "the same with a daemon that is another program", sees="nothing: it is found by the orphan marker too"
             ),
         ),
     ],
@@ -157,18 +157,18 @@ import os
 from guerdon import Dispatcher, reward
 from tests.stress import faulty_functions
 dispatcher = Dispatcher([reward(faulty_functions.act, timeout=20)], workers=1)
-ticket = dispatcher.submit(completions=["doze:1"] * 50, notes=[os.environ["NOTES"]] * 50, num_generations=1)
-told = []
+pending = dispatcher.submit(completions=["doze:1"] * 50, notes=[os.environ["NOTES"]] * 50, num_generations=1)
+refused = []
 if (child := os.fork()) == 0:
-    for deed in (ticket.result, ticket.cancel, lambda: next(iter(ticket.groups()))):
+    for deed in (pending.result, pending.cancel, lambda: next(iter(pending.groups()))):
         try:
             deed()
         except RuntimeError as error:
-            told.append("another process" in str(error))
-    os._exit(0 if told == [True] * 3 else 1)
+            refused.append("another process" in str(error))
+    os._exit(0 if refused == [True] * 3 else 1)
 _, status = os.waitpid(child, 0)
 assert status == 0, status
-assert ticket.result().rewards.sum() == 50
+assert pending.result().rewards.sum() == 50
 dispatcher.close()
 """
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Seeing inside: `dispatcher.dump()` names what is in flight and where it stands (U-1 to U-3 of `guerdon.dump`)."""
+"""In-flight snapshots: `dispatcher.dump()` names the calls in flight and their stacks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _with_stacks(count: int) -> Callable[[Dump], bool]:
 def test_every_call_of_the_process_lane_is_named_with_its_stack() -> None:
     texts = ["loop:", "gil:", "sleep:60"]
     with Dispatcher([reward(stuck_functions.stand, timeout=60)], workers=3) as dispatcher:
-        ticket = dispatcher.submit(completions=texts)
+        pending = dispatcher.submit(completions=texts)
         places = ("in stand", "in hold_gil", "in _rest")
         dump = _until(dispatcher, lambda dump: _with_stacks(3)(dump) and all(place in str(dump) for place in places))
         calls = _by_sample(dump)
@@ -64,7 +64,7 @@ def test_every_call_of_the_process_lane_is_named_with_its_stack() -> None:
         text = str(dump)
         assert text.startswith("3 calls in flight, 3 worker processes alive\n")
         assert "'stand' on sample 1 of batch 1: runs for " in text
-        ticket.cancel()
+        pending.cancel()
 
 
 def test_a_dump_disturbs_nothing() -> None:
@@ -73,10 +73,10 @@ def test_a_dump_disturbs_nothing() -> None:
     with Dispatcher([function], workers=2) as dispatcher:
         dispatcher.score(completions=texts[:2])
         for _ in range(5):
-            ticket = dispatcher.submit(completions=texts)
-            while not ticket.done:
+            pending = dispatcher.submit(completions=texts)
+            while not pending.done:
                 assert dispatcher.dump() is not None
-            result = ticket.result()
+            result = pending.result()
             assert result.rewards.ravel().tolist() == [float(n) for n in range(2000)]
             assert result.attempts.max() == 1
         assert dispatcher.stats()["kills"] == dispatcher.stats()["worker_restarts"] == 0
@@ -86,9 +86,9 @@ def test_a_dump_disturbs_nothing() -> None:
     ("text", "why"),
     [("stop:", "is stopped"), ("block:", "blocks it")],
 )
-def test_u1_a_worker_that_can_not_answer_is_shown_without_stack(text: str, why: str) -> None:
+def test_a_worker_that_can_not_answer_is_shown_without_stack(text: str, why: str) -> None:
     with Dispatcher([reward(stuck_functions.stand, timeout=60)], workers=2) as dispatcher:
-        ticket = dispatcher.submit(completions=[text, "sleep:60"])
+        pending = dispatcher.submit(completions=[text, "sleep:60"])
         dump = _until(dispatcher, lambda dump: len(dump) == 2 and why in str(dump) and "in _rest" in str(dump))
         start = time.monotonic()
         dump = dispatcher.dump(2.0)
@@ -97,7 +97,7 @@ def test_u1_a_worker_that_can_not_answer_is_shown_without_stack(text: str, why: 
         assert calls[0].stack is None
         assert why in (calls[0].no_stack or "")
         assert "in _rest" in (calls[1].stack or ""), "the other one answers as ever"
-        ticket.cancel()
+        pending.cancel()
 
 
 @pytest.mark.fault(
@@ -109,12 +109,12 @@ def test_signals_that_a_function_takes_stay_its_own(tmp_path: Path) -> None:
     with Dispatcher([reward(stuck_functions.stand, timeout=60)], workers=1) as dispatcher:
         dispatcher.score(completions=[f"own:{note}"], num_generations=1)
         dispatcher.score(completions=["give:1"])  # the frame that took them has ended for certain
-        ticket = dispatcher.submit(completions=["sleep:60"])
+        pending = dispatcher.submit(completions=["sleep:60"])
         dump = _until(dispatcher, lambda dump: [(call.batch, call.phase) for call in dump] == [(3, "call")])
         assert dump[0].stack is None
         time.sleep(0.1)
         assert not note.exists()
-        ticket.cancel()
+        pending.cancel()
 
 
 @pytest.mark.fault(
@@ -124,11 +124,11 @@ def test_signals_that_a_function_takes_stay_its_own(tmp_path: Path) -> None:
 def test_nothing_is_written_to_files_that_a_function_opened(tmp_path: Path) -> None:
     function = reward(stuck_functions.stand, timeout=4.0, grace=0.1, max_failure_rate=1.0)
     with Dispatcher([function], workers=1) as dispatcher:
-        ticket = dispatcher.submit(completions=[f"files:{tmp_path}"])
+        pending = dispatcher.submit(completions=[f"files:{tmp_path}"])
         _until(dispatcher, lambda dump: (tmp_path / "done").exists())
         (call,) = dispatcher.dump(1.0)
         assert call.stack is None
-        (failure,) = ticket.result().failures()
+        (failure,) = pending.result().failures()
     assert failure.status == Status.TIMEOUT
     assert failure.traceback is None
     assert [path.read_bytes() for path in tmp_path.iterdir() if path.stat().st_size] == []
@@ -142,7 +142,7 @@ def test_group_calls_retries_and_setup_are_named(tmp_path: Path) -> None:
     ]
     texts = [str(tmp_path / name) for name in "ab"]
     with Dispatcher(functions, workers=5) as dispatcher:
-        ticket = dispatcher.submit(completions=texts, num_generations=2)
+        pending = dispatcher.submit(completions=texts, num_generations=2)
         dump = _until(
             dispatcher, lambda dump: len(dump) == 5 and any(c.attempt == 2 for c in dump) and "setup" in str(dump)
         )
@@ -154,7 +154,7 @@ def test_group_calls_retries_and_setup_are_named(tmp_path: Path) -> None:
         setup = next(call for call in dump if call.phase == "setup")
         assert setup.function == "SlowToSetUp"
         assert "in setup" in (setup.stack or setup.no_stack or "")
-        ticket.cancel()
+        pending.cancel()
 
 
 def test_threads_and_loops_are_named_with_their_stacks() -> None:
@@ -165,7 +165,7 @@ def test_threads_and_loops_are_named_with_their_stacks() -> None:
         stuck_functions.SlowLoop(),
     ]
     with Dispatcher(functions, workers=1) as dispatcher:
-        ticket = dispatcher.submit(completions=["1", "blocks"])
+        pending = dispatcher.submit(completions=["1", "blocks"])
         dump = _until(dispatcher, lambda dump: _with_stacks(6)(dump) and "setup()" in str(dump))
         waits = [call for call in dump if call.function == "waits"]
         assert {call.samples[0] for call in waits} == {0, 1}
@@ -187,13 +187,13 @@ def test_threads_and_loops_are_named_with_their_stacks() -> None:
         assert ", in _ask" in (setup.stack or "")
         assert "_lanes" not in str(dump)
         stuck_functions.GO.set()
-        ticket.cancel()
+        pending.cancel()
 
 
-def test_u1_in_a_signal_handler_while_a_batch_is_waited_for() -> None:
+def test_in_a_signal_handler_while_a_batch_is_waited_for() -> None:
     found: list[Dump] = []
     with Dispatcher([reward(stuck_functions.stand, timeout=60)], workers=1) as dispatcher:
-        ticket = dispatcher.submit(completions=["sleep:60"])
+        pending = dispatcher.submit(completions=["sleep:60"])
 
         def signals() -> None:
             deadline = time.monotonic() + 30
@@ -202,13 +202,13 @@ def test_u1_in_a_signal_handler_while_a_batch_is_waited_for() -> None:
                 os.kill(os.getpid(), signal.SIGUSR1)
                 while len(found) == taken and time.monotonic() < deadline:
                     time.sleep(0.01)
-            ticket.cancel()
+            pending.cancel()
 
         before = signal.signal(signal.SIGUSR1, lambda *_: found.append(dispatcher.dump()))
         try:
             thread = threading.Thread(target=signals)
             thread.start()
-            result = ticket.result()
+            result = pending.result()
             thread.join()
         finally:
             signal.signal(signal.SIGUSR1, before)
@@ -216,18 +216,19 @@ def test_u1_in_a_signal_handler_while_a_batch_is_waited_for() -> None:
     assert "in _rest" in str(found[-1]), [str(dump) for dump in found]
 
 
-def test_u1_from_many_threads_at_once() -> None:
+def test_from_many_threads_at_once() -> None:
     found: list[Dump] = []
     with Dispatcher([reward(stuck_functions.stand, timeout=60)], workers=1) as dispatcher:
-        ticket = dispatcher.submit(completions=["gil:"] * 6)
+        pending = dispatcher.submit(completions=["gil:"] * 6)
         _until(dispatcher, lambda dump: "in hold_gil" in str(dump))
-        for _ in range(5):  # a question right after an answer finds the handler that gave it about to return
+        # a question right after an answer finds the handler that gave it about to return
+        for _ in range(5):
             threads = [threading.Thread(target=lambda: found.append(dispatcher.dump(20.0))) for _ in range(8)]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
-        ticket.cancel()
+        pending.cancel()
     assert len(found) == 40
     assert not [str(dump) for dump in found if "in hold_gil" not in (dump[0].stack or "")]
     assert all(dump.waiting == {"stand": 5} for dump in found)
@@ -237,13 +238,13 @@ def test_u1_from_many_threads_at_once() -> None:
 def test_before_after_and_in_a_fork_there_is_nothing() -> None:
     dispatcher = Dispatcher([reward(stuck_functions.stand, timeout=60)], workers=1)
     assert str(dispatcher.dump()) == "0 calls in flight, 0 worker processes alive"
-    ticket = dispatcher.submit(completions=["sleep:60"])
+    pending = dispatcher.submit(completions=["sleep:60"])
     _until(dispatcher, lambda dump: len(dump) == 1)
     pid = os.fork()
     if pid == 0:
         os._exit(len(dispatcher.dump()))
     assert os.waitpid(pid, 0)[1] == 0
-    ticket.cancel()
+    pending.cancel()
     dispatcher.close()
     dump = dispatcher.dump()
     assert (len(dump), dump.waiting, repr(dump)) == (0, {"stand": 0}, "<Dump of 0 calls in flight>")
@@ -251,10 +252,10 @@ def test_before_after_and_in_a_fork_there_is_nothing() -> None:
 
 def test_a_recursion_shows_its_innermost_hundred_frames() -> None:
     with Dispatcher([reward(stuck_functions.stand, timeout=60)], workers=1) as dispatcher:
-        ticket = dispatcher.submit(completions=["deep:500"])
+        pending = dispatcher.submit(completions=["deep:500"])
         dump = _until(dispatcher, _with_stacks(1))
         assert (dump[0].stack or "").count(", in _down") == 0 or "repeated" in (dump[0].stack or "")
-        ticket.cancel()
+        pending.cancel()
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), 10**400, "1", None])

@@ -18,7 +18,8 @@ MB = 2**20
 
 
 def test_functions_of_very_different_cost_go_through_a_batch_together(tmp_path: Path) -> None:
-    """Neither is ever further ahead of the other than the window that the engine keeps, a part of the batch."""
+    """Neither is ever further ahead of the other than the window that the engine keeps, a part of
+    the batch."""
     samples, notes = 2048, tmp_path / "notes"
     with Dispatcher(
         [reward(cheap_and_costly_functions.cheap), reward(cheap_and_costly_functions.dear)], workers=2
@@ -46,9 +47,9 @@ def test_groups_complete_throughout_the_batch() -> None:
     with Dispatcher(functions, workers=2) as dispatcher:
         dispatcher.score(completions=[str(seconds)] * 32, num_generations=4)  # its cost is known
         start = time.monotonic()
-        ticket = dispatcher.submit(completions=[str(seconds)] * (4 * groups), num_generations=4)
+        pending = dispatcher.submit(completions=[str(seconds)] * (4 * groups), num_generations=4)
         order, times = [], []
-        for group in ticket.groups():
+        for group in pending.groups():
             order.append(group.index)
             times.append(time.monotonic() - start)
     assert times[groups // 4] < 0.5 * times[-1], times
@@ -58,7 +59,8 @@ def test_groups_complete_throughout_the_batch() -> None:
 
 @pytest.mark.parametrize("samples", [100_000, pytest.param(1_000_000, marks=pytest.mark.soak)])
 def test_a_large_batch_streams(samples: int) -> None:
-    """Its texts, 5 KB each, are never all on their way: neither the trainer nor a worker grows by a part of them."""
+    """Its texts, 5 KB each, are never all on their way: neither the trainer nor a worker grows by a
+    part of them."""
     text = "x" * 5000
     with Dispatcher([reward(cheap_and_costly_functions.length)], workers=2) as dispatcher:
         dispatcher.score(completions=[text] * 1000)

@@ -1,4 +1,4 @@
-"""Descriptors and folders: functions that pull the rug out from under their worker."""
+"""File descriptors and folders: functions that close or remove what their worker uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.stress.harness import Scene, expect
 
 @pytest.mark.fault(
     "a function closes all file descriptors and returns",
-    sees="its value: what it gave stands in memory; the worker is replaced",
+    sees="its value, from shared memory; the worker is replaced",
 )
 def test_closing_every_descriptor_loses_nothing(tmp_path: Path) -> None:
     with Scene(tmp_path) as scene:
@@ -37,13 +37,14 @@ def test_files_with_the_numbers_of_ours_are_left_alone(tmp_path: Path) -> None:
         assert scene.commit("put_files_in_their_place") is None
     files = sorted(tmp_path.glob("file *"))
     assert len(files) == 12
-    for file in files[3:]:  # the first three are standard input, output and error now, and what is printed is theirs
+    # the first three are standard input, output and error now, and what is printed is theirs
+    for file in files[3:]:
         assert file.read_bytes() == b"\1" * 64
 
 
 @pytest.mark.fault(
     "a function writes garbage to every descriptor it can find",
-    sees="`crashed`, after one more try alone: its worker sent what is no message; the garbage shows as its output",
+    sees="`crashed`, after one more try alone: its worker sent an invalid message; the garbage is printed as its output",
 )
 def test_garbage_on_every_descriptor_costs_one_call(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with Scene(tmp_path) as scene:
@@ -53,7 +54,7 @@ def test_garbage_on_every_descriptor_costs_one_call(tmp_path: Path, capfd: pytes
 
 @pytest.mark.fault(
     "a function changes into a folder that is removed",
-    sees='its value; later calls in its worker stand there too (`isolation="call"` keeps calls apart)',
+    sees='its value; later calls in its worker have that working directory too (`isolation="call"` keeps calls apart)',
 )
 def test_a_worker_without_a_folder_works_on(tmp_path: Path) -> None:
     with Scene(tmp_path) as scene:

@@ -1,4 +1,4 @@
-"""Lies: workers that send and write what no worker of ours does."""
+"""Forged messages: workers that send or write what no worker of ours does."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from tests.stress.harness import Scene, expect, wait_for
             "it sent a message of 4294967295 bytes, which is too large",
             marks=pytest.mark.fault(
                 "a worker announces a message of 4 GiB",
-                sees="`crashed`, after one more try alone; nothing is held for it",
+                sees="`crashed`, after one more try alone; no memory is allocated for it",
             ),
         ),
         pytest.param(
             "answer_for_an_unknown_frame",
             "a message about a call that it does not have",
-            marks=pytest.mark.fault("a worker answers for a frame it never got", sees="`crashed`, its call only"),
+            marks=pytest.mark.fault("a worker reports on a frame it never got", sees="`crashed`, its call only"),
         ),
         pytest.param(
             "answer_for_an_unknown_call",
             "a message about a call that it does not have",
-            marks=pytest.mark.fault("a worker answers for a call it never got", sees="`crashed`, its call only"),
+            marks=pytest.mark.fault("a worker reports on a call it never got", sees="`crashed`, its call only"),
         ),
     ],
 )
-def test_a_worker_that_lies_is_ended(deed: str, reason: str, tmp_path: Path) -> None:
+def test_a_forged_message_ends_the_worker(deed: str, reason: str, tmp_path: Path) -> None:
     with Scene(tmp_path) as scene:
         expect(scene.commit(deed), Status.CRASHED, reason)
 
@@ -42,14 +42,14 @@ def test_a_worker_that_lies_is_ended(deed: str, reason: str, tmp_path: Path) -> 
     "a message of a worker is cut in two and its end never comes; the call hangs",
     sees="`timeout`",
 )
-def test_half_a_message_before_a_hang(tmp_path: Path) -> None:
+def test_a_truncated_message_before_a_hang(tmp_path: Path) -> None:
     with Scene(tmp_path, timeout=1.0) as scene:
         expect(scene.commit("send_half_a_message:hang"), Status.TIMEOUT, "of 1 s")
 
 
 @pytest.mark.fault(
     "a message of a worker is cut in two and the next one follows at once",
-    sees="its value: what the worker did stands in memory; the worker, out of step, is replaced",
+    sees="its value, from shared memory; the worker is replaced",
 )
 def test_half_a_message_loses_nothing(tmp_path: Path) -> None:
     with Scene(tmp_path) as scene:
@@ -57,16 +57,16 @@ def test_half_a_message_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.fault("a result is sent twice", sees="the first counts")
-def test_a_result_that_comes_twice_counts_once(tmp_path: Path) -> None:
+def test_a_repeated_result_counts_once(tmp_path: Path) -> None:
     with Scene(tmp_path) as scene:
         expect(scene.commit("fail_twice"), Status.ERROR, "twice")
 
 
 @pytest.mark.fault(
-    "a worker says twice that a frame has ended, with a call in hand",
-    sees="`crashed`, its call only: an end that the shared page does not show is not believed",
+    "a worker reports the end of a frame twice, while a call runs",
+    sees="`crashed`, its call only: the shared page does not confirm the end",
 )
-def test_an_end_that_comes_twice_ends_the_worker(tmp_path: Path) -> None:
+def test_a_repeated_frame_end_ends_the_worker(tmp_path: Path) -> None:
     with Scene(tmp_path, timeout=1.0) as scene:
         result = scene.score(["give:1", "give:2", "say_done_twice", "give:3"])
         assert result.rewards[[0, 1, 3], 0, 0].tolist() == [1, 2, 3]
@@ -80,32 +80,32 @@ def test_an_end_that_comes_twice_ends_the_worker(tmp_path: Path) -> None:
         pytest.param(
             "done",
             marks=pytest.mark.fault(
-                "nonsense in the shared page where finished frames are counted, and a hang", sees="`timeout`"
+                "garbage in the shared page where finished frames are counted, and a hang", sees="`timeout`"
             ),
         ),
         pytest.param(
             "progress",
             marks=pytest.mark.fault(
-                "nonsense in the shared page where the call in hand stands, and a hang",
-                sees="`timeout`: which call it is shows elsewhere in the page",
+                "garbage in the shared page where the current call is, and a hang",
+                sees="`timeout`: the current call is also known from elsewhere in the page",
             ),
         ),
     ],
 )
-def test_nonsense_in_the_page(what: str, tmp_path: Path) -> None:
+def test_garbage_in_the_shared_page(what: str, tmp_path: Path) -> None:
     with Scene(tmp_path, timeout=1.0) as scene:
         expect(scene.commit(f"scribble_over_the_page:{what}"), Status.TIMEOUT, "of 1 s")
 
 
 @pytest.mark.fault("a worker sends messages without end", sees="`timeout`, in time")
-def test_a_worker_that_talks_without_end_is_out_of_time_like_any_other(tmp_path: Path) -> None:
+def test_endless_messages_end_in_a_timeout(tmp_path: Path) -> None:
     with Scene(tmp_path, timeout=1.0) as scene:
         expect(scene.commit("talk_without_end"), Status.TIMEOUT, "of 1 s")
 
 
 @pytest.mark.fault(
-    "a worker goes to and fro between two calls in the shared page for ever",
-    sees="some value or failure for the calls that it lies about; the worker is replaced",
+    "a worker alternates between two calls in the shared page for ever",
+    sees="some value or failure for these calls; the worker is replaced",
 )
 def test_a_worker_that_goes_to_and_fro_is_replaced(tmp_path: Path) -> None:
     with Scene(tmp_path, timeout=1.0) as scene:

@@ -43,7 +43,7 @@ class Once(StatefulReward):
         self.setups += 1
 
     def score(self, completion: str, log_extra: object) -> float:
-        log_extra("told", [completion])  # type: ignore[operator]
+        log_extra("seen", [completion])  # type: ignore[operator]
         return float(self.setups)
 
     def finish_group(self, scores: list[float | None], **columns: object) -> list[float | None]:
@@ -55,7 +55,7 @@ def test_each_fork_is_set_up_and_its_records_arrive() -> None:
         result = dispatcher.score(completions=[str(index) for index in range(12)], num_generations=3)
     assert not result.failures()
     assert result.rewards.ravel().tolist() == [11.0] * 12
-    assert result.extra["told"] == [str(index) for index in range(12)]
+    assert result.extra["seen"] == [str(index) for index in range(12)]
 
 
 def counting(completions: list[str], **columns: object) -> list[float]:

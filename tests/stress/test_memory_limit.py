@@ -53,7 +53,7 @@ def test_descendants_inherit_the_limit_and_reserved_space_is_free() -> None:
     assert result.rewards[:, 0, 0].tolist() == [1.0, 0.0, 1.0]
 
 
-def test_f2_only_its_own_calls_count() -> None:
+def test_only_its_own_calls_count() -> None:
     """Another function's leak, and what loading and setup took, are not this function's."""
     functions = [
         reward(limited_functions.keep),
@@ -72,7 +72,7 @@ def test_f2_only_its_own_calls_count() -> None:
     "a function with a `memory_limit` leaks a little with every call",
     sees="nothing: its worker is replaced when half of the limit is taken, before any call fails",
 )
-def test_f3_a_leak_fails_no_call() -> None:
+def test_a_leak_fails_no_call() -> None:
     texts = ["keep:4000000"] * 120
     with Dispatcher(
         [

@@ -1,4 +1,4 @@
-"""Output: functions that print more than anyone reads."""
+"""Print floods: functions that print more than the engine forwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.stress.harness import Scene
             "print_much:64",
             marks=pytest.mark.fault(
                 "a function prints 64 MB",
-                sees="its value, and 1000 lines a second; how many were dropped is said",
+                sees="its value, and 1000 lines a second; the number of dropped lines is reported",
             ),
         ),
         pytest.param(
@@ -36,7 +36,7 @@ def test_much_output_is_read_and_bounded(deed: str, tmp_path: Path, capfd: pytes
 
 @pytest.mark.fault(
     "a function puts objects that raise in place of `sys.stdout` and `sys.stderr`",
-    sees="its value; the worker works on",
+    sees="its value; the worker goes on",
 )
 def test_broken_streams_fail_no_call(tmp_path: Path) -> None:
     with Scene(tmp_path) as scene:

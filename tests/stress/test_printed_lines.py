@@ -1,4 +1,4 @@
-"""What reward functions print: line by line with the function's name, bounded, whatever it is (O-1 to O-7 of `process/output`)."""
+"""What reward functions print: line by line with the function's name, bounded, whatever it is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _lines(capfd: pytest.CaptureFixture[str]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_o6_each_line_has_the_name_of_the_function_that_printed_it(
+def test_each_line_has_the_name_of_the_function_that_printed_it(
     workers: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     texts = [str(n) for n in range(60)]
@@ -37,9 +37,9 @@ def test_o6_each_line_has_the_name_of_the_function_that_printed_it(
 
 
 @pytest.mark.fault(
-    "a function prints without end", sees="a thousand lines a second, and how many were dropped; nothing waits for it"
+    "a function prints without end", sees="a thousand lines a second, and how many were dropped; nothing waits"
 )
-def test_o2_a_flood_is_cut_counted_and_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_flood_is_truncated_counted_and_reported(capfd: pytest.CaptureFixture[str]) -> None:
     with Dispatcher(
         [reward(printing_functions.flood, timeout=60), reward(printing_functions.ayes)], workers=2
     ) as dispatcher:
@@ -55,7 +55,7 @@ def test_o2_a_flood_is_cut_counted_and_told(capfd: pytest.CaptureFixture[str]) -
     assert flooded + dropped >= 50_000 - 20, "what is not shown is counted"
 
 
-def test_o7_odd_output_is_shown_as_text(capfd: pytest.CaptureFixture[str]) -> None:
+def test_odd_output_is_shown_as_text(capfd: pytest.CaptureFixture[str]) -> None:
     with Dispatcher([reward(printing_functions.odd)], workers=1) as dispatcher:
         assert dispatcher.score(completions=["1"]).rewards.item() == 1.0
     lines = [text for function, text in _lines(capfd) if function == "odd"]

@@ -1,4 +1,4 @@
-"""Ends: functions that end their process, or keep it from ending."""
+"""Process exits: functions that end their process, or keep it from ending."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.stress.harness import Scene, expect
         ),
     ],
 )
-def test_a_crash_says_where_python_stood(deed: str, reason: str, stack: str, tmp_path: Path) -> None:
+def test_a_crash_shows_the_python_stack(deed: str, reason: str, stack: str, tmp_path: Path) -> None:
     with Scene(tmp_path) as scene:
         failure = scene.commit(deed)
     expect(failure, Status.CRASHED, reason)

@@ -1,4 +1,5 @@
-"""The process lane under functions that hang, die and misbehave: rows 1 to 9 of docs/internals/promises.md."""
+"""The process lane under functions that hang, die and misbehave: rows 1 to 9 of
+docs/internals/promises.md."""
 
 from __future__ import annotations
 
@@ -76,7 +77,8 @@ def test_row_2_a_hundred_hangs_cost_one_worker_each_at_most() -> None:
     with Dispatcher([function], workers=4) as dispatcher:
         _score(dispatcher, ["give:1"])
         result = dispatcher.score(completions=texts, num_generations=1)
-        deadline = time.monotonic() + 2  # 200 ms are the aim, which benches/python/bench_timeout_kill.py measures
+        # 200 ms are the aim, which benches/python/bench_timeout_kill.py measures
+        deadline = time.monotonic() + 2
         while len(dispatcher.worker_pids()) < 4 and time.monotonic() < deadline:
             time.sleep(0.005)
         assert len(dispatcher.worker_pids()) >= 4
@@ -130,18 +132,18 @@ def test_row_3_math_verify_works_unmodified(from_thread: bool) -> None:
 
 @pytest.mark.fault(
     "C code holds the GIL of a worker",
-    sees="the trainer and its loops run on beside it",
+    sees="the trainer and its loops go on",
 )
 def test_row_4_the_trainer_goes_on_while_a_regex_holds_a_worker() -> None:
     function = reward(failing_functions.obey, timeout=1.5)
     with Dispatcher([function], workers=1) as dispatcher:
         _score(dispatcher, ["give:1"])
-        ticket = dispatcher.submit(completions=["regex:"], num_generations=1)
+        pending = dispatcher.submit(completions=["regex:"], num_generations=1)
         worst, last = 0.0, time.monotonic()
-        while not ticket.done:
+        while not pending.done:
             time.sleep(0.005)
             worst, last = max(worst, time.monotonic() - last), time.monotonic()
-        assert ticket.result().status[0, 0, 0] == Status.TIMEOUT
+        assert pending.result().status[0, 0, 0] == Status.TIMEOUT
     assert worst < 0.25
 
 
@@ -221,7 +223,7 @@ from guerdon import Dispatcher, reward
 from tests.stress import failing_functions
 dispatcher = Dispatcher([reward(failing_functions.obey, timeout=600)], workers=2)
 dispatcher.score(completions=["give:1"], num_generations=1)
-ticket = dispatcher.submit(completions=["loop:", "regex:"], num_generations=1)
+pending = dispatcher.submit(completions=["loop:", "regex:"], num_generations=1)
 if {how!r} == "kill with a fork that lives on" and os.fork() == 0:
     time.sleep(600)
 time.sleep(0.3)
@@ -230,7 +232,7 @@ found = [child.pid for child in psutil.Process().children(recursive=True)]
 with open({str(pids)!r} + ".new", "w") as file:
     file.write(" ".join(map(str, found)))
 os.rename({str(pids)!r} + ".new", {str(pids)!r})
-ticket.result()
+pending.result()
 """
     trainer = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
@@ -256,7 +258,7 @@ ticket.result()
 
 @pytest.mark.fault(
     "a lambda, closure, partial, bound method or callable object is to run in another process",
-    sees="it does",
+    sees="it runs there",
 )
 def test_row_9_functions_of_any_kind_run_in_workers(tmp_path: Path) -> None:
     offset = 2.0
@@ -327,14 +329,15 @@ def test_a_worker_is_a_clean_main_thread() -> None:
     assert seen["environment/worker_modules"] == [[]]
     assert seen["environment/guerdon"] == [False]
     kinds = [target.split(":")[0] for target in seen["environment/fds"][0]]
-    # Standard streams and the mark between functions, its socket, its stack, and what stands where its page's descriptor was: nothing of its
-    # forker's or the trainer's.
+    # Standard streams and the mark between functions, its socket, its stack, and what stands where
+    # its page's descriptor was: nothing of its forker's or the trainer's.
     expected = ["/dev/null", "/dev/null", "/memfd", "pipe", "pipe", "pipe", "socket"]
     assert sorted(kind for kind in kinds if not kind.startswith("/proc")) == expected
 
 
 def test_the_heavy_and_the_light_share_the_workers() -> None:
-    """What waits behind a slow call goes to others: four of 1 s in one frame are spread over two workers."""
+    """What waits behind a slow call goes to others: four of 1 s in one frame are spread over two
+    workers."""
     with Dispatcher([reward(failing_functions.spin)], workers=2) as dispatcher:
         _score(dispatcher, ["0"] * 64)
         result = dispatcher.score(completions=["1"] * 4 + ["0"] * 60, num_generations=1)

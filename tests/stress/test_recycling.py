@@ -66,7 +66,7 @@ def test_a_worker_is_replaced_for_its_memory() -> None:
     assert len(pids) >= 2
 
 
-def test_r3_an_age_shorter_than_a_start_still_runs_all() -> None:
+def test_an_age_shorter_than_a_start_still_runs_all() -> None:
     with Dispatcher([reward(limited_functions.spin)], workers=2, recycle=Recycle(age=1e-6, calls=1)) as dispatcher:
         result = dispatcher.score(completions=["0"] * 30)
     assert not result.failures()

@@ -1,6 +1,6 @@
-"""Starved machines: too few descriptors, processes, bytes of memory or of disk.
+"""Resource exhaustion: no descriptors, processes, memory or disk left.
 
-Each trainer is a process of its own, which starves itself; it says what it saw in one line of JSON.
+Each trainer is a process of its own, which limits itself and reports in one line of JSON.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ GOOD = [f"give:{{index}}" for index in range(50)]
 
 
 def run(script: str, notes: Path, *prefix: str, **environment: str) -> dict[str, Any]:
-    """What the trainer told."""
+    """The report of the trainer process."""
     done = subprocess.run(
         [*prefix, sys.executable, "-c", TRAINER.format(notes=str(notes)) + script],
         capture_output=True,
@@ -48,16 +48,16 @@ def run(script: str, notes: Path, *prefix: str, **environment: str) -> dict[str,
         env={**os.environ, **environment},
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report
 
 
 @pytest.mark.fault(
     "the trainer has no file descriptors left (RLIMIT_NOFILE) when workers are needed",
-    sees="`error` for the calls that need them: no worker process could be started, too many open files; all is well once there are some",
+    sees="`error` for the calls that need them: no worker process could be started, too many open files; it recovers once there are some",
 )
 def test_no_descriptors_for_workers(tmp_path: Path) -> None:
-    told = run(
+    report = run(
         """
 with made() as dispatcher:
     score(dispatcher, GOOD)
@@ -75,9 +75,9 @@ with made() as dispatcher:
 """,
         tmp_path,
     )
-    assert told["took"] < 25
-    assert told["again"] == []
-    assert set(told["starved"]) <= {
+    assert report["took"] < 25
+    assert report["again"] == []
+    assert set(report["starved"]) <= {
         "no worker process could be started: Too many open files (os error 24)",
         "the worker process was killed by SIGKILL (the system does that when memory runs out)",
         "the worker process ended",
@@ -86,7 +86,7 @@ with made() as dispatcher:
 
 @pytest.mark.fault(
     "the trainer may not have another process (RLIMIT_NPROC, as an unprivileged user) when workers are needed",
-    sees="`error` for the calls that need them: no worker process could be started, resource temporarily unavailable; all is well once it may",
+    sees="`error` for the calls that need them: no worker process could be started, resource temporarily unavailable; it recovers once it may",
 )
 def test_no_processes_for_workers(tmp_path: Path) -> None:
     setpriv = shutil.which("setpriv")
@@ -95,7 +95,7 @@ def test_no_processes_for_workers(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     # A user that nobody is, who may still read what belongs to us.
     may = "--inh-caps=+dac_override,+dac_read_search", "--ambient-caps=+dac_override,+dac_read_search"
-    told = run(
+    report = run(
         """
 with made() as dispatcher:
     score(dispatcher, GOOD)
@@ -118,9 +118,9 @@ with made() as dispatcher:
         "--clear-groups",
         *may,
     )
-    assert told["took"] < 25
-    assert told["again"] == []
-    assert set(told["starved"]) <= {
+    assert report["took"] < 25
+    assert report["again"] == []
+    assert set(report["starved"]) <= {
         "no worker process could be started: Resource temporarily unavailable (os error 11)",
         "the worker process was killed by SIGKILL (the system does that when memory runs out)",
         "the worker process ended",
@@ -135,7 +135,7 @@ def test_no_zygote(tmp_path: Path) -> None:
     setpriv = shutil.which("setpriv")
     if setpriv is None or os.getuid() != 0:
         pytest.skip("another user is needed, and setpriv to become it")
-    told = run(
+    report = run(
         """
 dispatcher = made()
 import threading, guerdon._native
@@ -161,9 +161,9 @@ warm.close()
         "--inh-caps=+dac_override,+dac_read_search",
         "--ambient-caps=+dac_override,+dac_read_search",
     )
-    assert told["took"] < 25
-    assert told["starved"]
-    assert all("emporarily unavailable" in reason or "can't start new thread" in reason for reason in told["starved"])
+    assert report["took"] < 25
+    assert report["starved"]
+    assert all("emporarily unavailable" in reason or "can't start new thread" in reason for reason in report["starved"])
 
 
 @pytest.mark.fault(
@@ -171,7 +171,7 @@ warm.close()
     sees="`error`: MemoryError; its siblings are scored",
 )
 def test_an_address_space_that_runs_out(tmp_path: Path) -> None:
-    told = run(
+    report = run(
         """
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (size + (2 << 30), resource.RLIM_INFINITY))
@@ -181,8 +181,8 @@ with made() as dispatcher:
 """,
         tmp_path,
     )
-    assert [reason.partition(":")[0] for reason in told["reasons"]] == ["MemoryError"]
-    assert told["good"] == [float(index) for index in range(50)]
+    assert [reason.partition(":")[0] for reason in report["reasons"]] == ["MemoryError"]
+    assert report["good"] == [float(index) for index in range(50)]
 
 
 @pytest.mark.fault(
@@ -197,7 +197,7 @@ def test_a_control_group_without_memory(tmp_path: Path) -> None:
     except OSError:
         pytest.skip("no control group can be made here")
     try:
-        told = run(
+        report = run(
             f"""
 with made() as dispatcher:
     score(dispatcher, GOOD)
@@ -209,8 +209,8 @@ with made() as dispatcher:
     finally:
         wait_for(lambda: not (group / "cgroup.procs").read_text(), "the group is empty")
         group.rmdir()
-    assert [reason.partition(" (")[0] for reason in told["reasons"]] == ["the worker process was killed by SIGKILL"]
-    assert told["good"] == [float(index) for index in range(50)]
+    assert [reason.partition(" (")[0] for reason in report["reasons"]] == ["the worker process was killed by SIGKILL"]
+    assert report["good"] == [float(index) for index in range(50)]
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_no_room_for_temporary_files(kind: str, reason: str, tmp_path: Path) -> 
         prefix = [unshare, "-m", "sh", "-c", f'{mount} && exec "$@"', "sh"]
     else:
         folder = Path("/proc/self/task")  # nobody may, root neither
-    told = run(
+    report = run(
         """
 with made() as dispatcher:
     result, reasons = score(dispatcher, [*GOOD, "write_a_temporary_file"])
@@ -255,7 +255,7 @@ with made() as dispatcher:
         *prefix,
         TMPDIR=str(folder),
     )
-    assert told["good"] == [float(index) for index in range(50)]
-    (found,) = told["reasons"]
+    assert report["good"] == [float(index) for index in range(50)]
+    (found,) = report["reasons"]
     assert reason in found or kind == "unwritable"
     assert "Errno" in found

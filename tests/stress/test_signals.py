@@ -1,4 +1,4 @@
-"""Signals and locks: functions that do not want to be stopped."""
+"""Signals and locks: functions that resist being stopped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMED_OUT = "no answer within the timeout of 1 s"
             "ignore_polite_signals",
             marks=pytest.mark.fault(
                 "a function ignores SIGTERM, SIGALRM, SIGINT and SIGHUP, and hangs",
-                sees="`timeout`, with the stack at which it stood",
+                sees="`timeout`, with its stack",
             ),
         ),
         pytest.param(
@@ -59,7 +59,7 @@ TIMED_OUT = "no answer within the timeout of 1 s"
         ),
     ],
 )
-def test_a_call_that_can_not_be_told_is_killed(deed: str, tmp_path: Path) -> None:
+def test_a_call_that_can_not_be_interrupted_is_killed(deed: str, tmp_path: Path) -> None:
     with Scene(tmp_path, timeout=1.0) as scene:
         failure = scene.commit(deed)
     expect(failure, Status.TIMEOUT, TIMED_OUT)

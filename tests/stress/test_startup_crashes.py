@@ -1,4 +1,4 @@
-"""Processes lost before they can work: while loading, in setup(), or the loaded zygote itself."""
+"""Startup crashes: processes that die while loading, in setup(), or as the loaded zygote."""
 
 from __future__ import annotations
 

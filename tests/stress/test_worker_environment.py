@@ -1,4 +1,5 @@
-"""The environment of workers: the trainer's, without its secrets, each function with its own part."""
+"""The environment of workers: the trainer's, without its secrets, each function with its own
+part."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def _look(dispatcher: Dispatcher, function: str, names: str = NAMES) -> dict[str
     sees="it finds none; the rest of the trainer's environment is there",
 )
 @pytest.mark.parametrize("isolation", ["worker", "call"])
-def test_e1_secrets_stay_with_the_trainer(isolation: str) -> None:
+def test_secrets_stay_with_the_trainer(isolation: str) -> None:
     seen = _look(Dispatcher([reward(limited_functions.look, isolation=isolation)], workers=1), "look")
     expected = {KEY: None, "STRESS_PLAIN": "plain", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     assert seen["found"] == [expected] * 3
@@ -42,7 +43,7 @@ def test_e1_secrets_stay_with_the_trainer(isolation: str) -> None:
 
 
 @pytest.mark.parametrize("isolation", ["worker", "call"])
-def test_f4_a_function_that_names_a_variable_finds_it_and_others_do_not(isolation: str) -> None:
+def test_a_function_that_names_a_variable_finds_it_and_others_do_not(isolation: str) -> None:
     functions = [
         reward(limited_functions.look, name="asks", env=[KEY, "STRESS_NOT_THERE"], isolation=isolation),
         reward(limited_functions.look, name="plain", isolation=isolation),
@@ -61,10 +62,10 @@ def test_f4_a_function_that_names_a_variable_finds_it_and_others_do_not(isolatio
 
 
 @pytest.mark.fault(
-    "a function needs a variable that is kept from workers and did not name it",
+    "a function needs a variable that is hidden from workers and did not name it",
     sees="`error`: KeyError, with the two ways to give it the variable",
 )
-def test_who_misses_a_variable_is_told_how_to_get_it() -> None:
+def test_a_missing_variable_is_explained() -> None:
     with Dispatcher([reward(limited_functions.demand, max_failure_rate=1.0)], workers=1) as dispatcher:
         (failure,) = dispatcher.score(completions=["a"]).failures()
     assert failure.reason.startswith(f"KeyError: '{KEY}' (this variable is hidden from workers")
@@ -84,7 +85,7 @@ def test_worker_env_sets_and_hides_for_all() -> None:
     }
 
 
-def test_e2_the_trainers_own_number_of_threads_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_trainers_own_number_of_threads_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     seen = _look(Dispatcher([reward(limited_functions.look)], workers=1), "look")
     assert seen["found"][0]["OMP_NUM_THREADS"] == "2"

@@ -37,10 +37,10 @@ def test_a_killed_zygote_is_replaced(which: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("which", ["stem", "loader"])
 def test_a_zygote_killed_amid_a_batch_costs_the_calls_in_hand(which: str, tmp_path: Path) -> None:
     with Scene(tmp_path) as scene:
-        ticket = scene.submit([f"doze:{index}" for index in range(40)])
+        pending = scene.submit([f"doze:{index}" for index in range(40)])
         time.sleep(0.1)
         zygotes()[which == "loader"].kill()
-        result = ticket.result(timeout=60)
+        result = pending.result(timeout=60)
         assert not result.failures()
         assert result.rewards[:, 0, 0].tolist() == [float(index) for index in range(40)]
         assert (result.attempts == 2).sum() <= WORKERS
@@ -62,10 +62,10 @@ def test_a_function_that_kills_its_parent(tmp_path: Path) -> None:
 
 @pytest.mark.fault(
     "the zygote is stopped (SIGSTOP) when a new worker is needed",
-    sees="nothing but a delay under a second: it is told to go on",
+    sees="nothing but a delay under a second: it is continued",
 )
 @pytest.mark.parametrize("which", ["stem", "loader"])
-def test_a_stopped_zygote_is_told_to_go_on(which: str, tmp_path: Path) -> None:
+def test_a_stopped_zygote_is_continued(which: str, tmp_path: Path) -> None:
     with Scene(tmp_path, timeout=1.0) as scene:
         zygotes()[which == "loader"].suspend()
         expect(scene.commit("swallow_everything"), Status.TIMEOUT, "of 1 s")

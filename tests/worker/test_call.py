@@ -46,8 +46,6 @@ class Judge:
 
 
 def test_a_positional_call_is_the_function_itself() -> None:
-    """C-1"""
-
     def score(prompt: str, completion: str) -> float:
         return 1.0
 
@@ -99,7 +97,6 @@ def test_stateful_rewards() -> None:
 
 
 def test_records_belong_to_their_call() -> None:
-    """C-2"""
     kept = []
 
     def score(completion: str, log_extra: Any, log_metric: Any) -> float:
@@ -136,7 +133,6 @@ class Unprintable:
 
 
 def test_odd_records_never_fail() -> None:
-    """C-3"""
     torch = pytest.importorskip("torch")
     call = Call(len, recipe())
     cyclic: list[Any] = []
@@ -219,8 +215,8 @@ def test_async_is_recognised() -> None:
 
 
 def test_awaiter_awaits_and_warns_once() -> None:
-    said: list[str] = []
-    awaiter = Awaiter(said.append)
+    warnings: list[str] = []
+    awaiter = Awaiter(warnings.append)
     loops = []
 
     async def score() -> float:
@@ -233,15 +229,15 @@ def test_awaiter_awaits_and_warns_once() -> None:
     assert awaiter.result(call, score()) == 2.0
     assert awaiter.result(call, score()) == 2.0
     assert loops[0] is loops[1]
-    assert len(said) == 1
-    assert "'f'" in said[0]
-    assert "lane='asyncio'" in said[0]
+    assert len(warnings) == 1
+    assert "'f'" in warnings[0]
+    assert "lane='asyncio'" in warnings[0]
     with pytest.raises(KeyError):
         awaiter.result(call, _failing())
     assert awaiter.result(call, score()) == 2.0
     assert loops[2] is loops[0]
     assert awaiter.result(Call(score, recipe(name="g")), score()) == 2.0
-    assert len(said) == 1, "an async function is no surprise"
+    assert len(warnings) == 1, "an async function is no surprise"
     awaiter.close()
     assert loops[0].is_closed()
     awaiter.close()

@@ -16,7 +16,7 @@ from guerdon._worker.invoke.http_errors import UNREACHABLE, http_status_of, retr
 from guerdon._worker.invoke.records import tokens_of
 
 
-class Told(Exception):
+class ClientError(Exception):
     """Anything with attributes."""
 
     def __init__(self, **attributes: Any) -> None:
@@ -39,37 +39,38 @@ def respond(status: int, **headers: str) -> Any:
 
 
 def test_retry_after() -> None:
-    assert retry_after_of(Told(retry_after=2)) == 2.0
-    assert retry_after_of(Told(response=respond(429, retry_after="3.5"))) == 3.5
-    assert retry_after_of(Told(response=respond(429, Retry_After="3.5"))) == 3.5
-    assert retry_after_of(Told(headers={"Retry-After": "4"})) == 4.0  # aiohttp
-    assert retry_after_of(Told(response=respond(429, retry_after_ms="250", retry_after="1"))) == 0.25  # openai
+    assert retry_after_of(ClientError(retry_after=2)) == 2.0
+    assert retry_after_of(ClientError(response=respond(429, retry_after="3.5"))) == 3.5
+    assert retry_after_of(ClientError(response=respond(429, Retry_After="3.5"))) == 3.5
+    assert retry_after_of(ClientError(headers={"Retry-After": "4"})) == 4.0  # aiohttp
+    # openai
+    assert retry_after_of(ClientError(response=respond(429, retry_after_ms="250", retry_after="1"))) == 0.25
     assert retry_after_of(ValueError()) is None
-    assert retry_after_of(Told(retry_after=1e300)) == 1e9  # no engine has a longer time
+    assert retry_after_of(ClientError(retry_after=1e300)) == 1e9  # no engine has a longer time
     for odd in (float("nan"), -1, "soon", object()):
-        assert retry_after_of(Told(retry_after=odd)) is None
-        assert retry_after_of(Told(headers={"Retry-After": odd})) is None
+        assert retry_after_of(ClientError(retry_after=odd)) is None
+        assert retry_after_of(ClientError(headers={"Retry-After": odd})) is None
 
 
 def test_retry_after_may_be_a_date() -> None:
     soon = email.utils.formatdate(time.time() + 100, usegmt=True)
-    seconds = retry_after_of(Told(response=respond(503, retry_after=soon)))
+    seconds = retry_after_of(ClientError(response=respond(503, retry_after=soon)))
     assert seconds is not None
     assert 60 < seconds <= 101
     past = email.utils.formatdate(time.time() - 100, usegmt=True)
-    assert retry_after_of(Told(response=respond(503, retry_after=past))) == 0.0
+    assert retry_after_of(ClientError(response=respond(503, retry_after=past))) == 0.0
 
 
-def test_a2_a_status_is_found_wherever_clients_keep_it() -> None:
-    assert http_status_of(Told(status_code=429)) == 429  # openai
-    assert http_status_of(Told(status=503)) == 503  # aiohttp
-    assert http_status_of(Told(response=respond(404))) == 404  # httpx, requests
+def test_a_status_is_found_wherever_clients_keep_it() -> None:
+    assert http_status_of(ClientError(status_code=429)) == 429  # openai
+    assert http_status_of(ClientError(status=503)) == 503  # aiohttp
+    assert http_status_of(ClientError(response=respond(404))) == 404  # httpx, requests
     assert http_status_of(urllib.error.HTTPError("http://x", 500, "", Message(), None)) == 500
     for odd in (200, 999, "429", True, None, 4.29):
-        assert http_status_of(Told(status_code=odd)) is None
+        assert http_status_of(ClientError(status_code=odd)) is None
 
 
-def test_a2_real_clients() -> None:
+def test_real_clients() -> None:
     httpx = pytest.importorskip("httpx")
     request = httpx.Request("GET", "http://x")
     answered = httpx.Response(429, headers={"Retry-After": "1.5"}, request=request)
@@ -85,19 +86,19 @@ def test_a2_real_clients() -> None:
     assert http_status_of(openai.APITimeoutError(request=request)) is None
     aiohttp = pytest.importorskip("aiohttp")
     info: Any = None
-    told = aiohttp.ClientResponseError(info, (), status=503, headers={"Retry-After": "2"})
-    assert (http_status_of(told), retry_after_of(told)) == (503, 2.0)
+    refused = aiohttp.ClientResponseError(info, (), status=503, headers={"Retry-After": "2"})
+    assert (http_status_of(refused), retry_after_of(refused)) == (503, 2.0)
     assert http_status_of(aiohttp.ServerDisconnectedError()) == UNREACHABLE
 
 
-def test_a2_no_connection_is_told_from_what_took_too_long() -> None:
+def test_a_failed_connection_is_no_timeout() -> None:
     assert http_status_of(ConnectionRefusedError()) == UNREACHABLE
     assert http_status_of(socket.gaierror()) == UNREACHABLE
     assert http_status_of(TimeoutError()) is None
     assert http_status_of(ValueError("no judgement")) is None
 
 
-def test_a1_nothing_raises() -> None:
+def test_nothing_raises() -> None:
     assert http_status_of(Nasty()) is None
     assert retry_after_of(Nasty()) is None
     assert http_status_of(Nasty(KeyboardInterrupt)) is None

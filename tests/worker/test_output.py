@@ -9,7 +9,7 @@ from guerdon._worker import linux
 from guerdon._worker.output import OutputMarkers
 
 
-def test_m3_a_function_that_follows_itself_needs_no_mark() -> None:
+def test_a_function_that_follows_itself_needs_no_mark() -> None:
     reader, writer = os.pipe()
     marks = OutputMarkers(writer)
     assert [marks.switch_to(function) for function in (1, 1, 0, 0, 1)] == [True, False, True, False, True]
@@ -18,7 +18,7 @@ def test_m3_a_function_that_follows_itself_needs_no_mark() -> None:
     os.close(reader)
 
 
-def test_m2_nothing_is_written_to_a_file_with_the_number_of_the_pipe(tmp_path: Path) -> None:
+def test_nothing_is_written_to_a_file_with_the_number_of_the_pipe(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     marks = OutputMarkers(writer)
     path = tmp_path / "file"

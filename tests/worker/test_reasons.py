@@ -1,4 +1,4 @@
-"""Exceptions as one line of text (R-1, R-2 of guerdon/_worker/reasons.py)."""
+"""Exceptions as one line of text."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from guerdon._worker.invoke.reasons import REASON_LIMIT, SetupTimeout, reason_of
 
 
 def test_reasons_are_bounded_and_printable() -> None:
-    """R-1, R-2"""
-
     class Odd(Exception):
         def __str__(self) -> str:
             raise ValueError("no")
@@ -42,7 +40,7 @@ class Text(str):
     __len__ = __getitem__ = __format__ = encode = __bool__  # type: ignore[assignment]
 
 
-def test_r1_texts_of_the_user_s_own_class() -> None:
+def test_texts_of_the_user_s_own_class() -> None:
     class Kind(type):
         @property
         def __name__(cls) -> str:  # type: ignore[override]
@@ -58,7 +56,7 @@ def test_r1_texts_of_the_user_s_own_class() -> None:
     assert len(reason) < REASON_LIMIT + 100
 
 
-def test_r2_a_message_is_cut_before_it_is_copied() -> None:
+def test_a_message_is_cut_before_it_is_copied() -> None:
     text = "x" * 50_000_000
     tracemalloc.start()
     try:

@@ -1,4 +1,4 @@
-"""A worker's fences: whose memory counts, whose variables are seen."""
+"""Resource limits of a worker: whose memory counts, whose variables are set."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_function_without_a_limit_costs_nothing(limits: Limits) -> None:
     assert limits.set == []
 
 
-def test_f2_what_others_take_is_not_the_functions(limits: Limits) -> None:
+def test_what_others_take_is_not_the_functions(limits: Limits) -> None:
     made, recipe = ResourceLimits(frozenset()), _recipe(50 * MB)
     made.switch_to(0)
     assert made.apply(recipe)
@@ -61,10 +61,11 @@ def test_f2_what_others_take_is_not_the_functions(limits: Limits) -> None:
     assert made.apply(recipe)
     made.lift()
     infinite = resource.RLIM_INFINITY
-    assert limits.set == [150 * MB, infinite, 650 * MB, infinite]  # 10 MB of its own count as before
+    # 10 MB of its own count as before
+    assert limits.set == [150 * MB, infinite, 650 * MB, infinite]
 
 
-def test_f3_half_of_the_limit_taken_retires_the_worker(limits: Limits) -> None:
+def test_half_of_the_limit_taken_retires_the_worker(limits: Limits) -> None:
     made, recipe = ResourceLimits(frozenset()), _recipe(50 * MB)
     made.switch_to(0)
     assert made.apply(recipe)
@@ -76,7 +77,7 @@ def test_f3_half_of_the_limit_taken_retires_the_worker(limits: Limits) -> None:
     assert made.exhausted
 
 
-def test_f3_a_worker_of_one_functions_own_is_kept(limits: Limits) -> None:
+def test_a_worker_of_one_functions_own_is_kept(limits: Limits) -> None:
     made, recipe = ResourceLimits(frozenset()), _recipe(50 * MB, "batch")
     made.switch_to(0)
     assert made.apply(recipe)
@@ -108,7 +109,7 @@ def test_what_lacks_memory_names_the_limit(limits: Limits, error: Exception, lac
     assert (limits.set[-1] == resource.RLIM_INFINITY) == lacks
 
 
-def test_f4_variables_come_and_go_with_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_come_and_go_with_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEPT", "before")
     monkeypatch.delenv("GIVEN", raising=False)
     made = ResourceLimits(frozenset())
@@ -123,7 +124,7 @@ def test_f4_variables_come_and_go_with_the_turn(monkeypatch: pytest.MonkeyPatch)
     made.switch_to(2)
 
 
-def test_f4_what_user_code_puts_in_place_of_the_environment_is_no_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_user_code_puts_in_place_of_the_environment_is_no_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     environ = os.environ
     made = ResourceLimits(frozenset())
     made.set_environment(0, {"GIVEN": "secret"})
@@ -141,7 +142,7 @@ class Closed:
         raise SystemExit(3)
 
 
-def test_w3_a_stream_of_the_users_ends_nothing_as_it_is_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_of_the_users_ends_nothing_as_it_is_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", Closed())
     flush_output()
 

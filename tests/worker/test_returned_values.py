@@ -1,4 +1,4 @@
-"""What a reward function may return, and what is said of everything else."""
+"""What a reward function may return, and the errors for everything else."""
 
 from __future__ import annotations
 
@@ -71,13 +71,11 @@ def test_what_is_no_reward_is_shown_without_going_through_all_of_it() -> None:
     ],
 )
 def test_numbers_are_rewards(raw: object, value: float) -> None:
-    """V-1"""
     assert to_cell(raw) == (OK, value, None)
     assert type(to_cell(raw)[1]) is float
 
 
 def test_torch_scalars_are_rewards() -> None:
-    """V-1, V-2"""
     torch = pytest.importorskip("torch")
     assert to_cell(torch.tensor(0.5)) == (OK, 0.5, None)
     assert to_cell(torch.tensor(True)) == (OK, 1.0, None)
@@ -153,7 +151,6 @@ class Nasty:
     ],
 )
 def test_all_else_is_refused_with_what_to_return(raw: object, message: str) -> None:
-    """V-1"""
     with pytest.raises(InvalidValue, match=message) as caught:
         to_cell(raw)
     assert "return" in str(caught.value)
@@ -162,7 +159,7 @@ def test_all_else_is_refused_with_what_to_return(raw: object, message: str) -> N
 
 @pytest.mark.filterwarnings("error")
 def test_coroutines_and_generators_are_refused_quietly() -> None:
-    """V-1: no 'was never awaited' either."""
+    """No 'was never awaited' either."""
     with pytest.raises(InvalidValue, match="coroutine"):
         to_cell(_coroutine())
     with pytest.raises(InvalidValue, match="async_generator"):
@@ -174,7 +171,6 @@ def test_coroutines_and_generators_are_refused_quietly() -> None:
 
 
 def test_the_boundary_is_the_largest_float32() -> None:
-    """V-1"""
     assert to_cell(FLOAT32_MAX)[1] == float(np.finfo(np.float32).max)
     with pytest.raises(InvalidValue):
         to_cell(float(np.nextafter(FLOAT32_MAX, np.inf)))
@@ -187,7 +183,6 @@ def test_lists_of_rewards(kind: type) -> None:
 
 
 def test_a_bad_element_fails_its_own_cell() -> None:
-    """V-3"""
     cells = to_cells([1, None, "x", float("nan"), np.float32(2), {"score": 1}, [1.0]], 7)
     assert [status for status, _, _ in cells] == [OK, ABSTAINED, ERROR, ERROR, OK, ERROR, ERROR]
     assert cells[2][2] is not None
@@ -214,7 +209,6 @@ def test_a_bad_element_fails_its_own_cell() -> None:
     ],
 )
 def test_a_wrong_list_fails_the_call(raw: object, message: str) -> None:
-    """V-3"""
     with pytest.raises(InvalidValue, match=message):
         to_cells(raw, 2)
 
@@ -229,7 +223,6 @@ def test_rowwise_wants_a_list_of_one() -> None:
 
 
 def test_numpy_and_torch_are_not_imported() -> None:
-    """V-2"""
     code = (
         "import sys; from guerdon._worker.invoke import returned_values; returned_values.to_cell(1.0);"
         "returned_values.to_cells([1.0], 1); print([m for m in ('numpy', 'torch', 'asyncio') if m in sys.modules])"

@@ -1,4 +1,4 @@
-"""Tracebacks as text (K-1 to K-3 of guerdon/_worker/tracebacks.py)."""
+"""Tracebacks as text."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ def raised(error: BaseException) -> BaseException:
 
 
 def test_tracebacks_show_user_frames_only() -> None:
-    """K-2, K-3"""
-
     def score(completions: list[str]) -> list[float]:
         try:
             raise KeyError("inner")
@@ -108,7 +106,7 @@ def test_what_is_small_is_python_s_own_text(error: BaseException | Callable[[], 
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "expected"),
     [
         (lambda: raised(ValueError("x\n" * 2_000_000)), ["in raised", "ValueError: x", TRUNCATED]),
         (lambda: chained(10_000), [TRUNCATED, "direct cause", "in chained", "KeyError: 9999"]),
@@ -122,15 +120,15 @@ def test_what_is_small_is_python_s_own_text(error: BaseException | Callable[[], 
         pytest.param(lambda: doubled(60), ["ExceptionGroup: two (2 sub-exceptions)\n  Exc"], marks=needs_groups),
     ],
 )
-def test_k2_what_is_large_takes_no_long_time(make: Callable[[], BaseException], told: list[str]) -> None:
+def test_large_exceptions_are_formatted_quickly(make: Callable[[], BaseException], expected: list[str]) -> None:
     """Python's own formatting takes seconds for these, hours for the last."""
     text = traceback_of(make())
     assert text is not None
     assert len(text) < TRACEBACK_LIMIT * 1.1
-    assert all(words in text for words in told), text
+    assert all(words in text for words in expected), text
 
 
-def test_k1_whatever_an_exception_does() -> None:
+def test_whatever_an_exception_does() -> None:
     class Odd(Exception):
         def __str__(self) -> str:
             raise ValueError("no")

@@ -136,7 +136,7 @@ def test_group_and_finish_frames_carry_sizes_and_scores(ends: tuple[socket.socke
     assert frame.decode() == (5, [list("abcde")])
 
 
-def test_w1_a_record_that_is_too_large_is_refused(ends: tuple[socket.socket, wire.SupervisorSocket]) -> None:
+def test_a_record_that_is_too_large_is_refused(ends: tuple[socket.socket, wire.SupervisorSocket]) -> None:
     _, link = ends
     assert not link.record(1, 0, bytes((16 << 20) + 1))
 
@@ -148,7 +148,7 @@ def test_the_engine_gone_shows_as_the_end(ends: tuple[socket.socket, wire.Superv
     assert link.next() is None
 
 
-def test_w3_a_frame_costs_one_read_and_one_write(
+def test_a_frame_costs_one_read_and_one_write(
     ends: tuple[socket.socket, wire.SupervisorSocket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, link = ends
@@ -177,7 +177,7 @@ def test_w3_a_frame_costs_one_read_and_one_write(
 
 
 @pytest.mark.parametrize("then", ["reads", "writes"])
-def test_w3_a_file_with_the_number_of_the_socket_is_left_alone(then: str, tmp_path: Path) -> None:
+def test_a_file_with_the_number_of_the_socket_is_left_alone(then: str, tmp_path: Path) -> None:
     engine, worker = socket.socketpair()
     path = tmp_path / "file"
     path.write_bytes(b"\1" * 64)

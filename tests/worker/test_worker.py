@@ -169,7 +169,7 @@ def start() -> Iterator[Start]:
         engine.page.release()
 
 
-def test_w1_values_stand_in_the_half_of_their_frame(start: Start) -> None:
+def test_values_stand_in_the_half_of_their_frame(start: Start) -> None:
     engine = start((work, {}))
     for frame in (1, 2, 3):
         engine.run(frame, [f"give {frame * 10 + index}" for index in range(5)])
@@ -182,7 +182,7 @@ def test_w1_values_stand_in_the_half_of_their_frame(start: Start) -> None:
         assert engine.page.words[shared_page.PROGRESS] == frame << 8
 
 
-def test_w3_what_a_call_raises_is_its_own(start: Start) -> None:
+def test_what_a_call_raises_is_its_own(start: Start) -> None:
     engine = start((work, {}))
     engine.run(1, ["fail no luck", "give 1", "leave now", "none", "fields 2", "give nan", "give 3"])
     kinds = []
@@ -197,7 +197,7 @@ def test_w3_what_a_call_raises_is_its_own(start: Start) -> None:
     assert [results.values[index] for index in (1, 4, 6)] == [1.0, 2.0, 3.0]
 
 
-def test_w2_what_was_taken_back_is_not_run(start: Start) -> None:
+def test_what_was_taken_back_is_not_run(start: Start) -> None:
     engine = start((work, {}))
     engine.run(1, ["give 1", "sleep 0.3", "give 3", "give 4"])
     engine.run(2, ["give 5"])
@@ -209,7 +209,7 @@ def test_w2_what_was_taken_back_is_not_run(start: Start) -> None:
     assert engine.message() == (wire.DONE, 0, 1, 3, b"")
 
 
-def test_w4_a_timeout_is_told_and_the_worker_retires(start: Start, tmp_path: Path) -> None:
+def test_a_timeout_is_reported_and_the_worker_retires(start: Start, tmp_path: Path) -> None:
     engine = start((work, {}))
     engine.run(1, ["give 1", f"hang {tmp_path / 'inside'}", "give 3"])
     _fire(engine, 1 << 8 | 2, tmp_path / "inside")
@@ -220,7 +220,7 @@ def test_w4_a_timeout_is_told_and_the_worker_retires(start: Start, tmp_path: Pat
     os.waitid(os.P_PID, engine.pid, os.WEXITED | os.WNOWAIT)
 
 
-def test_w4_a_swallowed_timeout_retires_the_worker_too(start: Start, tmp_path: Path) -> None:
+def test_a_swallowed_timeout_retires_the_worker_too(start: Start, tmp_path: Path) -> None:
     engine = start((work, {}))
     engine.run(1, [f"stubborn {tmp_path / 'inside'}", "give 2"])
     _fire(engine, 1 << 8 | 1, tmp_path / "inside")
@@ -228,7 +228,7 @@ def test_w4_a_swallowed_timeout_retires_the_worker_too(start: Start, tmp_path: P
     assert list(engine.page.results_of(1).values[:2]) == [7.0, 2.0]
 
 
-def test_e1_a_late_signal_does_nothing(start: Start) -> None:
+def test_a_late_signal_does_nothing(start: Start) -> None:
     engine = start((work, {}))
     engine.run(1, ["give 1"])
     engine.message()
@@ -239,7 +239,7 @@ def test_e1_a_late_signal_does_nothing(start: Start) -> None:
     assert engine.message() == (wire.DONE, 0, 2, 2, b"")
 
 
-def test_w5_a_fork_that_comes_back_reports_nothing(start: Start) -> None:
+def test_a_fork_that_comes_back_reports_nothing(start: Start) -> None:
     engine = start((work, {}))
     engine.run(1, ["give 1", "fork 2", "give 3"])
     assert engine.message() == (wire.DONE, 0, 3, 1, b"")
