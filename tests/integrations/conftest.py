@@ -1,5 +1,6 @@
-"""What all tests with trainers need: an environment that is set before any test module imports the libraries that read it, and
-trainers that leave nothing running."""
+"""What all tests with trainers need: an environment that is set before any test module imports the
+libraries that read it, and trainers that leave nothing running.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # else a thread that sta
 
 @pytest.fixture
 def trainers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """For tests that make trainers: TRL's remarks about experimental features are left out, its event loops end."""
+    """For tests that make trainers: TRL's remarks about experimental features are left out, its
+    event loops end."""
     from tests.integrations.trl.tiny_trainer import end_loops
 
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")

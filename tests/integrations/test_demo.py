@@ -17,9 +17,9 @@ Image = pytest.importorskip("PIL.Image")
 def test_reward_rises(tmp_path: Path) -> None:
     """Row 22 of docs/internals/promises.md."""
     out = run("demo.py", tmp_path, "--out", str(tmp_path), "--steps", "40", "--seed", "1")
-    said = re.search(r"mean reward +(\d\.\d+) in the first 4 steps, (\d\.\d+) in the last 4", out)
-    assert said is not None, out
-    first, last = map(float, said.groups())
+    printed = re.search(r"mean reward +(\d\.\d+) in the first 4 steps, (\d\.\d+) in the last 4", out)
+    assert printed is not None, out
+    first, last = map(float, printed.groups())
     assert last > first + 0.3, out
     assert {"counts_on", "judge", "standing", "parses"} <= {line.split()[0] for line in out.splitlines() if line}
     assert re.search(r"parses: \d+ of 2560 failed\n +\d+ timeout, first sample \d+", out), out

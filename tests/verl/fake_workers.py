@@ -1,9 +1,10 @@
-"""What stands in a GPU's place in the runs of verl's trainers (training.py): the model that is trained, and the server that generates.
+"""What stands in a GPU's place in the runs of verl's trainers (training.py): the model that is
+trained, and the server that generates.
 
-- P-1  The server answers a prompt, time after time, with two letters, three, four and one, in turn.
-- P-2  The actor has no weights. It writes down what it is given to train on (`Trained`).
-- P-3  In a run of a trainer that generates while it trains, the actor's first update waits until a reward function has seen
-       responses that are not yet trained on.
+- The server answers a prompt, time after time, with two letters, three, four and one, in turn.
+- The actor has no weights. It writes down what it is given to train on (`Trained`).
+- In a run of a trainer that generates while it trains, the actor's first update waits until a
+       reward function has seen responses that are not yet trained on.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Trained:
 
 
 class Actor(Worker):
-    """In the place of the model and its optimiser (P-2, P-3)."""
+    """In the place of the model and its optimiser."""
 
     def __init__(self, config: Any, role: str, **named: Any) -> None:
         super().__init__()
@@ -85,7 +86,8 @@ class Actor(Worker):
 
 
 def _rows(data: TensorDict, step: int) -> list[Trained]:
-    """What a batch holds of each response; the trainers of version 1 keep extra info below ``extra_fields``."""
+    """What a batch holds of each response; the trainers of version 1 keep extra info below
+    ``extra_fields``."""
     if "guerdon_status" in data.keys():  # noqa: SIM118 # a TensorDict's `in` is not about keys
         states = list(data["guerdon_status"])
     else:
@@ -99,7 +101,7 @@ def _rows(data: TensorDict, step: int) -> list[Trained]:
 
 
 class Server:
-    """In the place of an inference server (P-1)."""
+    """In the place of an inference server."""
 
     def __init__(self, path: str) -> None:
         self._tokenizer = hf_tokenizer(path)

@@ -17,7 +17,7 @@ from tests.verl import rewards
 from tests.verl.cluster import ray_cluster
 from tests.verl.verl_setup import make_config, make_data, make_model, reward_loop, scores_of
 
-from verl.utils import hf_tokenizer  # isort: skip # rig imports verl without its warnings
+from verl.utils import hf_tokenizer  # isort: skip # verl_setup imports verl without its warnings
 
 pytestmark = pytest.mark.timeout(600)  # each of Ray's workers imports verl
 
@@ -44,7 +44,8 @@ def cluster() -> Iterator[None]:
 
 @pytest.fixture
 def made(request: pytest.FixtureRequest) -> Any:
-    """Makes a loop manager, whose workers end with the test: their names are taken as long as they live."""
+    """Makes a loop manager, whose workers end with the test: their names are taken as long as they
+    live."""
 
     def make(config: Any) -> reward_loop.RewardLoopManager:
         manager = reward_loop.RewardLoopManager(config)
@@ -55,7 +56,8 @@ def made(request: pytest.FixtureRequest) -> Any:
 
 
 def test_a_users_compute_score(made: Any, model: Path, tokenizer: Any) -> None:
-    """The function unchanged, with keyword arguments of the configuration; one call that never returns, one that raises."""
+    """The function unchanged, with keyword arguments of the configuration; one call that never
+    returns, one that raises."""
     config = make_config(
         model,
         f"reward.custom_reward_function.path={REWARDS}",
@@ -74,8 +76,10 @@ def test_a_users_compute_score(made: Any, model: Path, tokenizer: Any) -> None:
 
 
 def test_groups_over_both_workers(made: Any, model: Path, tokenizer: Any) -> None:
-    """A class with ``finish_group`` sees each group whole and in order, in a batch that verl cuts in the middle of a group, and where verl
-    hands each response to any worker, as its agent loop does while others are being generated."""
+    """A class with ``finish_group`` sees each group whole and in order, in a batch that verl cuts
+    in the middle of a group, and where verl hands each response to any worker, as its agent loop
+    does while others are being generated.
+    """
     manager = made(make_config(model, f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks"))
     data = make_data(tokenizer, TEXTS)
     batch = manager.compute_rm_score(data)

@@ -14,11 +14,12 @@ import pytest
 pytest.importorskip("verl")
 
 from guerdon.errors import DataError, GuerdonWarning, RegistrationError, RewardFailureError
-from guerdon.integrations.verl import peers, settings
+from guerdon.integrations.verl import routing, settings
 from tests.verl import rewards
 from tests.verl.verl_setup import changed, make_config, make_data, make_model, reward_loop
 
-from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager  # isort: skip # rig imports verl without its warnings
+# Imported last: verl_setup imports verl without its warnings.
+from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager  # isort: skip
 from verl.trainer.ppo.reward import load_reward_manager  # isort: skip
 from verl.utils import hf_tokenizer  # isort: skip
 
@@ -42,7 +43,8 @@ def base(model: Path) -> Any:
 
 @pytest.fixture
 def make(base: Any, tokenizer: Any, request: pytest.FixtureRequest) -> Any:
-    """Makes a manager as verl's workers do, from a configuration; it is closed at the end of the test."""
+    """Makes a manager as verl's workers do, from a configuration; it is closed at the end of the
+    test."""
 
     def made(*overrides: str) -> Any:
         manager = load_reward_manager(changed(base, *overrides), tokenizer)
@@ -75,7 +77,8 @@ def test_compute_score_gives_what_it_gives_in_verls_own_manager(
     data = make_data(tokenizer, ["a", "bcd", "2", ""])
 
     async def in_verl() -> list[Any]:
-        own = NaiveRewardManager(base, tokenizer, getattr(rewards, name))  # which keeps the loop that it is made on
+        # Which keeps the loop that it is made on
+        own = NaiveRewardManager(base, tokenizer, getattr(rewards, name))
         return [await own.run_single(data[index : index + 1]) for index in range(len(data))]
 
     ours, verls = ask(make(*custom(name)), data), asyncio.run(in_verl())
@@ -101,7 +104,7 @@ def test_what_never_returns_ends_at_its_timeout_and_shows(make: Any, tokenizer: 
     states = [answer["reward_extra_info"]["guerdon_status"].rpartition(":")[2] for answer in answers]
     assert states == ["ok", "timeout", "error", "ok"]
     failed = answers[1]["reward_extra_info"]
-    assert [failed[key] for key in answers[0]["reward_extra_info"] if key != "guerdon_status"] == [None] * 4, "A-3"
+    assert [failed[key] for key in answers[0]["reward_extra_info"] if key != "guerdon_status"] == [None] * 4
 
 
 def test_a_failure_raises_unless_something_else_was_chosen(make: Any, tokenizer: Any) -> None:
@@ -128,7 +131,6 @@ def test_group_mean_leaves_the_mean_of_a_group_as_it_is(make: Any, tokenizer: An
 
 
 def test_too_many_failures_raise_whatever_a_failure_becomes(make: Any, tokenizer: Any) -> None:
-    """A-4."""
     manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:dispatcher", "+reward.reward_kwargs.failed_reward=0")
     answers = ask(manager, make_data(tokenizer, ["bad"] * 12))
     assert all("'length' failed on 12 of its last 12 samples" in str(error) for error in answers)
@@ -136,7 +138,6 @@ def test_too_many_failures_raise_whatever_a_failure_becomes(make: Any, tokenizer
 
 
 def test_thousands_at_once_are_a_few_batches(make: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-1, B-2."""
     manager = make(*custom("slow_score"))
     sizes, score = [], manager.dispatcher.ascore
 
@@ -152,7 +153,7 @@ def test_thousands_at_once_are_a_few_batches(make: Any, tokenizer: Any, monkeypa
 
 
 def test_groups_are_whole_and_in_order_however_responses_arrive(make: Any, tokenizer: Any) -> None:
-    """G-1, G-2: verl's session number is the order, where it gives one."""
+    """Verl's session number is the order, where it gives one."""
     manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks")
     texts = ["aaaa", "b", "cc", "ddd", "e", "fff", "gg", "h"]
     data = make_data(tokenizer, texts, session_id=[0, 1, 2, 3] * 2)
@@ -161,7 +162,8 @@ def test_groups_are_whole_and_in_order_however_responses_arrive(make: Any, token
 
 
 def test_a_response_is_scored_before_its_group_is_complete(make: Any, tokenizer: Any, tmp_path: Path) -> None:
-    """E-1, G-4: functions of one response have run while the last of the group is awaited; group functions see verl's order."""
+    """Functions of one response have run while the last of the group is awaited; group functions
+    see verl's order."""
     manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:noted_ranks")
     log = tmp_path / "log"
     infos = [{"index": index, "split": "train", "log": str(log)} for index in range(4)]
@@ -182,7 +184,7 @@ def test_a_response_is_scored_before_its_group_is_complete(make: Any, tokenizer:
 
 
 def test_a_group_that_was_begun_fails_as_a_whole_one_does(make: Any, tokenizer: Any) -> None:
-    """E-3: a field that a function asks for and verl does not have; a number that came before."""
+    """A field that a function asks for and verl does not have; a number that came before."""
     manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:noted_ranks")
     without = make_data(tokenizer, ["a", "b", "c", "d"], session_id=[0, 1, 2, 3])
     del without.non_tensor_batch["reward_model"]
@@ -191,7 +193,7 @@ def test_a_group_that_was_begun_fails_as_a_whole_one_does(make: Any, tokenizer: 
     short = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:noted_ranks", "+reward.reward_kwargs.group_timeout=0.2")
     first, second = ask(short, twice)
     assert "1 of 4 responses came" in str(first)
-    assert "number 2 of the 4" in str(second)
+    assert "response number 2 of the prompt" in str(second)
     assert "reward.num_workers" in str(second)
 
 
@@ -213,7 +215,6 @@ def test_validation_has_groups_of_its_own_size(make: Any, tokenizer: Any) -> Non
 
 
 def test_a_group_that_does_not_get_complete_says_what_to_set(make: Any, tokenizer: Any) -> None:
-    """G-3."""
     manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks", "+reward.reward_kwargs.group_timeout=0.2")
     answers = ask(manager, make_data(tokenizer, ["a", "b", "c"]))
     assert all(isinstance(answer, DataError) and "3 of 4 responses" in str(answer) for answer in answers)
@@ -235,7 +236,7 @@ def test_a_group_that_does_not_get_complete_says_what_to_set(make: Any, tokenize
         ([*custom("plain_score"), "+reward.reward_kwargs.group_timeout=0"], "more than 0"),
         ([*custom("plain_score"), "+reward.reward_kwargs.group_by=null"], "the name of a field"),
         ([*custom("plain_score"), "reward.num_workers=0"], "at least 1"),
-        (custom("__doc__"), "no function"),
+        (custom("__doc__"), "not a function"),
         (
             ["reward.reward_model.enable=True", f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks"],
             "custom_reward_function.path",
@@ -257,8 +258,9 @@ def test_what_cannot_work_is_refused_with_the_key_to_set(overrides: list[str], s
     assert says in str(caught.value)
 
 
-def test_more_responses_than_ray_lets_workers_have_are_told_with_the_number_to_set(make: Any) -> None:
-    """C-2: 4096 responses, as many calls in a worker's hand on their way to the owner of their group, and there."""
+def test_more_responses_than_ray_lets_workers_have_are_reported_with_the_number_to_set(make: Any) -> None:
+    """4096 responses, as many calls in a worker's hand on their way to the owner of their group,
+    and there."""
     many = [f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks", "data.train_batch_size=1024"]
     with pytest.warns(GuerdonWarning, match=r"4096 responses .* Set reward.num_workers=8\."):
         make(*many, "reward.num_workers=4")
@@ -274,10 +276,10 @@ def test_verls_default_function_works_too(make: Any, tokenizer: Any) -> None:
 
 
 def test_the_seams_are_where_they_were() -> None:
-    """What `peers` builds on: names of verl's workers, and the method by which verl asks them."""
+    """What `routing` builds on: names of verl's workers, and the method by which verl asks them."""
     made = inspect.getsource(reward_loop.RewardLoopManager._init_reward_loop_workers)
     assert 'name=f"reward_loop_worker_{i}"' in made
-    assert peers._NAME.fullmatch("reward_loop_worker_12")
+    assert routing._NAME.fullmatch("reward_loop_worker_12")
     worker = reward_loop.RewardLoopWorker
     assert list(inspect.signature(worker.compute_score).parameters) == ["self", "data"]
     assert inspect.iscoroutinefunction(worker.compute_score)

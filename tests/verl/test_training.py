@@ -1,5 +1,6 @@
-"""Our reward manager in the loops of verl's own trainers, on a CPU. training.py and standins.py say what is played: the model that is
-trained and the server that generates. `make stress-trainers` runs this.
+"""Our reward manager in the loops of verl's own trainers, on a CPU. training.py and fake_workers.py
+say what is faked: the model that is trained and the server that generates. `make stress-trainers`
+runs this.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]  # each of a dozen pro
 DISPATCHER = f"+reward.reward_kwargs.dispatcher={Path(rewards.__file__)}:"
 RANKS = {1: 0.0, 2: 1.0, 4: 3.0}  # of a group of four; `picky` fails on three letters
 MEAN = sum(RANKS.values()) / 3
-DEVIATION = (sum((rank - MEAN) ** 2 for rank in RANKS.values()) / 3) ** 0.5  # that of the fourth is 0
+# That of the fourth is 0
+DEVIATION = (sum((rank - MEAN) ** 2 for rank in RANKS.values()) / 3) ** 0.5
 
 
 @pytest.fixture(autouse=True)
@@ -30,8 +32,10 @@ def cluster() -> Iterator[None]:
 
 @pytest.mark.parametrize("kind", ["sync", "colocate_async", "version 0", "one step off"])
 def test_a_trainer_trains_on_our_rewards(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A function on each lane and a class that sees whole groups, four responses to each prompt, of which one has no reward: with
-    ``group_mean`` it is no reason to change anything. Trainers that generate while they train score meanwhile, too (P-3)."""
+    """A function on each lane and a class that sees whole groups, four responses to each prompt, of
+    which one has no reward: with ``group_mean`` it is no reason to change anything. Trainers that
+    generate while they train score meanwhile, too.
+    """
     from tests.verl.training import (
         train,
     )  # only here: it takes seconds, and packages that verl's reward loop does without
@@ -61,7 +65,8 @@ def test_a_trainer_trains_on_our_rewards(kind: str, tmp_path: Path, monkeypatch:
 
 
 def test_a_response_without_a_reward_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``failed_reward=raise``, the default, in the trainer that verl starts when nothing is said: the others of its prompt are trained on."""
+    """``failed_reward=raise``, the default, in the trainer that verl starts when nothing is said:
+    the others of its prompt are trained on."""
     from tests.verl.training import train
 
     # A mini-batch of one prompt: verl would fill a larger one up with rows of no meaning.
@@ -73,7 +78,8 @@ def test_a_response_without_a_reward_is_left_out(tmp_path: Path, monkeypatch: py
         groups.setdefault((row.step, row.ground_truth), []).append(row.letters)
         assert row.status == "picky:ok length:ok"
         assert row.reward == pytest.approx(0.5 + row.letters)
-        assert row.advantage == pytest.approx((row.letters - 7 / 3) / (7 / 3) ** 0.5, abs=1e-4)  # of 1, 2 and 4
+        # Of 1, 2 and 4
+        assert row.advantage == pytest.approx((row.letters - 7 / 3) / (7 / 3) ** 0.5, abs=1e-4)
     assert [step for step, _ in groups] == [1] * 4 + [2] * 4
     assert all(sorted(letters) == [1, 2, 4] for letters in groups.values())
     assert run.log[-1]["val-core/test/reward/mean@1"] == pytest.approx(2.5)

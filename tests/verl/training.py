@@ -1,5 +1,6 @@
-"""Runs of verl's own trainers on a CPU. The loop, the agent loop, the reward loop, advantages, metrics and validation are verl's;
-the model and the server that generates are played (standins.py), and Ray is told that there is a GPU.
+"""Runs of verl's own trainers on a CPU. The loop, the agent loop, the reward loop, advantages,
+metrics and validation are verl's; the model and the server that generates are faked
+(fake_workers.py), and Ray is told that there is a GPU.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Run:
 
 
 def train(kind: str, folder: Path, patch: pytest.MonkeyPatch, *overrides: str) -> Run:
-    """Two steps of four prompts of sixteen, four responses each; then a validation of four prompts with two responses each."""
+    """Two steps of four prompts of sixteen, four responses each; then a validation of four prompts
+    with two responses each."""
     chosen = KINDS[kind]
     model = make_model(folder / "model")
     shape = {"hidden_size": 32, "num_hidden_layers": 1, "architectures": ["Qwen2ForCausalLM"]}
@@ -103,7 +105,8 @@ def train(kind: str, folder: Path, patch: pytest.MonkeyPatch, *overrides: str) -
     patch.setenv("VERL_FILE_LOGGER_PATH", str(folder / "log.jsonl"))
     RolloutReplicaRegistry.register("vllm", lambda: Replica)
     patch.setattr(trainer_base, "ActorRolloutRefWorker", Actor)
-    patch.setattr(transferqueue_utils, "TQ_INITIALIZED", False)  # not what an earlier run in this process has left
+    # Not what an earlier run in this process has left
+    patch.setattr(transferqueue_utils, "TQ_INITIALIZED", False)
     validate_config(config=config, use_reference_policy=False, use_critic=False)
     chosen.fit(config)
     return Run(
@@ -152,7 +155,8 @@ KINDS = {
     "sync": Kind(_in_version_1),
     "colocate_async": Kind(_in_version_1, ("trainer.v1.trainer_mode=colocate_async",), overlaps=True),
     "version 0": Kind(_in_version_0, ("trainer.use_v1=false",)),
-    # As its own configuration says, but for the weights, which travel by NCCL there. No `rollout_data_dir`: it fails with one.
+    # As its own configuration says, but for the weights, which travel by NCCL there. No
+    # `rollout_data_dir`: it fails with one.
     "one step off": Kind(
         _one_step_off,
         (

@@ -1,11 +1,13 @@
-"""verl's configuration, tokenizer and data as a user of its reward loop has them, small and made on the spot."""
+"""verl's configuration, tokenizer and data as a user of its reward loop has them, small and made on
+the spot."""
 
 from __future__ import annotations
 
 import copy
 import os
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is looked up; read when the libraries are imported
+# Nothing is looked up; read when the libraries are imported
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import warnings
 from pathlib import Path
@@ -69,7 +71,8 @@ def changed(config: Any, *overrides: str) -> Any:
 
 
 def make_data(tokenizer: Any, responses: list[str], *, group: int = 4, **fields: list[Any]) -> DataProto:
-    """A batch with `group` responses to each prompt, the same `uid`; the ground truth is the number of the response."""
+    """A batch with `group` responses to each prompt, the same `uid`; the ground truth is the number
+    of the response."""
     prompts, answers, masks = [], [], []
     for index, response in enumerate(responses):
         prompt = tokenizer(f"say {index // group}")["input_ids"]

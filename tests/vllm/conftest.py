@@ -1,7 +1,8 @@
-"""Tests with a real vLLM server, which `make test-vllm` runs in an environment of its own; elsewhere they are not collected.
+"""Tests with a real vLLM server, which `make test-vllm` runs in an environment of its own;
+elsewhere they are not collected.
 
-There is one server for all of them. It starts before the tests are collected, because it takes as long to be ready as
-this process takes to import what they need.
+There is one server for all of them. It starts before the tests are collected, because it takes as
+long to be ready as this process takes to import what they need.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _SERVER = pytest.StashKey["Server"]()
 def pytest_sessionstart(session: pytest.Session) -> None:
     if not collect_ignore_glob and not session.config.option.collectonly:
         _launch(session.config)
-        with warnings.catch_warnings(action="ignore"):  # in a test's module what this imports would be an error
+        # In a test's module what this imports would be an error
+        with warnings.catch_warnings(action="ignore"):
             importlib.import_module("tests.vllm.training")
 
 
@@ -61,8 +63,9 @@ def _end(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """In place of the whole suite's: no process. TRL's trainer and vLLM leave threads, and with them the queues that these
-    hold, to the exit."""
+    """In place of the whole suite's: no process. TRL's trainer and vLLM leave threads, and with
+    them the queues that these hold, to the exit.
+    """
     yield
     server = request.config.stash.get(_SERVER, None)
     if server is not None and request.session.testsfailed:
@@ -70,7 +73,8 @@ def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     _end(request.config)
     gc.collect()
     left = {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
-    left.discard(str(resource_tracker._resource_tracker._pid))  # multiprocessing's own, which ends with this process
+    # Multiprocessing's own, which ends with this process
+    left.discard(str(resource_tracker._resource_tracker._pid))
     assert not left, f"the tests left processes behind: {left}"
 
 

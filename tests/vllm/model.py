@@ -1,7 +1,9 @@
-"""The model that the server serves: made on the spot, random, and able to play a game of tools from the first step.
+"""The model that the server serves: made on the spot, random, and able to play a game of tools from
+the first step.
 
-Some of its dimensions are set by hand. Where the prompt offers tools, it says nothing but `CALLS` and the end of its turn,
-each with some probability; everywhere else it says bytes, and never a call. So one server serves both kinds of tests.
+Some of its dimensions are set by hand. Where the prompt offers tools, it says nothing but `CALLS`
+and the end of its turn, each with some probability; everywhere else it says bytes, and never a
+call. So one server serves both kinds of tests.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ OFFER = "<tools>"  # what chat templates write before tools, and a token here
 CONTEXT = 2048
 HEAD = 32  # dimensions of a head: the fewest that vLLM has a kernel for
 
-# Dimensions of the residual stream that are kept for this: whether a token is the offer, and what follows from it.
+# Dimensions of the residual stream that are kept for this: whether a token is the offer, and what
+# follows from it.
 _OFFERED, _PLAY, _TALK = 0, 1, 2
 
 
@@ -43,7 +46,8 @@ def _set_by_hand(model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast) ->
     model.model.embed_tokens.weight[:, kept] = 0.0
     model.model.embed_tokens.weight[offer, _OFFERED] = 2.0
     layer = model.model.layers[0]
-    # The first head looks for offers, in the pair of dimensions that turns the least with the distance.
+    # The first head looks for offers, in the pair of dimensions that turns the least with the
+    # distance.
     still = HEAD // 2 - 1
     query, key, value, out = (getattr(layer.self_attn, f"{name}_proj") for name in "qkvo")
     for projection in (query, key, value):

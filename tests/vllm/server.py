@@ -1,9 +1,12 @@
 """A real vLLM server on the CPU.
 
-- V-1  A server is a process group of its own, ended by that group's id: nothing of it is left after `stop` or `kill`.
-- V-2  It answers on 127.0.0.1 only, on a port that was free; a restart keeps the port, as a supervisor would.
-- V-3  Its temporary files lie in a folder of its own, which goes with it.
-- V-4  Whoever waits for it is told when it has ended, with the end of its log; nothing waits longer than `READY_S`.
+- A server is a process group of its own, ended by that group's id: nothing of it is left after
+  `stop` or `kill`.
+- It answers on 127.0.0.1 only, on a port that was free; a restart keeps the port, as a supervisor
+  would.
+- Its temporary files lie in a folder of its own, which goes with it.
+- Whoever waits for it is told when it has ended, with the end of its log; nothing waits longer than
+  `READY_S`.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from tests.vllm.model import CONTEXT
 
 READY_S = 300.0  # imports of vLLM in three processes, on a machine that does other things too
 ENDED_S = 30.0
-# What a step of training needs: adapters by file instead of NCCL, and the endpoints that pause and ask the server.
+# What a step of training needs: adapters by file instead of NCCL, and the endpoints that pause and
+# ask the server.
 ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_NO_USAGE_STATS": "1",
@@ -32,8 +36,10 @@ ENVIRONMENT = {
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine works in its own process and not in one more
-    "TORCH_COMPILE_DISABLE": "1",  # of a small function of the sampler: ten seconds at the first request
+    # The engine works in its own process and not in one more
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    # Of a small function of the sampler: ten seconds at the first request
+    "TORCH_COMPILE_DISABLE": "1",
 }
 ARGUMENTS = (
     "--max-model-len",
@@ -44,7 +50,8 @@ ARGUMENTS = (
     "--distributed-executor-backend",
     "uni",
 )
-# A prompt taken in pieces and a seed together end the engine of vLLM 0.30 on a CPU ("CPU Generator does not use offset").
+# A prompt taken in pieces and a seed together end the engine of vLLM 0.30 on a CPU ("CPU Generator
+# does not use offset").
 WHOLE = ("--no-enable-chunked-prefill", "--max-num-batched-tokens", str(4 * CONTEXT))
 # `--max-loras` is at least the trainer's `max_staleness` + 2.
 ADAPTERS = ("--enable-lora", "--max-lora-rank", "8", "--max-loras", "6")
@@ -87,7 +94,7 @@ class Server:
             )
 
     def wait(self) -> None:
-        """Waits until it answers (V-4)."""
+        """Waits until it answers."""
         deadline = time.monotonic() + READY_S
         while not self.healthy():
             assert self._process is not None
@@ -132,7 +139,7 @@ class Server:
 
 
 def _end_group(group: int) -> None:
-    """Ends what is left of a process group, its engine's processes too (V-1)."""
+    """Ends what is left of a process group, its engine's processes too."""
     deadline = time.monotonic() + ENDED_S
     while time.monotonic() < deadline:
         try:

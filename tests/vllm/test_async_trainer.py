@@ -1,4 +1,5 @@
-"""The asynchronous trainers with a real vLLM server: policies published as adapters, rewards by dispatchers."""
+"""The asynchronous trainers with a real vLLM server: policies published as adapters, rewards by
+dispatchers."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 import requests
 
-os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # read by the next imports, and in the rollout process
+# Read by the next imports, and in the rollout process
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
 from guerdon import Dispatcher, RewardFailureError
 from guerdon.integrations.trl import AsyncGRPOTrainer, VLLMCalls
@@ -58,7 +60,8 @@ def test_it_trains_on_many_groups_at_once_and_publishes_each_policy(server: Serv
         assert any(f"guerdon/{name}/run_p50_s" in entry for entry in log)
     assert any(entry.get("guerdon/fails_on_x/error_frac", 0.0) > 0.0 for entry in log)
     assert any((value != start[name]).any() for name, value in trainer.model.named_parameters() if name in start)
-    # The policies of the last steps, under new names; what no sample may come from any more is gone.
+    # The policies of the last steps, under new names; what no sample may come from any more is
+    # gone.
     assert {f"{trainer._lora_name}-v{version}" for version in range(6, 10)} <= adapters(server)
     assert f"{trainer._lora_name}-v4" not in adapters(server)
     assert not paused(server)

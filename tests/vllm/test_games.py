@@ -1,6 +1,7 @@
 """A game of several turns, with environments and a tool, by both trainers with a real vLLM server.
 
-What each reward function sees is compared with a serial replay (walk_game.py); a difference is a failure, which is counted.
+What each reward function sees is compared with a serial replay (walk_game.py); a difference is a
+failure, which is counted.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # read by the next imports, and in the rollout process
+# Read by the next imports, and in the rollout process
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
 import pytest
 
@@ -49,7 +51,8 @@ def play(server: Server, folder: Path, steps: int, **options: Any) -> list[dict[
 def test_rewards_of_the_asynchronous_trainer_see_what_a_serial_replay_sees(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the process that TRL spawns, with resets, calls and rewards of many samples at once, and instances used again."""
+    """In the process that TRL spawns, with resets, calls and rewards of many samples at once, and
+    instances used again."""
     stand_in(monkeypatch)
     play(server, tmp_path, steps=4)
 

@@ -74,13 +74,13 @@ def test_many_at_a_time_and_a_server_that_dies_in_mid_batch(server: Server, mode
         expected = dispatcher.score(completions=TEXTS).rewards.ravel()
     assert np.isin(expected, [0.0, 1.0]).all()
     with Dispatcher([graded(server, model, retries=100)]) as dispatcher:
-        ticket = dispatcher.submit(completions=TEXTS * 4)
-        next(iter(ticket.groups()))
+        pending = dispatcher.submit(completions=TEXTS * 4)
+        next(iter(pending.groups()))
         server.kill()
         starting = threading.Thread(target=server.start)
         starting.start()
         try:
-            result = ticket.result(timeout=400)
+            result = pending.result(timeout=400)
         finally:
             starting.join()
     np.testing.assert_array_equal(result.rewards.ravel(), np.tile(expected, 4))

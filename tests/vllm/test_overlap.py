@@ -1,4 +1,5 @@
-"""Our GRPO trainer with a vLLM server: each completion is scored when the server is done with it (V-1 of vllm_client.py)."""
+"""Our GRPO trainer with a vLLM server: each completion is scored when the server is done with
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The asynchronous trainer on two ranks, with a checkpoint and a run that goes on from it; one launch for all.
+"""The asynchronous trainer on two ranks, with a checkpoint and a run that goes on from it; one
+launch for all.
 
 `make stress-trainers` runs this.
 """
@@ -40,13 +41,15 @@ def test_both_ranks_train_the_same_policy(ranks: list[list[dict[str, Any]]]) -> 
 
 
 def test_a_run_goes_on_from_its_checkpoint(ranks: list[list[dict[str, Any]]]) -> None:
-    """With its adapter, under names that the server doesn't know from the first run, and versions that count on."""
+    """With its adapter, under names that the server doesn't know from the first run, and versions
+    that count on."""
     for first, resumed in ranks:
         assert [entry["step"] for entry in first["log"]] == [1, 2]
         assert [entry["step"] for entry in resumed["log"]] == [1, 2, 3, 4]
         assert resumed["begins with"] == first["ends with"]
         assert resumed["adapters"] != first["adapters"]
     first, resumed = ranks[0]
-    # One before the first step and one after each; the first that is published after the checkpoint is the next.
+    # One before the first step and one after each; the first that is published after the checkpoint
+    # is the next.
     assert first["version"] == 3
     assert resumed["version"] == 6

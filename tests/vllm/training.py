@@ -1,8 +1,9 @@
 """Runs of the trainers on the CPU, with a server that is real.
 
-In the asynchronous ones two stand-ins, in the test's process alone: the attention kernel of TRL's packed rows needs a GPU and is written here with
-PyTorch's own attention, and the peak speed of a device that has none is unknown. In the synchronous one weights are not
-sent, which needs NCCL: at learning rate 0 the server's are the trainer's throughout.
+In the asynchronous ones two stand-ins, in the test's process alone: the attention kernel of TRL's
+packed rows needs a GPU and is written here with PyTorch's own attention, and the peak speed of a
+device that has none is unknown. In the synchronous one weights are not sent, which needs NCCL: at
+learning rate 0 the server's are the trainer's throughout.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # a warning at the import of what these tests are about
+# A warning at the import of what these tests are about
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
 import peft
 import pytest

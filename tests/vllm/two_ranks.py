@@ -1,4 +1,5 @@
-"""One rank of an asynchronous run with a real server, and of another that resumes it; started by torchrun from the tests."""
+"""One rank of an asynchronous run with a real server, and of another that resumes it; started by
+torchrun from the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A game and a tool that a real model plays with, and reward functions that check what they see against a serial replay."""
+"""A game and a tool that a real model plays with, and reward functions that check what they see
+against a serial replay."""
 
 from __future__ import annotations
 
@@ -7,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from guerdon import reward
-from tests.integrations.trl.line_game import TURNS, Line
+from tests.integrations.trl.line_game import TURNS, LineGame
 
 
-class Walk(Line):
+class Walk(LineGame):
     """The game with a reward of its own, and a reset that takes its time."""
 
     async def reset(self, **row: Any) -> str:
@@ -32,9 +33,10 @@ async def ask(about: str) -> str:
     return f"{about} is to the right"
 
 
-def replayed(row: dict[str, Any], completion: Sequence[dict[str, Any]]) -> Line:
-    """The game as one call after another leaves it, with every answer in the completion compared."""
-    game = Line()
+def replayed(row: dict[str, Any], completion: Sequence[dict[str, Any]]) -> LineGame:
+    """The game as one call after another leaves it, with every answer in the completion
+    compared."""
+    game = LineGame()
     game.reset(**row)
     expected: list[tuple[str, str]] = []
     for message in [each for each in completion if each["role"] == "assistant"][:TURNS]:

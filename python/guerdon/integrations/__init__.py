@@ -1,4 +1,4 @@
-"""Trainers and other libraries that Guerdon works with: one file or folder and one extra each, imported when used.
+"""Trainers and other libraries that Guerdon works with, each with an extra of its own.
 
-`guerdon.integrations.trl`: TRL's trainers. Importing an integration imports nothing of its library.
+Importing an integration imports nothing of its library.
 """

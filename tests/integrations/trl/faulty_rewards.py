@@ -1,4 +1,5 @@
-"""What the drills run: reward functions that go wrong, a judge that can be killed, and a trainer that is killed itself.
+"""What the drills run: reward functions that go wrong, a judge that can be killed, and a trainer
+that is killed itself.
 
 Workers import this module: nothing heavy at its top.
 """
@@ -18,7 +19,8 @@ from guerdon import StatefulReward
 
 
 class Troubled(StatefulReward):
-    """In every step its first sample never ends, and its second ends the worker, as often as it is tried."""
+    """In every step its first sample never ends, and its second ends the worker, as often as it is
+    tried."""
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)

@@ -1,7 +1,7 @@
 """A multi-turn game with state, and a trainer whose model can play it from the first step.
 
-A token stands for a whole move, so that a model with random weights plays: it stands at a place on a line and walks, and
-the row says where to. Walls stand at the goal and four places before it.
+A token stands for a whole move, so that a model with random weights plays: it stands at a place on
+a line and walks, and the row says where to. Walls stand at the goal and four places before it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is looked up or reported; read when the libraries are imported
+# Nothing is looked up or reported; read when the libraries are imported
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import trl
 from datasets import Dataset
@@ -20,7 +21,7 @@ from transformers import Qwen2ForCausalLM, set_seed
 from tests.integrations.trl import tiny_trainer
 
 
-class Line:
+class LineGame:
     """A place on a line. `visited` is a list: a shallow copy of the game would share it."""
 
     def reset(self, **row: Any) -> str:
@@ -64,16 +65,16 @@ def rows(count: int) -> Dataset:
 TURNS = 2  # of tool calls; what a model says after that is not done
 
 
-def replayed(row: dict[str, Any], completion: Sequence[dict[str, Any]]) -> Line:
-    """The game as one after another would have left it; the answers in the completion are compared on the way.
+def replayed(row: dict[str, Any], completion: Sequence[dict[str, Any]]) -> LineGame:
+    """The game as a serial replay leaves it; the answers in the completion are compared with it.
 
-    A turn whose answers would not fit has been played all the same, and its answers are left out.
+    A turn whose answers would not fit counts all the same; its answers are left out.
     """
-    game = Line()
+    game = LineGame()
     game.reset(**row)
     answers = [message["content"] for message in completion if message["role"] == "tool"]
-    said = [message.get("tool_calls") or () for message in completion if message["role"] == "assistant"]
-    places = [game.walk(one["function"]["arguments"]["way"]) for calls in said[:TURNS] for one in calls]
+    replies = [message.get("tool_calls") or () for message in completion if message["role"] == "assistant"]
+    places = [game.walk(one["function"]["arguments"]["way"]) for calls in replies[:TURNS] for one in calls]
     assert answers == places[: len(answers)]
     return game
 
@@ -89,11 +90,12 @@ def make_player(
     more: dict[str, Any] | None = None,
     **options: Any,
 ) -> Any:
-    """A trainer of class `kind` whose fresh model can say nothing but `calls` and the end of its turn."""
+    """A trainer of class `kind` whose fresh model can say nothing but `calls` and the end of its
+    turn."""
     set_seed(seed)
     tokenizer = tiny_trainer.make_tokenizer(calls)
-    said = [tokenizer.convert_tokens_to_ids(one) for one in calls]
-    never = [token for token in range(len(tokenizer)) if token not in said and token != tokenizer.eos_token_id]
+    replies = [tokenizer.convert_tokens_to_ids(one) for one in calls]
+    never = [token for token in range(len(tokenizer)) if token not in replies and token != tokenizer.eos_token_id]
     settings = tiny_trainer.make_settings(
         folder,
         seed,
@@ -133,7 +135,7 @@ class Socket:
         raise TypeError("cannot pickle a socket")
 
 
-class Connected(Line):
+class Connected(LineGame):
     def reset(self, **row: Any) -> str:
         self.peer = Socket()
         return super().reset(**row)

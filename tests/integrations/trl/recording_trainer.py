@@ -16,7 +16,8 @@ class RecordingTrainer(GRPOTrainer):
     """Notes the rows of every micro-step."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
-        self.pieces: list[list[tuple[str, str]]] = []  # by micro-step, (prompt, completion) of each row
+        # By micro-step, (prompt, completion) of each row
+        self.pieces: list[list[tuple[str, str]]] = []
         self.tokens: list[int] = []  # by micro-step, of prompts and completions
         self.ratios: list[float] = []  # by micro-step, the farthest from 1
         self.generated: list[str] = []  # a prompt per generated row, in training

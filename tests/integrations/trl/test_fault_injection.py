@@ -1,4 +1,5 @@
-"""What goes wrong in the middle of a training run: it goes on as the policies say, or ends and leaves nothing."""
+"""What goes wrong in the middle of a training run: it goes on as the policies say, or ends and
+leaves nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TRL's trainer on several ranks, unmodified, with a dispatcher's columns (L-2 of integrations/trl/trainer_context.py)."""
+"""TRL's trainer on several ranks, unmodified, with a dispatcher's columns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def test_row_25_two_ranks_get_the_rewards_of_one(folder: Path) -> None:
         )
         assert set(report["rewards"]["group_size"]) == {4.0}
         assert report["rewards"] == works[0]["rewards"]
-    # The limit of a key is both ranks': of the first of two steps they come one after the other, not two at a time.
+    # The limit of a key is both ranks': of the first of two steps they come one after the other,
+    # not two at a time.
     calls = sorted(float(line) for line in (folder / "calls").read_text().splitlines())
     half = len(calls) // 2
     assert calls[half - 1] - calls[0] >= (half - 1) * 0.1 * 0.75

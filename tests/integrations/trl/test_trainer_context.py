@@ -1,4 +1,4 @@
-"""What a column makes of its caller, without a real trainer (H-1, H-2 of context.py, L-1, L-2 of integrations/trl/trainer_context.py)."""
+"""What a column makes of its caller, without a real trainer."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_group_function_sees_the_trainers_groups() -> None:
         assert dispatcher.reward_funcs[0](**trainer.arguments("a", "b", "c")) == [1.0] * 3
 
 
-def test_a_group_that_straddles_ranks_is_refused_where_a_function_needs_it_whole(ranks: Ranks) -> None:
+def test_a_group_that_is_split_over_ranks_is_refused_where_a_function_needs_it_whole(ranks: Ranks) -> None:
     trainer = Trainer()
     with Dispatcher([size]) as dispatcher, pytest.raises(DataError, match=r"rank 0: 'size'.*6 samples of this rank"):
         dispatcher.reward_funcs[0](**trainer.arguments(*"abcdef"))
@@ -124,7 +124,7 @@ def test_a_group_that_straddles_ranks_is_refused_where_a_function_needs_it_whole
             dispatcher.reward_funcs[0](**trainer.arguments(*"abcde"))
 
 
-# --- ranks agree (L-2)
+# --- ranks agree
 
 
 def test_the_first_rank_that_failed_speaks_for_all(ranks: Ranks) -> None:
@@ -140,7 +140,8 @@ def test_the_first_rank_that_failed_speaks_for_all(ranks: Ranks) -> None:
     error = context.agree(DataError("mine"), None)
     assert type(error) is DataError
     assert str(error) == "rank 0: mine"
-    error = context.agree(OSError(2, "mine"), None)  # what takes more than a message becomes what every rank has
+    # What takes more than a message becomes what every rank has
+    error = context.agree(OSError(2, "mine"), None)
     assert type(error) is GuerdonError
     assert ranks.gathered[-1] == (GuerdonError, "[Errno 2] mine")
 
@@ -167,7 +168,7 @@ def test_only_a_trainer_on_the_main_thread_has_ranks_to_ask(ranks: Ranks) -> Non
     assert ranks.gathered == []
 
 
-# --- logs (H-2)
+# --- logs
 
 
 def test_a_column_once_logged_is_logged_for_every_batch_of_its_trainer() -> None:
@@ -188,7 +189,7 @@ def test_a_column_once_logged_is_logged_for_every_batch_of_its_trainer() -> None
     assert not [entry for entry in second.logged if entry[0] == "seen"]
 
 
-def test_the_first_failure_of_each_kind_is_told_once_a_trainer(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_first_failure_of_each_kind_is_reported_once_a_trainer(caplog: pytest.LogCaptureFixture) -> None:
     @reward(lane="thread")
     def picky(completion: str) -> float:
         if completion == "bad":
@@ -199,10 +200,10 @@ def test_the_first_failure_of_each_kind_is_told_once_a_trainer(caplog: pytest.Lo
         for trainer in (Trainer(), Trainer()):
             for _ in range(2):
                 dispatcher.reward_funcs[0](**trainer.arguments("a", "bad", "c", "bad"))
-    told = [record.getMessage() for record in caplog.records if record.name == "guerdon"]
-    assert len(told) == 2
-    assert all("'picky' on sample 1: error: ValueError: a bad one" in line for line in told)
-    assert all("guerdon/picky/…_frac" in line for line in told)
+    reported = [record.getMessage() for record in caplog.records if record.name == "guerdon"]
+    assert len(reported) == 2
+    assert all("'picky' on sample 1: error: ValueError: a bad one" in line for line in reported)
+    assert all("guerdon/picky/…_frac" in line for line in reported)
 
 
 def test_weights_are_compared_once_a_trainer() -> None:
@@ -226,7 +227,7 @@ def test_nothing_of_the_trainer_is_imported() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_what_the_trainer_runs_itself_still_counts_a_failed_sample_and_that_is_told() -> None:
+def test_what_the_trainer_runs_itself_still_counts_a_failed_sample_and_that_is_reported() -> None:
     @reward(lane="thread")
     def picky(completion: str) -> float:
         if completion == "bad":
@@ -240,4 +241,4 @@ def test_what_the_trainer_runs_itself_still_counts_a_failed_sample_and_that_is_t
         assert column(**alone.arguments("bad", "b", "c", "d")) == [None, 1.0, 1.0, 1.0]
         with pytest.warns(GuerdonWarning, match="trainer itself runs Environment and still counts it"):
             column(**mixed.arguments("bad", "b", "c", "d"))
-        column(**mixed.arguments("bad", "b", "c", "d"))  # told once; warnings are errors here
+        column(**mixed.arguments("bad", "b", "c", "d"))  # reported once; warnings are errors here

@@ -1,4 +1,4 @@
-"""TRL's trainers, unmodified, with a dispatcher's columns (L-1, L-2 of integrations/trl/trainer_context.py, H-2, C-1 to C-5)."""
+"""TRL's trainers, unmodified, with a dispatcher's columns."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def last(trainer: Any, key: str) -> float:
 @pytest.mark.parametrize("kind", ["GRPO", "RLOO"])
 @pytest.mark.parametrize("conversational", [False, True], ids=["plain", "chat"])
 def test_a_run_logs_what_plain_trl_logs(kind: str, conversational: bool, tmp_path: Path) -> None:
-    """Names, mean and std of each function, rewards, losses, extra columns and metrics: equal under the same seed."""
+    """Names, mean and std of each function, rewards, losses, extra columns and metrics: equal under
+    the same seed."""
     options: dict[str, Any] = {"kind": kind, "conversational": conversational, "evaluate": True}
     plain = make_trainer(list(PLAIN), tmp_path / "plain", **options)
     plain.train()
@@ -122,7 +123,8 @@ def test_row_10_failed_samples_are_left_out_of_their_group(scale: str, tmp_path:
         survivors = group[~failed[group]]
         mean, std = total[survivors].mean(), total[survivors].std(ddof=1)
         distance = advantages[survivors] * (std + 1e-4 if scale == "group" else 1.0)
-        np.testing.assert_allclose(total[survivors] - distance, mean, atol=1e-6)  # each shows the same mean
+        # Each shows the same mean
+        np.testing.assert_allclose(total[survivors] - distance, mean, atol=1e-6)
         if scale == "group":
             far = np.abs(total[survivors] - mean) > 1e-3
             shown = (total[survivors] - mean)[far] / advantages[survivors][far] - 1e-4
@@ -134,7 +136,7 @@ def test_row_10_failed_samples_are_left_out_of_their_group(scale: str, tmp_path:
     assert last(trainer, "guerdon/vowels/failed_frac") == 0.0
 
 
-def test_row_14_functions_of_one_second_run_side_by_side(tmp_path: Path, folder: Path) -> None:
+def test_row_14_functions_of_one_second_run_concurrently(tmp_path: Path, folder: Path) -> None:
     """Two sync functions and an async one of 1 s each, two workers: about 1 s for the three."""
     with Dispatcher(
         [reward_functions.second_one, reward_functions.second_two, reward_functions.second_async], workers=2
@@ -198,7 +200,8 @@ def test_what_samples_record_becomes_columns_and_metrics_of_the_trainer(tmp_path
 
 
 def test_a_column_is_logged_again_when_its_function_fails(tmp_path: Path) -> None:
-    """The trainer's table of completions needs columns of equal length, and none of an older batch."""
+    """The trainer's table of completions needs columns of equal length, and none of an older
+    batch."""
     calls: list[int] = []
 
     @reward(lane="thread", name="once", max_failure_rate=1.0)

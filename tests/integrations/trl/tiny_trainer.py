@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is looked up or reported; read when the libraries are imported
+# Nothing is looked up or reported; read when the libraries are imported
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
 import tqdm
@@ -25,7 +26,8 @@ SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
 def make_tokenizer(calls: Sequence[str] | None = None) -> PreTrainedTokenizerFast:
-    """Bytes, and a chat template that TRL knows; for `calls` pieces of what the template writes, and a token for each of them."""
+    """Bytes, and a chat template that TRL knows; for `calls` pieces of what the template writes,
+    and a token for each of them."""
     template = (Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja").read_text()
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -108,7 +110,8 @@ def make_trainer(
         trainer_class: Another class than TRL's of this `kind`.
         data: The training data, if not `prompts` rows of `make_data`.
         more: More arguments of the class.
-        ends: How many tokens end a completion beside the tokenizer's own, so that more of them end early.
+        ends: How many tokens end a completion beside the tokenizer's own, so that more of them end
+            early.
         **options: Of its config.
     """
     set_seed(seed)
@@ -148,8 +151,9 @@ def ending(trainer: Any) -> None:
 
 
 def end_loops() -> None:
-    """Ends the event loops that trainers with async functions of their own leave to the exit of the process, and what
-    of ours ends with them."""
+    """Ends the event loops that trainers with async functions of their own leave to the exit of the
+    process, and what of ours ends with them.
+    """
     atexit.unregister(shutdown_event_loop_in_daemon)
     while _made:
         trainer = _made.pop()

@@ -1,4 +1,4 @@
-"""TRL's trainers: the stock ones, as a dispatcher's columns meet them, and ours that derive from them.
+"""TRL's trainers: the stock ones, as a dispatcher's columns meet them, and ours.
 
 Importing this module imports neither trl nor torch: each public name is loaded when first used.
 

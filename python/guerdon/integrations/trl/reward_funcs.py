@@ -1,7 +1,7 @@
-"""A trainer's list of reward functions, made into columns of dispatchers and what the trainer runs itself.
+"""A trainer's list of reward functions, made into columns of dispatchers and what the trainer runs.
 
-- N-1  The order of the list stays, so names, weights and processing classes keep their places.
-- N-2  Functions that belong to no dispatcher share one, made here.
+The order of the list stays, so that names, weights and processing classes keep their places.
+Functions that belong to no dispatcher share one, made here.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from guerdon.dispatcher import Dispatcher
 
 
 def resolve_reward_funcs(given: Any) -> tuple[list[Any], list[float] | None, Dispatcher | None]:
-    """The list for TRL, the weights that dispatchers were given for it, and the dispatcher made for the rest.
+    """The list for TRL, its weights as given to dispatchers, and the dispatcher made for the rest.
 
     Args:
         given: What a trainer was given as its reward functions: one, a list, a dispatcher, or None.
 
     Returns:
-        The list; one weight per entry, None if no dispatcher in it has any; the own dispatcher, None without need.
+        The list; one weight per entry, None if no dispatcher in it was given any; the dispatcher
+        for functions that belong to none, None if there are none.
 
     Raises:
         RegistrationError: A function can't work.
@@ -29,22 +30,22 @@ def resolve_reward_funcs(given: Any) -> tuple[list[Any], list[float] | None, Dis
     entries = list(given) if isinstance(given, (list, tuple)) else [] if given is None else [given]
     functions: list[Any] = []
     weights: list[float] = []
-    weighed = False
+    weighted = False
     for entry in entries:
         if isinstance(entry, Dispatcher):
             functions.extend(entry.reward_funcs)
             weights.extend(entry.reward_weights)
-            weighed = weighed or entry.options["weights"] is not None
+            weighted = weighted or entry.options["weights"] is not None
         else:
             functions.append(entry)
             weights.append(1.0)
     plain = [
-        place for place, one in enumerate(functions) if not isinstance(one, RewardColumn) and not is_reward_model(one)
+        index for index, one in enumerate(functions) if not isinstance(one, RewardColumn) and not is_reward_model(one)
     ]
-    own = Dispatcher([functions[place] for place in plain]) if plain else None
-    for place, column in zip(plain, own.reward_funcs if own else (), strict=True):
-        functions[place] = column
-    return functions, weights if weighed else None, own
+    own = Dispatcher([functions[index] for index in plain]) if plain else None
+    for index, column in zip(plain, own.reward_funcs if own else (), strict=True):
+        functions[index] = column
+    return functions, weights if weighted else None, own
 
 
 def dispatcher_of(column: RewardColumn) -> Dispatcher:
@@ -61,6 +62,6 @@ def dispatchers_of(functions: Iterable[object]) -> tuple[Dispatcher, ...]:
 
 
 def set_weights(theirs: Any, weights: list[float]) -> None:
-    """Puts weights in the place of a trainer's first ones: a tensor, changed in place. Those behind are environments'."""
-    for place, weight in enumerate(weights):
-        theirs[place] = weight
+    """Sets a trainer's first weights, a tensor, in place. Those behind are environments'."""
+    for index, weight in enumerate(weights):
+        theirs[index] = weight

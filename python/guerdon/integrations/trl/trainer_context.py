@@ -1,11 +1,9 @@
-"""TRL's trainers, as the columns of a dispatcher meet them: through the arguments of a call, unmodified.
+"""TRL's trainers, unmodified, as the columns of a dispatcher meet them: by the arguments of a call.
 
-Nothing here imports trl or torch. The trainer is found behind the bound ``log_extra`` and ``log_metric`` that it gives
-its reward functions, torch.distributed only if the trainer has it running.
-
-- L-1  The group size is the trainer's own: its training value while its model trains, else its evaluation value.
-- L-2  Ranks agree before one of them raises, so that all raise the same error or none does, and no rank waits in a
-       collective for one that has left. Only on the main thread, where the trainer's own collectives run.
+Nothing here imports trl or torch. The trainer is the owner of the bound ``log_extra`` and
+``log_metric`` that it gives its reward functions. Ranks agree before one of them raises, so that
+all raise the same error or none does and no rank waits in a collective for one that has left; on
+the main thread only, where the trainer's own collectives run.
 """
 
 from __future__ import annotations
@@ -31,7 +29,8 @@ class TRLTrainerContext(TrainerContext):
         self._trainer = trainer
 
     def group_size(self) -> int | None:
-        """Completions per prompt in the trainer's current mode (L-1)."""
+        """Completions per prompt: the training value while the model trains, else that of
+        evaluation."""
         trainer = self._trainer
         size = trainer.num_generations
         if not getattr(getattr(trainer, "model", None), "training", True):
@@ -66,13 +65,13 @@ class TRLTrainerContext(TrainerContext):
             weights = [float(weight) for weight in theirs]
             if not np.array_equal(np.asarray(weights, np.float32), np.asarray(given, np.float32)):
                 raise DataError(
-                    f"the trainer weighs its reward functions {weights}, the dispatcher was given weights={given}. "
+                    f"the trainer has reward_weights={weights}, the dispatcher weights={given}. "
                     "Pass reward_weights=dispatcher.reward_weights to the trainer's config, or give the dispatcher no weights."
                 )
         self.memory.weights_checked = True
 
     def agree(self, error: Exception | None, result: RewardBatch | None) -> Exception | None:
-        """The error that all ranks raise: the first rank's that has one (L-2). Called by every rank for each batch."""
+        """The error that all ranks raise, that of the first rank that has one. Collective."""
         dist = _distributed()
         if dist is None or threading.current_thread() is not threading.main_thread():
             return error
@@ -97,8 +96,7 @@ def trainer_of(given: Mapping[str, Any]) -> tuple[type[TRLTrainerContext], Any] 
 
 
 def _just_these(functions: Any, rewards: RewardList) -> bool:
-    """Whether the trainer's functions are the dispatcher's and nothing else; in the place of a reward model's name it
-    may have loaded the model."""
+    """Whether the trainer's functions are just the dispatcher's; it may have loaded a named model."""
     if not isinstance(functions, list) or len(functions) != rewards.length:
         return False
     places = enumerate(map(rewards.place_of, functions))

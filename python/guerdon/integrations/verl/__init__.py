@@ -1,15 +1,12 @@
 """verl's reward loop: `RewardManager`, chosen by configuration alone.
 
-This module holds only the map of public names, each imported when first used: importing it imports neither verl nor torch.
+Importing this module imports neither verl nor torch: the class is loaded when first used.
 
-- `manager`: the class that verl makes, one in each of its reward workers.
-- `settings`: what the configuration says, checked.
-- `sample`: what verl knows of a response, as the columns that reward functions name.
-- `compute_score`: a function of verl's own contract as a reward function.
-- `bursts`: responses that come in one moment, scored together.
-- `groups`, `peers`: the responses of one prompt put together, wherever they arrive.
-- `early`: a group that is scored while it fills.
-- `answer`: rewards as verl takes them, and what becomes of a failure.
+- `reward_manager`: the class that verl makes, one in each of its reward workers.
+- `settings`, `compute_score`: what the configuration says, and verl's own function as a reward.
+- `sample`, `reward_output`: a response as columns, and its reward as verl takes it.
+- `groups`, `partial_groups`, `routing`: the responses of one prompt put together, wherever they
+  come.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""Scores together what comes together: verl asks for each response by itself, often for thousands in one moment.
+"""Scores together what comes together: verl asks for each response by itself, often for thousands
+in one moment.
 
-- B-1  Responses that come in the same turn of the loop are one batch, of at most `MOST`: so that a batch of verl's costs a few of the
-       engine's, each with descriptors of its own, and a response that takes long holds up few others.
-- B-2  Each gets its own place in the result, in the order in which they came; an error of the batch goes to each.
+- B-1  Responses that come in the same turn of the loop are one batch, of at most `MOST`: so that a
+       batch of verl's costs a few of the engine's, each with descriptors of its own, and a response
+       that takes long holds up few others.
+- B-2  Each gets its own place in the result, in the order in which they came; an error of the batch
+  goes to each.
 
 All of it runs on one event loop: no locks.
 """

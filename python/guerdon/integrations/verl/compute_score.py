@@ -1,4 +1,5 @@
-"""A function of verl's contract, ``compute_score(data_source, solution_str, ground_truth, extra_info)``, as a reward function.
+"""verl's ``compute_score(data_source, solution_str, ground_truth, extra_info)`` as a reward
+function.
 
 Workers import this module: it imports nothing of verl.
 """
@@ -27,7 +28,7 @@ def as_reward(
     Raises:
         RegistrationError: An option is wrong.
     """
-    calls = _Awaits if inspect.iscoroutinefunction(function) else _Calls
+    calls = _AsyncCalls if inspect.iscoroutinefunction(function) else _Calls
     given: dict[str, Any] = {"name": getattr(function, "__name__", "compute_score"), **options}
     return reward(calls(function, fixed), **given)
 
@@ -49,7 +50,7 @@ class _Calls:
         )
 
 
-class _Awaits(_Calls):
+class _AsyncCalls(_Calls):
     """The same for an async one."""
 
     async def __call__(self, data_source: Any, solution_str: str, ground_truth: Any, extra_info: Any) -> Any:

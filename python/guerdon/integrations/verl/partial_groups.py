@@ -1,11 +1,8 @@
-"""A group that is scored while it fills: what takes one response does not wait for the others of its prompt.
+"""A group that is scored while it fills: a response's own functions don't wait for the others.
 
-- E-1  Functions of one response start when it comes, those of a whole group with the last one; the order within the group is that
-       of verl's numbers, never that of arrival.
-- E-2  The fields are those of the group's first response: what a later one lacks is None there, what it has beyond them is left out.
-- E-3  What can't be scored is told when the group is asked for.
-
-All of it runs on one event loop: no locks.
+Functions of one response start when it comes, those of a whole group with the last one. Columns are
+those of the group's first response: what a later one lacks is None, what it has beyond them is left
+out. An error is raised when the group's result is asked for. One event loop: no locks.
 """
 
 from __future__ import annotations
@@ -20,17 +17,17 @@ from guerdon.integrations.verl.sample import Sample
 from guerdon.pending import OpenBatch
 from guerdon.results import RewardBatch
 
-__all__ = ["Early"]
+__all__ = ["PartialGroup"]
 
 
-class Early:
+class PartialGroup:
     """One group on its way to the engine.
 
     Args:
-        dispatcher: Started by the first group, beside the loop.
+        dispatcher: Started by the first group, in a thread.
         size: Responses of the group.
-        columns: What `OpenBatch.add` takes of a response.
-        taken: What the result goes through.
+        columns: The columns of some responses.
+        counted: Counts a result's failures.
     """
 
     def __init__(
@@ -38,11 +35,11 @@ class Early:
         dispatcher: Dispatcher,
         size: int,
         columns: Callable[[list[Sample]], dict[str, Any]],
-        taken: Callable[[Awaitable[RewardBatch]], Awaitable[RewardBatch]],
+        counted: Callable[[Awaitable[RewardBatch]], Awaitable[RewardBatch]],
     ) -> None:
         self._columns = columns
-        self._taken = taken
-        self._names: list[str] | None = None  # of the first response (E-2)
+        self._counted = counted
+        self._names: list[str] | None = None  # of the first response's columns
         self._waiting: list[tuple[int, Sample]] = []  # until the stream is there
         self._error: GuerdonError | None = None
         self._stream: asyncio.Future[OpenBatch] = asyncio.ensure_future(
@@ -60,7 +57,7 @@ class Early:
         """The whole group, once all its responses were added.
 
         Raises:
-            DataError: E-3.
+            DataError: A response can't be scored.
             RewardFailureError: Too many failed.
         """
         stream = await self._stream
@@ -69,7 +66,7 @@ class Early:
             raise self._error
         stream.finish()
         try:
-            return await self._taken(stream.aresult())
+            return await self._counted(stream.aresult())
         except asyncio.CancelledError:
             stream.cancel()
             raise
@@ -81,7 +78,7 @@ class Early:
     def _send(self, opened: asyncio.Future[OpenBatch]) -> None:
         waiting, self._waiting = self._waiting, []
         if opened.cancelled() or opened.exception() is not None or self._error is not None:
-            return  # told by `result`
+            return  # `result` raises it
         stream = opened.result()
         try:
             for number, sample in waiting:

@@ -1,9 +1,8 @@
-"""The class that verl makes in each of its reward workers, and asks for the reward of one response at a time.
+"""The class that verl makes in each of its reward workers, and asks for one response at a time.
 
-- M-1  verl's loop never runs user code: it only waits for the dispatcher.
-- M-2  Responses that come in one moment are scored together (`bursts`); where a function works on whole groups, they are put together
-       wherever they arrived (`groups`, `peers`), and what takes one response starts before its group is complete (`early`).
-- M-3  What can't work is refused when verl makes its workers.
+verl's event loop never runs user code: it only waits for the dispatcher. Responses that come in one
+moment are scored together; where a function works on whole groups, they are put together wherever
+they arrived. What can't work is refused when verl makes its workers.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from guerdon.errors import DataError, RewardFailureError
 from guerdon.integrations.failure_rate import FailureRate
 from guerdon.integrations.verl import settings
 from guerdon.integrations.verl.bursts import Bursts
-from guerdon.integrations.verl.groups import Filling, Groups
-from guerdon.integrations.verl.partial_groups import Early
-from guerdon.integrations.verl.reward_output import answer
-from guerdon.integrations.verl.routing import Peers
+from guerdon.integrations.verl.groups import FillingGroup, Groups
+from guerdon.integrations.verl.partial_groups import PartialGroup
+from guerdon.integrations.verl.reward_output import reward_output
+from guerdon.integrations.verl.routing import WorkerRouting
 from guerdon.integrations.verl.sample import Sample, columns_of, read
 from guerdon.results import RewardBatch
 
@@ -33,11 +32,12 @@ MIN_JUDGED: Final = 8
 
 
 class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no types
-    """Rewards through Guerdon in verl 0.9: set ``reward.reward_manager.source=importlib``, ``reward.reward_manager.name=RewardManager``
-    and ``reward.reward_manager.module.path=pkg://guerdon.integrations.verl``.
+    """Rewards through Guerdon in verl 0.9.
 
-    Which functions: ``+reward.reward_kwargs.dispatcher=module:attribute`` (or ``file.py:attribute``), else verl's own
-    ``reward.custom_reward_function`` or default ``compute_score``. docs/verl.md has all settings.
+    Set ``reward.reward_manager.source=importlib``, ``reward.reward_manager.name=RewardManager`` and
+    ``reward.reward_manager.module.path=pkg://guerdon.integrations.verl``. The functions are those
+    of ``+reward.reward_kwargs.dispatcher=module:attribute`` (or ``file.py:attribute``), else verl's
+    own ``reward.custom_reward_function`` or default ``compute_score``.
 
     Raises:
         RegistrationError: The configuration can't work; the message names the key to set.
@@ -57,9 +57,9 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         self._settings = settings.read(config, compute_score, self._router, _nodes())
         self.dispatcher = self._settings.dispatcher
         self._failure_rate = FailureRate([self.dispatcher], MIN_JUDGED)
-        self._peers = Peers(self._settings.reward_workers)
+        self._routing = WorkerRouting(self._settings.reward_workers)
         self._bursts: Bursts[Sample, RewardBatch] = Bursts(self._score_apart)
-        # A budget is for what was given whole: it would count the time in which a group fills.
+        # batch_timeout would count the time in which a group fills.
         begin = self._begin if self.dispatcher.options["batch_timeout"] is None else None
         self._groups: Groups[Sample, RewardBatch] = Groups(self._score_group, self._settings.group_timeout, begin)
 
@@ -67,24 +67,26 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         """The reward of one response.
 
         Returns:
-            ``{"reward_score": float, "reward_extra_info": {…}}``; the extra info has a value for each function, the fields that
-            functions returned or recorded, and ``guerdon_status``.
+            ``{"reward_score": float, "reward_extra_info": {…}}``. The extra info has each
+            function's reward, the fields that functions returned or recorded, and
+            ``guerdon_status``.
 
         Raises:
-            DataError: A function asks for a field that verl's data doesn't have, or a group does not get complete.
-            RewardFailureError: The response has no reward and ``failed_reward`` is ``"raise"``, or too many failed.
+            DataError: A function asks for a field that verl's data lacks, or a group does not fill.
+            RewardFailureError: The response has no reward and ``failed_reward`` is ``"raise"``, or
+                a function fails too often.
         """
         given = self._settings
         if not given.grouped:
             result, index = await self._bursts.add(read(data, self.tokenizer))
         else:
-            place = self._peers.place(data)  # first of all: the order is that in which responses came
+            position = self._routing.position(data)  # first: responses are numbered as they come
             key = self._key(data)
-            if not self._peers.owns(key):
-                return await self._peers.send(key, place, data)
+            if not self._routing.owns(key):
+                return await self._routing.send(key, position, data)
             sample = read(data, self.tokenizer)
-            result, index = await self._groups.add(key, place, sample, given.sizes[sample.validation])
-        return answer(result, index, given.failed, plain=given.plain)
+            result, index = await self._groups.add(key, position, sample, given.sizes[sample.validation])
+        return reward_output(result, index, given.failed, plain=given.plain)
 
     async def _score_apart(self, samples: list[Sample]) -> RewardBatch:
         return await self._score(samples, 1)
@@ -92,8 +94,8 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
     async def _score_group(self, samples: list[Sample]) -> RewardBatch:
         return await self._score(samples, len(samples))
 
-    def _begin(self, size: int) -> Filling[Sample, RewardBatch]:
-        return Early(self.dispatcher, size, self._columns, self._taken)
+    def _begin(self, size: int) -> FillingGroup[Sample, RewardBatch]:
+        return PartialGroup(self.dispatcher, size, self._columns, self._counted)
 
     def _columns(self, samples: list[Sample]) -> dict[str, Any]:
         columns = columns_of(samples)
@@ -103,10 +105,10 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
 
     async def _score(self, samples: list[Sample], group: int) -> RewardBatch:
         """Scores responses, in groups of this size."""
-        return await self._taken(self.dispatcher.ascore(num_generations=group, **self._columns(samples)))
+        return await self._counted(self.dispatcher.ascore(num_generations=group, **self._columns(samples)))
 
-    async def _taken(self, scored: Awaitable[RewardBatch]) -> RewardBatch:
-        """A result, also of a batch with too many failures: how many are too many is told over more than one batch (A-4)."""
+    async def _counted(self, scored: Awaitable[RewardBatch]) -> RewardBatch:
+        """A result, however many failed in it; `FailureRate` judges over several."""
         try:
             result = await scored
         except RewardFailureError as error:
@@ -120,13 +122,10 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         name = self._settings.group_by
         values = data.non_tensor_batch.get(name)
         if values is None:
-            what = (
-                f"{self.dispatcher._submitter.group_function!r} works"
-                if self.dispatcher._submitter.group_function
-                else "failed_reward=group_mean works"
-            )
+            function = self.dispatcher._submitter.group_function
+            what = f"reward function {function!r}" if function else "failed_reward=group_mean"
             raise DataError(
-                f"{what} on whole groups, and verl's data has no {name!r} to tell them by. It has: "
+                f"{what} works on whole groups, and verl's data has no field {name!r} to tell them by. It has: "
                 f"{', '.join(data.non_tensor_batch) or 'nothing'}. Set +reward.reward_kwargs.group_by=<field>."
             )
         return values[-1]

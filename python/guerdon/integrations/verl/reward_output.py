@@ -1,9 +1,8 @@
 """Rewards as verl takes them: ``{"reward_score": float, "reward_extra_info": {…}}``.
 
-- A-1  ``guerdon_status`` says for each function what became of it, a word each: ``correct:ok judge:timeout``.
-- A-2  verl has no mask for a missing reward: a response without one becomes what ``failed_reward`` says, and A-1 shows it.
-- A-3  The keys are the same for every response, whatever failed: verl reads those of the first one from all.
-- A-4  More failures than a function's ``max_failure_rate``, of its last responses, raise, whatever ``failed_reward`` says.
+verl has no mask for a missing reward: a response without one gets what ``failed_reward`` says, and
+``guerdon_status`` shows each function's status: ``correct:ok judge:timeout``. The keys are the same
+for every response, whatever failed, because verl reads those of the first from all.
 """
 
 from __future__ import annotations
@@ -19,23 +18,24 @@ if TYPE_CHECKING:
     from guerdon.integrations.verl.settings import Failed
     from guerdon.results import RewardBatch
 
-__all__ = ["ExtraInfo", "answer"]
+__all__ = ["ExtraInfo", "reward_output"]
 
 
 class ExtraInfo(dict[str, Any]):
-    """A dict in which what is missing is None: a failed response lacks the fields that its function would have returned (A-3)."""
+    """A dict in which a missing key is None: a failed function's fields are missing."""
 
     def __missing__(self, key: str) -> None:
         return None
 
 
-def answer(result: RewardBatch, sample: int, failed: Failed, *, plain: bool) -> dict[str, Any]:
-    """verl's answer for one response.
+def reward_output(result: RewardBatch, sample: int, failed: Failed, *, plain: bool) -> dict[str, Any]:
+    """The reward of one response, for verl.
 
     Args:
         sample: Its index in the batch.
-        failed: What it becomes without a reward.
-        plain: The one function is verl's ``compute_score``: its fields keep the names that verl's own manager would give them.
+        failed: Its score if it has no reward.
+        plain: The one function is verl's ``compute_score``: its fields keep the names that verl's
+            own manager gives them.
 
     Raises:
         RewardFailureError: It has no reward, and `failed` is ``"raise"``.
@@ -56,16 +56,16 @@ def answer(result: RewardBatch, sample: int, failed: Failed, *, plain: bool) -> 
     info["guerdon_status"] = " ".join(
         f"{name}:{Status(state).label}" for name, state in zip(result.functions, states, strict=True)
     )
-    score = total if total == total else _instead(result, sample, failed, info["guerdon_status"])
+    score = total if total == total else _substitute(result, sample, failed, info["guerdon_status"])
     return {"reward_score": score, "reward_extra_info": info}
 
 
-def _instead(result: RewardBatch, sample: int, failed: Failed, status: str) -> float:
-    """The reward of a response that has none (A-2)."""
+def _substitute(result: RewardBatch, sample: int, failed: Failed, status: str) -> float:
+    """The score of a response that has no reward."""
     if failed == "raise":
         why = [str(failure) for failure in result.failures() if failure.sample == sample]
         raise RewardFailureError(
-            f"a response has no reward: {'; '.join(why) or status}. verl can't leave it out of its group. Choose what it becomes: "
+            f"a response has no reward: {'; '.join(why) or status}. verl can't leave it out of its group, so choose its score: "
             "+reward.reward_kwargs.failed_reward=group_mean (the mean of the others of its prompt), or a number.",
             result,
         )

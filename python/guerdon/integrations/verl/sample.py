@@ -1,10 +1,9 @@
 """One response as verl hands it over: its text, and its columns.
 
-- S-1  The text is the response up to where the attention mask ends, without special tokens, as verl's own managers decode it.
-- S-2  ``data_source``, ``ground_truth``, ``solution_str`` and ``extra_info`` are what verl's own manager gives ``compute_score``;
-       verl's data is not changed.
-- S-3  Every other field that verl has of the response is a column by its own name, except names that `Dispatcher.score` takes
-       for itself.
+The text is the response up to the end of the attention mask, without special tokens. The columns
+``data_source``, ``ground_truth``, ``solution_str`` and ``extra_info`` are what verl's own manager
+gives ``compute_score``; every other field is a column by its own name, except names that
+`Dispatcher.score` takes for itself. verl's data is not changed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 
 __all__ = ["Sample", "columns_of", "read"]
 
-_OURS: Final = frozenset(
+_RESERVED: Final = frozenset(
     (
         *(
             "prompt",
@@ -52,21 +51,24 @@ class Sample:
 
     @property
     def validation(self) -> bool:
-        """Whether the dataset says that this row is not for training: ``extra_info["split"]``, as verl's scripts write it."""
+        """Whether this row is not for training: ``extra_info["split"]``, as verl's scripts write
+        it."""
         info = self.fields.get("extra_info")
         split = info.get("split") if isinstance(info, Mapping) else None
         return split is not None and split != "train"
 
 
 def read(data: Any, tokenizer: Any) -> Sample:
-    """The response in `data`, a ``DataProto`` of one trajectory; of several sequences the last, as in verl's own managers."""
+    """The response in `data`, a ``DataProto`` of one trajectory; the last of several sequences."""
     item = data[-1:][0]
     responses = item.batch["responses"]
     length = int(item.batch["attention_mask"][-responses.shape[-1] :].sum())
     ids = responses[:length].tolist()
     text = tokenizer.decode(ids, skip_special_tokens=True)
     given = item.non_tensor_batch
-    fields = {name: _plain(value) for name, value in given.items() if name not in _OURS and not name.startswith("__")}
+    fields = {
+        name: _plain(value) for name, value in given.items() if name not in _RESERVED and not name.startswith("__")
+    }
     # What verl's own manager adds, under the names that functions written for it expect.
     info = {**(given.get("extra_info") or {}), **(given.get("tool_extra_fields") or {})}
     info["num_turns"] = _plain(given.get("__num_turns__"))
@@ -80,7 +82,7 @@ def read(data: Any, tokenizer: Any) -> Sample:
 
 
 def columns_of(samples: Sequence[Sample]) -> dict[str, Any]:
-    """The samples as the keyword arguments of `Dispatcher.score`; None where one sample lacks a field that others have."""
+    """The samples as arguments of `Dispatcher.score`; None where one lacks a field of others."""
     names = dict.fromkeys(name for sample in samples for name in sample.fields)
     columns: dict[str, Any] = {name: [sample.fields.get(name) for sample in samples] for name in names}
     columns["completions"] = [sample.completion for sample in samples]
@@ -91,7 +93,7 @@ def columns_of(samples: Sequence[Sample]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> object:
-    """NumPy's scalars and arrays of objects as Python's own, which functions written for datasets expect."""
+    """NumPy's scalars and arrays of objects as Python's own, as in a dataset."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray) and (value.ndim == 0 or value.dtype.kind in "OUS"):

@@ -1,8 +1,8 @@
-"""What verl's configuration says to the reward manager, checked when it is made.
+"""What verl's configuration says to the reward manager, checked before the first response.
 
-- C-1  What can't work is refused here, in each reward worker, before the first response: with the key to set.
-- C-2  Where groups could wait for responses that verl can't hand out any more, or come with copies, that is said or refused here too.
-- C-3  A dispatcher's own options stay; only workers that it was not told are shared out among verl's reward workers.
+What can't work is refused in each reward worker, with the key to set. Warned of or refused is also
+a number of workers with which groups could wait forever, or contain copies. A dispatcher keeps its
+own options; only a default number of worker processes is divided among verl's reward workers.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from guerdon.integrations.verl.compute_score import as_reward
 __all__ = ["Failed", "Settings", "read"]
 
 Failed = Literal["raise", "group_mean"] | float
-"""What a response becomes on which a function failed."""
+"""The score of a response on which a function failed."""
 
 _KNOWN: Final = ("dispatcher", "failed_reward", "group_by", "group_timeout", "options")
 _WHERE: Final = "reward.reward_kwargs"
 GROUP_TIMEOUT: Final = 600.0
-IN_HAND: Final = 1000
-"""Calls that Ray lets an asynchronous actor have in hand, if its class doesn't say otherwise; verl's doesn't."""
+MAX_IN_FLIGHT: Final = 1000
+"""Calls that Ray lets an asynchronous actor hold by default, as verl's does."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,9 @@ class Settings:
 
     Attributes:
         dispatcher: Not started yet.
-        plain: Its one function is verl's own ``compute_score``: fields that it returns keep their names.
-        failed: What a response becomes on which a function failed.
+        plain: Its one function is verl's ``compute_score``: fields that it returns keep their
+            names.
+        failed: The score of a response on which a function failed.
         grouped: Responses are scored in whole groups.
         group_by: The field that is the same for the responses of one prompt.
         group_timeout: Seconds that a group may wait for its next response.
@@ -67,21 +68,21 @@ def read(config: Any, compute_score: Callable[..., Any] | None, fixed: Mapping[s
         nodes: Machines over which verl spreads its reward workers.
 
     Raises:
-        RegistrationError: C-1.
+        RegistrationError: The configuration can't work.
     """
-    given = _given(config)
+    given = _reward_kwargs(config)
     failed = _failed(given.get("failed_reward", "raise"))
     workers = _count("reward.num_workers", config.reward.num_workers)
     named = given.get("dispatcher")
     if named is not None:
         if given.get("options"):
             raise RegistrationError(
-                f"{_WHERE}.options are for compute_score; the functions of a dispatcher have their own."
+                f"{_WHERE}.options are for compute_score; set options of a dispatcher's functions where they are defined."
             )
         dispatcher = _loaded(str(named))
     else:
-        dispatcher = Dispatcher([_own(config, compute_score, fixed, given.get("options") or {})])
-    _refuse(config, dispatcher, named)
+        dispatcher = Dispatcher([_compute_score(config, compute_score, fixed, given.get("options") or {})])
+    _check_functions(config, dispatcher, named)
     if dispatcher.options["workers"] is None:
         dispatcher = dispatcher.replace(workers=max(1, usable_cores() // math.ceil(workers / max(1, nodes))))
     rollout = config.actor_rollout_ref.rollout
@@ -95,13 +96,13 @@ def read(config: Any, compute_score: Callable[..., Any] | None, fixed: Mapping[s
         failed=failed,
         grouped=grouped,
         group_by=_field(given.get("group_by", "uid")),
-        group_timeout=_seconds(given.get("group_timeout", GROUP_TIMEOUT)),
+        group_timeout=_checked_seconds(given.get("group_timeout", GROUP_TIMEOUT)),
         sizes=(size, int(rollout.val_kwargs.n)),
         reward_workers=workers,
     )
 
 
-def _given(config: Any) -> dict[str, Any]:
+def _reward_kwargs(config: Any) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
     kwargs = config.reward.get("reward_kwargs")
@@ -110,7 +111,7 @@ def _given(config: Any) -> dict[str, Any]:
     given: dict[str, Any] = {} if kwargs is None else dict(OmegaConf.to_container(kwargs, resolve=True))
     unknown = [name for name in given if name not in _KNOWN]
     if unknown:
-        raise RegistrationError(f"{_WHERE}.{unknown[0]} is nothing that guerdon knows. There are: {', '.join(_KNOWN)}.")
+        raise RegistrationError(f"{_WHERE}.{unknown[0]} is unknown to guerdon. Its settings are {', '.join(_KNOWN)}.")
     return given
 
 
@@ -121,11 +122,14 @@ def _loaded(named: str) -> Dispatcher:
         raise RegistrationError(f"{_WHERE}.dispatcher={named!r}: {error}") from error
 
 
-def _own(
+def _compute_score(
     config: Any, compute_score: Callable[..., Any] | None, fixed: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Any:
-    """verl's ``compute_score`` as a reward function. The user's own is loaded once more, under a name by which workers find it;
-    what verl makes of it would bring all of verl into each worker."""
+    """verl's ``compute_score`` as a reward function.
+
+    The user's own is loaded again, under a name that workers can import; verl's wrapper of it would
+    bring all of verl into each worker.
+    """
     custom = config.reward.get("custom_reward_function") or {}
     path = custom.get("path")
     if path:
@@ -141,7 +145,7 @@ def _own(
         fixed = {**fixed, **dict(more)}
     if compute_score is None:
         raise RegistrationError(
-            f"there is nothing to score with: set +{_WHERE}.dispatcher=module:attribute (or file.py:attribute), or "
+            f"there is no reward function: set +{_WHERE}.dispatcher=module:attribute (or file.py:attribute), or "
             "reward.custom_reward_function.path."
         )
     try:
@@ -158,29 +162,29 @@ def _function(place: str, name: str) -> Callable[..., Any]:
     except UsageError as error:
         raise RegistrationError(f"reward.custom_reward_function: {error}") from error
     if not callable(found):
-        raise RegistrationError(f"reward.custom_reward_function: {name!r} is a {type(found).__name__}, no function.")
+        raise RegistrationError(f"reward.custom_reward_function: {name!r} is a {type(found).__name__}, not a function.")
     return found
 
 
-def _refuse(config: Any, dispatcher: Dispatcher, named: object) -> None:
+def _check_functions(config: Any, dispatcher: Dispatcher, named: object) -> None:
     batch = [spec.name for spec in dispatcher._specs if spec.shape == "batch" and not spec.rowwise]
     if batch:
         raise RegistrationError(
-            f"reward function {batch[0]!r} is undecorated, so it works on a whole batch, and verl hands out single responses. "
+            f"reward function {batch[0]!r} is undecorated, so it works on a whole batch, but verl hands out single responses. "
             "Decorate it with @guerdon.reward; if it is verl's compute_score, set reward.custom_reward_function.path and name "
             f"instead of {_WHERE}.dispatcher."
         )
     if dispatcher.reward_models:
         raise RegistrationError(
-            f"the reward model {dispatcher.reward_models[0]} in the dispatcher's list is for TRL: verl runs its own, "
-            "reward.reward_model.enable=True."
+            f"the dispatcher has the reward model {dispatcher.reward_models[0]}, which works with TRL only: remove it, and use "
+            "verl's own with reward.reward_model.enable=True."
         )
     custom = (config.reward.get("custom_reward_function") or {}).get("path")
     model = bool(config.reward.reward_model.enable)
     if model and not custom:
         raise RegistrationError(
-            "with reward.reward_model.enable=True and no reward.custom_reward_function.path, verl asks its model alone and never a "
-            f"reward manager. Set the path, of a function that asks the model{' (or of any; the dispatcher goes first)' if named else ''}."
+            "with reward.reward_model.enable=True and no reward.custom_reward_function.path, verl calls its model and never a "
+            f"reward manager. Set the path, of a function that calls the model{' (or of any: the dispatcher is used)' if named else ''}."
         )
     if named and custom and not model:
         raise RegistrationError(
@@ -190,27 +194,29 @@ def _refuse(config: Any, dispatcher: Dispatcher, named: object) -> None:
 
 
 def _check_workers(config: Any, workers: int, responses: int) -> None:
-    """Whether so many reward workers can put the groups of a training step's responses together (C-2)."""
+    """Whether that many reward workers can put the groups of a training step together."""
     model = config.reward.reward_model
-    if model.enable and not model.enable_resource_pool:  # else responses are handed out one by one, not as a batch
+    # Else responses are handed out one by one, not as a batch
+    if model.enable and not model.enable_resource_pool:
         if responses % workers:
             raise RegistrationError(
                 f"reward.num_workers={workers} does not divide the {responses} responses of a batch (data.train_batch_size times "
-                "actor_rollout_ref.rollout.n), so verl would fill it up with copies, and groups can't be told from them. Set a number that does."
+                "actor_rollout_ref.rollout.n), so verl would fill it up with copies, which guerdon can't tell from responses of a "
+                "group. Set a number that divides it."
             )
-    elif _in_hand(responses, workers) > IN_HAND:
-        enough = next(count for count in range(workers, responses + 1) if _in_hand(responses, count) <= IN_HAND)
+    elif _in_flight(responses, workers) > MAX_IN_FLIGHT:
+        enough = next(count for count in range(workers, responses + 1) if _in_flight(responses, count) <= MAX_IN_FLIGHT)
         warnings.warn(
-            f"{responses} responses of a batch may wait for others of their prompts with reward.num_workers={workers}, and Ray lets a worker "
-            f"have {IN_HAND} calls in hand: if groups need responses that wait behind those, nothing goes on until "
+            f"with reward.num_workers={workers}, {responses} responses of a batch may wait for others of their prompts, but Ray lets "
+            f"a worker hold {MAX_IN_FLIGHT} calls: if groups need responses that wait behind those, scoring stalls until "
             f"{_WHERE}.group_timeout. Set reward.num_workers={enough}.",
             GuerdonWarning,
             stacklevel=2,
         )
 
 
-def _in_hand(responses: int, workers: int) -> float:
-    """Calls that a worker has in hand when all responses wait: its share, and that of the groups which are its own."""
+def _in_flight(responses: int, workers: int) -> float:
+    """Calls that a worker holds when all responses wait: its own, and those routed to it."""
     return responses / workers * (2 - 1 / workers)
 
 
@@ -234,7 +240,7 @@ def _field(given: object) -> str:
     raise RegistrationError(f"{_WHERE}.group_by={given!r}: expected the name of a field of verl's data.")
 
 
-def _seconds(given: object) -> float:
+def _checked_seconds(given: object) -> float:
     if isinstance(given, (int, float)) and not isinstance(given, bool) and math.isfinite(given) and given > 0:
         return float(given)
     raise RegistrationError(f"{_WHERE}.group_timeout={given!r}: expected seconds, more than 0.")

@@ -1,7 +1,9 @@
-"""A server that speaks as much of vLLM's HTTP as the asynchronous trainer uses, and fails as it is told.
+"""A server that speaks as much of vLLM's HTTP as the asynchronous trainer uses, and fails as it is
+told.
 
-It answers with tokens that follow from the prompt and the request's seed. `Fault`s are handed out in order, one a
-request to their path; a restart forgets the adapters and changes what tells two servers apart, as a real one does.
+It answers with tokens that follow from the prompt and the request's seed. `Fault`s are handed out
+in order, one a request to their path; a restart forgets the adapters and changes what tells two
+servers apart, as a real one does.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ EOS = 2
 
 @dataclass(frozen=True)
 class Fault:
-    """What a request gets instead of an answer: a status, no answer for a while, a cut connection, or nonsense."""
+    """What a request gets instead of an answer: a status, no answer for a while, a cut connection,
+    or nonsense."""
 
     status: int = 0
     hang_s: float = 0.0

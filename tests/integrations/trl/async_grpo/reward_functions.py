@@ -1,4 +1,5 @@
-"""Reward functions of the tests of the asynchronous trainer. Workers import this module: nothing heavy here."""
+"""Reward functions of the tests of the asynchronous trainer. Workers import this module: nothing
+heavy here."""
 
 from __future__ import annotations
 
@@ -82,7 +83,8 @@ def plain(prompts: list[Any], completions: list[Any], **columns: Any) -> list[fl
 
 
 class Game:
-    """An environment whose rewards come four at a time, and not otherwise; some raise, some are no number."""
+    """An environment whose rewards come four at a time, and not otherwise; some raise, some are no
+    number."""
 
     together = threading.Barrier(4)
 
@@ -150,6 +152,7 @@ async def never(text: str) -> float:
 
 
 def begin_a_message(buffer: Any) -> None:
-    """In a process of its own: more than a pipe takes, so that whoever is killed now has written half of it."""
+    """In a process of its own: more than a pipe takes, so that whoever is killed now has written
+    half of it."""
     buffer.put(b"x" * 10_000_000)
     time.sleep(600)

@@ -1,4 +1,5 @@
-"""The rollout loops of TRL's asynchronous trainer and of ours, in this process, without a trainer."""
+"""The rollout loops of TRL's asynchronous trainer and of ours, in this process, without a
+trainer."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # a warning at the import of what these tests are about
+# A warning at the import of what these tests are about
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
 from accelerate import PartialState
 from trl.experimental.async_grpo import AsyncGRPOTrainer as TRLAsyncGRPOTrainer
@@ -156,7 +158,8 @@ def score(loop: _AsyncRolloutLoop, groups: list[RolloutGroup]) -> list[list[Any]
 
 @contextmanager
 def running(loop: _AsyncRolloutLoop) -> Iterator[SimpleNamespace]:
-    """The loop, generating and scoring on a thread; it is told to stop, and waited for, at the end."""
+    """The loop, generating and scoring on a thread; it is told to stop, and waited for, at the
+    end."""
     state = SimpleNamespace(error=None, thread=None)
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Tools and environments in the asynchronous trainer's rollout loop (L-1 and L-2 of integrations/trl/async_grpo/concurrent_calls.py)."""
+"""Tools and environments in the asynchronous trainer's rollout loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytest.importorskip("aiohttp")
 from guerdon import Dispatcher, reward
 from guerdon.integrations.trl import environments, tools
 from tests.integrations.trl.async_grpo import rollout_loops
-from tests.integrations.trl.line_game import MOVES, Line, call, replayed, rows
+from tests.integrations.trl.line_game import MOVES, LineGame, call, replayed, rows
 from tests.integrations.trl.tiny_trainer import make_tokenizer
 
 pytestmark = [
@@ -70,7 +70,7 @@ def moves(seed: int) -> Any:
     return lambda prompt: "".join(draw.choices(MOVES, k=draw.choice([0, 1, 2, 3])))
 
 
-class Slow(Line):
+class Slow(LineGame):
     """Its reset takes a while; how many go on at once is noted. It has a reward of its own."""
 
     now = most = 0
@@ -91,7 +91,7 @@ class Slow(Line):
 
 
 def test_rewards_see_what_a_serial_replay_sees_although_instances_are_used_again() -> None:
-    """L-1, and W-3 of rewarded.py: by snapshot, per sample and per group, while the instances play on."""
+    """By snapshot, per sample and per group, while the instances play on."""
     checked: list[int] = []
 
     @reward(lane="thread")
@@ -122,7 +122,7 @@ def test_rewards_see_what_a_serial_replay_sees_although_instances_are_used_again
 def test_an_environment_that_hangs_costs_its_sample_and_is_not_used_again() -> None:
     hung: list[int] = []
 
-    class Sticky(Line):
+    class Sticky(LineGame):
         def walk(self, way: str) -> str:
             """Walks one step.
 
@@ -149,7 +149,6 @@ def test_an_environment_that_hangs_costs_its_sample_and_is_not_used_again() -> N
 
 
 def test_the_calls_of_a_sample_keep_the_rule_and_failures_go_back() -> None:
-    """L-2"""
     events: list[str] = []
 
     def write(word: str) -> str:
@@ -183,12 +182,12 @@ def test_the_calls_of_a_sample_keep_the_rule_and_failures_go_back() -> None:
         await asyncio.sleep(60)
         return word
 
-    said = iter(range(10**6))
+    replies = iter(range(10**6))
 
     def says(prompt: str) -> str:
         if "tool_response" in prompt:
             return "done"
-        number = next(said)
+        number = next(replies)
         names = ("look", "write", "look", "write", "hang", "unheard_of")
         return "".join(call(name, word=f"{number}.{k}") for k, name in enumerate(names))
 
@@ -196,8 +195,8 @@ def test_the_calls_of_a_sample_keep_the_rule_and_failures_go_back() -> None:
     def answered(completion: Any) -> float:
         answers = [message["content"] for message in completion if message["role"] == "tool"]
         number = answers[0].partition(".")[0]
-        told = ["{'error': 'hang took longer than 1 s'}", "{'error': 'unknown tool unheard_of'}"]
-        assert answers == [f"{number}.{k}" for k in range(4)] + told
+        reported = ["{'error': 'hang took longer than 1 s'}", "{'error': 'unknown tool unheard_of'}"]
+        assert answers == [f"{number}.{k}" for k in range(4)] + reported
         return 1.0
 
     routed = tools([write, look, hang], timeout=1.0)

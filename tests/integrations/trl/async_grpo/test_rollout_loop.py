@@ -1,4 +1,5 @@
-"""The asynchronous trainer's rollout loop whole: it generates with a server that fails, scores, and ends clean."""
+"""The asynchronous trainer's rollout loop whole: it generates with a server that fails, scores, and
+ends clean."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def make(fake: FakeVLLM, function: Any = reward_functions.length, **named: Any) 
 
 
 def check(samples: list[Any]) -> None:
-    """Every sample's reward is that of its own completion, and groups hold what belongs together."""
+    """Every sample's reward is that of its own completion, and groups hold what belongs
+    together."""
     groups: dict[int, list[Any]] = {}
     for sample in samples:
         (message,) = sample.completion
@@ -122,10 +124,11 @@ def test_a_reward_that_fails_too_often_ends_the_run(fake: FakeVLLM, adapters: st
 
 @pytest.mark.parametrize("game", [reward_functions.Game, reward_functions.Quiz])
 @pytest.mark.parametrize("function", [reward_functions.length, None])
-def test_rewards_of_environments_are_taken_side_by_side(
+def test_rewards_of_environments_are_taken_concurrently(
     fake: FakeVLLM, adapters: str, game: Any, function: Any
 ) -> None:
-    """Each waits for three others; one after another, none would come. Instances are used again and again."""
+    """Each waits for three others; one after another, none would come. Instances are used again and
+    again."""
     reward_functions.Game.together.reset()
     dispatcher = None if function is None else Dispatcher([function])
     named = {"adapters": adapters, "lora_name": "trl-policy", "environment_factory": game}
@@ -135,22 +138,22 @@ def test_rewards_of_environments_are_taken_side_by_side(
         reward_functions.Game.together.abort()
     assert run.error is None
     assert len(loop._environment_pool[None]) <= loop.max_inflight_tasks
-    told = 0
+    reported = 0
     for sample in samples:
         index = int(sample.prompt[-1]["content"].removeprefix("say "))
         answer = "?" if index % 3 == 2 else "aeiou"[index % 5]
         value = sample.metrics[f"rewards/{game.__name__}"]
-        if answer in "?u":  # W-4
+        if answer in "?u":
             assert math.isnan(value)
             assert sample.advantage == 0.0
             assert math.isnan(sample.metrics["reward"])
         else:
-            told += 1
+            reported += 1
             expected = float("aeiou".index(answer))
             assert value == expected
             length = 0.0 if function is None else sample.metrics["rewards/length"]
             assert sample.metrics["reward"] == expected + length
-    assert told > 0
+    assert reported > 0
 
 
 def test_reward_functions_get_environments_as_their_completions_left_them(fake: FakeVLLM, adapters: str) -> None:
@@ -163,7 +166,7 @@ def test_reward_functions_get_environments_as_their_completions_left_them(fake: 
     assert max(len(instance.seen) for instance in loop._environment_pool[None]) > 2
 
 
-def test_an_environment_that_can_not_be_copied_is_told_by_name(fake: FakeVLLM, adapters: str) -> None:
+def test_an_environment_that_can_not_be_copied_is_reported_by_name(fake: FakeVLLM, adapters: str) -> None:
     loop = make(fake, reward_functions.latest, adapters=adapters, environment_factory=reward_functions.Locked)
     with rollout_loops.running(loop) as run:
         run.thread.join(40)
@@ -173,7 +176,7 @@ def test_an_environment_that_can_not_be_copied_is_told_by_name(fake: FakeVLLM, a
 
 
 def test_a_copy_that_does_not_come_costs_its_sample(fake: FakeVLLM, adapters: str) -> None:
-    """No rollout waits for another's copy (C-1 of copying.py), and an instance that hangs gets no other sample."""
+    """No rollout waits for another's copy, and an instance that hangs gets no other sample."""
     reward_functions.Slow.free.clear()
     reward_functions.Slow.waiting = 3
     factory = environments(reward_functions.Slow, reset_timeout=1.0)
@@ -202,7 +205,8 @@ def test_it_stops_at_once_though_the_server_does_not_answer(fake: FakeVLLM, adap
     with rollout_loops.running(loop) as run:
         wait_until(lambda: "/v1/completions" in fake.paths())
         began = time.monotonic()
-    assert time.monotonic() - began < 30.0  # TRL's trainer waits 15 s for this, and a completion may take 10 minutes
+    # TRL's trainer waits 15 s for this, and a completion may take 10 minutes
+    assert time.monotonic() - began < 30.0
     assert run.error is None
     assert loop._scorer.dispatchers[0].closed
 

@@ -1,4 +1,5 @@
-"""The asynchronous trainer without a server: what it refuses, what goes to its process, and the seams in TRL that it uses."""
+"""The asynchronous trainer without a server: what it refuses, what goes to its process, and the
+seams in TRL that it uses."""
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ def test_functions_travel_to_the_rollout_process_by_value_where_they_must() -> N
         assert copy.score(completions=["abc"]).rewards.tolist() == [[[6.0, 3.0]]]
 
 
-# --- T-4, T-5: what is put on TRL's worker
+# --- what is put on TRL's worker
 
 
 def failed_worker(error: Exception) -> Any:
@@ -127,23 +128,24 @@ def test_an_error_of_the_rollout_process_is_raised_as_what_it_is(error: Exceptio
         assert str(caught.value) == str(error)
 
 
-def test_a_heart_that_stopped_is_still_told() -> None:
+def test_a_heart_that_stopped_is_still_reported() -> None:
     worker = SimpleNamespace(_failed_event=threading.Event(), _heartbeat_value=SimpleNamespace(value=0.0))
     with pytest.raises(RuntimeError, match="heartbeat stale"):
         rollout_process.health_check(checked(worker, None))(300.0)
 
 
 class Process:
-    """A process that ends when it was told to and its queue has been read, or has ended long ago."""
+    """A process that ends when it is asked to and its queue has been read, or has ended long
+    ago."""
 
     exitcode = -9
 
-    def __init__(self, buffer: queue.Queue[int] | None, *, told: bool = True) -> None:
+    def __init__(self, buffer: queue.Queue[int] | None, *, asked: bool = True) -> None:
         self._buffer = buffer
-        self.told = told
+        self.asked = asked
 
     def is_alive(self) -> bool:
-        return not self.told or (self._buffer is not None and not self._buffer.empty())
+        return not self.asked or (self._buffer is not None and not self._buffer.empty())
 
     def join(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -151,7 +153,7 @@ class Process:
             time.sleep(0.01)
 
 
-def test_a_process_that_was_killed_is_told_at_once() -> None:
+def test_a_process_that_was_killed_is_reported_at_once() -> None:
     worker = SimpleNamespace(_failed_event=threading.Event(), _heartbeat_value=SimpleNamespace(value=time.time()))
     with pytest.raises(GuerdonError, match=r"exit code -9\) without an error"):
         rollout_process.health_check(checked(worker, Process(None)))(300.0)
@@ -159,32 +161,33 @@ def test_a_process_that_was_killed_is_told_at_once() -> None:
 
 @pytest.mark.parametrize("failed", [False, True])
 def test_the_queue_is_read_while_the_process_ends(failed: bool) -> None:
-    """One that has failed isn't told to stop; one that goes on is."""
+    """A process that has failed isn't asked to stop; one that goes on is."""
     buffer: queue.Queue[int] = queue.Queue()
     for index in range(100):
         buffer.put(index)
     worker = SimpleNamespace(
-        rollout_buffer=buffer, _process=Process(buffer, told=failed), _failed_event=threading.Event()
+        rollout_buffer=buffer, _process=Process(buffer, asked=failed), _failed_event=threading.Event()
     )
     if failed:
         worker._failed_event.set()
-    told = []
+    asked = []
 
     def stop() -> None:
         if worker._process is not None:
-            told.append(worker._process)
-            worker._process.told = True
+            asked.append(worker._process)
+            worker._process.asked = True
             worker._process.join(30.0)
 
     worker.stop = stop
     rollout_process.stop_and_drain(worker)()
     assert buffer.empty()
-    assert bool(told) is not failed
+    assert bool(asked) is not failed
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # that it has threads
 def test_half_a_message_of_a_process_that_was_killed_is_not_waited_for() -> None:
-    context = multiprocessing.get_context("fork")  # a spawned one would leave multiprocessing's tracker of resources
+    # A spawned one would leave multiprocessing's tracker of resources
+    context = multiprocessing.get_context("fork")
     buffer = context.Queue()
     process = context.Process(target=reward_functions.begin_a_message, args=(buffer,), daemon=True)
     worker = SimpleNamespace(rollout_buffer=buffer, start=process.start, _process=process)
@@ -206,7 +209,7 @@ def test_half_a_message_of_a_process_that_was_killed_is_not_waited_for() -> None
         worker._exception_info_queue.close()
 
 
-# --- T-3
+# --- a transfer that fails
 
 
 @pytest.mark.parametrize("lora", [False, True])
@@ -227,7 +230,7 @@ def test_a_transfer_that_failed_leaves_the_server_running(lora: bool, monkeypatc
     assert done == ["paused", "resumed"]
 
 
-# --- T-7
+# --- checkpoints
 
 
 def test_a_checkpoint_does_not_go_back_to_groups_that_were_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +256,7 @@ def test_a_checkpoint_does_not_go_back_to_groups_that_were_dropped(monkeypatch: 
     assert trainer._trained_groups == {0, 2, 3}
 
 
-# --- T-8
+# --- it trains once
 
 
 def test_it_trains_once(monkeypatch: pytest.MonkeyPatch) -> None:

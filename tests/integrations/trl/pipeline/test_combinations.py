@@ -1,4 +1,5 @@
-"""Pipelines with what else a training run may hold: reward models, adapters, evaluation, tables of completions, failures."""
+"""Pipelines with what else a training run may hold: reward models, adapters, evaluation, tables of
+completions, failures."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def close(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
 
 
 def test_a_reward_model_keeps_its_place_its_weight_and_its_values(scorer: str, tmp_path: Path) -> None:
-    """A dispatcher, a model and a plain function side by side; at learning rate 0 every step is TRL's."""
+    """A dispatcher, a model and a plain function concurrently; at learning rate 0 every step is
+    TRL's."""
     weights = [1.0, 0.5, 0.1, 2.0]
     options: dict[str, Any] = {**SIZES, "learning_rate": 0.0}
     plain = make_trainer(
@@ -84,8 +86,8 @@ def test_weights_of_a_dispatcher_hold_where_the_config_has_none(scorer: str, tmp
         assert ours.reward_weights.tolist() == [0.25, 3.0]
         mixed = make_recording_trainer([reward_functions.lengths, dispatcher], tmp_path)
         assert mixed.reward_weights.tolist() == [1.0, 0.25, 3.0]
-        said = make_recording_trainer(dispatcher, tmp_path, reward_weights=[1.0, 2.0])
-        assert said.reward_weights.tolist() == [1.0, 2.0]
+        trainer = make_recording_trainer(dispatcher, tmp_path, reward_weights=[1.0, 2.0])
+        assert trainer.reward_weights.tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("mode", ["off", BOTH], ids=str)
@@ -139,8 +141,9 @@ def test_an_adapter_is_trained_with_the_ratio_of_the_policy_that_wrote(mode: Any
 
 @pytest.mark.parametrize("mode", ["mini_batch", BOTH], ids=str)
 def test_evaluation_and_tables_are_trls(mode: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Evaluation inside a run with batches pending: at learning rate 0 equal to TRL's in values too, until random numbers
-    are used in another order; in what is logged and written, always."""
+    """Evaluation inside a run with batches pending: at learning rate 0 equal to TRL's in values
+    too, until random numbers are used in another order; in what is logged and written, always.
+    """
     options: dict[str, Any] = {**SIZES, "evaluate": True, "log_completions": True, "learning_rate": 0.0}
     plain = make_trainer([reward_functions.vowels, reward_functions.noted], tmp_path / "plain", **options)
     plain.train()

@@ -1,4 +1,4 @@
-"""Rewards begin while others of their batch are still generated (O-1 to O-3 of integrations/trl/pipeline/overlap.py, V-1 to V-3)."""
+"""Rewards begin while others of their batch are still generated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from tests.integrations.trl.tiny_trainer import rewards_of
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("trainers")]
 
-LONG: dict[str, Any] = {"ends": 16, "max_steps": 1}  # about a third of the completions end by themselves
+# About a third of the completions end by themselves
+LONG: dict[str, Any] = {"ends": 16, "max_steps": 1}
 
 
 def expected(trainer: RecordingTrainer) -> list[float]:
@@ -154,12 +155,12 @@ PROMPTS = [[number, number + 1] for number in range(6)]
     ids=["one a completion", "one a prompt with a seed", "pictures untouched"],
 )
 def test_the_answer_is_the_clients(named: dict[str, Any], requests: list[tuple[int, int]]) -> None:
-    told: list[tuple[int, list[int]]] = []
+    reported: list[tuple[int, list[int]]] = []
     threads = set()
 
     def on_complete(rows: list[int], ids: list[list[int]]) -> None:
         threads.add(threading.current_thread())
-        told.extend(zip(rows, ids, strict=True))
+        reported.extend(zip(rows, ids, strict=True))
 
     server = Server()
     client = SplitVLLMClient(server)
@@ -168,10 +169,10 @@ def test_the_answer_is_the_clients(named: dict[str, Any], requests: list[tuple[i
     assert sorted(server.requests) == sorted(requests)
     assert answer == Server().generate(PROMPTS, n=3)
     if "features" not in named:
-        assert dict(told) == dict(enumerate(answer["completion_ids"]))
-        assert len(told) == 18
-        assert threads == {threading.current_thread()}  # V-3
-    assert client.model == "tiny"  # V-2
+        assert dict(reported) == dict(enumerate(answer["completion_ids"]))
+        assert len(reported) == 18
+        assert threads == {threading.current_thread()}
+    assert client.model == "tiny"
 
 
 def test_many_completions_are_a_request_a_prompt() -> None:

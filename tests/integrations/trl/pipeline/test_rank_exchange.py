@@ -1,4 +1,4 @@
-"""Rows exchanged between ranks so that groups are whole (X-1, X-2 of integrations/trl/pipeline/rank_exchange.py); ranks are threads."""
+"""Rows exchanged between ranks so that groups are whole; ranks are threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipelines on two ranks (G-5 of integrations/trl/pipeline/trainer.py): one launch for all, it takes the longest."""
+"""Pipelines on two ranks: one launch for all, it takes the longest."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, A
     monkeypatch.undo()
 
 
-@pytest.mark.parametrize("name", ["split mini_batch", "split all", "straddling one_step"])
+@pytest.mark.parametrize("name", ["split mini_batch", "split all", "across one_step"])
 def test_ranks_see_what_they_see_without_a_pipeline(name: str, ranks: list[dict[str, Any]]) -> None:
-    """The same prompts in the same cycle on each rank, the first step logged alike, the weights alike at the end."""
+    """The same prompts in the same cycle on each rank, the first step logged alike, the weights
+    alike at the end."""
     for rank in ranks:
         ours, plain = rank[name], rank[f"{name.split()[0]} off"]
         assert "error" not in ours
@@ -44,7 +45,7 @@ def test_ranks_see_what_they_see_without_a_pipeline(name: str, ranks: list[dict[
     assert ranks[0][name]["weights"] == ranks[1][name]["weights"]
 
 
-@pytest.mark.parametrize("name", ["straddling off", "straddling one_step", "split all"])
+@pytest.mark.parametrize("name", ["across off", "across one_step", "split all"])
 def test_row_26_a_group_function_sees_a_group_of_two_ranks_whole_and_once(
     name: str, ranks: list[dict[str, Any]]
 ) -> None:
@@ -60,7 +61,7 @@ def test_row_26_a_group_function_sees_a_group_of_two_ranks_whole_and_once(
         seen = [group for group in groups if group["completions"] == whole and set(group["prompts"]) == prompts]
         assert len(prompts) == 1
         assert len(seen) >= 1
-    batches = 3 * sum(3 if "straddling" in run else 6 for run in RUNS)
+    batches = 3 * sum(3 if "across" in run else 6 for run in RUNS)
     assert len(groups) == batches
 
 
@@ -72,5 +73,5 @@ def test_a_failure_on_one_rank_ends_both_with_the_same_error(ranks: list[dict[st
     assert all(rank["failing"]["open"] == 0 for rank in ranks)
 
 
-def test_mini_batches_of_groups_that_straddle_ranks_are_refused(ranks: list[dict[str, Any]]) -> None:
-    assert all("straddle ranks: the 6 samples" in rank["refused"]["error"] for rank in ranks)
+def test_mini_batches_of_groups_that_lie_on_several_ranks_are_refused(ranks: list[dict[str, Any]]) -> None:
+    assert all("split over ranks: the 6 samples" in rank["refused"]["error"] for rank in ranks)

@@ -1,4 +1,4 @@
-"""What a pipeline can't do is refused when the trainer is made (P-1, P-2 of integrations/trl/pipeline/options.py)."""
+"""What a pipeline can't do is refused when the trainer is made."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ DISPATCHER = Dispatcher([one])
 
 
 def trainer(**changed: Any) -> Any:
-    """A trainer that every pipeline accepts, with some attributes changed; `__` stands for a dot."""
+    """A trainer that every pipeline accepts, with some attributes changed; `__` stands for a
+    dot."""
     made = SimpleNamespace(
         args=SimpleNamespace(
             per_device_train_batch_size=4,

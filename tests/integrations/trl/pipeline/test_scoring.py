@@ -1,4 +1,5 @@
-"""The rewards of one generated batch, as a trainer takes them: ``guerdon.integrations.trl.pipeline.scoring``."""
+"""The rewards of one generated batch, as a trainer takes them:
+``guerdon.integrations.trl.pipeline.scoring``."""
 
 from __future__ import annotations
 
@@ -23,12 +24,12 @@ def test_a_group_that_completes_between_two_looks_is_not_slept_over(monkeypatch:
     look = PendingBatch.completed
     looks = []
 
-    def completed(ticket: PendingBatch) -> list[int]:
-        seen = look(ticket)
+    def completed(pending: PendingBatch) -> list[int]:
+        seen = look(pending)
         looks.append(seen)
         if len(looks) == 1:  # all ends just behind the first look
             may_end.set()
-            ticket.wait()
+            pending.wait()
         return seen
 
     with Dispatcher([reward(patient, lane="thread")], num_generations=2) as dispatcher:

@@ -1,4 +1,4 @@
-"""However a run with a pipeline ends, nothing of it goes on, and another can follow (G-4 of grpo.py)."""
+"""However a run with a pipeline ends, nothing of it goes on, and another can follow."""
 
 from __future__ import annotations
 
@@ -113,7 +113,8 @@ def test_an_exception_in_mid_pipeline_leaves_nothing_pending(
         def fails(*args: Any, **named: Any) -> Any:
             calls.append(1)
             if len(calls) == 3:
-                raise error  # made here: one that outlives the test holds the batch by its traceback
+                # Made here: one that outlives the test holds the batch by its traceback
+                raise error
             return original(*args, **named)
 
         monkeypatch.setattr(trainer, where, fails)

@@ -1,4 +1,4 @@
-"""What the pipelines train on: each prompt as often, no sample twice (G-2 of grpo.py, A-1 to A-4, B-1 to B-4, S-3)."""
+"""What the pipelines train on: each prompt as often, no sample twice."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ def dispatcher() -> Iterator[Dispatcher]:
 
 
 def assert_each_sample_once(trainer: RecordingTrainer, times: int = 1) -> None:
-    """All rows that were generated were trained on, each `times` times, in pieces of whole batches (G-2, B-1)."""
+    """All rows that were generated were trained on, each `times` times, in pieces of whole
+    batches."""
     batch = trainer.args.steps_per_generation
     seen = Counter(row for piece in trainer.pieces for row in piece)
     generated = Counter(trainer.generated)
     assert trainer.prompts_seen() == Counter({prompt: count * times for prompt, count in generated.items()})
     for start in range(0, len(trainer.pieces), batch * times):
         rounds = [trainer.pieces[start + index * batch : start + (index + 1) * batch] for index in range(times)]
-        assert all(sorted(map(sorted, one)) == sorted(map(sorted, rounds[0])) for one in rounds)  # B-3
+        assert all(sorted(map(sorted, one)) == sorted(map(sorted, rounds[0])) for one in rounds)
         prompts = Counter(prompt for piece in rounds[0] for prompt, _ in piece)
         assert set(prompts.values()) == {trainer.num_generations}
     assert sum(seen.values()) == len(trainer.generated) * times
@@ -72,7 +73,8 @@ def test_each_prompt_is_seen_as_often_and_no_sample_twice(case: str, tmp_path: P
         ours = make_recording_trainer(dispatcher, tmp_path, mode, **CASES[case])
         ours.train()
         assert_each_sample_once(ours, times=ours.num_iterations)
-        assert ours.generated == plain.generated  # the same prompts in the same order, none beyond the end
+        # The same prompts in the same order, none beyond the end
+        assert ours.generated == plain.generated
         assert ours.state.global_step == plain.state.global_step
         assert ours.state.num_input_tokens_seen > 0
         assert not ours._generated_ahead

@@ -13,15 +13,15 @@ from guerdon import Dispatcher, group_reward, reward
 from tests.integrations.trl import reward_functions
 
 # 6 samples a rank and groups of 4: one group lies on both ranks.
-STRADDLING = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 2, "num_generations": 4, "prompts": 9}
+ACROSS_RANKS = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 2, "num_generations": 4, "prompts": 9}
 SPLIT = {"per_device_train_batch_size": 6, "gradient_accumulation_steps": 2, "num_generations": 4, "prompts": 18}
 # By name: the pipeline and the sizes of a run.
 RUNS: dict[str, tuple[Any, dict[str, int]]] = {
     "split off": ("off", SPLIT),
     "split mini_batch": ("mini_batch", SPLIT),
     "split all": ("all", SPLIT),
-    "straddling off": ("off", STRADDLING),
-    "straddling one_step": ("one_step", STRADDLING),
+    "across off": ("off", ACROSS_RANKS),
+    "across one_step": ("one_step", ACROSS_RANKS),
 }
 
 
@@ -83,7 +83,7 @@ def main(folder: Path) -> None:
     reports["failing"] = run("split all", [reward_functions.vowels, on_rank_one], folder)
     with Dispatcher([reward_functions.vowels], workers=1) as dispatcher:
         try:
-            make_recording_trainer(dispatcher, folder / "out", Pipeline(mini_batch=True), **STRADDLING)
+            make_recording_trainer(dispatcher, folder / "out", Pipeline(mini_batch=True), **ACROSS_RANKS)
         except ValueError as error:
             reports["refused"] = {"error": str(error)}
     (folder / f"rank{os.environ['RANK']}.json").write_text(json.dumps(reports))

@@ -1,4 +1,4 @@
-"""Environments whose methods run on the engine, by themselves (E-1 to E-4 of integrations/trl/tool_calls/environments.py)."""
+"""Environments whose methods run on the engine, by themselves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytest.importorskip("trl")
 from guerdon import RegistrationError, SnapshotError, ToolError
 from guerdon.integrations.trl import environments
 from guerdon.integrations.trl.tool_calls.snapshots import take_snapshots
-from tests.integrations.trl.line_game import Line
+from tests.integrations.trl.line_game import LineGame
 
 pytestmark = [
     pytest.mark.filterwarnings("default"),
@@ -26,7 +26,7 @@ pytestmark = [
 ]
 
 
-class World:
+class Room:
     """Calls itself, waits, is slow."""
 
     __slots__ = ("log", "threads")
@@ -72,35 +72,35 @@ class World:
 
 
 def test_a_routed_environment_is_what_it_was_and_runs_on_the_engine() -> None:
-    owner = environments(World, timeout=5)
-    world: Any = owner()
-    plain = World()
-    assert isinstance(world, World)
-    assert type(world).__name__ == "World"
+    owner = environments(Room, timeout=5)
+    room: Any = owner()
+    plain = Room()
+    assert isinstance(room, Room)
+    assert type(room).__name__ == "Room"
     names = [name for name, _ in inspect.getmembers(type(plain), inspect.isfunction)]
-    assert [name for name, _ in inspect.getmembers(type(world), inspect.isfunction)] == names
+    assert [name for name, _ in inspect.getmembers(type(room), inspect.isfunction)] == names
     for name in names:
-        assert inspect.signature(getattr(world, name)) == inspect.signature(getattr(plain, name))
-        assert inspect.getdoc(getattr(world, name)) == inspect.getdoc(getattr(plain, name))
+        assert inspect.signature(getattr(room, name)) == inspect.signature(getattr(plain, name))
+        assert inspect.getdoc(getattr(room, name)) == inspect.getdoc(getattr(plain, name))
         sync_reset = name == "reset" or not inspect.iscoroutinefunction(getattr(plain, name))
-        assert inspect.iscoroutinefunction(getattr(world, name)) != sync_reset
-    assert world.reset(any=1) == "ready"  # E-2
-    assert world.act(word="twice") == "again"  # E-3
-    assert asyncio.run(world.look()) == "twice,once"
-    assert threading.current_thread() not in world.threads
-    assert (world.help(), world.get_reward()) == ("help", 2.0)
+        assert inspect.iscoroutinefunction(getattr(room, name)) != sync_reset
+    assert room.reset(any=1) == "ready"
+    assert room.act(word="twice") == "again"
+    assert asyncio.run(room.look()) == "twice,once"
+    assert threading.current_thread() not in room.threads
+    assert (room.help(), room.get_reward()) == ("help", 2.0)
     assert owner.stats()["act"].calls == 1
-    assert owner() is not world
+    assert owner() is not room
     owner.close()
 
 
 def test_a_factory_can_be_pickled_and_refuses_what_makes_nothing() -> None:
-    again = pickle.loads(pickle.dumps(environments({"line": Line}, timeout=3, reset_timeout=9)))
+    again = pickle.loads(pickle.dumps(environments({"line": LineGame}, timeout=3, reset_timeout=9)))
     assert (again["line"].timeout_of("walk"), again["line"].timeout_of("reset")) == (3, 9)
     with pytest.raises(RegistrationError, match="can't make environments"):
-        environments(Line())  # type: ignore[arg-type]
+        environments(LineGame())  # type: ignore[arg-type]
     with pytest.raises(RegistrationError, match="reset_timeout"):
-        environments(Line, reset_timeout=-1)
+        environments(LineGame, reset_timeout=-1)
     with pytest.raises(RegistrationError, match="can't run on the engine"):
         environments(lambda: copy.deepcopy(3))()
     with pytest.raises(RegistrationError, match="NoneType can't run on the engine"):
@@ -108,18 +108,18 @@ def test_a_factory_can_be_pickled_and_refuses_what_makes_nothing() -> None:
 
 
 def test_an_abandoned_call_keeps_its_environment_from_all_others() -> None:
-    owner = environments(World, timeout=0.5)
-    world: Any = owner()
-    world.reset()
+    owner = environments(Room, timeout=0.5)
+    room: Any = owner()
+    room.reset()
     with pytest.raises(ToolError, match=r"stall took longer than 0\.5 s"):
-        world.stall(seconds=3.0)
-    with pytest.raises(ToolError, match=r"stuck in World\.stall, which timed out and can't be stopped"):
-        world.act(word="a")
-    (gone,) = take_snapshots([world], needed=True, reused=False)
-    with pytest.raises(SnapshotError, match=r"stuck in World\.stall"):
+        room.stall(seconds=3.0)
+    with pytest.raises(ToolError, match=r"stuck in Room\.stall, which timed out and can't be stopped"):
+        room.act(word="a")
+    (gone,) = take_snapshots([room], needed=True, reused=False)
+    with pytest.raises(SnapshotError, match=r"stuck in Room\.stall"):
         gone.log  # noqa: B018
     deadline = time.monotonic() + 30
-    while owner.stuck_in(world) and time.monotonic() < deadline:
+    while owner.stuck_in(room) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert world.act(word="b") == "b"  # it has returned
+    assert room.act(word="b") == "b"  # it has returned
     owner.close()

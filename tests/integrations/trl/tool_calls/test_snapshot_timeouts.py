@@ -1,4 +1,4 @@
-"""Snapshots that take their time (C-1 to C-3 of integrations/trl/tool_calls/snapshots.py)."""
+"""Snapshots that take their time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from guerdon import Dispatcher, SnapshotError, ToolError, reward
 from guerdon.integrations import trl as ours
 from guerdon.integrations.trl import environments
 from guerdon.integrations.trl.tool_calls.snapshots import take_snapshots
-from tests.integrations.trl.line_game import Line, make_player
+from tests.integrations.trl.line_game import LineGame, make_player
 
 pytestmark = [
     pytest.mark.filterwarnings("default"),
@@ -36,32 +36,32 @@ def stuck(trainers: None) -> Iterator[None]:
     Stuck.free.set()
 
 
-class Stuck(Line):
+class Stuck(LineGame):
     """The first copy of one that stands at its start never comes."""
 
     free = threading.Event()
     hung = 0
 
-    def __deepcopy__(self, memo: Any) -> Line:
+    def __deepcopy__(self, memo: Any) -> LineGame:
         if not Stuck.hung:
             Stuck.hung = id(self)
             Stuck.free.wait(PATIENCE_S)
-        kept = Line()
+        kept = LineGame()
         kept.goal, kept.visited = self.goal, list(self.visited)
         return kept
 
 
-class Meeting(Line):
+class Meeting(LineGame):
     """Its copies come back once as many are under way as there are environments."""
 
     together = threading.Barrier(TOGETHER)
 
-    def __deepcopy__(self, memo: Any) -> Line:
+    def __deepcopy__(self, memo: Any) -> LineGame:
         self.together.wait(PATIENCE_S)
-        return Line()
+        return LineGame()
 
 
-def made(kind: type[Line], **times: float) -> tuple[Any, list[Any]]:
+def made(kind: type[LineGame], **times: float) -> tuple[Any, list[Any]]:
     owner = environments(kind, **times)
     games = [owner() for _ in range(TOGETHER)]
     for game in games:
@@ -69,17 +69,17 @@ def made(kind: type[Line], **times: float) -> tuple[Any, list[Any]]:
     return owner, games
 
 
-def test_copies_are_made_side_by_side() -> None:
+def test_copies_are_made_concurrently() -> None:
     owner, games = made(Meeting)
     taken = take_snapshots(games, needed=True, reused=True)
-    assert [type(one) for one in taken] == [Line] * TOGETHER
+    assert [type(one) for one in taken] == [LineGame] * TOGETHER
     owner.close()
 
 
 def test_using_a_snapshot_whose_copy_timed_out_raises_the_reason(capfd: pytest.CaptureFixture[str]) -> None:
     owner, games = made(Stuck, reset_timeout=1.0)
     taken = take_snapshots(games, needed=True, reused=True)
-    late = [one for one in taken if type(one) is not Line]
+    late = [one for one in taken if type(one) is not LineGame]
     assert len(late) == 1
     with pytest.raises(SnapshotError, match=r"Stuck took longer than 1 s .*Define Stuck\.__deepcopy__.*reset_timeout"):
         _ = late[0].goal
@@ -99,13 +99,13 @@ def test_using_a_snapshot_whose_copy_timed_out_raises_the_reason(capfd: pytest.C
     assert "guerdon: a call of the environment Stuck ran past its timeout of 1 s" in capfd.readouterr().err
 
 
-class Unlike(Line):
-    def __deepcopy__(self, memo: Any) -> Line:
+class Unlike(LineGame):
+    def __deepcopy__(self, memo: Any) -> LineGame:
         raise TypeError("not this one")
 
 
 @pytest.mark.parametrize("needed", [True, False])
-def test_what_cannot_be_copied_is_told_now_or_to_those_who_look(needed: bool) -> None:
+def test_what_cannot_be_copied_is_reported_now_or_to_those_who_look(needed: bool) -> None:
     owner, games = made(Unlike)
     if needed:
         with pytest.raises(SnapshotError, match="Unlike can't be copied"):

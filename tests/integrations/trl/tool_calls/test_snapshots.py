@@ -1,4 +1,4 @@
-"""What reward functions see of environments that are used again (S-1 to S-3 of integrations/trl/tool_calls/deep_copy.py, B-2 of sidebyside.py)."""
+"""What reward functions see of environments that are used again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from guerdon.integrations import trl as ours
 from guerdon.integrations.trl import environments
 from guerdon.integrations.trl.tool_calls.concurrent_calls import _resets_before_rewards
 from guerdon.integrations.trl.tool_calls.deep_copy import snapshot
-from tests.integrations.trl.line_game import Connected, Line, Socket, away, make_player, played, replayed, rows
+from tests.integrations.trl.line_game import Connected, LineGame, Socket, away, make_player, played, replayed, rows
 from tests.integrations.trl.tiny_trainer import rewards_of
 
 pytestmark = [
@@ -35,13 +35,13 @@ def test_rewards_see_what_a_serial_replay_sees_although_slots_are_used_again(tmp
     def right(completion: Any, environment: Any, start: int, goal: int) -> float:
         time.sleep(0.01 * (start % 3))
         again = replayed({"start": start, "goal": goal}, completion)
-        assert type(environment) is Line
+        assert type(environment) is LineGame
         assert (environment.visited, environment.goal) == (again.visited, again.goal)
         checked.append(start)
         return -float(again.distance)
 
     with Dispatcher([right, away], workers=1) as dispatcher:
-        trainer = played(ours.GRPOTrainer, dispatcher.reward_funcs, tmp_path, Line, max_steps=3, data=rows(12))
+        trainer = played(ours.GRPOTrainer, dispatcher.reward_funcs, tmp_path, LineGame, max_steps=3, data=rows(12))
     assert len(checked) == 24
     assert all(entry["guerdon/right/failed_frac"] == 0.0 for entry in trainer.state.log_history[:3])
     assert len(trainer._environment_pool[None]) == 8
@@ -50,34 +50,34 @@ def test_rewards_see_what_a_serial_replay_sees_although_slots_are_used_again(tmp
 
 
 def test_a_snapshot_is_not_changed_by_a_later_reset() -> None:
-    game = environments(Line)()
+    game = environments(LineGame)()
     game.reset(start=1, goal=4)
     game.walk(way="right")
     before = snapshot(game)
     game.walk(way="right")
     game.reset(start=9, goal=9)
-    assert type(before) is Line
+    assert type(before) is LineGame
     assert (before.visited, before.goal, game.visited) == ([1, 2], 4, [9])
 
 
 class Careful(Connected):
-    def __deepcopy__(self, memo: Any) -> Line:
-        kept = Line()
+    def __deepcopy__(self, memo: Any) -> LineGame:
+        kept = LineGame()
         kept.goal, kept.visited = self.goal, list(self.visited)
         return kept
 
 
-class Careless(Line):
+class Careless(LineGame):
     def __deepcopy__(self, memo: Any) -> Careless:
         return self
 
 
-class Forgetful(Line):
+class Forgetful(LineGame):
     def __deepcopy__(self, memo: Any) -> None:
         pass
 
 
-class Frugal(Line):
+class Frugal(LineGame):
     """Rewards need where it was, and nothing else."""
 
     def __deepcopy__(self, memo: Any) -> SimpleNamespace:
@@ -94,8 +94,7 @@ def test_a_copy_may_be_of_another_class_but_not_nothing() -> None:
     assert taken == SimpleNamespace(visited=[1])
 
 
-def test_what_cannot_be_copied_is_told_by_name(tmp_path: Path) -> None:
-    """S-2"""
+def test_what_cannot_be_copied_is_reported_by_name(tmp_path: Path) -> None:
     message = r"Connected can't be copied .*'peer' is a Socket .*Define Connected.__deepcopy__"
     with pytest.raises(SnapshotError, match=message):
         played(ours.GRPOTrainer, [away], tmp_path, Connected)
@@ -120,7 +119,7 @@ class Speechless(Exception):
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), Speechless()])
-def test_whatever_a_copy_raises_is_told_and_ends_nothing(error: BaseException) -> None:
+def test_whatever_a_copy_raises_is_reported_and_ends_nothing(error: BaseException) -> None:
     with pytest.raises(SnapshotError, match=f"Leaving can't be copied.*{type(error).__name__}.*Define"):
         snapshot(Leaving(error))
 
@@ -136,7 +135,7 @@ def test_who_takes_environments_out_of_its_keywords_gets_them_too(tmp_path: Path
     def looks(completions: list[Any], **columns: Any) -> list[float]:
         return [float(environment.goal) for environment in columns["environments"]]
 
-    trainer = played(ours.GRPOTrainer, [looks], tmp_path, Line, max_steps=1)
+    trainer = played(ours.GRPOTrainer, [looks], tmp_path, LineGame, max_steps=1)
     assert set(rewards_of(trainer)["looks"]) <= {index + 2.0 for index in range(8)}
     with pytest.raises(RewardFailureError, match="SnapshotError: the environment Connected can't be copied"):
         played(ours.GRPOTrainer, [looks], tmp_path, Connected, max_steps=1)
@@ -155,7 +154,7 @@ def test_an_own_reward_needs_no_snapshot(tmp_path: Path) -> None:
     assert all(value <= 0 for value in rewards_of(trainer)["Wired"])
 
 
-class SlowOwner(Line):
+class SlowOwner(LineGame):
     def get_reward(self) -> float:
         time.sleep(0.2)
         return -float(self.distance)
@@ -163,7 +162,8 @@ class SlowOwner(Line):
 
 @pytest.mark.parametrize("pipeline", ["mini_batch", "one_step", "all"])
 def test_pipelines_score_what_the_completions_left(pipeline: str, tmp_path: Path) -> None:
-    """The next batch resets the same eight instances while the rewards of this one are still computed."""
+    """The next batch resets the same eight instances while the rewards of this one are still
+    computed."""
     if pipeline == "all":
         pipeline_given: Any = ours.Pipeline(mini_batch=True, lookahead=1)
     else:
@@ -200,7 +200,8 @@ def test_pipelines_score_what_the_completions_left(pipeline: str, tmp_path: Path
         (ours.Pipeline(lookahead=1), 4, "no", True),
         (ours.Pipeline(mini_batch=True), 4, "steps", False),
         (ours.Pipeline(mini_batch=True), 2, "no", False),
-        (ours.Pipeline(mini_batch=True), 2, "steps", True),  # between two optimizer steps on one batch
+        # Between two optimizer steps on one batch
+        (ours.Pipeline(mini_batch=True), 2, "steps", True),
     ],
 )
 def test_who_resets_an_environment_before_its_rewards_are_known(

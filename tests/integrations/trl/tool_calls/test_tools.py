@@ -1,4 +1,4 @@
-"""``tools([...])`` by itself (T-1 to T-4 of integrations/trl/tool_calls/tools.py, R-1 to R-4 of running.py, C-1 and C-2 of routed.py)."""
+"""``tools([...])`` by itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is looked up or reported; read when the library is imported
+# Nothing is looked up or reported; read when the library is imported
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 pytest.importorskip("transformers")
 
 from transformers.utils import get_json_schema
@@ -28,7 +29,7 @@ def shown(tool: Callable[..., Any]) -> dict[str, Any]:
     return schema
 
 
-# --- T-1
+# --- the list looks like its functions
 
 
 def test_a_trainer_reads_the_same_of_a_tool() -> None:
@@ -58,7 +59,7 @@ def test_a_callable_object_has_the_name_of_its_class() -> None:
         assert [pad(line="a"), pad("b")] == [1, 2]
 
 
-# --- T-2
+# --- lanes
 
 
 def test_what_holds_state_runs_where_its_state_is() -> None:
@@ -93,7 +94,7 @@ def test_async_tools_wait_together() -> None:
         assert time.monotonic() - started < 8  # one after the other they take ten
 
 
-# --- T-3, R-1, R-4
+# --- failures and counts
 
 
 def test_a_tool_raises_what_its_function_raised() -> None:
@@ -128,7 +129,7 @@ def test_a_time_out_in_this_process(lane: str) -> None:
         asyncio.run(tool(1.0)) if lane == "asyncio" else tool(1.0)
 
 
-def test_a_process_that_dies_is_told() -> None:
+def test_a_process_that_dies_is_reported() -> None:
     with tools([tool_functions.die], workers=1) as (die,):
         with pytest.raises(ToolError, match="die crashed its process") as caught:
             die()
@@ -153,7 +154,6 @@ def test_a_coroutine_that_is_cancelled_cancels_its_call() -> None:
 
 
 def test_a_tool_that_uses_another_one_calls_it_directly() -> None:
-    """R-3"""
     used: list[Any] = []
 
     def outer(text: str) -> str:
@@ -175,7 +175,7 @@ def test_nothing_runs_after_close() -> None:
         ours[0](0.0)
 
 
-# --- T-4
+# --- pickling
 
 
 def test_the_list_and_its_tools_can_be_pickled() -> None:
@@ -221,7 +221,7 @@ def test_a_sync_tool_that_gives_something_to_await_fails_and_says_so(lane: str) 
         ours[0](text="a")
 
 
-def test_a_tool_that_no_worker_can_get_is_refused_with_what_is_to_blame() -> None:
+def test_a_tool_that_no_worker_can_get_is_refused_with_the_reason() -> None:
     guard = tool_functions.lock()
 
     def guarded(text: str) -> str:

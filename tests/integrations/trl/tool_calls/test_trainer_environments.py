@@ -1,4 +1,4 @@
-"""Environments of the synchronous trainer (B-1, B-3 and B-4 of integrations/trl/tool_calls/concurrent_calls.py)."""
+"""Environments of the synchronous trainer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import trl
 from guerdon import Dispatcher, ToolError, reward
 from guerdon.integrations import trl as ours
 from guerdon.integrations.trl import environments
-from tests.integrations.trl.line_game import Line, away, played, rows
+from tests.integrations.trl.line_game import LineGame, away, played, rows
 from tests.integrations.trl.tiny_trainer import rewards_of, without_times
 
 pytestmark = [
@@ -29,8 +29,8 @@ pytestmark = [
 
 
 def test_a_game_logs_what_it_logs_in_plain_trl(tmp_path: Path) -> None:
-    plain = played(trl.GRPOTrainer, [away], tmp_path / "plain", Line)
-    mine = played(ours.GRPOTrainer, [away], tmp_path / "ours", Line)
+    plain = played(trl.GRPOTrainer, [away], tmp_path / "plain", LineGame)
+    mine = played(ours.GRPOTrainer, [away], tmp_path / "ours", LineGame)
     assert without_times(mine.state.log_history) == without_times(plain.state.log_history)
     assert dict(mine._logs["extra"]) == dict(plain._logs["extra"])
     assert any("guerdon/tools/walk/failed_frac" in entry for entry in mine.state.log_history)
@@ -39,15 +39,15 @@ def test_a_game_logs_what_it_logs_in_plain_trl(tmp_path: Path) -> None:
 def test_a_player_learns_the_game(tmp_path: Path) -> None:
     """Its goal lies to the right: it walks there more and more."""
     options: dict[str, Any] = {"learning_rate": 6e-2, "lr_scheduler_type": "constant", "max_completion_length": 60}
-    trainer = played(ours.GRPOTrainer, [away], tmp_path, Line, max_steps=7, **options)
+    trainer = played(ours.GRPOTrainer, [away], tmp_path, LineGame, max_steps=7, **options)
     scores = [entry["rewards/away/mean"] for entry in trainer.state.log_history if "rewards/away/mean" in entry]
     assert sum(scores[-3:]) / 3 > scores[0] + 0.5, scores
 
 
-# --- B-1: resets
+# --- resets
 
 
-class Slow(Line):
+class Slow(LineGame):
     """Its reset takes a while; how many go on at once is noted."""
 
     now = 0
@@ -64,7 +64,7 @@ class Slow(Line):
         return super().reset(**row)
 
 
-class AsyncSlow(Line):
+class AsyncSlow(LineGame):
     most = 0
     now = 0
 
@@ -77,7 +77,7 @@ class AsyncSlow(Line):
 
 
 @pytest.mark.parametrize("kind", [Slow, AsyncSlow])
-def test_resets_go_on_side_by_side_and_each_gets_its_row(kind: Any, tmp_path: Path) -> None:
+def test_resets_go_on_concurrently_and_each_gets_its_row(kind: Any, tmp_path: Path) -> None:
     kind.most = 0
     trainer = played(ours.GRPOTrainer, [away], tmp_path, kind, max_steps=1)
     assert kind.most >= 4
@@ -92,17 +92,17 @@ def test_a_reset_that_takes_too_long_ends_the_run_with_its_name(tmp_path: Path) 
         played(ours.GRPOTrainer, [away], tmp_path, environments(Slow, reset_timeout=0.1), max_steps=1)
 
 
-# --- B-3: an environment's own reward
+# --- an environment's own reward
 
 
-class Owner(Line):
+class Owner(LineGame):
     def get_reward(self) -> float | None:
         if self.distance % 2:
             raise ValueError(f"odd: {self.distance}")
         return float(self.distance)
 
 
-class AsyncOwner(Line):
+class AsyncOwner(LineGame):
     async def get_reward(self) -> float | None:
         await asyncio.sleep(0.3)
         return -float(self.distance)
@@ -116,13 +116,14 @@ def test_an_own_reward_is_a_column_like_any_other(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="odd"):
         played(trl.GRPOTrainer, [half], tmp_path, Owner, max_steps=1)
-    trainer = played(ours.GRPOTrainer, [half], tmp_path, {"a": Owner, "b": Line}, max_steps=1, data=_mixed())
+    trainer = played(ours.GRPOTrainer, [half], tmp_path, {"a": Owner, "b": LineGame}, max_steps=1, data=_mixed())
     visited = trainer._logs["completion"]
     assert len(visited) == 8
     own = rewards_of(trainer)["Owner"]
     assert any(value == value for value in own)
     assert all(value % 2 == 0 for value in own if value == value)
-    assert sum(math.isnan(value) for value in own) >= 4  # odd ones, and all of the other environment
+    # Odd ones, and all of the other environment
+    assert sum(math.isnan(value) for value in own) >= 4
     assert trainer.state.log_history[0]["guerdon/Owner/error_frac"] == sum(map(math.isnan, own)) / 8 - 0.5
 
 
@@ -138,10 +139,10 @@ def test_async_own_rewards_equal_those_of_trl(tmp_path: Path) -> None:
     assert list(rewards_of(mine)) == ["AsyncOwner"]
 
 
-# --- B-4
+# --- stuck environments
 
 
-class Sticky(Line):
+class Sticky(LineGame):
     """Hangs in the first walk to the left."""
 
     hung = 0

@@ -1,4 +1,4 @@
-"""Tool calls of the synchronous trainer, samples side by side (B-1 of integrations/trl/tool_calls/concurrent_calls.py, U-1 to U-5 of turns.py)."""
+"""Tool calls of the synchronous trainer, samples concurrently."""
 
 from __future__ import annotations
 
@@ -40,9 +40,11 @@ class Script:
         return super()._calculate_rewards(inputs, prompts, completions, *rest)  # type: ignore[misc]
 
     def _generate_single_turn(self, prompt_ids: Any, *rest: Any, **options: Any) -> Any:
-        said = self.turns.pop(0)
-        assert len(said) == len(prompt_ids)
-        return [self._tokenizer(said[sample])["input_ids"] + [self._tokenizer.eos_token_id] for sample in said], None
+        replies = self.turns.pop(0)
+        assert len(replies) == len(prompt_ids)
+        return [
+            self._tokenizer(replies[sample])["input_ids"] + [self._tokenizer.eos_token_id] for sample in replies
+        ], None
 
 
 class Scripted(Script, trl.GRPOTrainer):
@@ -56,7 +58,8 @@ class Ours(Script, ours.GRPOTrainer):
 def run(
     kind: type[Any], folder: Path, given: Any, turns: list[dict[int, str]], **options: Any
 ) -> tuple[Any, list[Any]]:
-    """The trainer after one batch of a script, and for each sample what its tools answered, as (name, answer)."""
+    """The trainer after one batch of a script, and for each sample what its tools answered, as
+    (name, answer)."""
     options = {"max_completion_length": 900, "max_tool_calling_iterations": 3, **options}
     trainer = make_player(
         kind, [tool_functions.nothing], folder, calls=(), max_steps=1, more={"tools": given}, **options
@@ -73,7 +76,7 @@ def everybody(text: str) -> dict[int, str]:
     return {sample: text.replace("#", str(sample)) for sample in range(8)}
 
 
-class Watch:
+class ConcurrencyCounter:
     """Notes when its calls begin and end, and on which thread."""
 
     def __init__(self) -> None:
@@ -115,19 +118,19 @@ class Watch:
         return most
 
 
-# --- B-1, U-1, U-2
+# --- order of calls
 
 
-def test_samples_call_their_tools_side_by_side(tmp_path: Path) -> None:
+def test_samples_call_their_tools_concurrently(tmp_path: Path) -> None:
     """Sync calls of one sample one after the other, those of eight samples at once."""
-    watch = Watch()
+    counter = ConcurrencyCounter()
     twice = call("wait", label="#a") + call("wait", label="#b")
-    with tools([watch.wait]) as routed:
+    with tools([counter.wait]) as routed:
         trainer, answers = run(Ours, tmp_path, routed, [everybody(twice), everybody("done")])
     assert answers == [[("wait", f"{sample}a"), ("wait", f"{sample}b")] for sample in range(8)]
     for sample in range(8):
-        assert watch.of(sample) == [(kind, f"{sample}{name}") for name in "ab" for kind in ("begin", "end")]
-    assert watch.together() >= 4
+        assert counter.of(sample) == [(kind, f"{sample}{name}") for name in "ab" for kind in ("begin", "end")]
+    assert counter.together() >= 4
     entry = trainer.state.log_history[0]
     assert (entry["tools/call_frequency"], entry["tools/failure_frequency"]) == (2.0, 0.0)
     assert entry["guerdon/tools/wait/failed_frac"] == 0.0
@@ -135,18 +138,18 @@ def test_samples_call_their_tools_side_by_side(tmp_path: Path) -> None:
 
 
 def test_sync_calls_come_first_then_async_ones_together_and_results_as_they_were_called(tmp_path: Path) -> None:
-    watch = Watch()
+    counter = ConcurrencyCounter()
     mixed = "".join(call(name, label=f"#{k}") for k, name in enumerate(("rest", "wait", "rest", "wait")))
-    with tools([watch.wait, watch.rest]) as routed:
+    with tools([counter.wait, counter.rest]) as routed:
         _, answers = run(Ours, tmp_path, routed, [everybody(mixed), everybody("done")])
     for sample in range(8):
         assert [answer for _, answer in answers[sample]] == [f"{sample}{k}" for k in range(4)]
-        events = watch.of(sample)
+        events = counter.of(sample)
         assert events[:4] == [(kind, f"{sample}{k}") for k in (1, 3) for kind in ("begin", "end")]
         assert {kind for kind, _ in events[4:6]} == {"begin"}
 
 
-# --- T-3
+# --- failures
 
 
 def test_failures_and_time_outs_go_back_to_the_model_and_are_counted(tmp_path: Path) -> None:
@@ -169,10 +172,10 @@ def test_failures_and_time_outs_go_back_to_the_model_and_are_counted(tmp_path: P
     assert entry["guerdon/tools/fail/failed_frac"] == 1.0
 
 
-# --- U-3, U-4
+# --- results reach their samples
 
 
-class Book:
+class Page:
     """Plain tools, not routed."""
 
     def __init__(self) -> None:
@@ -201,21 +204,24 @@ class Book:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_random_scripts_get_the_answers_that_trl_gives(seed: int, tmp_path: Path) -> None:
-    """Samples that stop at different turns, mixed kinds of tools, names that there are not: each call is run as often as
-    in TRL, and each sample gets its own answers."""
+    """Samples that stop at different turns, mixed kinds of tools, names that there are not: each
+    call is run as often as in TRL, and each sample gets its own answers.
+    """
     draw = random.Random(seed)
     names = ["write", "look_up", "ask", "read_all", "nobody"]
     turns: list[dict[int, str]] = []
     playing = list(range(8))
     while playing:
-        said, still = {}, []
+        replies, still = {}, []
         for sample in playing:
             count = draw.choice([0, 1, 2, 3]) if len(turns) < 3 else 0
             picked = [draw.choice(names) for _ in range(count)]
-            said[sample] = "".join(_one(name, f"{len(turns)}.{sample}.{k}") for k, name in enumerate(picked)) or "done"
+            replies[sample] = (
+                "".join(_one(name, f"{len(turns)}.{sample}.{k}") for k, name in enumerate(picked)) or "done"
+            )
             if count:
                 still.append(sample)
-        turns.append(said)
+        turns.append(replies)
         playing = still
 
     def read_all() -> str:
@@ -224,7 +230,7 @@ def test_random_scripts_get_the_answers_that_trl_gives(seed: int, tmp_path: Path
 
     results = []
     for kind in (Scripted, Ours):
-        pad, book = tool_functions.Pad(), Book()
+        pad, book = tool_functions.Pad(), Page()
         routed = tools([pad.write, read_all])
         given = [*routed, book.look_up, book.ask] if kind is Ours else [pad.write, read_all, book.look_up, book.ask]
         trainer, answers = run(kind, tmp_path / kind.__name__, given, turns)
@@ -273,11 +279,11 @@ def test_the_limit_on_turns_holds(tmp_path: Path) -> None:
     assert len(pad.lines) == 16
 
 
-# --- U-5
+# --- the end of a batch
 
 
 def test_an_exception_in_the_middle_leaves_nothing_running(tmp_path: Path) -> None:
-    watch = Watch()
+    counter = ConcurrencyCounter()
 
     def stop(label: str) -> str:
         """Stops.
@@ -288,6 +294,6 @@ def test_an_exception_in_the_middle_leaves_nothing_running(tmp_path: Path) -> No
         raise KeyboardInterrupt
 
     text = call("stop", label="#") + call("rest", label="#")
-    with tools([watch.rest]) as routed, pytest.raises(KeyboardInterrupt):
+    with tools([counter.rest]) as routed, pytest.raises(KeyboardInterrupt):
         run(Ours, tmp_path, [*routed, stop], [everybody(text), everybody("done")])
     assert not [thread for thread in threading.enumerate() if thread.name == "guerdon tool turns"]

@@ -2,7 +2,7 @@
 
 TRL resumes at the first group that was not trained on. A group dropped as too stale never is, so
 every later checkpoint would go back to it. Groups begin in order, each with the policy of its time:
-a group is dropped when one begun no earlier would be dropped if it came now, unless it came in time.
+it is dropped, unless it came in time, when one begun no earlier would be dropped now.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class CheckpointProgress:
         self._last: dict[int, int] = {}  # by policy, the last of its groups that came
 
     def record(self, group: int, version: int, current: int) -> None:
-        """One sample of a group came, begun with policy `version`, when the trainer's was `current`."""
+        """A sample of a group came, begun with policy `version`; the trainer's is `current`."""
         self._last[version] = max(group, self._last.get(version, group))
         if current - version <= self._max_staleness:
             self._in_time.add(group)

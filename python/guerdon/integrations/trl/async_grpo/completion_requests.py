@@ -90,10 +90,11 @@ class CompletionRequests:
                     and await self._publish(session, body["model"])
                 ):
                     self._count("rollout/adapter_republished_total")
-                    failed = FailedAttempt(failed.what, status=500, retry_after=0.0)  # counted, and retried at once
+                    # Counted as an attempt, and retried at once.
+                    failed = FailedAttempt(failed.what, status=500, retry_after=0.0)
                 self._unverified |= failed.unreachable
                 wait = attempts.next_wait(failed)
-            except aiohttp.ClientConnectorError as error:  # among `_CONNECTION_LOST`, but the request never left
+            except aiohttp.ClientConnectorError as error:  # the request never left
                 wait = attempts.next_wait(self._lost(error))
             except _CONNECTION_LOST as error:
                 wait = attempts.connection_lost(self._lost(error).what)

@@ -24,7 +24,7 @@ __all__ = ["ConcurrentRollouts"]
 
 
 class ConcurrentRollouts:
-    """The mixin. It wraps a plain ``environment_factory`` in `environments`, with default timeouts."""
+    """The mixin. A plain ``environment_factory`` gets `environments` with default timeouts."""
 
     # TRL's own.
     environment_factories: Any
@@ -37,7 +37,8 @@ class ConcurrentRollouts:
         if factory is not None:
             named["environment_factory"] = environments(factory)
         super().__init__(**named)
-        self._drawn: tuple[object, Mapping[str, Any]] | None = None  # the last reset that TRL asked for
+        # The last reset that TRL asked for
+        self._drawn: tuple[object, Mapping[str, Any]] | None = None
         self._owners = [
             owner for owner in (self.environment_factories or {}).values() if isinstance(owner, Environments)
         ]

@@ -1,9 +1,9 @@
 """Rewards and snapshots of environments in the rollout loop, taken before an environment is reused.
 
-TRL awaits each ``get_reward`` in the one coroutine that starts all generation. Here it is awaited in
-the rollout's own task, after its completion has ended and before its environment goes back to the
-pool, and comes to TRL as a reward column of its own. A ``get_reward`` that raises, or gives no finite
-number, fails its sample only.
+TRL awaits each ``get_reward`` in the one coroutine that starts all generation. Here it is awaited
+in the rollout's own task, after its completion has ended and before its environment goes back to
+the pool, and comes to TRL as a reward column of its own. A ``get_reward`` that raises, or gives no
+finite number, fails its sample only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class EnvironmentReward:
 
 
 class EnvironmentPool(list[Any]):
-    """Instances that wait for a rollout; reports the one drawn, and takes none back that is stuck."""
+    """Instances that wait for a rollout; reports the one drawn, takes none back that is stuck."""
 
     def __init__(self, instances: list[Any], drawn: Callable[[object], None]) -> None:
         super().__init__(instances)

@@ -155,7 +155,7 @@ class RolloutLoop(ConcurrentRollouts, _AsyncRolloutLoop):  # type: ignore[misc] 
         return given
 
     def _environment_columns(self, group: Any, scored: GroupScores) -> list[list[float | None]]:
-        """A column for each class of environments with rewards; a sample whose own failed has none."""
+        """A column for each class of environments; a sample whose own reward failed has none."""
         rewards = self._environments.rewards_of(group.completions)
         for index, reward in enumerate(rewards):
             if reward is not None and reward.value is None:

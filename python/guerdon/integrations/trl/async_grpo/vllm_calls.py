@@ -66,8 +66,7 @@ class VLLMCalls:
 
 @dataclass(frozen=True)
 class FailedAttempt:
-    """One attempt that failed: with an HTTP `status`, without an answer in time (`late`), or without a
-    server."""
+    """A failed attempt: an HTTP `status`, no answer in time (`late`), or no server."""
 
     what: str
     status: int | None = None
@@ -123,8 +122,8 @@ class Attempts:
         return self._wait(failed)
 
     def connection_lost(self, what: str, *, once: bool = False) -> float:
-        """`next_wait` for a connection that broke while the server had the request: that counts as an
-        attempt, and the server may be unreachable."""
+        """`next_wait` after a connection broke while the server had the request: counts as an
+        attempt."""
         self._failed += 1
         if self._failed > self._calls.retries:
             self._made += 1
@@ -150,7 +149,7 @@ class Attempts:
 def _advice(failed: FailedAttempt) -> str:
     if failed.status in (401, 403):
         return "The server requires a key or forbids this request: check how it was started."
-    if failed.status == 404 and '"Not Found"' in failed.what:  # no such path; other 404s name what is not found
+    if failed.status == 404 and '"Not Found"' in failed.what:  # other 404s name what is missing
         return (
             "The server has no such path: start it with VLLM_SERVER_DEV_MODE=1 in its environment, and for weights by NCCL with "
             """--weight-transfer-config '{"backend":"nccl"}'."""
@@ -174,7 +173,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def process_start(metrics: str) -> str | None:
-    """When the process behind ``/metrics`` started, which tells two servers apart; None if unknown."""
+    """When the process behind ``/metrics`` started, which identifies it; None if unknown."""
     for line in metrics.splitlines():
         if line.startswith("process_start_time_seconds "):
             return line.split()[1]

@@ -1,4 +1,4 @@
-"""A generated batch whose rewards may still be missing, with everything that training on it needs."""
+"""A generated batch, whose rewards may still be missing, with all that training on it needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class GeneratedBatch:
         output: What TRL made of it, except the advantages.
         logs: The trainer's logs of its generation, kept apart until training on it begins.
         rng_state: The state of the random numbers where TRL would shuffle the rows.
-        groups_in_flight: Groups without all rewards, over all batches, when training asked for this one.
+        groups_in_flight: Groups without all rewards, over all batches, when training asked for this
+            one.
     """
 
     source: Any

@@ -59,7 +59,7 @@ class MiniBatches:
         new = self._take_groups(first + size)
         if new:
             self._advantages[new] = trainer.replay(generated, new, record=False)
-        if len(self._pieces) == self._count - 1:  # the batch is complete, and is logged as TRL logs it
+        if len(self._pieces) == self._count - 1:  # logged as TRL logs a batch
             trainer.complete(trainer.scoring_of(generated))
             trainer.replay(generated, range(len(generated.prompts)), record=True)
         rows = self._rows[first : first + size]
@@ -67,7 +67,7 @@ class MiniBatches:
         return dict(piece)
 
     def _take_groups(self, rows: int) -> list[int]:
-        """Waits until there are `rows` rows; gives the new ones. An error on one rank is raised on all."""
+        """Waits for `rows` rows; gives the new ones. An error on one rank is raised on all."""
         trainer, known = self._trainer, len(self._rows)
         scoring = trainer.scoring_of(self._generated)
         error: Exception | None = None

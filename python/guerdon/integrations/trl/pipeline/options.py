@@ -65,7 +65,8 @@ class Pipeline:
         """The pipeline itself, or the preset of that name.
 
         Args:
-            given: A pipeline, or ``"off"``, ``"overlap"``, ``"mini_batch"``, ``"one_step"`` or ``"all"``; None is off.
+            given: A pipeline, or ``"off"``, ``"overlap"``, ``"mini_batch"``, ``"one_step"`` or
+                ``"all"``; None is off.
 
         Raises:
             RegistrationError: There is no such preset.

@@ -93,7 +93,7 @@ class EarlyScoring:
         """Begins the rest, once all are generated.
 
         Returns:
-            False if no row was begun, or a row has become another: then the whole batch is to be scored.
+            False if no row was begun, or a row has changed: the whole batch is to be scored.
 
         Raises:
             Exception: The error that came up while others were generated.
@@ -143,7 +143,7 @@ def columns_of(inputs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 class _EndOfRowHook:
-    """A hook before a model's forward, where each generated token is fed back: sees the end of each row."""
+    """A hook before a model's forward, which sees each generated token, and so each row's end."""
 
     def __init__(self, rows: int, ends: Sequence[int], on_complete: OnComplete) -> None:
         self._rows = rows
@@ -158,7 +158,7 @@ class _EndOfRowHook:
         if ids is None or ids.ndim != 2 or ids.shape[0] != self._rows:
             return
         before, self._width = self._width, ids.shape[1]
-        # A step feeds one token a row, or without a cache the whole row; anything else is the prompt.
+        # A step feeds one token a row, or without a cache the whole row; else it is the prompt.
         if before == 0 or (ids.shape[1] > 1 and ids.shape[1] != before + 1):
             return
         last = ids[:, -1]

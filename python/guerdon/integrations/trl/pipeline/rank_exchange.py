@@ -62,7 +62,7 @@ class RankExchange:
         return np.concatenate([taken[first : first + self._given[self._rank]], scored[:kept]])
 
     def agree(self) -> None:
-        """What a rank that scores nothing does where the others say whether they failed. Collective.
+        """What a rank without rewards does where the others say whether they failed. Collective.
 
         Raises:
             RewardFailureError: Another rank failed.

@@ -45,7 +45,8 @@ class BatchScoring:
 
     Attributes:
         waited_s: Seconds that the trainer waited for these rewards.
-        reward_s: Seconds from the submission of the first sample to the last outcome; 0 until all are complete.
+        reward_s: Seconds from the submission of the first sample to the last outcome; 0 until all
+            are complete.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class BatchScoring:
         self._size = size
         self._exchange = exchange
         self._values: NDArray[np.float32] = np.full((samples, len(self._functions)), np.nan, dtype=np.float32)
-        self._failed: NDArray[np.bool_] = np.zeros(samples, dtype=np.bool_)  # a function failed on them
+        self._failed: NDArray[np.bool_] = np.zeros(samples, dtype=np.bool_)
         self._started: list[tuple[Dispatcher, TrainerBatch]] = []
         self._appenders: list[Appender] = []  # of batches whose samples come one after another
         self._given_out: set[int] = set()
@@ -125,7 +126,7 @@ class BatchScoring:
         return [place for place, one in enumerate(self._functions) if not isinstance(one, RewardColumn)]
 
     def take_others(self, values: NDArray[np.float32]) -> None:
-        """Keeps what the trainer's own functions gave: ``[samples, functions]``, of which only `others` are read."""
+        """Keeps the trainer's own rewards: the columns `others` of ``[samples, functions]``."""
         self._values[:, self.others] = values[:, self.others]
 
     def next_group(self) -> int:
@@ -137,7 +138,7 @@ class BatchScoring:
         started = time.monotonic()
         try:
             while True:
-                # Before the completed groups: a batch done by now has all of them below, and no more news.
+                # First: a batch done by now has all its groups below, and no more news.
                 under_way = [batch.pending for _, batch in self._started if not batch.pending.done]
                 orders = [batch.pending.completed() for _, batch in self._started]
                 common = set(orders[0]).intersection(*orders[1:]) - self._given_out

@@ -29,12 +29,12 @@ class SplitVLLMClient:
         return getattr(self._client, name)
 
     def generate(self, prompts: Sequence[Any], *, features: Any = None, n: int = 1, **named: Any) -> dict[str, Any]:
-        """As TRL's client, with a request for each completion, or for each prompt where those would be too many."""
+        """As TRL's client, with a request for each completion, or for each prompt if too many."""
         on_complete = self.on_complete
         if on_complete is None or features is not None:
             answer: dict[str, Any] = self._client.generate(prompts=prompts, features=features, n=n, **named)
             return answer
-        # A seed gives the completions of one request different numbers, those of two requests the same.
+        # With a seed, completions differ within a request, not between two requests.
         seeded = "seed" in (named.get("generation_kwargs") or {})
         each = n if seeded or len(prompts) * n > MAX_REQUESTS else 1
         jobs = [prompt for prompt in prompts for _ in range(n // each)]

@@ -115,7 +115,7 @@ class GRPOTrainer(ConcurrentToolCalls, trl.GRPOTrainer):  # type: ignore[misc]  
         return loss
 
     def _cancel_ahead(self) -> None:
-        """Gives up what was not trained on (G-4)."""
+        """Cancels what was not trained on: no batch of a run goes on after it."""
         for generated in (*self._generated_ahead, *filter(None, (self._trained_batch, self._generating))):
             generated.cancel()
         self._generated_ahead.clear()
@@ -210,11 +210,11 @@ class GRPOTrainer(ConcurrentToolCalls, trl.GRPOTrainer):  # type: ignore[misc]  
             generated.num_tokens = self.state.num_input_tokens_seen - tokens
             self.state.num_input_tokens_seen = tokens
         generated.rng_state = torch.get_rng_state()
-        torch.randperm(len(batch))  # what TRL's shuffle draws: what follows is as random as without a pipeline
+        torch.randperm(len(batch))  # drawn as by TRL's shuffle, so that later draws are the same
         return generated
 
     def replay(self, generated: GeneratedBatch, rows: Any, *, record: bool) -> Any:
-        """Advantages of some rows of a batch, by TRL's own function, from rewards that are complete.
+        """Advantages of some rows of a batch, by TRL's own function, from complete rewards.
 
         Args:
             rows: Rows of this rank, whole groups; on every rank as many.
@@ -323,7 +323,7 @@ class GRPOTrainer(ConcurrentToolCalls, trl.GRPOTrainer):  # type: ignore[misc]  
         return BatchScoring(self.reward_funcs, rows, self._group_size, self._rank_exchange(rows))
 
     def _rank_exchange(self, rows: int) -> RankExchange | None:
-        """The exchange of rows with other ranks; None where no group function sees a split group."""
+        """The exchange of rows with other ranks; None if no group function sees a split group."""
         ranks, size = self.accelerator.num_processes, self._group_size
         if ranks == 1 or rows % size == 0 or self.environments is not None:
             return None
@@ -332,7 +332,7 @@ class GRPOTrainer(ConcurrentToolCalls, trl.GRPOTrainer):  # type: ignore[misc]  
         return RankExchange(self.accelerator.process_index, ranks, rows, size, TRLTrainerContext(TrainerMemory(), self))
 
     def complete(self, scoring: BatchScoring) -> None:
-        """Waits until a batch's rewards are complete; what functions recorded is then in TRL's logs."""
+        """Waits for a batch's rewards; what functions recorded is then in TRL's logs."""
         scoring.complete()
         # A rank that scored nothing recorded nothing: TRL would miss columns of its rows.
         if scoring.exchanges:
@@ -380,7 +380,7 @@ class GRPOTrainer(ConcurrentToolCalls, trl.GRPOTrainer):  # type: ignore[misc]  
     def _other_rewards(
         self, scoring: BatchScoring, inputs: Any, prompts: Any, completions: Any, completion_ids: Any
     ) -> torch.Tensor:
-        """Runs what the trainer runs itself meanwhile; the rewards of all ranks, 0 for the others."""
+        """Runs the trainer's own functions; the rewards of all ranks, 0 for the others."""
         count = len(prompts)
         if not scoring.others:
             return torch.zeros(

@@ -65,7 +65,7 @@ def pipeline_metrics(
 
 
 def log_pipeline(trainer: Any, values: Mapping[str, float]) -> None:
-    """Adds the metrics to the trainer's next log: the mean over the ranks (the wait: the longest)."""
+    """Adds metrics to the trainer's next log: the ranks' mean, of `wait_s` the maximum."""
     device = trainer.accelerator.device
     own = torch.tensor([list(values.values())], dtype=torch.float64 if device.type == "cpu" else torch.float32)
     ranks = trainer.accelerator.gather(own.to(device))

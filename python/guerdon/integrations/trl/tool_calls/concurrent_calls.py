@@ -27,7 +27,7 @@ __all__ = ["ConcurrentToolCalls", "tool_metrics"]
 
 
 class ConcurrentToolCalls:
-    """The mixin. It wraps a plain ``environment_factory`` in `environments`, with default timeouts."""
+    """The mixin. A plain ``environment_factory`` gets `environments` with default timeouts."""
 
     # The trainer's own.
     environment_factories: Any

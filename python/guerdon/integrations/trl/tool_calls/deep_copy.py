@@ -23,8 +23,8 @@ class UnavailableSnapshot:
 
     Args:
         environment: What it stands for.
-        live: Whether ``get_reward`` may be called on the environment itself, because nothing else is
-            done with it before.
+        live: Whether ``get_reward`` may be called on the environment itself, because nothing else
+            is done with it before.
     """
 
     __slots__ = ("_guerdon_kind", "_guerdon_live", "_guerdon_reason")
@@ -38,7 +38,8 @@ class UnavailableSnapshot:
         object.__setattr__(self, "_guerdon_live", environment if live else None)
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__") and name.endswith("__"):  # protocols that Python or a library tries
+        # Protocols that Python or a library tries
+        if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
         raise SnapshotError(self._guerdon_reason)
 
@@ -50,7 +51,7 @@ class UnavailableSnapshot:
 
 
 def live_environment(environment: object) -> object:
-    """The environment behind an `UnavailableSnapshot`, where that may be used; else what was given."""
+    """The environment behind an `UnavailableSnapshot`, if it may be used; else the given one."""
     live = environment._guerdon_live if type(environment) is UnavailableSnapshot else None
     return environment if live is None else live
 

@@ -72,7 +72,7 @@ class _AsyncEnvironmentReward(_EnvironmentReward):
 
 
 def asks_for_environments(function: Any) -> bool:
-    """Whether a trainer's reward function names environments, or a function of its dispatcher does."""
+    """Whether a reward function, or one behind a column, names environments."""
     if isinstance(function, RewardColumn):
         specs = [spec for spec in dispatcher_of(function)._specs if not isinstance(spec.target, _EnvironmentReward)]
         named = {name for spec in specs for name in (*spec.wants.named, *(spec.finish.named if spec.finish else ()))}
@@ -84,7 +84,8 @@ def asks_for_environments(function: Any) -> bool:
 
 
 def _environment_class_of(function: Any) -> type | None:
-    """The class whose ``get_reward`` a trainer wrapped in this function; None for any other function."""
+    """The class whose ``get_reward`` a trainer wrapped in this function; None for any other
+    function."""
     if not getattr(function, "__qualname__", "").endswith("__init__.<locals>.get_reward"):
         return None
     parameter = inspect.signature(function).parameters.get("_env_type")

@@ -1,8 +1,8 @@
 """Environments whose methods run on the engine, each call with its timeout.
 
 An instance stays what its factory made; only its class becomes a subclass of the same name in which
-``reset``, ``get_reward`` and the public methods (a trainer's tools) are proxies. Sync methods run in
-threads, async ones on an event loop; a method that calls another of its own calls it directly.
+``reset``, ``get_reward`` and the public methods (a trainer's tools) are proxies. Sync methods run
+in threads, async ones on an event loop; a method that calls another of its own calls it directly.
 While an abandoned call still has an environment, every further call of it fails at once.
 """
 
@@ -173,7 +173,7 @@ class Environments:
         return environment
 
     def stats(self) -> dict[str, CallCount]:
-        """By method: calls, how many failed, how many of these timed out, and the seconds they ran."""
+        """By method: calls, how many failed, how many timed out, and the seconds they ran."""
         return self.counter.counts()
 
     def timeout_of(self, method: str) -> float:
@@ -209,7 +209,8 @@ class Environments:
         return self.start(environment, RESET, getattr(user_class(environment), RESET), (), kwargs)
 
     def stuck_in(self, environment: object) -> str | None:
-        """The method in which an abandoned call of this environment still runs; None if there is none."""
+        """The method in which an abandoned call of this environment still runs; None if there is
+        none."""
         with self._lock:
             self._open = [entry for entry in self._open if not _returned(entry[2], entry[3]())]
             for other, method, call, waiting in self._open:

@@ -85,7 +85,8 @@ class LocalCall:
             self.over = True
 
     def take_result(self) -> tuple[Any, Exception | None]:
-        """What came of it. Not kept: the engine holds the call, and an exception its waiter's frames."""
+        """What came of it. Not kept: the engine holds the call, and an exception its waiter's
+        frames."""
         value, error = self.value, self.error
         self.value = self.error = None
         return value, error
@@ -221,17 +222,17 @@ class PendingCall:
         return value
 
     def _read_outcome(self) -> tuple[Any, Exception | None]:
-        batch, _ = self._pending._complete()
-        status = Status(int(batch.status[0, 0, 0]))
+        result, _ = self._pending._complete()
+        status = Status(int(result.status[0, 0, 0]))
         value: Any = None
         error: Exception | None = None
         if status != Status.OK:
-            error = ToolError(self._describe(status, batch.failures()[0].reason), status)
+            error = ToolError(self._describe(status, result.failures()[0].reason), status)
         elif self.call is not None:
             value, error = self.call.take_result()
         else:
-            value, error = _unpickled(batch.extra, good=bool(batch.rewards[0, 0, 0]))
-        self._executor.counter.add(self._name, status, error is not None, float(batch.run_s[0, 0, 0]))
+            value, error = _unpickled(result.extra, good=bool(result.rewards[0, 0, 0]))
+        self._executor.counter.add(self._name, status, error is not None, float(result.run_s[0, 0, 0]))
         return value, error
 
     def _describe(self, status: Status, reason: str) -> str:
@@ -249,7 +250,8 @@ class Executor:
 
     Args:
         kind: What these functions are, for messages and the lines that workers print: ``"tools"``.
-        left_behind: For the warning of a thread that never returns: what its call is, and what to do.
+        left_behind: For the warning of a thread that never returns: what its call is, and what to
+            do.
         functions: What workers can run, by number; on other lanes each call brings its own.
         timeout: Seconds that a call may run.
         workers: Processes of the process lane.
@@ -322,7 +324,7 @@ def _unpickled(extra: Mapping[str, list[Any]], *, good: bool) -> tuple[Any, Exce
     try:
         value = None if packed is None else pickle.loads(base64.b85decode(packed))
         readable = packed is not None
-    except Exception:  # a class that only the worker knows, an exception with an __init__ of its own
+    except Exception:  # a class only the worker has, an exception with its own __init__
         value, readable = None, False
     if good:
         if readable or text is not None:

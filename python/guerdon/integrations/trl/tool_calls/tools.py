@@ -111,7 +111,7 @@ class Tools(list[Callable[..., Any]]):
         super().__init__(tool.method for tool in made)
 
     def stats(self) -> dict[str, CallCount]:
-        """By tool: calls, how many failed, how many of these timed out, and the seconds they ran."""
+        """By tool: calls, how many failed, how many timed out, and the seconds they ran."""
         return self.counter.counts()
 
     def worker_pids(self) -> list[int]:

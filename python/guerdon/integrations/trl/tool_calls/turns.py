@@ -61,7 +61,8 @@ class ToolTurns:
     """The tool calls of one batch.
 
     Args:
-        completions: The trainer's own list, one list of messages a sample, which it extends turn by turn.
+        completions: The trainer's own list, one list of messages a sample, which it extends turn by
+            turn.
         sync_tools: For each sample its sync tools by name.
         async_tools: For each sample its coroutine functions by name.
         own_loop: Gives the loop on which the trainer runs plain coroutine functions.
@@ -78,7 +79,8 @@ class ToolTurns:
         self._tools = [{**late, **soon} for soon, late in zip(sync_tools, async_tools, strict=True)]
         self._own_loop = own_loop
         self._pending: list[deque[_TurnCall]] = [deque() for _ in completions]
-        self._asked: list[deque[_TurnCall]] = [deque() for _ in completions]  # all calls of the turn
+        # All calls of the turn
+        self._asked: list[deque[_TurnCall]] = [deque() for _ in completions]
         self._begun: list[Any] = [None] * len(completions)  # the last message whose calls started
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -145,7 +147,8 @@ class ToolTurns:
                 self._samples.append(asyncio.run_coroutine_threadsafe(self._run(calls), loop))
 
     def _calls_of(self, sample: int, tool_calls: Sequence[Mapping[str, Any]]) -> list[_TurnCall]:
-        """The calls that the trainer will ask for; it answers unknown names and bad arguments itself."""
+        """The calls that the trainer will ask for; it answers unknown names and bad arguments
+        itself."""
         calls = []
         for tool_call in tool_calls:
             if tool_call.get("type") != "function":
