@@ -171,7 +171,6 @@ def test_the_promises_name_the_tests_that_name_them() -> None:
 
 
 PACKAGE, RUST = ROOT / "python" / "guerdon", ROOT / "rust"
-FACES = ("__init__.py", "mod.rs", "lib.rs")
 
 
 def test_the_map_of_the_architecture_is_true_to_the_last_file() -> None:
@@ -193,28 +192,19 @@ def test_the_map_of_the_architecture_is_true_to_the_last_file() -> None:
     assert not missing
 
 
-FOLDERS = [
-    *(path.parent for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE),
-    *(
-        RUST / folder
-        for folder in (
-            "http/src",
-            "process/src",
-            "core/src/scheduler",
-            "bindings/src/lanes",
-            "bindings/src/values",
-        )
-    ),
-]
+def test_each_module_begins_with_what_it_is_for() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
+    for path in RUST.glob("*/src/**/*.rs"):
+        if not {"loom", "tests"} & set(path.parts):
+            assert path.read_text(encoding="utf-8").startswith("//! "), path
+
+
+FOLDERS = [path.parent for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE]
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))
-def test_the_face_of_a_folder_names_what_is_in_it(folder: Path) -> None:
-    face = next(folder / name for name in FACES if (folder / name).exists())
-    text = face.read_text(encoding="utf-8")
-    if face.suffix == ".py":
-        known = set(re.findall(r"`(\w+)`", ast.get_docstring(ast.parse(text)) or ""))
-    else:
-        known = set(re.findall(r"\w+", "\n".join(line for line in text.splitlines() if line.startswith("//!"))))
-    modules = {path.stem for path in folder.iterdir() if path.suffix in (".py", ".rs")} - {face.stem}
-    assert modules - known - {"fuzz"} == set()  # which is a test
+def test_the_docstring_of_a_folder_names_its_modules(folder: Path) -> None:
+    docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert modules - set(re.findall(r"`(\w+)`", docstring)) == set()
