@@ -287,7 +287,7 @@ def test_records_stand_where_their_samples_are() -> None:
 
     functions = [reward(recording, name=lane, lane=lane, batch_size=2) for lane in ("process", "thread")]
     with Dispatcher(functions, workers=1) as made:
-        recorded = made.score(completions=["a", "bad", "c", "d", "e"]).recorded
+        recorded = made.score(completions=["a", "bad", "c", "d", "e"])._recorded
     for one in recorded:
         assert dict(one.extra) == {"upper": ["A", "BAD", "C", "D", "E"], "samples": [1, 1, 2, 2, 1]}
         assert one.metrics == [("calls", 1.0)] * 4

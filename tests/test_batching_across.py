@@ -123,7 +123,7 @@ def test_m7_what_is_of_the_whole_batch_is_never_mixed(lane: str) -> None:
         for at, ticket in enumerate(tickets):
             result = ticket.result(60)
             assert result.rewards[:, 0].tolist() == [[3.0, float(at)]] * 3
-            assert dict(result.recorded[0].extra) == {"beside": [3, 3, 3]}
+            assert dict(result._recorded[0].extra) == {"beside": [3, 3, 3]}
 
 
 @pytest.mark.parametrize("lane", LANES)

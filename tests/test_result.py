@@ -309,3 +309,21 @@ def test_a_result_that_is_kept_keeps_no_descriptor_open() -> None:
         kept = [dispatcher.score(completions=["a", "bc"]) for _ in range(10)]
         assert len(os.listdir("/proc/self/fd")) <= before
     assert all(one.rewards.ravel().tolist() == [1.0, 2.0] and one.run_s.shape == (2, 1, 1) for one in kept)
+
+
+def test_to_pandas_has_a_row_for_each_cell() -> None:
+    pandas = pytest.importorskip("pandas")
+    rewards = [[[1.0, NAN], [2.0, 4.0]]]
+    status = [[[Status.OK, Status.TIMEOUT], [Status.OK, Status.OK]]]
+    failed = [(0, 1, int(Status.TIMEOUT), "no answer", None, 3, 0.0, 30.0)]
+    frame = make(np.array(rewards), np.array(status), failures=failed).to_pandas()
+    assert isinstance(frame, pandas.DataFrame)
+    columns = ["sample", "group", "function", "reward", "status", "reason", "attempts", "queue_s", "run_s"]
+    assert list(frame.columns) == columns
+    assert frame["sample"].tolist() == [0, 0, 1, 1]
+    assert frame["group"].tolist() == [0, 0, 0, 0]
+    assert frame["function"].tolist() == ["f0", "f1"] * 2
+    np.testing.assert_array_equal(frame["reward"], np.array([1, NAN, 2, 4], np.float32))
+    assert frame["status"].tolist() == ["ok", "timeout", "ok", "ok"]
+    assert [None if one != one else one for one in frame["reason"]] == [None, "no answer", None, None]
+    assert frame.groupby("function")["reward"].mean().to_dict() == {"f0": 1.5, "f1": 4.0}

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from guerdon.limits import Limit, RetryAfter
     from guerdon.pending import OpenBatch, PendingBatch
     from guerdon.recycling import Recycle
-    from guerdon.results import Failure, Group, RewardBatch
+    from guerdon.results import Failure, Group, RewardBatch, SampleResult
     from guerdon.stateful import StatefulReward
     from guerdon.status import Status
 
@@ -62,6 +62,7 @@ __all__ = [
     "RewardBatch",
     "RewardFailureError",
     "RewardFunction",
+    "SampleResult",
     "SerializationError",
     "SnapshotError",
     "StatefulReward",
@@ -94,6 +95,7 @@ _HOMES: Final[dict[str, str | None]] = {
     "RewardBatch": "results",
     "RewardFailureError": "errors",
     "RewardFunction": "functions",
+    "SampleResult": "results",
     "SerializationError": "errors",
     "SnapshotError": "errors",
     "Status": "status",

@@ -95,6 +95,17 @@ class EngineHandle:
             assert self._engine is not None
             return self._engine
 
+    async def astart(self, owner: object) -> None:
+        """`get` beside the running loop, which would stand still for as long as a start takes.
+
+        Args:
+            owner: The dispatcher, held meanwhile: else the collector could end it within the lock of that start.
+        """
+        if self._engine is None:
+            import asyncio
+
+            await asyncio.get_running_loop().run_in_executor(None, lambda: (self.get(), owner))
+
     def _refuse_closed(self) -> None:
         if self._closed:
             raise ClosedError("this dispatcher is closed. Make a new one, or close it later.")

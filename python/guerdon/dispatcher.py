@@ -21,6 +21,7 @@ from guerdon._registration.function_list import checked_items, merge_limits, mod
 from guerdon._registration.spec import is_reward_model, spec_of
 from guerdon._result.result_builder import ResultBuilder
 from guerdon._serialization.serialized_functions import check_serializable
+from guerdon._submit.single_samples import SampleScorer
 from guerdon._submit.submission import BatchOptions, Submitter
 from guerdon._trainer.batches import TrainerBatches
 from guerdon._trainer.column import RewardColumn, RewardList
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from guerdon._native import Batch
     from guerdon.dump import Dump
     from guerdon.recycling import Recycle
-    from guerdon.results import RewardBatch
+    from guerdon.results import RewardBatch, SampleResult
 
 # What `Dispatcher.__init__` makes; all other attributes are a subclass's own.
 _STATE = frozenset(
@@ -45,6 +46,7 @@ _STATE = frozenset(
         "_items",
         "_options",
         "_reward_list",
+        "_sample_scorer",
         "_specs",
         "_submitter",
         "_trainer_batches",
@@ -136,6 +138,7 @@ class Dispatcher:
         places = tuple(place for place, item in enumerate(items) if is_reward_model(item))
         self._reward_list = RewardList(len(items), models, places, given)
         self._trainer_batches = TrainerBatches(self, self._engine, self._submitter, self._builder, self._reward_list)
+        self._sample_scorer = SampleScorer(self._engine, self._submitter, self._builder)
         # Weakly: each column holds the dispatcher, which else would end only with Python's collector (dispatcher-1).
         self._columns: WeakValueDictionary[int, RewardColumn] = WeakValueDictionary()
         # Of each column, what was set on it, as a name: it stays when nobody has the column meanwhile.
@@ -336,7 +339,7 @@ class Dispatcher:
         **columns: object,
     ) -> RewardBatch:
         """`score` for coroutines: the running loop goes on meanwhile. Cancelling it cancels the batch."""
-        await self._start_engine()
+        await self._engine.astart(self)
         options = BatchOptions(num_generations, group_quorum, group_timeout, batch_timeout)
         started: list[Batch] = []
         try:
@@ -345,6 +348,48 @@ class Dispatcher:
         except BaseException:
             _give_up(started)
             raise
+
+    async def ascore_one(
+        self,
+        /,  # a dataset may have a column called self
+        *,
+        completion: object,
+        prompt: object = None,
+        completion_ids: object = None,
+        **columns: object,
+    ) -> SampleResult:
+        """Score one sample, from any event loop; calls that come together are scored together.
+
+        What is called in the same turn of a loop runs in few batches, of at most 256 samples each: for
+        callers that have one sample at a time, thousands of them at once. Each call returns when its own
+        sample is complete. Functions of TRL's batch contract run once on each such batch, so they are
+        right for this only if their rows are independent.
+
+        Args:
+            completion: A text or a list of messages.
+            prompt: Its prompt.
+            completion_ids: Its token ids.
+            **columns: Values of the sample by column; also ``environment`` and ``trainer_state``.
+
+        Returns:
+            Rewards, status and reasons by function, and the total. Failures are in it: ``max_failure_rate``
+            is not judged.
+
+        Raises:
+            DataError: This sample can't be scored, or a function works on whole groups.
+            RewardFailureError: A function with ``on_failure="raise"`` failed on it.
+            ClosedError: The dispatcher was closed.
+
+        Examples:
+            >>> import asyncio
+            >>> from guerdon import Dispatcher, reward
+            >>> dispatcher = Dispatcher([reward(lambda text: float(len(text)), name="length")])
+            >>> asyncio.run(dispatcher.ascore_one(completion="abc")).rewards
+            {'length': 3.0}
+        """
+        given = {"prompt": prompt, "completion_ids": completion_ids}
+        given = {name: value for name, value in given.items() if value is not None}
+        return await self._sample_scorer.score(self, {"completion": completion, **given, **columns})
 
     def replace(self, **options: Any) -> Dispatcher:
         """A dispatcher of the same functions with some options changed; it has an engine of its own.
@@ -393,14 +438,6 @@ class Dispatcher:
         """Process ids of the workers alive."""
         engine = self._engine.started
         return [] if engine is None else engine.worker_pids()
-
-    async def _start_engine(self) -> None:
-        """Starts the engine outside the running loop, which would stand still for as long as that takes."""
-        if self._engine.started is None:
-            import asyncio
-
-            # What runs there holds the dispatcher: else the collector could end it there, within the lock of that start.
-            await asyncio.get_running_loop().run_in_executor(None, lambda: self._engine.get())
 
     def _column(self, index: int) -> object:
         """What a trainer takes for this entry of the list."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
@@ -122,7 +122,7 @@ class PendingBatch:
                 raise TimeoutError(f"the batch isn't complete after {timeout:g} s; it goes on")
         return self._result()
 
-    async def agroups(self, timeout: float | None = None) -> AsyncIterator[Group]:
+    async def agroups(self, timeout: float | None = None) -> AsyncGenerator[Group, None]:
         """`groups` for coroutines."""
         self._check_process()
         timeout, seen = _options.patience(timeout), 0

@@ -1,11 +1,9 @@
-"""The result of a batch: arrays first, an object per cell only where one is asked for.
+"""Results: arrays first, an object per cell only where one is asked for.
 
-- R-1  Cell ``[p, g, f]`` is function ``f`` on sample ``p * G + g``, in every array.
-- R-2  `rewards` keeps the true cells; what the policy of unscorable samples makes of them shows in `total` and
-       `advantages` alone.
-- R-3  A failed cell without a number makes its sample unscorable; with ``incomplete="sum"`` a sample is unscorable only
-       without any number.
-- R-4  A result can be pickled, whole.
+- Cell ``[p, g, f]`` is function ``f`` on sample ``p * G + g``, in every array.
+- `rewards` keeps the true cells; that a sample is unscorable shows in `total` and `advantages` alone.
+- A failed cell without a number makes its sample unscorable; with ``incomplete="sum"`` a sample is
+  unscorable only without any number.
 """
 
 from __future__ import annotations
@@ -17,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from guerdon._result import totals
 from guerdon._result.records import Recorded, decode
 from guerdon.status import Status
 
 if TYPE_CHECKING:
+    import pandas
     import torch
     from numpy.typing import NDArray
 
@@ -77,6 +77,23 @@ class Group:
     status: NDArray[np.uint8]
 
 
+@dataclass(frozen=True)
+class SampleResult:
+    """The rewards of one sample: what `Dispatcher.ascore_one` returns.
+
+    Attributes:
+        rewards: By function; NaN where there is no reward.
+        status: By function, see `Status`.
+        reasons: What happened, in a line, by function; of those that failed alone.
+        total: Weighted sum of the rewards; NaN if the sample is unscorable, as in `RewardBatch.total`.
+    """
+
+    rewards: dict[str, float]
+    status: dict[str, Status]
+    reasons: dict[str, str]
+    total: float
+
+
 class RewardBatch:
     """Rewards of one batch of ``P`` prompts with ``G`` completions each, by ``F`` functions.
 
@@ -111,7 +128,7 @@ class RewardBatch:
 
     @property
     def _source(self) -> Batch:
-        assert self._batch is not None  # pickling reads everything that comes from here first (R-4)
+        assert self._batch is not None  # pickling reads everything that comes from here first
         return self._batch
 
     @cached_property
@@ -138,20 +155,17 @@ class RewardBatch:
     @cached_property
     def failed_samples(self) -> NDArray[np.bool_]:
         """``[P, G]``: samples on which a function failed without leaving a number."""
-        return np.asarray(((self.status >= Status.TIMEOUT) & np.isnan(self.rewards)).any(axis=2))
+        return totals.failed_samples(self.rewards, self.status)
 
     @cached_property
     def unscorable(self) -> NDArray[np.bool_]:
-        """``[P, G]``: samples without a total, because a function failed on them (R-3)."""
-        empty = np.asarray(np.isnan(self.rewards).all(axis=2))
-        return empty if self.incomplete == "sum" else empty | self.failed_samples
+        """``[P, G]``: samples without a total, because a function failed on them."""
+        return totals.unscorable(self.rewards, self.status, self.incomplete)
 
     @cached_property
     def total(self) -> NDArray[np.float32]:
         """``[P, G]`` float32: weighted sum of the cells that hold a number; NaN for an unscorable sample."""
-        total = np.asarray(np.nansum(self.rewards * self.weights, axis=2, dtype=np.float32))
-        total[self.unscorable] = np.nan
-        return total
+        return totals.total(self.rewards, self.unscorable, self.weights)
 
     def advantages(self, scale: Scale = "group") -> NDArray[np.float32]:
         """``[P, G]`` float32: what TRL's ``GRPOTrainer`` makes of these rewards
@@ -174,10 +188,41 @@ class RewardBatch:
         return np.nan_to_num(advantages, nan=0.0).astype(np.float32)
 
     def to_torch(self) -> torch.Tensor:
-        """`rewards` as a tensor that shares its memory."""
+        """`rewards` as a tensor that shares its memory: ``[P, G, F]`` float32."""
         import torch
 
         return torch.from_numpy(self.rewards)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row a cell, in the order of samples, then functions; needs pandas.
+
+        Columns: ``sample``, ``group``, ``function``, ``reward`` (NaN where there is none), ``status`` (its
+        label), ``reason`` (None unless it failed), ``attempts``, ``queue_s``, ``run_s`` (seconds).
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        import pandas
+
+        prompts, generations, count = self.rewards.shape
+        labels = np.array([status.label for status in Status], dtype=object)
+        reasons = np.full((prompts * generations, count), None, dtype=object)
+        for sample, function, _, reason, *_ in self._failed_cells:
+            reasons[sample, function] = reason
+        samples = np.repeat(np.arange(prompts * generations), count)
+        return pandas.DataFrame(
+            {
+                "sample": samples,
+                "group": samples // generations,
+                "function": np.tile(np.array(self.functions, dtype=object), prompts * generations),
+                "reward": self.rewards.ravel(),
+                "status": labels[self.status.ravel()],
+                "reason": reasons.ravel(),
+                "attempts": self.attempts.ravel(),
+                "queue_s": self.queue_s.ravel(),
+                "run_s": self.run_s.ravel(),
+            }
+        )
 
     def failures(self) -> list[Failure]:
         """Every failed cell, in the order of samples; also those that ``on_failure`` gave a number or made
@@ -192,7 +237,7 @@ class RewardBatch:
         """Columns recorded by ``log_extra`` and by the extra fields of dict results (``<function>/<field>``), as a
         trainer would get them."""
         extra: dict[str, list[Any]] = {}
-        for recorded in self.recorded:
+        for recorded in self._recorded:
             for column, values in recorded.extra:
                 extra.setdefault(column, []).extend(values)
         return extra
@@ -201,7 +246,7 @@ class RewardBatch:
     def metrics(self) -> dict[str, list[float]]:
         """Values recorded by ``log_metric``, by name."""
         metrics: dict[str, list[float]] = {}
-        for recorded in self.recorded:
+        for recorded in self._recorded:
             for name, value in recorded.metrics:
                 metrics.setdefault(name, []).append(value)
         return metrics
@@ -222,7 +267,7 @@ class RewardBatch:
         ]
 
     @cached_property
-    def recorded(self) -> list[Recorded]:
+    def _recorded(self) -> list[Recorded]:
         """What each function recorded, in the order of the functions."""
         prompts, generations, _ = self.rewards.shape
         return [
@@ -236,7 +281,7 @@ class RewardBatch:
         return int(prompts * generations)
 
     def __getstate__(self) -> dict[str, Any]:
-        for name in ("attempts", "queue_s", "run_s", "timings", "recorded"):
+        for name in ("attempts", "queue_s", "run_s", "timings", "_recorded"):
             getattr(self, name)
         return {**self.__dict__, "_batch": None}
 

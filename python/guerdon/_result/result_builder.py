@@ -10,7 +10,7 @@ from guerdon._registration.spec import FunctionSpec
 
 if TYPE_CHECKING:
     from guerdon._native import Batch
-    from guerdon.results import RewardBatch
+    from guerdon.results import Group, RewardBatch, SampleResult
 
 
 @dataclass(frozen=True)
@@ -45,3 +45,21 @@ class ResultBuilder:
         names, shapes = self._columns
         result = RewardBatch(batch, names, shapes, self.weights, self.incomplete)
         return result, None if cancelled else breach(result, self.specs, self.max_failure_rate)
+
+    def sample(self, batch: Batch, group: Group) -> SampleResult:
+        """The result of the one sample of a complete group."""
+        import numpy as np
+
+        from guerdon._result.totals import total, unscorable
+        from guerdon.results import SampleResult
+        from guerdon.status import Status
+
+        names, _ = self._columns
+        weights = np.asarray(self.weights, np.float32)
+        failed = batch.failures() if group.status.any() else []
+        return SampleResult(
+            rewards=dict(zip(names, group.rewards[0].tolist(), strict=True)),
+            status=dict(zip(names, map(Status, group.status[0].tolist()), strict=True)),
+            reasons={names[function]: reason for sample, function, _, reason, *_ in failed if sample == group.index},
+            total=float(total(group.rewards, unscorable(group.rewards, group.status, self.incomplete), weights)[0]),
+        )

@@ -73,7 +73,7 @@ class TrainerContext:
     def log(self, result: RewardBatch, arguments: Mapping[str, Any]) -> None:
         """Logs what the functions recorded, and the metrics of each of them."""
         log_extra, log_metric = arguments.get("log_extra"), arguments.get("log_metric")
-        for function, recorded in zip(result.functions, result.recorded, strict=True):
+        for function, recorded in zip(result.functions, result._recorded, strict=True):
             if callable(log_extra):
                 known = self.memory.extra.setdefault(function, {})
                 now = {column for column, _ in recorded.extra}

@@ -7,17 +7,17 @@ they arrived. What can't work is refused when verl makes its workers.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import AsyncGenerator, Awaitable
 from typing import Any, Final
 
 import ray
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
+from guerdon._submit.coalescing import Coalescer
 from guerdon.errors import DataError, RewardFailureError
 from guerdon.integrations.failure_rate import FailureRate
 from guerdon.integrations.verl import settings
-from guerdon.integrations.verl.bursts import Bursts
 from guerdon.integrations.verl.groups import FillingGroup, Groups
 from guerdon.integrations.verl.partial_groups import PartialGroup
 from guerdon.integrations.verl.reward_output import reward_output
@@ -29,6 +29,9 @@ __all__ = ["RewardManager"]
 
 MIN_JUDGED: Final = 8
 """Responses of a function before which its failure rate is not judged."""
+
+MOST_TOGETHER: Final = 64
+"""Responses of one batch, of those that come in the same moment."""
 
 
 class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no types
@@ -58,7 +61,8 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         self.dispatcher = self._settings.dispatcher
         self._failure_rate = FailureRate([self.dispatcher], MIN_JUDGED)
         self._routing = WorkerRouting(self._settings.reward_workers)
-        self._bursts: Bursts[Sample, RewardBatch] = Bursts(self._score_apart)
+        # A batch of verl's is a few of the engine's, and a slow response holds up few others.
+        self._coalescer: Coalescer[Sample, tuple[RewardBatch, int]] = Coalescer(self._score_apart, MOST_TOGETHER)
         # batch_timeout would count the time in which a group fills.
         begin = self._begin if self.dispatcher.options["batch_timeout"] is None else None
         self._groups: Groups[Sample, RewardBatch] = Groups(self._score_group, self._settings.group_timeout, begin)
@@ -78,7 +82,7 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         """
         given = self._settings
         if not given.grouped:
-            result, index = await self._bursts.add(read(data, self.tokenizer))
+            result, index = await self._coalescer.add(read(data, self.tokenizer))
         else:
             position = self._routing.position(data)  # first: responses are numbered as they come
             key = self._key(data)
@@ -88,8 +92,10 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
             result, index = await self._groups.add(key, position, sample, given.sizes[sample.validation])
         return reward_output(result, index, given.failed, plain=given.plain)
 
-    async def _score_apart(self, samples: list[Sample]) -> RewardBatch:
-        return await self._score(samples, 1)
+    async def _score_apart(self, samples: list[Sample]) -> AsyncGenerator[tuple[int, tuple[RewardBatch, int]], None]:
+        result = await self._score(samples, 1)
+        for index in range(len(samples)):
+            yield index, (result, index)
 
     async def _score_group(self, samples: list[Sample]) -> RewardBatch:
         return await self._score(samples, len(samples))

@@ -1,0 +1,123 @@
+"""Samples that are scored one by one: calls that come together become one batch (`coalescing`).
+
+Each caller gets its own sample's result as soon as that is complete, whatever the others do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+from guerdon._submit.columns import COMPLETION_IDS, COMPLETIONS, ENVIRONMENTS, PROMPTS, TRAINER_STATE
+from guerdon._submit.submission import BatchOptions, Submitter
+from guerdon.errors import ClosedError, DataError, RewardFailureError
+from guerdon.pending import PendingBatch
+from guerdon.status import Status
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from guerdon._engine import EngineHandle
+    from guerdon._native import Batch
+    from guerdon._result.result_builder import ResultBuilder
+    from guerdon._submit.coalescing import Coalescer
+    from guerdon.results import SampleResult
+
+MOST_SAMPLES: Final = 256
+
+_PLURALS: Final = {"prompt": PROMPTS, "completion": COMPLETIONS, "environment": ENVIRONMENTS}
+
+
+@dataclass(frozen=True)
+class _Sample:
+    owner: object  # the dispatcher, alive for as long as its samples are scored
+    values: Mapping[str, object]  # by the names that a batch's lists have
+    trainer_state: object
+
+
+class SampleScorer:
+    """Scores the single samples of one dispatcher.
+
+    Args:
+        engine: Its engine.
+        submitter: Takes its batches.
+        builder: Makes their results.
+    """
+
+    def __init__(self, engine: EngineHandle, submitter: Submitter, builder: ResultBuilder) -> None:
+        self._engine = engine
+        self._submitter = submitter
+        self._builder = builder
+        # Each is read and written only on its own loop.
+        self._coalescers: WeakKeyDictionary[asyncio.AbstractEventLoop, Coalescer[_Sample, SampleResult]] = (
+            WeakKeyDictionary()
+        )
+
+    async def score(self, owner: object, arguments: Mapping[str, object]) -> SampleResult:
+        """The result of one sample.
+
+        Args:
+            owner: The dispatcher.
+            arguments: Values of the sample, as `Dispatcher.ascore_one` takes them.
+
+        Raises:
+            DataError: It can't be scored.
+            RewardFailureError: A function with ``on_failure="raise"`` failed on it.
+        """
+        import asyncio
+
+        from guerdon._submit.coalescing import Coalescer  # loads asyncio
+
+        grouped = self._submitter.group_function
+        if grouped is not None:
+            raise DataError(
+                f"{grouped!r} works on whole groups, so one sample can't be scored alone: use ascore() with the samples "
+                "of whole groups."
+            )
+        for singular, plural in _PLURALS.items():
+            if plural in arguments:
+                raise DataError(f"ascore_one() takes one sample: give {singular}= instead of {plural}=.")
+        values = {_PLURALS.get(name, name): value for name, value in arguments.items() if name != TRAINER_STATE}
+        sample = _Sample(owner, values, arguments.get(TRAINER_STATE))
+        loop = asyncio.get_running_loop()
+        coalescer = self._coalescers.get(loop)
+        if coalescer is None:
+            coalescer = self._coalescers[loop] = Coalescer(self._run, MOST_SAMPLES)
+        result = await coalescer.add(sample, (frozenset(values), id(sample.trainer_state)))
+        if self._engine.closed and Status.CANCELLED in result.status.values():
+            raise ClosedError(
+                "the dispatcher was closed while this sample was scored. Close it when nothing is under way."
+            )
+        for spec in self._builder.specs:
+            if spec.policy.on_failure == "raise" and spec.name in result.reasons:
+                raise RewardFailureError(
+                    f'reward function {spec.name!r} failed (on_failure="raise"): {result.reasons[spec.name]}'
+                )
+        return result
+
+    async def _run(self, samples: list[_Sample]) -> AsyncGenerator[tuple[int, SampleResult], None]:
+        """Scores samples with the same columns; (index, result) as each is complete."""
+        columns: dict[str, object] = {name: [one.values[name] for one in samples] for name in samples[0].values}
+        prompts, completions = columns.pop(PROMPTS, None), columns.pop(COMPLETIONS, None)
+        completion_ids = columns.pop(COMPLETION_IDS, None)
+        if samples[0].trainer_state is not None:
+            columns[TRAINER_STATE] = samples[0].trainer_state
+        await self._engine.astart(samples[0].owner)
+        started: list[Batch] = []
+        left = len(samples)
+        try:
+            batch = self._submitter.submit(started, BatchOptions(1), completions, prompts, completion_ids, columns)
+            pending = PendingBatch(samples[0].owner, batch, self._builder)
+            async with aclosing(pending.agroups()) as groups:
+                async for group in groups:
+                    yield group.index, self._builder.sample(batch, group)
+                    left -= 1
+                    if not left:  # `agroups` raises now if failures were too many: that is no caller's own
+                        break
+        finally:
+            for one in started:
+                if not one.done:
+                    one.cancel("nobody waits for it")

@@ -1,0 +1,176 @@
+"""What users may build on: the export list, the modules, and the attributes of each public class."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+
+import pytest
+
+import guerdon
+from guerdon import Dispatcher, Dump, reward
+
+PUBLIC = {
+    "ClosedError",
+    "DataError",
+    "Dispatcher",
+    "Dump",
+    "Failure",
+    "Group",
+    "GuerdonError",
+    "GuerdonWarning",
+    "InFlight",
+    "Limit",
+    "MainGuardError",
+    "OpenBatch",
+    "PendingBatch",
+    "Recycle",
+    "RegistrationError",
+    "RetryAfter",
+    "RewardBatch",
+    "RewardFailureError",
+    "RewardFunction",
+    "SampleResult",
+    "SerializationError",
+    "SnapshotError",
+    "StatefulReward",
+    "Status",
+    "ToolError",
+    "__version__",
+    "group_reward",
+    "http_reward",
+    "judge",
+    "parse",
+    "reward",
+}
+
+MOST_MODULES = 14
+MODULES = {
+    "dispatcher",
+    "dump",
+    "errors",
+    "functions",
+    "judges",
+    "limits",
+    "parse",
+    "pending",
+    "recycling",
+    "results",
+    "stateful",
+    "status",
+}
+PACKAGES = {"cli", "integrations"}
+
+_PENDING = {"agroups", "aresult", "cancel", "completed", "done", "groups", "num_groups", "result", "wait"}
+ATTRIBUTES = {
+    "Dispatcher": {
+        "ascore",
+        "ascore_one",
+        "close",
+        "closed",
+        "dump",
+        "names",
+        "options",
+        "replace",
+        "reward_funcs",
+        "reward_models",
+        "reward_weights",
+        "score",
+        "stats",
+        "stream",
+        "submit",
+        "worker_pids",
+        "workers",
+    },
+    "Dump": {"count", "index", "waiting", "workers"},
+    "Failure": {"attempts", "function", "queue_s", "reason", "run_s", "sample", "status", "traceback"},
+    "Group": {"index", "rewards", "status"},
+    "InFlight": {
+        "age_s",
+        "attempt",
+        "batch",
+        "function",
+        "lane",
+        "no_stack",
+        "phase",
+        "samples",
+        "stack",
+        "worker",
+    },
+    "Limit": {"concurrency", "key", "rpm", "tokens", "tpm"},
+    "OpenBatch": {*_PENDING, "aadd", "add", "finish", "open"},
+    "PendingBatch": _PENDING,
+    "Recycle": {"age", "calls", "rss", "rss_bytes"},
+    "RewardBatch": {
+        "advantages",
+        "attempts",
+        "elapsed_s",
+        "extra",
+        "failed_samples",
+        "failures",
+        "functions",
+        "incomplete",
+        "metrics",
+        "queue_s",
+        "rewards",
+        "run_s",
+        "status",
+        "timings",
+        "to_dicts",
+        "to_pandas",
+        "to_torch",
+        "total",
+        "unscorable",
+        "weights",
+    },
+    "RewardFunction": {"name", "options", "spec"},
+    "SampleResult": {"reasons", "rewards", "status", "total"},
+    "StatefulReward": {"close", "setup"},
+    "Status": {"ABSTAINED", "CANCELLED", "CRASHED", "ERROR", "OK", "TIMEOUT", "label"},
+}
+
+
+def test_the_public_names_are_these() -> None:
+    assert set(guerdon.__all__) == PUBLIC
+    assert set(dir(guerdon)) >= PUBLIC
+    for name in PUBLIC:
+        assert getattr(guerdon, name) is not None
+
+
+def test_the_public_modules_are_these() -> None:
+    found = {module.name: module.ispkg for module in pkgutil.iter_modules(guerdon.__path__)}
+    public = {name for name in found if not name.startswith("_")}
+    assert {name for name in public if found[name]} == PACKAGES
+    assert {name for name in public if not found[name]} == MODULES
+    assert len(MODULES) <= MOST_MODULES
+
+
+def _public(names: object) -> set[str]:
+    return {name for name in names if not name.startswith("_")}  # type: ignore[attr-defined]
+
+
+def test_the_public_classes_are_these() -> None:
+    classes = {name for name in PUBLIC if inspect.isclass(getattr(guerdon, name))}
+    assert {name for name in classes if not issubclass(getattr(guerdon, name), BaseException)} == set(ATTRIBUTES)
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_the_public_attributes_are_these(name: str) -> None:
+    """Of an instance where there is one at hand, else of the class and its fields."""
+    function = reward(lambda text: 1.0, name="one", lane="thread")
+    kind = getattr(guerdon, name)
+    found = _public(dir(kind)) | _public(getattr(kind, "__annotations__", ()))
+    with Dispatcher([function]) as dispatcher:
+        made = {
+            "Dispatcher": lambda: dispatcher,
+            "Dump": lambda: Dump((), {}, ()),
+            "OpenBatch": dispatcher.stream,
+            "PendingBatch": lambda: dispatcher.submit(completions=["a"]),
+            "RewardBatch": lambda: dispatcher.score(completions=["a"]),
+            "RewardFunction": lambda: function,
+        }
+        found |= _public(vars(made[name]()) if name in made else ())
+    if name == "Status":
+        found -= _public(dir(int))
+        found.add("label")
+    assert found == ATTRIBUTES[name]
