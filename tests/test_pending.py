@@ -317,7 +317,7 @@ def test_a_batch_that_finds_no_descriptors_says_what_to_do(dispatcher: Dispatche
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, before[1]))
     held = []
     try:
-        with pytest.raises(OSError, match=r"Too many open files.*\(ulimit -n\), or keep fewer tickets"):
+        with pytest.raises(OSError, match=r"Too many open files.*\(ulimit -n\), or keep fewer batches"):
             held.extend(dispatcher.submit(**batch(0.0)) for _ in range(9999))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)

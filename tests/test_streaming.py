@@ -136,8 +136,8 @@ def test_i1_what_is_refused_leaves_the_batch_as_it_was(plain: Dispatcher) -> Non
     ticket = plain.stream(num_generations=2)
     ticket.add(**rows(1.0))
     for wrong, message in [
-        ({**rows(2.0), "indices": [0]}, "there is a sample 0 already"),
-        ({**rows(2.0, 3.0), "indices": [3, 3]}, "there is a sample 3 already"),
+        ({**rows(2.0), "indices": [0]}, "sample 0 was already added"),
+        ({**rows(2.0, 3.0), "indices": [3, 3]}, "sample 3 was already added"),
         ({**rows(2.0, 3.0), "group": 0}, "group 0 has room for 1 of the 2"),
         ({**rows(2.0), "indices": [1, 2]}, "indices= has 2 entries, but there are 1"),
         ({**rows(2.0), "indices": [-1]}, "at least 0"),

@@ -48,7 +48,7 @@ def test_files_with_the_numbers_of_ours_are_left_alone(tmp_path: Path) -> None:
 )
 def test_garbage_on_every_descriptor_costs_one_call(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with Scene(tmp_path) as scene:
-        expect(scene.commit("write_garbage_everywhere"), Status.CRASHED, "was ended: it sent a message")
+        expect(scene.commit("write_garbage_everywhere"), Status.CRASHED, "was killed: it sent a message")
     assert "[guerdon act " in capfd.readouterr().err
 
 

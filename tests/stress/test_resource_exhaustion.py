@@ -79,7 +79,7 @@ with made() as dispatcher:
     assert report["again"] == []
     assert set(report["starved"]) <= {
         "no worker process could be started: Too many open files (os error 24)",
-        "the worker process was killed by SIGKILL (the system does that when memory runs out)",
+        "the worker process was killed by SIGKILL (out of memory?)",
         "the worker process ended",
     }
 
@@ -122,7 +122,7 @@ with made() as dispatcher:
     assert report["again"] == []
     assert set(report["starved"]) <= {
         "no worker process could be started: Resource temporarily unavailable (os error 11)",
-        "the worker process was killed by SIGKILL (the system does that when memory runs out)",
+        "the worker process was killed by SIGKILL (out of memory?)",
         "the worker process ended",
     }
 

@@ -59,7 +59,7 @@ impl PyBatch {
     fn news(&self) -> PyResult<Arc<Wake>> {
         self.end()?;
         self.batch.news().map_err(|error| {
-            let advice = "Allow more (ulimit -n), or keep fewer tickets at a time";
+            let advice = "Allow more (ulimit -n), or keep fewer batches at a time";
             PyOSError::new_err(format!("waiting for the groups of a batch needs a file descriptor: {error}. {advice}."))
         })
     }

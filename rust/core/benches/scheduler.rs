@@ -1,4 +1,5 @@
-//! What the engine itself costs a call: a batch from `submit` to its last group, on a lane whose calls take no time.
+//! What the engine itself costs a call: a batch from `submit` to its last group, on a lane whose
+//! calls take no time.
 //!
 //! An element is one call.
 #![allow(clippy::expect_used, reason = "what is missing ends the bench")]

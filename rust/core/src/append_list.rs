@@ -1,7 +1,6 @@
-//! A list that grows at its end while others read it.
-//!
-//! - Q-1  An element stays where it is: whoever reads one is never in the way of additions, nor growth of him.
-//! - Q-2  A list that never grows is one piece: finding an element of it costs a comparison.
+//! A list that grows at its end while others read it. An element stays where it is, so readers and
+//! growth never wait for each other. A list that never grows is one piece: a lookup costs a
+//! comparison.
 
 use std::sync::OnceLock;
 
@@ -52,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn q1_every_element_is_made_once_and_stays() {
+    fn every_element_is_made_once_and_stays() {
         for first in [1, 2, 3, 7, 64] {
             let made = AtomicUsize::new(0);
             let list = AppendList::new(first);
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn q2_a_list_that_never_grows_is_one_piece() {
+    fn a_list_that_never_grows_is_one_piece() {
         let list = AppendList::new(100);
         assert!(list.get(0).is_none());
         list.grow(100, || 0_u8);

@@ -1,9 +1,8 @@
-//! What a frame holds of one batch.
+//! The calls of one batch in a frame, and the values that they are made of.
 //!
-//! - H-1  Of a batch that lets go of values the slice holds those of its calls, and has only calls that were open after it did: what such a batch
-//!   lets go of was settled before.
-//! - H-2  Of a batch that ended while its calls were taken out of their line there is no slice where there are others: it has no values any more,
-//!   nor the names of theirs, by which all are called.
+//! A batch that frees values early gives the slice those of its calls; the slice then keeps only
+//! calls that were still open afterwards. A batch that ended while its calls were taken has no
+//! slice where there are others: it has no values any more, nor their names.
 
 use std::sync::Arc;
 
@@ -31,7 +30,7 @@ impl TakenCalls {
     }
 }
 
-/// Calls of one batch, as the scheduler knows them (F-4 of `frame`), and what they are made of.
+/// Calls of one batch, as the scheduler knows them, and what they are made of.
 pub struct BatchSlice {
     batch: Arc<Batch>,
     payload: Option<Arc<dyn Payload>>,
@@ -39,7 +38,7 @@ pub struct BatchSlice {
 }
 
 impl BatchSlice {
-    /// The slices of a frame, one at least (H-2).
+    /// The slices of a frame, one at least.
     pub(crate) fn all(taken: TakenCalls, function: FunctionId, kind: CallKind) -> Vec<Self> {
         let TakenCalls { batch, calls, others, .. } = taken;
         let slice = |(batch, calls)| Self::new(batch, function, kind, calls);
@@ -58,7 +57,7 @@ impl BatchSlice {
             let held =
                 payload.as_ref().and_then(|payload| payload.hold(function, finish, &samples.collect::<Vec<_>>()));
             payload = held.or(payload);
-            // After the payload was asked (H-1).
+            // After the payload was asked.
             let (grid, column) = batch.place(function, finish);
             calls.retain(|call| grid.is_open(call.first, column, call.attempt));
         }
@@ -73,7 +72,8 @@ impl BatchSlice {
         &self.batch
     }
 
-    /// What the batch's calls are made of. Only a batch that is done has none, and no call of it is open then.
+    /// What the batch's calls are made of. Only a batch that is done has none, and no call of it is
+    /// open then.
     #[must_use]
     pub const fn payload(&self) -> Option<&Arc<dyn Payload>> {
         self.payload.as_ref()
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn h2_a_batch_that_ended_meanwhile_has_no_share() {
+    fn a_batch_that_ended_meanwhile_has_no_slice() {
         let (ended, alive) = (batch(1).unwrap(), batch(2).unwrap());
         let outcome = Outcome::without_value(Status::Cancelled, Times::default());
         ended.grid().claim_open(0, 0).unwrap().complete([outcome], |_| {});

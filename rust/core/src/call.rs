@@ -38,9 +38,11 @@ pub(crate) struct Call {
     pub finish: bool,
     /// A worker died with it in hand: it runs alone from now on, and a second death is its end.
     pub suspect: bool,
-    /// Attempts that are not counted: their circuit breaker was open, or there were other samples in them (M-4).
+    /// Attempts that are not counted: their circuit breaker was open, or there were other samples
+    /// in them.
     pub excused: u16,
-    /// Of a part of a call that failed: its number. Those with the same one go together, and nothing goes with them (M-3); 0: of none.
+    /// Of a part of a call that failed: its number. Those with the same one go together, and
+    /// nothing goes with them; 0: of none.
     pub part: u64,
 }
 

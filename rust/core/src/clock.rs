@@ -1,8 +1,6 @@
-//! The one clock of the engine.
-//!
-//! - C-1  Every time in the engine is nanoseconds on this clock's scale, which is `CLOCK_MONOTONIC`'s: stamps that a worker process
-//!   takes by itself can be compared with it.
-//! - C-2  Under tokio's paused time the clock stands still with it, so that tests of deadlines and back-off take no time.
+//! The one clock of the engine: nanoseconds of `CLOCK_MONOTONIC`, so stamps that a worker process
+//! takes by itself can be compared. Under tokio's paused time it stands still, so tests take no
+//! time.
 
 use std::time::Duration;
 
@@ -48,7 +46,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn c2_time_stands_still_until_someone_waits() {
+    async fn time_stands_still_until_someone_waits() {
         let clock = Clock::start();
         let before = clock.now_ns();
         assert_eq!(clock.now_ns(), before);
@@ -57,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn c1_the_scale_is_the_systems_monotonic_clock() {
+    fn the_scale_is_the_systems_monotonic_clock() {
         let clock = Clock::start();
         let system = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let system_ns = u64::try_from(system.tv_sec).unwrap() * 1_000_000_000 + u64::try_from(system.tv_nsec).unwrap();

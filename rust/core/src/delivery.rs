@@ -1,15 +1,16 @@
 //! When the groups of a batch are delivered, and the count of finished samples that a quorum needs.
 //!
 //! A sample is finished when each function has completed its cell of it (of a function with
-//! `finish_group`, the score). The call that completes the last sample of a quorum is told so, once a
-//! group, and can read all of its samples.
+//! `finish_group`, the score). The call that completes the last sample of a quorum is told so, once
+//! a group, and can read all of its samples.
 
 use std::ops::Range;
 
 use crate::append_list::AppendList;
 use crate::sync::{AtomicU32, Ordering};
 
-/// What delivers a group before its last cell is complete, whichever comes first. The default: nothing.
+/// What delivers a group before its last cell is complete, whichever comes first. The default:
+/// nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delivery {
     /// So many finished samples; the calls of the others are cancelled.

@@ -68,9 +68,11 @@ pub struct Function {
     pub shape: Shape,
     /// Of a function of samples that takes many in one call.
     pub gather: Option<Gather>,
-    /// Whether the scores of a group go through the function's `finish_group` once they are all there.
+    /// Whether the scores of a group go through the function's `finish_group` once they are all
+    /// there.
     pub finish: bool,
-    /// Whether it has one worker of its own, so that module state behaves as in the trainer's process.
+    /// Whether it has one worker of its own, so that module state behaves as in the trainer's
+    /// process.
     pub pinned: bool,
     /// Whether each call gets a fresh worker (`isolation="call"`).
     pub isolated: bool,

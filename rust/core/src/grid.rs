@@ -1,17 +1,16 @@
 //! The grid: one cell per (sample, function), filled exactly once, and one countdown per group.
 //!
-//! - G-1  A cell goes from open to its outcome once; who comes second finds no claim to write with.
-//! - G-2  A group is announced when its last cell is filled, by the writer that filled it, and never again.
-//! - G-3  Cells are addressed by (sample, function); nothing in this module knows the order of completion.
-//! - G-4  The cells of one call are taken as one, by its first cell: whoever claims that may write or reopen them all.
-//! - G-5  A claim belongs to one attempt. After `reopen` the number of the attempt is one higher, and claims for the former find nothing.
-//! - G-6  Whoever learns of a group's completion sees all that was written to its cells.
+//! - A cell goes from open to its outcome once; a second writer finds no claim to write with.
+//! - A group is announced once, by the writer that fills its last cell, who has seen all its cells.
+//! - The cells of one call are claimed together, by its first cell.
+//! - A claim belongs to one attempt: after `reopen`, claims for the former attempt find nothing.
 
 use crate::append_list::AppendList;
 use crate::outcome::{Outcome, Status, Times};
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-/// Phase of a cell, in the low bits of its state word; the number of the attempt (1, 2, …) stands above.
+/// Phase of a cell, in the low bits of its state word; the number of the attempt (1, 2, …) stands
+/// above.
 const OPEN: u32 = 0;
 const CLAIMED: u32 = 1;
 const COMPLETE: u32 = 2;
@@ -28,7 +27,8 @@ const fn attempt_of(word: u32) -> u16 {
     (word >> 2) as u16
 }
 
-/// One cell. All fields but `state` are written by the holder of the claim on its call alone, and read by others only after G-6.
+/// One cell. All fields but `state` are written by the holder of the claim on its call alone, and
+/// read by others only once the cell is complete.
 struct Slot {
     /// Attempt and phase. Written by whoever claims, settles or reopens the call.
     state: AtomicU32,
@@ -55,7 +55,8 @@ pub struct Grid {
     group_size: usize,
     functions: usize,
     slots: AppendList<Slot>,
-    /// Per group, its cells still open. Written by every claim that settles; the one that takes it to zero announces the group (G-2).
+    /// Per group, its cells still open. Written by every claim that settles; the one that takes it
+    /// to zero announces the group.
     open: AppendList<AtomicU32>,
 }
 
@@ -74,7 +75,8 @@ impl Grid {
         grid
     }
 
-    /// Makes sure that there are at least so many groups. Their cells are seen by whoever learns of them after this.
+    /// Makes sure that there are at least so many groups. Their cells are seen by whoever learns of
+    /// them after this.
     pub fn grow(&self, groups: usize) {
         let cells_of_group = u32::try_from(self.group_size * self.functions).unwrap_or(u32::MAX);
         self.slots.grow(groups * self.group_size * self.functions, Slot::open);
@@ -85,7 +87,7 @@ impl Grid {
         self.slots.get(sample * self.functions + function)
     }
 
-    /// Takes the call that begins at this cell, if its attempt `attempt` is still open (G-4, G-5).
+    /// Takes the call that begins at this cell, if its attempt `attempt` is still open.
     pub fn claim(&self, first: usize, function: usize, attempt: u16) -> Option<Claim<'_>> {
         let state = &self.slot(first, function)?.state;
         let taken =
@@ -114,7 +116,8 @@ impl Grid {
         self.slot(first, function).is_some_and(|slot| slot.state.load(Ordering::Acquire) == open)
     }
 
-    /// What a settled cell holds, and its number of attempts; `None` for a cell that is not settled.
+    /// What a settled cell holds, and its number of attempts; `None` for a cell that is not
+    /// settled.
     pub fn read(&self, sample: usize, function: usize) -> Option<(Outcome, u16)> {
         let slot = self.slot(sample, function)?;
         let state = slot.state.load(Ordering::Acquire);
@@ -129,7 +132,8 @@ impl Grid {
     }
 }
 
-/// The right to end one attempt of one call. Dropped unused, it leaves the call open as it found it.
+/// The right to end one attempt of one call. Dropped unused, it leaves the call open as it found
+/// it.
 #[must_use = "a claim that is dropped leaves its call open"]
 pub struct Claim<'a> {
     grid: &'a Grid,
@@ -152,11 +156,13 @@ impl Claim<'_> {
         self.attempt
     }
 
-    /// Fills the cells of the call, from its first sample on, and announces each group that this completes to `completed` (G-2).
+    /// Fills the cells of the call, from its first sample on, and announces each group that this
+    /// completes to `completed`.
     pub fn complete(mut self, outcomes: impl IntoIterator<Item = Outcome>, mut completed: impl FnMut(usize)) {
         self.ended = true;
         let grid = self.grid;
-        // Cells of one group are counted down together: one atomic operation a group, however long the call.
+        // Cells of one group are counted down together: one atomic operation a group, however long
+        // the call.
         let mut group = self.first / grid.group_size;
         let mut filled = 0;
         let mut close = |group: usize, filled: u32| {
@@ -182,7 +188,7 @@ impl Claim<'_> {
         close(group, filled);
     }
 
-    /// Gives the call another attempt and returns its number (G-5).
+    /// Gives the call another attempt and returns its number.
     pub fn reopen(mut self) -> u16 {
         self.ended = true;
         let next = self.attempt.saturating_add(1);
@@ -216,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn g1_a_second_write_finds_no_claim() {
+    fn a_second_write_finds_no_claim() {
         let grid = Grid::new(1, 1, 1);
         grid.claim(0, 0, 1).unwrap().complete([ok(1.0)], |_| {});
         assert!(grid.claim(0, 0, 1).is_none());
@@ -225,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn g2_a_call_over_several_groups_announces_each_that_it_completes() {
+    fn a_call_over_several_groups_announces_each_that_it_completes() {
         let grid = Grid::new(3, 2, 2);
         let mut announced = Vec::new();
         for sample in 0..5 {
@@ -240,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn g5_a_late_outcome_of_an_abandoned_attempt_finds_nothing() {
+    fn a_late_outcome_of_an_abandoned_attempt_finds_nothing() {
         let grid = Grid::new(1, 1, 1);
         assert_eq!(grid.claim(0, 0, 1).unwrap().reopen(), 2);
         assert!(grid.claim(0, 0, 1).is_none());

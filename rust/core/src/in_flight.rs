@@ -1,6 +1,5 @@
-//! What a lane is doing at a moment, for people who want to know why a batch takes so long.
-//!
-//! - I-1  It is a picture: what it shows may have ended before it is looked at. Nothing is decided by it.
+//! Snapshots of the calls in flight, for `dump()`. What they show may have ended meanwhile; nothing
+//! is decided by them.
 
 use std::ops::Range;
 

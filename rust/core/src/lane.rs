@@ -1,16 +1,11 @@
-//! A lane: where calls run. The scheduler sees all of them through this one trait.
+//! A lane: where calls run. The scheduler sees all lanes through one trait.
 //!
-//! - L-1  `run` takes the frame over and returns at once. It never waits, never runs user code, and may be called from any thread.
-//! - L-2  A lane ends each call of a frame once, through the frame; what it drops unfinished goes back to the scheduler.
-//! - L-3  A lane holds `timeout`: it counts from the start of user code, and a call past it is stopped. It never decides about another attempt.
-//! - L-4  A call that is no longer open (`Frame::is_open`) was settled by the scheduler: the lane stops its work and reports nothing.
-//! - L-5  An idle lane does nothing: no tick, no poll.
-//! - L-6  The scheduler asks for room, pools and sizes with its lock held, and ending a call or dropping a frame takes that lock and may
-//!   come back with `run`. So a lane ends calls, drops frames and pokes with no lock held that any of its answers takes.
-//! - L-7  A place that counts in `room` is free before the frame that held it is dropped, or the lane pokes: nobody asks again by himself.
-//! - L-8  A frame that comes after `close` is dropped.
-//! - L-9  A lane that settles calls later than they end settles them before the scheduler ends open calls for a time that has come, or because they
-//!   were cancelled: nothing that a function gave in time is lost to a lane's own delay.
+//! - `run` takes the frame and returns at once; each call ends once, through the frame.
+//! - A lane enforces `timeout`, from the start of user code. It decides about no other attempt.
+//! - It ends calls, drops frames and wakes the scheduler with no lock held that `room` takes.
+//! - A place is free before its frame is dropped, or the lane wakes the scheduler.
+//! - lane-1  Calls that a lane completes late are completed before the scheduler ends open ones.
+//! - A frame that comes after `close` is dropped. An idle lane does nothing.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -33,7 +28,8 @@ pub trait Lane: Send + Sync + 'static {
     /// How many frames can make progress at a time, over all functions that slice a pool.
     fn parallelism(&self, function: FunctionId) -> usize;
 
-    /// Functions with the same pool of one lane slice places: they take turns, and go through a batch's groups together.
+    /// Functions with the same pool of one lane slice places: they take turns, and go through a
+    /// batch's groups together.
     fn pool(&self, function: FunctionId) -> usize;
 
     /// The most calls in one frame.
@@ -44,10 +40,10 @@ pub trait Lane: Send + Sync + 'static {
         usize::MAX
     }
 
-    /// Takes a frame over (L-1).
+    /// Takes a frame over.
     fn run(&self, frame: Frame);
 
-    /// Settles what has ended (L-9). Called with no lock held.
+    /// Settles what has ended. Called with no lock held.
     fn complete_ended(&self) {}
 
     /// Ends all work and everything the lane made.

@@ -1,11 +1,11 @@
-//! The engine of guerdon: batches, scheduling, deadlines and lanes, without any knowledge of Python.
+//! The engine: batches, scheduling, timeouts and lanes. It knows nothing of Python, processes or
+//! HTTP.
 //!
-//! A [`scheduler::Scheduler`] takes batches on and hands their calls to [`lane::Lane`]s, in [`frame::Frame`]s; each call's outcome goes
-//! into the batch's [`grid::Grid`], which announces groups as they complete.
-//!
-//! From the ground up: `sync` and `segments` (what loom can check), `clock`, `wake`, `text`; `function`, `outcome`, `timings` and `call` (what is
-//! said of functions and calls); `grid`, `growth`, `delivery`, `payload` and `batch`; `slice`, `limits`; then `frame`, `lane` and `scheduler`,
-//! which know each other: a frame is a lane's end of the scheduler. `doing` and `overtime` are what lanes tell people.
+//! A [`scheduler::Scheduler`] takes batches and hands their calls to [`lane::Lane`]s in
+//! [`frame::Frame`]s. Each outcome goes into the batch's [`grid::Grid`], which announces groups as
+//! they complete. Modules depend on each other in one direction: batch, batch slice, frame, lane,
+//! scheduler.
+
 #![forbid(unsafe_code)]
 
 mod append_list;

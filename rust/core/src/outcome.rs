@@ -1,4 +1,4 @@
-//! What became of one cell: its status, its value, its times; and what a lane says of one attempt.
+//! What became of one cell: its status, value and times; and what a lane reports of one attempt.
 
 use std::time::Duration;
 
@@ -146,11 +146,13 @@ impl Traceback {
     }
 }
 
-/// A failed attempt, as a lane reports it. Whether there is another attempt is the scheduler's to say.
+/// A failed attempt, as a lane reports it. Whether there is another attempt is the scheduler's to
+/// say.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     pub kind: FailureKind,
-    /// One line for people: what happened, without the function and the sample, which the result adds.
+    /// One line for people: what happened, without the function and the sample, which the result
+    /// adds.
     pub reason: String,
     pub traceback: Option<Traceback>,
     /// False where another attempt cannot help, such as for a value of the wrong type.

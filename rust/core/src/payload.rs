@@ -1,4 +1,4 @@
-//! What the calls of a batch are made of. The core passes it from the caller to the lanes and never looks inside.
+//! What the calls of a batch are made of. The core passes it to the lanes and never looks inside.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use crate::text::RawText;
 
 /// The arguments of a batch's calls, captured when it was submitted or, if it streamed, added to.
 pub trait Payload: Send + Sync + 'static {
-    /// The keyword names of the values of a function's calls (of its `finish_group`, if `finish`); `None` means by position.
+    /// The keyword names of the values of a function's calls (of its `finish_group`, if `finish`);
+    /// `None` means by position.
     fn names(&self, function: FunctionId, finish: bool) -> Option<&[String]>;
 
     /// The values of these samples in the wire form of lanes that run calls in other processes.
@@ -18,25 +19,27 @@ pub trait Payload: Send + Sync + 'static {
     /// About how many bytes `encode` writes for one sample.
     fn bytes(&self, function: FunctionId, sample: u32) -> usize;
 
-    /// The text of a sample in one column of a function's calls, for lanes that put texts into requests; `None` where there is none. In such
-    /// calls a column's name says what its texts are.
+    /// The text of a sample in one column of a function's calls, for lanes that put texts into
+    /// requests; `None` where there is none. In such calls a column's name says what its texts are.
     fn text(&self, _function: FunctionId, _column: usize, _sample: u32) -> Option<RawText<'_>> {
         None
     }
 
-    /// Tokens that a call on this sample takes, where its function counts them before it is made: for limits.
+    /// Tokens that a call on this sample takes, where its function counts them before it is made:
+    /// for limits.
     fn tokens(&self, _function: FunctionId, _sample: u32) -> Option<f64> {
         None
     }
 
-    /// What calls of these samples are made of, for as long as a frame of them lives: of a payload that lets go of samples whose cells have their
-    /// outcomes. `None`: the payload itself.
+    /// What calls of these samples are made of, for as long as a frame of them lives: of a payload
+    /// that lets go of samples whose cells have their outcomes. `None`: the payload itself.
     fn hold(&self, _function: FunctionId, _finish: bool, _samples: &[u32]) -> Option<Arc<dyn Payload>> {
         None
     }
 
-    /// Whether samples may stand in one call of a function with those of other payloads that say so too and have the same names for it: every value
-    /// of such a call is that of one sample, none that of the batch.
+    /// Whether samples may stand in one call of a function with those of other payloads that say so
+    /// too and have the same names for it: every value of such a call is that of one sample, none
+    /// that of the batch.
     fn mixes(&self, _function: FunctionId) -> bool {
         false
     }

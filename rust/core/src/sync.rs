@@ -1,4 +1,4 @@
-//! The atomics and locks of the concurrent core: the real ones, or loom's when the model checker runs (`make model-check`).
+//! The atomics and locks of the engine: the real ones, or loom's in a model check.
 
 #[cfg(not(feature = "loom"))]
 pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};

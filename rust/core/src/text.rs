@@ -8,7 +8,8 @@ pub enum TextKind {
     Ascii = 0,
     /// One byte each.
     Latin1 = 1,
-    /// Two bytes each, no surrogates (a text of two-byte characters that has any is widened to `Utf32`).
+    /// Two bytes each, no surrogates (a text of two-byte characters that has any is widened to
+    /// `Utf32`).
     Utf16 = 2,
     /// Four bytes each; surrogates are characters like any other.
     Utf32 = 4,

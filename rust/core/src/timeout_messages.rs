@@ -1,4 +1,5 @@
-//! The words for what ran out of its own time, the same on every lane. What bounds a call from outside has its words in `call::Cause`.
+//! The messages of calls that ran out of their own time, the same on every lane. `call::Cause` has
+//! those of timeouts from outside.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Run and queue times of one function in one batch: nearest-rank percentiles over its calls, each call counted once.
+//! Run and queue times of one function in one batch: nearest-rank percentiles over its calls.
 
 use crate::batch::Batch;
 use crate::function::FunctionId;

@@ -1,7 +1,5 @@
-//! A file descriptor that becomes readable when there is news: it can be polled beside signals, and by any event loop.
-//!
-//! - W-1  After `notify` the descriptor is readable until `drain`.
-//! - W-2  Nothing here blocks.
+//! A file descriptor that is readable from `notify` until `drain`: it can be polled beside signals,
+//! and by any event loop. Nothing here blocks.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -75,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn w1_it_is_readable_from_notify_to_drain() {
+    fn it_is_readable_from_notify_to_drain() {
         let wake = Wake::new().unwrap();
         assert!(!readable(&wake));
         for _ in 0..3 {
@@ -87,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn w2_neither_drains_nor_notifies_wait() {
+    fn neither_drains_nor_notifies_wait() {
         let wake = Wake::new().unwrap();
         wake.drain();
         for _ in 0..100_000 {

@@ -1,4 +1,5 @@
-//! Random functions, batches, faults and cancels on fake lanes: what always holds (docs/internals/promises.md), checked against a serial loop.
+//! Random functions, batches, faults and cancels on fake lanes: what always holds
+//! (docs/internals/promises.md), checked against a serial loop.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::sync::Arc;
@@ -96,7 +97,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn g1_g3_f1_every_cell_has_one_outcome_and_it_is_the_serial_one(plan in plans()) {
+    fn every_cell_has_one_outcome_and_it_is_the_serial_one(plan in plans()) {
         paused(run(plan));
     }
 }
@@ -158,7 +159,7 @@ async fn run(plan: Plan) {
     }
 }
 
-/// Each group is handed out once (B-1).
+/// Each group is handed out once.
 fn check_groups(batch: &Batch) {
     let mut groups: Vec<usize> = std::iter::from_fn(|| batch.take_group()).collect();
     groups.sort_unstable();
@@ -166,7 +167,8 @@ fn check_groups(batch: &Batch) {
     assert!(batch.is_exhausted());
 }
 
-/// Cells are those of the serial loop; where the scheduler may have cut a call short, they say so and hold no number.
+/// Cells are those of the serial loop; where the scheduler may have cut a call short, they say so
+/// and hold no number.
 fn check_values(plan: &Plan, batch_plan: &BatchPlan, batch: &Batch) {
     let expected = serial(&plan.functions, batch.id(), batch.samples(), batch.group_size(), &plan.chaos);
     for (sample, row) in expected.iter().enumerate() {
@@ -207,7 +209,7 @@ fn check_cut_short(
         (Status::Timeout, Some("total timeout")) => deadline,
         (Status::Timeout, Some("batch timeout")) => budget,
         (Status::Cancelled, Some("stop")) => cancel,
-        // No attempt could start before the deadline any more.
+        // No attempt could start before the deadline any more.
         (status, _) => expected.failed.get(usize::from(cell.attempts) - 1) == Some(&status),
     };
     // What `finish_group` makes of a group depends on the scores that were cut short.
@@ -236,7 +238,7 @@ fn check_bounds(batch_plan: &BatchPlan, batch: &Batch, log: impl Fn(usize) -> Ar
     }
 }
 
-/// Frames keep to the lane's size; suspects and isolated calls are alone (S-1, O-5).
+/// Frames keep to the lane's size; suspects and isolated calls are alone.
 fn check_frames(
     log: &Log,
     id: usize,
@@ -251,7 +253,8 @@ fn check_frames(
     }
 }
 
-/// No call runs twice at a time, no attempt runs twice unless it was lost, and none runs past its timeout.
+/// No call runs twice at a time, no attempt runs twice unless it was lost, and none runs past its
+/// timeout.
 fn check_attempts(calls: &[CallSeen], id: usize, function: &Function) {
     let mut of_function: Vec<&CallSeen> = calls.iter().filter(|call| call.function == id).collect();
     of_function

@@ -1,4 +1,5 @@
-//! Groups that are delivered before all of their calls have ended (U-1 to U-4, Y-1), on fake lanes and a paused clock.
+//! Groups that are delivered before all of their calls have ended, on fake lanes and a paused
+//! clock.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::sync::Arc;
@@ -41,7 +42,7 @@ const QUORUM: Delivery = Delivery::quorum(2);
 const DEADLINE: Delivery = Delivery::timeout_ns(5_000_000_000);
 
 #[test]
-fn u1_a_quorum_cancels_the_others() {
+fn a_quorum_cancels_the_others() {
     paused(async {
         let engine = engine(vec![function("f", Shape::Sample), function("g", Shape::Sample)], |ask| {
             after(if ask.first % 4 >= 2 { 50.0 } else { ask.first as f64 }, 1)
@@ -62,7 +63,7 @@ fn u1_a_quorum_cancels_the_others() {
 }
 
 #[test]
-fn y1_a_sample_counts_once_all_functions_have_settled_it() {
+fn a_sample_counts_once_all_functions_have_completed_it() {
     paused(async {
         let script = |ask: &Ask| match (ask.kind, ask.first) {
             (CallKind::Group, _) => after(20.0, ask.samples),
@@ -79,7 +80,7 @@ fn y1_a_sample_counts_once_all_functions_have_settled_it() {
 }
 
 #[test]
-fn u1_a_deadline_ends_calls_of_samples_and_groups() {
+fn a_group_timeout_ends_calls_of_samples_and_groups() {
     paused(async {
         let script =
             |ask: &Ask| after(if ask.kind == CallKind::Group || ask.first == 1 { 50.0 } else { 1.0 }, ask.samples);
@@ -94,7 +95,7 @@ fn u1_a_deadline_ends_calls_of_samples_and_groups() {
 }
 
 #[test]
-fn u2_finish_group_comes_after_the_cut_with_the_scores_that_there_are() {
+fn finish_group_comes_after_an_early_delivery_with_the_scores_that_there_are() {
     for delivery in [QUORUM, DEADLINE] {
         paused(async move {
             let script = |ask: &Ask| match ask.kind {
@@ -114,7 +115,7 @@ fn u2_finish_group_comes_after_the_cut_with_the_scores_that_there_are() {
 }
 
 #[test]
-fn u3_a_call_that_waits_for_another_attempt_is_cut() {
+fn a_call_that_waits_for_another_attempt_is_delivered_early() {
     paused(async {
         let mut retried = function("f", Shape::Sample);
         retried.policy.retries = 100;
@@ -130,7 +131,7 @@ fn u3_a_call_that_waits_for_another_attempt_is_cut() {
 }
 
 #[test]
-fn u1_a_quorum_need_not_wait_for_samples_that_were_never_added() {
+fn a_quorum_need_not_wait_for_samples_that_were_never_added() {
     paused(async {
         let engine = engine(vec![function("f", Shape::Sample)], |_| after(1.0, 1));
         let batch = engine.submit(BatchSpec { delivery: QUORUM, streamed: true, group_size: 4, ..spec(0, 1) }).unwrap();
@@ -155,7 +156,7 @@ fn u1_a_quorum_need_not_wait_for_samples_that_were_never_added() {
 
 /// What a function makes of a whole group needs all of it, whatever a quorum says.
 #[test]
-fn u2_finish_group_gets_a_group_that_is_whole() {
+fn finish_group_gets_a_group_that_is_whole() {
     paused(async {
         let script = |ask: &Ask| match ask.kind {
             CallKind::Finish => {
@@ -189,7 +190,7 @@ fn u2_finish_group_gets_a_group_that_is_whole() {
 }
 
 #[test]
-fn u1_the_deadline_of_a_group_counts_from_its_first_sample() {
+fn the_timeout_of_a_group_counts_from_its_first_sample() {
     paused(async {
         let engine = engine(vec![function("f", Shape::Sample)], |_| after(4.0, 1));
         let batch =

@@ -1,4 +1,4 @@
-//! What a lane may do wrong without harm to anything but its own call (F-1 … F-3, L-1, L-2, S-3), and bad batches.
+//! What a lane may do wrong without harm to anything but its own call, and bad batches.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::sync::Arc;
@@ -82,7 +82,7 @@ fn statuses(batch: &Batch) -> Vec<Option<Status>> {
 }
 
 #[test]
-fn f1_a_call_is_ended_once() {
+fn a_call_is_ended_once() {
     paused(async {
         let (engine, lane) = holding(vec![function("f", Shape::Sample)]);
         let batch = engine.submit(spec(3, 1)).unwrap();
@@ -104,7 +104,7 @@ fn f1_a_call_is_ended_once() {
 }
 
 #[test]
-fn v1_v2_what_has_ended_is_settled_with_others_before_long() {
+fn what_has_ended_is_completed_with_others_before_long() {
     const LONG: Times = Times { started_ns: 1, run_ns: 1_000_000 };
     paused(async {
         let (engine, lane) = holding(vec![function("f", Shape::Sample)]);
@@ -134,7 +134,7 @@ fn v1_v2_what_has_ended_is_settled_with_others_before_long() {
 }
 
 #[test]
-fn l9_what_has_ended_is_settled_before_open_calls_are_ended() {
+fn what_has_ended_is_completed_before_open_calls_are_ended() {
     fn ends(spec: BatchSpec, policy: impl FnOnce(&mut Function), end: impl AsyncFnOnce(&Scheduler, &Arc<Batch>)) {
         paused(async {
             let mut one = function("f", Shape::Sample);
@@ -160,7 +160,7 @@ fn l9_what_has_ended_is_settled_before_open_calls_are_ended() {
 }
 
 #[test]
-fn f2_dropped_frames_free_their_place_and_lose_no_call() {
+fn dropped_frames_free_their_place_and_lose_no_call() {
     paused(async {
         let mut limited = function("f", Shape::Sample);
         limited.policy.concurrency = Some(1);
@@ -181,7 +181,7 @@ fn f2_dropped_frames_free_their_place_and_lose_no_call() {
 }
 
 #[test]
-fn f6_a_frame_that_gave_all_back_counts_no_more_though_it_is_held() {
+fn a_frame_that_gave_all_back_counts_no_more_though_it_is_held() {
     paused(async {
         let mut limited = function("f", Shape::Sample);
         limited.policy.concurrency = Some(1);
@@ -212,7 +212,7 @@ fn f6_a_frame_that_gave_all_back_counts_no_more_though_it_is_held() {
 }
 
 #[test]
-fn f2_a_task_that_panics_loses_nothing() {
+fn a_task_that_panics_loses_nothing() {
     paused(async {
         let lane = Arc::new(FakeLane::new(Room::default(), |ask: &Ask| match ask.handed {
             0 if ask.first % 7 == 3 => Act::Panic,
@@ -265,7 +265,7 @@ impl Lane for Panicking {
 }
 
 #[test]
-fn s3_a_lane_that_panics_breaks_its_function_and_nothing_else() {
+fn a_lane_that_panics_breaks_its_function_and_nothing_else() {
     paused(async {
         let lane = Arc::new(Panicking(Holding { places: AtomicUsize::new(1), ..Holding::default() }));
         let functions = vec![function("f", Shape::Sample), function("g", Shape::Sample)];
@@ -281,7 +281,7 @@ fn s3_a_lane_that_panics_breaks_its_function_and_nothing_else() {
 }
 
 #[test]
-fn f3_what_comes_too_late_is_dropped_and_counted() {
+fn what_comes_too_late_is_dropped_and_counted() {
     paused(async {
         let (engine, lane) = holding(vec![function("f", Shape::Sample)]);
         let batch = engine.submit(spec(2, 1)).unwrap();
@@ -300,7 +300,7 @@ fn f3_what_comes_too_late_is_dropped_and_counted() {
 }
 
 #[test]
-fn l2_lists_of_the_wrong_length_fail_all_cells_of_the_call() {
+fn lists_of_the_wrong_length_fail_all_cells_of_the_call() {
     paused(async {
         let (engine, lane) = holding(vec![function("f", Shape::Group)]);
         let batch = engine.submit(spec(3, 2)).unwrap();
@@ -317,7 +317,7 @@ fn l2_lists_of_the_wrong_length_fail_all_cells_of_the_call() {
 }
 
 #[test]
-fn l2_a_setup_that_fails_ends_its_function_in_the_batch() {
+fn a_setup_that_fails_ends_its_function_in_the_batch() {
     paused(async {
         let scored = Function { finish: true, ..function("f", Shape::Sample) };
         let (engine, lane) = holding(vec![scored]);
@@ -338,7 +338,7 @@ fn l2_a_setup_that_fails_ends_its_function_in_the_batch() {
 }
 
 #[test]
-fn l1_a_poke_hands_out_what_waits() {
+fn a_wake_up_hands_out_what_waits() {
     paused(async {
         let (engine, lane) = holding(vec![function("f", Shape::Sample)]);
         lane.places.store(0, Ordering::SeqCst);

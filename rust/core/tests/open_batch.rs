@@ -1,4 +1,4 @@
-//! Batches that grow, on fake lanes and a paused clock (Z-1 to Z-4, A-1 to A-5, B-1).
+//! Batches that grow, on fake lanes and a paused clock.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::sync::Arc;
@@ -58,7 +58,7 @@ async fn sleep(seconds: f64) {
 }
 
 #[test]
-fn z1_calls_start_as_samples_come_groups_as_they_fill_and_the_batch_at_the_end() {
+fn calls_start_as_samples_come_groups_as_they_fill_and_the_batch_at_the_end() {
     paused(async {
         let shapes = [Shape::Sample, Shape::Group, Shape::Batch].map(|shape| function("f", shape));
         let engine = engine(shapes.to_vec(), |_| 1.0);
@@ -87,7 +87,7 @@ fn z1_calls_start_as_samples_come_groups_as_they_fill_and_the_batch_at_the_end()
 }
 
 #[test]
-fn b1_groups_are_handed_out_while_others_are_still_to_come() {
+fn groups_are_handed_out_while_others_are_still_to_come() {
     paused(async {
         let engine = engine(vec![function("f", Shape::Sample)], |_| 1.0);
         let batch = engine.open(1);
@@ -104,7 +104,7 @@ fn b1_groups_are_handed_out_while_others_are_still_to_come() {
 }
 
 #[test]
-fn a3_finishing_is_refused_while_a_group_lacks_samples() {
+fn finishing_is_refused_while_a_group_lacks_samples() {
     paused(async {
         let engine = engine(vec![function("f", Shape::Sample)], |_| 1.0);
         let batch = engine.open(3);
@@ -124,7 +124,7 @@ fn a3_finishing_is_refused_while_a_group_lacks_samples() {
 }
 
 #[test]
-fn z2_a_cancelled_batch_takes_no_more_samples_and_ends() {
+fn a_cancelled_batch_takes_no_more_samples_and_ends() {
     paused(async {
         let shapes = [Shape::Sample, Shape::Group, Shape::Batch].map(|shape| function("f", shape));
         let engine = engine(shapes.to_vec(), |_| 1.0);
@@ -147,7 +147,7 @@ fn z2_a_cancelled_batch_takes_no_more_samples_and_ends() {
 }
 
 #[test]
-fn z2_a_function_that_broke_fails_what_is_added_later() {
+fn a_function_that_broke_fails_what_is_added_later() {
     paused(async {
         let script = |ask: &Ask| match ask.function {
             0 => Act::FailSetup,
@@ -174,7 +174,7 @@ fn z2_a_function_that_broke_fails_what_is_added_later() {
 }
 
 #[test]
-fn z3_a_deadline_counts_from_when_the_call_became_possible() {
+fn a_total_timeout_counts_from_when_the_call_became_possible() {
     paused(async {
         let mut late = [Shape::Sample, Shape::Group, Shape::Batch].map(|shape| function("f", shape));
         for one in &mut late {

@@ -1,4 +1,4 @@
-//! The order of work (O-1 … O-5), seen from a lane.
+//! The order of work, seen from a lane.
 #![allow(clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::sync::Arc;
@@ -42,7 +42,7 @@ async fn frames(
 }
 
 #[test]
-fn o1_the_oldest_batch_goes_first() {
+fn the_oldest_batch_goes_first() {
     let frames = paused(async {
         let room = Room { frame_calls: 4, ..Room::default() };
         frames(room, vec![sample_function(); 2], vec![spec(8, 4), spec(8, 4), spec(8, 4)], |_| MS).await
@@ -51,7 +51,7 @@ fn o1_the_oldest_batch_goes_first() {
 }
 
 #[test]
-fn o1_a_younger_batch_takes_what_the_older_cannot_use() {
+fn a_younger_batch_takes_what_the_older_cannot_use() {
     let frames = paused(async {
         let mut limited = sample_function();
         limited.policy.concurrency = Some(1);
@@ -68,7 +68,7 @@ fn o1_a_younger_batch_takes_what_the_older_cannot_use() {
 }
 
 #[test]
-fn o2_functions_of_a_pool_go_through_the_groups_together() {
+fn functions_of_a_pool_go_through_the_groups_together() {
     let samples = 400;
     let room = Room { places: 2, frame_calls: 4, ..Room::default() };
     let frames = paused(async move {
@@ -89,7 +89,7 @@ fn o2_functions_of_a_pool_go_through_the_groups_together() {
 }
 
 #[test]
-fn o2_a_function_at_its_limit_holds_nobody_back() {
+fn a_function_at_its_limit_holds_nobody_back() {
     let samples = 200;
     let frames = paused(async move {
         let mut limited = sample_function();
@@ -104,7 +104,7 @@ fn o2_a_function_at_its_limit_holds_nobody_back() {
 }
 
 #[test]
-fn o2_lanes_do_not_wait_for_each_other() {
+fn lanes_do_not_wait_for_each_other() {
     paused(async {
         let slow = |ask: &Ask| returns(if ask.function == 0 { Duration::from_secs(1) } else { MS }, ask);
         let lanes = [0, 1].map(|_| Arc::new(FakeLane::new(Room { frame_calls: 1, ..Room::default() }, slow)));
@@ -120,7 +120,7 @@ fn o2_lanes_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn o3_the_longest_goes_first_within_the_window() {
+fn the_longest_goes_first_within_the_window() {
     let frames = paused(async {
         let room = Room { places: 1, frame_calls: 1, ..Room::default() };
         let run = |ask: &Ask| MS * [5, 40, 10][ask.function];
@@ -132,7 +132,7 @@ fn o3_the_longest_goes_first_within_the_window() {
 }
 
 #[test]
-fn o4_nobody_is_passed_over_for_ever() {
+fn nobody_is_passed_over_for_ever() {
     let frames = paused(async {
         let room = Room { places: 1, frame_calls: 1, ..Room::default() };
         let run = |ask: &Ask| MS * [100, 90, 1][ask.function];
@@ -148,7 +148,7 @@ fn o4_nobody_is_passed_over_for_ever() {
 }
 
 #[test]
-fn o5_frames_are_sized_by_expected_cost() {
+fn frames_are_sized_by_expected_cost() {
     let frames = paused(async {
         let room = Room { places: 1, frame_calls: 64, ..Room::default() };
         let run = |ask: &Ask| if ask.function == 0 { Duration::ZERO } else { 10 * MS };
@@ -164,7 +164,7 @@ fn o5_frames_are_sized_by_expected_cost() {
 }
 
 #[test]
-fn o5_the_end_of_a_batch_is_shared_out() {
+fn the_end_of_a_batch_is_shared_out() {
     let frames = paused(async {
         let room = Room { places: 4, frame_calls: 64, ..Room::default() };
         frames(room, vec![sample_function()], vec![spec(256, 1), spec(64, 1)], |_| Duration::ZERO).await
@@ -174,7 +174,7 @@ fn o5_the_end_of_a_batch_is_shared_out() {
 }
 
 #[test]
-fn o5_a_frame_holds_no_more_bytes_than_its_lane_takes() {
+fn a_frame_holds_no_more_bytes_than_its_lane_takes() {
     let sizes = paused(async {
         let room = Room { places: 1, frame_calls: 64, frame_bytes: 1000, ..Room::default() };
         let with = |bytes: usize| BatchSpec { payload: Box::new(Samples { bytes }), ..spec(64, 4) };
@@ -190,7 +190,7 @@ fn o5_a_frame_holds_no_more_bytes_than_its_lane_takes() {
 }
 
 #[test]
-fn o5_what_was_taken_back_is_spread_out() {
+fn what_was_taken_back_is_spread_out() {
     let frames = paused(async {
         let room = Room { places: 4, frame_calls: 16, take_back: 20 * MS, ..Room::default() };
         // In the first frame of the second batch one call is slow.

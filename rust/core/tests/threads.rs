@@ -1,4 +1,5 @@
-//! Many threads and real time: batches submitted, streamed and cancelled from everywhere while lanes answer in parallel (B-1, B-2, S-2, S-3, F-1).
+//! Many threads and real time: batches submitted, streamed and cancelled from everywhere while
+//! lanes answer in parallel.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::os::fd::BorrowedFd;
@@ -77,7 +78,7 @@ fn functions() -> Vec<Function> {
 }
 
 #[test]
-fn b1_b2_b3_batches_from_many_threads_meet_many_lanes() {
+fn batches_from_many_threads_meet_many_lanes() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_time().build().unwrap();
     let chaos = Chaos { seed: 7, faults: 60, longest: Duration::from_micros(300), hangs: true };
     let functions = functions();
@@ -125,7 +126,7 @@ fn check(functions: &[Function], batch: &Batch, chaos: &Chaos, cancelled: bool) 
 }
 
 #[test]
-fn s3_submitters_that_hand_out_for_each_other_leave_nothing() {
+fn submitters_that_hand_out_for_each_other_leave_nothing() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
     let functions = vec![function("f", Shape::Sample), function("g", Shape::Group)];
     let lanes: Vec<Arc<dyn Lane>> = vec![Arc::new(InstantLane { frame_calls: 3 })];

@@ -1,4 +1,4 @@
-//! Timeouts, deadlines, budgets, cancellation and retries, to the millisecond of a paused clock (S-1, S-2, L-3, L-4, R-1 … R-4).
+//! Timeouts, cancellation and retries, to the millisecond of a paused clock.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 use std::sync::Arc;
@@ -63,7 +63,7 @@ fn reason(batch: &Batch, sample: usize) -> String {
 }
 
 #[test]
-fn l3_queueing_is_not_running() {
+fn queueing_is_not_running() {
     paused(async {
         let engine =
             Engine::start(one_at_a_time(), vec![with(|policy| policy.timeout = 200 * MS)], |_: &Ask| value(100 * MS));
@@ -74,7 +74,7 @@ fn l3_queueing_is_not_running() {
 }
 
 #[test]
-fn s1_a_deadline_counts_the_queue_and_spares_what_was_in_time() {
+fn a_total_timeout_counts_the_queue_and_spares_what_was_in_time() {
     paused(async {
         let function = with(|policy| policy.total_timeout = Some(250 * MS));
         let engine = Engine::start(one_at_a_time(), vec![function], |_: &Ask| value(100 * MS));
@@ -89,7 +89,7 @@ fn s1_a_deadline_counts_the_queue_and_spares_what_was_in_time() {
 }
 
 #[test]
-fn s1_a_deadline_ends_its_function_alone_and_a_budget_ends_all() {
+fn a_total_timeout_ends_its_function_alone_and_a_batch_timeout_ends_all() {
     paused(async {
         let functions = vec![with(|policy| policy.total_timeout = Some(50 * MS)), with(|_| {})];
         let engine = Engine::start(Room::default(), functions, |_: &Ask| Act::Hang);
@@ -101,7 +101,7 @@ fn s1_a_deadline_ends_its_function_alone_and_a_budget_ends_all() {
 }
 
 #[test]
-fn l4_a_lane_stops_what_was_swept_and_an_outcome_that_comes_all_the_same_is_dropped() {
+fn a_lane_stops_what_was_swept_and_an_outcome_that_comes_all_the_same_is_dropped() {
     paused(async {
         let function = with(|policy| policy.total_timeout = Some(50 * MS));
         let engine = Engine::start(Room::default(), vec![function], |ask: &Ask| match ask.first {
@@ -119,7 +119,7 @@ fn l4_a_lane_stops_what_was_swept_and_an_outcome_that_comes_all_the_same_is_drop
 }
 
 #[test]
-fn s1_a_cancelled_batch_ends_at_once_and_the_next_runs() {
+fn a_cancelled_batch_ends_at_once_and_the_next_runs() {
     paused(async {
         let engine = Engine::start(Room::default(), vec![with(|_| {})], |ask: &Ask| match ask.batch {
             1 => Act::Hang,
@@ -136,7 +136,7 @@ fn s1_a_cancelled_batch_ends_at_once_and_the_next_runs() {
 }
 
 #[test]
-fn s2_a_retry_that_waits_is_swept() {
+fn a_retry_that_waits_is_swept() {
     paused(async {
         let function = with(|policy| policy.retries = 5);
         let later = Failure { retry_after: Some(Duration::from_secs(60)), ..failure(FailureKind::Error) };
@@ -152,7 +152,7 @@ fn s2_a_retry_that_waits_is_swept() {
 }
 
 #[test]
-fn s2_on_a_closed_engine_cells_are_cancelled() {
+fn on_a_closed_engine_cells_are_cancelled() {
     paused(async {
         let engine = Engine::start(Room::default(), vec![with(|_| {})], |_: &Ask| Act::Hang);
         let open = engine.scheduler.submit(spec(2, 1)).unwrap();
@@ -166,7 +166,7 @@ fn s2_on_a_closed_engine_cells_are_cancelled() {
 }
 
 #[test]
-fn r1_r3_retries_wait_between_attempts_and_then_the_last_failure_stands() {
+fn retries_wait_between_attempts_and_then_the_last_failure_stands() {
     paused(async {
         let function = with(|policy| policy.retries = 3);
         let engine = Engine::start(Room::default(), vec![function], |ask: &Ask| match (ask.first, ask.attempt) {
@@ -182,7 +182,7 @@ fn r1_r3_retries_wait_between_attempts_and_then_the_last_failure_stands() {
 }
 
 #[test]
-fn r2_a_call_whose_worker_died_is_tried_alone_and_its_siblings_are_innocent() {
+fn a_call_whose_worker_died_is_tried_alone_and_its_siblings_are_innocent() {
     paused(async {
         let room = Room { places: 1, ..Room::default() };
         let engine = Engine::start(room, vec![with(|_| {})], |ask: &Ask| match ask.first {
@@ -200,7 +200,7 @@ fn r2_a_call_whose_worker_died_is_tried_alone_and_its_siblings_are_innocent() {
 }
 
 #[test]
-fn r2_the_second_try_does_not_wait_for_the_rest_of_an_event_loops_frame() {
+fn the_second_try_does_not_wait_for_the_rest_of_an_event_loops_frame() {
     paused(async {
         let room = Room { at_once: true, ..Room::default() };
         let engine = Engine::start(room, vec![with(|policy| policy.timeout = 60_000 * MS)], |ask: &Ask| {
@@ -218,7 +218,7 @@ fn r2_the_second_try_does_not_wait_for_the_rest_of_an_event_loops_frame() {
 }
 
 #[test]
-fn r4_there_is_no_attempt_past_the_deadline() {
+fn there_is_no_attempt_past_the_total_timeout() {
     paused(async {
         let function = with(|policy| (policy.retries, policy.total_timeout) = (3, Some(1000 * MS)));
         let later = Failure { retry_after: Some(Duration::from_secs(2)), ..failure(FailureKind::Error) };
@@ -268,7 +268,7 @@ fn what_a_failed_cell_shows_is_its_functions_to_say() {
 }
 
 #[test]
-fn s4_l5_an_idle_engine_does_nothing() {
+fn an_idle_engine_does_nothing() {
     paused(async {
         let function = with(|policy| (policy.retries, policy.total_timeout) = (3, Some(Duration::from_secs(600))));
         let engine = Engine::start(Room::default(), vec![function], |_: &Ask| value(MS));

@@ -1,8 +1,8 @@
-//! A process of the lane, seen from outside.
+//! A worker process, seen from outside.
 //!
-//! - C-1  A process is signalled by its pidfd. Its group is killed by number, which is safe while the zygote lives: it reaps when it is told to,
-//!   and until then the number is taken.
-//! - C-2  The end of a process is seen by its pidfd, never by its socket: a fork of its own may hold that open.
+//! It is signalled by its pidfd, and its group by number, which is safe while the zygote lives: the
+//! zygote reaps when it is told to, and until then the number is taken. Its end is seen by its
+//! pidfd, never by its socket, which a fork of its own may hold open.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -23,7 +23,8 @@ pub(super) const DYING: Duration = Duration::from_millis(500);
 
 /// A process that can be waited for and signalled without its number being mistaken.
 pub(super) struct Pidfd {
-    /// A pidfd in the clothes of a socket, of which only the readiness is used: tokio can wait for a plain descriptor by unsafe code only.
+    /// A pidfd in the clothes of a socket, of which only the readiness is used: tokio can wait for
+    /// a plain descriptor by unsafe code only.
     stream: UnixStream,
 }
 
@@ -63,7 +64,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Kills the process and all of its group (C-1). Harmless when they have ended.
+    /// Kills the process and all of its group. Harmless when they have ended.
     pub(super) fn kill(&self) {
         if self.zygote_alive.load(Ordering::Acquire) {
             // The group is gone already, or nothing that we may do helps.

@@ -1,7 +1,5 @@
-//! A process that was started and is waited for in the end, whatever becomes of its owner.
-//!
-//! - S-1  It leaves no zombie: an owner that is dropped before it waited (its start was given up half way, for a `close` or for want of
-//!   descriptors) ends the process and waits for it.
+//! A child process that leaves no zombie: an owner that is dropped before it waited kills it and
+//! waits.
 
 use std::ops::{Deref, DerefMut};
 use std::process::Child;
@@ -30,7 +28,7 @@ impl DerefMut for ChildGuard {
 
 impl Drop for ChildGuard {
     fn drop(&mut self) {
-        // S-1; one that was waited for is known to have ended.
+        // one that was waited for is known to have ended.
         if matches!(self.0.try_wait(), Ok(None)) {
             let _ = self.0.kill();
             let _ = self.0.wait(); // killed: it takes a moment
@@ -44,7 +42,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn s_1_a_process_that_nobody_waited_for_is_ended_and_waited_for() {
+    fn a_process_that_nobody_waited_for_is_ended_and_waited_for() {
         let started = ChildGuard::from(Command::new("sleep").arg("60").spawn().unwrap());
         let folder = format!("/proc/{}", started.id());
         assert!(std::fs::exists(&folder).unwrap());

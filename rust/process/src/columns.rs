@@ -1,21 +1,28 @@
-//! The values of calls in wire form: what `Payload::encode` writes and `python/guerdon/_worker/wire.py` reads. All numbers little-endian.
+//! Writes the values of calls as `python/guerdon/_worker/wire.py` reads them.
 //!
-//! ```text
-//! u32 rows   u16 width   u16 parts
-//! per part:  u8 tag  u8 0  u16 n  u32 0  u64 length of the body   n × u16 position among a call's values   body
-//! ```
-//!
-//! A row is a sample; a call has `width` values, each given by one part. The bodies, by tag:
-//!
-//! - 1 ASCII, 2 Latin-1: `rows × u64` end of each text, counted from the first text; then the texts, one byte a character. One position.
-//! - 3 mixed text: `rows × u8` kind, `rows × u64` end, then the texts, each as it lies in its Python string. One position.
-//! - 4 pickled: `u32 blocks`; per block `u64 length of the pickle, u32 n, n × u32 index, pickle`. The pickle is a list with one list per position,
-//!   of which the indices choose, in order of the rows.
-//! - 5 constant: the pickle of a list with one value per position, the same for every row.
-//! - 6 pieces: `u32 pieces`; per piece `u64 length`, values as described here, of the next rows. No position: it is the only part.
-//!
-//! - K-1  Text is copied, never transcoded: a worker gets exactly the characters that the caller had, lone surrogates too.
-//! - K-2  Writing takes no lock and calls nothing of the caller's but the given closures.
+//! Text is copied, never transcoded: a worker gets exactly the characters that the caller had, lone
+//! surrogates too. Writing takes no lock and calls nothing of the caller's but the given closures.
+
+// The format, all numbers little-endian.
+//
+// ```text
+// u32 rows   u16 width   u16 parts
+// per part:  u8 tag  u8 0  u16 n  u32 0  u64 length of the body
+//            n × u16 position among a call's values   body
+// ```
+//
+// A row is a sample; a call has `width` values, each given by one part. The bodies, by tag:
+//
+// - 1 ASCII, 2 Latin-1: `rows × u64` end of each text, counted from the first text; then the texts,
+//   one byte a character. One position.
+// - 3 mixed text: `rows × u8` kind, `rows × u64` end, then the texts, each as it lies in its Python
+//   string. One position.
+// - 4 pickled: `u32 blocks`; per block `u64 length of the pickle, u32 n, n × u32 index, pickle`.
+//   The pickle is a list with one list per position, of which the indices choose, in order of the
+//   rows.
+// - 5 constant: the pickle of a list with one value per position, the same for every row.
+// - 6 pieces: `u32 pieces`; per piece `u64 length`, values as described here, of the next rows. No
+//   position: it is the only part.
 
 use std::ops::Range;
 
@@ -73,7 +80,8 @@ impl<'out> ColumnsWriter<'out> {
         });
     }
 
-    /// Columns that were pickled together in blocks of samples: `place` gives the block of each row and its index within, `blob` the pickle of a block.
+    /// Columns that were pickled together in blocks of samples: `place` gives the block of each row
+    /// and its index within, `blob` the pickle of a block.
     pub fn pickled<'a>(
         &mut self,
         positions: &[usize],
@@ -165,7 +173,8 @@ pub(crate) fn encode(frame: &Frame, calls: Range<usize>, out: &mut Vec<u8>) {
     }
 }
 
-/// Counts of samples and of values are far below these bounds; a batch or function beyond them would be refused by its worker.
+/// Counts of samples and of values are far below these bounds; a batch or function beyond them
+/// would be refused by its worker.
 fn small(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }

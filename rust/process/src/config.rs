@@ -29,7 +29,8 @@ pub struct ProcessConfig {
 }
 
 impl ProcessConfig {
-    /// Workers are replaced only when they end, have this process's environment, and print to standard error.
+    /// Workers are replaced only when they end, have this process's environment, and print to
+    /// standard error.
     #[must_use]
     pub fn new(python: PathBuf, worker_dir: PathBuf, shipment: Vec<u8>, workers: usize) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! How a process ended, in words.
+//! How a process ended, as messages say it.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ impl fmt::Display for ExitStatus {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Exited(status) => write!(out, "exited with status {status}"),
-            Self::Killed(9) => out.write_str("was killed by SIGKILL (the system does that when memory runs out)"),
+            Self::Killed(9) => out.write_str("was killed by SIGKILL (out of memory?)"),
             Self::Killed(number) => match name(number) {
                 Some(name) => write!(out, "was killed by {name}"),
                 None => write!(out, "was killed by signal {number}"),

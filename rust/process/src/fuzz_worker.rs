@@ -1,4 +1,4 @@
-//! A worker that lies: whatever it sends and writes into its page, each call of its frames ends, and once (`mod.rs` P-4).
+//! A worker that lies: whatever it sends and writes into its page, each call ends once.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -149,7 +149,8 @@ fn lies() -> impl Strategy<Value = Vec<Lie>> {
     prop::collection::vec(lie, 0..20)
 }
 
-/// Lets a worker lie about the frames that it gets, until it is found out or has nothing more to say, and kills it.
+/// Lets a worker lie about the frames that it gets, until it is found out or has nothing more to
+/// say, and kills it.
 fn lie(inbox: &mut UnboundedReceiver<QueuedFrame>, lies: &[Lie], loss: impl Fn(u64) -> Loss, clock: Clock) {
     let (mut flight, mut parser, mut watch) = (InFlightFrames::default(), Parser::default(), Watchdog::default());
     let mut page = PageSnapshot::empty();
@@ -212,10 +213,11 @@ async fn finish(inboxes: &mut [UnboundedReceiver<QueuedFrame>], batch: &Batch) {
 }
 
 proptest! {
-    /// Fault: a worker sends and writes anything: messages cut, doubled, for others, of any kind; any words in its page (fuzzed)
-    /// Sees: each call ends once; those that it had go to others when it is ended, and nothing in the trainer panics or waits
+    /// Fault: a worker sends and writes anything: messages cut, doubled, for others, of any kind;
+    /// any words in its page (fuzzed) Sees: each call ends once; those that it had go to others
+    /// when it is ended, and nothing in the trainer panics or waits
     #[test]
-    fn p4_whatever_a_worker_says_each_call_ends_once(grouped: bool, expired: bool, lies in lies()) {
+    fn whatever_a_worker_says_each_call_ends_once(grouped: bool, expired: bool, lies in lies()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let clock = Clock::start();
@@ -245,7 +247,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn f7_a_call_that_silences_every_worker_is_tried_twice() {
+async fn a_call_that_silences_every_worker_is_tried_twice() {
     let clock = Clock::start();
     let functions = vec![function(Shape::Sample)];
     let (places, new_slots) = Slots::new(1, &functions, |_| true);

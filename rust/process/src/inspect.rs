@@ -1,8 +1,8 @@
-//! Looking at what the workers have in hand while they work.
+//! Snapshots of what the workers have in hand, for `dump()`.
 //!
-//! - X-1  A look never waits longer than its bound, whatever the workers do, and changes nothing of their work.
-//! - X-2  It shows every worker that has something in hand; one that can't say where it stands is shown with the reason.
-//! - X-3  Sessions answer it between two turns of their own; without a look nothing is done for it.
+//! An inspection never waits longer than its bound and changes nothing of the work. It shows every
+//! worker with a call in hand, without a stack where the worker can't report one. Sessions answer
+//! between two turns of their own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn x1_a_session_that_never_answers_costs_the_bound() {
+    fn a_session_that_never_answers_costs_the_bound() {
         let inspector = Inspector::default();
         let _silent = inspector.open(1);
         let mut answers = inspector.open(2);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn x2_a_session_that_ends_with_its_question_is_not_waited_for() {
+    fn a_session_that_ends_with_its_question_is_not_waited_for() {
         let inspector = Inspector::default();
         let ends = inspector.open(1);
         let ending = std::thread::spawn(move || {

@@ -61,7 +61,8 @@ pub struct ProcessStats {
 }
 
 impl ProcessLane {
-    /// A lane for those of the engine's functions whose `lane` is `index`. Its processes start when the scheduler attaches it.
+    /// A lane for those of the engine's functions whose `lane` is `index`. Its processes start when
+    /// the scheduler attaches it.
     #[must_use]
     pub fn new(
         runtime: Handle,
@@ -94,7 +95,8 @@ impl ProcessLane {
         }
     }
 
-    /// What the workers have in hand, and where their Python stands; takes up to `within`. Waits: not for a task of the runtime.
+    /// What the workers have in hand, and where their Python stands; takes up to `within`. Waits:
+    /// not for a task of the runtime.
     #[must_use]
     pub fn inspect(&self, within: Duration) -> Vec<WorkerSnapshot> {
         self.shared.get().map(|shared| shared.inspector.inspect(within)).unwrap_or_default()
@@ -192,7 +194,8 @@ impl Lane for ProcessLane {
             }
             stage.send_replace(LaneStage::Ended);
             for task in tasks {
-                // A supervisor that panicked has nothing left to end: its processes are the zygote's.
+                // A supervisor that panicked has nothing left to end: its processes are the
+                // zygote's.
                 let _ = task.await;
             }
             if let Some(shared) = &shared {

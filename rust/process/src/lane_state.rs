@@ -19,8 +19,8 @@ use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::lane::LaneWaker;
 
-/// Workers that may end in a row before they are ready, and for how long, until calls fail with the reason instead of waiting: a few may be killed
-/// one after another by whatever else goes on.
+/// Workers that may end in a row before they are ready, and for how long, until calls fail with the
+/// reason instead of waiting: a few may be killed one after another by whatever else goes on.
 const START_FAILURES: u32 = 3;
 const START_PATIENCE: Duration = Duration::from_secs(2);
 

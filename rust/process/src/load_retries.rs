@@ -1,9 +1,8 @@
-//! Whether a loader is tried, or workers load the functions for themselves because loaders failed.
+//! Whether another loader is tried, or workers load the functions for themselves.
 //!
-//! - Y-1  One loader that dies may have been killed by whatever else goes on: the next is tried at once.
-//! - Y-2  After two in a row workers load late, each function when it is first called, for a while; then another loader is tried. The while doubles with
-//!   each that dies.
-//! - Y-3  A loader that hangs is the last one: trying costs the whole time that loading may take, in which nothing is forked.
+//! One loader that dies is replaced at once. After two in a row workers load each function when it
+//! is first called; another loader is tried after a wait that doubles with each death. A loader
+//! that hangs is the last one: nothing is forked while one loads.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use tokio::time::Instant;
 
 /// Deaths in a row from which on workers load late.
 const DEATHS: u32 = 2;
-/// The first while (Y-2), and how often it doubles at most.
+/// The first while, and how often it doubles at most.
 const WHILE: Duration = Duration::from_secs(10);
 const DOUBLINGS: u32 = 9;
 
@@ -66,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn y1_y2_a_second_death_in_a_row_makes_loading_late_for_longer_and_longer() {
+    fn a_second_death_in_a_row_makes_loading_late_for_longer_and_longer() {
         let (mut loading, mut now) = (LoadRetries::default(), Instant::now());
         loading.ended(now);
         assert!(!loading.is_late() && !loading.tries_again(now));
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn y3_a_loader_that_hung_is_the_last() {
+    fn a_loader_that_hung_is_the_last() {
         let mut loading = LoadRetries::default();
         loading.hung();
         assert!(loading.is_late() && !loading.tries_again(Instant::now() + Duration::from_secs(1 << 20)));

@@ -1,11 +1,10 @@
-//! A mark in the environment of all processes of one stem, by which those are found that outlived it.
+//! A mark in the environment of all processes of one zygote, by which those that outlived it are
+//! found.
 //!
-//! While a stem lives its descendants are its own: it is their subreaper and ends them. One that was killed can't; its workers end with it, but not
-//! what they started. Whatever was forked or executed below the stem carries the mark, unless its environment was replaced on the way.
-//!
-//! - T-1  Each stem has a mark of its own: nothing of its successor is mistaken for its leavings.
-//! - T-2  A process is killed by a pidfd that was opened before its environment was read: its number can't have become another's.
-//! - T-3  One that is just executing a program has no environment to read for a moment, which may be long on a busy machine: it is looked at again.
+//! A living zygote is the subreaper of its descendants and ends them; one that was killed cannot.
+//! Each zygote has its own mark. A process is killed by a pidfd opened before its environment was
+//! read, so its number can't have become another's. One that is just executing a program has no
+//! environment for a moment and is looked at again.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -14,7 +13,8 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 /// The variable that holds the mark.
 const VARIABLE: &str = "GUERDON_POOL";
-/// Looks at the processes of this machine, until one finds nothing; what is killed may just have forked, or not show its mark yet (T-3).
+/// Looks at the processes of this machine, until one finds nothing; what is killed may just have
+/// forked, or not show its mark yet.
 const LOOKS: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -24,7 +24,8 @@ pub(super) struct OrphanMarker(String);
 
 impl OrphanMarker {
     pub(super) fn new() -> Self {
-        // The number of this process too: generators that ranks seed in the same nanosecond, by time, draw the same (T-1).
+        // The number of this process too: generators that ranks seed in the same nanosecond, by
+        // time, draw the same.
         Self(format!("{:x}-{:016x}{:016x}", std::process::id(), fastrand::u64(..), fastrand::u64(..)))
     }
 
@@ -47,7 +48,8 @@ impl OrphanMarker {
     }
 }
 
-/// Kills a process if it carries the mark; whether there has to be another look. Not for one that has ended, nor for one of another user.
+/// Kills a process if it carries the mark; whether there has to be another look. Not for one that
+/// has ended, nor for one of another user.
 fn look_at(number: i32, mark: &[u8]) -> bool {
     let Some(pid) = Pid::from_raw(number).filter(|_| number.cast_unsigned() != std::process::id()) else {
         return false;
@@ -61,7 +63,8 @@ fn look_at(number: i32, mark: &[u8]) -> bool {
         && rustix::process::pidfd_send_signal(pidfd, Signal::KILL).is_ok()
 }
 
-/// Whether a process has memory, which threads of the kernel and zombies have not, but no place for an environment yet, by its `/proc/<pid>/stat`.
+/// Whether a process has memory, which threads of the kernel and zombies have not, but no place for
+/// an environment yet, by its `/proc/<pid>/stat`.
 fn is_executing(stat: &str) -> bool {
     // Behind the name, which may hold anything: the state is field 3.
     let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace().collect();
@@ -79,13 +82,13 @@ mod tests {
     use crate::child_guard::ChildGuard;
 
     #[test]
-    fn t1_no_other_process_makes_the_same_mark() {
+    fn no_other_process_makes_the_same_mark() {
         let first = OrphanMarker::new();
         assert!(first.0.starts_with(&format!("{:x}-", std::process::id())) && first.0 != OrphanMarker::new().0);
     }
 
     #[test]
-    fn t1_what_carries_the_mark_is_killed_and_nothing_else() {
+    fn what_carries_the_mark_is_killed_and_nothing_else() {
         let (ours, other) = (OrphanMarker::new(), OrphanMarker::new());
         let sleeper = |token: &OrphanMarker| {
             let (name, value) = token.variable();
@@ -98,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn t3_what_is_just_executing_a_program_is_told_from_what_has_no_environment() {
+    fn what_is_just_executing_a_program_is_told_from_what_has_no_environment() {
         let stat = |memory: u64, end: u64| {
             let between = "0 ".repeat(19);
             format!("7 (a ) b) S {between}{memory} {}{end} 0", "0 ".repeat(27))

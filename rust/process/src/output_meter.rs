@@ -1,10 +1,9 @@
 //! How much the call in hand has printed, where its function has a `max_output`.
 //!
-//! - M-1  Such a call is alone with its worker: nothing stands before or behind it, so what is printed from its sending to its answer is its own.
-//! - M-2  What was printed is what was read from the worker's pipe and what still stands in it, both looked at in one moment (`output::Source`).
-//! - M-3  What the worker prints as it loads and sets up the function is not the call's: nothing is judged before the worker has said that it begins,
-//!   and if it had to do either, the count begins there.
-//! - M-4  A call over its bound is told once and killed `PATIENCE` later; one that ended by then fails all the same.
+//! Such a call is alone with its worker, so what is printed between its sending and its answer is
+//! its own, except what loading and setup print: if the worker had to do either, the count begins
+//! after it. A call over its bound is signalled once and killed `PATIENCE` later; it fails even if
+//! it ends first.
 
 use std::time::Duration;
 
@@ -47,7 +46,7 @@ impl OutputMeter {
         if let Some(gauge) = &mut self.gauge {
             gauge.begun = true;
             if prepared {
-                gauge.base = printed(); // M-3
+                gauge.base = printed();
             }
         }
     }
@@ -57,10 +56,10 @@ impl OutputMeter {
         let gauge = self.gauge.as_ref().filter(|gauge| gauge.begun)?;
         let own = printed().saturating_sub(gauge.base);
         (own > gauge.most)
-            .then(|| format!("it printed {own} bytes, more than its max_output of {} allows", ByteSize(gauge.most)))
+            .then(|| format!("printed {own} bytes, more than its max_output of {} allows", ByteSize(gauge.most)))
     }
 
-    /// What to do with a call that is over its bound (M-4).
+    /// What to do with a call that is over its bound.
     pub(super) fn action(&mut self, now_ns: u64) -> OutputAction {
         let Some(gauge) = &mut self.gauge else { return OutputAction::Wait };
         match gauge.told_ns {
@@ -88,24 +87,24 @@ mod tests {
     }
 
     #[test]
-    fn m3_only_what_the_call_itself_prints_counts() {
+    fn only_what_the_call_itself_prints_counts() {
         let mut meter = meter(10);
         assert_eq!(meter.over(|| 5000), None);
         meter.begun(true, || 5000);
         assert_eq!(meter.over(|| 5010), None);
         let why = meter.over(|| 5011).unwrap();
-        assert_eq!(why, "it printed 11 bytes, more than its max_output of 10 bytes allows");
+        assert_eq!(why, "printed 11 bytes, more than its max_output of 10 bytes allows");
     }
 
     #[test]
-    fn m3_without_loading_it_counts_from_the_sending() {
+    fn without_loading_it_counts_from_the_sending() {
         let mut meter = meter(10);
         meter.begun(false, || 5000);
         assert!(meter.over(|| 111).is_some());
     }
 
     #[test]
-    fn m4_a_call_is_told_once_then_killed() {
+    fn a_call_is_told_once_then_killed() {
         let mut meter = meter(10);
         assert!(!meter.told());
         let orders = [0, 1, 99, 100].map(|ms| meter.action(ms * 1_000_000));

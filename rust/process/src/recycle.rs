@@ -1,12 +1,12 @@
-//! When a worker is replaced that could go on: what leaks in user code then leaks no further.
+//! When a worker that could go on is replaced, so that leaks of user code stay bounded.
 //!
-//! - R-1  A worker is replaced between two frames, never amid one, and its successor is forked before it ends.
-//! - R-2  A worker runs at most `calls` calls: a frame that would be too much goes to another, and frames are cut so that few need to.
-//! - R-3  A worker that has run nothing is not replaced: what is too old or too large at its start would be so for ever.
+//! It is replaced between two frames, and its successor is forked before it ends. It runs at most
+//! `calls` calls. A worker that has run nothing stays: its successor would be as old or as large.
 
 use std::time::Duration;
 
-/// Bounds on a worker's life; a worker that reaches one is replaced. Those of a pinned function and of single calls are not counted.
+/// Bounds on a worker's life; a worker that reaches one is replaced. Those of a pinned function and
+/// of single calls are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recycle {
     /// Most calls that it runs.
@@ -23,12 +23,13 @@ impl Recycle {
         sent > 0 && (self.calls.is_some_and(|most| sent >= most) || self.age.is_some_and(|most| age >= most))
     }
 
-    /// Whether a worker that was sent `sent` calls may be sent `more` in one frame.
+    /// Whether a worker that was sent `sent` calls may be sent `more` in one frame.
     pub(super) fn has_room(&self, sent: u64, more: u64) -> bool {
         sent == 0 || self.calls.is_none_or(|most| sent + more <= most)
     }
 
-    /// Calls in a frame, at most `most`, so that a whole number of frames makes up the worker's calls.
+    /// Calls in a frame, at most `most`, so that a whole number of frames makes up the worker's
+    /// calls.
     pub(super) fn frame_calls(&self, most: usize) -> usize {
         let Some(calls) = self.calls else { return most };
         let frames = calls.div_ceil(most as u64).max(1);
@@ -45,21 +46,21 @@ mod tests {
     }
 
     #[test]
-    fn r2_frames_fill_up_a_workers_calls() {
+    fn frames_fill_up_a_workers_calls() {
         let sizes = [1, 10, 64, 65, 100, 128, 1000, u64::MAX].map(|calls| after(calls).frame_calls(64));
         assert_eq!(sizes, [1, 10, 64, 33, 50, 64, 63, 64]);
         assert_eq!(Recycle::default().frame_calls(64), 64);
     }
 
     #[test]
-    fn r2_no_worker_runs_more_than_its_calls() {
+    fn no_worker_runs_more_than_its_calls() {
         assert!(after(100).has_room(50, 50) && !after(100).has_room(51, 50));
         assert!(after(3).has_room(0, 9), "a frame has to go somewhere");
         assert!(Recycle::default().has_room(u64::MAX - 1, 1));
     }
 
     #[test]
-    fn r3_a_worker_that_ran_nothing_stays() {
+    fn a_worker_that_ran_nothing_stays() {
         let old = Recycle { age: Some(Duration::from_secs(1)), ..Recycle::default() };
         assert!(!old.is_due(0, Duration::from_secs(9)));
         assert!(old.is_due(1, Duration::from_secs(9)));

@@ -1,15 +1,13 @@
-//! What one function's calls may take of the worker that runs them, and see of the trainer's environment.
-//!
-//! Only the process lane holds them; where else they were asked for, the package has refused the function.
-//!
-//! - F-1  A value of the trainer's environment goes to the workers that run a function which names it, and into no message of this process.
+//! What one function's calls may take of their worker, and see of the trainer's environment. The
+//! values of its environment variables are never shown.
 
 use std::fmt;
 
 /// The resource limits of one function. The default is none.
 #[derive(Clone, Default)]
 pub struct ResourceLimits {
-    /// ByteSize of private memory beyond what the worker had when its functions were loaded. QueuedFrame by the worker.
+    /// ByteSize of private memory beyond what the worker had when its functions were loaded.
+    /// QueuedFrame by the worker.
     pub memory_limit: Option<u64>,
     /// ByteSize that one call may print. QueuedFrame by the worker's supervisor.
     pub max_output: Option<u64>,
@@ -19,7 +17,7 @@ pub struct ResourceLimits {
 
 impl fmt::Debug for ResourceLimits {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.environment.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect(); // F-1
+        let names: Vec<_> = self.environment.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect();
         out.debug_struct("ResourceLimits")
             .field("memory_limit", &self.memory_limit)
             .field("max_output", &self.max_output)
@@ -60,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn f1_values_are_not_shown() {
+    fn values_are_not_shown() {
         let environment = vec![(b"API_KEY".to_vec(), b"sk-1".to_vec())];
         let shown = format!("{:?}", ResourceLimits { environment, ..ResourceLimits::default() });
         assert!(shown.contains("API_KEY") && !shown.contains("sk-1"), "{shown}");

@@ -1,10 +1,10 @@
-//! The page that a worker shares with its supervisor; `python/guerdon/_worker/page.py` is the other side and says who writes what.
+//! The page that a worker shares with its supervisor; `python/guerdon/_worker/shared_page.py` is
+//! the other side. The worker maps it; the supervisor uses `pread` and `pwrite`: no unsafe code.
 //!
-//! The worker maps it; the supervisor reads and writes it by `pread` and `pwrite`: one system call a look, and no unsafe code.
-//!
-//! - P-1  The supervisor writes `TAKEN`, `FIRE` and `COUNTED`, nothing else.
-//! - P-2  A snapshot is not atomic as a whole; each word in it is. What depends on two words is acted on only when two snapshots agree (`watch`).
-//! - P-3  Whatever stands in the page, reading it is safe: indices are checked, numbers are judged by the reader.
+//! - The supervisor writes `TAKEN`, `FIRE` and `COUNTED`, nothing else.
+//! - shared-page-1  Each word of a snapshot is atomic, the snapshot is not: what depends on two
+//!   words is acted on when two snapshots agree.
+//! - Whatever stands in the page, reading it is safe: indices and numbers are checked.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn p3_indices_beyond_the_page_are_harmless() {
+    fn indices_beyond_the_page_are_harmless() {
         let seen = SharedPage::new().unwrap().read().unwrap();
         assert_eq!((seen.stamp(u64::MAX, 65), seen.state(1, 64)), (0, u8::MAX));
         assert!(seen.value(0, usize::MAX).is_nan());

@@ -1,9 +1,11 @@
-//! Where frames can go: the slots of the lane, each with at most one worker, and how much each can take.
+//! Where frames can go: the slots of the lane, each with at most one worker.
 //!
-//! - A-1  A pool worker has two places, so that the next frame waits in its socket when one ends; none while what it has in hand is slow.
-//! - A-2  A pinned function has one slot and one frame at a time; its worker starts with its first frame and keeps its state.
-//! - A-3  Frames that must run alone go to slots of their own, a fresh worker each; other frames never do.
-//! - A-4  A place is taken when a frame is chosen for a slot and free again before the scheduler learns that the frame ended.
+//! - A pool worker takes two frames, so that the next one waits in its socket; one while it is
+//!   slow.
+//! - A pinned function has one slot and one frame at a time; its worker starts with its first
+//!   frame.
+//! - Frames that must run alone go to slots of their own, a fresh worker each.
+//! - A place is free again before the scheduler learns that its frame ended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +15,7 @@ use tokio::sync::mpsc;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
 
-/// Frames that a pool worker holds at most.
+/// Frames that a pool worker holds at most.
 const DEPTH: usize = 2;
 
 /// What a slot is for.
@@ -38,7 +40,7 @@ pub(super) struct Slot {
 
 /// A frame in its place.
 pub(super) struct QueuedFrame {
-    // In this order.
+    // In this order.
     pub guard: SlotGuard,
     pub frame: Frame,
 }

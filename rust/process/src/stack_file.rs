@@ -1,7 +1,6 @@
-//! The file that a worker's stack is written to, and what is shown of it.
-//!
-//! - K-1  What stands in the file is shown, never believed: any bytes are a text.
-//! - K-2  It is bounded, in the file by the file's size, which the worker can't change, and in what is shown.
+//! The file that a worker's stack is written to, and what is shown of it. Any bytes in it are text,
+//! and it is bounded: the file by a size that the worker can't change, the shown stack by
+//! `LONGEST`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,7 +20,7 @@ const HEADER: &str = "Stack (most recent call first):";
 /// The file that a worker's stack is written to.
 pub(super) struct StackFile {
     fd: OwnedFd,
-    /// QueuedFrame by whoever asks; whether anyone asked before (T-5 of `asking`).
+    /// QueuedFrame by whoever asks; whether anyone asked before.
     pub asking: Mutex<bool>,
 }
 
@@ -37,7 +36,8 @@ impl StackFile {
         self.fd.as_fd()
     }
 
-    /// Empties the file; what is written next stands at its beginning, since both ends share one position.
+    /// Empties the file; what is written next stands at its beginning, since both ends share one
+    /// position.
     pub(super) fn clear(&self) -> io::Result<()> {
         rustix::fs::fallocate(&self.fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, SIZE as u64)?;
         rustix::fs::seek(&self.fd, SeekFrom::Start(0))?;
@@ -68,7 +68,8 @@ pub(super) fn is_whole(text: &str) -> bool {
         .is_some_and(|line| line == "  ..." || (line.ends_with(" in <module>") && line.contains("_zygote.py\", line ")))
 }
 
-/// The last stack in what `faulthandler` wrote, in the order and the form of a traceback, without our frames; `None` if nothing is left of it.
+/// The last stack in what `faulthandler` wrote, in the order and the form of a traceback, without
+/// our frames; `None` if nothing is left of it.
 pub(super) fn shown(text: &str, ours: &str) -> Option<String> {
     let (_, frames) = text.rsplit_once(HEADER)?;
     let mut lines: Vec<String> = Vec::new();
@@ -119,14 +120,14 @@ mod tests {
   File \"/u/my rewards.py\", line 7, in inner, in it
 ";
         assert_eq!(shown(WRITTEN, "/g/_worker").as_deref(), Some(expected));
-        // What came late for an earlier question stands before it (T-5 of `asking`).
+        // What came late for an earlier question stands before it.
         assert_eq!(shown(&format!("  File \"/x\", line 1 in old\n{WRITTEN}"), "/g/_worker").as_deref(), Some(expected));
         let deep = format!("{HEADER}\n{}  ...\n", "  File \"/u/r.py\", line 1 in down\n".repeat(100));
         assert!(shown(&deep, "/g/_worker").unwrap().starts_with("Stack (most recent call last):\n  …\n  File"));
     }
 
     #[test]
-    fn k1_k2_any_bytes_are_bounded_text() {
+    fn any_bytes_are_bounded_text() {
         assert_eq!(shown("", "/g"), None);
         assert_eq!(shown("garbage\n  File \"", "/g"), None);
         assert_eq!(shown(&format!("{HEADER}\n  File \"/g/x.py\", line 1 in ours\n"), "/g"), None);
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn k2_a_worker_can_not_make_the_file_grow() {
+    fn a_worker_can_not_make_the_file_grow() {
         let stack = StackFile::new().unwrap();
         let bytes = vec![b'x'; SIZE + 4096];
         rustix::io::pwrite(&stack.fd, &bytes[..10], 0).unwrap();

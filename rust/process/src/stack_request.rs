@@ -1,14 +1,10 @@
-//! Asking a worker where its Python stands: by a signal, to which `faulthandler` writes the stack into a file of ours. `python/guerdon/_worker/stack.py`
-//! is the other side.
+//! Requests a worker's Python stack: at a signal `faulthandler` writes it into a file of ours, also
+//! while C code holds the GIL. `python/guerdon/_worker/stack_dump.py` is the other side.
 //!
-//! - T-1  It works whatever the worker does, C code that holds the GIL included: nothing of Python has to run.
-//! - T-2  The signal is sent only where it can do nothing else: the worker said which, a handler is in place and not blocked, and the descriptor
-//!   that it writes to is still ours. Whose handler it is the kernel does not say: one that the call in hand has put there is called. By default the
-//!   signal would kill, and another file behind the descriptor be written to.
-//! - T-3  An answer is bounded in time by who asks; a worker that is stopped gives none.
-//! - T-4  A stack is that of a claim only if the claim was in hand before and after.
-//! - T-5  One asks at a time, and none before the handler of an earlier signal has returned: an answer is to the question, and a signal that is
-//!   blocked only while its own handler runs is not taken for one that the function blocks.
+//! - The signal is sent only where a handler is in place and not blocked and its descriptor is
+//!   still ours: by default it would kill. A handler that the call in hand has put there is called.
+//! - A stack counts for a call only if the call was in hand before and after.
+//! - One request at a time, and none before the handler of the former has returned.
 
 use std::time::Duration;
 
@@ -28,9 +24,9 @@ const QUIET: Duration = Duration::from_millis(20);
 /// Why there is no stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NoStack {
-    #[error("the worker did not say how to ask for it")]
+    #[error("the worker cannot report its stack")]
     NotOffered,
-    #[error("the function took the signal that asks for it, blocks it, or closed what it is written to")]
+    #[error("the function replaced or blocked the signal that requests the stack, or closed the file it is written to")]
     Taken,
     #[error("the worker process is stopped")]
     Stopped,
@@ -45,7 +41,8 @@ pub enum NoStack {
 }
 
 impl Child {
-    /// The stack of the call or phase that is claimed, outermost frame first; `ours` is the folder whose frames are left out.
+    /// The stack of the call or phase that is claimed, outermost frame first; `ours` is the folder
+    /// whose frames are left out.
     pub(super) async fn stack(&self, claim: u64, ours: &str, within: Duration) -> Result<String, NoStack> {
         let end = Instant::now() + within;
         let Ok(mut asked) = timeout(within, self.stack.asking.lock()).await else { return Err(NoStack::Silent) };
@@ -67,7 +64,8 @@ impl Child {
         self.page.read().is_ok_and(|page| page.progress() == claim)
     }
 
-    /// The signal that asks for the stack, if it can be sent (T-2). Of a worker that was `asked` before, an earlier signal is waited for (T-5).
+    /// The signal that asks for the stack, if it can be sent. Of a worker that was `asked` before,
+    /// an earlier signal is waited for.
     async fn asks_by(&self, asked: bool, end: Instant) -> Result<Signal, NoStack> {
         let offer = self.page.read().map_err(|_| NoStack::NotOffered)?.stack();
         let number = i32::try_from(offer >> 32).unwrap_or(0);
@@ -98,7 +96,8 @@ impl Child {
         Ok(Signals::read(&status, number))
     }
 
-    /// Waits until the stack has been written: until its end shows, or the handler of the signal has returned.
+    /// Waits until the stack has been written: until its end shows, or the handler of the signal
+    /// has returned.
     async fn answer(&self, number: i32, end: Instant) -> Result<String, NoStack> {
         let (mut last, mut grown) = (String::new(), Instant::now());
         loop {
@@ -133,7 +132,8 @@ struct Signals {
 }
 
 impl Signals {
-    /// Whether a signal that was sent has yet to be taken, or its handler, which blocks it, to return.
+    /// Whether a signal that was sent has yet to be taken, or its handler, which blocks it, to
+    /// return.
     fn answers(&self) -> bool {
         !self.stopped && (self.pending || (self.caught && self.blocked))
     }
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn t2_what_the_kernel_says_of_a_signal() {
+    fn what_the_kernel_says_of_a_signal() {
         let status = "Name:\tpython\nState:\tR (running)\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000000\nSigBlk:\t0000000000000000\nSigIgn:\t0000000001001000\nSigCgt:\t0020000000000000\n";
         let ready = Signals { caught: true, ..Signals::default() };
         assert_eq!(Signals::read(status, 54), ready);

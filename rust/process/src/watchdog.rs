@@ -1,13 +1,12 @@
-//! When the call in hand is slow, out of time, or out of grace: decisions over what the page shows, without any clock or process.
+//! When the call in hand is slow, out of time or out of grace: pure decisions over what the page
+//! shows.
 //!
-//! - D-1  Nothing is done to a call on one look: its claim and start must stand the same on two (`page` P-2).
-//! - D-2  The start that a worker states is believed only between the moment its frame was sent and the moment its claim was first seen.
-//! - D-3  A claim is signalled once. A kill comes a grace after it was due, whether or not the signal was seen to work.
-//! - D-4  Where a call stands that is to be killed is asked for shortly before, once, so that the kill itself need not wait for the answer.
-//! - D-5  A worker that holds frames and shows no claim for `SILENT` is ended: whatever stands in the page, a frame comes back. `LATE` is enough
-//!   where the page says that the frame at work has ended, or the kernel that the worker is stopped.
-//! - D-6  What the worker claims goes forward. One that goes back again and again, or states another start each time, is not waited for longer
-//!   than others.
+//! - Nothing is done on one look: claim and start must be the same on two (shared-page-1). A stated
+//!   start counts only between the sending of the frame and the first sight of the claim.
+//! - A claim is signalled once, asked for its stack shortly before its kill, and killed a grace
+//!   later.
+//! - A worker that shows no claim for `SILENT` is killed; `LATE` is enough where its frame has
+//!   ended or it is stopped. So is one whose claims go back again and again.
 
 use std::time::Duration;
 
@@ -22,13 +21,15 @@ pub(super) const SLOW: Duration = Duration::from_millis(20);
 pub(super) const SILENT: Duration = Duration::from_secs(30);
 /// The same for one that can't be about to show any.
 pub(super) const LATE: Duration = Duration::from_secs(1);
-/// How long before a kill the worker is asked where it stands (D-4): a quarter of the grace, between these two, as a busy machine needs
-/// more than an idle one. With a grace that is shorter still it is asked at the kill.
+/// How long before a kill the worker is asked where it stands: a quarter of the grace, between
+/// these two, as a busy machine needs more than an idle one. With a grace that is shorter still it
+/// is asked at the kill.
 const LAST_WORDS: Duration = Duration::from_millis(20);
 pub(super) const MOST_WORDS: Duration = Duration::from_millis(250);
-/// How often a claim may be seen to go back in one frame: once by honest workers, where the claim was guessed from half a snapshot.
+/// How often a claim may be seen to go back in one frame: once by honest workers, where the claim
+/// was guessed from half a snapshot.
 const BACKS: u32 = 16;
-/// Time until a look that may confirm what the last one saw (D-1).
+/// Time until a look that may confirm what the last one saw.
 const CONFIRM: Duration = Duration::from_millis(2);
 
 /// The call or phase that a worker claims.
@@ -55,7 +56,7 @@ pub(super) enum Action {
     AskStack,
     /// Kill the process group.
     Kill,
-    /// The same, for what it claims (D-6).
+    /// The same, for what it claims.
     Disown,
 }
 
@@ -82,7 +83,8 @@ pub(super) struct Watchdog {
     asked: Option<u64>,
     /// The claim in hand when it was found closed, and when.
     closed: Option<(u64, u64)>,
-    /// The claim furthest ahead in its frame, and how often an earlier one was seen since that frame began.
+    /// The claim furthest ahead in its frame, and how often an earlier one was seen since that
+    /// frame began.
     furthest: u64,
     backs: u32,
     /// Since when nothing has been claimed.
@@ -102,7 +104,7 @@ impl Watchdog {
         self.silent_ns = None;
         let (confirmed, first_ns) = match self.seen {
             Some((claim, stated, first)) if claim == hand.claim => {
-                (stated == hand.started_ns || now_ns.saturating_sub(first) >= nanos(LATE), first) // D-6
+                (stated == hand.started_ns || now_ns.saturating_sub(first) >= nanos(LATE), first)
             }
             _ => (false, now_ns),
         };
@@ -110,7 +112,7 @@ impl Watchdog {
         if self.goes_back(hand.claim) {
             return Check { action: Some(Action::Disown), slow: false, age_ns: 0, wake_ns: tick };
         }
-        let started_ns = hand.started_ns.clamp(hand.sent_ns.min(first_ns), first_ns); // D-2
+        let started_ns = hand.started_ns.clamp(hand.sent_ns.min(first_ns), first_ns);
         let age_ns = now_ns.saturating_sub(started_ns);
         let mut due_ns = started_ns.saturating_add(hand.limit_ns);
         if !hand.open {
@@ -129,10 +131,10 @@ impl Watchdog {
         let action = if now_ns >= kill_ns {
             Some(Action::Kill)
         } else if now_ns >= due_ns && self.fired != Some(hand.claim) {
-            self.fired = Some(hand.claim); // D-3
+            self.fired = Some(hand.claim);
             Some(Action::Fire)
         } else if now_ns >= ask_ns && self.asked != Some(hand.claim) {
-            self.asked = Some(hand.claim); // D-4
+            self.asked = Some(hand.claim);
             Some(Action::AskStack)
         } else {
             None
@@ -147,7 +149,7 @@ impl Watchdog {
         Check { action, slow: age_ns >= nanos(SLOW), age_ns, wake_ns: tick.min(next_ns.max(now_ns + 1)) }
     }
 
-    /// Notes a claim; whether the worker goes back too often (D-6).
+    /// Notes a claim; whether the worker goes back too often.
     fn goes_back(&mut self, claim: u64) -> bool {
         if claim >> 8 != self.furthest >> 8 {
             self.backs = 0;
@@ -159,7 +161,7 @@ impl Watchdog {
         false
     }
 
-    /// Whether nothing has been claimed for `LATE` (D-5).
+    /// Whether nothing has been claimed for `LATE`.
     pub(super) fn is_late(&self, now_ns: u64) -> bool {
         self.silent_ns.is_some_and(|since| now_ns.saturating_sub(since) >= nanos(LATE))
     }
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn d1_d3_d4_signal_once_ask_once_then_kill() {
+    fn signal_once_ask_once_then_kill() {
         let mut watch = Watchdog::default();
         let mut orders = vec![];
         let mut now = 1_000 * MS;
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn d4_a_grace_too_short_for_a_question_is_only_a_grace() {
+    fn a_grace_too_short_for_a_question_is_only_a_grace() {
         let mut watch = Watchdog::default();
         let hand = InHand { grace_ns: 10 * MS, ..hand(257, 1_000) };
         watch.check(1_050 * MS, Some(hand));
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn d1_a_new_start_is_looked_at_twice() {
+    fn a_new_start_is_looked_at_twice() {
         let mut watch = Watchdog::default();
         for call in 1..50 {
             assert_eq!(watch.check(1_000 * call * MS, Some(hand(256 + call, 0))).action, None);
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn d2_a_stated_start_in_the_past_or_the_future_changes_little() {
+    fn a_stated_start_in_the_past_or_the_future_changes_little() {
         for stated_ms in [0, 5_000_000] {
             let mut watch = Watchdog::default();
             let hand = InHand { sent_ns: 990 * MS, ..hand(257, stated_ms) };
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn d5_silence_ends_the_worker() {
+    fn silence_ends_the_worker() {
         let mut watch = Watchdog::default();
         assert_eq!(watch.check(0, None).action, None);
         assert_eq!(watch.check(29_000 * MS, None).action, None);
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn d6_a_worker_that_goes_to_and_fro_is_ended() {
+    fn a_worker_that_goes_to_and_fro_is_ended() {
         let mut watch = Watchdog::default();
         let orders: Vec<_> =
             (0..1000).map(|look| watch.check(look * 10 * MS, Some(hand(257 + look % 2, 0))).action).collect();
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn d6_forward_is_as_far_as_there_are_calls() {
+    fn forward_is_as_far_as_there_are_calls() {
         let mut watch = Watchdog::default();
         let claims =
             (1..9).flat_map(|frame| [0xFE, 0xFF, 0xFD].into_iter().chain(1..=64).map(move |low| frame << 8 | low));
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn d6_another_start_each_time_delays_a_little() {
+    fn another_start_each_time_delays_a_little() {
         let mut watch = Watchdog::default();
         let orders: Vec<_> = (0..200).map(|look| watch.check(look * 10 * MS, Some(hand(257, look))).action).collect();
         assert!(orders.contains(&Some(Action::Kill)));

@@ -1,34 +1,41 @@
-//! Messages between the supervisor and a worker; `python/guerdon/_worker/wire.py` is the other side. All numbers little-endian.
+//! Messages between the supervisor and a worker; `python/guerdon/_worker/wire.py` is the other
+//! side.
 //!
-//! To the worker, a header of 24 bytes and a process:
-//!
-//! ```text
-//! u64 length of the body   u64 frame   u16 function   u8 kind of the calls   u8 message   u32 calls
-//! message 1 RUN:   u32 length of the names (0xFFFFFFFF: by position)   the names, each ended by a NUL
-//!                  not for sample calls:  calls × u32 samples of the call
-//!                  for finish calls:      f64 score of each sample, NaN where there is none
-//!                  the values (`columns`)
-//! message 2 CLOSE: end, after the calls sent before it
-//! message 3 ENVIRONMENT: what the function finds in its environment, NAME=value each ended by a NUL
-//! ```
-//!
-//! To the supervisor, a header of 16 bytes and a body. `text` is `u32 length of the reason, u32 length of the traceback (0xFFFFFFFF: none)`, both texts:
-//!
-//! ```text
-//! u32 length of the body   u8 message   u8 flags   u16 call   u64 frame
-//! 1 READY
-//! 2 DONE          `call` is the number of calls that ran; flag 1: the worker ends itself now
-//! 3 FAIL          f64 retry after (NaN: none), u16 what the other side said (0xFFFF: nothing known), text; flag 1: retryable, flag 2: by the timeout signal
-//! 4 CELLS         u32 cells, per cell u8 status and f64 value, then to the end of the body per bad cell u32 index, u32 length, reason
-//! 5 RECORD        JSON
-//! 6 SETUP_FAILED  text; flag 2: by the timeout signal
-//! 7 BEGUN         a call with `max_output` begins; flag 1: its function was loaded or set up just now, and the worker waits for the
-//!                 page to say that what this printed is counted
-//! 8 USED          f64 tokens
-//! ```
-//!
-//! - W-1  A worker is untrusted: no bytes of its make the parser panic, or hold more memory than one message may have.
-//! - W-2  Messages of a call arrive before the `DONE` of its frame, and before the page's progress word moves on.
+//! A worker is not trusted: no bytes make the parser panic, or hold more memory than one message
+//! may. Messages of a call arrive before the `DONE` of its frame, and before the page's progress
+//! moves on.
+
+// The format, all numbers little-endian.
+//
+// To the worker, a header of 24 bytes and a body:
+//
+// ```text
+// u64 length of the body   u64 frame   u16 function   u8 kind of the calls   u8 message   u32 calls
+// message 1 RUN:   u32 length of the names (0xFFFFFFFF: by position)   names, each ended by a NUL
+//                  not for sample calls:  calls × u32 samples of the call
+//                  for finish calls:      f64 score of each sample, NaN where there is none
+//                  the values (`columns`)
+// message 2 CLOSE: end, after the calls sent before it
+// message 3 ENVIRONMENT: what the function finds in its environment, NAME=value each ended by a NUL
+// ```
+//
+// To the supervisor, a header of 16 bytes and a body. `text` is `u32 length of the reason, u32
+// length of the traceback (0xFFFFFFFF: none)`, both texts:
+//
+// ```text
+// u32 length of the body   u8 message   u8 flags   u16 call   u64 frame
+// 1 READY
+// 2 DONE          `call` is the number of calls that ran; flag 1: the worker ends itself now
+// 3 FAIL          f64 retry after (NaN: none), u16 status of the other side (0xFFFF: unknown),
+//                 text; flag 1: retryable, flag 2: by the timeout signal
+// 4 CELLS         u32 cells, per cell u8 status and f64 value, then to the end of the body per
+//                 bad cell u32 index, u32 length, reason
+// 5 RECORD        JSON
+// 6 SETUP_FAILED  text; flag 2: by the timeout signal
+// 7 BEGUN         a call with `max_output` begins; flag 1: its function was just loaded or set up,
+//                 and the worker waits for the page to say that this output is counted
+// 8 USED          f64 tokens
+// ```
 
 use std::time::Duration;
 
@@ -80,7 +87,8 @@ pub(super) fn run(id: u64, frame: &Frame, out: &mut Vec<u8>) {
     out.extend_from_slice(&number(frame.function_id()));
     let kind = match frame.kind() {
         CallKind::Sample => 0,
-        CallKind::Group | CallKind::Gathered => 1, // the same to a worker: lists in, a value for each sample out
+        // the same to a worker: lists in, a value for each sample out
+        CallKind::Group | CallKind::Gathered => 1,
         CallKind::Batch => 2,
         CallKind::Finish => 3,
     };
@@ -290,7 +298,8 @@ impl<'a> Reader<'a> {
 
     fn cells(&mut self) -> Option<Vec<Cell>> {
         let number = self.u32()? as usize;
-        // Nine bytes each: a number that the body can't hold is refused before anything is made for it (W-1).
+        // Nine bytes each: a number that the body can't hold is refused before anything is made for
+        // it.
         let mut values = Reader(self.bytes(number.checked_mul(9)?)?);
         let mut cells = Vec::with_capacity(number);
         while let (Some(status), Some(value)) = (values.u8(), values.f64()) {
@@ -373,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn w1_a_message_that_announces_too_much_is_refused_before_it_is_held() {
+    fn a_message_that_announces_too_much_is_refused_before_it_is_held() {
         let mut parser = Parser::default();
         parser.buffer().extend_from_slice(&message(5, 0, 0, 0, &[])[4..]);
         let mut bytes = (u32::MAX).to_le_bytes().to_vec();
@@ -385,7 +394,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn w1_no_bytes_make_the_parser_panic(chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..64), 0..20)) {
+        fn no_bytes_make_the_parser_panic(chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..64), 0..20)) {
             let mut parser = Parser::default();
             for chunk in chunks {
                 parser.buffer().extend_from_slice(&chunk);
@@ -394,7 +403,7 @@ mod tests {
         }
 
         #[test]
-        fn w1_no_body_makes_the_parser_panic(kind in 0u8..10, flags: u8, call: u16, frame: u64, body in prop::collection::vec(prop_oneof![Just(0u8), Just(255), any::<u8>()], 0..200)) {
+        fn no_body_makes_the_parser_panic(kind in 0u8..10, flags: u8, call: u16, frame: u64, body in prop::collection::vec(prop_oneof![Just(0u8), Just(255), any::<u8>()], 0..200)) {
             let mut parser = Parser::default();
             parser.buffer().extend_from_slice(&message(kind, flags, call, frame, &body));
             let _ = parser.next();

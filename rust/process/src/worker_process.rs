@@ -1,7 +1,6 @@
-//! A worker as a process: what it prints, how it ended, and that nothing of it is left.
-//!
-//! - B-1  However a worker ends, its process group is killed, its output read to the end and the process waited for.
-//! - B-2  A process is signalled only before it was waited for: its number may be another's afterwards.
+//! A worker's process: its output and its end. However it ends, its group is killed, its output
+//! read and the process waited for. It is signalled only before that: its number may be another's
+//! afterwards.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +49,8 @@ impl WorkerProcess {
         self.source.printed(&self.output)
     }
 
-    /// Takes leave of a process that has ended: how it did, and where its interpreter stood if it could say.
+    /// Takes leave of a process that has ended: how it did, and where its interpreter stood if it
+    /// could say.
     pub(super) async fn reap(&mut self) -> (ExitStatus, Option<String>) {
         self.child.kill(); // what it left of its group
         let ending = timeout(ASK, self.shared.zygote.reap(self.child.pid)).await;
@@ -61,8 +61,9 @@ impl WorkerProcess {
         (ending.ok().and_then(Result::ok).unwrap_or(ExitStatus::Unknown), self.source.crash())
     }
 
-    /// Gives the process some time to end by itself and sees to it that it does, beside everything else. Its socket stays open as long: it may
-    /// have something to say yet before it reads that it shall end.
+    /// Gives the process some time to end by itself and sees to it that it does, beside everything
+    /// else. Its socket stays open as long: it may have something to say yet before it reads that
+    /// it shall end.
     pub(super) fn shut_down(mut self, socket: WorkerSocket, patience: Duration) {
         tokio::spawn(async move {
             let _ = timeout(patience, self.child.pidfd.ended()).await;
@@ -77,7 +78,8 @@ impl WorkerProcess {
     /// Closes what is left of a process that was buried.
     pub(super) fn close(self) {
         let Self { child, output, live, .. } = self;
-        drop((child, output)); // its descriptors first: who waits for `live` finds none of them open
+        // its descriptors first: who waits for `live` finds none of them open
+        drop((child, output));
         drop(live);
     }
 

@@ -1,4 +1,5 @@
-//! The supervisor's end of a worker's socket: whole messages in, bytes out as fast as the worker takes them.
+//! The supervisor's end of a worker's socket: whole messages in, bytes out as the worker takes
+//! them.
 
 use std::io;
 

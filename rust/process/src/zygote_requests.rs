@@ -1,7 +1,6 @@
-//! Requests to the processes that fork; `python/guerdon/_worker/control.py` is the other side.
-//!
-//! - R-1  An answer that comes after nobody waits for it any more is not taken for that to a later request: a reply to `WORKER` that was not waited
-//!   for loses the process that gave it (`zygote` Z-4), one to `REAP` names its pid.
+//! Requests to the processes that fork; `python/guerdon/_worker/control.py` is the other side. A
+//! late answer is never taken for that to a later request: a process that owed one to `WORKER` is
+//! given up, and answers to `REAP` name their pid.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -23,8 +22,8 @@ pub(super) const BECOME: u32 = 5;
 pub(super) const END: u32 = 6;
 pub(super) const LOADED: u32 = 7;
 
-/// What our end of a socket holds of what was not read yet: two large frames, so that sending one takes one call and no waiting. The system may
-/// grant less.
+/// What our end of a socket holds of what was not read yet: two large frames, so that sending one
+/// takes one call and no waiting. The system may grant less.
 const SEND_BUFFER: usize = 1 << 20;
 
 /// Flag of `WORKER`: load all functions before saying ready.
@@ -77,7 +76,8 @@ impl ZygoteSocket {
             });
             match sent {
                 Ok(16) => return Ok(()),
-                // A stream socket with room for a byte has room for sixteen; were it not so, the other side could not be followed any more.
+                // A stream socket with room for a byte has room for sixteen; were it not so, the
+                // other side could not be followed any more.
                 Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
@@ -120,7 +120,7 @@ impl ZygoteSocket {
         loop {
             let reply = self.reply_to(REAP).await?;
             if reply.extra == number {
-                return Ok(ExitStatus::from_wait(reply.value));
+                return Ok(ExitStatus::from_wait(reply.value));
             }
         }
     }
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn r1_a_late_reply_is_passed_over() {
+    async fn a_late_reply_is_passed_over() {
         let (control, theirs) = ZygoteSocket::new().unwrap();
         let mut theirs = StdStream::from(theirs);
         for (pid, status) in [(5i32, 9i64), (7, 0x0300)] {

@@ -12,7 +12,8 @@ pub struct PerElement {
 }
 
 impl PerElement {
-    /// Measures `run`; what `make` makes and what `run` returns is made and dropped outside the measurement.
+    /// Measures `run`; what `make` makes and what `run` returns is made and dropped outside the
+    /// measurement.
     pub fn measure<I, O>(&self, bencher: &mut Bencher<'_>, mut make: impl FnMut() -> I, mut run: impl FnMut(I) -> O) {
         bencher.iter_custom(|times| {
             let mut all = Duration::ZERO;

@@ -1,6 +1,5 @@
-//! How a batch that grows takes samples, and how a group is delivered before all of its calls have ended.
-//!
-//! - B-4  Whether a group was cut is written and read under the scheduler's lock; so is the end of additions.
+//! How samples come into an open batch, and which of its groups were delivered early. Early
+//! deliveries and the end of additions are written and read under the scheduler's lock.
 
 use std::collections::btree_map::Entry;
 use std::ops::Range;
@@ -69,7 +68,8 @@ impl Batch {
         self.delivery
     }
 
-    /// Notes why a group is delivered before all of its calls have ended; false if it was noted before.
+    /// Notes why a group is delivered before all of its calls have ended; false if it was noted
+    /// before.
     pub(crate) fn mark_delivered_early(&self, group: usize, cause: &Cause) -> bool {
         let first = match self.delivered_early.lock().entry(group) {
             Entry::Vacant(entry) => entry.insert(cause.clone()) == cause,
@@ -85,7 +85,8 @@ impl Batch {
         self.delivery.can_be_early() && self.delivered_early.lock().contains_key(&group)
     }
 
-    /// Why the call of this function that begins at this sample ends with the early delivery of its group, if it does.
+    /// Why the call of this function that begins at this sample ends with the early delivery of its
+    /// group, if it does.
     pub(crate) fn early_delivery_of(&self, first: usize, function: FunctionId, finish: bool) -> Option<Cause> {
         if finish || !self.delivery.can_be_early() {
             return None;
@@ -104,13 +105,15 @@ impl Batch {
         self.quorum.as_ref().map_or_else(Vec::new, |quorum| quorum.completed(samples))
     }
 
-    /// Groups of a batch that grows that were completed since the last time: what their calls were made of is needed no more.
+    /// Groups of a batch that grows that were completed since the last time: what their calls were
+    /// made of is needed no more.
     #[must_use]
     pub fn take_completed(&self) -> Vec<usize> {
         self.additions.as_ref().map_or_else(Vec::new, OpenBatch::take_completed)
     }
 
-    /// Ends growth; true if that was the end of the batch. With `whole`, only if no group lacks samples.
+    /// Ends growth; true if that was the end of the batch. With `whole`, only if no group lacks
+    /// samples.
     pub(crate) fn end_additions(&self, why: &str, whole: bool) -> Result<bool, IncompleteGroups> {
         let Some(additions) = &self.additions else { return Ok(false) };
         Ok(additions.end(self.clock.now_ns(), why, whole)? && self.close(1))

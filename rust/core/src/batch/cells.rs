@@ -1,4 +1,4 @@
-//! The cells of a batch, and what is said about them (B-3).
+//! The cells of a batch, and what is said about them.
 
 use std::ops::Range;
 
@@ -20,7 +20,8 @@ impl Batch {
         self.stages[function].as_ref()
     }
 
-    /// Where the cells of a function's calls stand: its own scores in its stage if it has one, all else in the grid of the result.
+    /// Where the cells of a function's calls stand: its own scores in its stage if it has one, all
+    /// else in the grid of the result.
     pub(crate) fn place(&self, function: FunctionId, finish: bool) -> (&Grid, FunctionId) {
         match self.stage(function) {
             Some(stage) if !finish => (stage, 0),
@@ -42,7 +43,8 @@ impl Batch {
         self.notes.lock().insert((sample, function), note);
     }
 
-    /// Says why a score failed that its group's `finish_group` call is still to settle, unless a sweep has settled the cell meanwhile.
+    /// Says why a score failed that its group's `finish_group` call is still to settle, unless a
+    /// sweep has settled the cell meanwhile.
     pub(crate) fn note_score(&self, sample: usize, function: FunctionId, note: Note) {
         self.notes.lock().entry((sample, function)).or_insert(note);
     }
@@ -66,7 +68,8 @@ impl Batch {
         Some(CellView { outcome, attempts })
     }
 
-    /// What a settled cell shows in the result: its function's `on_failure` applied. NaN and `Cancelled` where nothing is settled.
+    /// What a settled cell shows in the result: its function's `on_failure` applied. NaN and
+    /// `Cancelled` where nothing is settled.
     #[must_use]
     pub fn shown(&self, sample: usize, function: FunctionId) -> (f32, Status) {
         let Some((outcome, _)) = self.grid.read(sample, function) else {
@@ -95,8 +98,8 @@ impl Batch {
         self.notes.lock().get(&(sample, function)).cloned()
     }
 
-    /// The cells that failed and why, in order, with their functions' `on_failure` not applied. Found by their notes, which all of them have:
-    /// most batches have few.
+    /// The cells that failed and why, in order, with their functions' `on_failure` not applied.
+    /// Found by their notes, which all of them have: most batches have few.
     #[must_use]
     pub fn failed(&self) -> Vec<(usize, FunctionId, CellView, Note)> {
         let notes = self.notes.lock().clone();

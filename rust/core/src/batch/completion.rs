@@ -35,7 +35,7 @@ fn judge(cell: Cell, times: Times) -> (Outcome, Option<Note>) {
             format!("returned {value:e}, which is beyond float32")
         }
         Cell::Value(value) => {
-            format!("returned {value}, which is no reward; return None to abstain")
+            format!("returned {value}, which is not a reward; return None to abstain")
         }
         Cell::Invalid(why) => why,
     };
@@ -89,7 +89,8 @@ impl Batch {
         completed
     }
 
-    /// Fails the cells of a call; of a `finish_group` call those whose score had not failed already.
+    /// Fails the cells of a call; of a `finish_group` call those whose score had not failed
+    /// already.
     #[expect(clippy::too_many_arguments, reason = "one call, one end: splitting it would hide what belongs together")]
     pub(crate) fn fail(
         &self,
@@ -128,7 +129,7 @@ impl Batch {
         Completed { groups, quorums }
     }
 
-    /// Keeps why a cell failed (B-3).
+    /// Keeps why a cell failed.
     fn keep_note(&self, function: FunctionId, finish: bool, sample: usize, note: Note) {
         if finish || self.stage(function).is_none() {
             self.note(sample, function, note);

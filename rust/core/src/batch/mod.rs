@@ -1,10 +1,12 @@
-//! A batch: its grid, what is said about its cells, and the news of its groups.
+//! A batch: its grid, the notes and records of its cells, and the news of its groups.
 //!
-//! - B-1  Each completed group is handed out once, in order of completion, whoever asks and from whatever thread.
-//! - B-2  `news` is readable exactly while a completed group waits to be handed out, or all have been; `end` from the last outcome on.
-//!   A batch that still grows has never handed out all. `news` is made for the first who asks for it: most wait for the end alone. Who waits
-//!   holds the descriptors: once it is done, and nobody waits any more, the batch lets them go, so that a result that is kept keeps none open.
-//! - B-3  Notes and records of a cell are written before the cell is settled: who sees the outcome can read them.
+//! - Each completed group is handed out once, in order of completion, to whoever asks.
+//! - `news` is readable while a completed group waits to be handed out, and for ever once all have
+//!   been; `end` from the last outcome on. `news` is made for the first who asks: most wait for the
+//!   end alone.
+//! - Notes and records of a cell are written before its outcome, so whoever sees the outcome reads
+//!   them.
+//! - A batch that is done lets its descriptors go once nobody waits, so a kept result holds none.
 
 mod adding;
 mod cells;
@@ -37,7 +39,8 @@ pub struct BatchSpec {
     pub batch_timeout_ns: Option<u64>,
     /// Whether samples are added later, until `Scheduler::finish`; such a batch begins empty.
     pub streamed: bool,
-    /// Of a batch that streamed: how many samples of full groups that are not complete leave no room for more.
+    /// Of a batch that streamed: how many samples of full groups that are not complete leave no
+    /// room for more.
     pub max_pending: Option<usize>,
     pub delivery: Delivery,
 }
@@ -95,23 +98,24 @@ pub struct Batch {
     additions: Option<OpenBatch>,
     delivery: Delivery,
     quorum: Option<Quorum>,
-    /// Groups that were cut. Written under the scheduler's lock (U-3 of `scheduler::cut`).
+    /// Groups that were cut. Written under the scheduler's lock.
     delivered_early: Mutex<BTreeMap<usize, Cause>>,
     /// Written by `release`.
     payload: Mutex<Option<Arc<dyn Payload>>>,
     submitted_ns: u64,
     batch_timeout_ns: Option<u64>,
     grid: Grid,
-    /// For functions with `finish_group`: the grid of their own scores, one column wide, that the calls fill first.
+    /// For functions with `finish_group`: the grid of their own scores, one column wide, that the
+    /// calls fill first.
     stages: Box<[Option<Grid>]>,
-    /// Of failed cells, by (sample, function). Written by frames and sweeps (B-3).
+    /// Of failed cells, by (sample, function). Written by frames and sweeps.
     notes: Mutex<BTreeMap<(usize, FunctionId), Note>>,
-    /// Per function. Written by frames (B-3).
+    /// Per function. Written by frames.
     records: Mutex<Box<[Vec<Record>]>>,
     /// Attempts beyond the first, per function. Written by the scheduler.
     retries: Box<[AtomicU32]>,
-    /// Groups not complete yet, and one more while the batch grows. Written by `announce`, `add` and `end_additions`; the one that takes it to zero
-    /// ends the batch.
+    /// Groups not complete yet, and one more while the batch grows. Written by `announce`, `add`
+    /// and `end_additions`; the one that takes it to zero ends the batch.
     open_groups: AtomicU64,
     /// When the last outcome came, 0 before. Written by `announce`.
     finished_ns: AtomicU64,
@@ -195,7 +199,8 @@ impl Batch {
         }
     }
 
-    /// So many groups less to wait for, or, as one, no more growth; true when there is nothing left.
+    /// So many groups less to wait for, or, as one, no more growth; true when there is nothing
+    /// left.
     fn close(&self, groups: u64) -> bool {
         let last = self.open_groups.fetch_sub(groups, Ordering::AcqRel) == groups;
         if last {
@@ -215,13 +220,14 @@ impl Batch {
         self.payload.lock().clone()
     }
 
-    /// Looks at what the calls are made of without keeping it: who keeps it may be the last to let it go, and must do that where it is safe.
+    /// Looks at what the calls are made of without keeping it: who keeps it may be the last to let
+    /// it go, and must do that where it is safe.
     pub(crate) fn with_payload<T>(&self, look: impl FnOnce(&dyn Payload) -> T) -> Option<T> {
         self.payload.lock().as_deref().map(look)
     }
 
-    /// Gives up what the calls were made of, once all of them have ended: a result that is kept shall not keep the inputs. The caller
-    /// drops it, where dropping it is safe.
+    /// Gives up what the calls were made of, once all of them have ended: a result that is kept
+    /// shall not keep the inputs. The caller drops it, where dropping it is safe.
     pub fn release(&self) -> Option<Arc<dyn Payload>> {
         if self.is_done() { self.payload.lock().take() } else { None }
     }
@@ -232,7 +238,8 @@ impl Batch {
         self.submitted_ns
     }
 
-    /// The clock when the call that begins at this sample could first be made: in a batch that streamed, when its last sample came.
+    /// The clock when the call that begins at this sample could first be made: in a batch that
+    /// streamed, when its last sample came.
     #[must_use]
     pub fn ready_ns(&self, first: usize, function: FunctionId) -> u64 {
         let Some(additions) = &self.additions else { return self.submitted_ns };
@@ -244,7 +251,8 @@ impl Batch {
         since_ns.max(self.submitted_ns)
     }
 
-    /// The clock after which the call of this function that begins at this sample may not run any more, if there is such a bound.
+    /// The clock after which the call of this function that begins at this sample may not run any
+    /// more, if there is such a bound.
     #[must_use]
     pub fn expires_ns(&self, first: usize, function: FunctionId) -> Option<u64> {
         let deadline = self.functions[function].policy.total_timeout.map(crate::clock::nanos);
@@ -257,7 +265,7 @@ impl Batch {
         self.batch_timeout_ns
     }
 
-    /// Announces completed groups (B-1); true when the last is among them.
+    /// Announces completed groups; true when the last is among them.
     pub(crate) fn announce(&self, groups: &[usize]) -> bool {
         if groups.is_empty() {
             return false;
@@ -270,7 +278,8 @@ impl Batch {
             let known = !ready.groups.is_empty();
             ready.groups.extend(groups);
             if !known {
-                // Else it is readable already (B-2), and a system call per group would cost more than a cheap function.
+                // Else it is readable already, and a system call per group would cost more than a
+                // cheap function.
                 notify(ready.news.as_ref());
             }
         }
@@ -278,7 +287,8 @@ impl Batch {
     }
 
     fn finish(&self) {
-        let ready = self.ready.lock(); // first: what is done lets its descriptors go under this lock
+        // first: what is done lets its descriptors go under this lock
+        let ready = self.ready.lock();
         self.finished_ns.store(self.clock.now_ns(), Ordering::Release);
         notify(ready.end.as_ref());
         if ready.handed_out == self.groups() {
@@ -302,14 +312,14 @@ impl Batch {
         end.saturating_sub(self.submitted_ns)
     }
 
-    /// A completed group that was not handed out yet (B-1).
+    /// A completed group that was not handed out yet.
     #[must_use]
     pub fn take_group(&self) -> Option<usize> {
         let mut ready = self.ready.lock();
         let group = ready.groups.pop_front()?;
         ready.handed_out += 1;
-        // Left readable for ever once all are handed out, so that every consumer learns of it. `finish` looks under this lock, after it said that
-        // the batch is done.
+        // Left readable for ever once all are handed out, so that every consumer learns of it.
+        // `finish` looks under this lock, after it said that the batch is done.
         if ready.groups.is_empty()
             && !(self.is_done() && ready.handed_out == self.groups())
             && let Some(news) = &ready.news
@@ -325,14 +335,16 @@ impl Batch {
         self.is_done() && self.ready.lock().handed_out == self.groups()
     }
 
-    /// What tells of groups, as B-2 says. It fails where there are no descriptors left.
+    /// Readable while a completed group waits, as the head says. It fails where there are no
+    /// descriptors left.
     pub fn news(&self) -> io::Result<Arc<Wake>> {
         let mut ready = self.ready.lock();
         if let Some(news) = &ready.news {
             return Ok(news.clone());
         }
         let news = Arc::new(Wake::new()?);
-        // Under the lock of all who tell of more: nothing that came before is missed, and nothing that comes after.
+        // Under the lock of all who tell of more: nothing that came before is missed, and nothing
+        // that comes after.
         if !ready.groups.is_empty() || (self.is_done() && ready.handed_out == self.groups()) {
             news.notify();
         }
@@ -340,19 +352,21 @@ impl Batch {
         Ok(news)
     }
 
-    /// What tells of the end, as B-2 says; `None` once it was let go.
+    /// Readable from the last outcome on; `None` once it was let go.
     #[must_use]
     pub fn end(&self) -> Option<Arc<Wake>> {
         self.ready.lock().end.clone()
     }
 
-    /// Readable while samples can be added without waiting, as `max_pending` says; `None` where they always can, and once it was let go.
+    /// Readable while samples can be added without waiting, as `max_pending` says; `None` where
+    /// they always can, and once it was let go.
     #[must_use]
     pub fn room(&self) -> Option<Arc<Wake>> {
         self.additions.as_ref().and_then(OpenBatch::room)
     }
 
-    /// Lets the descriptors go, if the batch is done: whoever holds them still finds all of them readable.
+    /// Lets the descriptors go, if the batch is done: whoever holds them still finds all of them
+    /// readable.
     pub fn forget_wakes(&self) {
         if self.is_done() {
             if let Some(additions) = &self.additions {

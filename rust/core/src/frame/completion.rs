@@ -97,7 +97,7 @@ impl Frame {
 
     fn end_gathered(&self, cells: impl IntoIterator<Item = Cell>, record: Option<Vec<u8>>, times: Times) {
         let claimed: Vec<_> = self.each().map(|(slice, call)| self.claim(slice, call)).collect();
-        // A function that records is called on samples of one batch (M-7).
+        // A function that records is called on samples of one batch.
         if let Some(json) = record.filter(|_| claimed.iter().any(Option::is_some) && self.slices.len() == 1) {
             let samples: Vec<usize> = self.samples(0).collect();
             let record = Record { first: self.first(0), gathered: samples, json };
@@ -111,7 +111,7 @@ impl Frame {
         }
     }
 
-    /// The claim on a gathered sample, `None` where it is too late (F-3).
+    /// The claim on a gathered sample, `None` where it is too late.
     fn claim<'a>(&self, slice: &'a BatchSlice, call: &Call) -> Option<Claim<'a>> {
         let claim = slice.claim(self.function, call);
         if claim.is_none() {

@@ -4,11 +4,12 @@
 //! They are completed once `SOON_NS` have passed since the first of them started, by the times that
 //! calls state; when the lane says so; and with the frame. So a long call is completed at once.
 //! Until then their cells are open: a lane completes them before the scheduler ends open calls
-//! (lane-9), and what ends them all the same makes them too late.
+//! (lane-1), and what ends them all the same makes them too late.
 
 use crate::outcome::Times;
 
-/// Long beside a call that is worth the trouble, short beside the time in which someone would notice.
+/// Long beside a call that is worth the trouble, short beside the time in which someone would
+/// notice.
 const SOON_NS: u64 = 500_000;
 
 /// A call of one sample, and what it gave.

@@ -1,13 +1,11 @@
-//! A frame: calls of one function on their way through a lane, all of one batch unless they were gathered.
+//! A frame: calls of one function on their way through a lane.
 //!
-//! - F-1  Each call of a frame is ended once: settled, failed, given back, or, when the frame is dropped, taken back by the scheduler.
-//! - F-2  Dropping the frame frees its place with the scheduler; so nothing that a lane does, not even a panic, loses a call or a place.
-//! - F-3  What came too late (the call was swept, or another attempt is under way) is dropped in silence and counted.
-//! - F-4  Samples that were gathered (`scheduler::gather`) are one call to the lane, and the only one of their frame; to the scheduler each sample
-//!   is a call of its own, which is claimed, swept and given another attempt by itself, in its own batch.
-//! - F-5  A frame has a slice of each of its batches, in an order that does not change, and at least one. In a call they stand one behind the other.
-//! - F-6  A frame that gave all its calls back before one of them ended counts no more, though a lane may still hold it: its place and its
-//!   leave are others'.
+//! - Each call ends once: completed, failed, given back or, when the frame is dropped, taken back.
+//! - Dropping a frame frees its place with the scheduler, so a panic in a lane loses no call.
+//! - An outcome that comes too late is dropped and counted.
+//! - Gathered samples are one call to the lane, the only one of their frame; to the scheduler each
+//!   is a call of its own, with its own attempts and its own batch.
+//! - A frame that gave back all its calls frees its place, though a lane may still hold it.
 
 mod completion;
 mod ended;
@@ -35,9 +33,9 @@ pub struct Frame {
     function: FunctionId,
     kind: CallKind,
     alone: bool,
-    /// Never empty (F-5).
+    /// Never empty.
     slices: Vec<BatchSlice>,
-    /// Which calls, as the lane knows them, it has not ended (F-1).
+    /// Which calls, as the lane knows them, it has not ended.
     pending: Vec<bool>,
     /// What the lane has ended and is not settled yet.
     ended: EndedCalls,
@@ -49,7 +47,7 @@ pub struct Frame {
     permit: Option<Permit>,
     /// Tokens that the call in hand used, where it told.
     tokens: Option<f64>,
-    /// It has a place with the scheduler (F-6).
+    /// It has a place with the scheduler.
     counts: bool,
 }
 
@@ -107,7 +105,7 @@ impl Frame {
         self.function
     }
 
-    /// What it holds of each of its batches (F-5).
+    /// What it holds of each of its batches.
     #[must_use]
     pub fn slices(&self) -> &[BatchSlice] {
         &self.slices
@@ -134,7 +132,8 @@ impl Frame {
         self.clock
     }
 
-    /// Whether the frame must run on a fresh worker with nothing beside or behind it, the worker being retired afterwards.
+    /// Whether the frame must run on a fresh worker with nothing beside or behind it, the worker
+    /// being retired afterwards.
     #[must_use]
     pub const fn alone(&self) -> bool {
         self.alone
@@ -162,7 +161,7 @@ impl Frame {
         self.slices.iter().flat_map(|slice| slice.calls.iter().map(move |call| (slice, call)))
     }
 
-    /// The scheduler's calls that are one to the lane (F-4).
+    /// The scheduler's calls that are one to the lane.
     fn of(&self, call: usize) -> impl Iterator<Item = (&BatchSlice, &Call)> {
         let gathered = self.kind == CallKind::Gathered;
         let one = (!gathered).then(|| (self.own(), &self.own().calls[call]));
@@ -215,13 +214,15 @@ impl Frame {
         self.pending[call]
     }
 
-    /// Whether an outcome of the call would still count, for one sample at least; false once the scheduler swept it.
+    /// Whether an outcome of the call would still count, for one sample at least; false once the
+    /// scheduler swept it.
     #[must_use]
     pub fn is_open(&self, call: usize) -> bool {
         self.of(call).any(|(slice, one)| slice.counts(self.function, one))
     }
 
-    /// Leaves samples out of a call on gathered ones that count no more: what it is made of may be gone.
+    /// Leaves samples out of a call on gathered ones that count no more: what it is made of may be
+    /// gone.
     pub fn leave_out_swept(&mut self) {
         if self.kind == CallKind::Gathered {
             self.slices.iter_mut().for_each(|slice| slice.leave_out_swept(self.function));

@@ -52,7 +52,8 @@ pub(crate) trait FrameOwner: Send + Sync {
         ran: u64,
     );
 
-    /// Takes back innocent calls of a frame that goes on, and its place if they were all that it had.
+    /// Takes back innocent calls of a frame that goes on, and its place if they were all that it
+    /// had.
     fn given_back(self: Arc<Self>, function: FunctionId, calls: Vec<(u64, Vec<Call>)>, frees: bool);
 
     /// Learns that a call has been running for `run_ns` and is not done.

@@ -13,8 +13,8 @@ use super::breaker::{Breaker, BreakerState};
 use crate::clock::nanos;
 
 const MINUTE_NS: f64 = 60e9;
-/// BatchSlice of an allowance that is used. The rest is room for the server's sliding window and the
-/// network's jitter.
+/// BatchSlice of an allowance that is used. The rest is room for the server's sliding window and
+/// the network's jitter.
 const PACE: f64 = 0.98;
 /// How late a request may be without delaying the next ones: timers are late by some milliseconds.
 const SLACK_NS: u64 = 25_000_000;

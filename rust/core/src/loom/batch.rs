@@ -95,7 +95,7 @@ impl World {
         group.is_some()
     }
 
-    /// B-2, while nobody is at work.
+    /// What is readable, while nobody is at work.
     fn news_is_true(&self, announced: u64) {
         let taken: u64 = self.handed_out.iter().map(|times| times.load(Ordering::Relaxed)).sum();
         let all = taken == self.handed_out.len() as u64;
@@ -134,17 +134,17 @@ fn several_announce_and_several_take(together: &'static [usize], alone: usize) {
 }
 
 #[test]
-fn b1_b2_several_announce_and_several_take() {
+fn several_announce_and_several_take() {
     several_announce_and_several_take(&[0], 1);
 }
 
 #[test]
-fn b1_b2_groups_announced_together_are_handed_out_one_by_one() {
+fn groups_announced_together_are_handed_out_one_by_one() {
     several_announce_and_several_take(&[0, 2], 1);
 }
 
 #[test]
-fn b2_news_of_a_group_outlives_the_taking_of_another() {
+fn news_of_a_group_outlives_the_taking_of_another() {
     explore(|| {
         let world = World::new(3);
         world.announce(&[0]);

@@ -24,7 +24,8 @@ fn mixed(world: &Arc<World>, samples: usize) -> (Arc<Batch>, Arc<Batch>) {
     (a, b)
 }
 
-/// Takes the frame that is there and gives each sample the number of its batch; the frame's batches, one a sample.
+/// Takes the frame that is there and gives each sample the number of its batch; the frame's
+/// batches, one a sample.
 fn settle(world: &World) -> Vec<u64> {
     let Some(mut frame) = world.lane.take() else { return Vec::new() };
     let batches = batches(&frame);
@@ -74,9 +75,10 @@ fn ends(world: &World, all: &[&Arc<Batch>]) {
     world.close();
 }
 
-/// A call on samples of two batches fails, or is lost, while one of them is cancelled: whoever comes first, that one is, and the other loses none.
+/// A call on samples of two batches fails, or is lost, while one of them is cancelled: whoever
+/// comes first, that one is, and the other loses none.
 #[test]
-fn m8_s2_a_failing_call_beside_a_cancel() {
+fn a_failing_call_beside_a_cancel() {
     for kind in [None, Some(FailureKind::Error), Some(FailureKind::Crashed)] {
         explore(move || {
             let world = world(4);
@@ -95,7 +97,7 @@ fn m8_s2_a_failing_call_beside_a_cancel() {
 
 /// Its outcomes come while both are cancelled: what came too late is dropped, sample by sample.
 #[test]
-fn m8_outcomes_beside_two_cancels() {
+fn outcomes_beside_two_cancels() {
     explore(|| {
         let world = world(4);
         let (a, b) = mixed(&world, 1);
@@ -109,9 +111,10 @@ fn m8_outcomes_beside_two_cancels() {
     });
 }
 
-/// The parts of a call on two batches stay by themselves, whatever is submitted meanwhile, and have all of its samples.
+/// The parts of a call on two batches stay by themselves, whatever is submitted meanwhile, and have
+/// all of its samples.
 #[test]
-fn m3_parts_beside_a_submission() {
+fn parts_beside_a_submission() {
     explore(|| {
         let world = world(4);
         let (a, b) = mixed(&world, 2);
@@ -134,9 +137,10 @@ fn m3_parts_beside_a_submission() {
     });
 }
 
-/// Samples are added to two batches that grow, beside the outcome of a call: none waits while the lane has room and more than enough stand in queue.
+/// Samples are added to two batches that grow, beside the outcome of a call: none waits while the
+/// lane has room and more than enough stand in queue.
 #[test]
-fn m2_s3_additions_to_two_batches_beside_an_outcome() {
+fn additions_to_two_batches_beside_an_outcome() {
     explore(|| {
         let world = world(2);
         world.scheduler.submit(spec(1, 1)).unwrap();

@@ -24,7 +24,8 @@ impl World {
         Arc::new(Self { grid: Grid::new(groups, size, functions), announced })
     }
 
-    /// Settles a claim's `span` cells with this mark; whoever is told of a completed group must see all of it (G-6).
+    /// Settles a claim's `span` cells with this mark; whoever is told of a completed group must see
+    /// all of it.
     fn complete(&self, claim: Claim<'_>, span: usize, mark: u32, cells_of_group: &[(usize, usize)]) {
         claim.complete((0..span).map(|_| outcome(mark)), |group| {
             self.announced[group].fetch_add(1, Ordering::Relaxed);
@@ -48,7 +49,7 @@ impl World {
 }
 
 #[test]
-fn g1_g2_g6_two_lanes_and_a_sweep() {
+fn two_lanes_and_a_sweep() {
     const CELLS: &[(usize, usize)] = &[(0, 0), (1, 0)];
     explore(|| {
         let world = World::new(1, 2, 1);
@@ -75,7 +76,7 @@ fn g1_g2_g6_two_lanes_and_a_sweep() {
 }
 
 #[test]
-fn g4_a_call_over_a_group_is_taken_as_one() {
+fn a_call_over_a_group_is_taken_as_one() {
     const CELLS: &[(usize, usize)] = &[(0, 0), (1, 0), (0, 1), (1, 1)];
     explore(|| {
         let world = World::new(1, 2, 2);
@@ -104,7 +105,7 @@ fn g4_a_call_over_a_group_is_taken_as_one() {
 }
 
 #[test]
-fn g2_two_calls_over_two_groups() {
+fn two_calls_over_two_groups() {
     explore(|| {
         let world = World::new(2, 1, 2);
         let call = |function: usize| {
@@ -120,7 +121,7 @@ fn g2_two_calls_over_two_groups() {
 }
 
 #[test]
-fn g5_a_late_outcome_beside_another_attempt_and_a_sweep() {
+fn a_late_outcome_beside_another_attempt_and_a_sweep() {
     explore(|| {
         let world = World::new(1, 1, 1);
         let second = world.clone();

@@ -1,13 +1,11 @@
-//! Model checks: loom runs each of these under every interleaving that `LOOM_MAX_PREEMPTIONS` allows (`make model-check`).
+//! Model checks: loom runs each under every interleaving that `LOOM_MAX_PREEMPTIONS` allows.
 //!
-//! - `grid`: one outcome a cell, one announcement a group, what came too late is dropped (G-1, G-2, G-4, G-5, G-6).
-//! - `batch`: each group is handed out once, and no news of one is lost (B-1, B-2).
-//! - `scheduler`: no call is lost between an attempt that failed and a sweep, no work is left while a lane has room (S-2, S-3, B-3, F-1, F-3).
-//! - `limits`: a limit is never exceeded, and what a call gives back is the next one's, however the call ended (L-3).
-//! - `gathering`: no sample of a call on several batches is lost, mixed up or ended with another's batch, whatever ends the call beside it (M-2, M-3,
-//!   M-8, S-2, S-3).
-//! - `growing`: samples added, growth ended and groups cut beside outcomes and a consumer elsewhere: each group is handed out once (A-3, B-1, Z-1,
-//!   Z-2, U-3, U-4).
+//! `grid`: one outcome a cell, one announcement a group. `batch`: no news of a group is lost.
+//! `scheduler`: no call is lost between a failed attempt and a sweep, no work waits while there is
+//! room. `limits`: no limit is exceeded, and each permit comes back. `gathering`: no sample of a
+//! call on several batches is lost or ends with another's batch. `open_batch`: additions, the end
+//! of additions and early deliveries beside outcomes and a consumer.
+
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the model")]
 
 mod batch;
@@ -19,7 +17,8 @@ mod scheduler;
 
 use loom::thread;
 
-/// Explores a model. Unbounded, a model of three threads over locks takes hours; three preemptions find what there is to find.
+/// Explores a model. Unbounded, a model of three threads over locks takes hours; three preemptions
+/// find what there is to find.
 fn explore(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(3));

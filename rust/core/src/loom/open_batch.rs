@@ -72,7 +72,7 @@ fn job(stream: &Arc<Stream>, work: impl FnOnce(&Stream) + Send + 'static) -> Box
 
 /// What is added beside the end of growth counts whole or not at all.
 #[test]
-fn z1_a3_an_addition_beside_the_finish() {
+fn an_addition_beside_the_finish() {
     explore(|| {
         let stream = Stream::new(1, 0, Delivery::default());
         let add = job(&stream, |stream| {
@@ -85,9 +85,10 @@ fn z1_a3_an_addition_beside_the_finish() {
     });
 }
 
-/// OpenBatch ends beside the last outcome, and the consumer is at work: who is last ends the batch, once.
+/// OpenBatch ends beside the last outcome, and the consumer is at work: who is last ends the batch,
+/// once.
 #[test]
-fn b1_a_finish_beside_a_completion_and_a_consumer() {
+fn a_finish_beside_a_completion_and_a_consumer() {
     explore(|| {
         let stream = Stream::new(1, 0, Delivery::default());
         assert!(stream.add(1));
@@ -102,7 +103,7 @@ fn b1_a_finish_beside_a_completion_and_a_consumer() {
 
 /// A group completes while another is added and a consumer takes what there is.
 #[test]
-fn b1_an_addition_beside_a_completion_and_a_consumer() {
+fn an_addition_beside_a_completion_and_a_consumer() {
     explore(|| {
         let stream = Stream::new(1, 0, Delivery::default());
         assert!(stream.add(1));
@@ -117,7 +118,7 @@ fn b1_an_addition_beside_a_completion_and_a_consumer() {
 }
 
 #[test]
-fn z2_an_addition_beside_a_cancel() {
+fn an_addition_beside_a_cancel() {
     explore(|| {
         let stream = Stream::new(1, 0, Delivery::default());
         let add = job(&stream, |stream| {
@@ -134,7 +135,7 @@ fn z2_an_addition_beside_a_cancel() {
 
 /// The quorum is reached by one outcome while that of the straggler arrives.
 #[test]
-fn u4_a_quorum_beside_a_late_completion() {
+fn a_quorum_beside_a_late_completion() {
     explore(|| {
         let stream = Stream::new(2, 0, Delivery::quorum(1));
         assert!(stream.add(2));
@@ -155,7 +156,7 @@ fn u4_a_quorum_beside_a_late_completion() {
 
 /// The quorum is reached while an attempt of the straggler fails that would be granted another.
 #[test]
-fn u3_a_quorum_beside_an_attempt_that_fails() {
+fn a_quorum_beside_an_attempt_that_fails() {
     explore(|| {
         let stream = Stream::new(2, 5, Delivery::quorum(1));
         assert!(stream.add(2));
@@ -180,7 +181,7 @@ fn u3_a_quorum_beside_an_attempt_that_fails() {
 
 /// The quorum is reached while another sample of the group is added.
 #[test]
-fn u3_a_quorum_beside_an_addition() {
+fn a_quorum_beside_an_addition() {
     explore(|| {
         let stream = Stream::new(2, 0, Delivery::quorum(1));
         assert!(stream.add(1));

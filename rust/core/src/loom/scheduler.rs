@@ -23,9 +23,10 @@ pub(super) struct Holding {
     /// The most calls of a frame.
     calls: usize,
     held: Mutex<Vec<Frame>>,
-    /// Someone is in `run` (S-3).
+    /// Someone is in `run`.
     running: AtomicBool,
-    /// `run` was entered twice, or without room. Told at the end: the scheduler catches what panics in `run`.
+    /// `run` was entered twice, or without room. Told at the end: the scheduler catches what panics
+    /// in `run`.
     overrun: AtomicBool,
     /// Frames that came.
     started: AtomicUsize,
@@ -119,7 +120,7 @@ fn failure(kind: FailureKind) -> Failure {
     Failure { kind, reason: "failed".to_owned(), traceback: None, retryable: true, retry_after: None, answer: None }
 }
 
-/// The status of a settled cell, which goes with its note (B-3).
+/// The status of a settled cell, which goes with its note.
 fn status(batch: &Batch, sample: usize) -> Status {
     let status = batch.cell(sample, 0).expect("the cell is settled").outcome.status;
     let note = batch.note_of(sample, 0).map(|note| note.reason);
@@ -132,7 +133,8 @@ fn status(batch: &Batch, sample: usize) -> Status {
     status
 }
 
-/// A frame in hand fails while its batch is cancelled: whoever comes first, the call ends, once, as cancelled.
+/// A frame in hand fails while its batch is cancelled: whoever comes first, the call ends, once, as
+/// cancelled.
 fn a_failing_attempt_beside_a_cancel(kind: FailureKind, retries: u16) {
     explore(move || {
         let world = World::new(1, function(retries, false));
@@ -155,17 +157,17 @@ fn a_failing_attempt_beside_a_cancel(kind: FailureKind, retries: u16) {
 }
 
 #[test]
-fn s2_a_retry_beside_a_cancel() {
+fn a_retry_beside_a_cancel() {
     a_failing_attempt_beside_a_cancel(FailureKind::Error, 1);
 }
 
 #[test]
-fn s2_a_crash_beside_a_cancel() {
+fn a_crash_beside_a_cancel() {
     a_failing_attempt_beside_a_cancel(FailureKind::Crashed, 0);
 }
 
 #[test]
-fn f1_a_dropped_frame_beside_a_cancel() {
+fn a_dropped_frame_beside_a_cancel() {
     explore(|| {
         let world = World::new(1, function(0, false));
         let batch = world.scheduler.submit(spec(1, 1)).unwrap();
@@ -180,7 +182,7 @@ fn f1_a_dropped_frame_beside_a_cancel() {
 }
 
 #[test]
-fn b3_f3_an_outcome_beside_a_cancel() {
+fn an_outcome_beside_a_cancel() {
     explore(|| {
         let world = World::new(2, function(0, false));
         let batch = world.scheduler.submit(spec(2, 2)).unwrap();
@@ -202,7 +204,8 @@ fn b3_f3_an_outcome_beside_a_cancel() {
     });
 }
 
-/// Two calls of a frame end and are settled together, by the lane or with the frame, while their batch is cancelled (V-1, V-2 of `frame::ended`).
+/// Two calls of a frame end and are settled together, by the lane or with the frame, while their
+/// batch is cancelled.
 fn calls_settled_together_beside_a_cancel(by_the_lane: bool) {
     explore(move || {
         let world = World::with_frames(1, 2, function(0, false));
@@ -237,18 +240,19 @@ fn calls_settled_together_beside_a_cancel(by_the_lane: bool) {
 }
 
 #[test]
-fn v1_v2_calls_settled_by_the_lane_beside_a_cancel() {
+fn calls_completed_by_the_lane_beside_a_cancel() {
     calls_settled_together_beside_a_cancel(true);
 }
 
 #[test]
-fn v1_v2_calls_settled_with_their_frame_beside_a_cancel() {
+fn calls_completed_with_their_frame_beside_a_cancel() {
     calls_settled_together_beside_a_cancel(false);
 }
 
-/// The scores of a group come in while its batch is cancelled: its `finish_group` call is made or swept, never both, never neither.
+/// The scores of a group come in while its batch is cancelled: its `finish_group` call is made or
+/// swept, never both, never neither.
 #[test]
-fn s2_scores_that_complete_beside_a_cancel() {
+fn scores_that_complete_beside_a_cancel() {
     explore(|| {
         let world = World::new(2, function(0, true));
         let batch = world.scheduler.submit(spec(2, 2)).unwrap();
@@ -270,9 +274,10 @@ fn s2_scores_that_complete_beside_a_cancel() {
     });
 }
 
-/// A score that failed keeps its note unless the sweep has settled its cell before, whose note must then stand.
+/// A score that failed keeps its note unless the sweep has settled its cell before, whose note must
+/// then stand.
 #[test]
-fn b3_a_score_that_fails_beside_a_cancel() {
+fn a_score_that_fails_beside_a_cancel() {
     explore(|| {
         let world = World::new(2, function(0, true));
         let batch = world.scheduler.submit(spec(2, 2)).unwrap();
@@ -293,7 +298,7 @@ fn b3_a_score_that_fails_beside_a_cancel() {
 }
 
 #[test]
-fn s3_no_work_waits_while_a_lane_has_room() {
+fn no_work_waits_while_a_lane_has_room() {
     explore(|| {
         let world = World::new(1, function(0, false));
         let batch = world.scheduler.submit(spec(4, 1)).unwrap();
@@ -318,7 +323,7 @@ fn s3_no_work_waits_while_a_lane_has_room() {
 }
 
 #[test]
-fn s2_a_batch_submitted_beside_the_end_is_cancelled() {
+fn a_batch_submitted_beside_the_end_is_cancelled() {
     explore(|| {
         let world = World::new(1, function(0, false));
         let (submitter, closer) = (world.clone(), world.clone());

@@ -1,13 +1,11 @@
-//! The places of a batch that streamed: which are taken, and how far its groups are.
+//! The places of an open batch: which are taken, and how far its groups are.
 //!
-//! - A-1  A place is taken once. An addition that is refused takes none.
-//! - A-2  Each group becomes whole once, with the last of its samples whose values are there, and that addition is told so.
-//! - A-3  OpenBatch ends once; from then on nothing is taken, and there are no more groups than there were.
-//! - A-4  Without a word where they belong samples take the lowest places that are free, so groups are filled in order.
-//! - A-5  A group is there, in grid and count, before anyone learns of it.
-//! - A-6  There is room while fewer than `max_pending` samples stand in full groups that are not complete; and when growth has ended, so that who
-//!   waits learns of it. (A group that still lacks samples is not counted: it could not complete, and who waits would wait for ever.)
-//! - A-7  `take_completed` tells of a group once it is complete, and again when values came after that, as of one that was cut.
+//! - A place is taken once; a refused addition takes none. Samples fill the lowest free places.
+//! - A group becomes whole once, with the value of its last sample.
+//! - A group is in the grid and the count before anyone learns of it.
+//! - There is room while fewer than `max_pending` samples are in full groups that are not
+//!   complete (others could never complete), and once additions ended, so that waiters learn it.
+//! - `take_completed` reports a group once, and again if values came after an early delivery.
 
 mod placement;
 mod state;
@@ -30,9 +28,9 @@ pub(crate) struct OpenBatch {
     needed: usize,
     /// Written by additions, by `complete` and by `end`.
     state: Mutex<OpenBatchState>,
-    /// As many as `OpenBatchState::groups`. Written by additions, once the grid has them.
+    /// As many as `OpenBatchState::groups`. Written by additions, once the grid has them.
     groups: AtomicU64,
-    /// The most samples that may be pending.
+    /// The most samples that may be pending.
     most: Option<usize>,
 }
 
@@ -85,7 +83,8 @@ impl OpenBatch {
         usize::try_from(self.groups.load(Ordering::Acquire)).unwrap_or(usize::MAX)
     }
 
-    /// Takes places. `grow` is called if that needs more groups than there are: with their number, before they are known.
+    /// Takes places. `grow` is called if that needs more groups than there are: with their number,
+    /// before they are known.
     pub(crate) fn add(&self, places: &Placement, now_ns: u64, grow: impl FnOnce(usize)) -> Result<Added, AddError> {
         let mut state = self.state.lock();
         if let Some((_, why)) = &state.ended {
@@ -128,7 +127,7 @@ impl OpenBatch {
         Ok(added)
     }
 
-    /// Learns that these samples have their values; the groups that this makes whole.
+    /// Learns that these samples have their values; the groups that this makes whole.
     pub(crate) fn arrive(&self, samples: &[usize]) -> Vec<usize> {
         let mut state = self.state.lock();
         let mut whole = Vec::new();
@@ -139,7 +138,7 @@ impl OpenBatch {
                     whole.push(sample / self.size);
                 }
                 if group.complete {
-                    state.completed.push(sample / self.size);
+                    state.completed.push(sample / self.size);
                 }
             }
         }
@@ -181,7 +180,7 @@ impl OpenBatch {
         self.state.lock().ended.is_some()
     }
 
-    /// Ends growth; false if it was ended before. With `whole`, only if no group lacks samples.
+    /// Ends growth; false if it was ended before. With `whole`, only if no group lacks samples.
     pub(crate) fn end(&self, now_ns: u64, why: &str, whole: bool) -> Result<bool, IncompleteGroups> {
         let mut state = self.state.lock();
         if state.ended.is_some() {
@@ -204,7 +203,8 @@ impl OpenBatch {
         Ok(true)
     }
 
-    /// When a call of these samples could first be made: when the last of them came; 0 if none of them did.
+    /// When a call of these samples could first be made: when the last of them came; 0 if none of
+    /// them did.
     pub(crate) fn since_ns(&self, samples: std::ops::Range<usize>) -> u64 {
         let state = self.state.lock();
         state.since_ns.get(samples).and_then(|since| since.iter().max().copied()).unwrap_or(0)
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a4_samples_fill_the_lowest_free_places() {
+    fn samples_fill_the_lowest_free_places() {
         let additions = OpenBatch::new(3, 3, None).unwrap();
         assert_eq!(add(&additions, Placement::Exact(vec![4, 1])).unwrap().samples, [4, 1]);
         let added = add(&additions, Placement::InOrder(3)).unwrap();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a2_a_group_is_whole_with_its_last_value() {
+    fn a_group_is_whole_with_its_last_value() {
         let additions = OpenBatch::new(2, 2, None).unwrap();
         add(&additions, Placement::InOrder(4)).unwrap();
         assert_eq!(additions.arrive(&[0, 3]), [0; 0]);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a1_a_refused_addition_takes_nothing() {
+    fn a_refused_addition_takes_nothing() {
         let additions = OpenBatch::new(2, 2, None).unwrap();
         add(&additions, Placement::InOrder(1)).unwrap();
         assert_eq!(add(&additions, Placement::Exact(vec![3, 0])), Err(AddError::Taken(0)));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a3_growth_ends_once_and_only_whole() {
+    fn additions_end_once_and_only_whole() {
         let additions = OpenBatch::new(2, 2, None).unwrap();
         add(&additions, Placement::Exact(vec![0, 1, 5])).unwrap();
         let incomplete = IncompleteGroups { size: 2, groups: 2, first: vec![(1, 0), (2, 1)] };
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a6_there_is_room_while_few_samples_are_pending() {
+    fn there_is_room_while_few_samples_are_pending() {
         let additions = OpenBatch::new(2, 2, Some(4)).unwrap();
         add(&additions, Placement::Exact(vec![0, 2, 4, 6])).unwrap();
         assert!(additions.has_room(), "no group is full");
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a7_values_that_come_to_a_complete_group_are_told_of() {
+    fn values_that_come_to_a_complete_group_are_told_of() {
         let additions = OpenBatch::new(2, 2, None).unwrap();
         add(&additions, Placement::InOrder(1)).unwrap();
         additions.arrive(&[0]);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a5_the_grid_grows_before_the_groups_are_known() {
+    fn the_grid_grows_before_the_groups_are_known() {
         let additions = OpenBatch::new(2, 2, None).unwrap();
         additions.add(&Placement::InOrder(5), 1, |groups| assert_eq!((groups, additions.groups()), (3, 0))).unwrap();
         additions.add(&Placement::InOrder(1), 1, |_| panic!("there is room")).unwrap();

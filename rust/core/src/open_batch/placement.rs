@@ -20,9 +20,9 @@ pub enum AddError {
     Ended(String),
     #[error("group {group} has room for {free} of the {wanted} samples (num_generations={size})")]
     NoRoom { group: usize, free: usize, wanted: usize, size: usize },
-    #[error("there is a sample {0} already")]
+    #[error("sample {0} was already added")]
     Taken(usize),
-    #[error("sample {sample} is far beyond the {samples} samples that there are")]
+    #[error("sample {sample} is far beyond the {samples} samples added so far")]
     TooFar { sample: usize, samples: usize },
 }
 

@@ -26,11 +26,11 @@ pub(super) struct OpenBatchState {
     pub(super) lowest: usize,
     /// When growth ended, and why no more samples are taken.
     pub(super) ended: Option<(u64, String)>,
-    /// Complete groups whose values nobody has let go yet.
+    /// Complete groups whose values nobody has let go yet.
     pub(super) completed: Vec<usize>,
     /// Samples in full groups that are not complete.
     pub(super) pending: usize,
-    /// Readable while fewer are pending than may be. Until `forget_room`.
+    /// Readable while fewer are pending than may be. Until `forget_room`.
     pub(super) room: Option<Arc<Wake>>,
 }
 

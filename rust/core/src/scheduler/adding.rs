@@ -1,11 +1,12 @@
-//! Batches that grow: calls become possible as samples come.
+//! Additions to open batches: calls become possible as samples come.
 //!
-//! - Z-1  The call of a sample can be made from its addition on, that of a group once it is full, that of the batch when growth ends.
-//! - Z-2  What is added after its function's line was closed ends as the line did. Placement are taken before the lock is, so the sweep that closed
-//!   the queue, or the addition, or both, come by each of these cells; its claim lets one of them write.
-//! - Z-3  `deadline` bounds each call from when it became possible. It is checked under the lock where an attempt is granted, and swept after it
-//!   passed: no attempt slips between (S-2).
-//! - Z-4  OpenBatch ends under the lock, so that the one call of a batch function is either made or swept, whatever ends the additions.
+//! - The call of a sample is possible from its addition on, that of a group once it is full, that
+//!   of the batch when additions end. They end under the lock, so the batch call is either made or
+//!   swept.
+//! - What is added after its queue was closed ends as the queue did: places are taken before the
+//!   lock, so the sweep or the addition comes by each such cell, and its claim lets one of them
+//!   write.
+//! - `total_timeout` counts from when a call became possible.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ impl SchedulerCore {
         {
             let mut state = self.state.lock();
             whole = batch.arrive(&added.samples);
-            // Of groups that were cut the cells are ended already, or about to be (U-3).
+            // Of groups that were cut the cells are ended already, or about to be.
             let (samples, filled): (Vec<usize>, Vec<usize>) = (
                 added.samples.iter().copied().filter(|sample| !batch.is_delivered_early(sample / size)).collect(),
                 whole.iter().copied().filter(|group| !batch.is_delivered_early(*group)).collect(),
@@ -51,7 +52,8 @@ impl SchedulerCore {
             }
         }
         for (function, cause) in closed {
-            // OpenBatch may have ended since, but not before the line was closed: its batch call was never made (Z-4).
+            // OpenBatch may have ended since, but not before the line was closed: its batch call
+            // was never made.
             let mut groups: Vec<usize> = added.samples.iter().map(|sample| sample / size).collect();
             groups.dedup();
             for group in groups {
@@ -88,7 +90,8 @@ impl SchedulerCore {
         Ok(())
     }
 
-    /// Sets the timer of calls that became possible at `at_ns`, if their function has a deadline and their batch grows (Z-3).
+    /// Sets the timer of calls that became possible at `at_ns`, if their function has a deadline
+    /// and their batch grows.
     pub(super) fn set_total_timer(
         &self,
         state: &mut SchedulerState,

@@ -44,7 +44,8 @@ impl SchedulerCore {
         let mut swept = None;
         {
             let mut state = self.state.lock();
-            // Under the lock: a sweep of late calls takes it too, so an attempt that is not late here is open when that comes (S-2).
+            // Under the lock: a sweep of late calls takes it too, so an attempt that is not late
+            // here is open when that comes (scheduler-1).
             let now_ns = self.clock.now_ns();
             let closed = state.queue(batch.id(), function).and_then(|queue| queue.closed.clone());
             let expires_ns = batch.expires_ns(call.first, function);
@@ -63,7 +64,8 @@ impl SchedulerCore {
                 }
                 state.give_back(batch.id(), function, vec![call]);
                 drop(state);
-                // The frame may go on for long yet: a lane with room beside it shall not wait for its end.
+                // The frame may go on for long yet: a lane with room beside it shall not wait for
+                // its end.
                 self.pump();
                 return;
             }
@@ -91,15 +93,17 @@ impl SchedulerCore {
                 self.forget(batch);
             }
         }
-        // After the lines were closed, and growth ended: what is added later ends by itself (`add`).
+        // After the lines were closed, and growth ended: what is added later ends by itself
+        // (`add`).
         let groups = 0..batch.groups();
         for function in closed {
             self.sweep(batch, function, groups.clone(), cause, grew);
         }
     }
 
-    /// Ends the open calls of a function in these groups, its line being closed. `apart`: a call over the batch was not made yet, because the batch
-    /// streamed: each group's cells stand for themselves.
+    /// Ends the open calls of a function in these groups, its line being closed. `apart`: a call
+    /// over the batch was not made yet, because the batch streamed: each group's cells stand for
+    /// themselves.
     pub(super) fn sweep(
         self: &Arc<Self>,
         batch: &Arc<Batch>,
@@ -169,7 +173,8 @@ impl SchedulerCore {
         timers.keep(|batch| works.contains_key(&batch));
     }
 
-    /// All scores of a group are there: its `finish_group` is next, unless there is nothing for it to shape.
+    /// All scores of a group are there: its `finish_group` is next, unless there is nothing for it
+    /// to shape.
     fn scores_complete(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, group: usize) {
         let samples = group * batch.group_size()..(group + 1) * batch.group_size();
         let first = samples.start;

@@ -1,4 +1,4 @@
-//! What is done when its time comes: retries, deadlines, budgets, cuts, and what limits are owed (S-4).
+//! Does what is due: retries, timeouts, early deliveries, and writes that limiters owe.
 
 use std::sync::{Arc, Weak};
 
@@ -9,10 +9,11 @@ use crate::function::FunctionId;
 use crate::scheduler::state::{SchedulerCore, SchedulerState};
 use crate::scheduler::timers::Due;
 
-/// How soon a limit that processes slice is told of calls that ended: those that end together are told together.
+/// How soon a limit that processes slice is told of calls that ended: those that end together are
+/// told together.
 const FLUSH_NS: u64 = 2_000_000;
 
-/// Does what is due, until the engine is gone (S-4).
+/// Does what is due, until the engine is gone.
 pub(super) async fn keep_time(inner: Weak<SchedulerCore>, changed: Arc<Notify>) {
     loop {
         let (clock, next) = {

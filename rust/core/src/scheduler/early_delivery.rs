@@ -1,12 +1,10 @@
-//! Groups that are delivered before all of their calls have ended: by a quorum, or a deadline of their own.
+//! Groups that are delivered before their calls have ended, by a quorum or a timeout of their own.
 //!
-//! - U-1  A cut ends the open calls of its group's samples, those that were never made included. A quorum has every group call behind it (its cells
-//!   count for each sample); a deadline ends that too. The one call of a batch function is never cut: it belongs to no group alone.
-//! - U-2  `finish_group` is not cut: it comes after, with the scores that there are. It needs a whole group: a quorum waits until the group has all
-//!   of its samples, and where a deadline finds some missing its cells end with the others.
-//! - U-3  A group is marked before its calls are swept, and under the lock: an attempt that fails meanwhile is not granted another one, and what is
-//!   added later makes no calls.
-//! - U-4  The cut settles cells as any call does, so the group is announced once, by whoever settles its last cell (G-2).
+//! - The open calls of the group's samples end, also those never made, and with a timeout its group
+//!   calls. The call of a batch function goes on: it belongs to no group alone.
+//! - `finish_group` runs afterwards, with the scores that exist. It needs a whole group: a quorum
+//!   waits for all samples; where a timeout finds some missing, its cells end with the others.
+//! - A group is marked under the lock before its calls are swept: no failed attempt gets another.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,7 +28,7 @@ impl SchedulerCore {
         let timeout = *cause == Cause::GroupTimeout;
         for group in groups {
             {
-                let _state = self.state.lock(); // U-3
+                let _state = self.state.lock();
                 if !batch.mark_delivered_early(group, cause) {
                     continue;
                 }

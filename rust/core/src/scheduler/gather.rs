@@ -1,23 +1,11 @@
-//! Gathering: calls on several samples at once, for functions that are faster so ("micro-batches").
+//! Gathering: calls on several samples at once, for functions that are faster that way.
 //!
-//! - M-1  A call has at most `max_size` samples, of whatever groups; what stands in line goes along, up to that.
-//! - M-2  What could be a fuller call waits only while more can come: its batch streamed, and has room. It waits until the call is full, or the sample
-//!   that has stood in line longest has done so for `max_wait`. What came back never waits, nor does a batch that was submitted whole: whatever
-//!   goes, what waits goes along.
-//! - M-3  A call that failed is split in two, and so on until what fails is alone: by that a sample is in at most ⌈log₂ max_size⌉ + 1 calls. A part
-//!   is never put together with anything else, however often it is given back.
-//! - M-4  `retries` are of a sample that is alone; calls in which others were are not counted for them. The death of a worker counts as its first
-//!   alone there is no other try after it.
-//! - M-5  What is about the endpoint and no sample ("too many requests", no connection, a dead endpoint or gateway, 401, 403, 404, redirects)
-//!   splits nothing: the samples are put off or fail together, as `retry` says of each.
-//! - M-6  A call is one call for all that counts or times calls: places, permits, `timeout`, estimates. Deadlines, budgets, cuts and sweeps are of
-//!   samples: those that are ended so are left out of the parts, and the others go on.
-//! - M-7  Samples of several batches are in one call where the function takes that (`Gather::across`), the values of all of them are their own, and
-//!   stand under the same names (`Payload::mixes`): nothing that is of a whole batch is in such a call. A part may have samples of several batches.
-//! - M-8  Each sample stays of its own batch: there its outcome goes, and there alone it is ended, counted and given another attempt. Nothing that
-//!   ends one batch ends, fails or holds up a sample of another; a call goes on while one of its samples counts.
-//! - M-9  Nobody starves. The batch whose turn it is (O-1) takes half of the places, the others fill the rest, those that have stood in line longest
-//!   first, and what they leave it takes as well.
+//! - A call waits for more than it has only while more can come and its oldest sample has waited
+//!   less than `max_wait`. What came back never waits.
+//! - A failed call is split in two until what fails is alone; a part stays by itself.
+//! - Samples of several batches go together where `across` and their names allow it. Each still
+//!   ends, counts and is retried in its own batch.
+//! - The batch whose turn it is takes half of the places; others fill the rest, oldest first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +27,7 @@ pub(super) struct Waiting {
     pub until_ns: u64,
 }
 
-/// Until when what stands in line would wait if nothing else did; `None` when it shall go (M-2).
+/// Until when what stands in line would wait if nothing else did; `None` when it shall go.
 fn waits_until(batch: &Batch, function: FunctionId, gather: Gather, queue: &Queue, now_ns: u64) -> Option<u64> {
     let oldest = queue.arrived.front().filter(|_| queue.closed.is_none())?;
     if !queue.returned.is_empty() || queue.arrived.len() >= gather.max_size || !batch.is_open() || !batch.has_room() {
@@ -49,7 +37,8 @@ fn waits_until(batch: &Batch, function: FunctionId, gather: Gather, queue: &Queu
     (now_ns < until_ns).then_some(until_ns)
 }
 
-/// All that waits for more (M-2): too few samples stand in queue, with those of other batches that they could go with.
+/// All that waits for more: too few samples stand in queue, with those of other batches that they
+/// could go with.
 pub(super) fn waiting(works: &BTreeMap<u64, Work>, functions: &[Function], now_ns: u64) -> Vec<Waiting> {
     let mut found = Vec::new();
     let gathers = functions.iter().enumerate().filter_map(|(function, spec)| Some((function, spec.gather?)));
@@ -74,7 +63,7 @@ pub(super) fn waiting(works: &BTreeMap<u64, Work>, functions: &[Function], now_n
     found
 }
 
-/// Batches whose samples could be in one call (M-7).
+/// Batches whose samples could be in one call.
 struct Kin {
     names: Names,
     batches: Vec<u64>,
@@ -102,7 +91,7 @@ impl Kin {
     }
 }
 
-/// Under which names the values stand of samples that can be in one call (M-7).
+/// Under which names the values stand of samples that can be in one call.
 type Names = Option<Vec<String>>;
 
 /// The names for samples of this batch, if they can stand beside those of others.
@@ -116,7 +105,8 @@ fn goes_with(names: &Names, batch: &Batch, function: FunctionId) -> bool {
     batch.with_payload(same).unwrap_or(false)
 }
 
-/// Other batches whose samples can be in a call with those of this one, those first that have stood in line longest (M-7, M-9).
+/// Other batches whose samples can be in a call with those of this one, those first that have stood
+/// in line longest.
 fn beside(works: &BTreeMap<u64, Work>, batch: &Batch, function: FunctionId) -> Vec<u64> {
     let Some(names) = names_of(batch, function) else { return Vec::new() };
     let since = |(id, work): (&u64, &Work)| {
@@ -128,8 +118,8 @@ fn beside(works: &BTreeMap<u64, Work>, batch: &Batch, function: FunctionId) -> V
     found.into_iter().map(|(_, id)| id).collect()
 }
 
-/// Takes the samples of the next call, which begins with a line that is ready (M-1, M-3, M-9); `None` if something goes first there that runs by
-/// itself.
+/// Takes the samples of the next call, which begins with a line that is ready; `None` if something
+/// goes first there that runs by itself.
 pub(super) fn take(
     works: &mut BTreeMap<u64, Work>,
     batch: u64,
@@ -169,7 +159,7 @@ pub(super) fn take(
     Some(TakenCalls { batch: first, calls, others, alone: spec.isolated })
 }
 
-/// Takes a part, whatever batches its samples are of (M-3).
+/// Takes a part, whatever batches its samples are of.
 fn take_part(
     works: &mut BTreeMap<u64, Work>,
     batch: Arc<Batch>,

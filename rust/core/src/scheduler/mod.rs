@@ -1,15 +1,13 @@
 //! The scheduler: hands the calls of all batches to the lanes, and ends what the lanes must not.
 //!
-//! `work` is what is left to do, `order` which of it goes next, `gather` which samples go together, `pump` hands it out, `throttled` remembers
-//! limits that let nothing through. `ending` settles what came back, `retry` says whether a failed attempt gets another, `split` makes two calls of
-//! one on many samples that failed. `timers` and `due` are what happens when its time comes, `growing` batches to which samples are added, `cut` groups that are delivered early.
+//! `queue` holds what is left to do; `order`, `gather` and `pump` hand it out; `completion`,
+//! `retry` and `split` deal with what comes back; `timers` and `due` with what time brings.
 //!
-//! - S-1  Only the scheduler grants another attempt, and only it ends calls at `deadline`, `budget` and cancellation.
-//! - S-2  Once a line is closed nothing of it is handed out or reopened: closing and reopening both happen under the lock, so that no call
-//!   can slip between the sweep that ends the open ones and the attempt that opens one again.
-//! - S-3  Lanes are handed frames without the lock, by one thread at a time: a lane's answer about its room is true when its frame arrives.
-//!   A lane that panics then breaks the function for the batch, and nothing else.
-//! - S-4  An idle scheduler does nothing: its one task sleeps until the next timer.
+//! - Only the scheduler grants another attempt and ends calls for timeouts from outside and
+//!   cancellation.
+//! - scheduler-1  Of a closed queue nothing is handed out or reopened: both happen under the lock.
+//! - Frames are handed out without the lock, by one thread at a time. An idle scheduler does
+//!   nothing.
 
 mod adding;
 mod completion;
@@ -46,15 +44,16 @@ use queue::Work;
 use state::SchedulerCore;
 use timers::Due;
 
-/// The engine of one dispatcher: its functions, its lanes and the order of its work. Dropping it cancels what is open.
+/// The engine of one dispatcher: its functions, its lanes and the order of its work. Dropping it
+/// cancels what is open.
 pub struct Scheduler {
     inner: Arc<SchedulerCore>,
 }
 
 /// What to do where a batch finds no descriptors to wake its caller by.
 fn no_descriptors(error: &io::Error) -> io::Error {
-    let advice = "Allow more (ulimit -n), or keep fewer tickets at a time";
-    io::Error::other(format!("a batch needs a file descriptor for as long as its ticket is kept: {error}. {advice}."))
+    let advice = "Allow more (ulimit -n), or keep fewer batches at a time";
+    io::Error::other(format!("a batch needs a file descriptor as long as its PendingBatch is kept: {error}. {advice}."))
 }
 
 impl Scheduler {
@@ -70,7 +69,8 @@ impl Scheduler {
         Self { inner }
     }
 
-    /// Sets what is called, on any thread, when the circuit breaker of a function's endpoint opens. Only the first one counts.
+    /// Sets what is called, on any thread, when the circuit breaker of a function's endpoint opens.
+    /// Only the first one counts.
     pub fn on_breaker_open(&self, listener: impl Fn(FunctionId, &str) + Send + Sync + 'static) {
         let _ = self.inner.breaker_listener.set(Box::new(listener));
     }
@@ -113,7 +113,8 @@ impl Scheduler {
         Ok(batch)
     }
 
-    /// Makes the calls possible that samples bring which have taken their places (`Batch::reserve`).
+    /// Makes the calls possible that samples bring which have taken their places
+    /// (`Batch::reserve`).
     pub fn add(&self, batch: &Arc<Batch>, added: &Added) {
         self.inner.add(batch, added);
     }

@@ -1,11 +1,11 @@
 //! The order of work: which calls go to a lane next.
 //!
-//! - O-1  Oldest batch first. (A call on gathered samples that begins with it may leave places to others: M-9 of `gather`.)
-//! - O-2  Within a batch, functions of one pool go through the groups together: none is handed out further than a window of a few frames
-//!   a worker ahead of the furthest behind of those that could be given work. (One that waits for its own limit holds nobody back.)
-//! - O-3  Inside the window the function with the longest expected call goes first, so that the long ones do not end up last.
-//! - O-4  A function that was passed over as often as there are functions waiting has its turn.
-//! - O-5  A frame is sized by expected cost, so that what a slow call holds up is little and a round trip costs little beside the work.
+//! - Oldest batch first. Within it, functions of one pool go through the groups together: none gets
+//!   further ahead of the last than a window of a few frames a worker. One at its limit holds none
+//!   back.
+//! - Inside the window the function with the longest expected call goes first; a function that was
+//!   passed over as often as there are functions waiting has its turn.
+//! - A frame is sized by expected cost: a slow call holds up little, a round trip costs little.
 
 use std::cmp::Reverse;
 
@@ -15,11 +15,12 @@ use crate::function::{FunctionId, Shape};
 use crate::lane::Lane;
 use crate::scheduler::queue::{Queue, Work};
 
-/// Work that a frame should hold, in nanoseconds (O-5): long beside a round trip to a worker, short beside a group.
+/// Work that a frame should hold, in nanoseconds: long beside a round trip to a worker, short
+/// beside a group.
 const FRAME_NS: u64 = 4_000_000;
 /// Calls a frame while nothing is known of their cost.
 const FRAME_UNKNOWN: usize = 8;
-/// Frames a worker by which one function may be ahead of another (O-2).
+/// Frames a worker by which one function may be ahead of another.
 const WINDOW_FRAMES: usize = 4;
 
 /// Expected run time of one call of a function.
@@ -57,8 +58,8 @@ struct Candidate {
     expected_ns: u64,
 }
 
-/// The function whose calls go next in this batch (O-2, O-3, O-4); `free` says whether a function may be given another frame, `waits` whether what
-/// stands in its line waits for more (M-2).
+/// The function whose calls go next in this batch; `free` says whether a function may be given
+/// another frame, `waits` whether what stands in its line waits for more.
 pub(crate) fn choose<'a>(
     work: &mut Work,
     estimates: &[Estimate],
@@ -101,12 +102,14 @@ pub(crate) fn choose<'a>(
     Some(chosen)
 }
 
-/// The samples that stand in line from the start; those of a batch that grows stand there as they come.
+/// The samples that stand in line from the start; those of a batch that grows stand there as they
+/// come.
 pub(super) fn submitted(batch: &Batch) -> usize {
     if batch.is_streamed() { 0 } else { batch.samples() }
 }
 
-/// Calls in the next frame (O-5), `remaining` of them being left for `parallelism` workers, which are to end together.
+/// Calls in the next frame, `remaining` of them being left for `parallelism` workers, which are to
+/// end together.
 fn frame_size(estimate: Estimate, most: usize, remaining: usize, parallelism: usize) -> usize {
     if most == usize::MAX {
         return remaining;
@@ -115,7 +118,8 @@ fn frame_size(estimate: Estimate, most: usize, remaining: usize, parallelism: us
     estimate.frame_calls().min(most).min(slice).max(1)
 }
 
-/// Takes the calls of the next frame out of a line that is ready. The flag says that the frame is to run alone.
+/// Takes the calls of the next frame out of a line that is ready. The flag says that the frame is
+/// to run alone.
 pub(crate) fn take(
     queue: &mut Queue,
     batch: &Batch,
@@ -152,7 +156,8 @@ pub(crate) fn take(
             queue.returned.pop_front();
             return (vec![head], true);
         }
-        // What was taken back from behind a slow call is spread out: one worker shall not be stuck with all of it again.
+        // What was taken back from behind a slow call is spread out: one worker shall not be stuck
+        // with all of it again.
         let size = frame_size(estimate, most, queue.returned.len(), parallelism.max(2));
         while let Some(call) = queue.returned.front().copied() {
             if calls.len() == size || call.suspect || call.finish != head.finish || !fits(&call, calls.len()) {

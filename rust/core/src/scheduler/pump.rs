@@ -1,4 +1,4 @@
-//! Handing out frames: which function's calls go where next, by leave of its limit (S-3).
+//! Hands out frames: which function's calls go where next, with a permit of its limiter.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +22,7 @@ use crate::scheduler::{gather, order};
 /// What is to be done next.
 enum Next {
     Frame(Arc<dyn Lane>, Frame),
-    /// A call that its limit will never let through (limits T-5).
+    /// A call that its limit will never let through.
     Never(Frame, Failure),
     /// The function's limit lets nothing of this batch through any more.
     Refused(Arc<Batch>, FunctionId, Note),
@@ -30,12 +30,13 @@ enum Next {
 }
 
 impl SchedulerCore {
-    /// Hands out frames until no lane with room has work waiting (S-3).
+    /// Hands out frames until no lane with room has work waiting.
     pub(crate) fn pump(self: &Arc<Self>) {
         {
             let mut state = self.state.lock();
             if state.pumping {
-                // That thread looks once more after each frame: it ends under this lock, when it finds nothing.
+                // That thread looks once more after each frame: it ends under this lock, when it
+                // finds nothing.
                 return;
             }
             state.pumping = true;
@@ -66,7 +67,8 @@ impl SchedulerCore {
             }
             let batches: Vec<Arc<Batch>> = frame.slices().iter().map(|slice| slice.batch().clone()).collect();
             let function = frame.function_id();
-            // The calls of a frame that a panic dropped are back in their queue: handing them out again could go on for ever.
+            // The calls of a frame that a panic dropped are back in their queue: handing them out
+            // again could go on for ever.
             if catch_unwind(AssertUnwindSafe(|| lane.run(frame))).is_err() {
                 let why = Note { reason: "its lane panicked".to_owned(), traceback: None };
                 for batch in batches {
@@ -81,7 +83,8 @@ impl SchedulerCore {
             return Next::Nothing;
         }
         let SchedulerState { works, estimates, in_flight, throttled, timers, last_frame, .. } = state;
-        // Read once a round: without limits and gathering, and so without a look at the clock, for most.
+        // Read once a round: without limits and gathering, and so without a look at the clock, for
+        // most.
         let looks =
             self.limiters.iter().any(Option::is_some) || self.functions.iter().any(|spec| spec.gather.is_some());
         let now_ns = if looks { self.clock.now_ns() } else { 0 };
@@ -109,7 +112,8 @@ impl SchedulerCore {
                 Some((id, chosen))
             });
             let Some((batch, function)) = chosen else { return Next::Nothing };
-            // Which calls are next is known by taking them: those that must wait go back to where they stood.
+            // Which calls are next is known by taking them: those that must wait go back to where
+            // they stood.
             let mut take = || self.take(works, batch, function, estimates[function]);
             let Some(limiter) = &self.limiters[function] else { break (function, None, take()) };
             let taken = if limiter.counts_tokens() { take() } else { None };

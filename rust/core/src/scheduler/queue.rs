@@ -1,4 +1,4 @@
-//! What is left to do of each batch: one line of calls per function.
+//! What is left to do of each batch: one queue of calls per function.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use crate::call::{Call, Cause};
 pub(crate) struct Queue {
     /// First sample that was never handed out.
     pub cursor: usize,
-    /// Calls of a batch that streamed, never handed out, in the order in which they became possible.
+    /// Calls of a batch that streamed, never handed out, in the order in which they became
+    /// possible.
     pub arrived: VecDeque<Call>,
     /// Calls that came back (innocent, retried, suspect) and `finish_group` calls; they go first.
     pub returned: VecDeque<Call>,
@@ -19,12 +20,13 @@ pub(crate) struct Queue {
     pub closed: Option<Cause>,
     /// How often another function of its pool went first since its last turn.
     pub passed_over: usize,
-    /// Until when what stands in line waits for more, where a time was set to look again (M-2).
+    /// Until when what stands in line waits for more, where a time was set to look again.
     pub looks_ns: u64,
 }
 
 impl Queue {
-    /// Whether there is something to hand out; `samples` are those that the batch was submitted with.
+    /// Whether there is something to hand out; `samples` are those that the batch was submitted
+    /// with.
     pub(crate) fn is_ready(&self, samples: usize) -> bool {
         self.closed.is_none() && (!self.returned.is_empty() || !self.arrived.is_empty() || self.cursor < samples)
     }
@@ -34,7 +36,8 @@ impl Queue {
         self.returned.front().or_else(|| self.arrived.front()).map_or(self.cursor, |call| call.first)
     }
 
-    /// Whether a call that goes first must go by itself: it died with its worker, or it is no call on samples.
+    /// Whether a call that goes first must go by itself: it died with its worker, or it is no call
+    /// on samples.
     pub(crate) fn is_headed_alone(&self) -> bool {
         self.returned.front().is_some_and(|call| call.finish || (call.suspect && call.part == 0))
     }

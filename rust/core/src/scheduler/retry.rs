@@ -1,14 +1,12 @@
 //! Whether a failed attempt gets another, and when.
 //!
-//! - R-1  `retries` counts attempts after the first, for errors, timeouts and crashes that another attempt could mend.
-//! - R-2  A call whose worker died is tried once more, alone, beyond `retries`; from then on it always runs alone.
-//! - R-3  The wait before attempt n + 1 is uniform in [0, min(10 s, 0.2 s × 2ⁿ⁻¹)] ("full jitter", M. Brooker, *Exponential Backoff And
-//!   Jitter*, AWS Architecture Blog, 2015), and at least what the other side asked for.
-//! - R-4  There is no attempt that could only start after the call's deadline or the batch's budget.
-//! - R-5  "Too many requests" is no failure of the call: it may be put off `PUT_OFF` times, or `retries` times if that is more. All attempts
-//!   are counted together, so that nothing is tried again within what is tried again.
-//! - R-6  An answer that says that the same request will never do (400, 401, 403, 404, 422) is final.
-//! - R-7  An attempt that failed while its circuit breaker is open is not counted: the limiter ends that.
+//! - `retries` counts attempts after the first. A call whose worker died is tried once more, alone,
+//!   beyond them. An attempt that failed while its circuit breaker is open is not counted.
+//! - The wait is uniform in [0, min(10 s, 0.2 s * 2^(n-1))] (full jitter), at least what was asked
+//!   for.
+//! - No attempt starts after `total_timeout` or `batch_timeout`.
+//! - "Too many requests" reschedules a call up to `PUT_OFF` times. 400, 401, 403, 404 and 422 are
+//!   final.
 
 use std::time::Duration;
 
@@ -19,7 +17,7 @@ use crate::outcome::{Answer, Failure, FailureKind};
 
 const BASE_NS: u64 = 200_000_000;
 const CAP_NS: u64 = 10_000_000_000;
-/// How often a call is put off that did not ask for retries.
+/// How often a call is put off that did not ask for retries.
 const PUT_OFF: u16 = 8;
 
 /// Another attempt.
@@ -42,7 +40,7 @@ pub(crate) fn decide(
     let again = if first_crash {
         Again { due_ns: now_ns, suspect: true }
     } else {
-        // The attempts that gave are not counted.
+        // The try after a crash, and attempts while the breaker is open, are not counted.
         let counted = call.attempt.saturating_sub(call.excused.saturating_add(call.suspect.into()));
         let later = failure.answer.is_some_and(Answer::is_later);
         let most = if later { policy.retries.max(PUT_OFF) } else { policy.retries };
@@ -97,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn r1_retries_are_attempts_after_the_first() {
+    fn retries_are_attempts_after_the_first() {
         let error = failure(FailureKind::Error);
         assert!(decide(&policy(0), &call(1, false), &error, 0, None, 0.5).is_none());
         assert!(decide(&policy(2), &call(2, false), &error, 0, None, 0.5).is_some());
@@ -107,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn r2_the_first_crash_is_free_and_makes_the_call_suspect() {
+    fn the_first_crash_is_free_and_makes_the_call_suspect() {
         let crash = failure(FailureKind::Crashed);
         assert_eq!(decide(&policy(0), &call(1, false), &crash, 9, None, 0.5), Some(Again { due_ns: 9, suspect: true }));
         assert!(decide(&policy(0), &call(2, true), &crash, 9, None, 0.5).is_none());
@@ -116,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn r3_waits_grow_to_the_cap_and_are_never_shorter_than_asked() {
+    fn waits_grow_to_the_cap_and_are_never_shorter_than_asked() {
         let top = 1.0 - f64::EPSILON;
         assert!(backoff_ns(1, top) <= BASE_NS && backoff_ns(1, top) > BASE_NS / 2);
         assert!(backoff_ns(40, top) <= CAP_NS && backoff_ns(40, top) > CAP_NS / 2);
@@ -126,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn r5_a_call_that_is_to_come_later_is_put_off_without_retries() {
+    fn a_call_that_is_to_come_later_is_rescheduled_without_retries() {
         let later = Failure { answer: Some(Answer::Status(429)), ..failure(FailureKind::Error) };
         assert!(decide(&policy(0), &call(PUT_OFF, false), &later, 0, None, 0.5).is_some());
         assert!(decide(&policy(0), &call(PUT_OFF + 1, false), &later, 0, None, 0.5).is_none());
@@ -137,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn r6_what_will_never_do_is_not_tried_again() {
+    fn what_will_never_do_is_not_tried_again() {
         for (status, again) in
             [(400, false), (401, false), (403, false), (404, false), (422, false), (408, true), (503, true)]
         {
@@ -149,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn r7_what_failed_while_the_breaker_is_open_is_not_counted() {
+    fn what_failed_while_the_breaker_is_open_is_not_counted() {
         let error = failure(FailureKind::Error);
         let trial = |excused| Call { excused, ..call(4, false) };
         assert!(decide(&policy(0), &trial(4), &error, 0, None, 0.5).is_some());
@@ -158,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn r4_no_attempt_past_the_deadline() {
+    fn no_attempt_past_the_total_timeout() {
         let error = failure(FailureKind::Error);
         assert!(decide(&policy(1), &call(1, false), &error, 100, Some(100), 0.0).is_none());
         assert!(decide(&policy(1), &call(1, false), &error, 100, Some(101), 0.0).is_some());

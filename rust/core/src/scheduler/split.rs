@@ -1,4 +1,4 @@
-//! Splitting: what becomes of a call on gathered samples that failed (M-3 to M-6 and M-8 of `gather`).
+//! What becomes of a call on gathered samples that failed: two calls on half of them, or an end.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::scheduler::timers::Due;
 /// A call and its batch.
 type Of<'a> = (&'a Arc<Batch>, Call);
 
-/// Whether a failure is about the endpoint, for all calls alike (M-5).
+/// Whether a failure is about the endpoint, for all calls alike.
 fn is_of_endpoint(failure: &Failure) -> bool {
     let Some(Answer::Status(status)) = failure.answer else { return failure.answer == Some(Answer::Unreachable) };
     matches!(status, 300..=399 | 401 | 403 | 404 | 405 | 407 | 429 | 502..=504)
@@ -27,7 +27,8 @@ fn by_batch(calls: Vec<Of<'_>>) -> Vec<(u64, Vec<Call>)> {
 }
 
 impl SchedulerCore {
-    /// A call on several samples failed: they are tried again in two parts, or have failed. `breaker_open`: its endpoint fails for all calls.
+    /// A call on several samples failed: they are tried again in two parts, or have failed.
+    /// `breaker_open`: its endpoint fails for all calls.
     pub(crate) fn gathered_failed(
         self: &Arc<Self>,
         function: FunctionId,
@@ -44,7 +45,7 @@ impl SchedulerCore {
         let mut ended: Vec<(Of<'_>, Claim<'_>, Option<Cause>)> = Vec::new();
         {
             let mut state = self.state.lock();
-            // Under the lock, as for a call of one sample (S-2).
+            // Under the lock, as for a call of one sample (scheduler-1).
             let now_ns = self.clock.now_ns();
             for (batch, mut call, claim) in claimed {
                 let closed = state.queue(batch.id(), function).and_then(|queue| queue.closed.clone());
@@ -63,7 +64,7 @@ impl SchedulerCore {
                     granted.is_some()
                 } else {
                     if crashed && !call.suspect {
-                        call.suspect = true; // M-4
+                        call.suspect = true;
                     } else {
                         call.excused = call.excused.saturating_add(1);
                     }

@@ -26,7 +26,7 @@ pub(super) struct SchedulerCore {
     pub(super) state: Mutex<SchedulerState>,
     /// Signalled when a timer was set that is sooner than all others, and at the end.
     pub(super) timers_changed: Arc<Notify>,
-    /// Outcomes that came too late (F-3). Written by frames.
+    /// Outcomes that came too late. Written by frames.
     pub(super) late: AtomicU64,
     /// Called when a circuit breaker opens. Written once, before the first batch.
     pub(super) breaker_listener: OnceLock<BreakerListener>,
@@ -48,7 +48,7 @@ pub(super) struct SchedulerState {
     pub(super) last_frame: u64,
     /// Parts of calls that were split.
     pub(super) last_part: u64,
-    /// A thread is handing out frames (S-3).
+    /// A thread is handing out frames.
     pub(super) pumping: bool,
     pub(super) closed: bool,
 }
@@ -88,7 +88,7 @@ impl SchedulerCore {
         &self.lanes[self.functions[function].lane]
     }
 
-    /// Has the lanes complete what has ended, since open calls are about to be ended (lane-9).
+    /// Has the lanes complete what has ended, since open calls are about to be ended (lane-1).
     pub(super) fn complete_ended(&self) {
         self.lanes.iter().for_each(|lane| lane.complete_ended());
     }
@@ -111,7 +111,7 @@ impl SchedulerState {
         }
     }
 
-    /// Puts calls before all others of their queue, unless it was closed (scheduler-2).
+    /// Puts calls before all others of their queue, unless it was closed (scheduler-1).
     pub(super) fn give_back(&mut self, batch: u64, function: FunctionId, calls: Vec<Call>) {
         if let Some(queue) = self.queue(batch, function).filter(|queue| queue.closed.is_none()) {
             for call in calls.into_iter().rev() {

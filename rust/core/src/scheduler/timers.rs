@@ -1,4 +1,4 @@
-//! What is due when: retries, deadlines, budgets.
+//! Timers: what is due when.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -80,7 +80,8 @@ impl Timers {
         self.heap.pop().map(|Reverse(timer)| timer.due)
     }
 
-    /// Keeps the timers of batches that are open. A retry may have calls of several; those of one that is done go nowhere.
+    /// Keeps the timers of batches that are open. A retry may have calls of several; those of one
+    /// that is done go nowhere.
     pub(crate) fn keep(&mut self, open: impl Fn(u64) -> bool) {
         self.heap.retain(|Reverse(timer)| match &timer.due {
             Due::Retry { calls, .. } => calls.iter().any(|(batch, _)| open(*batch)),

@@ -1,4 +1,4 @@
-//! Samples of several batches in one call (M-7 to M-9, and what the others say of such calls).
+//! Samples of several batches in one call.
 
 use std::any::Any;
 use std::time::Duration;
@@ -56,7 +56,7 @@ fn status(batch: &Batch, sample: usize) -> Option<Status> {
 }
 
 #[test]
-fn m7_what_waits_at_the_same_time_goes_together() {
+fn what_waits_at_the_same_time_goes_together() {
     paused(async {
         let (engine, lane, first) = occupied(8);
         let (a, b, c) = (engine.submit(spec(1, 3)), engine.submit(spec(2, 1)), engine.submit(spec(1, 5)));
@@ -76,7 +76,7 @@ fn m7_what_waits_at_the_same_time_goes_together() {
 }
 
 #[test]
-fn m7_what_is_of_a_whole_batch_or_has_other_names_stays_apart() {
+fn what_is_of_a_whole_batch_or_has_other_names_stays_apart() {
     paused(async {
         for (one, other) in [
             (Named::new(&["completions"], true), Named::new(&["completions", "answer"], true)),
@@ -103,7 +103,7 @@ fn m7_what_is_of_a_whole_batch_or_has_other_names_stays_apart() {
 }
 
 #[test]
-fn m2_what_waits_in_batches_that_grow_is_counted_together() {
+fn what_waits_in_open_batches_is_counted_together() {
     paused(async {
         let (engine, lane) = gathering(4, |_| {});
         let (a, b) = (open(&engine, None), open(&engine, None));
@@ -138,7 +138,7 @@ fn m2_what_waits_in_batches_that_grow_is_counted_together() {
 }
 
 #[test]
-fn m8_a_batch_that_is_ended_ends_none_but_its_own() {
+fn a_batch_that_is_ended_ends_none_but_its_own() {
     paused(async {
         let (engine, lane, first) = occupied(4);
         let short = BatchSpec { batch_timeout_ns: Some(1_000_000_000), ..spec(1, 1) };
@@ -162,7 +162,7 @@ fn m8_a_batch_that_is_ended_ends_none_but_its_own() {
 }
 
 #[test]
-fn m8_a_call_is_over_when_the_last_of_its_batches_is() {
+fn a_call_is_over_when_the_last_of_its_batches_is() {
     paused(async {
         let (engine, lane, first) = occupied(4);
         let (a, b) = (engine.submit(spec(1, 1)).unwrap(), engine.submit(spec(1, 1)).unwrap());
@@ -177,7 +177,7 @@ fn m8_a_call_is_over_when_the_last_of_its_batches_is() {
 }
 
 #[test]
-fn m8_a_lane_or_a_setup_that_breaks_breaks_all_batches_of_the_call() {
+fn a_lane_or_a_setup_that_breaks_breaks_all_batches_of_the_call() {
     paused(async {
         let (engine, lane, first) = occupied(4);
         let (a, b) = (engine.submit(spec(1, 1)).unwrap(), engine.submit(spec(1, 1)).unwrap());
@@ -193,7 +193,7 @@ fn m8_a_lane_or_a_setup_that_breaks_breaks_all_batches_of_the_call() {
 }
 
 #[test]
-fn m3_a_part_of_several_batches_stays_by_itself() {
+fn a_part_of_several_batches_stays_by_itself() {
     paused(async {
         let (engine, lane, first) = occupied(6);
         let (a, b) = (engine.submit(spec(1, 3)).unwrap(), engine.submit(spec(1, 3)).unwrap());
@@ -225,7 +225,7 @@ fn m3_a_part_of_several_batches_stays_by_itself() {
 }
 
 #[test]
-fn m3_halves_hold_samples_of_both_batches() {
+fn halves_hold_samples_of_both_batches() {
     paused(async {
         let (engine, lane, first) = occupied(8);
         let (a, b) = (engine.submit(spec(1, 1)).unwrap(), engine.submit(spec(1, 5)).unwrap());
@@ -248,7 +248,7 @@ fn m3_halves_hold_samples_of_both_batches() {
 }
 
 #[test]
-fn m5_what_is_put_off_together_comes_back_together() {
+fn what_is_rescheduled_together_comes_back_together() {
     paused(async {
         let (engine, lane, first) = occupied(8);
         let (a, b) = (engine.submit(spec(1, 2)).unwrap(), engine.submit(spec(1, 2)).unwrap());
@@ -268,7 +268,7 @@ fn m5_what_is_put_off_together_comes_back_together() {
 }
 
 #[test]
-fn m9_a_large_batch_leaves_half_of_each_call_to_others() {
+fn a_large_batch_leaves_half_of_each_call_to_others() {
     paused(async {
         let (engine, lane, first) = occupied(8);
         let large = engine.submit(spec(20, 1)).unwrap();
@@ -288,7 +288,7 @@ fn m9_a_large_batch_leaves_half_of_each_call_to_others() {
 }
 
 #[test]
-fn m9_a_batch_that_grows_for_ever_starves_nobody() {
+fn an_open_batch_starves_nobody() {
     paused(async {
         let (engine, lane) = gathering(4, |_| {});
         let (a, b) = (open(&engine, None), open(&engine, None));
@@ -315,7 +315,7 @@ fn m9_a_batch_that_grows_for_ever_starves_nobody() {
 }
 
 #[test]
-fn m8_scores_of_a_group_are_finished_in_their_own_batch() {
+fn scores_of_a_group_are_finished_in_their_own_batch() {
     paused(async {
         let (engine, lane) = engine(8, |function| function.finish = true);
         let first = {

@@ -1,4 +1,4 @@
-//! Samples of one batch (M-1 to M-6 of `scheduler::gather`).
+//! Samples of one batch.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn statuses(batch: &Batch) -> Vec<Option<Status>> {
 }
 
 #[test]
-fn m1_calls_have_what_stands_in_line_up_to_the_most() {
+fn calls_have_what_stands_in_line_up_to_the_most() {
     paused(async {
         let (engine, lane) = gathering(4, |_| {});
         let batch = engine.submit(spec(5, 2)).unwrap();
@@ -30,7 +30,7 @@ fn m1_calls_have_what_stands_in_line_up_to_the_most() {
 }
 
 #[test]
-fn m1_one_call_has_one_value_for_each_sample_or_fails() {
+fn one_call_has_one_value_for_each_sample_or_fails() {
     paused(async {
         let (engine, lane) = gathering(2, |_| {});
         let batch = engine.submit(spec(1, 2)).unwrap();
@@ -47,7 +47,7 @@ fn m1_one_call_has_one_value_for_each_sample_or_fails() {
 }
 
 #[test]
-fn m2_a_call_waits_for_more_only_while_more_can_come() {
+fn a_call_waits_for_more_only_while_more_can_come() {
     paused(async {
         let (engine, lane) = gathering(4, |_| {});
         let batch = open(&engine, None);
@@ -75,7 +75,7 @@ fn m2_a_call_waits_for_more_only_while_more_can_come() {
 }
 
 #[test]
-fn m2_a_batch_without_room_brings_no_more() {
+fn a_batch_without_room_brings_no_more() {
     paused(async {
         let (engine, lane) = gathering(16, |_| {});
         let batch = open(&engine, Some(4));
@@ -88,7 +88,7 @@ fn m2_a_batch_without_room_brings_no_more() {
 }
 
 #[test]
-fn m3_a_part_stays_by_itself_however_it_comes_back() {
+fn a_part_stays_by_itself_however_it_comes_back() {
     paused(async {
         let (engine, lane) = gathering(4, |_| {});
         let batch = engine.submit(spec(8, 1)).unwrap();
@@ -116,7 +116,7 @@ fn m3_a_part_stays_by_itself_however_it_comes_back() {
 }
 
 #[test]
-fn m4_retries_are_of_the_sample_that_is_alone() {
+fn retries_are_of_the_sample_that_is_alone() {
     paused(async {
         let (engine, lane) = gathering(2, |policy| policy.retries = 1);
         let batch = engine.submit(spec(1, 2)).unwrap();
@@ -140,7 +140,7 @@ fn m4_retries_are_of_the_sample_that_is_alone() {
 }
 
 #[test]
-fn m5_what_is_about_the_endpoint_splits_nothing() {
+fn what_is_about_the_endpoint_splits_nothing() {
     paused(async {
         for (status, calls) in [(429, 2), (401, 1), (500, 7)] {
             let (engine, lane) = gathering(4, |_| {});
@@ -168,7 +168,7 @@ fn m5_what_is_about_the_endpoint_splits_nothing() {
 }
 
 #[test]
-fn m6_what_was_ended_meanwhile_is_left_out_of_the_parts() {
+fn what_was_ended_meanwhile_is_left_out_of_the_parts() {
     paused(async {
         let (engine, lane) = gathering(8, |_| {});
         let delivery = Delivery::quorum(1);
@@ -197,7 +197,7 @@ fn m6_what_was_ended_meanwhile_is_left_out_of_the_parts() {
 }
 
 #[test]
-fn m6_a_deadline_ends_the_splitting() {
+fn a_total_timeout_ends_the_splitting() {
     paused(async {
         let (engine, lane) = gathering(4, |policy| policy.total_timeout = Some(Duration::from_secs(1)));
         let batch = engine.submit(spec(4, 1)).unwrap();
@@ -213,9 +213,10 @@ fn m6_a_deadline_ends_the_splitting() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Bad samples end as they are, all others have their values, and none is in more calls than M-3 says, whatever is given back or lost.
+    /// Bad samples end as they are, all others have their values, and none is in more calls than
+    /// splitting takes, whatever is given back or lost.
     #[test]
-    fn m3_the_bad_samples_and_no_others_fail(
+    fn the_bad_samples_and_no_others_fail(
         max_size in 1usize..20,
         bad in prop::collection::vec(prop::option::weighted(0.2, 0usize..3), 1..60),
         unlucky in prop::collection::vec(0usize..12, 0..40),
@@ -245,7 +246,7 @@ proptest! {
             for (sample, bad) in bad.iter().enumerate() {
                 let cell = batch.cell(sample, 0).unwrap();
                 assert_eq!(cell.outcome.status, bad.map_or(Status::Ok, |kind| kinds[kind].status()));
-                // One that was alone from the start gets R-2's other try.
+                // One that was alone from the start gets the other try after a crash.
                 let most = max_size.next_power_of_two().ilog2() + 1 + u32::from(*bad == Some(2));
                 assert!(calls[sample] <= most, "{} calls of {sample}", calls[sample]);
                 assert_eq!(u32::from(cell.attempts), calls[sample]);

@@ -1,4 +1,4 @@
-//! Several batches at once, whatever happens to each (M-3, M-8).
+//! Several batches at once, whatever happens to each.
 
 use guerdon_core::batch::BatchSpec;
 use guerdon_core::delivery::Delivery;
@@ -35,9 +35,10 @@ fn story() -> impl Strategy<Value = Story> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever else is in its calls, a sample ends as it would alone, once; what is cancelled does so for itself.
+    /// Whatever else is in its calls, a sample ends as it would alone, once; what is cancelled does
+    /// so for itself.
     #[test]
-    fn m8_each_batch_ends_as_it_would_alone(
+    fn each_batch_ends_as_it_would_alone(
         max_size in 1usize..12,
         stories in prop::collection::vec(story(), 1..7),
         unlucky in prop::collection::vec(0usize..12, 0..40),

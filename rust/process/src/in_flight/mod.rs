@@ -1,14 +1,12 @@
-//! The frames that one worker holds, and what became of their calls.
+//! The frames that one worker holds, and how their calls end.
 //!
-//! - F-1  What the worker gave before it ended is settled, from its messages first and the page second; the call in hand fails; all else is given
-//!   back as it was. Each call once.
-//! - F-2  An answer that took longer than the timeout is a timeout, whether or not the worker was told.
-//! - F-3  A worker that names a frame or a call it does not hold is not believed any further (`Violation`).
-//! - F-4  A call's messages are taken in before its value is read from the page: they may carry its records.
-//! - F-5  What a worker was killed for is blamed on that claim alone: a call that it began meanwhile is innocent.
-//! - F-6  Where the progress word makes no sense, what was begun shows by its start stamps: they are of the frame's time or from before it.
-//! - F-7  A worker that had to be ended because it began nothing costs its first call an attempt, which the scheduler grants once more, alone: given
-//!   back with the others it might silence one worker after another for ever.
+//! - When a worker ends, its messages count first, the page second; then the call in hand fails and
+//!   the rest is given back. What a worker was killed for is charged to that call alone.
+//! - An answer that took longer than the timeout is a timeout, whether or not the worker was
+//!   signalled.
+//! - A call's messages are taken in before its value is read: they may carry its records.
+//! - A worker that began nothing costs its first call an attempt: given back with the others, that
+//!   call might silence one worker after another for ever.
 
 mod loss;
 mod sent_frame;
@@ -114,7 +112,8 @@ impl InFlightFrames {
         let age_ns = now_ns - started_ns;
         let call = match hand {
             Current::Nothing => return None,
-            Current::Call(call) if !sent.frame.is_pending(call) => return None, // it has said how it ended
+            // it has said how it ended
+            Current::Call(call) if !sent.frame.is_pending(call) => return None,
             Current::Call(call) => InFlightCall::call(&sent.frame, call, age_ns),
             Current::Phase(DECODING) => InFlightCall::before(&sent.frame, Phase::Arguments, age_ns),
             Current::Phase(LOADING) => InFlightCall::before(&sent.frame, Phase::Loading, age_ns),
@@ -123,7 +122,8 @@ impl InFlightFrames {
         Some((page.progress(), call))
     }
 
-    /// Whether something waits behind the claim that has run too long, or that nobody waits for any more.
+    /// Whether something waits behind the claim that has run too long, or that nobody waits for any
+    /// more.
     pub(super) fn is_held_up(&self, claim: u64, slow: bool) -> bool {
         let Some(sent) = self.sent.front().filter(|sent| sent.id == claim >> 8) else { return false };
         let behind = sent.after(claim);
@@ -147,7 +147,8 @@ impl InFlightFrames {
                     }
                     sent.frame.give_back(call + 1..sent.frame.len());
                 }
-                // It may be about to claim its first call, or to say how many it ran: its answer tells.
+                // It may be about to claim its first call, or to say how many it ran: its answer
+                // tells.
                 _ if index == 0 => {}
                 _ => sent.frame.give_back(0..sent.frame.len()),
             }
@@ -159,7 +160,8 @@ impl InFlightFrames {
         self.sent.front().is_some_and(|sent| sent.done(page).is_some())
     }
 
-    /// Settles the calls before `claim` that gave plain values. The claim must be from an earlier look than what was read from the socket (F-4).
+    /// Settles the calls before `claim` that gave plain values. The claim must be from an earlier
+    /// look than what was read from the socket.
     pub(super) fn complete_before(&mut self, claim: u64, page: &PageSnapshot, now_ns: u64) {
         if let Some(sent) = self.sent.front_mut().filter(|sent| sent.id == claim >> 8)
             && let Current::Call(call) = sent.hand_of((claim & 0xFF) as u8)
@@ -186,7 +188,8 @@ impl InFlightFrames {
                     return Err(Violation);
                 }
                 if let Some(page) = page() {
-                    // The next frame may have ended since. Else a function that says so itself would be given back and run for ever.
+                    // The next frame may have ended since. Else a function that says so itself
+                    // would be given back and run for ever.
                     if page.last_done() < frame || page.done(frame).is_some_and(|done| done != ran) {
                         return Err(Violation);
                     }
@@ -253,7 +256,8 @@ impl InFlightFrames {
         }
     }
 
-    /// Blames the silence of a worker that began nothing, as far as it says, on the first call that it has (F-7).
+    /// Blames the silence of a worker that began nothing, as far as it says, on the first call that
+    /// it has.
     pub(super) fn blame_first(&mut self, page: &PageSnapshot, why: &str) {
         if let Some(sent) = self.sent.front_mut().filter(|sent| sent.done(page).unwrap_or(0) == 0)
             && let Some(call) = (0..sent.frame.len()).find(|call| sent.frame.is_pending(*call))
@@ -267,7 +271,7 @@ impl InFlightFrames {
         self.sent.pop_front()
     }
 
-    /// Settles everything when the worker has ended and its socket is drained (F-1).
+    /// Settles everything when the worker has ended and its socket is drained.
     pub(super) fn lose(&mut self, page: &PageSnapshot, loss: &Loss, now_ns: u64) -> Vec<SentFrame> {
         for sent in &mut self.sent {
             sent.lose(page, loss, now_ns);

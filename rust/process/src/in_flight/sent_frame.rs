@@ -1,4 +1,4 @@
-//! One frame with its worker: what of it is in hand, and how each of its calls ends (F-1, F-2, F-5, F-6).
+//! One frame with its worker: what of it is in hand, and how each of its calls ends.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -39,12 +39,12 @@ impl SentFrame {
         match self.hand_of(low) {
             _ if self.done(page).is_some() => Current::Nothing,
             hand if frame == self.id && (low == 0 || !matches!(hand, Current::Nothing)) => hand,
-            // The worker has not come to it, or wrote nonsense (F-6).
+            // The worker has not come to it, or wrote nonsense.
             _ => self.begun(page).checked_sub(1).map_or(Current::Nothing, Current::Call),
         }
     }
 
-    /// Calls that were begun, by their start stamps (F-6).
+    /// Calls that were begun, by their start stamps.
     fn begun(&self, page: &PageSnapshot) -> usize {
         let calls = self.frame.len().min(CALLS);
         (0..calls).take_while(|call| page.stamp(self.id, *call) >= self.sent_ns).count()
@@ -53,7 +53,8 @@ impl SentFrame {
     /// The number of calls that ran, once the worker wrote that the frame has ended.
     pub(super) fn done(&self, page: &PageSnapshot) -> Option<usize> {
         let ran = page.done(self.id).or_else(|| {
-            // The one behind it has ended too, and stands in the word. The call at which frames were taken back was stamped, and not run.
+            // The one behind it has ended too, and stands in the word. The call at which frames
+            // were taken back was stamped, and not run.
             let taken = usize::from(page.taken() >= self.id);
             (page.last_done() == self.id + 1).then(|| self.begun(page).saturating_sub(taken))
         });
@@ -114,7 +115,8 @@ impl SentFrame {
                 (CallKind::Sample, 0) => Cell::Value(page.value(self.id, call)),
                 (CallKind::Sample, 1) => Cell::Abstained,
                 _ if done && times.run_ns > nanos(self.frame.function().policy.timeout) => {
-                    let reason = no_answer(self.frame.function().policy.timeout); // its own words were lost
+                    // its own words were lost
+                    let reason = no_answer(self.frame.function().policy.timeout);
                     self.frame.fail(call, failure(FailureKind::Timeout, reason, None, true, None), times);
                     continue;
                 }
@@ -129,7 +131,7 @@ impl SentFrame {
         }
     }
 
-    /// Ends a call that answered: in time as `settle` does, else as a timeout (F-2).
+    /// Ends a call that answered: in time as `settle` does, else as a timeout.
     pub(super) fn end(&mut self, call: usize, times: Times, complete: impl FnOnce(&mut Frame)) {
         let timeout = self.frame.function().policy.timeout;
         if times.run_ns <= nanos(timeout) {
@@ -148,7 +150,8 @@ impl SentFrame {
         } else {
             match self.hand(page) {
                 Current::Nothing => {}
-                // Once more, alone, as after a death in the call itself: it need not have been the function's call.
+                // Once more, alone, as after a death in the call itself: it need not have been the
+                // function's call.
                 Current::Phase(_) if matches!(loss, Loss::Crashed(..)) && !self.frame.is_suspect() => {
                     self.fail_in_hand(0, Times::default(), loss);
                 }
@@ -180,8 +183,9 @@ impl SentFrame {
         self.frame.give_back(0..calls);
     }
 
-    /// Whether the worker was killed for an earlier call, which has ended meanwhile (F-5). Without one that ended there is no innocence: a
-    /// worker that forges its claims would get the same calls again and again.
+    /// Whether the worker was killed for an earlier call, which has ended meanwhile. Without one
+    /// that ended there is no innocence: a worker that forges its claims would get the same calls
+    /// again and again.
     fn is_innocent(&self, call: usize, page: &PageSnapshot, loss: &Loss) -> bool {
         let Loss::Expired(claim, _) = loss else { return false };
         if *claim >> 8 == self.id {
@@ -192,13 +196,13 @@ impl SentFrame {
     }
 
     pub(super) fn fail_in_hand(&mut self, call: usize, times: Times, loss: &Loss) {
-        // Settled by the scheduler meanwhile: the worker was stopped because of it (lane.rs L-4).
+        // Settled by the scheduler meanwhile: the worker was stopped because of it.
         let timeout = self.frame.function().policy.timeout;
         let failure = match loss {
             Loss::Expired(_, stack) => timed_out(no_answer(timeout), stack.clone()),
             Loss::Stopped(_, stack, why) => failure(FailureKind::Error, why.clone(), stack.clone(), false, None),
             Loss::Crashed(why, stack) if times.run_ns > nanos(timeout) => {
-                let reason = format!("{}; then the worker process {why}", no_answer(timeout)); // F-2
+                let reason = format!("{}; then the worker process {why}", no_answer(timeout));
                 failure(FailureKind::Timeout, reason, stack.clone(), true, None)
             }
             Loss::Crashed(why, stack) => {

@@ -1,4 +1,4 @@
-//! Cuts what a worker prints into lines, and finds the marks between what two functions print (O-6, O-7).
+//! Cuts what a worker prints into lines, and finds the marks between what two functions print.
 
 const LONGEST_LINE: usize = 8192;
 /// More than a mark has.
@@ -36,7 +36,8 @@ impl Lines {
         self.hold(bytes, &mut give);
     }
 
-    /// Takes a piece of a line in. What is too long is given at once, and the rest of it passed over but for a mark at its end.
+    /// Takes a piece of a line in. What is too long is given at once, and the rest of it passed
+    /// over but for a mark at its end.
     fn hold(&mut self, bytes: &[u8], give: &mut impl FnMut(Piece<'_>)) {
         if bytes.is_empty() {
             return;
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn o6_marks_are_found_wherever_they_stand() {
+    fn marks_are_found_wherever_they_stand() {
         assert_eq!(cut(&[b"a\n\0guerdon:3\nb\n"]), ["a", "<3>", "b"]);
         assert_eq!(cut(&[b"no end\0guer", b"don:12", b"\nb"]), ["no end", "<12>", "b"]);
         let long = "x".repeat(3 * LONGEST_LINE);
@@ -128,13 +129,13 @@ mod tests {
     }
 
     #[test]
-    fn o7_a_return_ends_a_line() {
+    fn a_return_ends_a_line() {
         assert_eq!(cut(&[b"\r 10%\r 20%\r\n", b"done\r", b"\nnext\n\n"]), [" 10%", " 20%", "done", "next", ""]);
     }
 
     proptest::proptest! {
         #[test]
-        fn o6_o7_any_bytes_in_any_pieces_give_bounded_lines(stream: Vec<u8>, cuts: Vec<proptest::sample::Index>) {
+        fn any_bytes_in_any_pieces_give_bounded_lines(stream: Vec<u8>, cuts: Vec<proptest::sample::Index>) {
             let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
             ends.extend([0, stream.len()]);
             ends.sort_unstable();

@@ -1,13 +1,12 @@
-//! What workers print: whole lines to the trainer's standard error, each with the function and the process it came from.
+//! What workers print: whole lines to the trainer's stderr, each with its function and process.
 //!
-//! - O-1  A worker never waits for the trainer's terminal: what it prints is read at once, and dropped when too much waits to be written.
-//! - O-2  At most `LINES_A_SECOND` lines are written each second; what is dropped is counted and told once a second.
-//! - O-3  What a dying interpreter says of its stack is kept for the outcome of the call.
-//! - O-4  The last words of a worker that ended are read; a descendant that keeps its pipe open delays nothing.
-//! - O-5  What a process has printed can be told to the byte at any moment: what was read, and what its pipe still holds.
-//! - O-6  A line is named after the function that printed it: the worker puts a mark between what two functions print.
-//! - O-7  A line is shown as text: a carriage return ends it as a newline does, other control characters are escaped. So nothing that is printed
-//!   can reach the terminal as a command, or pass for another function's line, unless a function prints the mark of another on purpose.
+//! - A worker never waits for the terminal: output is read at once, and dropped when too much
+//!   waits. At most `LINES_A_SECOND` lines are shown a second; the number of dropped ones is
+//!   reported.
+//! - A crash report of the interpreter is kept for the outcome. The output of a dead worker is read
+//!   to its end; a descendant that holds the pipe open delays nothing.
+//! - Lines are text: a carriage return ends a line, other control characters are escaped.
+//! - A mark between what two functions print says which function a line is from.
 
 mod lines;
 mod printer;
@@ -45,12 +44,13 @@ pub fn standard_error() -> Sink {
 /// The names of the functions, and which of them a worker runs now.
 pub(super) struct Source {
     names: Arc<[Arc<str>]>,
-    /// Index into `names`. Written by the reader as it meets marks (O-6).
+    /// Index into `names`. Written by the reader as it meets marks.
     current: AtomicUsize,
     pub pid: Pid,
-    /// ByteSize read from its pipe. QueuedFrame by the reader while it reads (O-5).
+    /// ByteSize read from its pipe. QueuedFrame by the reader while it reads.
     read: Mutex<u64>,
-    /// The stack of an interpreter that crashed (O-3). Written by the reader, taken by the supervisor when the process has ended.
+    /// The stack of an interpreter that crashed. Written by the reader, taken by the supervisor
+    /// when the process has ended.
     crash: Mutex<String>,
 }
 
@@ -79,7 +79,7 @@ impl Source {
         (!text.is_empty()).then_some(text)
     }
 
-    /// ByteSize that the process has printed until now (O-5).
+    /// ByteSize that the process has printed until now.
     pub(super) fn printed(&self, pipe: &Receiver) -> u64 {
         let read = self.read.lock();
         *read + rustix::io::ioctl_fionread(pipe).unwrap_or(0) // a pipe can say
@@ -123,7 +123,7 @@ pub(super) fn duplicate(fd: BorrowedFd<'_>) -> std::io::Result<OwnedFd> {
     fd.try_clone_to_owned()
 }
 
-/// Reads a process's output until its end, or until `ended` says that the process has ended (O-4).
+/// Reads a process's output until its end, or until `ended` says that the process has ended.
 pub(super) async fn read(pipe: Arc<Receiver>, source: Arc<Source>, printer: Arc<Printer>, ended: Arc<Notify>) {
     let mut lines = Lines::default();
     let mut bytes = vec![0; 16 << 10];

@@ -1,4 +1,4 @@
-//! Writes the lines of all workers of a lane to its sink, at a bounded rate (O-1, O-2, O-7).
+//! Writes the lines of all workers of a lane to its sink, at a bounded rate.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ struct Second {
     dropped: u64,
 }
 
-/// A line as text for a terminal (O-7).
+/// A line as text for a terminal.
 fn shown(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let mut shown = String::with_capacity(text.len());
@@ -66,7 +66,8 @@ impl Printer {
                     }
                 }
                 let sink = sink.clone();
-                // A terminal may block: not on a thread that others need. A sink that panicked has nothing more to say.
+                // A terminal may block: not on a thread that others need. A sink that panicked has
+                // nothing more to say.
                 let _ = tokio::task::spawn_blocking(move || sink(text.as_bytes())).await;
                 for answer in flushed {
                     let _ = answer.send(()); // whoever waited may have given up
@@ -153,13 +154,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn o7_nothing_reaches_the_terminal_as_a_command() {
+    fn nothing_reaches_the_terminal_as_a_command() {
         assert_eq!(shown(b"red \x1b[31m \t\x9b\0"), "red \\x1b[31m \t\u{FFFD}\\x00");
         assert_eq!(shown("gr\u{fc}n \u{9b}".as_bytes()), "gr\u{fc}n \\x9b");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn o2_what_was_dropped_last_is_told_without_another_line() {
+    async fn what_was_dropped_last_is_told_without_another_line() {
         let (sent, mut seen) = mpsc::unbounded_channel();
         let printer = Printer::start(Arc::new(move |lines: &[u8]| {
             sent.send(String::from_utf8_lossy(lines).into_owned()).ok();
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn o2_too_many_lines_are_dropped_counted_and_told() {
+    async fn too_many_lines_are_dropped_counted_and_told() {
         let (sent, mut seen) = mpsc::unbounded_channel();
         let printer = Printer::start(Arc::new(move |lines: &[u8]| {
             sent.send(String::from_utf8_lossy(lines).into_owned()).ok();

@@ -1,4 +1,4 @@
-//! A look at a busy worker: what it has in hand, and what has to be done about it.
+//! A check of a busy worker: what it has in hand, and what has to be done about it.
 
 use std::sync::atomic::Ordering;
 
@@ -25,7 +25,7 @@ impl Session {
             return Ok(now_ns + nanos(TICK));
         }
         let Ok(page) = self.process.child.page.read() else {
-            return Err(SessionEvent::kill("has an unreadable page"));
+            return Err(SessionEvent::kill("was killed: the memory shared with it could not be read"));
         };
         self.in_flight.complete_before(self.last_claim, &page, now_ns);
         self.last_claim = page.progress();
@@ -47,14 +47,14 @@ impl Session {
                 return Err(SessionEvent::Kill(Loss::Expired(hand.claim, None)));
             }
             (Some(Action::Disown), _) => {
-                return Err(SessionEvent::kill("was ended: it claimed calls that it had left already"));
+                return Err(SessionEvent::kill("was killed: it went back to calls that had ended"));
             }
             (Some(Action::Kill), None) => {
-                return Err(self.silent(&page, "was ended: it did not start its calls"));
+                return Err(self.silent(&page, "was killed: it did not start its calls"));
             }
             (None, None) if self.watchdog.is_late(now_ns) => {
                 if self.in_flight.has_ended(&page) {
-                    return Err(self.silent(&page, "was ended: it did not say that its calls had ended"));
+                    return Err(self.silent(&page, "was killed: it did not report the end of its calls"));
                 }
                 if self.process.child.is_stopped() {
                     return Err(SessionEvent::kill("was stopped by a signal"));
@@ -87,7 +87,8 @@ impl Session {
                     return;
                 }
                 self.slot.stalled.store(true, Ordering::Release);
-                // With nothing behind the slow call there is nothing to take back yet, but nothing may be put behind it either.
+                // With nothing behind the slow call there is nothing to take back yet, but nothing
+                // may be put behind it either.
                 let taken = !held_up || self.process.child.page.take_back(self.in_flight.last_id()).is_ok();
                 self.taking = Some(Taking { asked_ns: now_ns, collected: !held_up || !taken });
             }

@@ -1,4 +1,5 @@
-//! The end of a session: the worker killed, sent away or already gone, and what it held settled or given back (N-4).
+//! The end of a session: the worker is killed, sent away or gone; what it held ends or is given
+//! back.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -42,7 +43,8 @@ impl Session {
                 }
                 self.shared.counts.kills.fetch_add(1, Ordering::Relaxed);
                 self.process.child.kill();
-                // Not even SIGKILL ends a process that waits for a dead disk; its calls don't wait with it.
+                // Not even SIGKILL ends a process that waits for a dead disk; its calls don't wait
+                // with it.
                 let _ = timeout(DYING, self.process.child.pidfd.ended()).await;
                 self.drain();
                 self.lose(&loss);
@@ -89,7 +91,8 @@ impl Session {
 
     pub(super) fn lose(&mut self, loss: &Loss) {
         if let Loss::Stopped(_, stack, why) = loss {
-            self.fail_front(why.clone(), stack.clone()); // it may have answered just before it was killed
+            // it may have answered just before it was killed
+            self.fail_front(why.clone(), stack.clone());
         }
         let page = self.page();
         let end_ns = self.disconnected_ns.unwrap_or_else(|| self.shared.clock.now_ns());

@@ -1,11 +1,11 @@
-//! One worker, from its fork to its end: frames to it, answers from it, and an eye on what it has in hand.
+//! One worker, from its fork to its end: frames to it, answers from it, and the watchdog over it.
 //!
-//! - N-1  Messages are taken in before anything is concluded from the page or from the end of the process.
-//! - N-2  Nothing ticks while the worker holds no frame.
-//! - N-3  A worker from which frames were taken back gets no new one before it has answered for all of them.
-//! - N-4  However a worker ends, what it held is settled or given back before its slot gets another.
-//! - N-5  A frame of a function with `max_output` is sent to a worker that holds no other, and no other to a worker that holds one (`meter`).
-//! - N-6  A worker that talks without end keeps nothing from being done: looks that are due come first, and reading is bounded.
+//! - Messages are taken in before anything is concluded from the page or the end of the process.
+//! - A worker from which frames were taken back gets no new one before it has answered for all of
+//!   them.
+//! - A frame of a function with `max_output` is alone with its worker.
+//! - A worker that talks without end keeps nothing from being done: due checks come first, and
+//!   reading is bounded. Nothing ticks while the worker holds no frame.
 
 mod check;
 mod end;
@@ -39,8 +39,8 @@ use pending::{StackAnswer, Taking};
 
 /// How long a forked worker may take to say ready, beyond what loading may take.
 const START: Duration = Duration::from_secs(20);
-/// Most reads in a row. After so many whatever was in the socket before them has been read: either one of them emptied it, or they were as full as
-/// no socket is.
+/// Most reads in a row. After so many whatever was in the socket before them has been read: either
+/// one of them emptied it, or they were as full as no socket is.
 const READS: u32 = 256;
 /// Time between two looks at a worker's memory.
 const WEIGH: Duration = Duration::from_secs(1);
@@ -154,7 +154,8 @@ impl Session {
         loop {
             if self.socket.has_ended() {
                 self.disconnected_ns = Some(self.shared.clock.now_ns());
-                // If a function closed it, the worker ends itself after the call in hand: none behind that shall begin.
+                // If a function closed it, the worker ends itself after the call in hand: none
+                // behind that shall begin.
                 let _ = self.process.child.page.take_back(self.in_flight.last_id());
                 // The end of the process closes its socket a moment before it is seen.
                 return match timeout(DYING, self.process.child.pidfd.ended()).await {
@@ -215,7 +216,7 @@ impl Session {
                         continue;
                     }
                     if self.in_flight.is_empty() {
-                        continue; // N-2
+                        continue;
                     }
                     match self.check() {
                         Ok(wake_ns) => {
@@ -250,7 +251,7 @@ impl Session {
                     if self.ready && armed && self.in_flight.is_empty() && self.calls == 0 {
                         armed = false; // the bound on its start
                     }
-                    consume_budget().await; // N-6: others need the thread too
+                    consume_budget().await; // others need the thread too
                 }
                 Err(turn) => return turn,
             }
@@ -267,7 +268,7 @@ impl Session {
         }
     }
 
-    /// Whether a frame, or else any frame, may be sent beside what the worker holds (N-5).
+    /// Whether a frame, or else any frame, may be sent beside what the worker holds.
     fn may_send(&self, next: Option<&QueuedFrame>) -> bool {
         let metered = |frame: &Frame| self.shared.config.limits_of(frame.function_id()).max_output.is_some();
         let alone = self.in_flight.front().is_some_and(metered);
@@ -278,7 +279,8 @@ impl Session {
     fn send(&mut self, held: QueuedFrame) -> bool {
         let QueuedFrame { guard, frame } = held;
         if !(0..frame.len()).any(|call| frame.is_open(call)) {
-            drop(guard); // before the frame: the scheduler looks for room once, when that is dropped (lane.rs L-7)
+            // before the frame: the scheduler looks for room once, when that is dropped
+            drop(guard);
             drop(frame);
             return false;
         }
@@ -319,19 +321,19 @@ impl Session {
 
     /// Reads what has come and acts on it; true when the worker retires.
     fn receive(&mut self, how: Read) -> Result<bool, SessionEvent> {
-        let mut left = READS; // N-6
+        let mut left = READS;
         while left > 0 && self.socket.read(how) {
             left -= 1;
             loop {
                 let message = match self.socket.next() {
                     Ok(Some(message)) => message,
                     Ok(None) => break,
-                    Err(error) => return Err(SessionEvent::kill(format!("was ended: it sent {error}"))),
+                    Err(error) => return Err(SessionEvent::kill(format!("was killed: it sent {error}"))),
                 };
                 self.judge_output(&message);
                 let page = || self.process.child.page.read().ok();
                 let Ok(news) = self.in_flight.take(message, page, self.shared.clock.now_ns()) else {
-                    return Err(SessionEvent::kill("was ended: it sent a message about a call that it does not have"));
+                    return Err(SessionEvent::kill("was killed: it sent a message about a call that it does not run"));
                 };
                 if self.act_on(news) {
                     return Ok(true);
@@ -356,7 +358,7 @@ impl Session {
             self.calls += ran as u64;
             self.weigh();
             if self.in_flight.len() == 1 {
-                self.taking = None; // N-3
+                self.taking = None;
                 self.slot.stalled.store(false, Ordering::Release);
             }
             if news.retire {

@@ -1,4 +1,5 @@
-//! Where the worker stands, asked beside everything else: the session never waits for a stack but that of a call it is about to kill.
+//! Where the worker stands, asked beside everything else: the session never waits for a stack but
+//! that of a call it is about to kill.
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use super::pending::{AbortOnDrop, StackAnswer};
 use crate::inspect::{InspectRequest, WorkerSnapshot};
 use crate::watchdog::MOST_WORDS;
 
-/// How long a worker that is to be killed may take to say where it stands, from when the kill was due and from when it was asked.
+/// How long a worker that is to be killed may take to say where it stands, from when the kill was
+/// due and from when it was asked.
 const LATE_LOOK: Duration = Duration::from_millis(20);
 const LAST_LOOK: Duration = LATE_LOOK.saturating_add(MOST_WORDS);
 

@@ -1,14 +1,12 @@
-//! The zygote: the zygote, which never runs user code, and the loader, which has loaded the functions and forks workers that have them.
+//! The zygote: a clean interpreter that never runs user code, and its loader, which has loaded the
+//! functions and forks workers.
 //!
-//! - Z-1  The trainer is never forked: the zygote is a fresh interpreter, with its control socket as standard input, in a process group of its own.
-//! - Z-2  Workers are forked by the loader if it is single-threaded once it has loaded. Else the loader becomes a worker itself, the zygote forks
-//!   workers that load for themselves, and one loaded spare is kept.
-//! - Z-3  A loader that dies or hangs while loading costs no function but the one to blame: workers then load each function when it is first called,
-//!   in its own `setup_timeout` (`loading` says when, and until when).
-//! - Z-4  A zygote that ends is replaced at the next fork; its workers have ended with it.
-//! - Z-5  What outlives a zygote that did not end by itself is found by its token and killed.
-//! - Z-6  A zygote that is stopped is told to go on; one that stays so is replaced. That is looked at only while it owes an answer.
-//! - Z-7  One task keeps all of this: requests are served one at a time, in order.
+//! - Workers are forked by the loader if it is single-threaded once it has loaded. Else the loader
+//!   becomes a worker, others load for themselves, and one loaded spare is kept.
+//! - A zygote that ends is replaced at the next fork; what outlives it is found by its mark and
+//!   killed.
+//! - A stopped zygote is continued; one that stays stopped is replaced.
+//! - One task serves all requests, in order.
 
 mod process;
 
@@ -61,7 +59,8 @@ enum Request {
 }
 
 impl Zygote {
-    /// Starts the keeper, which starts the zygote. The second value is the keeper's end, once the stage is `Ended`.
+    /// Starts the keeper, which starts the zygote. The second value is the keeper's end, once the
+    /// stage is `Ended`.
     pub(super) fn start(
         config: Arc<ProcessConfig>,
         load_timeout: Duration,
@@ -105,7 +104,7 @@ struct Keeper {
     zygote: Option<ZygoteProcess>,
     /// Workers forked so far.
     forks: usize,
-    /// Whether there is to be a loader (Z-3).
+    /// Whether there is to be a loader.
     loading: LoadRetries,
     spare: Option<Forked>,
     /// Lost stems that are waited for and whose leavings are killed.
@@ -114,7 +113,8 @@ struct Keeper {
 
 impl Keeper {
     async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Request>, mut stage: watch::Receiver<LaneStage>) {
-        // Before the first request: by then the functions may be loaded. A failure shows again, and is told, at the first fork.
+        // Before the first request: by then the functions may be loaded. A failure shows again, and
+        // is told, at the first fork.
         tokio::select! {
             _ = stage.wait_for(|stage| *stage > LaneStage::Open) => {}
             () = async {
@@ -185,14 +185,14 @@ impl Keeper {
                 {
                     break;
                 }
-                // The zygote is lost or out of step (Z-4).
+                // The zygote is lost or out of step.
                 Err(_) => self.lose_stem(),
             }
         }
         result
     }
 
-    /// What the zygote answers; an error when it doesn't, in time or ever (Z-6).
+    /// What the zygote answers; an error when it doesn't, in time or ever.
     async fn answered<T>(&mut self, ask: impl AsyncFnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
         let asked = self.zygote.iter().flat_map(ZygoteProcess::pids).collect();
         tokio::select! {
@@ -209,7 +209,8 @@ impl Keeper {
         let stack = StackFile::new()?;
         let (output, their_output) = output::pipe()?;
         let fds = [their_socket.as_fd(), page.fd(), their_output.as_fd(), stack.fd()];
-        // Kept until the child's pidfd takes its guard: that must not be the one for which there is no room, when the child is there already.
+        // Kept until the child's pidfd takes its guard: that must not be the one for which there is
+        // no room, when the child is there already.
         let reserve = output::duplicate(page.fd())?;
         let mut zygote_alive = zygote.alive.clone();
         let pid = match &zygote.loader {
@@ -263,7 +264,7 @@ impl Keeper {
             let pid = *pid;
             let lost = timeout(Duration::ZERO, pidfd.ended()).await.is_ok();
             if lost {
-                // In this order: its workers are the zygote's to reap, unasked, once it is gone (zygote.py S-3).
+                // In this order: its workers are the zygote's to reap, unasked, once it is gone.
                 alive.store(false, Ordering::Release);
                 zygote.loader = Loader::None;
                 zygote.reap(pid).await?;
@@ -297,8 +298,9 @@ impl Keeper {
             let _ = zygote.pidfd.signal(Signal::KILL);
             self.leavings.retain(|left| !left.is_finished());
             self.leavings.push(tokio::task::spawn_blocking(move || {
-                let _ = zygote.process.wait(); // it can't be said to anyone that it was not ours to wait for
-                zygote.token.sweep(); // Z-5
+                // it can't be said to anyone that it was not ours to wait for
+                let _ = zygote.process.wait();
+                zygote.token.sweep();
             }));
         }
     }
@@ -316,7 +318,7 @@ impl Keeper {
             zygote.lost();
             // It has ended: this does not wait.
             if !zygote.process.wait().is_ok_and(|status| status.success()) {
-                self.leavings.push(tokio::task::spawn_blocking(move || zygote.token.sweep())); // Z-5
+                self.leavings.push(tokio::task::spawn_blocking(move || zygote.token.sweep()));
             }
             let _ = zygote.reader.await;
         }

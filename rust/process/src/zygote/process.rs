@@ -1,4 +1,4 @@
-//! Starting the zygote and the loader, and what the keeper holds of them.
+//! Starts the zygote's process and its loader, and holds what belongs to them.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -72,7 +72,7 @@ impl ZygoteProcess {
     }
 }
 
-/// Ends when one of these processes is stopped and stays so though it was told to go on (Z-6).
+/// Ends when one of these processes is stopped and stays so though it was told to go on.
 pub(super) async fn stay_stopped(pids: Vec<Pid>) {
     let mut told = false;
     loop {
@@ -83,7 +83,8 @@ pub(super) async fn stay_stopped(pids: Vec<Pid>) {
         }
         told = !stopped.is_empty();
         for pid in stopped {
-            let _ = rustix::process::kill_process(*pid, Signal::CONT); // ours still: it is stopped, not reaped
+            // ours still: it is stopped, not reaped
+            let _ = rustix::process::kill_process(*pid, Signal::CONT);
         }
     }
 }

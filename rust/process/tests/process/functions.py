@@ -113,7 +113,8 @@ def _without_descriptors():
     """Closes what only the stack needs, and opens a file of its own in its place."""
     for name in os.listdir("/proc/self/fd"):
         path = f"/proc/self/fd/{name}"
-        if os.path.lexists(path) and "guerdon-stack" in os.readlink(path):  # the listing's own is gone
+        # the listing's own is gone
+        if os.path.lexists(path) and "guerdon-stack" in os.readlink(path):
             mine = os.memfd_create("mine")
             os.dup2(mine, int(name))
             break

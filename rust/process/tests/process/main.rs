@@ -26,7 +26,7 @@ fn values_come_back_in_their_places() {
 }
 
 #[test]
-fn p3_what_a_function_does_ends_its_own_cell_only() {
+fn what_a_function_does_ends_its_own_cell_only() {
     let rig = Rig::new(vec![spec("work")]);
     rig.warm();
     let mut texts = gives(64);
@@ -66,7 +66,7 @@ fn p3_what_a_function_does_ends_its_own_cell_only() {
 }
 
 #[test]
-fn p2_a_hang_is_told_where_it_stood_and_costs_its_timeout_only() {
+fn a_hang_is_reported_where_it_was_last_seen_and_costs_its_timeout_only() {
     let rig = Rig::new(vec![spec("work")]);
     rig.warm();
     let mut texts = gives(200);
@@ -83,7 +83,7 @@ fn p2_a_hang_is_told_where_it_stood_and_costs_its_timeout_only() {
 }
 
 #[test]
-fn p6_a_killed_call_tells_where_it_stood_also_in_c_that_holds_the_gil() {
+fn a_killed_call_tells_where_it_was_last_seen_also_in_c_that_holds_the_gil() {
     // Time to answer in, also on a busy machine.
     let rig = Rig::new(vec![spec("work").with(|function| function.policy.grace = Duration::from_secs(2))]);
     rig.warm();
@@ -101,7 +101,7 @@ fn p6_a_killed_call_tells_where_it_stood_also_in_c_that_holds_the_gil() {
 }
 
 #[test]
-fn p6_a_worker_that_can_not_be_asked_is_killed_as_before() {
+fn a_worker_that_can_not_be_asked_is_killed_as_before() {
     let rig = Rig::new(vec![spec("work")]);
     rig.warm();
     let batch = rig.score(&["unstopped", "closed", "taken", "stop", "give 5"]);
@@ -359,7 +359,7 @@ fn a_fork_that_returns_into_the_worker_reports_nothing() {
 }
 
 #[test]
-fn p5_nothing_is_left_after_close_daemons_included() {
+fn nothing_is_left_after_close_daemons_included() {
     let rig = Rig::new(vec![spec("work")]);
     let path = std::env::temp_dir().join(format!("guerdon-daemon-{}", std::process::id()));
     let batch = rig.score(&[format!("daemon {}", path.display())]);
