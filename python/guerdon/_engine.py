@@ -160,9 +160,8 @@ def _start(
     specs: Sequence[FunctionSpec], workers: int, recycle: Recycle | None, worker_env: Mapping[str, str | None]
 ) -> tuple[Engine, ThreadSupervisor]:
     import guerdon.dump  # noqa: F401 - for `EngineHandle.dump`
-    from guerdon import _native
+    from guerdon import _native, _worker_environment
     from guerdon._lanes import start_lanes
-    from guerdon._serialization import worker_environment
     from guerdon._serialization.serialized_functions import serialize
 
     configs = [spec.config() for spec in specs]
@@ -175,8 +174,8 @@ def _start(
             workers=workers,
             python=sys.executable,
             worker_dir=str(Path(__file__).parent / "_worker"),
-            shipment=serialize(specs, worker_environment.hidden(worker_env)),
-            environment=worker_environment.of_workers(worker_env),
+            shipment=serialize(specs, _worker_environment.hidden(worker_env)),
+            environment=_worker_environment.of_workers(worker_env),
             recycle=(None, None, None) if recycle is None else (recycle.calls, recycle.age, recycle.rss_bytes),
         )
     except ValueError as error:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, overload
 
+from guerdon._registration.callables import find_attribute
 from guerdon._registration.options import BATCH_WAIT, Options
 from guerdon._registration.spec import FunctionSpec, Shape, build
-from guerdon._serialization.importable import find_attribute
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
 from guerdon.stateful import StatefulReward

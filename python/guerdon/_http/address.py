@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from guerdon._http.leaked_keys import names_a_key
-from guerdon._serialization.worker_environment import is_secret
+from guerdon._worker_environment import is_secret
 from guerdon.errors import RegistrationError
 
 __all__ = ["address", "endpoint", "read_small_file", "redacted_url"]

@@ -15,7 +15,7 @@ from typing import Any
 
 from guerdon._worker.invoke.async_detection import is_async
 
-__all__ = ["code_mentions", "innermost", "is_async", "is_reward_model", "name_of"]
+__all__ = ["code_mentions", "find_attribute", "innermost", "is_async", "is_reward_model", "name_of"]
 
 
 def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,6 +48,14 @@ def name_of(target: object) -> str:
     function = innermost(target) if callable(target) else target
     name = getattr(function, "__name__", None)
     return name if isinstance(name, str) and name else type(function).__name__
+
+
+def find_attribute(module: types.ModuleType | None, qualname: str) -> object:
+    """``module.qualname``, or None if there is no such thing."""
+    found: object = module
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 def is_reward_model(item: object) -> bool:

@@ -125,7 +125,7 @@ class FunctionSpec:
     def config(self) -> _native.FunctionConfig:
         """The function's configuration for the engine."""
         from guerdon._native import FunctionConfig
-        from guerdon._serialization.worker_environment import given_to
+        from guerdon._worker_environment import given_to
         from guerdon.limits import native
 
         policy = self.policy

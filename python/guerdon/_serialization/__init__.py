@@ -3,5 +3,5 @@
 - `serialized_functions`: by reference what workers can import (`importable`, unless `source_check`
   finds the file changed), by value what `function_pickler` can pickle.
 - `pickling_diagnostics` names what can't be pickled, `device_tensors` refuses tensors of a device.
-- `column_values` pickles the values of calls; `worker_environment` is the environment of workers.
+- `column_values` pickles the values of calls.
 """

@@ -18,8 +18,9 @@ from operator import itemgetter
 from types import FunctionType, ModuleType
 from typing import Any
 
+from guerdon._registration.callables import find_attribute
 from guerdon._serialization.device_tensors import refuse_device
-from guerdon._serialization.importable import find_attribute, importable
+from guerdon._serialization.importable import importable
 from guerdon.functions import RewardFunction
 from guerdon.stateful import StatefulReward
 

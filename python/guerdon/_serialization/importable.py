@@ -13,12 +13,11 @@ from __future__ import annotations
 import os
 import sys
 from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
-from types import ModuleType
 from typing import Any, Final
 
 from guerdon._serialization.source_check import source_changed
 
-__all__ = ["find_attribute", "importable"]
+__all__ = ["importable"]
 
 _MAINS: Final = frozenset({"__main__", "__mp_main__"})
 
@@ -42,14 +41,6 @@ def importable(name: str) -> bool:
         # (torch.ops, six.moves).
         return bool(parent) or spec is not None
     return spec is not None and spec.origin is not None and _same_file(spec.origin, file) and not source_changed(module)
-
-
-def find_attribute(module: ModuleType | None, qualname: str) -> object:
-    """``module.qualname``, or None if there is no such thing."""
-    found: object = module
-    for part in qualname.split("."):
-        found = getattr(found, part, None)
-    return found
 
 
 def _find(name: str, path: list[str] | None) -> ModuleSpec | None:

@@ -17,9 +17,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from guerdon._registration.callables import find_attribute
 from guerdon._registration.spec import FunctionSpec
 from guerdon._serialization.function_pickler import dumps
-from guerdon._serialization.importable import find_attribute, importable
+from guerdon._serialization.importable import importable
 from guerdon._serialization.pickling_diagnostics import find_largest, find_unpicklable, format_decimal_size
 from guerdon._serialization.source_check import Stamp, stamp_of
 from guerdon.errors import GuerdonWarning, SerializationError

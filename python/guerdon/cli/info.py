@@ -35,10 +35,9 @@ def facts() -> dict[str, Any]:
     """Effective settings and versions, plain values. Nothing is imported to learn a version."""
     import os
 
-    from guerdon import __version__
+    from guerdon import __version__, _worker_environment
     from guerdon._cpu_count import default_workers, ranks_on_host, usable_cores
     from guerdon._registration.spec import LISTS_TIMEOUT, SAMPLE_TIMEOUT
-    from guerdon._serialization import worker_environment
 
     return {
         "guerdon": __version__,
@@ -55,8 +54,8 @@ def facts() -> dict[str, Any]:
         },
         "timeouts_s": {"sample": SAMPLE_TIMEOUT, "group": LISTS_TIMEOUT, "batch": LISTS_TIMEOUT},
         "worker_environment": {
-            "hidden": worker_environment.hidden({}),
-            **{name: os.environ.get(name, "1") for name in worker_environment.ONE_THREAD},
+            "hidden": _worker_environment.hidden({}),
+            **{name: os.environ.get(name, "1") for name in _worker_environment.ONE_THREAD},
         },
         "packages": {package: _version(package) for package in _PACKAGES},
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from guerdon._serialization.worker_environment import SECRETS, given_to, hidden, is_secret, of_workers
+from guerdon._worker_environment import SECRETS, given_to, hidden, is_secret, of_workers
 
 SECRET = """
 OPENAI_API_KEY ANTHROPIC_API_KEY WANDB_API_KEY AZURE_OPENAI_KEY COMET_API_KEY HF_TOKEN HUGGING_FACE_HUB_TOKEN
@@ -45,6 +45,6 @@ def test_what_workers_get(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_page_lists_the_patterns() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "isolation.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "isolation.md").read_text(encoding="utf-8")
     listed = page.partition("<!-- secrets -->\n")[2].partition("\n\n")[0]
     assert tuple(re.findall(r"`([^`]+)`", listed)) == SECRETS
