@@ -91,7 +91,7 @@ def consumed(ticket: PendingBatch) -> tuple[threading.Thread, list[Group]]:
 
 
 @pytest.mark.fault(
-    "batches that grow, in any order and pieces, with any mix of failures and deaths (searched)",
+    "open batches, in any order and pieces, with any mix of failures and deaths (searched)",
     sees="what a serial loop gives; each cell and each group once",
 )
 @examples(12)
