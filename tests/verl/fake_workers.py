@@ -4,7 +4,7 @@ trained, and the server that generates.
 - The server answers a prompt, time after time, with two letters, three, four and one, in turn.
 - The actor has no weights. It writes down what it is given to train on (`Trained`).
 - In a run of a trainer that generates while it trains, the actor's first update waits until a
-       reward function has seen responses that are not yet trained on.
+  reward function has seen responses that are not yet trained on.
 """
 
 from __future__ import annotations

@@ -86,6 +86,13 @@ class TRLTrainerContext(TrainerContext):
         return None
 
 
+def raise_together(trainer: Any, error: Exception | None) -> None:
+    """Raises on all ranks the error of the first rank that has one. Collective."""
+    agreed = TRLTrainerContext(TrainerMemory(), trainer).agree(error, None)
+    if agreed is not None:
+        raise agreed from None
+
+
 def trainer_of(given: Mapping[str, Any]) -> tuple[type[TRLTrainerContext], Any] | None:
     """The trainer behind a call with these arguments, if one of TRL's."""
     for name in ("log_extra", "log_metric"):
@@ -96,7 +103,7 @@ def trainer_of(given: Mapping[str, Any]) -> tuple[type[TRLTrainerContext], Any] 
 
 
 def _just_these(functions: Any, rewards: RewardList) -> bool:
-    """Whether the trainer's functions are just the dispatcher's; it may have loaded a named model."""
+    """Whether the trainer's functions are just the dispatcher's, apart from a model that it loaded."""
     if not isinstance(functions, list) or len(functions) != rewards.length:
         return False
     places = enumerate(map(rewards.place_of, functions))

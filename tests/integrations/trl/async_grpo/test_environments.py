@@ -40,7 +40,7 @@ class Player(rollout_loops.RolloutLoop):
 
 
 def play(dispatcher: Dispatcher, says: Any, groups: int = GROUPS, **named: Any) -> tuple[Any, list[Any]]:
-    """A loop that has played some groups, and their samples."""
+    """A loop that has generated some groups, and their samples."""
     options = rollout_loops.LoopOptions(tuple(dispatcher.reward_funcs), 4, rollout_loops.QUICK, None, 1000)
     tokenizer = make_tokenizer(MOVES)
     settings = {

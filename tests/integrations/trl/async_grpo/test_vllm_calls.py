@@ -109,7 +109,7 @@ def test_a_server_that_dies_of_a_request_again_and_again_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
-def test_what_asking_again_does_not_mend_is_not_asked_again(status: int) -> None:
+def test_a_final_answer_is_not_retried(status: int) -> None:
     with pytest.raises(VLLMServerError, match="after 1 attempt "):
         Attempts(VLLMCalls(), "POST /pause", Clock()).next_wait(FailedAttempt(f"{status}", status=status))
 

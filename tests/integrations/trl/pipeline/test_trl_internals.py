@@ -59,7 +59,7 @@ def test_a_replay_leaves_out_what_these_attributes_switch() -> None:
         assert switch in made
 
 
-def test_the_books_are_these() -> None:
+def test_the_attributes_of_the_logs() -> None:
     made = source(THEIRS._generate_and_score_completions) + source(THEIRS._generate)
     written = set(re.findall(r"self\.(_\w+)(?:\[|\.clear|\.get)", made))
     assert written - {"_tokenizer", "_environment_pool", "_env_tools"} == {

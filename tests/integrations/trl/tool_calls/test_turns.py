@@ -230,18 +230,18 @@ def test_random_scripts_get_the_answers_that_trl_gives(seed: int, tmp_path: Path
 
     results = []
     for kind in (Scripted, Ours):
-        pad, book = tool_functions.Pad(), Page()
+        pad, page = tool_functions.Pad(), Page()
         routed = tools([pad.write, read_all])
-        given = [*routed, book.look_up, book.ask] if kind is Ours else [pad.write, read_all, book.look_up, book.ask]
+        given = [*routed, page.look_up, page.ask] if kind is Ours else [pad.write, read_all, page.look_up, page.ask]
         trainer, answers = run(kind, tmp_path / kind.__name__, given, turns)
         routed.close()
         counted = {
             key: trainer.state.log_history[0][key] for key in ("tools/call_frequency", "tools/failure_frequency")
         }
         words = [[(name, text if name != "write" else "") for name, text in sample] for sample in answers]
-        results.append((Counter(pad.lines), Counter(book.read), [Counter(sample) for sample in words], counted))
+        results.append((Counter(pad.lines), Counter(page.read), [Counter(sample) for sample in words], counted))
         if kind is Ours:
-            assert book.threads <= {threading.main_thread()}
+            assert page.threads <= {threading.main_thread()}
     assert results[0] == results[1]
 
 

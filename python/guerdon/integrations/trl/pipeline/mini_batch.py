@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from trl.trainer.utils import split_pixel_values_by_grid, unsplit_pixel_values_by_grid
 
-from guerdon._trainer.context import TrainerMemory
 from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch, select_rows
-from guerdon.integrations.trl.trainer_context import TRLTrainerContext
+from guerdon.integrations.trl.trainer_context import raise_together
 
 if TYPE_CHECKING:
     from guerdon.integrations.trl.pipeline.scoring import BatchScoring
@@ -77,7 +76,5 @@ class MiniBatches:
                 self._rows.extend(range(group * trainer.num_generations, (group + 1) * trainer.num_generations))
         except Exception as failed:
             error = failed
-        agreed = TRLTrainerContext(TrainerMemory(), trainer).agree(error, None)
-        if agreed is not None:
-            raise agreed from None
+        raise_together(trainer, error)
         return self._rows[known:]

@@ -33,7 +33,7 @@ from guerdon.integrations.trl.pipeline.split_vllm_client import SplitVLLMClient
 from guerdon.integrations.trl.pipeline.trainer_logs import empty_logs, log_generation, log_pipeline, pipeline_metrics
 from guerdon.integrations.trl.reward_funcs import dispatchers_of, resolve_reward_funcs, set_weights
 from guerdon.integrations.trl.tool_calls.concurrent_calls import ConcurrentToolCalls
-from guerdon.integrations.trl.trainer_context import TRLTrainerContext
+from guerdon.integrations.trl.trainer_context import TRLTrainerContext, raise_together
 
 
 class GRPOTrainer(ConcurrentToolCalls, trl.GRPOTrainer):  # type: ignore[misc]  # trl is not typed
@@ -342,11 +342,8 @@ class GRPOTrainer(ConcurrentToolCalls, trl.GRPOTrainer):  # type: ignore[misc]  
     @property
     def _common(self) -> dict[str, Any]:
         """What TRL gives reward functions beside the batch."""
-        return {
-            "trainer_state": self.state,
-            "log_extra": self._log_completion_extra,
-            "log_metric": self._log_metric,
-        }
+        logs = {"log_extra": self._log_completion_extra, "log_metric": self._log_metric}
+        return {"trainer_state": self.state, **logs}
 
     def _begin(
         self, scoring: BatchScoring, inputs: Any, prompts: Any, completions: Any, completion_ids: Any
@@ -372,9 +369,7 @@ class GRPOTrainer(ConcurrentToolCalls, trl.GRPOTrainer):  # type: ignore[misc]  
                 scoring.begin({**columns_of(inputs), **whole, **self._common, **live})
         except Exception as refused:
             error = refused
-        agreed = TRLTrainerContext(TrainerMemory(), self).agree(error, None)
-        if agreed is not None:
-            raise agreed from None
+        raise_together(self, error)
         return scoring
 
     def _other_rewards(

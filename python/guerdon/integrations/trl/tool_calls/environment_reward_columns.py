@@ -49,13 +49,13 @@ def environment_reward_dispatcher(kinds: Sequence[type]) -> Dispatcher:
     for kind in kinds:
         owner = owner_of_class(kind)
         plain: Any = kind.__dict__.get(USER_CLASS, kind)
-        one = _AsyncEnvironmentReward(plain) if is_async(plain.get_reward) else _EnvironmentReward(plain)
+        one = _AsyncGetReward(plain) if is_async(plain.get_reward) else _GetReward(plain)
         timeout = None if owner is None else owner.timeout_of(REWARD)
         functions.append(reward(one, name=plain.__name__, timeout=timeout, limit=Limit(concurrency=_MAX_CONCURRENT)))
     return Dispatcher(functions, workers=1)
 
 
-class _EnvironmentReward:
+class _GetReward:
     """``get_reward`` of one class of environments; abstains on others."""
 
     def __init__(self, kind: type) -> None:
@@ -66,7 +66,7 @@ class _EnvironmentReward:
         return self._function(live_environment(environment)) if user_class(environment) is self._kind else None
 
 
-class _AsyncEnvironmentReward(_EnvironmentReward):
+class _AsyncGetReward(_GetReward):
     async def __call__(self, environment: Any) -> Any:
         return await self._function(live_environment(environment)) if user_class(environment) is self._kind else None
 
@@ -74,7 +74,7 @@ class _AsyncEnvironmentReward(_EnvironmentReward):
 def asks_for_environments(function: Any) -> bool:
     """Whether a reward function, or one behind a column, names environments."""
     if isinstance(function, RewardColumn):
-        specs = [spec for spec in dispatcher_of(function)._specs if not isinstance(spec.target, _EnvironmentReward)]
+        specs = [spec for spec in dispatcher_of(function)._specs if not isinstance(spec.target, _GetReward)]
         named = {name for spec in specs for name in (*spec.wants.named, *(spec.finish.named if spec.finish else ()))}
         return not named.isdisjoint(("environment", "environments"))
     try:
