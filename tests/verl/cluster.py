@@ -13,8 +13,7 @@ import ray
 
 @contextmanager
 def ray_cluster(**options: int) -> Iterator[None]:
-    """Ray with these logical resources; nothing of it, nor of the engines in its workers, is left
-    at the end."""
+    """Ray with these logical resources; nothing of it or its workers' engines is left."""
     environment = {"PYTHONPATH": os.getcwd()}
     ray.init(include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": environment}, **options)
     children = psutil.Process().children(recursive=True)

@@ -86,8 +86,7 @@ class Actor(Worker):
 
 
 def _rows(data: TensorDict, step: int) -> list[Trained]:
-    """What a batch holds of each response; the trainers of version 1 keep extra info below
-    ``extra_fields``."""
+    """What a batch holds of each response; version 1 keeps extra info in ``extra_fields``."""
     if "guerdon_status" in data.keys():  # noqa: SIM118 # a TensorDict's `in` is not about keys
         states = list(data["guerdon_status"])
     else:

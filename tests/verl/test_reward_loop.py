@@ -44,8 +44,7 @@ def cluster() -> Iterator[None]:
 
 @pytest.fixture
 def made(request: pytest.FixtureRequest) -> Any:
-    """Makes a loop manager, whose workers end with the test: their names are taken as long as they
-    live."""
+    """Makes a loop manager, whose workers end with the test, which frees their names."""
 
     def make(config: Any) -> reward_loop.RewardLoopManager:
         manager = reward_loop.RewardLoopManager(config)
@@ -56,8 +55,7 @@ def made(request: pytest.FixtureRequest) -> Any:
 
 
 def test_a_users_compute_score(made: Any, model: Path, tokenizer: Any) -> None:
-    """The function unchanged, with keyword arguments of the configuration; one call that never
-    returns, one that raises."""
+    """The function unchanged, with configured arguments; one call hangs, one raises."""
     config = make_config(
         model,
         f"reward.custom_reward_function.path={REWARDS}",

@@ -43,8 +43,7 @@ def base(model: Path) -> Any:
 
 @pytest.fixture
 def make(base: Any, tokenizer: Any, request: pytest.FixtureRequest) -> Any:
-    """Makes a manager as verl's workers do, from a configuration; it is closed at the end of the
-    test."""
+    """Makes a manager as verl's workers do, from a configuration; the test's end closes it."""
 
     def made(*overrides: str) -> Any:
         manager = load_reward_manager(changed(base, *overrides), tokenizer)
@@ -162,8 +161,7 @@ def test_groups_are_whole_and_in_order_however_responses_arrive(make: Any, token
 
 
 def test_a_response_is_scored_before_its_group_is_complete(make: Any, tokenizer: Any, tmp_path: Path) -> None:
-    """Functions of one response have run while the last of the group is awaited; group functions
-    see verl's order."""
+    """Functions of one response run before the group is full; group functions see verl's order."""
     manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:noted_ranks")
     log = tmp_path / "log"
     infos = [{"index": index, "split": "train", "log": str(log)} for index in range(4)]
@@ -259,8 +257,7 @@ def test_what_cannot_work_is_refused_with_the_key_to_set(overrides: list[str], s
 
 
 def test_more_responses_than_ray_lets_workers_have_are_reported_with_the_number_to_set(make: Any) -> None:
-    """4096 responses, as many calls in a worker's hand on their way to the owner of their group,
-    and there."""
+    """4096 responses, each a call held on its way to the owner of its group, and there."""
     many = [f"+reward.reward_kwargs.dispatcher={REWARDS}:ranks", "data.train_batch_size=1024"]
     with pytest.warns(GuerdonWarning, match=r"4096 responses .* Set reward.num_workers=8\."):
         make(*many, "reward.num_workers=4")

@@ -65,8 +65,7 @@ def test_a_trainer_trains_on_our_rewards(kind: str, tmp_path: Path, monkeypatch:
 
 
 def test_a_response_without_a_reward_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``failed_reward=raise``, the default, in the trainer that verl starts when nothing is said:
-    the others of its prompt are trained on."""
+    """``failed_reward=raise`` in verl's default trainer: the prompt's others are trained on."""
     from tests.verl.training import train
 
     # A mini-batch of one prompt: verl would fill a larger one up with rows of no meaning.

@@ -56,8 +56,7 @@ class Run:
 
 
 def train(kind: str, folder: Path, patch: pytest.MonkeyPatch, *overrides: str) -> Run:
-    """Two steps of four prompts of sixteen, four responses each; then a validation of four prompts
-    with two responses each."""
+    """Two steps of 4 of 16 prompts, 4 responses each; validation of 4 prompts, 2 responses each."""
     chosen = KINDS[kind]
     model = make_model(folder / "model")
     shape = {"hidden_size": 32, "num_hidden_layers": 1, "architectures": ["Qwen2ForCausalLM"]}

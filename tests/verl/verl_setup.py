@@ -1,5 +1,4 @@
-"""verl's configuration, tokenizer and data as a user of its reward loop has them, small and made on
-the spot."""
+"""verl's configuration, tokenizer and data as a user has them, small and made here."""
 
 from __future__ import annotations
 
@@ -71,8 +70,7 @@ def changed(config: Any, *overrides: str) -> Any:
 
 
 def make_data(tokenizer: Any, responses: list[str], *, group: int = 4, **fields: list[Any]) -> DataProto:
-    """A batch with `group` responses to each prompt, the same `uid`; the ground truth is the number
-    of the response."""
+    """A batch with `group` responses to each prompt, one `uid`; ground truth is the number."""
     prompts, answers, masks = [], [], []
     for index, response in enumerate(responses):
         prompt = tokenizer(f"say {index // group}")["input_ids"]

@@ -1,5 +1,4 @@
-"""The asynchronous trainers with a real vLLM server: policies published as adapters, rewards by
-dispatchers."""
+"""The asynchronous trainers with a real vLLM server: adapters published, rewards computed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Our GRPO trainer with a vLLM server: each completion is scored when the server is done with
-it."""
+"""Our GRPO trainer with a vLLM server: each completion is scored when it is finished."""
 
 from __future__ import annotations
 

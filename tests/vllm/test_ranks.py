@@ -41,8 +41,7 @@ def test_both_ranks_train_the_same_policy(ranks: list[list[dict[str, Any]]]) -> 
 
 
 def test_a_run_goes_on_from_its_checkpoint(ranks: list[list[dict[str, Any]]]) -> None:
-    """With its adapter, under names that the server doesn't know from the first run, and versions
-    that count on."""
+    """With its adapter, under names unknown to the server, and versions that count on."""
     for first, resumed in ranks:
         assert [entry["step"] for entry in first["log"]] == [1, 2]
         assert [entry["step"] for entry in resumed["log"]] == [1, 2, 3, 4]

@@ -1,5 +1,4 @@
-"""One rank of an asynchronous run with a real server, and of another that resumes it; started by
-torchrun from the tests."""
+"""One rank of an asynchronous run with a real server, and of its resumption (torchrun)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A game and a tool that a real model plays with, and reward functions that check what they see
-against a serial replay."""
+"""A game and a tool for a real model, and rewards that compare with a serial replay."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ async def ask(about: str) -> str:
 
 
 def replayed(row: dict[str, Any], completion: Sequence[dict[str, Any]]) -> LineGame:
-    """The game as one call after another leaves it, with every answer in the completion
-    compared."""
+    """The game as a serial replay leaves it, with every answer in the completion compared."""
     game = LineGame()
     game.reset(**row)
     expected: list[tuple[str, str]] = []

@@ -19,8 +19,7 @@ from guerdon import StatefulReward
 
 
 class Troubled(StatefulReward):
-    """In every step its first sample never ends, and its second ends the worker, as often as it is
-    tried."""
+    """In every step its first sample never ends, and its second crashes the worker each time."""
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)

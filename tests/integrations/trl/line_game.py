@@ -90,8 +90,7 @@ def make_player(
     more: dict[str, Any] | None = None,
     **options: Any,
 ) -> Any:
-    """A trainer of class `kind` whose fresh model can say nothing but `calls` and the end of its
-    turn."""
+    """A trainer of class `kind` whose fresh model says only `calls` and the end of its turn."""
     set_seed(seed)
     tokenizer = tiny_trainer.make_tokenizer(calls)
     replies = [tokenizer.convert_tokens_to_ids(one) for one in calls]

@@ -1,5 +1,4 @@
-"""What goes wrong in the middle of a training run: it goes on as the policies say, or ends and
-leaves nothing."""
+"""Faults during a training run: it goes on as the policies say, or ends and leaves nothing."""
 
 from __future__ import annotations
 

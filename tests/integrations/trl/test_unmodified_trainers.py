@@ -48,8 +48,7 @@ def last(trainer: Any, key: str) -> float:
 @pytest.mark.parametrize("kind", ["GRPO", "RLOO"])
 @pytest.mark.parametrize("conversational", [False, True], ids=["plain", "chat"])
 def test_a_run_logs_what_plain_trl_logs(kind: str, conversational: bool, tmp_path: Path) -> None:
-    """Names, mean and std of each function, rewards, losses, extra columns and metrics: equal under
-    the same seed."""
+    """Function names, rewards, losses, extra columns and metrics: equal under the same seed."""
     options: dict[str, Any] = {"kind": kind, "conversational": conversational, "evaluate": True}
     plain = make_trainer(list(PLAIN), tmp_path / "plain", **options)
     plain.train()
@@ -200,8 +199,7 @@ def test_what_samples_record_becomes_columns_and_metrics_of_the_trainer(tmp_path
 
 
 def test_a_column_is_logged_again_when_its_function_fails(tmp_path: Path) -> None:
-    """The trainer's table of completions needs columns of equal length, and none of an older
-    batch."""
+    """TRL's table of completions needs columns of equal length, and none of an older batch."""
     calls: list[int] = []
 
     @reward(lane="thread", name="once", max_failure_rate=1.0)

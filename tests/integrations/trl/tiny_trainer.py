@@ -26,8 +26,7 @@ SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
 def make_tokenizer(calls: Sequence[str] | None = None) -> PreTrainedTokenizerFast:
-    """Bytes, and a chat template that TRL knows; for `calls` pieces of what the template writes,
-    and a token for each of them."""
+    """Bytes, TRL's chat template, and for `calls` a token for each piece of the template."""
     template = (Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja").read_text()
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -151,9 +150,7 @@ def ending(trainer: Any) -> None:
 
 
 def end_loops() -> None:
-    """Ends the event loops that trainers with async functions of their own leave to the exit of the
-    process, and what of ours ends with them.
-    """
+    """Ends the event loops, and what of ours is on them, that trainers leave to the exit."""
     atexit.unregister(shutdown_event_loop_in_daemon)
     while _made:
         trainer = _made.pop()

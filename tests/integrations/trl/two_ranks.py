@@ -21,8 +21,7 @@ def rank_one_fails(completions: list[Any], **kwargs: Any) -> list[float]:
 
 
 def make_limited(folder: Path) -> Any:
-    """A function that writes down when it is called, of an endpoint that allows 10 calls a second
-    to all ranks."""
+    """Records when it is called, at an endpoint limited to 10 calls a second over all ranks."""
 
     @reward(name="limited", lane="thread", limit=Limit(rpm=600, key=str(folder)))
     def limited(completion: Any) -> float:

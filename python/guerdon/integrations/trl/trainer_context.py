@@ -103,7 +103,7 @@ def trainer_of(given: Mapping[str, Any]) -> tuple[type[TRLTrainerContext], Any] 
 
 
 def _just_these(functions: Any, rewards: RewardList) -> bool:
-    """Whether the trainer's functions are just the dispatcher's, apart from a model that it loaded."""
+    """Whether the trainer's functions are just the dispatcher's, models that it loaded apart."""
     if not isinstance(functions, list) or len(functions) != rewards.length:
         return False
     places = enumerate(map(rewards.place_of, functions))

@@ -21,8 +21,7 @@ EOS = 2
 
 @dataclass(frozen=True)
 class Fault:
-    """What a request gets instead of an answer: a status, no answer for a while, a cut connection,
-    or nonsense."""
+    """In place of an answer: a status, a delay, a cut connection, or nonsense."""
 
     status: int = 0
     hang_s: float = 0.0

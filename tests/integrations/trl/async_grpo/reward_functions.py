@@ -1,5 +1,4 @@
-"""Reward functions of the tests of the asynchronous trainer. Workers import this module: nothing
-heavy here."""
+"""Reward functions of the asynchronous trainer's tests. Workers import this: nothing heavy."""
 
 from __future__ import annotations
 
@@ -83,8 +82,7 @@ def plain(prompts: list[Any], completions: list[Any], **columns: Any) -> list[fl
 
 
 class Game:
-    """An environment whose rewards come four at a time, and not otherwise; some raise, some are no
-    number."""
+    """An environment whose rewards come four at a time only; some raise, some are no number."""
 
     together = threading.Barrier(4)
 
@@ -152,7 +150,6 @@ async def never(text: str) -> float:
 
 
 def begin_a_message(buffer: Any) -> None:
-    """In a process of its own: more than a pipe takes, so that whoever is killed now has written
-    half of it."""
+    """In a process of its own: more than a pipe takes, so that a kill leaves half of it."""
     buffer.put(b"x" * 10_000_000)
     time.sleep(600)

@@ -1,5 +1,4 @@
-"""The rollout loops of TRL's asynchronous trainer and of ours, in this process, without a
-trainer."""
+"""The rollout loops of TRL's asynchronous trainer and of ours, here, without a trainer."""
 
 from __future__ import annotations
 
@@ -158,8 +157,7 @@ def score(loop: _AsyncRolloutLoop, groups: list[RolloutGroup]) -> list[list[Any]
 
 @contextmanager
 def running(loop: _AsyncRolloutLoop) -> Iterator[SimpleNamespace]:
-    """The loop, generating and scoring on a thread; it is told to stop, and waited for, at the
-    end."""
+    """The loop, generating and scoring on a thread; at the end it is stopped and joined."""
     state = SimpleNamespace(error=None, thread=None)
 
     def run() -> None:

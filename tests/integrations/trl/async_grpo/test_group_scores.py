@@ -1,5 +1,4 @@
-"""Scoring in the asynchronous trainer's rollout loop: many groups at once, each as TRL would score
-it."""
+"""Scoring in the asynchronous rollout loop: many groups at once, each as TRL would score it."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ pytestmark = [
 
 @pytest.fixture
 def scored() -> Iterator[Any]:
-    """Scores groups through a dispatcher in a loop of ours; gives (loop, samples by group in order
-    of arrival)."""
+    """Scores groups in a loop of ours; gives (loop, samples by group in order of arrival)."""
     made: list[Any] = []
 
     def run(dispatcher: Dispatcher | None, groups: list[Any], **named: Any) -> tuple[Any, list[list[Any]]]:
@@ -56,8 +54,7 @@ def advantages(totals: list[float]) -> list[float]:
 
 
 def test_as_many_groups_are_scored_at_once_as_were_asked_for(scored: Any) -> None:
-    """Each of nine groups waits in its reward function until all nine are there: one at a time,
-    none would come back."""
+    """Each of nine groups waits in its reward function until all nine are there."""
     reward_functions.meeting.reset()
     groups = [group_of(index, ["a"]) for index in range(reward_functions.TOGETHER)]
     _, found = scored(

@@ -1,5 +1,4 @@
-"""The asynchronous trainer's rollout loop whole: it generates with a server that fails, scores, and
-ends clean."""
+"""The whole asynchronous rollout loop: generates with a failing server, scores, ends clean."""
 
 from __future__ import annotations
 
@@ -51,8 +50,7 @@ def make(fake: FakeVLLM, function: Any = reward_functions.length, **named: Any) 
 
 
 def check(samples: list[Any]) -> None:
-    """Every sample's reward is that of its own completion, and groups hold what belongs
-    together."""
+    """Every sample's reward is that of its own completion, and groups are whole."""
     groups: dict[int, list[Any]] = {}
     for sample in samples:
         (message,) = sample.completion
@@ -127,8 +125,7 @@ def test_a_reward_that_fails_too_often_ends_the_run(fake: FakeVLLM, adapters: st
 def test_rewards_of_environments_are_taken_concurrently(
     fake: FakeVLLM, adapters: str, game: Any, function: Any
 ) -> None:
-    """Each waits for three others; one after another, none would come. Instances are used again and
-    again."""
+    """Each waits for three others, so one at a time none would come. Instances are reused."""
     reward_functions.Game.together.reset()
     dispatcher = None if function is None else Dispatcher([function])
     named = {"adapters": adapters, "lora_name": "trl-policy", "environment_factory": game}

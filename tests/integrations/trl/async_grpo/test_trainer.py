@@ -1,5 +1,4 @@
-"""The asynchronous trainer without a server: what it refuses, what goes to its process, and the
-seams in TRL that it uses."""
+"""The asynchronous trainer without a server: refusals, its process, what it needs of TRL."""
 
 from __future__ import annotations
 
@@ -135,8 +134,7 @@ def test_a_heart_that_stopped_is_still_reported() -> None:
 
 
 class Process:
-    """A process that ends when it is asked to and its queue has been read, or has ended long
-    ago."""
+    """A process that ends when asked to, once its queue has been read, or that has ended."""
 
     exitcode = -9
 

@@ -1,5 +1,4 @@
-"""How often and how long the vLLM server is asked, request by request, by the trainer and by the
-rollout loop."""
+"""How often and how long the vLLM server is asked, by the trainer and by the rollout loop."""
 
 from __future__ import annotations
 
@@ -269,8 +268,7 @@ def test_an_adapter_without_files_is_not_published(fake: FakeVLLM, tmp_path: Pat
 
 
 def test_without_adapters_a_server_started_anew_ends_the_run(fake: FakeVLLM) -> None:
-    """It dies with the request in hand and is there again at once, with weights that are not the
-    policy's."""
+    """It dies during a request and is back at once, with weights that are not the policy's."""
     fake.lora = False
     completions = CompletionRequests(fake.url, rollout_loops.QUICK, None, lambda name: None)
 
@@ -293,8 +291,7 @@ def test_without_adapters_a_server_started_anew_ends_the_run(fake: FakeVLLM) -> 
 
 
 def test_behind_a_proxy_a_server_started_anew_is_seen_before_it_is_asked(fake: FakeVLLM) -> None:
-    """No connection is cut: the proxy says that the server is away, and then there is another
-    one."""
+    """No connection breaks: the proxy reports no server, and then there is another one."""
     fake.lora = False
     completions = CompletionRequests(fake.url, rollout_loops.QUICK, None, lambda name: None)
 

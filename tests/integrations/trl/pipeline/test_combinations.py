@@ -1,5 +1,4 @@
-"""Pipelines with what else a training run may hold: reward models, adapters, evaluation, tables of
-completions, failures."""
+"""Pipelines with reward models, adapters, evaluation, tables of completions, and failures."""
 
 from __future__ import annotations
 
@@ -51,8 +50,7 @@ def close(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
 
 
 def test_a_reward_model_keeps_its_place_its_weight_and_its_values(scorer: str, tmp_path: Path) -> None:
-    """A dispatcher, a model and a plain function concurrently; at learning rate 0 every step is
-    TRL's."""
+    """A dispatcher, a model and a plain function; at learning rate 0 every step is TRL's."""
     weights = [1.0, 0.5, 0.1, 2.0]
     options: dict[str, Any] = {**SIZES, "learning_rate": 0.0}
     plain = make_trainer(

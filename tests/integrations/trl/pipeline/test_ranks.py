@@ -31,8 +31,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, A
 
 @pytest.mark.parametrize("name", ["split mini_batch", "split all", "across one_step"])
 def test_ranks_see_what_they_see_without_a_pipeline(name: str, ranks: list[dict[str, Any]]) -> None:
-    """The same prompts in the same cycle on each rank, the first step logged alike, the weights
-    alike at the end."""
+    """The same prompts in the same cycle on each rank; equal first logs and final weights."""
     for rank in ranks:
         ours, plain = rank[name], rank[f"{name.split()[0]} off"]
         assert "error" not in ours

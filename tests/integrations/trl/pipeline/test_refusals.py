@@ -22,8 +22,7 @@ DISPATCHER = Dispatcher([one])
 
 
 def trainer(**changed: Any) -> Any:
-    """A trainer that every pipeline accepts, with some attributes changed; `__` stands for a
-    dot."""
+    """A trainer that every pipeline accepts, with some attributes changed; `__` is a dot."""
     made = SimpleNamespace(
         args=SimpleNamespace(
             per_device_train_batch_size=4,

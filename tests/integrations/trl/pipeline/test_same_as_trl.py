@@ -42,8 +42,7 @@ def plain_run(folder: Path, **options: Any) -> Any:
 
 
 def assert_close(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """Equal entries of a log, to 1e-6, less the entropy, which is a mean over other micro-
-    batches."""
+    """Equal entries of a log, to 1e-6, without the entropy: a mean over other micro-batches."""
     assert set(ours) == set(theirs)
     for key, value in theirs.items():
         if key != "entropy":
@@ -52,8 +51,7 @@ def assert_close(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("conversational", [False, True], ids=["plain", "chat"])
 def test_without_a_pipeline_it_is_trls_own(conversational: bool, tmp_path: Path, dispatcher: Dispatcher) -> None:
-    """Losses, gradient norms, rewards, extra columns and metrics, in training and evaluation:
-    equal, not close."""
+    """Losses, norms, rewards, extra columns and metrics, in training and evaluation: equal."""
     options: dict[str, Any] = {"conversational": conversational, "evaluate": True}
     plain = plain_run(tmp_path / "plain", **options)
     ours = make_recording_trainer(dispatcher, tmp_path / "ours", **options)
@@ -79,8 +77,7 @@ def test_the_first_logged_step_is_trls(tmp_path: Path, dispatcher: Dispatcher) -
 
 
 def test_at_learning_rate_zero_every_step_is_trls_and_the_ratio_is_one(tmp_path: Path, dispatcher: Dispatcher) -> None:
-    """The random numbers are used in TRL's order, so that the modes differ in nothing but the age
-    of the policy."""
+    """Random numbers are used in TRL's order: modes differ only in the policy's staleness."""
     options: dict[str, Any] = {"learning_rate": 0.0, "ends": 16}
     plain = plain_run(tmp_path / "plain", **options)
     for mode in MODES:

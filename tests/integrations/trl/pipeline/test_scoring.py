@@ -1,5 +1,4 @@
-"""The rewards of one generated batch, as a trainer takes them:
-``guerdon.integrations.trl.pipeline.scoring``."""
+"""The rewards of one generated batch, as a trainer takes them."""
 
 from __future__ import annotations
 

@@ -31,8 +31,7 @@ def dispatcher() -> Iterator[Dispatcher]:
 
 
 def assert_each_sample_once(trainer: RecordingTrainer, times: int = 1) -> None:
-    """All rows that were generated were trained on, each `times` times, in pieces of whole
-    batches."""
+    """All generated rows were trained on, each `times` times, in pieces of whole batches."""
     batch = trainer.args.steps_per_generation
     seen = Counter(row for piece in trainer.pieces for row in piece)
     generated = Counter(trainer.generated)

@@ -1,5 +1,4 @@
-"""What our trainer relies on in trl, transformers and accelerate: each of these fails when it
-moves."""
+"""What our trainer needs of trl, transformers and accelerate: each test fails where it moves."""
 
 from __future__ import annotations
 

@@ -162,8 +162,7 @@ class SlowOwner(LineGame):
 
 @pytest.mark.parametrize("pipeline", ["mini_batch", "one_step", "all"])
 def test_pipelines_score_what_the_completions_left(pipeline: str, tmp_path: Path) -> None:
-    """The next batch resets the same eight instances while the rewards of this one are still
-    computed."""
+    """The next batch resets the same eight instances while rewards of this one are computed."""
     if pipeline == "all":
         pipeline_given: Any = ours.Pipeline(mini_batch=True, lookahead=1)
     else:

@@ -58,8 +58,7 @@ class Ours(Script, ours.GRPOTrainer):
 def run(
     kind: type[Any], folder: Path, given: Any, turns: list[dict[int, str]], **options: Any
 ) -> tuple[Any, list[Any]]:
-    """The trainer after one batch of a script, and for each sample what its tools answered, as
-    (name, answer)."""
+    """The trainer after one batch of a script, and for each sample (name, answer) of its tools."""
     options = {"max_completion_length": 900, "max_tool_calling_iterations": 3, **options}
     trainer = make_player(
         kind, [tool_functions.nothing], folder, calls=(), max_steps=1, more={"tools": given}, **options
