@@ -130,8 +130,31 @@ docs-serve: $(VENV)/.dependencies ## the documentation site on http://127.0.0.1:
 
 ## ---- checking ----
 
+# Most tests wait rather than compute, so that two cores can do with three processes.
+JOBS := 3
+PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
+
 .PHONY: test
-test: lint docs test-rust model-check test-python ## everything that CI runs on the Python of .venv
+test: lint docs ## everything that CI runs on the Python of .venv, the Rust tests beside the others
+	log=$$(mktemp)
+	nice -n 10 $(MAKE) --no-print-directory test-rust model-check >"$$log" 2>&1 &
+	rust=$$!
+	trap 'kill $$rust 2>/dev/null || true; rm -f "$$log"' EXIT
+	failed=0
+	$(MAKE) --no-print-directory test-python || failed=$$?
+	echo '== waiting for the Rust tests'
+	wait $$rust || failed=$$?
+	cat "$$log"
+	exit $$failed
+
+# Trainers, whole programs, faults and anything that waits are left to `make test`.
+QUICK := tests/registration tests/worker tests/batch $(wildcard tests/test_*.py)
+.PHONY: test-quick
+test-quick: setup ## unit tests of the crates and of the package, no trainers: under two minutes
+	echo '== cargo test, units'
+	cargo test --workspace --locked --quiet --lib
+	echo '== pytest, units'
+	$(PYTEST) $(QUICK) $(ARGS)
 
 .PHONY: lint
 lint: lint-rust lint-python ## formats, clippy, ruff, mypy, stubs, direction of dependencies
@@ -182,7 +205,7 @@ model-check: $(VENV)/.dependencies ## every interleaving of the grid, the groups
 .PHONY: test-python
 test-python: setup ## the tests of the package (ARGS="-k name" for some)
 	echo '== pytest'
-	$(BIN)/python -m pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 # An overlay: torch, transformers, trl and guerdon are those of .venv, so that it takes a minute and
 # 1.5 GB instead of five times that.
