@@ -147,14 +147,15 @@ test: lint docs ## everything that CI runs on the Python of .venv, the Rust test
 	cat "$$log"
 	exit $$failed
 
-# Trainers, whole programs, faults and anything that waits are left to `make test`.
-QUICK := tests/registration tests/worker tests/batch $(wildcard tests/test_*.py)
+# Left to `make test`: trainers, whole programs, faults, and what imports PyTorch.
+QUICK := $(filter-out %_docs.py %_benches.py %_bench_training.py %_examples.py,$(wildcard tests/test_*.py)) \
+	$(filter-out tests/%.py,$(wildcard tests/registration tests/worker tests/batch tests/submit))
 .PHONY: test-quick
 test-quick: setup ## unit tests of the crates and of the package, no trainers: under two minutes
 	echo '== cargo test, units'
 	cargo test --workspace --locked --quiet --lib
 	echo '== pytest, units'
-	$(PYTEST) $(QUICK) $(ARGS)
+	$(PYTEST) $(QUICK) -k 'not trl and not torch and not datasets and not pandas' $(ARGS)
 
 .PHONY: lint
 lint: lint-rust lint-python ## formats, clippy, ruff, mypy, stubs, direction of dependencies
