@@ -1,4 +1,4 @@
-//! What settling a cell costs: claim, write, countdown of the group.
+//! What completing a cell costs: claim, write, countdown of the group.
 
 mod reading;
 
@@ -48,8 +48,8 @@ fn grid(criterion: &mut Criterion) {
         group.bench_function(name, |bencher| time.measure(bencher, fresh, run));
         time.say(SAMPLES, "a cell");
     };
-    bench("settle, one call a sample", one_by_one);
-    bench("settle, one call a batch", all_at_once);
+    bench("complete, one call a sample", one_by_one);
+    bench("complete, one call a batch", all_at_once);
     let time = PerElement::default();
     group.bench_function("make", |bencher| time.measure(bencher, || (), |()| fresh()));
     time.say(SAMPLES, "a cell");

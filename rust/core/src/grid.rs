@@ -30,7 +30,7 @@ const fn attempt_of(word: u32) -> u16 {
 /// One cell. All fields but `state` are written by the holder of the claim on its call alone, and
 /// read by others only once the cell is complete.
 struct Slot {
-    /// Attempt and phase. Written by whoever claims, settles or reopens the call.
+    /// Attempt and phase. Written by whoever claims, completes or reopens the call.
     state: AtomicU32,
     status: AtomicU8,
     value: AtomicU64,
@@ -55,8 +55,8 @@ pub struct Grid {
     group_size: usize,
     functions: usize,
     slots: AppendList<Slot>,
-    /// Per group, its cells still open. Written by every claim that settles; the one that takes it
-    /// to zero announces the group.
+    /// Per group, its cells still open. Written by every claim that completes; the one that takes
+    /// it to zero announces the group.
     open: AppendList<AtomicU32>,
 }
 
@@ -110,14 +110,14 @@ impl Grid {
         None
     }
 
-    /// Whether this attempt of the call that begins at this cell may still settle it.
+    /// Whether this attempt of the call that begins at this cell may still complete it.
     pub fn is_open(&self, first: usize, function: usize, attempt: u16) -> bool {
         let open = word(attempt, OPEN);
         self.slot(first, function).is_some_and(|slot| slot.state.load(Ordering::Acquire) == open)
     }
 
-    /// What a settled cell holds, and its number of attempts; `None` for a cell that is not
-    /// settled.
+    /// What a completed cell holds, and its number of attempts; `None` for a cell that is not
+    /// completed.
     pub fn read(&self, sample: usize, function: usize) -> Option<(Outcome, u16)> {
         let slot = self.slot(sample, function)?;
         let state = slot.state.load(Ordering::Acquire);

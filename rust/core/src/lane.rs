@@ -43,7 +43,7 @@ pub trait Lane: Send + Sync + 'static {
     /// Takes a frame over.
     fn run(&self, frame: Frame);
 
-    /// Settles what has ended. Called with no lock held.
+    /// Completes what has ended. Called with no lock held.
     fn complete_ended(&self) {}
 
     /// Ends all work and everything the lane made.

@@ -10,7 +10,7 @@ pub enum Status {
     Ok = 0,
     /// The function returned `None`.
     Abstained = 1,
-    /// A timeout, a deadline or a budget ran out.
+    /// A timeout ran out.
     Timeout = 2,
     /// An exception, or a value that is no reward.
     Error = 3,
@@ -21,7 +21,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Whether the cell is one that `failures()` lists and the error budget counts.
+    /// Whether the cell is one that `failures()` lists and `max_failure_rate` counts.
     #[must_use]
     pub const fn is_failure(self) -> bool {
         !matches!(self, Self::Ok | Self::Abstained)
@@ -62,7 +62,7 @@ pub enum Cell {
     Invalid(String),
 }
 
-/// The settled content of one cell.
+/// The completed content of one cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     pub status: Status,
@@ -151,7 +151,7 @@ impl Traceback {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     pub kind: FailureKind,
-    /// One line for people: what happened, without the function and the sample, which the result
+    /// One line for `dump()`: what happened, without the function and the sample, which the result
     /// adds.
     pub reason: String,
     pub traceback: Option<Traceback>,

@@ -18,7 +18,7 @@ pub struct Timings {
 }
 
 impl Timings {
-    /// The times of a function's settled calls in `batch`.
+    /// The times of a function's completed calls in `batch`.
     #[must_use]
     pub fn of(batch: &Batch, function: FunctionId) -> Self {
         let span = batch.functions()[function].span(batch.samples(), batch.group_size()).max(1);

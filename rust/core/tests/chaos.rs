@@ -174,7 +174,7 @@ fn check_values(plan: &Plan, batch_plan: &BatchPlan, batch: &Batch) {
     for (sample, row) in expected.iter().enumerate() {
         for (id, expected) in row.iter().enumerate() {
             let function = &plan.functions[id];
-            let cell = batch.cell(sample, id).expect("the cell is settled");
+            let cell = batch.cell(sample, id).expect("the cell is complete");
             let outcome = cell.outcome;
             let at = format!("sample {sample}, function {id}: {cell:?}, expected {expected:?}");
             assert_eq!(outcome.value.is_nan(), outcome.status != Status::Ok, "{at}");
@@ -203,7 +203,7 @@ fn check_cut_short(
     [deadline, budget, cancel]: [bool; 3],
     expected: &Expected,
 ) {
-    let cell = batch.cell(sample, id).expect("the cell is settled");
+    let cell = batch.cell(sample, id).expect("the cell is complete");
     let why = batch.note_of(sample, id).map(|note| note.reason);
     let swept = match (cell.outcome.status, why.as_deref()) {
         (Status::Timeout, Some("total timeout")) => deadline,
@@ -212,7 +212,7 @@ fn check_cut_short(
         // No attempt could start before the deadline any more.
         (status, _) => expected.failed.get(usize::from(cell.attempts) - 1) == Some(&status),
     };
-    // What `finish_group` makes of a group depends on the scores that were cut short.
+    // What `finish_group` makes of a group depends on the scores that were delivered early short.
     let shaped = batch.functions()[id].finish;
     assert!(swept || shaped, "sample {sample}, function {id}: {cell:?} {why:?}, expected {expected:?}");
 }
@@ -228,7 +228,7 @@ fn check_bounds(batch_plan: &BatchPlan, batch: &Batch, log: impl Fn(usize) -> Ar
     for id in 0..batch.functions().len() {
         let Some(expires_ns) = batch.expires_ns(0, id) else { continue };
         for sample in 0..batch.samples() {
-            let cell = batch.cell(sample, id).expect("the cell is settled");
+            let cell = batch.cell(sample, id).expect("the cell is complete");
             let times = cell.outcome.times;
             assert!(times.started_ns + times.run_ns <= expires_ns + GRAIN_NS, "an answer after the deadline counted");
         }

@@ -115,7 +115,7 @@ fn check(functions: &[Function], batch: &Batch, chaos: &Chaos, cancelled: bool) 
     let expected = serial(functions, batch.id(), batch.samples(), batch.group_size(), chaos);
     for (sample, row) in expected.iter().enumerate() {
         for (id, expected) in row.iter().enumerate() {
-            let cell = batch.cell(sample, id).expect("the cell is settled");
+            let cell = batch.cell(sample, id).expect("the cell is complete");
             assert_eq!(batch.note_of(sample, id).is_some(), cell.outcome.status.is_failure());
             if !cancelled || cell.outcome.status != Status::Cancelled {
                 let seen = (cell.outcome.status, cell.outcome.value.to_bits(), cell.attempts);

@@ -54,7 +54,7 @@ fn took(batch: &Batch) -> Duration {
 }
 
 fn status(batch: &Batch, sample: usize) -> (Status, u16) {
-    let cell = batch.cell(sample, 0).expect("the cell is settled");
+    let cell = batch.cell(sample, 0).expect("the cell is complete");
     (cell.outcome.status, cell.attempts)
 }
 

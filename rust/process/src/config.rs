@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use guerdon_core::function::FunctionId;
+
 use crate::output::{Sink, standard_error};
 use crate::recycle::Recycle;
 use crate::resource_limits::ResourceLimits;
-use guerdon_core::function::FunctionId;
 
 /// How the lane runs its processes.
 pub struct ProcessConfig {

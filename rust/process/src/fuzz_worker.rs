@@ -5,14 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use proptest::prelude::*;
-use tokio::sync::mpsc::UnboundedReceiver;
-
-use crate::in_flight::{InFlightFrames, Loss};
-use crate::shared_page::PageSnapshot;
-use crate::slots::{QueuedFrame, Slots};
-use crate::watchdog::Watchdog;
-use crate::wire::Parser;
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
@@ -21,6 +13,14 @@ use guerdon_core::lane::{Closing, Lane, LaneWaker};
 use guerdon_core::outcome::{Cell, Times};
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
+use proptest::prelude::*;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::in_flight::{InFlightFrames, Loss};
+use crate::shared_page::PageSnapshot;
+use crate::slots::{QueuedFrame, Slots};
+use crate::watchdog::Watchdog;
+use crate::wire::Parser;
 
 const SAMPLES: usize = 12;
 const GROUP: usize = 3;

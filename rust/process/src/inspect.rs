@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use guerdon_core::in_flight::InFlightCall;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::stack_request::NoStack;
-use guerdon_core::in_flight::InFlightCall;
 
 /// What one worker has in hand.
 #[derive(Clone, Debug, PartialEq, Eq)]

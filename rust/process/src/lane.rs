@@ -4,6 +4,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use guerdon_core::clock::Clock;
+use guerdon_core::frame::Frame;
+use guerdon_core::function::{Function, FunctionId, Shape};
+use guerdon_core::lane::{Closing, Lane, LaneWaker};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -18,10 +22,6 @@ use crate::shared_page::CALLS;
 use crate::slots::Slots;
 use crate::supervisor::supervise;
 use crate::zygote::{LaneStage, Zygote};
-use guerdon_core::clock::Clock;
-use guerdon_core::frame::Frame;
-use guerdon_core::function::{Function, FunctionId, Shape};
-use guerdon_core::lane::{Closing, Lane, LaneWaker};
 
 /// Most bytes of a frame: what a socket takes without a pause.
 const FRAME_BYTES: usize = 256 << 10;

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use guerdon_core::clock::Clock;
+use guerdon_core::frame::Frame;
+use guerdon_core::lane::LaneWaker;
 use parking_lot::Mutex;
 use rustix::process::Pid;
 use tokio::sync::watch;
@@ -15,9 +18,6 @@ use crate::inspect::Inspector;
 use crate::output::Printer;
 use crate::slots::Slots;
 use crate::zygote::{LaneStage, Zygote};
-use guerdon_core::clock::Clock;
-use guerdon_core::frame::Frame;
-use guerdon_core::lane::LaneWaker;
 
 /// Workers that may end in a row before they are ready, and for how long, until calls fail with the
 /// reason instead of waiting: a few may be killed one after another by whatever else goes on.

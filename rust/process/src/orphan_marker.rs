@@ -18,7 +18,7 @@ const VARIABLE: &str = "GUERDON_POOL";
 const LOOKS: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The mark of one stem.
+/// The mark of one zygote.
 #[derive(Clone, Debug)]
 pub(super) struct OrphanMarker(String);
 
@@ -29,7 +29,7 @@ impl OrphanMarker {
         Self(format!("{:x}-{:016x}{:016x}", std::process::id(), fastrand::u64(..), fastrand::u64(..)))
     }
 
-    /// What the stem's environment shall hold.
+    /// What the zygote's environment shall hold.
     pub(super) fn variable(&self) -> (&'static str, &str) {
         (VARIABLE, &self.0)
     }

@@ -7,8 +7,9 @@
 
 use std::time::Duration;
 
-use crate::resource_limits::ByteSize;
 use guerdon_core::clock::nanos;
+
+use crate::resource_limits::ByteSize;
 
 /// How long a call that was told to stop printing may take to end.
 const PATIENCE: Duration = Duration::from_millis(100);

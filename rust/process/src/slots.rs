@@ -10,10 +10,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use tokio::sync::mpsc;
-
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
+use tokio::sync::mpsc;
 
 /// Frames that a pool worker holds at most.
 const DEPTH: usize = 2;

@@ -10,8 +10,9 @@
 
 use std::time::Duration;
 
-use crate::shared_page::{DECODING, LOADING, SETUP};
 use guerdon_core::clock::nanos;
+
+use crate::shared_page::{DECODING, LOADING, SETUP};
 
 /// Time between two looks at a busy worker.
 pub(super) const TICK: Duration = Duration::from_millis(10);

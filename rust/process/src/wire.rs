@@ -39,13 +39,13 @@
 
 use std::time::Duration;
 
-use thiserror::Error;
-
-use crate::columns;
 use guerdon_core::call::CallKind;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
 use guerdon_core::outcome::{Answer, Cell};
+use thiserror::Error;
+
+use crate::columns;
 
 /// Most bytes of a body from a worker; its records stop at a quarter of that.
 const LARGEST: usize = 64 << 20;

@@ -49,7 +49,7 @@ impl WorkerProcess {
         self.source.printed(&self.output)
     }
 
-    /// Takes leave of a process that has ended: how it did, and where its interpreter stood if it
+    /// Reaps a process that has ended: how it did, and where its interpreter was if it
     /// could say.
     pub(super) async fn reap(&mut self) -> (ExitStatus, Option<String>) {
         self.child.kill(); // what it left of its group

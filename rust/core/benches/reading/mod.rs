@@ -1,4 +1,4 @@
-//! Times for people: what one element cost, in nanoseconds, beside criterion's throughput.
+//! Times for `dump()`: what one element cost, in nanoseconds, beside criterion's throughput.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

@@ -100,19 +100,19 @@ impl Batch {
         ends.then_some(cause)
     }
 
-    /// Counts what one function has settled; the groups whose quorum that completed.
+    /// Counts what one function has completed; the groups whose quorum that completed.
     pub(crate) fn count_completed(&self, samples: Range<usize>) -> Vec<usize> {
         self.quorum.as_ref().map_or_else(Vec::new, |quorum| quorum.completed(samples))
     }
 
-    /// Groups of a batch that grows that were completed since the last time: what their calls were
+    /// Groups of a streamed batch that were completed since the last time: what their calls were
     /// made of is needed no more.
     #[must_use]
     pub fn take_completed(&self) -> Vec<usize> {
         self.additions.as_ref().map_or_else(Vec::new, OpenBatch::take_completed)
     }
 
-    /// Ends growth; true if that was the end of the batch. With `whole`, only if no group lacks
+    /// Ends additions; true if that was the end of the batch. With `whole`, only if no group lacks
     /// samples.
     pub(crate) fn end_additions(&self, why: &str, whole: bool) -> Result<bool, IncompleteGroups> {
         let Some(additions) = &self.additions else { return Ok(false) };

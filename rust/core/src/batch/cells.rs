@@ -43,8 +43,8 @@ impl Batch {
         self.notes.lock().insert((sample, function), note);
     }
 
-    /// Says why a score failed that its group's `finish_group` call is still to settle, unless a
-    /// sweep has settled the cell meanwhile.
+    /// Says why a score failed that its group's `finish_group` call is still to complete, unless a
+    /// sweep has completed the cell meanwhile.
     pub(crate) fn note_score(&self, sample: usize, function: FunctionId, note: Note) {
         self.notes.lock().entry((sample, function)).or_insert(note);
     }
@@ -57,7 +57,7 @@ impl Batch {
         self.retries[function].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A settled cell as it is, before `on_failure`.
+    /// A completed cell as it is, before `on_failure`.
     #[must_use]
     pub fn cell(&self, sample: usize, function: FunctionId) -> Option<CellView> {
         let (outcome, attempts) = self.grid.read(sample, function)?;
@@ -68,8 +68,8 @@ impl Batch {
         Some(CellView { outcome, attempts })
     }
 
-    /// What a settled cell shows in the result: its function's `on_failure` applied. NaN and
-    /// `Cancelled` where nothing is settled.
+    /// What a completed cell shows in the result: its function's `on_failure` applied. NaN and
+    /// `Cancelled` where nothing is completed.
     #[must_use]
     pub fn shown(&self, sample: usize, function: FunctionId) -> (f32, Status) {
         let Some((outcome, _)) = self.grid.read(sample, function) else {

@@ -39,14 +39,14 @@ pub struct BatchSpec {
     pub batch_timeout_ns: Option<u64>,
     /// Whether samples are added later, until `Scheduler::finish`; such a batch begins empty.
     pub streamed: bool,
-    /// Of a batch that streamed: how many samples of full groups that are not complete leave no
+    /// Of a streamed batch: how many samples of full groups that are not complete leave no
     /// room for more.
     pub max_pending: Option<usize>,
     pub delivery: Delivery,
 }
 
 impl BatchSpec {
-    /// A batch that is submitted whole and delivered as its cells come, without a budget.
+    /// A batch that is submitted whole and delivered as its cells come, without a timeout.
     #[must_use]
     pub fn whole(samples: usize, group_size: usize, payload: Box<dyn Payload>) -> Self {
         let (batch_timeout_ns, streamed, max_pending, delivery) = (None, false, None, Delivery::default());
@@ -98,7 +98,7 @@ pub struct Batch {
     additions: Option<OpenBatch>,
     delivery: Delivery,
     quorum: Option<Quorum>,
-    /// Groups that were cut. Written under the scheduler's lock.
+    /// Groups that were delivered early. Written under the scheduler's lock.
     delivered_early: Mutex<BTreeMap<usize, Cause>>,
     /// Written by `release`.
     payload: Mutex<Option<Arc<dyn Payload>>>,
@@ -114,7 +114,7 @@ pub struct Batch {
     records: Mutex<Box<[Vec<Record>]>>,
     /// Attempts beyond the first, per function. Written by the scheduler.
     retries: Box<[AtomicU32]>,
-    /// Groups not complete yet, and one more while the batch grows. Written by `announce`, `add`
+    /// Groups not complete yet, and one more while the batch is open. Written by `announce`, `add`
     /// and `end_additions`; the one that takes it to zero ends the batch.
     open_groups: AtomicU64,
     /// When the last outcome came, 0 before. Written by `announce`.
@@ -180,7 +180,7 @@ impl Batch {
         self.id
     }
 
-    /// Placement of all its groups; of a batch that streamed, so far.
+    /// Placement of all its groups; of a streamed batch, so far.
     #[must_use]
     pub fn samples(&self) -> usize {
         self.additions.as_ref().map_or(self.samples, |additions| additions.groups() * self.group_size)
@@ -199,7 +199,7 @@ impl Batch {
         }
     }
 
-    /// So many groups less to wait for, or, as one, no more growth; true when there is nothing
+    /// So many groups less to wait for, or, as one, no more additions; true when there is nothing
     /// left.
     fn close(&self, groups: u64) -> bool {
         let last = self.open_groups.fetch_sub(groups, Ordering::AcqRel) == groups;
@@ -255,10 +255,10 @@ impl Batch {
     /// more, if there is such a bound.
     #[must_use]
     pub fn expires_ns(&self, first: usize, function: FunctionId) -> Option<u64> {
-        let deadline = self.functions[function].policy.total_timeout.map(crate::clock::nanos);
-        let deadline = deadline.map(|ns| self.ready_ns(first, function).saturating_add(ns));
-        let budget = self.batch_timeout_ns.map(|ns| self.submitted_ns.saturating_add(ns));
-        [deadline, budget].into_iter().flatten().min()
+        let total = self.functions[function].policy.total_timeout.map(crate::clock::nanos);
+        let total = total.map(|ns| self.ready_ns(first, function).saturating_add(ns));
+        let batch = self.batch_timeout_ns.map(|ns| self.submitted_ns.saturating_add(ns));
+        [total, batch].into_iter().flatten().min()
     }
 
     pub(crate) const fn batch_timeout_ns(&self) -> Option<u64> {

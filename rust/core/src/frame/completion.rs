@@ -190,7 +190,7 @@ impl Frame {
         slices.map(|slice| (slice.batch().id(), of(slice))).collect()
     }
 
-    /// Keeps what a call recorded until it is settled.
+    /// Keeps what a call recorded until it is completed.
     pub fn record(&mut self, call: usize, json: Vec<u8>) {
         self.records.insert(call, json);
     }

@@ -37,9 +37,9 @@ pub struct Frame {
     slices: Vec<BatchSlice>,
     /// Which calls, as the lane knows them, it has not ended.
     pending: Vec<bool>,
-    /// What the lane has ended and is not settled yet.
+    /// What the lane has ended and is not completed yet.
     ended: EndedCalls,
-    /// Recorded by calls that are not settled yet.
+    /// Recorded by calls that are not completed yet.
     records: BTreeMap<usize, Vec<u8>>,
     run_ns: u64,
     ran: u64,

@@ -134,7 +134,7 @@ fn several_announce_and_several_take(together: &'static [usize], alone: usize) {
 }
 
 #[test]
-fn several_announce_and_several_take() {
+fn groups_announced_and_taken_beside_each_other() {
     several_announce_and_several_take(&[0], 1);
 }
 

@@ -20,13 +20,13 @@ fn world(max_size: usize) -> Arc<World> {
 fn mixed(world: &Arc<World>, samples: usize) -> (Arc<Batch>, Arc<Batch>) {
     world.scheduler.submit(spec(1, 1)).unwrap();
     let (a, b) = (world.scheduler.submit(spec(samples, 1)).unwrap(), world.scheduler.submit(spec(samples, 1)).unwrap());
-    settle(world);
+    complete(world);
     (a, b)
 }
 
 /// Takes the frame that is there and gives each sample the number of its batch; the frame's
 /// batches, one a sample.
-fn settle(world: &World) -> Vec<u64> {
+fn complete(world: &World) -> Vec<u64> {
     let Some(mut frame) = world.lane.take() else { return Vec::new() };
     let batches = batches(&frame);
     frame.complete_many(0, batches.iter().map(|id| Cell::Value(*id as f64)).collect(), RAN);
@@ -58,14 +58,14 @@ fn cancel(world: &Arc<World>, batch: &Arc<Batch>) -> Job {
 }
 
 fn status(batch: &Batch, sample: usize) -> Status {
-    let outcome = batch.cell(sample, 0).expect("the cell is settled").outcome;
+    let outcome = batch.cell(sample, 0).expect("the cell is complete").outcome;
     assert!(outcome.status != Status::Ok || outcome.value == batch.id() as f64, "the outcome of another batch");
     outcome.status
 }
 
 /// Everything that is left runs, and each batch hands its groups out once.
 fn ends(world: &World, all: &[&Arc<Batch>]) {
-    while !settle(world).is_empty() {}
+    while !complete(world).is_empty() {}
     for batch in all {
         assert!(batch.is_done(), "a sample was lost");
         (0..batch.groups()).for_each(|_| assert!(batch.take_group().is_some()));
@@ -102,7 +102,7 @@ fn outcomes_beside_two_cancels() {
         let world = world(4);
         let (a, b) = mixed(&world, 1);
         let end = job(&world, |world| {
-            settle(world);
+            complete(world);
         });
         beside(vec![end, cancel(&world, &a), cancel(&world, &b)]);
         let cancelled = [&a, &b].iter().filter(|batch| status(batch, 0) == Status::Cancelled).count();
@@ -125,7 +125,7 @@ fn parts_beside_a_submission() {
         beside(vec![fails, submits]);
         let mut seen = Vec::new();
         loop {
-            let call = settle(&world);
+            let call = complete(&world);
             if call.is_empty() {
                 break;
             }
@@ -137,7 +137,7 @@ fn parts_beside_a_submission() {
     });
 }
 
-/// Samples are added to two batches that grow, beside the outcome of a call: none waits while the
+/// Samples are added to two streamed batches, beside the outcome of a call: none waits while the
 /// lane has room and more than enough stand in queue.
 #[test]
 fn additions_to_two_batches_beside_an_outcome() {
@@ -154,10 +154,10 @@ fn additions_to_two_batches_beside_an_outcome() {
             })
         };
         let end = job(&world, |world| {
-            settle(world);
+            complete(world);
         });
         beside(vec![add(&a), add(&b), end]);
-        while !settle(&world).is_empty() {}
+        while !complete(&world).is_empty() {}
         assert_eq!([status(&a, 0), status(&b, 0)], [Status::Ok; 2], "they wait, though two are enough");
         world.scheduler.finish(&a).unwrap();
         world.scheduler.finish(&b).unwrap();

@@ -24,8 +24,8 @@ impl World {
         Arc::new(Self { grid: Grid::new(groups, size, functions), announced })
     }
 
-    /// Settles a claim's `span` cells with this mark; whoever is told of a completed group must see
-    /// all of it.
+    /// Completes a claim's `span` cells with this mark; whoever is told of a completed group must
+    /// see all of it.
     fn complete(&self, claim: Claim<'_>, span: usize, mark: u32, cells_of_group: &[(usize, usize)]) {
         claim.complete((0..span).map(|_| outcome(mark)), |group| {
             self.announced[group].fetch_add(1, Ordering::Relaxed);
@@ -35,9 +35,9 @@ impl World {
         });
     }
 
-    /// The mark of a settled cell, which one writer wrote.
+    /// The mark of a completed cell, which one writer wrote.
     fn check(&self, sample: usize, function: usize) -> (u32, u16) {
-        let (seen, attempts) = self.grid.read(sample, function).expect("the cell is settled");
+        let (seen, attempts) = self.grid.read(sample, function).expect("the cell is complete");
         let mark = seen.times.run_ns as u32;
         assert_eq!(seen, outcome(mark), "two writers mixed");
         (mark, attempts)

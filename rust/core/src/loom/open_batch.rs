@@ -70,7 +70,7 @@ fn job(stream: &Arc<Stream>, work: impl FnOnce(&Stream) + Send + 'static) -> Box
     Box::new(move || work(&stream))
 }
 
-/// What is added beside the end of growth counts whole or not at all.
+/// What is added beside the end of additions counts whole or not at all.
 #[test]
 fn an_addition_beside_the_finish() {
     explore(|| {
@@ -92,11 +92,11 @@ fn a_finish_beside_a_completion_and_a_consumer() {
     explore(|| {
         let stream = Stream::new(1, 0, Delivery::default());
         assert!(stream.add(1));
-        let settle = job(&stream, |stream| {
+        let complete = job(&stream, |stream| {
             stream.complete();
         });
         let finish = job(&stream, |stream| stream.world.scheduler.finish(&stream.batch).unwrap());
-        beside(vec![settle, finish, job(&stream, Stream::take)]);
+        beside(vec![complete, finish, job(&stream, Stream::take)]);
         stream.ends();
     });
 }
@@ -107,11 +107,11 @@ fn an_addition_beside_a_completion_and_a_consumer() {
     explore(|| {
         let stream = Stream::new(1, 0, Delivery::default());
         assert!(stream.add(1));
-        let settle = job(&stream, |stream| {
+        let complete = job(&stream, |stream| {
             stream.complete();
         });
         let add = job(&stream, |stream| assert!(stream.add(1)));
-        beside(vec![settle, add, job(&stream, Stream::take)]);
+        beside(vec![complete, add, job(&stream, Stream::take)]);
         stream.world.scheduler.finish(&stream.batch).unwrap();
         stream.ends();
     });
@@ -127,7 +127,7 @@ fn an_addition_beside_a_cancel() {
         let cancel = job(&stream, |stream| stream.world.scheduler.cancel(&stream.batch, "stop"));
         beside(vec![add, cancel]);
         for sample in 0..stream.batch.samples() {
-            assert_eq!(stream.batch.cell(sample, 0).expect("it is settled").outcome.status, Status::Cancelled);
+            assert_eq!(stream.batch.cell(sample, 0).expect("it is complete").outcome.status, Status::Cancelled);
         }
         stream.ends();
     });
@@ -139,17 +139,17 @@ fn a_quorum_beside_a_late_completion() {
     explore(|| {
         let stream = Stream::new(2, 0, Delivery::quorum(1));
         assert!(stream.add(2));
-        let settle = || {
+        let complete = || {
             job(&stream, |stream| {
                 stream.complete();
             })
         };
-        beside(vec![settle(), settle(), job(&stream, Stream::take)]);
+        beside(vec![complete(), complete(), job(&stream, Stream::take)]);
         stream.world.scheduler.finish(&stream.batch).unwrap();
-        let status = |sample| stream.batch.cell(sample, 0).expect("it is settled").outcome.status;
+        let status = |sample| stream.batch.cell(sample, 0).expect("it is complete").outcome.status;
         let late = usize::from(stream.world.scheduler.late_outcomes() > 0);
         let cancelled = [0, 1].map(status).iter().filter(|status| **status == Status::Cancelled).count();
-        assert_eq!(cancelled, late, "an outcome is dropped if and only if its cell was cut");
+        assert_eq!(cancelled, late, "an outcome is dropped if and only if its group was delivered early");
         stream.ends();
     });
 }
@@ -160,7 +160,7 @@ fn a_quorum_beside_an_attempt_that_fails() {
     explore(|| {
         let stream = Stream::new(2, 5, Delivery::quorum(1));
         assert!(stream.add(2));
-        let settle = job(&stream, |stream| {
+        let complete = job(&stream, |stream| {
             stream.complete();
         });
         let fail = job(&stream, |stream| {
@@ -171,8 +171,8 @@ fn a_quorum_beside_an_attempt_that_fails() {
                 frame.fail(0, failure, RAN);
             }
         });
-        beside(vec![settle, fail]);
-        assert_eq!(stream.batch.take_group(), Some(0), "the straggler was not cut");
+        beside(vec![complete, fail]);
+        assert_eq!(stream.batch.take_group(), Some(0), "the straggler was not delivered early");
         stream.handed_out[0].fetch_add(1, Ordering::Relaxed);
         stream.world.scheduler.finish(&stream.batch).unwrap();
         stream.ends();
@@ -185,11 +185,11 @@ fn a_quorum_beside_an_addition() {
     explore(|| {
         let stream = Stream::new(2, 0, Delivery::quorum(1));
         assert!(stream.add(1));
-        let settle = job(&stream, |stream| {
+        let complete = job(&stream, |stream| {
             stream.complete();
         });
         let add = job(&stream, |stream| assert!(stream.add(1)));
-        beside(vec![settle, add]);
+        beside(vec![complete, add]);
         stream.world.scheduler.finish(&stream.batch).unwrap();
         stream.ends();
     });

@@ -120,9 +120,9 @@ fn failure(kind: FailureKind) -> Failure {
     Failure { kind, reason: "failed".to_owned(), traceback: None, retryable: true, retry_after: None, answer: None }
 }
 
-/// The status of a settled cell, which goes with its note.
+/// The status of a completed cell, which goes with its note.
 fn status(batch: &Batch, sample: usize) -> Status {
-    let status = batch.cell(sample, 0).expect("the cell is settled").outcome.status;
+    let status = batch.cell(sample, 0).expect("the cell is complete").outcome.status;
     let note = batch.note_of(sample, 0).map(|note| note.reason);
     match status {
         Status::Ok => assert_eq!(note, None),
@@ -186,7 +186,7 @@ fn an_outcome_beside_a_cancel() {
     explore(|| {
         let world = World::new(2, function(0, false));
         let batch = world.scheduler.submit(spec(2, 2)).unwrap();
-        let settle = |value: f64| {
+        let complete = |value: f64| {
             let world = world.clone();
             Box::new(move || {
                 if let Some(mut frame) = world.lane.take() {
@@ -196,7 +196,7 @@ fn an_outcome_beside_a_cancel() {
         };
         let (other, cancelled) = (world.clone(), batch.clone());
         let cancel = Box::new(move || other.scheduler.cancel(&cancelled, "stop"));
-        beside(vec![settle(1.0), settle(f64::NAN), cancel]);
+        beside(vec![complete(1.0), complete(f64::NAN), cancel]);
         assert!(batch.is_done());
         let swept = (0..2).filter(|sample| status(&batch, *sample) == Status::Cancelled).count();
         assert_eq!(world.scheduler.late_outcomes(), swept as u64);
@@ -204,14 +204,14 @@ fn an_outcome_beside_a_cancel() {
     });
 }
 
-/// Two calls of a frame end and are settled together, by the lane or with the frame, while their
+/// Two calls of a frame end and are completed together, by the lane or with the frame, while their
 /// batch is cancelled.
 fn calls_settled_together_beside_a_cancel(by_the_lane: bool) {
     explore(move || {
         let world = World::with_frames(1, 2, function(0, false));
         let batch = world.scheduler.submit(spec(2, 1)).unwrap();
         let lane = world.clone();
-        let settle = Box::new(move || {
+        let complete = Box::new(move || {
             let mut frame = lane.lane.take().expect("it was handed out");
             frame.complete_soon(0, 1.0, RAN);
             frame.complete_soon(1, 1.0, RAN);
@@ -226,7 +226,7 @@ fn calls_settled_together_beside_a_cancel(by_the_lane: bool) {
         let consume = Box::new(move || {
             count.fetch_add(usize::from(consumer.take_group().is_some()), Ordering::Relaxed);
         });
-        beside(vec![settle, cancel, consume]);
+        beside(vec![complete, cancel, consume]);
         assert!(batch.is_done());
         let swept = [0, 1].into_iter().filter(|sample| status(&batch, *sample) == Status::Cancelled).count();
         assert_eq!(world.scheduler.late_outcomes(), swept as u64);
@@ -260,13 +260,13 @@ fn scores_that_complete_beside_a_cancel() {
         first.complete(0, Cell::Value(f64::NAN), RAN);
         drop(first);
         let lane = world.clone();
-        let settle = Box::new(move || {
+        let complete = Box::new(move || {
             if let Some(mut frame) = lane.lane.take() {
                 frame.complete(0, Cell::Value(1.0), RAN);
             }
         });
         let (other, cancelled) = (world.clone(), batch.clone());
-        beside(vec![settle, Box::new(move || other.scheduler.cancel(&cancelled, "stop"))]);
+        beside(vec![complete, Box::new(move || other.scheduler.cancel(&cancelled, "stop"))]);
         assert!(batch.is_done());
         let both = [0, 1].map(|sample| status(&batch, sample));
         assert_eq!(both.iter().filter(|status| **status == Status::Error).count(), 1, "a failed score stays failed");
@@ -274,8 +274,8 @@ fn scores_that_complete_beside_a_cancel() {
     });
 }
 
-/// A score that failed keeps its note unless the sweep has settled its cell before, whose note must
-/// then stand.
+/// A score that failed keeps its note unless the sweep has completed its cell before, whose note
+/// must then stand.
 #[test]
 fn a_score_that_fails_beside_a_cancel() {
     explore(|| {
@@ -283,13 +283,13 @@ fn a_score_that_fails_beside_a_cancel() {
         let batch = world.scheduler.submit(spec(2, 2)).unwrap();
         world.lane.take().expect("both were handed out").complete(0, Cell::Value(1.0), RAN);
         let lane = world.clone();
-        let settle = Box::new(move || {
+        let complete = Box::new(move || {
             if let Some(mut frame) = lane.lane.take() {
                 frame.complete(0, Cell::Value(f64::NAN), RAN);
             }
         });
         let (other, cancelled) = (world.clone(), batch.clone());
-        beside(vec![settle, Box::new(move || other.scheduler.cancel(&cancelled, "stop"))]);
+        beside(vec![complete, Box::new(move || other.scheduler.cancel(&cancelled, "stop"))]);
         assert!(batch.is_done());
         let both = [0, 1].map(|sample| status(&batch, sample));
         assert!(both.contains(&Status::Cancelled), "{both:?}");
@@ -302,7 +302,7 @@ fn no_work_waits_while_a_lane_has_room() {
     explore(|| {
         let world = World::new(1, function(0, false));
         let batch = world.scheduler.submit(spec(4, 1)).unwrap();
-        let settle = || {
+        let complete = || {
             let world = world.clone();
             Box::new(move || {
                 if let Some(mut frame) = world.lane.take() {
@@ -310,12 +310,12 @@ fn no_work_waits_while_a_lane_has_room() {
                 }
             }) as Box<dyn FnOnce() + Send>
         };
-        beside(vec![settle(), settle()]);
-        let mut settled = (0..4).filter(|sample| batch.cell(*sample, 0).is_some()).count();
-        while settled < 4 {
+        beside(vec![complete(), complete()]);
+        let mut completed = (0..4).filter(|sample| batch.cell(*sample, 0).is_some()).count();
+        while completed < 4 {
             let mut frame = world.lane.take().expect("work waits, and the lane has room");
             frame.complete(0, Cell::Value(1.0), RAN);
-            settled += 1;
+            completed += 1;
         }
         assert!(batch.is_done());
         world.close();

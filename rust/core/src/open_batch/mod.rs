@@ -180,7 +180,7 @@ impl OpenBatch {
         self.state.lock().ended.is_some()
     }
 
-    /// Ends growth; false if it was ended before. With `whole`, only if no group lacks samples.
+    /// Ends additions; false if it was ended before. With `whole`, only if no group lacks samples.
     pub(crate) fn end(&self, now_ns: u64, why: &str, whole: bool) -> Result<bool, IncompleteGroups> {
         let mut state = self.state.lock();
         if state.ended.is_some() {
@@ -210,7 +210,7 @@ impl OpenBatch {
         state.since_ns.get(samples).and_then(|since| since.iter().max().copied()).unwrap_or(0)
     }
 
-    /// When growth ended.
+    /// When additions ended.
     pub(crate) fn ended_ns(&self) -> Option<u64> {
         self.state.lock().ended.as_ref().map(|(at_ns, _)| *at_ns)
     }
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(incomplete.to_string(), "2 groups lack samples: group 1 has 0 of 2, group 2 has 1 of 2");
         assert_eq!(additions.end(9, "finished", true), Err(incomplete));
         assert!(!additions.is_ended());
-        additions.complete(1); // it was cut
+        additions.complete(1); // it was delivered early
         add(&additions, Placement::OfGroup(2, 1)).unwrap();
         assert_eq!(additions.end(9, "finished", true), Ok(true));
         assert_eq!(additions.end(9, "cancelled", false), Ok(false));
@@ -305,7 +305,7 @@ mod tests {
         add(&additions, Placement::InOrder(1)).unwrap();
         additions.arrive(&[0]);
         assert_eq!(additions.take_completed(), [0; 0]);
-        additions.complete(0); // it was cut
+        additions.complete(0); // it was delivered early
         assert_eq!(additions.take_completed(), [0]);
         add(&additions, Placement::InOrder(1)).unwrap();
         additions.arrive(&[1]);

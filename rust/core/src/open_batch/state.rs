@@ -14,7 +14,7 @@ pub(super) struct OpenGroup {
     pub(super) have: usize,
     pub(super) arrived: usize,
     pub(super) complete: bool,
-    /// It was cut: it needs no more samples.
+    /// It was delivered early: it needs no more samples.
     pub(super) excused: bool,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct OpenBatchState {
     pub(super) groups: Vec<OpenGroup>,
     /// All places before it are taken.
     pub(super) lowest: usize,
-    /// When growth ended, and why no more samples are taken.
+    /// When additions ended, and why no more samples are taken.
     pub(super) ended: Option<(u64, String)>,
     /// Complete groups whose values nobody has let go yet.
     pub(super) completed: Vec<usize>,

@@ -27,7 +27,7 @@ impl SchedulerCore {
         {
             let mut state = self.state.lock();
             whole = batch.arrive(&added.samples);
-            // Of groups that were cut the cells are ended already, or about to be.
+            // Of groups that were delivered early the cells are ended already, or about to be.
             let (samples, filled): (Vec<usize>, Vec<usize>) = (
                 added.samples.iter().copied().filter(|sample| !batch.is_delivered_early(sample / size)).collect(),
                 whole.iter().copied().filter(|group| !batch.is_delivered_early(*group)).collect(),
@@ -52,7 +52,7 @@ impl SchedulerCore {
             }
         }
         for (function, cause) in closed {
-            // OpenBatch may have ended since, but not before the line was closed: its batch call
+            // OpenBatch may have ended since, but not before the queue was closed: its batch call
             // was never made.
             let mut groups: Vec<usize> = added.samples.iter().map(|sample| sample / size).collect();
             groups.dedup();
@@ -90,8 +90,8 @@ impl SchedulerCore {
         Ok(())
     }
 
-    /// Sets the timer of calls that became possible at `at_ns`, if their function has a deadline
-    /// and their batch grows.
+    /// Sets the timer of calls that became possible at `at_ns`, if their function has a
+    /// `total_timeout` and their batch is streamed.
     pub(super) fn set_total_timer(
         &self,
         state: &mut SchedulerState,
@@ -100,16 +100,16 @@ impl SchedulerCore {
         calls: Vec<Call>,
         at_ns: u64,
     ) {
-        let Some(deadline) = self.function(function).policy.total_timeout.filter(|_| batch.is_streamed()) else {
+        let Some(timeout) = self.function(function).policy.total_timeout.filter(|_| batch.is_streamed()) else {
             return;
         };
-        let due_ns = at_ns.saturating_add(nanos(deadline));
+        let due_ns = at_ns.saturating_add(nanos(timeout));
         if state.timers.set(due_ns, Due::Late { batch: batch.id(), function, calls }) {
             self.timers_changed.notify_one();
         }
     }
 
-    /// Ends calls whose deadline passed.
+    /// Ends calls whose `total_timeout` passed.
     pub(super) fn end_late(self: &Arc<Self>, batch: u64, function: FunctionId, calls: Vec<Call>) {
         let Some(batch) = self.batch(batch) else { return };
         let spec = self.function(function);

@@ -82,7 +82,7 @@ impl SchedulerCore {
     /// Ends all open calls of one function, or of all, in a batch.
     pub(crate) fn end_open(self: &Arc<Self>, batch: &Arc<Batch>, function: Option<FunctionId>, cause: &Cause) {
         let functions = function.map_or(0..batch.functions().len(), |one| one..one + 1);
-        let (closed, grew): (Vec<FunctionId>, bool) = {
+        let (closed, open): (Vec<FunctionId>, bool) = {
             let mut state = self.state.lock();
             let close = |id: &FunctionId| state.queue(batch.id(), *id).is_some_and(|queue| queue.close(cause));
             (functions.filter(close).collect(), batch.is_open())
@@ -93,15 +93,15 @@ impl SchedulerCore {
                 self.forget(batch);
             }
         }
-        // After the lines were closed, and growth ended: what is added later ends by itself
+        // After the queues were closed, and additions ended: what is added later ends by itself
         // (`add`).
         let groups = 0..batch.groups();
         for function in closed {
-            self.sweep(batch, function, groups.clone(), cause, grew);
+            self.sweep(batch, function, groups.clone(), cause, open);
         }
     }
 
-    /// Ends the open calls of a function in these groups, its line being closed. `apart`: a call
+    /// Ends the open calls of a function in these groups, its queue being closed. `apart`: a call
     /// over the batch was not made yet, because the batch streamed: each group's cells stand for
     /// themselves.
     pub(super) fn sweep(
@@ -157,7 +157,7 @@ impl SchedulerCore {
         self.completed(batch, function, finish, completed);
     }
 
-    /// All cells of these groups are settled in the grid where the calls of this function stand.
+    /// All cells of these groups are completed in the grid where the calls of this function stand.
     fn groups_complete(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, finish: bool, groups: &[usize]) {
         if !finish && batch.stage(function).is_some() {
             groups.iter().for_each(|group| self.scores_complete(batch, function, *group));

@@ -27,7 +27,7 @@ pub(super) struct Waiting {
     pub until_ns: u64,
 }
 
-/// Until when what stands in line would wait if nothing else did; `None` when it shall go.
+/// Until when what waits in the queue would wait if nothing else did; `None` when it shall go.
 fn waits_until(batch: &Batch, function: FunctionId, gather: Gather, queue: &Queue, now_ns: u64) -> Option<u64> {
     let oldest = queue.arrived.front().filter(|_| queue.closed.is_none())?;
     if !queue.returned.is_empty() || queue.arrived.len() >= gather.max_size || !batch.is_open() || !batch.has_room() {
@@ -179,7 +179,7 @@ fn take_part(
     TakenCalls { batch, calls, others, alone }
 }
 
-/// Puts calls that were taken back to where they stood.
+/// Puts calls that were taken back to their places in the queue.
 pub(super) fn put_back(works: &mut BTreeMap<u64, Work>, function: FunctionId, taken: &TakenCalls) {
     for (batch, calls) in taken.by_batch() {
         if let Some(work) = works.get_mut(&batch.id()) {

@@ -93,12 +93,12 @@ impl Scheduler {
                 let due_ns = batch.submitted_ns().saturating_add(after);
                 soonest |= state.timers.set(due_ns, Due::Expire { batch: batch.id(), function, cause });
             };
-            if let Some(budget) = batch.batch_timeout_ns() {
-                expire(budget, None, Cause::BatchTimeout);
+            if let Some(after) = batch.batch_timeout_ns() {
+                expire(after, None, Cause::BatchTimeout);
             }
             for (id, function) in inner.functions.iter().enumerate().filter(|_| !batch.is_streamed()) {
-                if let Some(deadline) = function.policy.total_timeout {
-                    expire(nanos(deadline), Some(id), Cause::TotalTimeout);
+                if let Some(timeout) = function.policy.total_timeout {
+                    expire(nanos(timeout), Some(id), Cause::TotalTimeout);
                 }
             }
             if soonest {
@@ -125,7 +125,7 @@ impl Scheduler {
         self.inner.finish(batch)
     }
 
-    /// Ends what is open of a batch as cancelled; one that grows takes no more samples.
+    /// Ends what is open of a batch as cancelled; an open one takes no more samples.
     pub fn cancel(&self, batch: &Arc<Batch>, reason: &str) {
         self.inner.complete_ended();
         self.inner.end_open(batch, None, &Cause::Cancelled(reason.to_owned()));

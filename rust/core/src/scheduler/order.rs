@@ -59,7 +59,7 @@ struct Candidate {
 }
 
 /// The function whose calls go next in this batch; `free` says whether a function may be given
-/// another frame, `waits` whether what stands in its line waits for more.
+/// another frame, `waits` whether what stands in its queue waits for more.
 pub(crate) fn choose<'a>(
     work: &mut Work,
     estimates: &[Estimate],
@@ -102,7 +102,7 @@ pub(crate) fn choose<'a>(
     Some(chosen)
 }
 
-/// The samples that stand in line from the start; those of a batch that grows stand there as they
+/// The samples that wait in the queue from the start; those of a streamed batch are queued as they
 /// come.
 pub(super) fn submitted(batch: &Batch) -> usize {
     if batch.is_streamed() { 0 } else { batch.samples() }

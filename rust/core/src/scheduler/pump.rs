@@ -63,7 +63,7 @@ impl SchedulerCore {
                 }
             };
             if frame.is_empty() {
-                continue; // its calls were swept while they stood in line
+                continue; // its calls were swept while they waited
             }
             let batches: Vec<Arc<Batch>> = frame.slices().iter().map(|slice| slice.batch().clone()).collect();
             let function = frame.function_id();

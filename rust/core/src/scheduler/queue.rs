@@ -11,16 +11,16 @@ use crate::call::{Call, Cause};
 pub(crate) struct Queue {
     /// First sample that was never handed out.
     pub cursor: usize,
-    /// Calls of a batch that streamed, never handed out, in the order in which they became
+    /// Calls of a streamed batch, never handed out, in the order in which they became
     /// possible.
     pub arrived: VecDeque<Call>,
     /// Calls that came back (innocent, retried, suspect) and `finish_group` calls; they go first.
     pub returned: VecDeque<Call>,
-    /// Set once; from then on nothing of the line is handed out or reopened.
+    /// Set once; from then on nothing of the queue is handed out or reopened.
     pub closed: Option<Cause>,
     /// How often another function of its pool went first since its last turn.
     pub passed_over: usize,
-    /// Until when what stands in line waits for more, where a time was set to look again.
+    /// Until when what waits in the queue waits for more, where a time was set to look again.
     pub looks_ns: u64,
 }
 
@@ -67,7 +67,7 @@ impl Queue {
         }
     }
 
-    /// Takes the calls of one part, wherever in the line they stand.
+    /// Takes the calls of one part, wherever in the queue they stand.
     pub(crate) fn draw_part(&mut self, part: u64) -> Vec<Call> {
         let (drawn, left): (Vec<Call>, Vec<Call>) = self.returned.drain(..).partition(|call| call.part == part);
         self.returned.extend(left);

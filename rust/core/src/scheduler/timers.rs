@@ -20,7 +20,7 @@ pub(crate) enum Due {
     Flush { function: FunctionId },
     /// Deliver these groups as they are.
     DeliverEarly { batch: u64, groups: Range<usize> },
-    /// End what is open of these calls of a batch that streamed: their deadline passed.
+    /// End what is open of these calls of a streamed batch: their total timeout passed.
     Late { batch: u64, function: FunctionId, calls: Vec<Call> },
 }
 

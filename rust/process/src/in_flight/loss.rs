@@ -7,12 +7,12 @@ pub(crate) struct Violation;
 /// How the call in hand ended with its worker.
 #[derive(Clone, Debug)]
 pub(crate) enum Loss {
-    /// Out of time: told, and killed a grace later. Which claim, and where it stood if that could
-    /// be seen.
+    /// Out of time: told, and killed a grace later. Which claim, and where it was last seen if that
+    /// could be seen.
     Expired(u64, Option<String>),
-    /// It did what its fences forbid, and was killed for it: which claim, where it stood if that
-    /// could be seen, and why.
+    /// It did what its resource limits forbid, and was killed for it: which claim, where it was
+    /// last seen if that could be seen, and why.
     Stopped(u64, Option<String>, String),
-    /// The worker ended: why, and where its interpreter stood if it could say.
+    /// The worker ended: why, and where its interpreter was if it could say.
     Crashed(String, Option<String>),
 }

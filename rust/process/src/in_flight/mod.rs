@@ -13,6 +13,12 @@ mod sent_frame;
 
 use std::collections::VecDeque;
 
+use guerdon_core::call::CallKind;
+use guerdon_core::clock::nanos;
+use guerdon_core::frame::Frame;
+use guerdon_core::in_flight::{InFlightCall, Phase};
+use guerdon_core::outcome::{Failure, FailureKind, Times};
+use guerdon_core::timeout_messages::{no_answer, timed_out};
 pub(crate) use loss::Loss;
 use loss::Violation;
 use sent_frame::{Current, SentFrame, failure};
@@ -21,12 +27,6 @@ use crate::shared_page::{DECODING, LOADING, PageSnapshot};
 use crate::slots::SlotGuard;
 use crate::watchdog::InHand;
 use crate::wire::{self, Message, Text};
-use guerdon_core::call::CallKind;
-use guerdon_core::clock::nanos;
-use guerdon_core::frame::Frame;
-use guerdon_core::in_flight::{InFlightCall, Phase};
-use guerdon_core::outcome::{Failure, FailureKind, Times};
-use guerdon_core::timeout_messages::{no_answer, timed_out};
 
 /// What a message changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl InFlightFrames {
         })
     }
 
-    /// The claim in hand, and what it is for people.
+    /// The claim in hand, and what it is for `dump()`.
     pub(super) fn in_flight_call(&self, page: &PageSnapshot, now_ns: u64) -> Option<(u64, InFlightCall)> {
         let sent = self.sent.front().filter(|sent| sent.id == page.progress() >> 8)?;
         let hand = sent.hand(page);
@@ -160,7 +160,7 @@ impl InFlightFrames {
         self.sent.front().is_some_and(|sent| sent.done(page).is_some())
     }
 
-    /// Settles the calls before `claim` that gave plain values. The claim must be from an earlier
+    /// Completes the calls before `claim` that gave plain values. The claim must be from an earlier
     /// look than what was read from the socket.
     pub(super) fn complete_before(&mut self, claim: u64, page: &PageSnapshot, now_ns: u64) {
         if let Some(sent) = self.sent.front_mut().filter(|sent| sent.id == claim >> 8)
@@ -271,7 +271,7 @@ impl InFlightFrames {
         self.sent.pop_front()
     }
 
-    /// Settles everything when the worker has ended and its socket is drained.
+    /// Completes everything when the worker has ended and its socket is drained.
     pub(super) fn lose(&mut self, page: &PageSnapshot, loss: &Loss, now_ns: u64) -> Vec<SentFrame> {
         for sent in &mut self.sent {
             sent.lose(page, loss, now_ns);

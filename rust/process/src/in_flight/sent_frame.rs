@@ -3,15 +3,16 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::loss::{Loss, Violation};
-use crate::resource_limits::ByteSize;
-use crate::shared_page::{CALLS, DECODING, LOADING, PageSnapshot, SETUP};
-use crate::slots::SlotGuard;
 use guerdon_core::call::CallKind;
 use guerdon_core::clock::nanos;
 use guerdon_core::frame::Frame;
 use guerdon_core::outcome::{Cell, Failure, FailureKind, Times, Traceback};
 use guerdon_core::timeout_messages::{no_answer, timed_out};
+
+use super::loss::{Loss, Violation};
+use crate::resource_limits::ByteSize;
+use crate::shared_page::{CALLS, DECODING, LOADING, PageSnapshot, SETUP};
+use crate::slots::SlotGuard;
 
 /// A frame with the worker. Dropping it tells the scheduler that the frame ended.
 pub(crate) struct SentFrame {
@@ -103,7 +104,7 @@ impl SentFrame {
         Times { started_ns, run_ns: end_ns.saturating_sub(started_ns) }
     }
 
-    /// Settles calls that ran from the page; `done` when no message of theirs can come any more.
+    /// Completes calls that ran from the page; `done` when no message of theirs can come any more.
     pub(super) fn complete(&mut self, calls: Range<usize>, page: &PageSnapshot, now_ns: u64, done: bool) {
         for call in calls {
             if !self.frame.is_pending(call) {
@@ -131,7 +132,7 @@ impl SentFrame {
         }
     }
 
-    /// Ends a call that answered: in time as `settle` does, else as a timeout.
+    /// Ends a call that answered: in time as `complete` does, else as a timeout.
     pub(super) fn end(&mut self, call: usize, times: Times, complete: impl FnOnce(&mut Frame)) {
         let timeout = self.frame.function().policy.timeout;
         if times.run_ns <= nanos(timeout) {
@@ -196,7 +197,7 @@ impl SentFrame {
     }
 
     pub(super) fn fail_in_hand(&mut self, call: usize, times: Times, loss: &Loss) {
-        // Settled by the scheduler meanwhile: the worker was stopped because of it.
+        // Completed by the scheduler meanwhile: the worker was stopped because of it.
         let timeout = self.frame.function().policy.timeout;
         let failure = match loss {
             Loss::Expired(_, stack) => timed_out(no_answer(timeout), stack.clone()),

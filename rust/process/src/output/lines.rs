@@ -64,7 +64,7 @@ impl Lines {
         }
         let mark = mark_at_end(&self.held);
         let text = mark.map_or(self.held.len(), |(start, _)| start);
-        // A mark ends the line that it stands in, and is none itself.
+        // A mark ends the queue that it stands in, and is none itself.
         if !self.skipping && (mark.is_none() || text > 0) {
             give(Piece::Line(&self.held[..text]));
         }

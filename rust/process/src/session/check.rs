@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use guerdon_core::clock::nanos;
 use rustix::process::Signal;
 
 use super::pending::Taking;
@@ -12,7 +13,6 @@ use crate::shared_page::PageSnapshot;
 use crate::watchdog::{Action, TICK};
 use crate::wire::Message;
 use crate::worker_socket::Read;
-use guerdon_core::clock::nanos;
 
 impl Session {
     /// Looks at what the worker has in hand; when to look again.

@@ -21,6 +21,10 @@ use tokio::sync::mpsc;
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout};
 
+use guerdon_core::frame::Frame;
+use guerdon_core::function::FunctionId;
+use pending::{StackAnswer, Taking};
+
 use crate::child::DYING;
 use crate::child::Forked;
 use crate::in_flight::{InFlightFrames, Loss, Update};
@@ -33,9 +37,6 @@ use crate::wire;
 use crate::worker_process::WorkerProcess;
 use crate::worker_socket::{Read, WorkerSocket};
 use crate::zygote::Fork;
-use guerdon_core::frame::Frame;
-use guerdon_core::function::FunctionId;
-use pending::{StackAnswer, Taking};
 
 /// How long a forked worker may take to say ready, beyond what loading may take.
 const START: Duration = Duration::from_secs(20);
