@@ -1,9 +1,9 @@
-"""The engine of one dispatcher: started on first use, ended once, never shared with a forked child.
+"""The engine of one dispatcher: started once, ended once, never shared with a forked child.
 
 - After `close` there is no engine any more, and asking for one is a `ClosedError`.
-- A forked child starts an engine of its own; the inherited one has lost its threads, so it is neither
-  used nor ended. The engine ends with its dispatcher, and at the exit of the interpreter.
-- engine-1  Code on a thread that is starting the engine (a signal handler) may close or use it: it
+- A forked child starts an engine of its own; the inherited one has lost its threads, so it is
+  neither used nor ended. The engine ends with its dispatcher, and at the exit of the interpreter.
+- Code on a thread that is starting the engine (a signal handler) may close or use it: it
   waits for nothing, and an engine that was started too late is ended.
 """
 
@@ -49,7 +49,7 @@ class EngineHandle:
         # Both written under the lock, and after a fork by the child's only thread.
         self._engine: Engine | None = None
         self._supervisor: ThreadSupervisor | None = None
-        self._lock = threading.RLock()  # engine-1
+        self._lock = threading.RLock()  # a signal handler may come here on the thread that holds it
         self._at_end: weakref.finalize[..., object] | None = None
         _alive.add(self)
 
@@ -87,7 +87,7 @@ class EngineHandle:
             if self._engine is None:
                 _refuse_child_import()
                 engine, supervisor = _start(self._specs, self._workers, self._recycle, self._worker_env)
-                if self._closed or self._engine is not None:  # engine-1
+                if self._closed or self._engine is not None:  # a signal handler was quicker
                     engine.close(CLOSE_TIMEOUT_S)
                     self._refuse_closed()
                 else:
@@ -118,7 +118,8 @@ class EngineHandle:
             supervisor, self._supervisor = self._supervisor, None
             at_end, self._at_end = self._at_end, None
         if at_end is not None:
-            at_end.detach()  # a closed dispatcher can be collected together with functions that refer to it
+            # A closed dispatcher can be collected together with functions that refer to it.
+            at_end.detach()
         if engine is not None and supervisor is not None:
             from guerdon._lanes import is_lane_thread
 
@@ -134,19 +135,23 @@ class EngineHandle:
 
 # Every `EngineHandle` there is; each adds itself, and leaves when its dispatcher is gone.
 _alive: weakref.WeakSet[EngineHandle] = weakref.WeakSet()
-# Engines of a parent process: kept, because dropping one would wait for threads that this process doesn't have.
+# Engines of a parent process: kept, because dropping one would wait for threads that this process
+# doesn't have.
 _inherited: list[tuple[Engine, ThreadSupervisor | None]] = []
 
 
 def _end(handle: EngineHandle, pid: int) -> None:
-    # A child that was forked later runs the same finalizers at its own exit: what it started itself it ends, the rest
-    # is its parent's.
+    # A child that was forked later runs the same finalizers at its own exit: what it started itself
+    # it ends, the rest is its parent's.
     if os.getpid() == pid or handle.started is not None:
         handle.close(EXIT_TIMEOUT_S)
 
 
 def _refuse_child_import() -> None:
-    """Refuses while multiprocessing imports a script without a guard: each child would score all over again."""
+    """Refuses while multiprocessing imports a script without a guard.
+
+    Each child would score all over again.
+    """
     processes = sys.modules.get("multiprocessing.process")
     if processes is not None and getattr(processes.current_process(), "_inheriting", False):
         raise MainGuardError(
@@ -174,7 +179,7 @@ def _start(
             workers=workers,
             python=sys.executable,
             worker_dir=str(Path(__file__).parent / "_worker"),
-            shipment=serialize(specs, _worker_environment.hidden(worker_env)),
+            serialized_functions=serialize(specs, _worker_environment.hidden(worker_env)),
             environment=_worker_environment.of_workers(worker_env),
             recycle=(None, None, None) if recycle is None else (recycle.calls, recycle.age, recycle.rss_bytes),
         )

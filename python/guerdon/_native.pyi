@@ -1,7 +1,7 @@
 """The compiled engine. Private: `guerdon` is the public face of everything here.
 
-Arrays have one row per sample in submission order and one column per reward function unless a shape says otherwise.
-Times are seconds unless a name ends in ``_ns``; ``_ns`` stamps are CLOCK_MONOTONIC.
+Arrays have one row per sample in submission order and one column per reward function unless a shape
+says otherwise. Times are seconds unless a name ends in ``_ns``; ``_ns`` stamps are CLOCK_MONOTONIC.
 """
 
 from collections.abc import Callable, Sequence
@@ -67,9 +67,9 @@ class HttpConfig:
         """See `guerdon._http.plan.Plan`.
 
         Args:
-            body: Pieces of JSON; ``("text", column)`` stands within a text, ``("value", column)`` for one, a list for each sample.
-            value: Of `parse`: a tag, pattern, field or token; with ``api="rewards"`` the path to the numbers.
-            authorities: Certificates in PEM.
+            body: Pieces of JSON; ``("text", column)`` stands within a text, ``("value", column)``
+            for one, a list for each sample. value: Of `parse`: a tag, pattern, field or token; with
+            ``api="rewards"`` the path to the numbers. authorities: Certificates in PEM.
 
         Raises:
             ValueError: It can't work; the message says why.
@@ -86,7 +86,7 @@ class Engine:
         workers: int,
         python: str,
         worker_dir: str,
-        shipment: bytes | None,
+        serialized_functions: bytes | None,
         environment: Sequence[tuple[bytes, bytes]],
         recycle: tuple[int | None, float | None, int | None],
     ) -> Engine:
@@ -97,7 +97,7 @@ class Engine:
             workers: Workers of the process lane.
             python: Their interpreter.
             worker_dir: The folder of their code.
-            shipment: What they load.
+            serialized_functions: What they load.
             environment: All of their environment.
             recycle: Calls, seconds and resident bytes after which one is replaced.
         """
@@ -108,8 +108,8 @@ class Engine:
 
     def submit(
         self,
-        columns: Sequence[list[object] | Const],
-        uses: Sequence[Use],
+        columns: Sequence[list[object] | Constant],
+        uses: Sequence[FunctionColumns],
         *,
         samples: int,
         num_generations: int,
@@ -122,18 +122,18 @@ class Engine:
         """Start scoring and return at once.
 
         Args:
-            columns: The data; each a list of ``samples`` values, which nobody changes any more, or one `Const`.
-            uses: For each function which columns its calls get.
-            samples: Number of samples, ``P * G``.
-            num_generations: ``G``.
-            held: The batch is appended before this returns: a signal handler that raises then finds it there.
-            dumps: Pickles what workers get, apart from texts.
-            batch_timeout: Seconds that the whole batch may take.
-            group_quorum: Finished samples with which a group is delivered; the others are cancelled.
-            group_timeout: Seconds after which a group is delivered; what has not ended then times out.
+            columns: The data; each a list of ``samples`` values, which nobody changes any more, or
+            one `Constant`. uses: For each function which columns its calls get. samples: Number of
+            samples, ``P * G``. num_generations: ``G``. held: The batch is appended before this
+            returns: a signal handler that raises then finds it there. dumps: Pickles what workers
+            get, apart from texts. batch_timeout: Seconds that the whole batch may take.
+            group_quorum: Finished samples with which a group is delivered; the others are
+            cancelled. group_timeout: Seconds after which a group is delivered; what has not ended
+            then times out.
 
         Raises:
-            TypeError: A value for a worker can't be pickled; ``args`` are (message, column, sample or None).
+            TypeError: A value for a worker can't be pickled; ``args`` are (message, column, sample
+            or None).
         """
 
     def open(
@@ -146,19 +146,27 @@ class Engine:
         group_timeout: float | None = None,
         max_pending: int | None = None,
     ) -> Batch:
-        """Take on a batch that grows (`Batch.add`), without samples; arguments as for `submit`.
+        """Take on an open batch (`Batch.add`), without samples; arguments as for `submit`.
 
         Args:
-            max_pending: Samples in full groups that are not complete, from which on there is no room (`Batch.has_room`).
+            max_pending: Samples in full groups that are not complete, from which on there is no
+            room (`Batch.has_room`).
         """
 
     def close(self, timeout: float = 5.0) -> bool:
-        """End everything; True when all workers and lane threads are gone in time, else it goes on in the background. Open batches become `cancelled`."""
+        """End everything; open batches become `cancelled`.
+
+        True when all workers and lane threads are gone in time; else it goes on in the background.
+        """
 
     @property
     def closed(self) -> bool: ...
     def stats(self) -> dict[str, int]:
-        """Counters since start: ``workers``, ``worker_restarts``, ``kills``, ``abandoned_threads``, ``late_outcomes``, ``open_batches``."""
+        """Counters since start.
+
+        ``workers``, ``worker_restarts``, ``kills``, ``abandoned_threads``, ``late_outcomes``,
+        ``open_batches``.
+        """
 
     def worker_pids(self) -> list[int]: ...
     def inspect_workers(self, timeout: float) -> list[WorkerSnapshot]:
@@ -177,14 +185,17 @@ class Engine:
         """Cells without an outcome in all open batches, per function."""
 
 @final
-class Const:
+class Constant:
     """A column with the same value for every sample (``trainer_state``)."""
 
-    def __new__(cls, value: object) -> Const: ...
+    def __new__(cls, value: object) -> Constant: ...
 
 @final
-class Use:
-    """Which columns one function's calls get: ``names`` as keywords, or by position when None (sample shape only)."""
+class FunctionColumns:
+    """Which columns one function's calls get.
+
+    ``names`` are keywords; None means by position (sample shape only).
+    """
 
     def __new__(
         cls,
@@ -193,7 +204,7 @@ class Use:
         finish_names: Sequence[str] = ...,  # none
         finish_columns: Sequence[int] = ...,  # none
         tokens: Sequence[float] | None = None,  # of each sample
-    ) -> Use: ...
+    ) -> FunctionColumns: ...
 
 @final
 class Batch:
@@ -201,7 +212,7 @@ class Batch:
 
     @property
     def samples(self) -> int:
-        """Places of all groups; of a batch that grows, so far."""
+        """Places of all groups; of an open batch, so far."""
 
     @property
     def num_generations(self) -> int: ...
@@ -211,28 +222,30 @@ class Batch:
 
     def add(
         self,
-        columns: Sequence[list[object] | Const],
-        uses: Sequence[Use],
+        columns: Sequence[list[object] | Constant],
+        uses: Sequence[FunctionColumns],
         *,
         count: int,
         dumps: Callable[[object], bytes],
         group: int | None = None,
         samples: list[int] | None = None,
     ) -> list[int]:
-        """Add samples to a batch that grows: to these places, to the free ones of this group, or to the lowest that are free.
+        """Add samples to an open batch.
+
+        They get these indexes, the free ones of this group, or the lowest that are free.
 
         Returns:
             The place of each sample.
 
         Raises:
-            ValueError: There is no such place; nothing was added.
-            RuntimeError: It takes no more samples.
-            TypeError: A value for a worker can't be pickled; ``args`` are (message, column, sample or None).
+            ValueError: There is no such place; nothing was added. RuntimeError: It takes no more
+            samples. TypeError: A value for a worker can't be pickled; ``args`` are (message,
+            column, sample or None).
         """
 
     @property
     def has_room(self) -> bool:
-        """Whether fewer samples are pending than ``max_pending``, or growth has ended."""
+        """Whether fewer samples are pending than ``max_pending``, or the batch is finished."""
 
     def room_fileno(self) -> int | None:
         """A descriptor that is readable while there is room; None where there always is."""
@@ -241,7 +254,7 @@ class Batch:
         """Wait until there is room, the GIL released; signals are handled."""
 
     def finish(self) -> None:
-        """End growth.
+        """Take no more samples.
 
         Raises:
             ValueError: A group lacks samples; the batch stays open.
@@ -253,16 +266,19 @@ class Batch:
         """A descriptor that is readable from the end of the batch on."""
 
     def groups_fileno(self) -> int:
-        """A descriptor that is readable while a completed group was not handed out yet, and once all were."""
+        """Readable while a completed group was not handed out, and once all were."""
 
     def apart(self) -> Batch:
-        """The same batch to read its result from, without the two descriptors above; it can't be waited for."""
+        """The same batch to read its result from: without descriptors, so not to be waited for."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the batch is done, the GIL released; signals are handled. False when `timeout` seconds passed first."""
+        """Wait until the batch is done, the GIL released; signals are handled.
+
+        False when `timeout` seconds passed first.
+        """
 
     def next_group(self, timeout: float | None = None) -> int | None:
-        """The next completed group, each exactly once, in order of completion; waits. None when all were handed out.
+        """The next completed group, each exactly once; waits. None when all were handed out.
 
         Raises:
             TimeoutError: `timeout` seconds passed first. ``timeout=0`` polls.
@@ -270,10 +286,16 @@ class Batch:
 
     def cancel(self, reason: str) -> None: ...
     def release(self) -> None:
-        """Let the columns of a done batch go, which a result that is kept does not need. Does nothing before."""
+        """Let the columns of a done batch go, which a result that is kept does not need.
+
+        Does nothing before.
+        """
 
     def rewards(self) -> NDArray[np.float32]:
-        """``[P, G, F]`` after each function's ``on_failure``; NaN where there is no number. Done batches only."""
+        """``[P, G, F]`` after each function's ``on_failure``; NaN where there is no number.
+
+        Done batches only.
+        """
 
     def status(self) -> NDArray[np.uint8]:
         """``[P, G, F]``."""
@@ -285,16 +307,25 @@ class Batch:
         """Rewards and status ``[G, F]`` of one completed group."""
 
     def failures(self) -> list[tuple[int, int, int, str, str | None, int, float, float]]:
-        """Of every cell that failed, in order: (sample, function, status, reason, traceback, attempts, queue_s, run_s).
+        """Every cell that failed, in order.
+
+        (sample, function, status, reason, traceback, attempts, queue_s, run_s)
 
         The failures stand here whatever ``on_failure`` made of their value.
         """
 
     def records(self, function: int) -> list[tuple[int, list[int], bytes]]:
-        """(first sample of the call, all of them if they were gathered, JSON) of what a function recorded, in sample order."""
+        """What a function recorded, in sample order.
+
+        (first sample of the call, all of them if they were gathered, JSON)
+        """
 
     def timings(self, function: int) -> dict[str, float]:
-        """``run_p50_s``, ``run_p90_s``, ``run_p99_s``, ``run_max_s``, ``run_total_s``, ``queue_p50_s``, ``queue_p99_s``, ``queue_max_s``, ``retries``."""
+        """Seconds and counts by name.
+
+        ``run_p50_s``, ``run_p90_s``, ``run_p99_s``, ``run_max_s``, ``run_total_s``,
+        ``queue_p50_s``, ``queue_p99_s``, ``queue_max_s``, ``retries``.
+        """
 
     @property
     def elapsed_s(self) -> float:
@@ -445,7 +476,10 @@ SupervisorRequest: TypeAlias = (
 
 @final
 class Lanes:
-    """Where the Python threads of the lanes get their work. Methods that wait do so without the GIL."""
+    """Where the Python threads of the lanes get their work.
+
+    Methods that wait do so without the GIL.
+    """
 
     def next_request(self) -> SupervisorRequest | None:
         """Wait for a request to the thread supervisor; None when the lanes are closed."""
@@ -510,7 +544,7 @@ class FrameView:
 
     @property
     def rows(self) -> list[tuple[object, ...]] | None:
-        """Argument tuples, one a sample, of an open batch; None in the place of one that was let go."""
+        """Argument tuples of an open batch, one a sample; None where its values were released."""
 
 @final
 class ThreadFrame:
@@ -534,7 +568,7 @@ class ThreadFrame:
         """Whether the call in hand still counts; once it does not, its values may be gone."""
 
     def gathered(self) -> bytes:
-        """The samples of the call in hand on gathered ones, 8 bytes each, without those that count no more.
+        """The samples of a gathered call, 8 bytes each, without those that count no more.
 
         The upper four bytes are the number of the batch's slice.
         """
@@ -544,7 +578,7 @@ class ThreadFrame:
     def ok(self, value: float) -> int | None: ...
     def cell(self, status: int, value: float, records: bytes | None) -> int | None: ...
     def cells(self, statuses: bytes, values: bytes, wrong: list[str], records: bytes | None) -> int | None:
-        """A status and a double for each sample of the call, and a text for each that is no reward, in order."""
+        """A status and a double for each sample, and a string for each that is no reward."""
 
     def fail(
         self, reason: str, traceback: str | None, retryable: bool, retry_after: float | None, answer: int | None

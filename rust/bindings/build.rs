@@ -1,13 +1,15 @@
 //! Tells the crate which Python it is built for, and its tests where that Python's library lies.
 
-/// The variable that maturin sets when it builds an extension module, which is not linked to libpython.
+/// The variable that maturin sets when it builds an extension module, which is not linked to
+/// libpython.
 const EXTENSION_MODULE: &str = "PYO3_BUILD_EXTENSION_MODULE";
 
 fn main() {
     println!("cargo:rerun-if-env-changed={EXTENSION_MODULE}");
     // Without this `cfg(Py_3_12)` and its like are silently false.
     pyo3_build_config::use_pyo3_cfgs();
-    // Test binaries are linked to libpython; without an rpath the loader takes the system's, maybe of another version, or none.
+    // Test binaries are linked to libpython; without an rpath the loader takes the system's, maybe
+    // of another version, or none.
     if std::env::var_os(EXTENSION_MODULE).is_none()
         && let Some(folder) = pyo3_build_config::get().lib_dir()
     {

@@ -43,7 +43,7 @@ class _Const:
 
 
 class _Recorded:
-    """Runs `Uses` with a `Use` and a `Const` that can be read back."""
+    """Runs `Uses` with a `FunctionColumns` and a `Constant` that can be read back."""
 
     def of(self, items: list[object], data: Any) -> tuple[list[Any], list[tuple[Any, ...]]]:
         import guerdon._native as native
@@ -56,8 +56,8 @@ class _Recorded:
                 return (names, columns, finish_names, finish_columns)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(native, "Use", Use)
-            patch.setattr(native, "Const", _Const)
+            patch.setattr(native, "FunctionColumns", Use)
+            patch.setattr(native, "Constant", _Const)
             plan = Uses([spec_of(item) for item in items]).of(data)
             return plan.columns, plan.uses  # type: ignore[return-value]
 

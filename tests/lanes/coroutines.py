@@ -1,7 +1,7 @@
-"""What reward functions do between an `async def` and its result, one coroutine function a behaviour.
+"""What async reward functions do before their result, one coroutine function a behaviour.
 
-Each takes its sample and gives a number or raises; none depends on what ran before it, so that a task of its own and a
-lane must make the same of it.
+Each takes its sample and gives a number or raises; none depends on what ran before it, so that a
+task of its own and a lane must make the same of it.
 """
 
 from __future__ import annotations
@@ -102,8 +102,10 @@ async def cancels_itself(text: str) -> float:
 
 @case
 async def cancels_itself_and_returns(text: str) -> float:
-    """The request is still pending when the coroutine ends: a task of its own is then cancelled or not, by version; its
-    value counts."""
+    """The request is still pending at the end: a task of its own is cancelled then, or not.
+
+    That depends on the version; the value counts.
+    """
     task = asyncio.current_task()
     assert task is not None
     task.cancel()

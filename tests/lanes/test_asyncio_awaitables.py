@@ -1,4 +1,4 @@
-"""What counts as an async function, and what its calls may give: everything that `await` takes, and nothing else."""
+"""What counts as an async function; its calls may give whatever `await` takes, nothing else."""
 
 from __future__ import annotations
 
@@ -165,7 +165,10 @@ def gives_async_values(completion: str) -> Any:
     ],
 )
 def test_an_awaitable_that_an_awaited_function_returns_is_refused_by_name(function: Any, named: str) -> None:
-    """Not awaited behind its back: a task each would give the same object. Nor a value that was never asked for."""
+    """Not awaited behind its back: a task each would give the same object.
+
+    Nor a value that was never asked for.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a coroutine that nobody awaits
         result = scored(looped(function), 2)

@@ -1,8 +1,4 @@
-"""HTTP clients that reward functions keep over batches: their loop stays the same, and they are never "bound to a
-different event loop".
-
-A real server of the test's own, and real clients: httpx, aiohttp, openai.
-"""
+"""HTTP clients that reward functions keep over batches: their loop stays the same."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ SAMPLES = 40
 
 
 class Server:
-    """Answers with the length of what it was sent; counts the connections that it was asked over."""
+    """Answers with the length of what it was sent; counts connections."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -129,7 +125,7 @@ class OpenAI(Judge):
 
 
 def cached(kind: type[Judge], url: str) -> Callable[..., Awaitable[float]]:
-    """A plain function with a client in a closure, opened at the first call; the text "close" closes it."""
+    """A function with a client in a closure, opened at the first call; "close" closes it."""
     held: list[Judge] = []
 
     async def judge(completion: str) -> float:

@@ -1,7 +1,7 @@
-"""The asyncio lane means the same as a task per sample (R-1, R-2, R-3 of `_lanes/loop_runner.py`).
+"""The asyncio lane means the same as a task per sample.
 
-The same coroutines run as plain tasks of `asyncio` and through the lane, alone, and mixed in one batch so that each runner
-task meets them one after another.
+The same coroutines run as plain tasks of `asyncio` and through the lane, alone, and mixed in one
+batch so that each runner task meets them one after another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The asyncio lane: calls that never suspend leave their loop its turns (J-4 of the bindings' jobs)."""
+"""The asyncio lane: calls that never suspend leave their loop its turns."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Beside(StatefulReward):
         return spin()
 
 
-def test_j4_timers_and_sockets_go_on_beside_calls_that_never_suspend() -> None:
+def test_timers_and_sockets_go_on_beside_calls_that_never_suspend() -> None:
     beside = Beside()
     with Dispatcher([beside]) as dispatcher:
         dispatcher.score(completions=["the first"])
@@ -70,12 +70,13 @@ def test_j4_timers_and_sockets_go_on_beside_calls_that_never_suspend() -> None:
         result = dispatcher.score(completions=["more"] * CALLS)
         timers, answers = beside.timers - timers, beside.answers - answers
     assert (result.status == Status.OK).all()
-    # 400 ms of calls at least. A turn every 2 ms makes a hundred of either; with turns that grew longer there were ten.
+    # 400 ms of calls at least. A turn every 2 ms makes a hundred of either; with turns that grew
+    # longer there were ten.
     assert timers > 30
     assert answers > 30
 
 
-def test_j4_functions_that_share_a_loop_take_turns() -> None:
+def test_functions_that_share_a_loop_take_turns() -> None:
     """None has to wait until another has run out of calls."""
     order: list[str] = []
 

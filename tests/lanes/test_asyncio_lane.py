@@ -71,7 +71,8 @@ def test_what_a_function_returns() -> None:
         return [1, None, True, {"score": 2.5, "why": "so"}, "3", float("nan"), 1e39, function("0")][int(completion)]
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # the coroutines that the list above makes and drops
+        # The coroutines that the list above makes and drops.
+        warnings.simplefilter("ignore", RuntimeWarning)
         result = scored(looped(function), 8)
     assert result.status[:, 0, 0].tolist() == [Status.OK, Status.ABSTAINED, Status.OK, Status.OK, *[Status.ERROR] * 4]
     reasons = [failure.reason for failure in result.failures()]
@@ -90,7 +91,7 @@ async def _raise_in_a_task(error: BaseException) -> float:
 
 @pytest.mark.filterwarnings("ignore:a task of a reward function raised")
 def test_an_exception_fails_one_cell_whatever_it_is() -> None:
-    """R-3, L-2: neither the runner nor the loop ends by it."""
+    """Neither the runner nor the loop ends by it."""
 
     async def function(completion: str) -> float:
         index = int(completion)
@@ -126,7 +127,6 @@ def test_an_exception_fails_one_cell_whatever_it_is() -> None:
 
 
 def test_a_self_cancellation_hits_no_other_call() -> None:
-    """R-2"""
 
     async def function(completion: str) -> float:
         if completion == "0":
@@ -142,7 +142,6 @@ def test_a_self_cancellation_hits_no_other_call() -> None:
 
 
 def test_contexts_are_isolated() -> None:
-    """R-2"""
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="clean")
 
     async def function(completion: str) -> float:
@@ -212,7 +211,6 @@ def test_many_coroutines_at_once() -> None:
 
 
 def test_no_more_than_the_limit_at_once() -> None:
-    """R-1"""
     most = now = 0
 
     async def function(completion: str) -> float:
@@ -239,7 +237,8 @@ def test_row_15_waits_overlap_up_to_the_limit() -> None:
         dispatcher.score(completions=[""])
         start = time.monotonic()
         dispatcher.score(completions=[""] * 512)
-        assert time.monotonic() - start < 40  # two waves, not minutes; the figure of the row is a bench
+        # Two waves, not minutes; the figure of the row is a bench.
+        assert time.monotonic() - start < 40
 
 
 def test_clients_keep_their_loop_over_batches() -> None:
@@ -334,7 +333,6 @@ def test_row_28_a_stateful_reward_is_set_up_once_and_closed_once() -> None:
 
 
 def test_a_setup_that_fails_or_hangs_fails_the_batch_and_is_tried_again() -> None:
-    """R-5"""
 
     class Flaky(StatefulReward):
         tries = 0

@@ -1,4 +1,4 @@
-"""The asyncio lane beside user code that meddles with the loop itself, and with what asyncio is made of."""
+"""The asyncio lane and user code that changes the loop itself, or what asyncio is made of."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def checked(function: Any, count: int = 40, batches: int = 2, **options: Any) ->
     """All calls of a few batches are made."""
     with Dispatcher([looped(function, **options)], max_failure_rate=1.0) as dispatcher:
         for _ in range(batches):
-            ticket = dispatcher.submit(completions=[str(index) for index in range(count)])
-            result = ticket.result(timeout=PATIENCE_S)
+            pending = dispatcher.submit(completions=[str(index) for index in range(count)])
+            result = pending.result(timeout=PATIENCE_S)
             assert (result.status == Status.OK).all(), result.failures()[:2]
 
 
-def test_l2_a_loop_that_user_code_stops_goes_on() -> None:
+def test_a_loop_that_user_code_stops_goes_on() -> None:
     async def function(completion: str) -> float:
         asyncio.get_running_loop().stop()
         await asyncio.sleep(0.001)
@@ -65,7 +65,7 @@ def test_a_running_loop_can_not_be_closed_nor_run_again() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::guerdon.GuerdonWarning")
-def test_l5_y6_a_loop_that_user_code_closes_is_followed_by_another() -> None:
+def test_a_loop_that_user_code_closes_is_followed_by_another() -> None:
     """What was in flight on it fails; what comes later is made."""
     loops = []
 
@@ -93,7 +93,7 @@ def test_l5_y6_a_loop_that_user_code_closes_is_followed_by_another() -> None:
     assert len(set(loops)) == 3
 
 
-def test_l5_y6_a_policy_that_makes_no_loop_fails_the_batch_and_only_that() -> None:
+def test_a_policy_that_makes_no_loop_fails_the_batch_and_only_that() -> None:
     class Policy(asyncio.DefaultEventLoopPolicy):
         def new_event_loop(self) -> asyncio.AbstractEventLoop:
             raise OSError(24, "Too many open files")
@@ -139,7 +139,7 @@ def test_loops_of_a_policy_of_the_users_are_used() -> None:
     assert Loop.tasks >= 80
 
 
-def test_s2_a_task_factory_of_the_users_makes_its_tasks_and_not_ours() -> None:
+def test_a_task_factory_of_the_users_makes_its_tasks_and_not_ours() -> None:
     made = []
 
     class Odd(asyncio.Task[Any]):
@@ -164,7 +164,7 @@ def test_s2_a_task_factory_of_the_users_makes_its_tasks_and_not_ours() -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.12 has eager tasks")
-def test_s2_eager_tasks() -> None:
+def test_eager_tasks() -> None:
     async def child(value: float) -> float:
         await asyncio.sleep(0)
         return value
@@ -215,7 +215,7 @@ def test_current_task_that_is_replaced() -> None:
 
 
 def test_objects_of_another_loop() -> None:
-    """One that waits on the other loop is an error of its call, as in a task; one that is done is as good as any."""
+    """One that waits on another loop fails its call, as in a task; one that is done is fine."""
     other = asyncio.new_event_loop()
     waits, done = other.create_future(), other.create_future()
     done.set_result(2.0)

@@ -1,4 +1,4 @@
-"""The asyncio lane beside user code that meddles with its loop: cancels every task, keeps its task, sets a factory, stops it."""
+"""The asyncio lane and user code that cancels, keeps, stops or configures its loop and tasks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CancelsAll(StatefulReward):
 
 
 @pytest.mark.parametrize("concurrency", [1, 3, 256])
-def test_r6_s1_user_code_that_cancels_all_tasks_at_every_turn_strands_no_call(concurrency: int) -> None:
+def test_user_code_that_cancels_all_tasks_at_every_turn_strands_no_call(concurrency: int) -> None:
     """What was to be cancelled are calls that wait: each of these fails, and each other is made."""
     meddler = CancelsAll()
     dispatcher = Dispatcher([looped(meddler, limit=Limit(concurrency=concurrency))], max_failure_rate=1.0)
@@ -62,7 +62,7 @@ def test_r6_s1_user_code_that_cancels_all_tasks_at_every_turn_strands_no_call(co
     assert meddler.turns > 100
 
 
-def test_r6_calls_that_leave_their_task_changed_go_on_beside_one_that_cancels_all() -> None:
+def test_calls_that_leave_their_task_changed_go_on_beside_one_that_cancels_all() -> None:
     """Each ends its runner, so that every call begins with a fresh one."""
     names: list[str] = []
 
@@ -99,8 +99,8 @@ class Late(StatefulReward):
         return 1.0
 
 
-def test_b1_s1_setup_and_the_end_of_the_loop_beside_one_that_cancels_all() -> None:
-    """The `setup()` that waits is cancelled, being the user's; what runs it is not, nor what ends the loop."""
+def test_setup_and_the_end_of_the_loop_beside_one_that_cancels_all() -> None:
+    """The user's `setup()` is cancelled; what runs it is not, nor what ends the loop."""
     meddler, late = CancelsAll(), Late()
     functions = [looped(meddler, name="meddler", loop="one"), looped(late, name="late", loop="one")]
     with Dispatcher(functions, max_failure_rate=1.0) as dispatcher:
@@ -114,8 +114,8 @@ def test_b1_s1_setup_and_the_end_of_the_loop_beside_one_that_cancels_all() -> No
     assert late.did == ["setup", "close"]
 
 
-def test_r2_a_cancellation_that_comes_late_hits_no_other_call() -> None:
-    """A call that arms a timer of its own to cancel its task, and leaves it armed: in a task of its own that does no harm."""
+def test_a_cancellation_that_comes_late_hits_no_other_call() -> None:
+    """A call leaves a timer that cancels its task: harmless in a task of its own."""
 
     async def function(completion: str) -> float:
         task = asyncio.current_task()
@@ -131,8 +131,8 @@ def test_r2_a_cancellation_that_comes_late_hits_no_other_call() -> None:
     assert result.rewards[:, 0, 0].tolist() == [1.0, 2.0, 1.0, 2.0]
 
 
-def test_r2_what_is_kept_by_task_is_of_one_call() -> None:
-    """A store of values by task (a session, a connection), a name and a callback: none reaches the next call."""
+def test_what_is_kept_by_task_is_of_one_call() -> None:
+    """Values by task (a session), a name and a callback: none reaches the next call."""
     store: dict[asyncio.Task[Any], str] = {}
     ended: list[str] = []
 
@@ -157,7 +157,7 @@ def test_r2_what_is_kept_by_task_is_of_one_call() -> None:
     assert sorted(ended) == sorted(f"calls {number}" for number in range(20))
 
 
-def test_r2_a_task_that_another_call_awaits_gives_what_its_call_gave() -> None:
+def test_a_task_that_another_call_awaits_gives_what_its_call_gave() -> None:
     """Calls on the same text that share the first one's task."""
     under_way: dict[str, asyncio.Task[Any]] = {}
 

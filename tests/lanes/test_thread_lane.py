@@ -46,7 +46,7 @@ def test_what_a_function_returns() -> None:
 
 
 def test_an_exception_fails_one_cell_whatever_it_is() -> None:
-    """T-2 of the thread's loop: none of these ends the thread."""
+    """None of these ends the thread."""
 
     class Mute(Exception):
         def __getattribute__(self, name: str) -> Any:
@@ -129,7 +129,7 @@ def test_waiting_functions_run_on_several_threads() -> None:
 
 
 def test_cheap_functions_keep_to_one_thread() -> None:
-    """T-2 of the lane: as long as none of them is seen to take long, which a busy machine may make of any."""
+    """As long as none of them takes long, which a busy machine may make of any."""
     threads = set()
 
     def function(completion: str) -> float:
@@ -159,8 +159,8 @@ def test_a_limit_of_one_is_one_call_at_a_time() -> None:
 
 
 @pytest.mark.usefixtures("no_new_threads")
-def test_a_call_past_its_timeout_is_left_behind() -> None:
-    """T-1 of the lane: the others go on, the late answer is dropped, the leak is counted and said."""
+def test_a_call_past_its_timeout_is_abandoned() -> None:
+    """The others go on, the late answer is dropped, the leak is counted and warned of."""
     release = threading.Event()
 
     def function(completion: str) -> float:
@@ -175,10 +175,10 @@ def test_a_call_past_its_timeout_is_left_behind() -> None:
             result = dispatcher.score(completions=[str(index) for index in range(8)])
             assert time.monotonic() - start < 19
             eventually(lambda: caught)
-        [said] = caught
-        assert said.category is GuerdonWarning
-        assert said.filename == "<guerdon>"  # no line of a file, which would be shown beside it
-        assert "past its timeout of 0.3 s" in str(said.message)
+        [warning] = caught
+        assert warning.category is GuerdonWarning
+        assert warning.filename == "<guerdon>"  # no line of a file, which would be shown beside it
+        assert "past its timeout of 0.3 s" in str(warning.message)
         assert result.status[:, 0, 0].tolist() == [Status.OK] * 3 + [Status.TIMEOUT] + [Status.OK] * 4
         [failure] = result.failures()
         assert "0.3 s; last seen in function (" in failure.reason
@@ -192,7 +192,7 @@ def test_a_call_past_its_timeout_is_left_behind() -> None:
 
 
 def test_what_lies_behind_a_slow_call_is_taken_back() -> None:
-    """T-4 of the lane: slow calls in one chunk run side by side."""
+    """Slow calls in one frame run side by side."""
     slow = threading.Barrier(3)  # none of them ends before all have begun
 
     def function(completion: str) -> float:
@@ -207,7 +207,6 @@ def test_what_lies_behind_a_slow_call_is_taken_back() -> None:
 
 
 def test_what_has_ended_is_seen_while_the_next_call_takes_long() -> None:
-    """T-6 of the lane."""
     go_on = threading.Event()
 
     def function(completion: str) -> float:
@@ -217,23 +216,23 @@ def test_what_has_ended_is_seen_while_the_next_call_takes_long() -> None:
 
     with Dispatcher([threaded(function)]) as dispatcher:
         dispatcher.score(completions=["1"] * 100)  # known to be cheap: what comes now is one chunk
-        ticket = dispatcher.submit(completions=[str(index) for index in range(100)])
-        groups = ticket.groups()
+        pending = dispatcher.submit(completions=[str(index) for index in range(100)])
+        groups = pending.groups()
         assert {next(groups).index for _ in range(99)} == {*range(100)} - {50}
         go_on.set()
         assert next(groups).index == 50
 
 
 def test_what_ended_before_a_cancel_counts() -> None:
-    """T-6 of the lane: calls that ended are settled together, and no end of the batch comes between."""
+    """Calls that ended are completed together; no end of the batch comes between."""
     ended: list[int] = []
-    tickets: list[PendingBatch] = []
+    batches: list[PendingBatch] = []
     submitted = threading.Lock()
 
     def function(completion: str) -> float:
         if completion == "cancel":
             with submitted:
-                tickets[0].cancel()
+                batches[0].cancel()
             return -1.0
         ended.append(int(completion))
         return float(completion)
@@ -243,8 +242,8 @@ def test_what_ended_before_a_cancel_counts() -> None:
         for _ in range(20):
             ended.clear()
             with submitted:
-                tickets[:] = [dispatcher.submit(completions=[*map(str, range(1, 6)), "cancel"])]
-            result = tickets[0].result()
+                batches[:] = [dispatcher.submit(completions=[*map(str, range(1, 6)), "cancel"])]
+            result = batches[0].result()
             assert [result.rewards[one - 1, 0, 0] for one in ended] == ended, result.failures()
 
 
@@ -272,10 +271,10 @@ def test_deadline_budget_and_cancel_end_waiting_calls() -> None:
     assert time.monotonic() - start < 19  # all of them take 20 s
     assert set(result.status[:, 0, 0].tolist()) == {Status.OK, Status.TIMEOUT}
     with Dispatcher([threaded(function, limit=Limit(concurrency=1))], max_failure_rate=1.0) as dispatcher:
-        ticket = dispatcher.submit(completions=[""] * 50)
+        pending = dispatcher.submit(completions=[""] * 50)
         time.sleep(0.3)
-        ticket.cancel()
-        assert Status.CANCELLED in ticket.result().status
+        pending.cancel()
+        assert Status.CANCELLED in pending.result().status
         assert dispatcher.score(completions=[""]).rewards.item() == 1.0
 
 
@@ -340,7 +339,6 @@ def test_row_28_a_stateful_reward_is_set_up_once_and_closed_once() -> None:
 
 
 def test_a_setup_that_fails_fails_the_batch_and_is_tried_again() -> None:
-    """T-3 of the lane."""
 
     class Flaky(StatefulReward):
         tries = 0
@@ -362,7 +360,7 @@ def test_a_setup_that_fails_fails_the_batch_and_is_tried_again() -> None:
 
 
 @pytest.mark.usefixtures("no_new_threads")
-def test_a_setup_that_hangs_is_left_behind() -> None:
+def test_a_setup_that_hangs_is_abandoned() -> None:
     release = threading.Event()
 
     class Hangs(StatefulReward):
@@ -424,14 +422,14 @@ def test_several_threads_may_score_at_once() -> None:
 
 @pytest.mark.parametrize("busy", ["time.sleep(60)", "while True: pass"])
 def test_the_interpreter_exits_with_calls_under_way(busy: str) -> None:
-    """N-1 of the bindings' lanes: not an abort, not a hang, and no noise."""
+    """Not an abort, not a hang, and no noise."""
     code = f"""
 import sys, time
 from guerdon import Dispatcher, reward
 def function(completion):
     {busy}
 dispatcher = Dispatcher([reward(function, lane="thread", timeout=100)])
-ticket = dispatcher.submit(completions=["a"] * 20)
+pending = dispatcher.submit(completions=["a"] * 20)
 time.sleep(0.5)
 sys.exit(0)
 """

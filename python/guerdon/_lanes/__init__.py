@@ -1,9 +1,10 @@
 """The lanes that run user code in this process: their Python threads and event loops.
 
-`supervisor` starts them when the engine asks; `thread` is one thread of the thread lane; `aio` one event loop of the asyncio
-lane, `runner` one function on it, `stateful` its `setup()` and `close()`, `tasks` what of ours runs beside user code there;
-`blocking` says what keeps it from turning; `own` tells their threads, `warn` speaks for them; `arguments` and `cells` are what
-both share; `stacks` says where user code stands.
+`thread_supervisor` starts them when the engine asks; `worker_thread` is one thread of the thread
+lane. `event_loop` is one loop of the asyncio lane, `loop_runner` one function on it, `loop_setup`
+its `setup()` and `close()`, `loop_tasks` the engine's tasks beside user code, `blocked_loops` the
+warnings of what blocks it. `lane_threads`, `warn`, `arguments`, `call_results` and `stacks` (where
+user code is) are what both lanes share.
 """
 
 from guerdon._lanes.lane_threads import is_lane_thread

@@ -58,7 +58,7 @@ def samples_of(view: FrameView) -> Sequence[int]:
 
 
 def singles_of(view: FrameView, samples: Sequence[int]) -> tuple[bool, Iterable[Any]]:
-    """What the calls on these samples, one each, are called with: whether it is tuples of values, and what it is."""
+    """What calls of one sample each are called with: whether it is tuples, and the values."""
     rows, columns = view.rows, view.columns
     if rows is not None:
         return True, _at(rows, samples)
@@ -79,7 +79,7 @@ def lists_of(view: FrameView, first: int) -> list[Any]:
 
 
 def gathered_of(view: FrameView, samples: Callable[[], bytes]) -> tuple[list[Any], int]:
-    """The arguments of the call on gathered samples that `samples` tells of, and how many these are.
+    """The arguments of the call on the gathered `samples`, and how many these are.
 
     Raises:
         Discarded: None of them counts any more.
@@ -98,7 +98,7 @@ def gathered_of(view: FrameView, samples: Callable[[], bytes]) -> tuple[list[Any
 
 
 def _of_slices(view: FrameView, places: list[int]) -> list[Any]:
-    """The same for samples of several batches, each with its slice; no value is that of a whole batch."""
+    """The same for samples of several batches, each with its slice."""
     slices = [view.columns_of(number) for number in range(places[-1] // _SLICE + 1)]
     pairs = [divmod(place, _SLICE) for place in places]
     return [[slices[number][column][1][sample] for number, sample in pairs] for column in range(len(slices[0]))]

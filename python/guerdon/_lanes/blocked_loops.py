@@ -1,7 +1,7 @@
-"""What blocks an event loop: found on its thread's stack, or told by the engine once it is over; said in a warning.
+"""Warnings of what blocks an event loop, once for each place.
 
-- N-1  It is said once for each place.
-- N-2  User code only is blamed: the loop's own frames and ours are not, nor a thread that just waits.
+It is found on the loop's thread, or reported by the engine once it is over. Only user code is
+named: not the loop's own frames, nor ours, nor a thread that just waits.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ class BlockingWarnings:
     """The warnings of one loop."""
 
     def __init__(self) -> None:
-        self._said: set[tuple[str, int]] = set()
+        self._warned: set[tuple[str, int]] = set()
 
     def now(self, who: str | None, where: FrameType) -> None:
-        """This frame, of a reward function or of something beside them, keeps its loop from turning."""
+        """This frame blocks its loop; `who` is the reward function, None: something else."""
         whose = "a task or callback" if who is None else f"reward function {who!r}"
         place = where.f_code.co_filename, where.f_lineno
-        self._say(
-            f"{whose} blocks its event loop: for half a second no other call there could go on, nor could timeouts be "
-            f"held. It is in {where.f_code.co_name}, {place[0]}:{place[1]}. {_WHAT_TO_DO}",
+        self._warn(
+            f"{whose} blocks its event loop: for half a second no other call on it could run and no timeout could be "
+            f"enforced. It is in {where.f_code.co_name}, {place[0]}:{place[1]}. {_WHAT_TO_DO}",
             place,
         )
 
     def over(self, spec: FunctionSpec) -> None:
-        """A call of this function did, in code that kept the GIL, so that nobody could look."""
+        """A call of this function did, in code that kept the GIL."""
         code = _code_of(spec.target)
         place = ("", 0) if code is None else (code.co_filename, code.co_firstlineno)
         where = "" if code is None else f" ({code.co_name}, {place[0]}:{place[1]})"
-        self._say(
-            f"reward function {spec.name!r}{where} blocks its event loop: for half a second and more nothing else could "
-            f"go on, in its loop or in any other Python thread, since C code that it called kept the GIL. {_WHAT_TO_DO}",
+        self._warn(
+            f"reward function {spec.name!r}{where} blocks its event loop: for over half a second nothing else could run, "
+            f"on its loop or any other Python thread, because C code that it called kept the GIL. {_WHAT_TO_DO}",
             place,
         )
 
-    def _say(self, message: str, place: tuple[str, int]) -> None:
-        if place not in self._said:
-            self._said.add(place)
+    def _warn(self, message: str, place: tuple[str, int]) -> None:
+        if place not in self._warned:
+            self._warned.add(place)
             warn(message, *place) if place[0] else warn(message)
 
 
 def blocking(innermost: FrameType) -> tuple[str | None, FrameType] | None:
-    """The reward function whose code runs and the frame of its own code; None if no user code runs (N-2)."""
+    """The reward function that runs and its outermost frame; None if no user code runs."""
     frames = []
     at: FrameType | None = innermost
     while at is not None:

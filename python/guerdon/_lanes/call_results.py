@@ -11,7 +11,7 @@ from guerdon._worker.invoke.returned_values import InvalidValue, to_cells
 from guerdon._worker.invoke.tracebacks import traceback_of
 
 Failed = tuple[str, str | None, bool, float | None, int | None]
-"""Reason, traceback, whether another attempt may help, seconds that the other side asked to wait, its status."""
+"""Reason, traceback, whether to retry, seconds that the server asked to wait, its status."""
 
 
 def failed(call: Call, error: BaseException) -> Failed:
@@ -23,7 +23,7 @@ def failed(call: Call, error: BaseException) -> Failed:
 
 
 def packed(raw: object, count: int) -> tuple[bytes, bytes, list[str]]:
-    """Statuses, values, and what is wrong with those that are no reward, of a call on `count` samples.
+    """Of a call on `count` samples: statuses, values, what is wrong with those that are none.
 
     Raises:
         InvalidValue: It is not a list of `count` elements.

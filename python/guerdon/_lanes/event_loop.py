@@ -1,11 +1,9 @@
 """One event loop of the asyncio lane, in a thread of its own.
 
-- L-1  The wake-up is taken before anything else: the descriptor stays readable until then, and a callback that failed
-       before it would run for ever.
-- L-2  No exception that user code lets out (`SystemExit` of a task of its own, say) ends the loop.
-- L-3  While calls are in hand the loop shows every 50 ms at most that it turns, and cancels what is overdue.
-- L-4  At the end no task of ours is pending, and none is reported as destroyed.
-- L-5  A loop that can't be made, or that user code closed, ends its thread and fails its calls; the next work gets another.
+While calls are in flight the loop shows every 50 ms at most that it turns, and cancels what is
+overdue. No exception of user code ends it (`SystemExit` of a task of its own, say). At its end no
+task of ours is pending, and none is reported as destroyed. A loop that can't be made, or that user
+code closed, ends its thread and fails its calls; the next work gets another.
 """
 
 from __future__ import annotations
@@ -67,7 +65,7 @@ class LoopThread:
             finally:
                 self._ident = None
                 loop.close()
-        except Exception as error:  # L-5: a policy of the user's, no descriptors left
+        except Exception as error:  # a policy of the user's, no descriptors left
             self._queue.not_started(reason_of(error))
         else:
             self._queue.loop_ended()
@@ -76,12 +74,12 @@ class LoopThread:
         """Runs the loop until something stops it; whether it can go on."""
         try:
             loop.run_forever()
-        except BaseException as error:  # L-2
+        except BaseException as error:
             # Closed, or another one was made the running loop of this thread.
             if loop.is_closed() or asyncio._get_running_loop() is not None:
-                warn(f"an event loop of the engine can not go on, and its calls fail: {reason_of(error)}")
+                warn(f"an event loop of the engine can't continue, so its calls fail: {reason_of(error)}")
                 return False
-            warn(f"a task of a reward function raised {reason_of(error)} on its event loop, which goes on")
+            warn(f"a task of a reward function raised {reason_of(error)} on its event loop, which keeps running")
         return True
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -93,7 +91,7 @@ class LoopThread:
 
     def _arrived(self) -> None:
         queue = self._queue
-        queue.drain()  # L-1
+        queue.drain()  # first: the descriptor stays readable until then
         while (frame := queue.take()) is not None:
             try:
                 self._functions[frame.view.function].accept(frame)
@@ -114,7 +112,7 @@ class LoopThread:
                 self._loop.call_later(nap, self._tick)
 
     def _look(self) -> float | None:
-        """Shows that the loop turns and cancels what is overdue; the seconds until the next look, None: none needed."""
+        """Cancels what is overdue; seconds until the next look, None: none needed."""
         beat = self._queue.beat()
         if beat.overdue:
             for call in self._queue.overdue():
@@ -125,7 +123,7 @@ class LoopThread:
         return beat.nap_s
 
     async def _end(self) -> None:
-        """Ends the calls, the functions, and what they left running (L-4)."""
+        """Ends the calls, the functions, and what they left running."""
         functions = self._functions.values()
         await self._cancel({task for function in functions for task in function.tasks()})
         for function in functions:
@@ -156,13 +154,13 @@ class LoopThread:
         return self._ident is not None
 
     def stack(self, function: int, call: tuple[int, int] | None) -> list[StackFrame]:
-        """Where a call stands, given its frame and its index, or `setup()` if none is given. From any thread."""
+        """The stack of a call, given its frame and index, else of `setup()`. From any thread."""
         owner = self._functions.get(function)
         task = None if owner is None else owner.task_of(call)
         return [] if task is None else of_coroutine(task.get_coro(), self._ident)
 
     def warn_of_block(self) -> None:
-        """Warns about the code that keeps the loop from turning. Called by the supervisor."""
+        """Warns about the code that blocks the loop."""
         ident = self._ident
         frame = None if ident is None else sys._current_frames().get(ident)
         found = None if frame is None else blocking(frame)
@@ -170,5 +168,5 @@ class LoopThread:
             self._blocking.now(*found)
 
     def warn_of_past_block(self, function: int) -> None:
-        """Warns about a function whose call did, when nobody could look. Called by the supervisor."""
+        """Warns about a function that blocked the loop while nobody could look."""
         self._blocking.over(self._specs[function])

@@ -25,6 +25,6 @@ class LaneThread(threading.Thread):
 
 
 def is_lane_thread(lanes: Lanes) -> bool:
-    """Whether this is a thread of these lanes: it can't wait for their end, because it is part of it."""
+    """Whether this is a thread of these lanes, which can't wait for its own end."""
     current = threading.current_thread()
     return isinstance(current, LaneThread) and current.lanes is lanes

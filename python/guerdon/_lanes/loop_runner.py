@@ -1,10 +1,10 @@
 """One function on an event loop: runner tasks that take its calls.
 
-A runner takes a call, awaits it, stores what came of it, and takes the next. One spare runner stands
-ready: if the call suspends, the spare takes the next. So there are as many tasks as calls in flight,
-and a call means what it would mean in a task of its own: a runner that a call left changed, or that
-someone holds on to, ends with that call. However a runner ends, a callback ends the call that it had
-in hand and takes on what it leaves: no batch waits for a runner that is no more.
+A runner takes a call, awaits it, stores the result, and takes the next. One spare runner stands
+ready: if the call suspends, the spare takes the next. A call means what it would mean in a task of
+its own: a runner that a call left changed, or that someone holds on to, ends with that call.
+However a runner ends, a callback ends the call that it had in hand and takes on what it leaves: no
+batch waits for a runner that is no more.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class LoopFunction:
         self._ending = True
         self._loads.clear()
         for runner in self._runners:
-            runner.told = True
+            runner.cancel_sent = True
         setting_up = self._stateful.setting_up
         return {*self._runners} if setting_up is None else {*self._runners, setting_up}
 
@@ -98,8 +98,8 @@ class LoopFunction:
         runner = self.task_of((frame, call))
         if not isinstance(runner, RunnerTask):
             return
-        if not runner.told:
-            runner.told = True
+        if not runner.cancel_sent:
+            runner.cancel_sent = True
             runner.end()
         if ended and not runner.left:
             runner.left = True
@@ -109,8 +109,8 @@ class LoopFunction:
             if not self._warned:
                 self._warned = True
                 warn(
-                    f"reward function {self.name!r} goes on after it was cancelled at its timeout of "
-                    f"{self._timeout:g} s. Let asyncio.CancelledError through where it is caught."
+                    f"reward function {self.name!r} ignores its cancellation at the timeout of "
+                    f"{self._timeout:g} s and keeps running. Re-raise asyncio.CancelledError where it is caught."
                 )
 
     def _start_spare(self) -> None:
@@ -134,7 +134,8 @@ class LoopFunction:
             self._count -= 1
         error: BaseException = asyncio.CancelledError()
         if runner.done() and not runner.cancelled():
-            error = runner.exception() or error  # asked for, so that nobody is told that it was not
+            # Read, so that asyncio does not log that nobody did.
+            error = runner.exception() or error
         load, call, rest = runner.load, runner.call, runner.rest
         if load is not None and call is not None:
             rest = load.frame.fail(call, *failed(self._call, error))
@@ -146,11 +147,11 @@ class LoopFunction:
             self._start_spare()
 
     async def _run(self, runner: RunnerTask) -> Any:
-        """Runs calls until none is left to start or the runner must end; what the last call gave, to whoever awaits that."""
+        """Runs calls until none is left or the runner must end; gives what the last call gave."""
         base, held = copy_context(), getrefcount(runner)
         runner.runs, raw = True, None
         load, index = runner.load, runner.first
-        while load is not None or (self._loads and not runner.told):
+        while load is not None or (self._loads and not runner.cancel_sent):
             if load is None:
                 if runner.spare and self._turning:
                     await self._turn(runner)
@@ -187,7 +188,8 @@ class LoopFunction:
                     if type(raw) is CoroutineType or is_awaitable(raw):
                         raw = await raw
                 except GeneratorExit as error:
-                    # Most likely the task is being thrown away: it must not await anything any more.
+                    # Most likely the task is being thrown away: it must not await anything any
+                    # more.
                     runner.rest, runner.call = frame.fail(index, *failed(call, error)), None
                     if not self._loop.is_closed():
                         self._loop.call_soon(self._over, runner, context=self._clean)
@@ -198,14 +200,15 @@ class LoopFunction:
                         has_type(error, Exception) or has_type(error, asyncio.CancelledError)
                     ):
                         runner.rest, runner.call = index, None
-                        del runner  # the exception holds on to this frame, and the task to the exception
+                        # The exception holds on to this frame, and the task to the exception.
+                        del runner
                         raise
                 else:
                     if type(raw) is float and ok is not None:
                         index = ok(index, raw)
                     else:
-                        index = _settle(call, load, index, raw, size)
-                if runner.told or runner.touched or getrefcount(runner) != held or copy_context() != base:
+                        index = _complete(call, load, index, raw, size)
+                if runner.cancel_sent or runner.touched or getrefcount(runner) != held or copy_context() != base:
                     runner.rest, runner.call = index, None
                     return raw
             if self._loads and self._loads[0] is load:
@@ -238,8 +241,9 @@ class LoopFunction:
     async def _turn(self, runner: RunnerTask, *, long: bool = False) -> None:
         """Lets the loop turn before the next call is taken.
 
-        `long`: this runner has run calls since the last turn. It lets the loop turn until what a timer or a socket wakes
-        has run: that takes three turns. The spare leaves the next call to it, and stays the spare.
+        `long`: this runner has run calls since the last turn. It lets the loop turn until what a
+        timer or a socket wakes has run: that takes three turns. The spare leaves the next call to
+        it, and stays the spare.
         """
         runner.call = None
         self._turning += long
@@ -270,7 +274,7 @@ def _pause() -> Iterator[None]:
     yield
 
 
-def _settle(call: Call, load: FrameArguments, index: int, raw: object, size: int) -> int | Turn | None:
+def _complete(call: Call, load: FrameArguments, index: int, raw: object, size: int) -> int | Turn | None:
     """Ends a call on `size` samples with what it returned."""
     frame = load.frame
     try:

@@ -1,7 +1,7 @@
 """`setup()` and `close()` of a reward on its loop.
 
-- B-1  `setup()` runs once at a time. However it ends, cancelled by user code before it began included, `over` hears of it.
-- B-2  What user code raises there is told, not raised on.
+`setup()` runs once at a time. However it ends, cancelled by user code before it began included, the
+caller hears of it. What user code raises there is reported, not raised on.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ class LoopSetup:
         self._loop = loop
 
     def begin(self, clean: Context, over: Callable[[BaseException | None], None]) -> None:
-        """Starts `setup()` if it does not run yet; `over` is called when it has ended, with what went wrong.
+        """Starts `setup()` if it does not run; `over` is called at its end, with any error.
 
-        It is not kept longer: a circle with who asked would keep the loop's descriptor until Python's collector runs.
+        It is not kept longer: a circle with who asked would keep the loop's descriptor until
+        Python's collector runs.
         """
         if self.setting_up is None:
             self._queue.setup_begins(self._number)
@@ -70,7 +71,7 @@ class LoopSetup:
             await self._within(self._call.close(), timeout)
         except _Overdue:
             warn(f"reward function {self._name!r}: close() did not end within {timeout:g} s")
-        except BaseException as error:  # B-2
+        except BaseException as error:
             warn(f"reward function {self._name!r}: close() failed: {reason_of(error)}")
 
     async def _set_up(self) -> BaseException | None:
@@ -78,7 +79,7 @@ class LoopSetup:
             await self._within(self._call.setup(), self._timeout)
         except _Overdue:
             return SetupTimeout(f"setup() did not end within the setup_timeout of {self._timeout:g} s")
-        except BaseException as error:  # B-2
+        except BaseException as error:
             return error
         return None
 
@@ -102,7 +103,8 @@ class LoopSetup:
         finally:
             self.users = None
             task.cancel()
-            del task  # else it and the traceback of its exception hold each other until Python's collector comes round
+            # Else it and the traceback of its exception hold each other until the collector runs.
+            del task
 
 
 async def _awaited(raw: Any) -> Any:

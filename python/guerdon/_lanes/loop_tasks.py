@@ -1,8 +1,8 @@
 """The tasks that the engine runs on an event loop which it shares with user code.
 
-User code reaches every task of its loop (`asyncio.all_tasks()`), and may keep the one it runs in. It
-can't cancel a task of the engine, but for the call that this has in hand: `cancel()` answers as it
-does for a task that is done, and only `end()` cancels. The tasks are made past the loop's task
+User code reaches every task of its loop (`asyncio.all_tasks()`), and may keep the one it runs in.
+It can't cancel a task of the engine, but for the call that this has in hand: `cancel()` answers as
+it does for a task that is done, and only `end()` cancels. The tasks are made past the loop's task
 factory: one of the user's may run them at once, or make something else.
 """
 
@@ -39,7 +39,7 @@ class RunnerTask(EngineTask):
         over: Called with it when it has ended, in the context `clean`.
     """
 
-    __slots__ = ("call", "first", "left", "load", "rest", "runs", "spare", "told", "touched")
+    __slots__ = ("call", "cancel_sent", "first", "left", "load", "rest", "runs", "spare", "touched")
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class RunnerTask(EngineTask):
         self.spare = load is None  # it has not begun a call
         self.runs = False  # its coroutine has begun
         self.touched = False  # user code did to the task what the next call would see
-        self.told = False  # it was cancelled because its call is overdue, or the loop ends
+        self.cancel_sent = False  # it was cancelled because its call is overdue, or the loop ends
         self.left = False  # it ignored that
         super().__init__(work(self), loop=loop)
         super().add_done_callback(over, context=clean)

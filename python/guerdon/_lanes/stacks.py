@@ -1,8 +1,8 @@
-"""Where the user's code stands in this process: on a thread, or in a coroutine that waits.
+"""The stack of user code in this process: on a thread, or in a coroutine that waits.
 
-- K-1  Frames are read, never kept: what is returned holds on to nothing of a call.
-- K-2  Only the user's part of a stack is given: what lies below our loops and our own frames are left out.
-- K-3  Nothing waits, takes a lock or runs user code: it may be done in a signal handler.
+Frames are read, never kept: what is returned holds on to nothing of a call. Only the user's part is
+given, without what lies below our loops and without our own frames. Nothing waits, takes a lock or
+runs user code: it may be done in a signal handler.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def of_thread(ident: int) -> list[StackFrame]:
 
 
 def of_coroutine(coroutine: Any, thread: int | None) -> list[StackFrame]:
-    """The stack of a coroutine: where it waits, or, if it runs just now, that of its loop's thread."""
+    """The stack of a coroutine that waits; of one that runs, that of its loop's thread."""
     if getattr(coroutine, "cr_running", False):
         return [] if thread is None else of_thread(thread)
     return _users(_inwards(coroutine))

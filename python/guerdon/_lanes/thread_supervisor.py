@@ -1,7 +1,6 @@
-"""The supervisor: one thread per engine that starts the lanes' threads and loops when the engine asks, and says its warnings.
+"""The thread supervisor: one thread per engine that starts the lanes' threads and loops and warns.
 
-- K-1  Threads and loops are started when there is work for them, not before.
-- K-2  Nothing that goes wrong with one of them ends the supervisor.
+Threads and loops are started when the engine asks for them: when there is work, not before.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class ThreadSupervisor:
         while (request := self.lanes.next_request()) is not None:
             try:
                 self._handle(request)
-            except Exception as error:  # nothing that goes wrong with one request ends the supervisor
+            except Exception as error:  # the next request is served all the same
                 warn(
                     f"the engine could not do what it asked its supervisor for ({type(request).__name__}): {reason_of(error)}"
                 )
@@ -90,7 +89,8 @@ class ThreadSupervisor:
 
     def loop_name(self, index: int) -> str:
         name = self.lanes.loop_name(index)
-        return f"guerdon loop {name[1:-1] if name.startswith('<') else name}"  # those that nobody named: "of judge"
+        # Loops that nobody named are called "<of judge>".
+        return f"guerdon loop {name[1:-1] if name.startswith('<') else name}"
 
     def stack_of_thread(self, ident: int) -> list[StackFrame]:
         """The stack of a thread of the thread lane."""
@@ -131,8 +131,8 @@ class ThreadSupervisor:
         # What runs on the engine and is no reward function says itself what it is, and what to do.
         what, advice = getattr(spec.target, "left_behind", None) or (f"reward function {spec.name!r}", _KILLED)
         warn(
-            f"{what} ran past its timeout of {spec.policy.timeout:g} s. A thread can't be ended, so it was left behind "
-            f"with that call ({count} of them now) and another takes its place. {advice}"
+            f"{what} ran past its timeout of {spec.policy.timeout:g} s. A thread can't be killed: this one was abandoned "
+            f"with its call ({count} abandoned now), and another takes its place. {advice}"
         )
 
     def _warn_of_breaker(self, function: int, reason: str) -> None:

@@ -9,9 +9,10 @@ from guerdon.errors import GuerdonWarning
 
 
 def warn(message: str, filename: str = "<guerdon>", line: int = 1) -> None:
-    """Say `message`, as if it came from that line. A filter that makes it an error makes it a line on stderr here.
+    """Warn as if `message` came from that line; a filter that raises makes it a line on stderr.
 
-    Without a line of the user's it names no file: Python would show a line of this one, which says nothing.
+    Without a line of the user's it names no file: Python would show a line of this one, which says
+    nothing.
     """
     try:
         warnings.warn_explicit(message, GuerdonWarning, filename, line)

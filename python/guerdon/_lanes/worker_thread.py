@@ -79,13 +79,13 @@ class WorkerThread:
                 except BaseException as error:
                     skipped = frame.fail(*failed(call, error))
                 else:
-                    skipped = ok(raw) if type(raw) is plain else self._settle(frame, raw)
+                    skipped = ok(raw) if type(raw) is plain else self._complete(frame, raw)
                 if skipped != 0:
                     break
             else:
                 break
 
-    def _settle(self, frame: ThreadFrame, raw: object) -> int | None:
+    def _complete(self, frame: ThreadFrame, raw: object) -> int | None:
         call = self._call
         try:
             if is_awaitable(raw):

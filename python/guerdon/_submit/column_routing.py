@@ -1,4 +1,4 @@
-"""Which columns each reward function gets of a batch: the engine's columns and one `Use` per function.
+"""Which columns each reward function gets of a batch: the engine's columns and one `FunctionColumns` per function.
 
 - Only columns that some function declared travel to the engine, each once, whoever wants it.
 - Functions of the http lane get strings, whatever their columns hold; strings are not copied.
@@ -21,7 +21,7 @@ from guerdon.errors import DataError
 
 if TYPE_CHECKING:
     from guerdon._http.template import Field
-    from guerdon._native import Const, Use
+    from guerdon._native import Constant, FunctionColumns
 
 # What says whether two batches bring the same columns: their names, and whether there is a trainer's state.
 _Names = tuple[tuple[str, ...], tuple[str, ...], bool]
@@ -29,11 +29,11 @@ _Names = tuple[tuple[str, ...], tuple[str, ...], bool]
 
 @dataclass(frozen=True)
 class Plan:
-    """How a batch goes to the engine: its columns, what they are called, and one `Use` per function."""
+    """How a batch goes to the engine: its columns, what they are called, and one `FunctionColumns` per function."""
 
-    columns: list[list[object] | Const]
+    columns: list[list[object] | Constant]
     names: list[str]
-    uses: list[Use]
+    uses: list[FunctionColumns]
 
 
 class ColumnRouter:
@@ -79,9 +79,9 @@ class _BatchColumns:
         self.names = list(known.names)
         self.values = [self._value(*source) for source in known.sources]
 
-    def use(self, route: Route) -> Use:
+    def use(self, route: Route) -> FunctionColumns:
         """What a function gets that differs from batch to batch: counted tokens, strings of requests."""
-        from guerdon._native import Use
+        from guerdon._native import FunctionColumns
 
         consumer = route.consumer
         tokens = None
@@ -89,9 +89,9 @@ class _BatchColumns:
             tokens = consumer.counting.count(self._data, *route.counted)
         http = consumer.spec.http
         if http is None:
-            return Use(route.names, route.columns, route.finish_names, route.finish_columns, tokens)
+            return FunctionColumns(route.names, route.columns, route.finish_names, route.finish_columns, tokens)
         filled = [self._fill(route.available[field.column], field, consumer.spec.name) for field in http.fields]
-        return Use([kind for kind, _ in filled], [index for _, index in filled], tokens=tokens)
+        return FunctionColumns([kind for kind, _ in filled], [index for _, index in filled], tokens=tokens)
 
     def _fill(self, source: Source, field: Field, function: str) -> tuple[str, int]:
         """What kind of strings a field of a request is, and the index of its column."""
@@ -119,7 +119,7 @@ class _BatchColumns:
             index = self._indexes[source] = len(self.values) - 1
         return index
 
-    def _value(self, kind: str, name: str) -> list[object] | Const:
+    def _value(self, kind: str, name: str) -> list[object] | Constant:
         if kind == "own":
             return self._data.texts if name == TEXT else self._data.own[name]
         if kind == "dataset":
@@ -129,10 +129,10 @@ class _BatchColumns:
         return _const(state if name == "live" else snapshot(state, history=name == "whole"))
 
 
-def _const(value: object) -> Const:
-    from guerdon._native import Const
+def _const(value: object) -> Constant:
+    from guerdon._native import Constant
 
-    return Const(value)
+    return Constant(value)
 
 
 def unshippable(error: TypeError, plan: Plan) -> Exception:

@@ -19,7 +19,7 @@ from guerdon._submit.token_counts import Counting
 from guerdon.errors import DataError
 
 if TYPE_CHECKING:
-    from guerdon._native import Use
+    from guerdon._native import FunctionColumns
 
 # Where a value comes from: ("own", "prompts"), ("dataset", "answer"), ("state", "live").
 Source = tuple[str, str]
@@ -72,7 +72,7 @@ class Route:
     columns: list[int]
     finish_names: tuple[str, ...]
     finish_columns: list[int]
-    use: Use | None
+    use: FunctionColumns | None
     counted: tuple[dict[str, Source], tuple[str, ...]] | None
 
 
@@ -98,7 +98,7 @@ def layout(consumers: Sequence[Consumer], data: Data) -> Layout:
 
 
 def _route(consumer: Consumer, data: Data, places: dict[Source, int]) -> Route:
-    from guerdon._native import Use
+    from guerdon._native import FunctionColumns
 
     spec, counting = consumer.spec, consumer.counting
     counted = None
@@ -125,7 +125,7 @@ def _route(consumer: Consumer, data: Data, places: dict[Source, int]) -> Route:
         finish_names, _ = _arrange(spec.finish, there)
         finish_columns = [place(there[name]) for name in finish_names]
     names = None if by_position else names
-    use = None if counted is not None else Use(names, columns, finish_names, finish_columns)
+    use = None if counted is not None else FunctionColumns(names, columns, finish_names, finish_columns)
     return Route(consumer, available, names, columns, finish_names, finish_columns, use, counted)
 
 

@@ -1,9 +1,10 @@
-//! `Batch`: a batch in flight or finished, as Python sees it. Arrays are made in one go; words only for the cells that failed.
+//! `Batch`: a batch in flight or finished, as Python sees it. Arrays are made in one go.
 //!
-//! - B-1  A batch in flight belongs to the process that submitted it: in a forked child it would never end, and its locks may be held by threads
-//!   that the child does not have. There, waiting and cancelling raise; a batch that was done before the fork can be read.
-//! - B-2  A batch holds a descriptor to wait for its end by, one more once somebody has waited for a group, and one more with `max_pending`.
-//!   They end with the object that waits, if the batch is done then: what is kept of it for its result (`apart`) holds none.
+//! - A batch in flight belongs to the process that submitted it: in a forked child it would never
+//!   end, and its locks may be held by threads that the child lacks. There, waiting and cancelling
+//!   raise.
+//! - It holds a descriptor to wait for its end by, one more once somebody has waited for a group,
+//!   and one more with `max_pending`. What is kept of it for its result (`apart`) holds none.
 
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
@@ -23,8 +24,8 @@ use tokio::runtime::Handle;
 
 use crate::gil;
 use crate::location;
-use crate::values::given::PyUse;
-use crate::values::growing::Growing;
+use crate::values::columns::PyFunctionColumns;
+use crate::values::open_batch::OpenBatchValues;
 
 /// (sample, function, status, reason, traceback, attempts, `queue_s`, `run_s`)
 type FailureRow = (usize, usize, u8, String, Option<String>, u16, f64, f64);
@@ -39,23 +40,29 @@ pub struct PyBatch {
     /// Weak: a result that someone keeps must not keep the engine.
     scheduler: Weak<Scheduler>,
     /// Of a batch that streamed: its values.
-    growing: Option<Arc<Growing>>,
-    /// Not in what is kept for a result (B-2).
+    open_values: Option<Arc<OpenBatchValues>>,
+    /// Not in what is kept for a result.
     end: Option<Arc<Wake>>,
     runtime: Handle,
 }
 
 impl PyBatch {
-    pub fn new(batch: Arc<Batch>, scheduler: &Arc<Scheduler>, growing: Option<Arc<Growing>>, runtime: Handle) -> Self {
+    pub fn new(
+        batch: Arc<Batch>,
+        scheduler: &Arc<Scheduler>,
+        open_values: Option<Arc<OpenBatchValues>>,
+        runtime: Handle,
+    ) -> Self {
         let end = batch.end();
-        Self { pid: std::process::id(), batch, scheduler: Arc::downgrade(scheduler), growing, end, runtime }
+        Self { pid: std::process::id(), batch, scheduler: Arc::downgrade(scheduler), open_values, end, runtime }
     }
 
     fn end(&self) -> PyResult<&Wake> {
         self.end.as_deref().ok_or_else(|| PyRuntimeError::new_err("nobody waits for a result"))
     }
 
-    /// What tells of groups. The batch keeps it while this object waits (B-2), so that its number stays good.
+    /// What tells of groups. The batch keeps it while this object waits, so that its number stays
+    /// good.
     fn news(&self) -> PyResult<Arc<Wake>> {
         self.end()?;
         self.batch.news().map_err(|error| {
@@ -70,14 +77,14 @@ impl PyBatch {
         self.scheduler.upgrade().ok_or_else(|| PyRuntimeError::new_err("it takes no more samples: the engine is gone"))
     }
 
-    /// Lets the values of complete groups go, on this thread (G-2 of `growing`).
+    /// Lets the values of complete groups go, on this thread.
     fn let_go(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(growing) = &self.growing else { return Ok(()) };
+        let Some(open_values) = &self.open_values else { return Ok(()) };
         let size = self.batch.group_size();
         self.batch
             .take_completed()
             .into_iter()
-            .try_for_each(|group| growing.forget(py, group * size..(group + 1) * size))
+            .try_for_each(|group| open_values.forget(py, group * size..(group + 1) * size))
     }
 
     fn check_process(&self) -> PyResult<()> {
@@ -117,7 +124,8 @@ fn seconds(ns: u64) -> f64 {
     ns / 1e9
 }
 
-/// Time in the queue: from when the call could first be made to the start of the attempt that settled; 0 for a call that never started.
+/// Time in the queue: from when the call could first be made to the start of the attempt that
+/// settled; 0 for a call that never started.
 fn queue_s(batch: &Batch, sample: usize, function: usize, times: Times) -> f64 {
     let span = batch.functions()[function].span(batch.samples(), batch.group_size()).max(1);
     seconds(times.started_ns.saturating_sub(batch.ready_ns(sample / span * span, function)))
@@ -153,10 +161,10 @@ impl PyBatch {
         Ok(self.news()?.fd().as_raw_fd())
     }
 
-    /// The same batch for its result, which is all that it can be read for (B-2).
+    /// The same batch for its result, which is all that it can be read for.
     fn apart(&self) -> Self {
         let (batch, runtime) = (self.batch.clone(), self.runtime.clone());
-        Self { pid: self.pid, batch, scheduler: Weak::new(), growing: None, end: None, runtime }
+        Self { pid: self.pid, batch, scheduler: Weak::new(), open_values: None, end: None, runtime }
     }
 
     #[pyo3(signature = (timeout = None))]
@@ -198,18 +206,18 @@ impl PyBatch {
         &self,
         py: Python<'py>,
         columns: Vec<Bound<'py, PyAny>>,
-        uses: Vec<PyRef<'py, PyUse>>,
+        uses: Vec<PyRef<'py, PyFunctionColumns>>,
         count: usize,
         dumps: &Bound<'py, PyAny>,
         group: Option<usize>,
         samples: Option<Vec<usize>>,
     ) -> PyResult<Vec<usize>> {
         let scheduler = self.scheduler()?;
-        let Some(growing) = &self.growing else {
+        let Some(open_values) = &self.open_values else {
             return Err(PyRuntimeError::new_err("it takes no more samples: it was submitted whole"));
         };
         self.let_go(py)?;
-        let addition = growing.prepare(py, &columns, &uses, count, dumps)?;
+        let addition = open_values.prepare(py, &columns, &uses, count, dumps)?;
         let places = match (samples, group) {
             (Some(samples), _) if samples.len() != count => {
                 let problem = format!("samples= has {} indexes for {count} samples", samples.len());
@@ -220,7 +228,7 @@ impl PyBatch {
             (None, None) => Placement::InOrder(count),
         };
         let added = self.batch.reserve(&places).map_err(refused)?;
-        growing.put(py, &addition, &added.samples)?;
+        open_values.put(py, &addition, &added.samples)?;
         gil::detached(py, || scheduler.add(&self.batch, &added));
         Ok(added.samples)
     }
@@ -261,7 +269,8 @@ impl PyBatch {
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         if self.check_process().is_ok() {
             self.let_go(py)?;
-            drop(self.batch.release()); // B-1: in a child, what it holds is not the child's to let go
+            // Not in a forked child: what the batch holds is not the child's to release.
+            drop(self.batch.release());
         }
         Ok(())
     }
@@ -320,7 +329,8 @@ impl PyBatch {
         gil::detached(py, || batch.failed().into_iter().map(row).collect())
     }
 
-    /// The first sample of each call that recorded something, all of them if they were gathered, and what it recorded.
+    /// The first sample of each call that recorded something, all of them if they were gathered,
+    /// and what it recorded.
     fn records<'py>(&self, py: Python<'py>, function: usize) -> PyResult<Vec<RecordOf<'py>>> {
         self.check_function(function)?;
         let records = self.batch.records_of(function);
@@ -349,7 +359,8 @@ impl PyBatch {
 }
 
 impl Drop for PyBatch {
-    /// A batch that grows and that nobody can add to any more would never end; one that is done is waited for no more (B-2).
+    /// An open batch that nobody can add to any more would never end; one that is done is
+    /// waited for no more.
     fn drop(&mut self) {
         if self.end.is_some() && self.pid == std::process::id() {
             self.batch.forget_wakes();
@@ -360,7 +371,7 @@ impl Drop for PyBatch {
             && let Some(scheduler) = self.scheduler.upgrade()
         {
             let batch = self.batch.clone();
-            self.runtime.spawn(async move { scheduler.cancel(&batch, "its ticket is gone") });
+            self.runtime.spawn(async move { scheduler.cancel(&batch, "its OpenBatch was dropped") });
         }
     }
 }

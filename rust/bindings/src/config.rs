@@ -29,7 +29,8 @@ impl LaneKind {
     }
 }
 
-/// One reward function, as the engine must know it. The package has checked the values; here they are only turned into types.
+/// One reward function, as the engine must know it. The package has checked the values; here they
+/// are only turned into types.
 #[pyclass(frozen, module = "guerdon._native", name = "FunctionConfig")]
 pub struct FunctionConfig {
     pub lane: LaneKind,

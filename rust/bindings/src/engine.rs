@@ -1,8 +1,8 @@
 //! `Engine`: the scheduler, the lanes and the workers of one dispatcher.
 //!
-//! - E-1  An engine belongs to the process that made it. In a forked child every use raises, and dropping it touches nothing: its locks
-//!   may be held by threads that the child does not have.
-//! - E-2  `close` may be called any number of times, from any thread; open batches end as cancelled.
+//! - An engine belongs to the process that made it. In a forked child every use raises, and
+//!   dropping it touches nothing: its locks may be held by threads that the child lacks.
+//! - `close` may be called any number of times, from any thread; open batches end as cancelled.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -35,9 +35,9 @@ use crate::http;
 use crate::in_flight::{self, PyLoopSnapshot, PyRequestSnapshot, PyThreadSnapshot, PyWorkerSnapshot};
 use crate::lanes::Lanes;
 use crate::runtime;
-use crate::values::arrived::Arrived;
-use crate::values::given::PyUse;
-use crate::values::growing::{Growing, GrowingPayload};
+use crate::values::columns::PyFunctionColumns;
+use crate::values::open_batch::{OpenBatchPayload, OpenBatchValues};
+use crate::values::whole_batch::WholeBatchPayload;
 
 /// Looking at the workers has a bound, whatever was asked for.
 const LONGEST_INSPECTION: Duration = Duration::from_secs(60);
@@ -48,7 +48,7 @@ pub struct Engine {
     runtime: Handle,
     /// Lane of each function, and whether its calls take one sample.
     functions: Vec<(LaneKind, bool)>,
-    /// Not dropped in a forked child (E-1).
+    /// Not dropped in a forked child.
     parts: ManuallyDrop<Parts>,
     closed: AtomicBool,
 }
@@ -98,13 +98,13 @@ impl Drop for Engine {
 #[pymethods]
 impl Engine {
     #[new]
-    #[pyo3(signature = (functions, *, workers, python, worker_dir, shipment, environment, recycle))]
+    #[pyo3(signature = (functions, *, workers, python, worker_dir, serialized_functions, environment, recycle))]
     fn new(
         functions: Vec<PyRef<'_, FunctionConfig>>,
         workers: usize,
         python: String,
         worker_dir: String,
-        shipment: Option<Vec<u8>>,
+        serialized_functions: Option<Vec<u8>>,
         environment: Vec<(Vec<u8>, Vec<u8>)>,
         recycle: (Option<u64>, Option<f64>, Option<u64>),
     ) -> PyResult<Self> {
@@ -122,8 +122,8 @@ impl Engine {
         let http = Arc::new(http::lane(&runtime, clock, &core, specs)?);
         let mut all: Vec<Arc<dyn Lane>> = vec![threads.clone(), loops.clone(), http.clone()];
         let process = lanes.contains(&LaneKind::Process).then(|| {
-            let shipment = shipment.unwrap_or_default();
-            let mut config = ProcessConfig::new(python.into(), worker_dir.into(), shipment, workers);
+            let serialized_functions = serialized_functions.unwrap_or_default();
+            let mut config = ProcessConfig::new(python.into(), worker_dir.into(), serialized_functions, workers);
             let text = OsString::from_vec;
             config.environment = Some(environment.into_iter().map(|(name, value)| (text(name), text(value))).collect());
             let (calls, age, rss) = recycle;
@@ -160,7 +160,7 @@ impl Engine {
         &self,
         py: Python<'py>,
         columns: Vec<Bound<'py, PyAny>>,
-        uses: Vec<PyRef<'py, PyUse>>,
+        uses: Vec<PyRef<'py, PyFunctionColumns>>,
         samples: usize,
         num_generations: usize,
         held: &Bound<'py, PyList>,
@@ -175,7 +175,7 @@ impl Engine {
             return Err(PyValueError::new_err(problem));
         }
         let lanes: Vec<LaneKind> = self.functions.iter().map(|(lane, _)| *lane).collect();
-        let payload = Box::new(Arrived::capture(py, &columns, &uses, &lanes, samples, dumps)?);
+        let payload = Box::new(WholeBatchPayload::capture(py, &columns, &uses, &lanes, samples, dumps)?);
         let spec = BatchSpec {
             batch_timeout_ns: in_ns(batch_timeout),
             delivery: delivery(group_quorum, group_timeout),
@@ -188,7 +188,7 @@ impl Engine {
         Ok(batch)
     }
 
-    /// Takes on a batch that grows, without samples.
+    /// Takes on an open batch, without samples.
     #[pyo3(signature = (*, num_generations, held, batch_timeout = None, group_quorum = None, group_timeout = None, max_pending = None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn open<'py>(
@@ -202,8 +202,8 @@ impl Engine {
         max_pending: Option<usize>,
     ) -> PyResult<Bound<'py, PyBatch>> {
         let parts = self.parts()?;
-        let growing = Arc::new(Growing::new(self.functions.clone()));
-        let payload = Box::new(GrowingPayload(growing.clone()));
+        let open_values = Arc::new(OpenBatchValues::new(self.functions.clone()));
+        let payload = Box::new(OpenBatchPayload(open_values.clone()));
         let spec = BatchSpec {
             batch_timeout_ns: in_ns(batch_timeout),
             streamed: true,
@@ -213,7 +213,7 @@ impl Engine {
         };
         let scheduler = &parts.scheduler;
         let batch = gil::detached(py, || scheduler.submit(spec))?;
-        let batch = Bound::new(py, PyBatch::new(batch, scheduler, Some(growing), self.runtime.clone()))?;
+        let batch = Bound::new(py, PyBatch::new(batch, scheduler, Some(open_values), self.runtime.clone()))?;
         held.append(&batch)?;
         Ok(batch)
     }

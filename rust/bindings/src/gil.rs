@@ -1,8 +1,9 @@
-//! Every wait of the bindings, and so every place where the GIL is let go and taken again.
+//! Every wait of the bindings, and so every place where the GIL is released and taken again.
 //!
-//! - I-1  Nothing waits with the GIL held: what may take longer than a lock's hand-over runs in `detached`.
-//! - I-2  No thread of the runtime ever attaches to Python; only threads that Python made come through here.
-//! - I-3  A waiting main thread answers signals at once: it waits in `poll`, which a signal interrupts.
+//! - Nothing waits with the GIL held: what may take longer than a short lock runs in `detached`.
+//! - No thread of the runtime ever attaches to Python; only threads that Python made come through
+//!   here.
+//! - A waiting main thread answers signals at once: it waits in `poll`, which a signal interrupts.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -11,7 +12,8 @@ use pyo3::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// The longest sleep between two looks at pending signals. A net only: a signal that another thread caught does not interrupt `poll`.
+/// The longest sleep between two looks at pending signals. A net only: a signal that another thread
+/// caught does not interrupt `poll`.
 const SIGNAL_NET: Duration = Duration::from_secs(1);
 
 /// Runs `work` without the GIL.
@@ -19,7 +21,8 @@ pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     py.detach(work)
 }
 
-/// Waits until `fd` is readable, the GIL released; false when `end` came first. Raises what a signal handler raises (I-3).
+/// Waits until `fd` is readable, the GIL released; false when `end` came first. Raises what a
+/// signal handler raises.
 pub fn readable(py: Python<'_>, fd: BorrowedFd<'_>, end: Option<Instant>) -> PyResult<bool> {
     loop {
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
@@ -42,7 +45,8 @@ pub fn readable(py: Python<'_>, fd: BorrowedFd<'_>, end: Option<Instant>) -> PyR
     }
 }
 
-/// When a wait that Python gave `seconds` ends; negative means at once, and no end is one beyond all time.
+/// When a wait that Python gave `seconds` ends; negative means at once, and no end is one beyond
+/// all time.
 pub fn end_of(seconds: Option<f64>) -> Option<Instant> {
     let wait = Duration::try_from_secs_f64(seconds?.max(0.0)).ok()?;
     Instant::now().checked_add(wait)

@@ -13,7 +13,8 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use tokio::runtime::Handle;
 
-/// A piece of a body: JSON as it is, ("text" or "value", column), or a list of pieces for each sample.
+/// A piece of a body: JSON as it is, ("text" or "value", column), or a list of pieces for each
+/// sample.
 #[derive(FromPyObject)]
 enum PieceArg {
     Raw(PyBackedBytes),
@@ -35,7 +36,8 @@ impl PieceArg {
     }
 }
 
-/// One function of the http lane. The package has checked what it can; what only the engine can tell raises `ValueError` here.
+/// One function of the http lane. The package has checked what it can; what only the engine can
+/// tell raises `ValueError` here.
 #[pyclass(frozen, module = "guerdon._native", name = "HttpConfig")]
 pub struct HttpConfig {
     pub function: HttpFunction,

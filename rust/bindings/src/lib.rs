@@ -1,4 +1,5 @@
-//! `guerdon._native`: the engine as a Python extension module. Conversions and the discipline of the GIL; no logic.
+//! `guerdon._native`: the engine as a Python extension module. Conversions and the discipline of
+//! the GIL; no decisions.
 
 mod batch;
 mod config;
@@ -41,7 +42,7 @@ mod _native {
     #[pymodule_export]
     use crate::lanes::thread_frame::PyThreadFrame;
     #[pymodule_export]
-    use crate::values::given::{PyConst, PyUse};
+    use crate::values::columns::{PyConstant, PyFunctionColumns};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,7 +1,7 @@
-//! Where a call that ran out of time was last seen: the innermost frame of its stack that means something to the
-//! author of the function. Frames of Python's own library are passed over unless there is nothing else; only the last
-//! traceback of a text counts, since those before it are causes of the exception; any text is read, and what is shown of
-//! it is bounded.
+//! Where a call that ran out of time was last seen: the innermost frame of its stack that means
+//! something to the author of the function. Frames of Python's own library are passed over unless
+//! there is nothing else; only the last traceback of a text counts, since those before it are
+//! causes of the exception; any text is read, and what is shown of it is bounded.
 
 use std::fmt::Write;
 
@@ -12,18 +12,18 @@ const LONGEST: usize = 200;
 
 /// One line of a traceback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Line<'a> {
+struct TracebackLine<'a> {
     file: &'a str,
     line: &'a str,
     name: &'a str,
 }
 
-/// The reason and the traceback of a failure as the package gets them: the reason of a call that ran out of time says
-/// where its code was last seen.
+/// The reason and the traceback of a failure as the package gets them: the reason of a call that
+/// ran out of time says where its code was last seen.
 pub fn described(note: Note) -> (String, Option<String>) {
     let Note { mut reason, traceback } = note;
     if let Some(Traceback::LastSeen(stack)) = &traceback
-        && let Some(Line { file, line, name }) = innermost(stack)
+        && let Some(TracebackLine { file, line, name }) = innermost(stack)
     {
         let file = &file[file.ceil_char_boundary(file.len().saturating_sub(LONGEST))..];
         let name = &name[..name.floor_char_boundary(LONGEST)];
@@ -33,7 +33,7 @@ pub fn described(note: Note) -> (String, Option<String>) {
     (reason, traceback.map(|traceback| traceback.text().to_owned()))
 }
 
-fn innermost(traceback: &str) -> Option<Line<'_>> {
+fn innermost(traceback: &str) -> Option<TracebackLine<'_>> {
     let (mut any, mut own) = (None, None);
     for line in traceback.lines() {
         if line.ends_with("(most recent call last):") {
@@ -46,13 +46,14 @@ fn innermost(traceback: &str) -> Option<Line<'_>> {
     own.or(any)
 }
 
-fn parse(line: &str) -> Option<Line<'_>> {
+fn parse(line: &str) -> Option<TracebackLine<'_>> {
     let (file, rest) = line.strip_prefix("  File \"")?.rsplit_once("\", line ")?;
     let (number, name) = rest.split_once(", in ")?;
-    number.bytes().all(|byte| byte.is_ascii_digit()).then_some(Line { file, line: number, name })
+    number.bytes().all(|byte| byte.is_ascii_digit()).then_some(TracebackLine { file, line: number, name })
 }
 
-/// Whether a file is of Python's own library, as it is installed everywhere: `…/lib/python3.11/…`, but not what was installed into that.
+/// Whether a file is of Python's own library, as it is installed everywhere: `…/lib/python3.11/…`,
+/// but not what was installed into that.
 fn is_library(file: &str) -> bool {
     let below_lib = ["/lib/python3.", "/lib64/python3."].iter().any(|folder| file.contains(folder));
     file.starts_with("<frozen ") || (below_lib && !file.contains("-packages/"))

@@ -39,8 +39,8 @@ impl FakeFrame {
     }
 
     /// The call gave a number.
-    pub fn settle(&self, call: usize) {
-        self.end(call, "settled".to_owned());
+    pub fn complete(&self, call: usize) {
+        self.end(call, "completed".to_owned());
     }
 
     /// The scheduler ends a call.

@@ -1,4 +1,5 @@
-//! What the lanes ask of a frame, so that tests and models can run them on frames without a scheduler.
+//! What the lanes ask of a frame, so that tests and models can run them on frames without a
+//! scheduler.
 
 use std::ops::Range;
 use std::time::Duration;

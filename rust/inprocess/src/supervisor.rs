@@ -1,5 +1,5 @@
-//! What the lanes ask of Python: to start a thread or a loop, to warn. One Python thread, the thread
-//! supervisor, takes the requests and does it.
+//! What the lanes ask of Python: to start a thread or a loop, to warn. One Python thread, the
+//! thread supervisor, takes the requests and does it.
 //!
 //! Each request is handed out once, in order. The supervisor ends when both lanes need it no more,
 //! and not before: closing a lane can still need a thread.
@@ -23,7 +23,8 @@ pub enum SupervisorRequest {
     LoopBlocked { index: usize, generation: u64 },
     /// Warn that a call of this function blocked its loop, and is over now.
     LoopWasBlocked { index: usize, generation: u64, function: usize },
-    /// Warn that the circuit breaker of this function's endpoint is open, and what its last call said.
+    /// Warn that the circuit breaker of this function's endpoint is open, and what its last call
+    /// said.
     BreakerOpen { function: usize, reason: String },
 }
 

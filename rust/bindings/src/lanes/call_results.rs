@@ -13,8 +13,8 @@ pub const fn cell(status: u8, value: f64) -> Cell {
     if status == 0 { Cell::Value(value) } else { Cell::Abstained }
 }
 
-/// The cells of a call on several samples: a status and a double each, and a text for each that is no
-/// reward, in order.
+/// The cells of a call on several samples: a status and a double each, and a text for each that is
+/// no reward, in order.
 pub fn cells(statuses: &[u8], values: &[u8], wrong: &Bound<'_, PyList>) -> PyResult<Vec<Cell>> {
     let (values, rest) = values.as_chunks::<8>();
     if values.len() != statuses.len() || !rest.is_empty() {
@@ -50,7 +50,8 @@ pub fn json(records: Option<&Bound<'_, PyBytes>>) -> Option<Vec<u8>> {
     records.map(|bytes| bytes.as_bytes().to_vec())
 }
 
-/// Numbers for Python: not a list, since making one could run the collector (see `values::rows`).
+/// Numbers for Python: not a list, since making one could run the collector (see
+/// `values::python_values`).
 pub fn packed<'py, const N: usize>(py: Python<'py>, numbers: impl Iterator<Item = [u8; N]>) -> Bound<'py, PyBytes> {
     let bytes: Vec<u8> = numbers.flatten().collect();
     PyBytes::new(py, &bytes)
@@ -61,8 +62,8 @@ pub fn scores<'py>(py: Python<'py>, scores: Vec<Option<f64>>) -> Bound<'py, PyBy
     packed(py, scores.into_iter().map(|score| score.unwrap_or(f64::NAN).to_ne_bytes()))
 }
 
-/// The samples of a call on gathered ones that still count, each with the number of its slice in the
-/// upper half.
+/// The samples of a call on gathered ones that still count, each with the number of its slice in
+/// the upper half.
 pub fn gathered(frame: &mut Frame, call: usize) -> Vec<u64> {
     frame.leave_out_swept();
     frame.samples_by_slice(call).map(|(slice, sample)| (slice as u64) << 32 | sample as u64).collect()

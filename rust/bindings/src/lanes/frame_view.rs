@@ -1,5 +1,5 @@
-//! `FrameView`: what Python sees of a frame, on every lane of this process: its calls and where their
-//! arguments stand. It outlives the frame.
+//! `FrameView`: what Python sees of a frame, on every lane of this process: its calls and where
+//! their arguments stand. It outlives the frame.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::lanes::call_results::packed;
-use crate::values::arrived::Arrived;
-use crate::values::growing::GrowingPayload;
-use crate::values::rows::Rows;
+use crate::values::open_batch::OpenBatchPayload;
+use crate::values::python_values::PythonValues;
+use crate::values::whole_batch::WholeBatchPayload;
 
 /// The first sample of each call.
 enum Firsts {
@@ -55,12 +55,12 @@ impl PyFrameView {
         }
     }
 
-    fn values(&self, slice: usize) -> PyResult<&Rows> {
+    fn values(&self, slice: usize) -> PyResult<&PythonValues> {
         let (function, finish) = (self.function, self.kind == CallKind::Finish);
         let payload = self.payloads.get(slice).and_then(Option::as_ref).map(|payload| payload.as_any());
-        let rows = payload.and_then(|payload| match payload.downcast_ref::<Arrived>() {
+        let rows = payload.and_then(|payload| match payload.downcast_ref::<WholeBatchPayload>() {
             Some(arrived) => arrived.rows(function, finish),
-            None => payload.downcast_ref::<GrowingPayload>()?.0.rows(function, finish),
+            None => payload.downcast_ref::<OpenBatchPayload>()?.0.rows(function, finish),
         });
         rows.ok_or_else(|| PyRuntimeError::new_err("these calls were not captured for a lane of this process"))
     }

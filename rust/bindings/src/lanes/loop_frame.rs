@@ -70,8 +70,8 @@ impl PyLoopFrame {
         self.frame.read(|frame| call < frame.len() && frame.is_open(call)).unwrap_or(false)
     }
 
-    /// The samples of a call on gathered ones, as 8 bytes each, its slice in the upper four, without
-    /// those that count no more; they may get fewer.
+    /// The samples of a call on gathered ones, as 8 bytes each, its slice in the upper four,
+    /// without those that count no more; they may get fewer.
     fn gathered<'py>(&self, py: Python<'py>, call: usize) -> Bound<'py, PyBytes> {
         let samples = self.frame.read(|frame| results::gathered(frame, call)).unwrap_or_default();
         results::packed(py, samples.into_iter().map(u64::to_ne_bytes))

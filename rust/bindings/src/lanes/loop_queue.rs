@@ -31,7 +31,8 @@ pub struct OverdueCall {
     ended: bool,
 }
 
-/// Calls one by one: not a list, since making one could run the collector (see `values::rows`).
+/// Calls one by one: not a list, since making one could run the collector (see
+/// `values::python_values`).
 #[pyclass(module = "guerdon._native")]
 pub struct OverdueCalls(std::vec::IntoIter<Overdue>);
 
@@ -59,8 +60,8 @@ impl PyLoopQueue {
         self.0.fd().as_raw_fd()
     }
 
-    /// Takes the wake-up. To be called first, whatever comes after it: the descriptor stays readable
-    /// until then.
+    /// Takes the wake-up. To be called first, whatever comes after it: the descriptor stays
+    /// readable until then.
     fn drain(&self) {
         self.0.drain();
     }

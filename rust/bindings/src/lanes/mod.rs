@@ -1,7 +1,8 @@
 //! The thread and asyncio lanes towards Python: what its threads and event loops call.
 //!
-//! - User code never runs on top of a Rust frame: at interpreter exit CPython unwinds a thread that is
-//!   inside user code, and a Rust frame below it would abort the process. So all methods are leaves.
+//! - User code never runs on top of a Rust frame: at interpreter exit CPython unwinds a thread that
+//!   is inside user code, and a Rust frame below it would abort the process. So all methods are
+//!   leaves.
 //! - No method waits with the GIL held; no lock is held while Python objects are made or released.
 //!
 //! What is decided is decided in `guerdon_inprocess`; here values are converted.
@@ -42,8 +43,8 @@ impl Lanes {
 #[pymethods]
 impl Lanes {
     fn next_request(&self, py: Python<'_>) -> Option<PySupervisorRequest> {
-        // What is there already is taken with the GIL kept: a loop that C code blocked would move on
-        // while it is released, and what the supervisor is to look at would be gone.
+        // What is there already is taken with the GIL kept: a loop that C code blocked would move
+        // on while it is released, and what the supervisor is to look at would be gone.
         let there = self.supervisor.try_next();
         there.or_else(|| gil::detached(py, || self.supervisor.next())).map(PySupervisorRequest::from)
     }

@@ -1,5 +1,5 @@
-//! `ThreadFrame`: a frame in the hands of a Python thread, which starts one call at a time and ends it
-//! before the next.
+//! `ThreadFrame`: a frame in the hands of a Python thread, which starts one call at a time and ends
+//! it before the next.
 
 use guerdon_core::frame::Frame;
 use guerdon_inprocess::thread_lane::ThreadFrame;
@@ -24,7 +24,8 @@ impl PyThreadFrame {
     }
 }
 
-/// `start` and what ends a call give how many calls are passed over before the next; None: there is none.
+/// `start` and what ends a call give how many calls are passed over before the next; None: there is
+/// none.
 #[pymethods]
 impl PyThreadFrame {
     /// Whether this thread must run the function's `setup()` first, and report how that went.
@@ -52,8 +53,8 @@ impl PyThreadFrame {
         self.frame.read(|frame, call| call.is_some_and(|call| frame.is_open(call))).unwrap_or(false)
     }
 
-    /// The samples of the call in hand on gathered ones, as 8 bytes each, its slice in the upper four,
-    /// without those that count no more; they may get fewer.
+    /// The samples of the call in hand on gathered ones, as 8 bytes each, its slice in the upper
+    /// four, without those that count no more; they may get fewer.
     fn gathered<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let samples = self.frame.read(|frame, call| call.map(|call| results::gathered(frame, call))).flatten();
         results::packed(py, samples.unwrap_or_default().into_iter().map(u64::to_ne_bytes))

@@ -1,7 +1,8 @@
 //! Where the characters of Python strings lie, for reading without the GIL.
 //!
-//! - T-1  A string that was noted lives, unchanged and in its place, as long as the note: strings are immutable, and the only operation
-//!   that resizes one in place needs to hold the sole reference, while the note holds another.
+//! A string that was noted lives, unchanged and in its place, as long as the note: strings are
+//! immutable, and the one operation that resizes one in place needs the sole reference to it, while
+//! the note holds another.
 
 use std::borrow::Cow;
 
@@ -19,12 +20,13 @@ struct Note {
 /// A column of strings.
 pub struct Texts {
     notes: Box<[Note]>,
-    /// Keeps the strings alive (T-1). A copy that nobody else knows.
+    /// Keeps the strings alive. A copy that nobody else knows.
     _list: Py<PyList>,
 }
 
 #[expect(unsafe_code, reason = "a raw pointer is not Send by itself")]
-// SAFETY: the pointers are only read, and what they point to does not change as long as `_list` lives (T-1).
+// SAFETY: the pointers are only read, and what they point to does not change as long as `_list`
+// lives.
 unsafe impl Send for Texts {}
 #[expect(unsafe_code, reason = "a raw pointer is not Sync by itself")]
 // SAFETY: as above.
@@ -35,10 +37,11 @@ impl Texts {
     pub fn of(list: &Bound<'_, PyList>) -> PyResult<Option<Self>> {
         let mut notes = Vec::with_capacity(list.len());
         for value in list.iter() {
-            // A subclass may have state that its text does not show: it goes the way of other objects.
+            // A subclass may have state that its text does not show: it goes the way of other
+            // objects.
             let Ok(text) = value.cast_exact::<PyString>() else { return Ok(None) };
             #[expect(unsafe_code, reason = "looks at the string's own layout")]
-            // SAFETY: where the data lie is noted, and read only while `_list` holds the string (T-1).
+            // SAFETY: where the data lie is noted, and read only while `_list` holds the string.
             let data = unsafe { text.data()? };
             let (start, bytes, kind) = match data {
                 PyStringData::Ucs1(units) => {
@@ -64,7 +67,7 @@ impl Texts {
     pub fn raw(&self, sample: usize) -> RawText<'_> {
         let note = &self.notes[sample];
         #[expect(unsafe_code, reason = "reads a string's characters without the GIL")]
-        // SAFETY: the pointer and the length are those of a live string, which does not change (T-1).
+        // SAFETY: the pointer and the length are those of a live string, which does not change.
         let bytes = unsafe { std::slice::from_raw_parts(note.start, note.bytes) };
         RawText { kind: note.kind, bytes }
     }

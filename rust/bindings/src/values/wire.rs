@@ -1,7 +1,8 @@
-//! The columns of a function that runs in workers: text by reference, all else pickled at submission.
+//! The columns of a function that runs in workers: text by reference, all else pickled at
+//! submission.
 //!
-//! - X-1  What is pickled is pickled in blocks of samples, once, on the caller's thread: a frame carries the blocks that it needs.
-//! - X-2  Encoding a frame takes no lock and needs no GIL.
+//! Values are pickled in blocks of samples, once, on the caller's thread; a frame carries the
+//! blocks that it needs. Encoding a frame takes no lock and needs no GIL.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,16 +13,17 @@ use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::values::given::Source;
+use crate::values::columns::Column;
 use crate::values::text::Texts;
 
-/// The most samples pickled together: enough to share the pickler's start, few enough that a frame of one call carries little else.
+/// The most samples pickled together: enough to share the pickler's start, few enough that a frame
+/// of one call carries little else.
 const BLOCK_SAMPLES: usize = 16;
 /// The size that a block aims not to exceed, in bytes.
 const BLOCK_BYTES: usize = 64 * 1024;
 
 /// The values of one function's calls.
-pub struct Wire {
+pub struct WireValues {
     width: usize,
     texts: Vec<(usize, Arc<Texts>)>,
     pickled: Option<Pickled>,
@@ -49,8 +51,8 @@ impl Pickled {
     }
 }
 
-impl Wire {
-    /// Writes the values of these samples.
+impl WireValues {
+    /// Writes the values of these samples.
     pub fn encode(&self, samples: &[u32], out: &mut Vec<u8>) {
         let sample = |row: usize| samples[row] as usize;
         let mut writer = ColumnsWriter::new(out, samples.len(), self.width);
@@ -71,7 +73,8 @@ impl Wire {
         }
     }
 
-    /// Writes the values of samples that came in several additions, each with its own `Wire` and its index there.
+    /// Writes the values of samples that came in several additions, each with its own `WireValues`
+    /// and its index there.
     pub fn encode_from(rows: &[(&Self, u32)], out: &mut Vec<u8>) {
         let Some((first, _)) = rows.first() else { return };
         let same = |one: &(&Self, u32), other: &(&Self, u32)| std::ptr::eq(one.0, other.0);
@@ -107,7 +110,7 @@ impl Wire {
 /// Captures the columns of several functions; a text column that many use is noted once.
 pub struct WireCapture<'a, 'py> {
     py: Python<'py>,
-    sources: &'a [Source],
+    sources: &'a [Column],
     samples: usize,
     /// Pickles a value for workers, called as `dumps(value)`.
     dumps: &'a Bound<'py, PyAny>,
@@ -115,17 +118,17 @@ pub struct WireCapture<'a, 'py> {
 }
 
 impl<'a, 'py> WireCapture<'a, 'py> {
-    pub fn new(py: Python<'py>, sources: &'a [Source], samples: usize, dumps: &'a Bound<'py, PyAny>) -> Self {
+    pub fn new(py: Python<'py>, sources: &'a [Column], samples: usize, dumps: &'a Bound<'py, PyAny>) -> Self {
         Self { py, sources, samples, dumps, texts: sources.iter().map(|_| None).collect() }
     }
 
     /// The columns that stand at these indexes, one per value of a call.
-    pub fn columns(&mut self, columns: &[usize]) -> PyResult<Wire> {
+    pub fn columns(&mut self, columns: &[usize]) -> PyResult<WireValues> {
         let (mut texts, mut lists, mut constants) = (Vec::new(), Vec::new(), Vec::new());
         for (position, column) in columns.iter().copied().enumerate() {
             match &self.sources[column] {
-                Source::Const(value) => constants.push((position, column, value.bind(self.py))),
-                Source::List(list) => match self.text(column, list.bind(self.py))? {
+                Column::Const(value) => constants.push((position, column, value.bind(self.py))),
+                Column::List(list) => match self.text(column, list.bind(self.py))? {
                     Some(text) => texts.push((position, text)),
                     None => lists.push((position, column, list.bind(self.py))),
                 },
@@ -137,11 +140,11 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         } else {
             let values = PyList::new(self.py, constants.iter().map(|(_, _, value)| value))?;
             let (_, column, value) = constants[0];
-            let blame = |error| unpicklable(value, column, None, error);
-            let pickle = self.dumps(values.as_any()).map_err(blame)?;
+            let diagnose = |error| unpicklable(value, column, None, error);
+            let pickle = self.dumps(values.as_any()).map_err(diagnose)?;
             Some((constants.iter().map(|(position, ..)| *position).collect(), pickle))
         };
-        Ok(Wire { width: columns.len(), texts, pickled, constants })
+        Ok(WireValues { width: columns.len(), texts, pickled, constants })
     }
 
     fn text(&mut self, column: usize, list: &Bound<'py, PyList>) -> PyResult<Option<Arc<Texts>>> {
@@ -151,14 +154,15 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         Ok(self.texts[column].clone().flatten())
     }
 
-    /// Pickles columns together, in blocks; a block that came out too large makes the next ones smaller.
+    /// Pickles columns together, in blocks; a block that came out too large makes the next ones
+    /// smaller.
     fn pickle(&self, lists: &[(usize, usize, &Bound<'py, PyList>)]) -> PyResult<Pickled> {
         let (mut starts, mut blobs) = (Vec::new(), Vec::new());
         let (mut at, mut size) = (0, BLOCK_SAMPLES);
         while at < self.samples {
             let end = (at + size).min(self.samples);
             let block = PyList::new(self.py, lists.iter().map(|(_, _, list)| list.get_slice(at, end)))?;
-            let blob = self.dumps(block.as_any()).map_err(|error| self.blame(lists, at..end, error))?;
+            let blob = self.dumps(block.as_any()).map_err(|error| self.diagnose(lists, at..end, error))?;
             if blob.len() > BLOCK_BYTES {
                 size = (size / 2).max(1);
             }
@@ -171,7 +175,7 @@ impl<'a, 'py> WireCapture<'a, 'py> {
     }
 
     /// The error of a block, with the value that can't be pickled.
-    fn blame(
+    fn diagnose(
         &self,
         lists: &[(usize, usize, &Bound<'py, PyList>)],
         samples: std::ops::Range<usize>,
@@ -197,7 +201,8 @@ impl<'a, 'py> WireCapture<'a, 'py> {
     }
 }
 
-/// `TypeError(message, column, sample)`: the package, which knows the columns by name, makes a sentence of it.
+/// `TypeError(message, column, sample)`: the package, which knows the columns by name, makes a
+/// sentence of it.
 fn unpicklable(value: &Bound<'_, PyAny>, column: usize, sample: Option<usize>, error: PyErr) -> PyErr {
     let py = value.py();
     if !error.is_instance_of::<PyException>(py) {

@@ -1,8 +1,8 @@
 //! One event loop of the asyncio lane: what waits for it, what it has in flight, whether it turns.
 //!
 //! - It is woken once for all frames that arrive before it looks.
-//! - It cancels a call at its timeout. At `timeout + grace` the watchdog ends the call, whatever the
-//!   loop does: a coroutine that ignores cancellation, or blocks, keeps no batch waiting.
+//! - It cancels a call at its timeout. At `timeout + grace` the watchdog ends the call, whatever
+//!   the loop does: a coroutine that ignores cancellation, or blocks, keeps no batch waiting.
 //! - Silent for half a second with work, it is reported once; silent from before a call's timeout
 //!   until its end by the watchdog, it is replaced by a loop of the next generation.
 //! - A loop that has ended keeps nothing; one that ended of itself is followed by another.
@@ -27,7 +27,7 @@ use crate::sync::{Mutex, MutexGuard};
 /// The silence of a loop with work after which it is reported.
 const SILENCE_NS: u64 = 500_000_000;
 
-struct State<F> {
+struct LoopState<F> {
     closed: bool,
     /// Of the newest loop; 0 before the first.
     generation: u64,
@@ -65,7 +65,7 @@ pub struct EventLoop<F> {
     supervisor: Arc<SupervisorQueue>,
     heartbeat: Arc<Heartbeat>,
     /// Written by frames that arrive, by the loop and by the watchdog.
-    state: Mutex<State<F>>,
+    state: Mutex<LoopState<F>>,
     ended: Arc<Notify>,
 }
 
@@ -78,7 +78,7 @@ impl<F: CallFrame> EventLoop<F> {
         supervisor: Arc<SupervisorQueue>,
         ended: Arc<Notify>,
     ) -> Self {
-        let state = State {
+        let state = LoopState {
             closed: false,
             generation: 0,
             waiting: VecDeque::new(),
@@ -159,7 +159,8 @@ impl<F: CallFrame> EventLoop<F> {
         self.state.lock().in_flight.iter().filter(|one| one.generation() == generation).cloned().collect()
     }
 
-    /// The calls that the loop of this generation is to cancel, or that ignored it; each is told once.
+    /// The calls that the loop of this generation is to cancel, or that ignored it; each is told
+    /// once.
     pub fn overdue(&self, generation: u64) -> Vec<Overdue> {
         let now_ns = self.now_ns();
         let mut all = Vec::new();
@@ -302,7 +303,7 @@ impl<F: CallFrame> EventLoop<F> {
     }
 
     /// Asks for a loop, or fails what waits for one.
-    fn start(&self, mut state: MutexGuard<'_, State<F>>) {
+    fn start(&self, mut state: MutexGuard<'_, LoopState<F>>) {
         if let Err(error) = self.next_generation(&mut state) {
             drop(state);
             self.fail_waiting(&error.to_string());
@@ -310,7 +311,7 @@ impl<F: CallFrame> EventLoop<F> {
     }
 
     /// Asks for a loop, the first or one that takes over.
-    fn next_generation(&self, state: &mut State<F>) -> io::Result<()> {
+    fn next_generation(&self, state: &mut LoopState<F>) -> io::Result<()> {
         let wake = Wake::new()?;
         wake.notify();
         state.wake = Some(Arc::new(wake));

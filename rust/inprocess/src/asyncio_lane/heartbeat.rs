@@ -4,20 +4,21 @@
 use crate::cpu_time::thread_cpu_ns;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
-/// What the thread of a silent loop must have run since it turned, for a call to be blamed: on a busy
-/// machine it may just not have run.
+/// What the thread of a silent loop must have run since it turned, for a call to be blamed: on a
+/// busy machine it may just not have run.
 const RAN_NS: u64 = 100_000_000;
 
 #[derive(Default)]
 pub struct Heartbeat {
-    /// When the loop last showed that it turns. Written by the loop, and when work comes to an idle one.
+    /// When the loop last showed that it turns. Written by the loop, and when work comes to an idle
+    /// one.
     turned_ns: AtomicU64,
     /// It was asked to report its next turn, and has not yet. Written by the loop.
     report_requested: AtomicBool,
     /// What its thread had run by then. Written by the loop.
     cpu_ns: AtomicU64,
-    /// It was reported as blocked, and nobody has said yet by what. Written by the watchdog, and by who
-    /// says it: the thread supervisor, or the loop.
+    /// It was reported as blocked, and nobody has said yet by what. Written by the watchdog, and by
+    /// who says it: the thread supervisor, or the loop.
     unexplained: AtomicBool,
 }
 
@@ -39,7 +40,8 @@ impl Heartbeat {
         self.turned_ns.load(Ordering::Relaxed)
     }
 
-    /// Whether the loop is yet to be asked to report its next turn; it counts as asked from here on.
+    /// Whether the loop is yet to be asked to report its next turn; it counts as asked from here
+    /// on.
     pub fn request_report(&self) -> bool {
         !self.report_requested.swap(true, Ordering::Relaxed)
     }
@@ -49,7 +51,8 @@ impl Heartbeat {
         self.unexplained.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has not turned since, and nobody has said yet why; it counts as said from here on.
+    /// Whether it has not turned since, and nobody has said yet why; it counts as said from here
+    /// on.
     pub fn explain(&self) -> bool {
         self.unexplained.swap(false, Ordering::Relaxed)
     }

@@ -3,8 +3,8 @@
 //! - A call is ended once: by its coroutine, or by the watchdog at `timeout + grace`.
 //! - A call that was cancelled, or ran past its timeout, timed out, whatever it brings afterwards.
 //! - The frame is dropped with its last call.
-//! - A loop that has run calls for `TURN_NS` without turning gets no other call until it has turned.
-//!   That is known, not guessed: after `REPORT_NS` it is asked to report its next turn.
+//! - A loop that has run calls for `TURN_NS` without turning gets no other call until it has
+//!   turned. That is known, not guessed: after `REPORT_NS` it is asked to report its next turn.
 
 use std::sync::Arc;
 
@@ -42,7 +42,8 @@ pub enum Next {
     Nothing,
     /// Run this call, which has begun; with `report`, the loop is to report when it turns next.
     Call { index: usize, report: bool },
-    /// Let the loop turn first. `long`: this runner has run calls since the last turn, so that others go first.
+    /// Let the loop turn first. `long`: this runner has run calls since the last turn, so that
+    /// others go first.
     Turn { long: bool, report: bool },
 }
 
@@ -75,7 +76,7 @@ pub struct Looked<F> {
     pub hung: bool,
 }
 
-struct State<F> {
+struct CallStates<F> {
     /// Taken with the last call.
     frame: Option<F>,
     /// How far each call is, and when it was started.
@@ -94,14 +95,14 @@ pub struct CallsInFlight<F> {
     id: u64,
     function: FunctionId,
     timeouts: Timeouts,
-    /// The frame is here. Written under the lock of `state`, read without it: whoever asks may hold a
-    /// lock that comes after it.
+    /// The frame is here. Written under the lock of `state`, read without it: whoever asks may hold
+    /// a lock that comes after it.
     active: AtomicBool,
     /// Written by the loop and by the watchdog.
-    state: Mutex<State<F>>,
+    state: Mutex<CallStates<F>>,
 }
 
-impl<F> State<F> {
+impl<F> CallStates<F> {
     fn started(&self) -> impl Iterator<Item = (usize, Progress, u64)> {
         (self.low..self.cursor).map(|call| (call, self.calls[call].0, self.calls[call].1))
     }
@@ -135,13 +136,13 @@ impl<F> CallsInFlight<F> {
         self.active.load(Ordering::Acquire)
     }
 
-    fn take_frame(&self, state: &mut State<F>) -> Option<F> {
+    fn take_frame(&self, state: &mut CallStates<F>) -> Option<F> {
         self.active.store(false, Ordering::Release);
         state.frame.take()
     }
 
     /// Lets the frame go with its last call.
-    fn finish(&self, state: &mut State<F>) -> Option<Box<Finished<F>>> {
+    fn finish(&self, state: &mut CallStates<F>) -> Option<Box<Finished<F>>> {
         state.is_over().then(|| {
             let frame = self.take_frame(state);
             let forget = !state.started().any(|(_, progress, _)| progress == Progress::Lost);
@@ -154,7 +155,7 @@ impl<F: CallFrame> CallsInFlight<F> {
     pub fn new(heartbeat: Arc<Heartbeat>, generation: u64, timeouts: Timeouts, frame: F) -> Self {
         let (id, function) = (frame.id(), frame.function_id());
         let calls = vec![(Progress::Waiting, 0); frame.calls()];
-        let state = State { frame: Some(frame), calls, cursor: 0, low: 0, in_flight: 0 };
+        let state = CallStates { frame: Some(frame), calls, cursor: 0, low: 0, in_flight: 0 };
         let (active, state) = (AtomicBool::new(true), Mutex::new(state));
         Self { heartbeat, generation, id, function, timeouts, active, state }
     }
@@ -207,7 +208,7 @@ impl<F: CallFrame> CallsInFlight<F> {
     }
 
     /// `ended_ns` is the start of the runner's last call.
-    fn advance(&self, mut guard: MutexGuard<'_, State<F>>, now_ns: u64, ended_ns: Option<u64>) -> Ended<F> {
+    fn advance(&self, mut guard: MutexGuard<'_, CallStates<F>>, now_ns: u64, ended_ns: Option<u64>) -> Ended<F> {
         let state = &mut *guard;
         let Some(frame) = state.frame.as_ref() else { return (Next::Nothing, None) };
         let turned_ns = self.heartbeat.turned_ns();
@@ -230,8 +231,8 @@ impl<F: CallFrame> CallsInFlight<F> {
         (Next::Nothing, self.finish(state))
     }
 
-    /// One look of the watchdog; `turned_ns` is when the loop last turned. The frame goes here without
-    /// being forgotten: the loop is told of the calls that it lost before.
+    /// One look of the watchdog; `turned_ns` is when the loop last turned. The frame goes here
+    /// without being forgotten: the loop is told of the calls that it lost before.
     pub fn look(&self, now_ns: u64, turned_ns: u64, setup_late: bool) -> Looked<F> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -271,7 +272,8 @@ impl<F: CallFrame> CallsInFlight<F> {
         self.finish(state)
     }
 
-    /// The loop has ended: calls in flight failed, the others go back to the scheduler with the frame.
+    /// The loop has ended: calls in flight failed, the others go back to the scheduler with the
+    /// frame.
     pub fn abandon(&self, now_ns: u64) -> Option<F> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -314,14 +316,15 @@ impl<F: CallFrame> CallsInFlight<F> {
         Some(soonest)
     }
 
-    /// The calls that are to be cancelled, or were ended without their coroutine; each is told once.
+    /// The calls that are to be cancelled, or were ended without their coroutine; each is told
+    /// once.
     pub fn overdue(&self, now_ns: u64) -> (Vec<Overdue>, Option<Box<Finished<F>>>) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let mut found = Vec::new();
         for call in state.low..state.cursor {
             let (progress, started_ns) = state.calls[call];
-            let told = match progress {
+            let next = match progress {
                 Progress::Lost => Progress::Over,
                 Progress::Running => {
                     let late = now_ns.saturating_sub(started_ns) >= self.timeouts.call_ns;
@@ -332,21 +335,21 @@ impl<F: CallFrame> CallsInFlight<F> {
                 }
                 Progress::Waiting | Progress::Cancelled | Progress::Over => continue,
             };
-            state.calls[call].0 = told;
-            found.push(Overdue { function: self.function, frame: self.id, call, ended: told == Progress::Over });
+            state.calls[call].0 = next;
+            found.push(Overdue { function: self.function, frame: self.id, call, ended: next == Progress::Over });
         }
         state.raise_low();
         (found, self.finish(state))
     }
 
-    fn is_swept(state: &State<F>, call: usize) -> bool {
+    fn is_swept(state: &CallStates<F>, call: usize) -> bool {
         state.frame.as_ref().is_some_and(|frame| !frame.is_open(call))
     }
 }
 
 impl CallsInFlight<Frame> {
-    /// The calls in flight, for people, each with its index; or, if `setup()` runs since a time, the
-    /// calls that wait for that.
+    /// The calls in flight, for people, each with its index; or, if `setup()` runs since a time,
+    /// the calls that wait for that.
     pub fn inspect(&self, now_ns: u64, setup_ns: Option<u64>) -> Vec<(InFlightCall, usize)> {
         let state = self.state.lock();
         let Some(frame) = state.frame.as_ref() else { return Vec::new() };
@@ -380,7 +383,7 @@ mod tests {
     }
 
     fn ok(calls: &CallsInFlight<FakeFrame>, now_ns: u64, call: usize) -> Ended<FakeFrame> {
-        calls.end(now_ns, call, None, |frame, _| frame.settle(call))
+        calls.end(now_ns, call, None, |frame, _| frame.complete(call))
     }
 
     #[test]
@@ -394,7 +397,7 @@ mod tests {
         let (left, finished) = ok(&calls, 0, 0);
         assert!(left == Next::Nothing && finished.is_some_and(|finished| finished.forget));
         assert!(!calls.is_active() && frame.is_dropped());
-        assert_eq!(frame.ends(), ["settled", "", "settled"]);
+        assert_eq!(frame.ends(), ["completed", "", "completed"]);
     }
 
     #[test]
@@ -430,8 +433,8 @@ mod tests {
         assert!(early.frame.is_none() && !early.hung);
         let looked = calls.look(150 * MS, 148 * MS, false);
         assert!(looked.frame.is_some() && !looked.hung, "the loop turns");
-        let (told, finished) = calls.overdue(151 * MS);
-        assert!(told == [Overdue { function: 0, frame: 7, call: 0, ended: true }]);
+        let (overdue, finished) = calls.overdue(151 * MS);
+        assert!(overdue == [Overdue { function: 0, frame: 7, call: 0, ended: true }]);
         assert!(finished.is_some_and(|finished| finished.forget));
         assert_eq!(ok(&calls, 152 * MS, 0).0, Next::Nothing);
         assert_eq!(frame.ends(), ["no answer within the timeout of 0.1 s"]);

@@ -31,7 +31,8 @@ pub struct LoopQueue<F> {
     wake: Arc<Wake>,
 }
 
-/// A frame in the hands of an event loop: many of its calls run at a time, each is ended by its index.
+/// A frame in the hands of an event loop: many of its calls run at a time, each is ended by its
+/// index.
 pub struct LoopFrame<F> {
     owner: Arc<EventLoop<F>>,
     calls: Arc<CallsInFlight<F>>,
@@ -49,8 +50,8 @@ impl<F: CallFrame> LoopQueue<F> {
         self.wake.fd()
     }
 
-    /// Takes the wake-up. To be called first, whatever comes after it: the descriptor stays readable
-    /// until then.
+    /// Takes the wake-up. To be called first, whatever comes after it: the descriptor stays
+    /// readable until then.
     pub fn drain(&self) {
         self.wake.drain();
     }

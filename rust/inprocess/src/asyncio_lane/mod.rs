@@ -1,6 +1,6 @@
-//! The asyncio lane: event loops, each a Python thread, that take frames and run their calls side by
-//! side. Here is which function has which loop, and the watchdog over all. Time is watched only while
-//! a loop has work.
+//! The asyncio lane: event loops, each a Python thread, that take frames and run their calls side
+//! by side. Here is which function has which loop, and the watchdog over all. Time is watched only
+//! while a loop has work.
 
 mod event_loop;
 mod heartbeat;

@@ -40,22 +40,22 @@ fn nothing_left(owner: &Loop, frame: &FakeFrame) {
 fn run(frame: &crate::asyncio_lane::LoopFrame<FakeFrame>, mut next: Next) {
     loop {
         next = match next {
-            Next::Call { index, .. } => frame.end(index, None, |frame, _| frame.settle(index)),
+            Next::Call { index, .. } => frame.end(index, None, |frame, _| frame.complete(index)),
             Next::Turn { .. } => frame.start(),
             Next::Nothing => return,
         };
     }
 }
 
-/// A call ends on its loop while the watchdog ends it for its time: one outcome, and the loop forgets it
-/// once it has been told.
+/// A call ends on its loop while the watchdog ends it for its time: one outcome, and the loop
+/// forgets it once it has been overdue.
 #[test]
 fn a_call_that_ends_beside_the_watchdog() {
     explore(|| {
         let frame = FakeFrame::new(2);
         let (owner, queue) = started(forever(), &frame);
         let (watched, sees) = (owner.clone(), frame.clone());
-        let runs = Box::new(move || {
+        let runs = move || {
             let calls = queue.take().unwrap();
             let next = calls.start();
             run(&calls, next);
@@ -63,18 +63,19 @@ fn a_call_that_ends_beside_the_watchdog() {
                 assert!(overdue.ended && sees.ends()[overdue.call].starts_with("no answer"));
             }
             queue
-        });
+        };
         let (sent, received) = std::sync::mpsc::channel();
         beside(vec![Box::new(move || sent.send(runs()).unwrap()), Box::new(move || drop(watched.check(u64::MAX)))]);
         drop(received.recv().unwrap().overdue()); // what the watchdog ended last
         for end in frame.ends() {
-            assert!(end == "settled" || end == "given back" || end.starts_with("no answer"), "{end}");
+            assert!(end == "completed" || end == "given back" || end.starts_with("no answer"), "{end}");
         }
         nothing_left(&owner, &frame);
     });
 }
 
-/// A loop ends with calls in flight, while the watchdog looks at them: each ends once, nothing is kept.
+/// A loop ends with calls in flight, while the watchdog looks at them: each ends once, nothing is
+/// kept.
 #[test]
 fn a_loop_that_ends_beside_the_watchdog() {
     explore(|| {
@@ -95,8 +96,8 @@ fn a_loop_that_ends_beside_the_watchdog() {
     });
 }
 
-/// A call is cancelled by its loop while the watchdog passes its grace: it is told of once as cancelled, and
-/// once as ended at most.
+/// A call is cancelled by its loop while the watchdog passes its grace: it is told of once as
+/// cancelled, and once as ended at most.
 #[test]
 fn a_cancellation_beside_the_watchdog() {
     explore(|| {
@@ -108,15 +109,15 @@ fn a_cancellation_beside_the_watchdog() {
         let (sent, received) = std::sync::mpsc::channel();
         beside(vec![
             Box::new(move || {
-                let told = queue.overdue();
-                sent.send((queue, told)).unwrap();
+                let overdue = queue.overdue();
+                sent.send((queue, overdue)).unwrap();
             }),
             Box::new(move || drop(watched.check(u64::MAX))),
         ]);
-        let (queue, mut told) = received.recv().unwrap();
-        told.extend(queue.overdue());
-        let ended = told.iter().filter(|overdue| overdue.ended).count();
-        assert!(ended == 1 && told.len() - ended <= 1, "{told:?}");
+        let (queue, mut overdue) = received.recv().unwrap();
+        overdue.extend(queue.overdue());
+        let ended = overdue.iter().filter(|overdue| overdue.ended).count();
+        assert!(ended == 1 && overdue.len() - ended <= 1, "{overdue:?}");
         assert!(frame.ends()[0].starts_with("no answer"));
         nothing_left(&owner, &frame);
     });

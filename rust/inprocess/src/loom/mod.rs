@@ -1,8 +1,9 @@
-//! Model checks: loom runs each of these under every interleaving that `LOOM_MAX_PREEMPTIONS` allows
-//! (`make model-check`).
+//! Model checks: loom runs each of these under every interleaving that `LOOM_MAX_PREEMPTIONS`
+//! allows (`make model-check`).
 //!
 //! - `thread_lane`: a call beside the watchdog, and threads that wait beside work that comes.
-//! - `asyncio_lane`: a call beside the watchdog and the end of its loop, and wake-ups beside frames.
+//! - `asyncio_lane`: a call beside the watchdog and the end of its loop, and wake-ups beside
+//!   frames.
 //! - `supervisor`: requests beside the end of the lanes.
 
 mod asyncio_lane;
@@ -37,7 +38,7 @@ fn function(concurrency: usize) -> Function {
         timeout: forever,
         grace: Duration::ZERO,
         setup_timeout: forever,
-        deadline: None,
+        total_timeout: None,
         retries: 0,
         concurrency: Some(concurrency),
         limit: None,

@@ -35,7 +35,7 @@ fn live(pool: &Pool, thread: u64) {
             call += skipped;
             next = frame.end(|frame, at, _| {
                 assert_eq!(at, call);
-                frame.settle(at);
+                frame.complete(at);
             });
             call += 1;
         }
@@ -44,7 +44,8 @@ fn live(pool: &Pool, thread: u64) {
     pool.thread_ended();
 }
 
-/// A call ends while the watchdog finds it out of time: one of them ends it, and the slot is free once.
+/// A call ends while the watchdog finds it out of time: one of them ends it, and the slot is free
+/// once.
 #[test]
 fn a_call_that_comes_back_beside_the_watchdog() {
     explore(|| {
@@ -55,7 +56,7 @@ fn a_call_that_comes_back_beside_the_watchdog() {
         let (_, running) = pool.running().remove(0);
         let watched = pool.clone();
         beside(vec![
-            Box::new(move || while thread.end(|frame, call, _| frame.settle(call)).is_some() {}),
+            Box::new(move || while thread.end(|frame, call, _| frame.complete(call)).is_some() {}),
             Box::new(move || {
                 watched.check_frame(0, &running, u64::MAX - 1);
                 watched.check_frame(0, &running, u64::MAX);
@@ -76,7 +77,8 @@ fn a_call_that_comes_back_beside_the_watchdog() {
     });
 }
 
-/// The scheduler ends a call while its thread does: the thread goes on, or is abandoned, never both.
+/// The scheduler ends a call while its thread does: the thread goes on, or is abandoned, never
+/// both.
 #[test]
 fn a_swept_call_beside_its_end() {
     explore(|| {
@@ -102,31 +104,33 @@ fn a_swept_call_beside_its_end() {
     });
 }
 
-/// Work comes while two threads wait and the lane closes: each frame is run whole, or dropped, and both end.
+/// Work comes while two threads wait and the lane closes: each frame is run whole, or dropped, and
+/// both end.
 #[test]
 fn work_beside_threads_that_wait_and_the_end() {
     explore(|| {
         let (pool, _) = pool(2);
-        let frames = [FakeFrame::new(1), FakeFrame::new(1)];
+        let frames = [(); 3].map(|()| FakeFrame::new(1));
         pool.push(frames[0].clone());
-        let (one, other, comes) = (pool.clone(), pool.clone(), frames[1].clone());
-        let source = pool.clone();
+        pool.push(frames[1].clone());
+        let (one, other, source, comes) = (pool.clone(), pool.clone(), pool.clone(), frames[2].clone());
         beside(vec![
             Box::new(move || live(&one, 1)),
+            Box::new(move || live(&other, 2)),
             Box::new(move || {
                 source.push(comes);
                 source.close();
             }),
         ]);
-        drop(other);
         for frame in &frames {
             assert!(frame.is_dropped());
-            assert!(["settled", ""].contains(&frame.ends()[0].as_str()));
+            assert!(["completed", ""].contains(&frame.ends()[0].as_str()));
         }
     });
 }
 
-/// A frame comes while the only thread finds nothing and goes to sleep: it is woken, or takes it at once.
+/// A frame comes while the only thread finds nothing and goes to sleep: it is woken, or takes it at
+/// once.
 #[test]
 fn a_frame_beside_a_thread_that_goes_to_sleep() {
     explore(|| {
@@ -134,16 +138,16 @@ fn a_frame_beside_a_thread_that_goes_to_sleep() {
         let first = FakeFrame::new(1);
         drop(taken(&pool, &first));
         let second = FakeFrame::new(1);
-        let (comes, sleeper, source) = (second.clone(), pool.clone(), pool.clone());
+        let (comes, waiter, source) = (second.clone(), pool.clone(), pool.clone());
         beside(vec![
             Box::new(move || {
-                let (frame, _) = sleeper.next_frame(0, 1, 1).unwrap();
+                let (frame, _) = waiter.next_frame(0, 1, 1).unwrap();
                 frame.start();
-                assert_eq!(frame.end(|frame, call, _| frame.settle(call)), None);
+                assert_eq!(frame.end(|frame, call, _| frame.complete(call)), None);
             }),
             Box::new(move || source.push(comes)),
         ]);
-        assert_eq!(second.ends(), ["settled"]);
+        assert_eq!(second.ends(), ["completed"]);
         let ordered = |request: &SupervisorRequest| matches!(request, SupervisorRequest::StartThread { .. });
         let orders = std::iter::from_fn(|| supervisor.try_next()).filter(ordered).count();
         assert_eq!(orders, 1, "the thread that is there is enough");

@@ -1,10 +1,10 @@
 //! The threads of the lane: which waits, which runs what, and when another is needed.
 //!
-//! A function has at most its limit of threads that count. A thread whose call ran past its timeout,
-//! or was ended by the scheduler, is abandoned: it counts no more, another may take its place, what
-//! it brings is dropped, and it ends when it comes back. `setup()` runs once, on the first thread,
-//! while the others wait; `close()` once, on the last. A `setup()` that failed is tried again with
-//! the next batch.
+//! A function has at most its limit of threads that count. A thread whose call ran past its
+//! timeout, or was ended by the scheduler, is abandoned: it counts no more, another may take its
+//! place, what it brings is dropped, and it ends when it comes back. `setup()` runs once, on the
+//! first thread, while the others wait; `close()` once, on the last. A `setup()` that failed is
+//! tried again with the next batch.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -121,8 +121,8 @@ impl<F: CallFrame> ThreadPool<F> {
         self.assign(&mut slots, function);
     }
 
-    /// Waits for work for this thread, which Python calls `ident`; `None` when it is to end. With the
-    /// frame comes whether the watchdog must be started.
+    /// Waits for work for this thread, which Python calls `ident`; `None` when it is to end. With
+    /// the frame comes whether the watchdog must be started.
     pub fn next_frame(
         self: &Arc<Self>,
         function: FunctionId,
@@ -327,8 +327,8 @@ impl<F: CallFrame> ThreadFrame<F> {
         }
     }
 
-    /// Starts the first call. This, and what ends a call, gives how many calls are passed over before
-    /// the next; `None` when there is none.
+    /// Starts the first call. This, and what ends a call, gives how many calls are passed over
+    /// before the next; `None` when there is none.
     pub fn start(&self) -> Option<usize> {
         self.next(self.running.start(self.pool.clock.now_ns()))
     }
@@ -348,8 +348,9 @@ impl<F: CallFrame> ThreadFrame<F> {
             Step::Call { skipped } => return Some(skipped),
             Step::Taken => {}
             Step::Finished { spent, frame } => {
-                // The slot is free before the frame is dropped, so that the scheduler finds room; and the
-                // frame is dropped before the thread asks for another, so that there is one.
+                // The slot is free before the frame is dropped, so that the scheduler finds room;
+                // and the frame is dropped before the thread asks for another, so that there is
+                // one.
                 self.pool.finish(self.function, self.running.thread(), spent);
                 drop(frame);
             }

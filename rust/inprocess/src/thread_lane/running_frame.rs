@@ -14,8 +14,8 @@ use crate::cpu_time::thread_cpu_ns;
 use crate::frame::{CallFrame, Timeouts};
 use crate::sync::{Mutex, MutexGuard};
 
-/// How long Python may take to say where a call is. While C code holds the GIL, whoever waits for the
-/// outcome waits for the GIL too: on a busy machine an answer is worth more than the moment.
+/// How long Python may take to say where a call is. While C code holds the GIL, whoever waits for
+/// the outcome waits for the GIL too: on a busy machine an answer is worth more than the moment.
 const STACK_NS: u64 = 500_000_000;
 /// Age of a call, or of the whole frame, at which what waits behind it goes back to the scheduler.
 const TAKE_BACK_NS: u64 = 20_000_000;
@@ -64,7 +64,7 @@ pub enum Abandon {
     InSetup,
 }
 
-struct State<F> {
+struct RunState<F> {
     /// Taken by whoever ends the frame: its thread, or the watchdog.
     frame: Option<F>,
     /// The next call to start, and the end of those that were not taken back.
@@ -89,12 +89,12 @@ pub struct RunningFrame<F> {
     ident: u64,
     timeouts: Timeouts,
     /// Written by the frame's thread and by the watchdog.
-    state: Mutex<State<F>>,
+    state: Mutex<RunState<F>>,
 }
 
 impl<F: CallFrame> RunningFrame<F> {
     pub fn new(thread: u64, ident: u64, timeouts: Timeouts, frame: F, in_setup: bool, now_ns: u64) -> Self {
-        let state = State {
+        let state = RunState {
             cursor: 0,
             end: frame.calls(),
             current: None,
@@ -182,8 +182,8 @@ impl<F: CallFrame> RunningFrame<F> {
         }
     }
 
-    /// One look of the watchdog. `abandon` is called with the frame locked, so that its thread can't
-    /// ask for another meanwhile.
+    /// One look of the watchdog. `abandon` is called with the frame locked, so that its thread
+    /// can't ask for another meanwhile.
     pub fn check(&self, now_ns: u64, abandon: impl FnOnce(Abandon)) -> Checked<F> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -223,7 +223,7 @@ impl<F: CallFrame> RunningFrame<F> {
     }
 
     /// Takes back what waits behind a slow call, or is left of a frame that has taken long.
-    fn check_pace(state: &mut State<F>, now_ns: u64, age_ns: u64) -> Checked<F> {
+    fn check_pace(state: &mut RunState<F>, now_ns: u64, age_ns: u64) -> Checked<F> {
         let frame_ns = now_ns.saturating_sub(state.began_ns);
         if let Some(frame) = state.frame.as_mut()
             && age_ns.max(frame_ns) >= TAKE_BACK_NS
@@ -237,7 +237,7 @@ impl<F: CallFrame> RunningFrame<F> {
         if age_ns >= SLOW_NS { Checked::Slow } else { Checked::InTime }
     }
 
-    fn advance(mut guard: MutexGuard<'_, State<F>>, now_ns: u64) -> Step<F> {
+    fn advance(mut guard: MutexGuard<'_, RunState<F>>, now_ns: u64) -> Step<F> {
         let state = &mut *guard;
         let Some(frame) = state.frame.as_ref() else { return Step::Taken };
         let behind = state.cursor;
@@ -305,7 +305,7 @@ mod tests {
     }
 
     fn ok(running: &RunningFrame<FakeFrame>, now_ns: u64) -> Step<FakeFrame> {
-        running.end(now_ns, |frame, call, _| frame.settle(call))
+        running.end(now_ns, |frame, call, _| frame.complete(call))
     }
 
     #[test]
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(skipped(&ok(&running, MS)), Some(2));
         let Step::Finished { spent, .. } = ok(&running, 3 * MS) else { panic!("the last call") };
         assert_eq!((spent.calls, spent.run_ns), (2, 3 * MS));
-        assert_eq!(frame.ends(), ["settled", "", "", "settled"]);
+        assert_eq!(frame.ends(), ["completed", "", "", "completed"]);
         assert!(matches!(running.give_up(), Step::Taken));
     }
 

@@ -165,8 +165,8 @@ impl<F> FunctionSlots<F> {
         }
     }
 
-    /// A thread counts no more, nor does what it brings; how many such there are, unless it had nothing
-    /// in hand.
+    /// A thread counts no more, nor does what it brings; how many such there are, unless it had
+    /// nothing in hand.
     pub fn abandon(&mut self, thread: u64, in_setup: bool) -> Option<u64> {
         self.running.remove(&thread)?;
         self.threads -= 1;
@@ -218,8 +218,8 @@ impl<F> FunctionSlots<F> {
         wider
     }
 
-    /// Cheap calls get one thread: the GIL lets one run at a time anyway, and a hand-over costs more
-    /// than such a call. Calls that take long, or wait, get all.
+    /// Cheap calls get one thread: the GIL lets one run at a time anyway, and a hand-over costs
+    /// more than such a call. Calls that take long, or wait, get all.
     fn learn(&mut self, spent: Spent) {
         let Some(mean) = spent.run_ns.checked_div(spent.calls) else { return };
         let mean = self.mean_ns.map_or(mean, |known| known.midpoint(mean));

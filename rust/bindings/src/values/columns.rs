@@ -1,6 +1,5 @@
-//! What a batch brings: its columns as they were submitted, and which of them the calls of each function get.
-//!
-//! - B-1  What the package says of the columns is checked here, before anything is captured: lengths, places, one use a function.
+//! What a batch brings: its columns as they were submitted, and which of them the calls of each
+//! function get. Lengths, indexes and counts are checked here, before anything is captured.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -9,13 +8,13 @@ use pyo3::types::PyList;
 use crate::config::LaneKind;
 
 /// A column with the same value for every sample.
-#[pyclass(frozen, module = "guerdon._native", name = "Const")]
-pub struct PyConst {
+#[pyclass(frozen, module = "guerdon._native", name = "Constant")]
+pub struct PyConstant {
     value: Py<PyAny>,
 }
 
 #[pymethods]
-impl PyConst {
+impl PyConstant {
     #[new]
     const fn new(value: Py<PyAny>) -> Self {
         Self { value }
@@ -23,23 +22,24 @@ impl PyConst {
 }
 
 /// Which columns the calls of one function get.
-#[pyclass(frozen, module = "guerdon._native", name = "Use")]
-pub struct PyUse {
-    pub call: Wants,
-    pub finish: Wants,
+#[pyclass(frozen, module = "guerdon._native", name = "FunctionColumns")]
+pub struct PyFunctionColumns {
+    pub call: ArgumentColumns,
+    pub finish: ArgumentColumns,
     /// Of each sample, where the function counts them.
     pub tokens: Option<Vec<f64>>,
 }
 
-/// Values of one kind of call: their keyword names, if they have any, and the columns they stand in.
+/// Values of one kind of call: their keyword names, if they have any, and the columns they stand
+/// in.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Wants {
+pub struct ArgumentColumns {
     pub names: Option<Vec<String>>,
     pub columns: Vec<usize>,
 }
 
 #[pymethods]
-impl PyUse {
+impl PyFunctionColumns {
     #[new]
     #[pyo3(signature = (names, columns, finish_names = Vec::new(), finish_columns = Vec::new(), tokens = None))]
     fn new(
@@ -54,23 +54,23 @@ impl PyUse {
             return Err(PyValueError::new_err("there must be as many names as columns"));
         }
         Ok(Self {
-            call: Wants { names, columns },
-            finish: Wants { names: Some(finish_names), columns: finish_columns },
+            call: ArgumentColumns { names, columns },
+            finish: ArgumentColumns { names: Some(finish_names), columns: finish_columns },
             tokens,
         })
     }
 }
 
 /// A column as it was submitted.
-pub enum Source {
-    /// A list that nobody changes (P-1 of `arrived`).
+pub enum Column {
+    /// A list that nobody changes.
     List(Py<PyList>),
     Const(Py<PyAny>),
 }
 
-impl Source {
+impl Column {
     pub fn of(column: &Bound<'_, PyAny>, index: usize, samples: usize) -> PyResult<Self> {
-        if let Ok(constant) = column.cast::<PyConst>() {
+        if let Ok(constant) = column.cast::<PyConstant>() {
             return Ok(Self::Const(constant.get().value.clone_ref(column.py())));
         }
         let list = column.cast::<PyList>()?;
@@ -85,10 +85,10 @@ impl Source {
 /// The columns as they were submitted, for these uses by functions of these lanes.
 pub fn sources(
     columns: &[Bound<'_, PyAny>],
-    uses: &[PyRef<'_, PyUse>],
+    uses: &[PyRef<'_, PyFunctionColumns>],
     lanes: &[LaneKind],
     samples: usize,
-) -> PyResult<Vec<Source>> {
+) -> PyResult<Vec<Column>> {
     if uses.len() != lanes.len() {
         return Err(PyValueError::new_err(format!("{} uses for {} functions", uses.len(), lanes.len())));
     }
@@ -98,7 +98,7 @@ pub fn sources(
     let sources = columns
         .iter()
         .enumerate()
-        .map(|(index, column)| Source::of(column, index, samples))
+        .map(|(index, column)| Column::of(column, index, samples))
         .collect::<PyResult<Vec<_>>>()?;
     let all_used = uses.iter().flat_map(|one| one.call.columns.iter().chain(&one.finish.columns));
     if let Some(index) = all_used.copied().find(|index| *index >= sources.len()) {

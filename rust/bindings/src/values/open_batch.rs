@@ -1,12 +1,11 @@
-//! What the calls of a batch that grows are made of.
+//! What the calls of an open batch are made of. Every addition brings the same columns.
 //!
-//! - G-1  The values of an addition are made ready first, with all that can fail or run Python code; then they are put in their places without
-//!   letting the GIL go, so that nobody sees half of them.
-//! - G-2  What no call needs any more is let go by the thread that adds, waits or takes a group: its values may have finalizers, which must not
-//!   run on a thread of a lane.
-//! - G-3  A frame for workers or requests holds the values of its calls. A thread or a loop finds `None` in place of values that were let go; the call was
-//!   swept then, and what it raises is dropped with it.
-//! - G-4  Every addition brings the same columns.
+//! - An addition is prepared first, with all that can fail or run Python code, and then put in
+//!   place without releasing the GIL, so that nobody sees half of it.
+//! - Values that no call needs any more are released by the thread that adds, waits or takes a
+//!   group: they may have finalizers, which must not run on a thread of a lane.
+//! - A frame for workers or requests holds its values; threads and loops find `None` in their
+//!   place.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,58 +18,58 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use crate::config::LaneKind;
-use crate::values::given::{PyUse, Source, Wants, sources};
-use crate::values::rows::Rows;
-use crate::values::wire::{Wire, WireCapture};
+use crate::values::columns::{ArgumentColumns, Column, PyFunctionColumns, sources};
+use crate::values::python_values::PythonValues;
+use crate::values::wire::{WireCapture, WireValues};
 
 /// One sample's values: those of its addition, and its index there.
-type Row = (Arc<Wire>, u32);
+type Row = (Arc<WireValues>, u32);
 
 /// The values of one kind of call, by sample.
-enum Values {
+enum SampleValues {
     /// For workers and requests. Written by additions and by `forget`.
     Wire(Mutex<Vec<Option<Row>>>),
     /// For threads and loops of this process; the tuples, where calls take one sample.
-    Rows(Rows, Option<Py<PyList>>),
+    Python(PythonValues, Option<Py<PyList>>),
 }
 
 /// One kind of call of one function.
-struct Kind {
-    wants: Wants,
+struct CallValues {
+    arguments: ArgumentColumns,
     names: Option<Arc<[String]>>,
-    values: Values,
+    values: SampleValues,
 }
 
-/// What the first addition settles (G-4).
-struct Settled {
+/// What the first addition settles.
+struct Schema {
     /// Of each column that stays in this process: its values by sample, unless it is constant.
     lists: Vec<Option<Py<PyList>>>,
     constant: Vec<bool>,
     /// Of each function: its calls, and those of its `finish_group`.
-    functions: Vec<[Kind; 2]>,
+    functions: Vec<[CallValues; 2]>,
 }
 
-/// The growing columns of one batch.
-pub struct Growing {
+/// The open_values columns of one batch.
+pub struct OpenBatchValues {
     /// Lane of each function, and whether its calls take one sample.
     functions: Vec<(LaneKind, bool)>,
-    settled: OnceLock<Settled>,
+    schema: OnceLock<Schema>,
     /// Of each function the tokens of samples, where it counts them. Written by additions.
     tokens: Mutex<Vec<Vec<f64>>>,
 }
 
 /// The values of some samples, ready to be put in their places.
 pub struct Addition {
-    sources: Vec<Source>,
+    sources: Vec<Column>,
     /// Of each function and kind of call.
-    wires: Vec<[Option<Arc<Wire>>; 2]>,
+    wires: Vec<[Option<Arc<WireValues>>; 2]>,
     tuples: Vec<Vec<Py<PyTuple>>>,
     tokens: Vec<Option<Vec<f64>>>,
 }
 
-impl Growing {
+impl OpenBatchValues {
     pub const fn new(functions: Vec<(LaneKind, bool)>) -> Self {
-        Self { functions, settled: OnceLock::new(), tokens: Mutex::new(Vec::new()) }
+        Self { functions, schema: OnceLock::new(), tokens: Mutex::new(Vec::new()) }
     }
 
     /// Captures the values of `count` samples.
@@ -78,33 +77,34 @@ impl Growing {
         &self,
         py: Python<'_>,
         columns: &[Bound<'_, PyAny>],
-        uses: &[PyRef<'_, PyUse>],
+        uses: &[PyRef<'_, PyFunctionColumns>],
         count: usize,
         dumps: &Bound<'_, PyAny>,
     ) -> PyResult<Addition> {
         let lanes: Vec<LaneKind> = self.functions.iter().map(|(lane, _)| *lane).collect();
         let sources = sources(columns, uses, &lanes, count)?;
-        let settled = match self.settled.get() {
-            Some(settled) => settled,
+        let schema = match self.schema.get() {
+            Some(schema) => schema,
             None => {
-                // Made before it is set: another thread may get the GIL meanwhile, and would wait for it with the GIL held.
-                let made = self.settle(py, &sources, uses)?;
-                self.settled.get_or_init(|| made)
+                // Made before it is set: another thread may get the GIL meanwhile, and would wait
+                // for it with the GIL held.
+                let made = self.schema_of(py, &sources, uses)?;
+                self.schema.get_or_init(|| made)
             }
         };
-        settled.check(&sources, uses)?;
+        schema.check(&sources, uses)?;
         let mut wire = WireCapture::new(py, &sources, count, dumps);
         let (mut wires, mut tuples) = (Vec::new(), Vec::new());
-        for kinds in &settled.functions {
+        for kinds in &schema.functions {
             let mut captured = [None, None];
             for (kind, captured) in kinds.iter().zip(&mut captured) {
-                if matches!(kind.values, Values::Wire(_)) {
-                    *captured = Some(Arc::new(wire.columns(&kind.wants.columns)?));
+                if matches!(kind.values, SampleValues::Wire(_)) {
+                    *captured = Some(Arc::new(wire.columns(&kind.arguments.columns)?));
                 }
             }
             wires.push(captured);
             tuples.push(match &kinds[0].values {
-                Values::Rows(_, Some(_)) => tuples_of(py, &sources, &kinds[0].wants.columns, count)?,
+                SampleValues::Python(_, Some(_)) => tuples_of(py, &sources, &kinds[0].arguments.columns, count)?,
                 _ => Vec::new(),
             });
         }
@@ -112,47 +112,47 @@ impl Growing {
         Ok(Addition { sources, wires, tuples, tokens })
     }
 
-    fn settle(&self, py: Python<'_>, sources: &[Source], uses: &[PyRef<'_, PyUse>]) -> PyResult<Settled> {
+    fn schema_of(&self, py: Python<'_>, sources: &[Column], uses: &[PyRef<'_, PyFunctionColumns>]) -> PyResult<Schema> {
         let lists: Vec<Option<Py<PyList>>> = sources
             .iter()
-            .map(|source| matches!(source, Source::List(_)).then(|| PyList::empty(py).unbind()))
+            .map(|source| matches!(source, Column::List(_)).then(|| PyList::empty(py).unbind()))
             .collect();
-        let rows = |wants: &Wants, one_by_one: bool| {
+        let rows = |arguments: &ArgumentColumns, one_by_one: bool| {
             let pair = |index: &usize| match &sources[*index] {
-                Source::Const(value) => (true, value.clone_ref(py)),
-                Source::List(_) => {
+                Column::Const(value) => (true, value.clone_ref(py)),
+                Column::List(_) => {
                     (false, lists[*index].as_ref().map_or_else(|| py.None(), |list| list.clone_ref(py).into_any()))
                 }
             };
-            let constants = wants.columns.iter().any(|index| matches!(sources[*index], Source::Const(_)));
-            let columns = PyList::new(py, wants.columns.iter().map(pair))?.unbind();
-            let names = wants.names.as_deref().map(|names| PyTuple::new(py, names)).transpose()?.map(Bound::unbind);
+            let constants = arguments.columns.iter().any(|index| matches!(sources[*index], Column::Const(_)));
+            let columns = PyList::new(py, arguments.columns.iter().map(pair))?.unbind();
+            let names = arguments.names.as_deref().map(|names| PyTuple::new(py, names)).transpose()?.map(Bound::unbind);
             let tuples = PyList::empty(py).unbind();
             let kept = one_by_one.then(|| tuples.clone_ref(py));
-            PyResult::Ok(Values::Rows(Rows::growing(columns, constants, names, tuples), kept))
+            PyResult::Ok(SampleValues::Python(PythonValues::of_open_batch(columns, constants, names, tuples), kept))
         };
-        let kind = |wants: &Wants, lane: LaneKind, one_by_one: bool| {
+        let kind = |arguments: &ArgumentColumns, lane: LaneKind, one_by_one: bool| {
             let values = match lane {
-                LaneKind::Process | LaneKind::Http => Values::Wire(Mutex::default()),
-                LaneKind::Thread | LaneKind::Asyncio => rows(wants, one_by_one)?,
+                LaneKind::Process | LaneKind::Http => SampleValues::Wire(Mutex::default()),
+                LaneKind::Thread | LaneKind::Asyncio => rows(arguments, one_by_one)?,
             };
-            let names = wants.names.as_deref().map(Arc::from);
-            PyResult::Ok(Kind { wants: wants.clone(), names, values })
+            let names = arguments.names.as_deref().map(Arc::from);
+            PyResult::Ok(CallValues { arguments: arguments.clone(), names, values })
         };
         let functions = uses.iter().zip(&self.functions).map(|(one, (lane, one_by_one))| {
             Ok([kind(&one.call, *lane, *one_by_one)?, kind(&one.finish, *lane, false)?])
         });
         let functions = functions.collect::<PyResult<Vec<_>>>()?;
-        let constant = sources.iter().map(|source| matches!(source, Source::Const(_))).collect();
-        Ok(Settled { lists, constant, functions })
+        let constant = sources.iter().map(|source| matches!(source, Column::Const(_))).collect();
+        Ok(Schema { lists, constant, functions })
     }
 
-    /// Puts values in their places (G-1).
+    /// Puts values in their places.
     pub fn put(&self, py: Python<'_>, addition: &Addition, samples: &[usize]) -> PyResult<()> {
-        let (Some(settled), Some(most)) = (self.settled.get(), samples.iter().max()) else { return Ok(()) };
+        let (Some(schema), Some(most)) = (self.schema.get(), samples.iter().max()) else { return Ok(()) };
         let fit = |list: &Bound<'_, PyList>| (list.len()..=*most).try_for_each(|_| list.append(py.None()));
-        for (list, source) in settled.lists.iter().zip(&addition.sources) {
-            if let (Some(list), Source::List(values)) = (list, source) {
+        for (list, source) in schema.lists.iter().zip(&addition.sources) {
+            if let (Some(list), Column::List(values)) = (list, source) {
                 let (list, values) = (list.bind(py), values.bind(py));
                 fit(list)?;
                 for (sample, value) in samples.iter().zip(values.iter()) {
@@ -168,9 +168,9 @@ impl Growing {
             samples.iter().zip(counts).for_each(|(sample, count)| known[*sample] = *count);
         }
         drop(known);
-        for (kinds, (wires, tuples)) in settled.functions.iter().zip(addition.wires.iter().zip(&addition.tuples)) {
+        for (kinds, (wires, tuples)) in schema.functions.iter().zip(addition.wires.iter().zip(&addition.tuples)) {
             for (kind, wire) in kinds.iter().zip(wires) {
-                if let (Values::Wire(rows), Some(wire)) = (&kind.values, wire) {
+                if let (SampleValues::Wire(rows), Some(wire)) = (&kind.values, wire) {
                     let mut rows = rows.lock();
                     let length = rows.len().max(most + 1);
                     rows.resize(length, None);
@@ -179,7 +179,7 @@ impl Growing {
                     }
                 }
             }
-            if let Values::Rows(_, Some(list)) = &kinds[0].values {
+            if let SampleValues::Python(_, Some(list)) = &kinds[0].values {
                 let list = list.bind(py);
                 fit(list)?;
                 for (sample, tuple) in samples.iter().zip(tuples) {
@@ -190,19 +190,19 @@ impl Growing {
         Ok(())
     }
 
-    /// Lets the values of these samples go (G-2).
+    /// Lets the values of these samples go.
     pub fn forget(&self, py: Python<'_>, samples: std::ops::Range<usize>) -> PyResult<()> {
-        let Some(settled) = self.settled.get() else { return Ok(()) };
+        let Some(schema) = self.schema.get() else { return Ok(()) };
         let empty = |list: &Py<PyList>| {
             let list = list.bind(py);
             let end = samples.end.min(list.len());
             (samples.start..end).try_for_each(|sample| list.set_item(sample, py.None()))
         };
-        settled.lists.iter().flatten().try_for_each(empty)?;
-        for kind in settled.functions.iter().flatten() {
+        schema.lists.iter().flatten().try_for_each(empty)?;
+        for kind in schema.functions.iter().flatten() {
             match &kind.values {
-                Values::Rows(_, tuples) => tuples.iter().try_for_each(empty)?,
-                Values::Wire(rows) => {
+                SampleValues::Python(_, tuples) => tuples.iter().try_for_each(empty)?,
+                SampleValues::Wire(rows) => {
                     let mut rows = rows.lock();
                     let end = samples.end.min(rows.len());
                     let gone: Vec<_> =
@@ -215,24 +215,25 @@ impl Growing {
         Ok(())
     }
 
-    fn kind(&self, function: FunctionId, finish: bool) -> Option<&Kind> {
-        self.settled.get()?.functions.get(function).map(|kinds| &kinds[usize::from(finish)])
+    fn kind(&self, function: FunctionId, finish: bool) -> Option<&CallValues> {
+        self.schema.get()?.functions.get(function).map(|kinds| &kinds[usize::from(finish)])
     }
 
     /// The Python values of a function of the thread or asyncio lane.
-    pub fn rows(&self, function: FunctionId, finish: bool) -> Option<&Rows> {
+    pub fn rows(&self, function: FunctionId, finish: bool) -> Option<&PythonValues> {
         match &self.kind(function, finish)?.values {
-            Values::Rows(rows, _) => Some(rows),
-            Values::Wire(_) => None,
+            SampleValues::Python(rows, _) => Some(rows),
+            SampleValues::Wire(_) => None,
         }
     }
 }
 
-impl Settled {
-    fn check(&self, sources: &[Source], uses: &[PyRef<'_, PyUse>]) -> PyResult<()> {
-        let constant: Vec<bool> = sources.iter().map(|source| matches!(source, Source::Const(_))).collect();
-        let same =
-            |(one, kinds): (&PyRef<'_, PyUse>, &[Kind; 2])| one.call == kinds[0].wants && one.finish == kinds[1].wants;
+impl Schema {
+    fn check(&self, sources: &[Column], uses: &[PyRef<'_, PyFunctionColumns>]) -> PyResult<()> {
+        let constant: Vec<bool> = sources.iter().map(|source| matches!(source, Column::Const(_))).collect();
+        let same = |(one, kinds): (&PyRef<'_, PyFunctionColumns>, &[CallValues; 2])| {
+            one.call == kinds[0].arguments && one.finish == kinds[1].arguments
+        };
         if constant == self.constant && uses.iter().zip(&self.functions).all(same) {
             Ok(())
         } else {
@@ -242,11 +243,11 @@ impl Settled {
 }
 
 /// One argument tuple per sample.
-fn tuples_of(py: Python<'_>, sources: &[Source], columns: &[usize], count: usize) -> PyResult<Vec<Py<PyTuple>>> {
+fn tuples_of(py: Python<'_>, sources: &[Column], columns: &[usize], count: usize) -> PyResult<Vec<Py<PyTuple>>> {
     let tuple = |row: usize| {
         let value = |index: &usize| match &sources[*index] {
-            Source::Const(value) => Ok(value.clone_ref(py)),
-            Source::List(list) => list.bind(py).get_item(row).map(Bound::unbind),
+            Column::Const(value) => Ok(value.clone_ref(py)),
+            Column::List(list) => list.bind(py).get_item(row).map(Bound::unbind),
         };
         let values = columns.iter().map(value).collect::<PyResult<Vec<_>>>()?;
         PyTuple::new(py, values).map(Bound::unbind)
@@ -254,19 +255,19 @@ fn tuples_of(py: Python<'_>, sources: &[Source], columns: &[usize], count: usize
     (0..count).map(tuple).collect()
 }
 
-/// `Growing` as the core knows it.
-pub struct GrowingPayload(pub Arc<Growing>);
+/// `OpenBatchValues` as the core knows it.
+pub struct OpenBatchPayload(pub Arc<OpenBatchValues>);
 
-impl Payload for GrowingPayload {
+impl Payload for OpenBatchPayload {
     fn names(&self, function: FunctionId, finish: bool) -> Option<&[String]> {
         self.0.kind(function, finish)?.names.as_deref()
     }
 
-    /// Frames for workers hold what they encode (G-3).
+    /// Frames for workers hold what they encode.
     fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut Vec<u8>) {}
 
     fn bytes(&self, function: FunctionId, sample: u32) -> usize {
-        let Some(Kind { values: Values::Wire(rows), .. }) = self.0.kind(function, false) else { return 0 };
+        let Some(CallValues { values: SampleValues::Wire(rows), .. }) = self.0.kind(function, false) else { return 0 };
         rows.lock().get(sample as usize).and_then(Option::as_ref).map_or(0, |(wire, row)| wire.bytes(*row))
     }
 
@@ -275,20 +276,20 @@ impl Payload for GrowingPayload {
     }
 
     fn mixes(&self, function: FunctionId) -> bool {
-        let settled = self.0.settled.get();
-        let columns = self.0.kind(function, false).map(|kind| &kind.wants.columns);
-        settled.zip(columns).is_some_and(|(settled, columns)| !columns.iter().any(|column| settled.constant[*column]))
+        let schema = self.0.schema.get();
+        let columns = self.0.kind(function, false).map(|kind| &kind.arguments.columns);
+        schema.zip(columns).is_some_and(|(schema, columns)| !columns.iter().any(|column| schema.constant[*column]))
     }
 
     fn hold(&self, function: FunctionId, finish: bool, samples: &[u32]) -> Option<Arc<dyn Payload>> {
         let kind = self.0.kind(function, finish)?;
-        let Values::Wire(rows) = &kind.values else { return None };
+        let SampleValues::Wire(rows) = &kind.values else { return None };
         let rows = rows.lock();
         let row = |sample: &u32| Some((*sample, rows.get(*sample as usize)?.clone()?));
         let mut held: Vec<(u32, Row)> = samples.iter().filter_map(row).collect();
         drop(rows);
         held.sort_unstable_by_key(|(sample, _)| *sample);
-        Some(Arc::new(HeldRows { names: kind.names.clone(), rows: held }))
+        Some(Arc::new(FrameRows { names: kind.names.clone(), rows: held }))
     }
 
     fn as_any(&self) -> &dyn std::any::Any {
@@ -297,12 +298,12 @@ impl Payload for GrowingPayload {
 }
 
 /// The values of one frame's calls, by sample.
-struct HeldRows {
+struct FrameRows {
     names: Option<Arc<[String]>>,
     rows: Vec<(u32, Row)>,
 }
 
-impl Payload for HeldRows {
+impl Payload for FrameRows {
     fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
         self.names.as_deref()
     }
@@ -313,7 +314,7 @@ impl Payload for HeldRows {
             let (wire, row) = &self.rows[index].1;
             Some((&**wire, *row))
         };
-        Wire::encode_from(&samples.iter().filter_map(row).collect::<Vec<_>>(), out);
+        WireValues::encode_from(&samples.iter().filter_map(row).collect::<Vec<_>>(), out);
     }
 
     fn text(&self, _: FunctionId, column: usize, sample: u32) -> Option<RawText<'_>> {

@@ -61,7 +61,6 @@ def test_the_clock_starts_when_user_code_does() -> None:
 
 
 def test_an_answer_after_the_timeout_is_a_timeout() -> None:
-    """J-2"""
 
     async def function(completion: str) -> float:
         try:
@@ -76,7 +75,6 @@ def test_an_answer_after_the_timeout_is_a_timeout() -> None:
 
 @pytest.mark.usefixtures("no_new_threads")
 def test_a_coroutine_that_ignores_cancellation_is_left_to_itself() -> None:
-    """Y-2, R-4"""
     release = threading.Event()
 
     async def function(completion: str) -> float:
@@ -90,7 +88,7 @@ def test_a_coroutine_that_ignores_cancellation_is_left_to_itself() -> None:
     limit = Limit(concurrency=1)
     with Dispatcher([looped(function, timeout=0.2, grace=0.2, limit=limit)], max_failure_rate=1.0) as dispatcher:
         start = time.monotonic()
-        with pytest.warns(GuerdonWarning, match="goes on after it was cancelled"):
+        with pytest.warns(GuerdonWarning, match="ignores its cancellation"):
             result = dispatcher.score(completions=["0", "1", "2"])
         assert time.monotonic() - start < 40  # without end, if it were waited for
         assert result.status[:, 0, 0].tolist() == [Status.TIMEOUT, Status.OK, Status.OK]
@@ -107,10 +105,10 @@ def test_deadline_budget_and_cancel() -> None:
     result = scored(looped(function, total_timeout=2.0), 5)
     assert result.status[:, 0, 0].tolist() == [Status.OK, *[Status.TIMEOUT] * 4]
     with Dispatcher([looped(function)], max_failure_rate=1.0) as dispatcher:
-        ticket = dispatcher.submit(completions=["1"] * 5)
+        pending = dispatcher.submit(completions=["1"] * 5)
         time.sleep(0.2)
-        ticket.cancel()
-        assert (ticket.result().status == Status.CANCELLED).all()
+        pending.cancel()
+        assert (pending.result().status == Status.CANCELLED).all()
         assert dispatcher.score(completions=["0"]).rewards.item() == 1.0
     assert time.monotonic() - start < 25
 
@@ -148,7 +146,7 @@ def test_row_16_a_blocking_function_delays_no_other_loop_and_is_named() -> None:
 
     line = blocks.__code__.co_firstlineno + 2
     with pytest.warns(
-        GuerdonWarning, match=rf"'blocks' blocks its event loop.*test_asyncio_endings\.py:{line}"
+        GuerdonWarning, match=rf"'blocks' blocks its event loop.*test_asyncio_shutdown\.py:{line}"
     ) as caught:
         result = scored([reward(blocks), reward(ticks)], 4)
     assert (result.status == Status.OK).all()
@@ -159,8 +157,8 @@ def test_row_16_a_blocking_function_delays_no_other_loop_and_is_named() -> None:
 
 
 @pytest.mark.parametrize("busy", [0, 2])
-def test_row_16_y3_c_code_that_keeps_the_gil_is_named(busy: int) -> None:
-    """Whoever gets the GIL when it lets go: the supervisor, that names the line, or another thread, or the loop itself."""
+def test_row_16_c_code_that_keeps_the_gil_is_named(busy: int) -> None:
+    """Whoever gets the GIL first: the supervisor, another thread or the loop itself."""
 
     def took(steps: int) -> float:
         start = time.monotonic()
@@ -202,7 +200,7 @@ def test_row_16_y3_c_code_that_keeps_the_gil_is_named(busy: int) -> None:
 @pytest.mark.usefixtures("no_new_threads")
 @pytest.mark.filterwarnings("ignore::guerdon.GuerdonWarning")
 def test_a_loop_that_hangs_is_replaced() -> None:
-    """Y-3: what was not started runs on another loop; the calls on the blocked one time out."""
+    """What was not started runs on another loop; the calls on the blocked one time out."""
     release = threading.Event()
 
     async def function(completion: str) -> float:
@@ -221,7 +219,7 @@ def test_a_loop_that_hangs_is_replaced() -> None:
 
 
 def test_work_that_never_suspends_leaves_the_loop_its_turns() -> None:
-    """J-4: timers and sockets go on beside a thousand calls of a millisecond each."""
+    """Timers and sockets go on beside a thousand calls of a millisecond each."""
     gaps = []
 
     async def busy(completion: str) -> float:
@@ -244,7 +242,6 @@ def test_work_that_never_suspends_leaves_the_loop_its_turns() -> None:
 
 @pytest.mark.usefixtures("no_new_threads")
 def test_tasks_that_a_function_leaves_are_ended_with_the_loop() -> None:
-    """L-4"""
     ended = []
     tasks = []
 
@@ -277,8 +274,8 @@ class WaitsToSetUp(StatefulReward):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts what /proc tells of")
-def test_y5_loops_that_end_with_calls_in_hand_keep_nothing_of_their_batch() -> None:
-    """Neither calls that wait for `setup()`, nor those of a loop that was blocked, nor those in flight."""
+def test_loops_that_end_with_calls_in_hand_keep_nothing_of_their_batch() -> None:
+    """Neither calls that wait for `setup()`, nor those of a blocked loop, nor those in flight."""
     release = threading.Event()
     blocked = threading.Event()
 
@@ -303,11 +300,11 @@ def test_y5_loops_that_end_with_calls_in_hand_keep_nothing_of_their_batch() -> N
         slow = WaitsToSetUp()
         functions = [slow, looped(blocks, name="blocks", loop="blocked"), looped(waits, limit=Limit(concurrency=1))]
         with Dispatcher(functions, max_failure_rate=1.0) as dispatcher:
-            ticket = dispatcher.submit(completions=["0", "1", "2"])
+            pending = dispatcher.submit(completions=["0", "1", "2"])
             assert slow.waits.wait(20)
             assert blocked.wait(20)
             release.set()
-            ticket.cancel()
+            pending.cancel()
         blocked.clear()
         release.clear()
 
@@ -320,10 +317,10 @@ def test_y5_loops_that_end_with_calls_in_hand_keep_nothing_of_their_batch() -> N
     eventually(lambda: wakes() <= before)
 
 
-@pytest.mark.parametrize("end", ["sys.exit(0)", "dispatcher.close()", "del dispatcher, ticket", "os._exit(0)"])
+@pytest.mark.parametrize("end", ["sys.exit(0)", "dispatcher.close()", "del dispatcher, pending", "os._exit(0)"])
 @pytest.mark.parametrize("busy", ["await asyncio.sleep(60)", "time.sleep(3)", "await asyncio.to_thread(time.sleep, 1)"])
 def test_the_interpreter_exits_with_calls_under_way(end: str, busy: str) -> None:
-    """L-4, N-1 of the bindings' lanes: not an abort, not a hang, and no noise."""
+    """Not an abort, not a hang, and no noise."""
     code = f"""
 import asyncio, os, sys, time, warnings
 warnings.simplefilter("ignore")
@@ -333,7 +330,7 @@ async def function(completion):
     {busy}
     return 1.0
 dispatcher = Dispatcher([reward(function, timeout=100)])
-ticket = dispatcher.submit(completions=["a"] * 20)
+pending = dispatcher.submit(completions=["a"] * 20)
 time.sleep(0.3)
 {end}
 """
@@ -351,5 +348,5 @@ def test_a_call_that_cancels_every_task_of_its_loop_hangs_no_later_batch() -> No
 
     with Dispatcher([looped(function)], max_failure_rate=1.0) as dispatcher:
         for _ in range(3):
-            ticket = dispatcher.submit(completions=[str(index) for index in range(10)])
-            assert ticket.result(timeout=20).status[0, 0, 0] == Status.OK
+            pending = dispatcher.submit(completions=[str(index) for index in range(10)])
+            assert pending.result(timeout=20).status[0, 0, 0] == Status.OK

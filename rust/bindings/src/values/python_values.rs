@@ -1,41 +1,42 @@
 //! The values of calls that run in this process: the batch's own Python values.
 //!
-//! - A-1  Values are passed as they are, never copied; lists are copied when a call gets a list, so that a function may change it.
-//! - A-2  Only a batch that grows has argument tuples, made as its samples come: each is there as a whole, or gone. The calls of other batches
-//!   read the columns.
-//! - A-3  What is handed out here was made on the caller's thread: making Python containers can run the collector and with it user code,
-//!   which must not happen on top of a Rust frame of a lane's thread (N-1 of the lanes).
+//! - Values are passed as they are, never copied; a call that gets lists gets its own.
+//! - Only an open batch has argument tuples, made as its samples come: each is there whole, or
+//!   gone.
+//! - What is handed out was made on the caller's thread: making Python containers can run the
+//!   collector and with it user code, which must not happen above a Rust frame of a lane's thread.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
-use crate::values::given::Source;
+use crate::values::columns::Column;
 
 /// The values of one kind of call of one function, for all samples of a batch.
-pub struct Rows {
+pub struct PythonValues {
     /// (is constant, the value or the list) of each argument.
     columns: Py<PyList>,
     constants: bool,
     names: Option<Py<PyTuple>>,
-    /// One argument tuple per sample.
+    /// One argument tuple per sample.
     tuples: Option<Py<PyList>>,
 }
 
-impl Rows {
+impl PythonValues {
     /// The columns with these indices, called by `names` or by position.
-    pub fn new(py: Python<'_>, sources: &[Source], columns: &[usize], names: Option<&[String]>) -> PyResult<Self> {
+    pub fn new(py: Python<'_>, sources: &[Column], columns: &[usize], names: Option<&[String]>) -> PyResult<Self> {
         let pair = |index: &usize| match &sources[*index] {
-            Source::List(list) => (false, list.clone_ref(py).into_any()),
-            Source::Const(value) => (true, value.clone_ref(py)),
+            Column::List(list) => (false, list.clone_ref(py).into_any()),
+            Column::Const(value) => (true, value.clone_ref(py)),
         };
-        let constants = columns.iter().any(|index| matches!(sources[*index], Source::Const(_)));
+        let constants = columns.iter().any(|index| matches!(sources[*index], Column::Const(_)));
         let columns = PyList::new(py, columns.iter().map(pair))?.unbind();
         let names = names.map(|names| PyTuple::new(py, names)).transpose()?.map(Bound::unbind);
         Ok(Self { columns, constants, names, tuples: None })
     }
 
-    /// Of a batch that streamed: lists that grow with it, and the tuples too, which are made as samples come.
-    pub fn growing(columns: Py<PyList>, constants: bool, names: Option<Py<PyTuple>>, tuples: Py<PyList>) -> Self {
+    /// Of a batch that streamed: lists that grow with it, and the tuples too, which are made as
+    /// samples come.
+    pub fn of_open_batch(columns: Py<PyList>, constants: bool, names: Option<Py<PyTuple>>, tuples: Py<PyList>) -> Self {
         Self { columns, constants, names, tuples: Some(tuples) }
     }
 

@@ -1,11 +1,12 @@
-//! Captures the columns of a batch when it is submitted, on the caller's thread.
+//! Captures the columns of a batch that is submitted whole, on the caller's thread.
 //!
-//! - P-1  A captured batch does not change: the package copies the caller's lists (references, not values) and then keeps its hands off them,
-//!   text is immutable, all else that goes to a worker is pickled at once.
-//! - P-2  Text is not touched under the GIL: where its characters lie is noted, with a reference that keeps them there, and they are
-//!   copied when a frame is made.
-//! - P-3  For requests a column is texts: those of the batch as they lie, or those that the package made of other values.
-//! - P-4  Only the columns that a function uses are captured for it.
+//! - A captured batch does not change: the package copies the caller's lists (references, not
+//!   values) and leaves them alone, text is immutable, all else that goes to a worker is pickled at
+//!   once.
+//! - Text is not copied under the GIL: where its characters lie is noted, with a reference that
+//!   keeps them there, and they are copied when a frame is made. For requests all columns are
+//!   texts.
+//! - Only the columns that a function uses are captured for it.
 
 use guerdon_core::function::FunctionId;
 use guerdon_core::payload::Payload;
@@ -13,22 +14,22 @@ use guerdon_core::text::RawText;
 use pyo3::prelude::*;
 
 use crate::config::LaneKind;
-use crate::values::given::{PyUse, Wants, sources};
-use crate::values::rows::Rows;
-use crate::values::wire::{Wire, WireCapture};
+use crate::values::columns::{ArgumentColumns, PyFunctionColumns, sources};
+use crate::values::python_values::PythonValues;
+use crate::values::wire::{WireCapture, WireValues};
 
-/// The values of one kind of call, as the function's lane wants them.
-enum Values {
+/// The values of one kind of call, as the function's lane arguments them.
+enum CapturedValues {
     /// For workers and requests: bytes.
-    Wire(Wire),
+    Wire(WireValues),
     /// For threads and loops of this process: Python values.
-    Rows(Rows),
+    Python(PythonValues),
 }
 
 /// What one kind of call of one function is made of.
 struct Captured {
     names: Option<Vec<String>>,
-    values: Values,
+    values: CapturedValues,
 }
 
 /// One function's calls, and those of its `finish_group`.
@@ -39,30 +40,33 @@ struct FunctionArguments {
 }
 
 /// The arguments of all calls of a batch.
-pub struct Arrived {
+pub struct WholeBatchPayload {
     functions: Vec<FunctionArguments>,
 }
 
-impl Arrived {
+impl WholeBatchPayload {
     /// Captures `columns` for the functions that use them.
     pub fn capture(
         py: Python<'_>,
         columns: &[Bound<'_, PyAny>],
-        uses: &[PyRef<'_, PyUse>],
+        uses: &[PyRef<'_, PyFunctionColumns>],
         lanes: &[LaneKind],
         samples: usize,
         dumps: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         let sources = sources(columns, uses, lanes, samples)?;
         let mut wire = WireCapture::new(py, &sources, samples, dumps);
-        let mut capture = |wants: &Wants, lane: &LaneKind| {
+        let mut capture = |arguments: &ArgumentColumns, lane: &LaneKind| {
             let values = match lane {
-                LaneKind::Process | LaneKind::Http => Values::Wire(wire.columns(&wants.columns)?),
-                LaneKind::Thread | LaneKind::Asyncio => {
-                    Values::Rows(Rows::new(py, &sources, &wants.columns, wants.names.as_deref())?)
-                }
+                LaneKind::Process | LaneKind::Http => CapturedValues::Wire(wire.columns(&arguments.columns)?),
+                LaneKind::Thread | LaneKind::Asyncio => CapturedValues::Python(PythonValues::new(
+                    py,
+                    &sources,
+                    &arguments.columns,
+                    arguments.names.as_deref(),
+                )?),
             };
-            PyResult::Ok(Captured { names: wants.names.clone(), values })
+            PyResult::Ok(Captured { names: arguments.names.clone(), values })
         };
         let functions = uses
             .iter()
@@ -80,22 +84,22 @@ impl Arrived {
     }
 
     /// The Python values of a function of the thread or asyncio lane.
-    pub fn rows(&self, function: FunctionId, finish: bool) -> Option<&Rows> {
+    pub fn rows(&self, function: FunctionId, finish: bool) -> Option<&PythonValues> {
         match &self.captured(function, finish)?.values {
-            Values::Rows(rows) => Some(rows),
-            Values::Wire(_) => None,
+            CapturedValues::Python(rows) => Some(rows),
+            CapturedValues::Wire(_) => None,
         }
     }
 
-    fn wire(&self, function: FunctionId, finish: bool) -> Option<&Wire> {
+    fn wire(&self, function: FunctionId, finish: bool) -> Option<&WireValues> {
         match &self.captured(function, finish)?.values {
-            Values::Wire(wire) => Some(wire),
-            Values::Rows(_) => None,
+            CapturedValues::Wire(wire) => Some(wire),
+            CapturedValues::Python(_) => None,
         }
     }
 }
 
-impl Payload for Arrived {
+impl Payload for WholeBatchPayload {
     fn names(&self, function: FunctionId, finish: bool) -> Option<&[String]> {
         self.captured(function, finish)?.names.as_deref()
     }
@@ -120,8 +124,8 @@ impl Payload for Arrived {
 
     fn mixes(&self, function: FunctionId) -> bool {
         self.captured(function, false).is_some_and(|captured| match &captured.values {
-            Values::Wire(wire) => !wire.has_constants(),
-            Values::Rows(rows) => !rows.has_constants(),
+            CapturedValues::Wire(wire) => !wire.has_constants(),
+            CapturedValues::Python(rows) => !rows.has_constants(),
         })
     }
 
