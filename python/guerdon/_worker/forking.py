@@ -19,12 +19,12 @@ import sys
 from collections.abc import Callable
 
 from . import linux, stack_dump
-from .control import LOAD_FIRST, ControlSocket, ForkRequest, close_all
 from .loaded_functions import LoadedFunctions
 from .output import OutputMarkers, flush_output
 from .shared_page import SharedPage
 from .wire import SupervisorSocket
 from .worker import Worker
+from .zygote_requests import LOAD_FIRST, ControlSocket, ForkRequest, close_all
 
 
 def fork(control: ControlSocket, request: ForkRequest, child: Callable[[], None]) -> int | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from . import control, forking, linux
-from .control import ControlSocket
+from . import forking, linux, zygote_requests
 from .loaded_functions import Buffer, LoadedFunctions
+from .zygote_requests import ControlSocket
 
 
 def run(control_fd: int, serialized: Callable[[], Buffer]) -> None:
@@ -23,16 +23,16 @@ def run(control_fd: int, serialized: Callable[[], Buffer]) -> None:
     functions.load_all()
     forking.prepare()
     try:
-        link.reply(control.LOADED, 0, linux.thread_count())
+        link.reply(zygote_requests.LOADED, 0, linux.thread_count())
     except BrokenPipeError:  # the engine was closed meanwhile
         return
     while (request := link.next()) is not None:
-        if request.op == control.WORKER:
+        if request.op == zygote_requests.WORKER:
             forking.fork(link, request, lambda: forking.run_worker(request, functions))
-        elif request.op == control.BECOME:
+        elif request.op == zygote_requests.BECOME:
             link.reply(request.op, os.getpid())
             link.close()
             forking.run_worker(request, functions)
             return
-        elif request.op == control.REAP:
+        elif request.op == zygote_requests.REAP:
             link.reply(request.op, linux.reap(request.value), request.value)

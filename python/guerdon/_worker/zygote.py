@@ -15,9 +15,9 @@ import select
 import signal
 from collections.abc import Callable
 
-from . import control, forking, linux, loader
-from .control import ControlSocket
+from . import forking, linux, loader, zygote_requests
 from .loaded_functions import LoadedFunctions
+from .zygote_requests import ControlSocket
 
 
 class Zygote:
@@ -48,28 +48,28 @@ class Zygote:
             if parent in ready:
                 return
             request = self._link.next()
-            if request is None or request.op == control.END:
+            if request is None or request.op == zygote_requests.END:
                 return
             self._serving = True
             self._serve(request, parent)
             self._serving = False
             self._reap_orphans()
 
-    def _serve(self, request: control.ForkRequest, parent: int) -> None:
-        if request.op == control.FUNCTIONS:
+    def _serve(self, request: zygote_requests.ForkRequest, parent: int) -> None:
+        if request.op == zygote_requests.FUNCTIONS:
             self._functions_fd = request.fds[0]
-        elif request.op == control.LOADER:
+        elif request.op == zygote_requests.LOADER:
             self._loader = self._fork(request, parent, lambda: loader.run(request.fds[0], self._serialized)) or 0
-        elif request.op == control.WORKER:
+        elif request.op == zygote_requests.WORKER:
             self._fork(request, parent, lambda: forking.run_worker(request, LoadedFunctions(self._serialized())))
-        elif request.op == control.REAP:
+        elif request.op == zygote_requests.REAP:
             status = linux.reap(request.value)
             self._forked.discard(request.value)
             if request.value == self._loader:
                 self._loader = 0
             self._link.reply(request.op, status, request.value)
 
-    def _fork(self, request: control.ForkRequest, parent: int, run: Callable[[], None]) -> int | None:
+    def _fork(self, request: zygote_requests.ForkRequest, parent: int, run: Callable[[], None]) -> int | None:
         def child() -> None:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.close(parent)

@@ -16,7 +16,7 @@ pub struct ProcessConfig {
     /// The folder of `_zygote.py`.
     pub worker_dir: PathBuf,
     /// The functions, as `guerdon._serialization.serialized_functions` pickles them.
-    pub shipment: Vec<u8>,
+    pub serialized_functions: Vec<u8>,
     /// Workers that share the work.
     pub workers: usize,
     /// By function; a function beyond the end has none.
@@ -33,11 +33,11 @@ impl ProcessConfig {
     /// Workers are replaced only when they end, have this process's environment, and print to
     /// standard error.
     #[must_use]
-    pub fn new(python: PathBuf, worker_dir: PathBuf, shipment: Vec<u8>, workers: usize) -> Self {
+    pub fn new(python: PathBuf, worker_dir: PathBuf, serialized_functions: Vec<u8>, workers: usize) -> Self {
         Self {
             python,
             worker_dir,
-            shipment,
+            serialized_functions,
             workers,
             resource_limits: Vec::new(),
             recycle: Recycle::default(),

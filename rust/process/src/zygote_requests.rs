@@ -1,4 +1,4 @@
-//! Requests to the processes that fork; `python/guerdon/_worker/control.py` is the other side. A
+//! Requests to the processes that fork; `python/guerdon/_worker/zygote_requests.py` is the other side. A
 //! late answer is never taken for that to a later request: a process that owed one to `WORKER` is
 //! given up, and answers to `REAP` name their pid.
 
@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 
 use crate::exit_status::ExitStatus;
 
-pub(super) const SHIPMENT: u32 = 1;
+pub(super) const FUNCTIONS: u32 = 1;
 pub(super) const LOADER: u32 = 2;
 pub(super) const WORKER: u32 = 3;
 pub(super) const REAP: u32 = 4;

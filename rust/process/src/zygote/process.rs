@@ -116,12 +116,12 @@ pub(super) async fn start_zygote(config: &ProcessConfig, printer: &Arc<Printer>)
     let output_ended = Arc::new(Notify::new());
     let source = Source::of("zygote", pid);
     let reader = tokio::spawn(output::read(Arc::new(output), source, printer.clone(), output_ended.clone()));
-    let shipment = rustix::fs::memfd_create("guerdon-shipment", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let serialized_functions = rustix::fs::memfd_create("guerdon-functions", rustix::fs::MemfdFlags::CLOEXEC)?;
     let mut written = 0;
-    while written < config.shipment.len() {
-        written += rustix::io::pwrite(&shipment, &config.shipment[written..], written as u64)?;
+    while written < config.serialized_functions.len() {
+        written += rustix::io::pwrite(&serialized_functions, &config.serialized_functions[written..], written as u64)?;
     }
-    control.send(zygote_requests::SHIPMENT, 0, 0, &[shipment.as_fd()]).await?;
+    control.send(zygote_requests::FUNCTIONS, 0, 0, &[serialized_functions.as_fd()]).await?;
     Ok(ZygoteProcess {
         process,
         pidfd,

@@ -103,7 +103,8 @@ impl Rig {
         };
         let functions: Vec<Function> = specs.iter().map(|spec| spec.function.clone()).collect();
         let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let mut config = ProcessConfig::new(python(), root.join("python/guerdon/_worker"), shipment(&specs), workers);
+        let mut config =
+            ProcessConfig::new(python(), root.join("python/guerdon/_worker"), serialized_functions(&specs), workers);
         let printed = Arc::new(Mutex::new(String::new()));
         let sink = printed.clone();
         config.sink = Arc::new(move |lines| sink.lock().push_str(&String::from_utf8_lossy(lines)));
@@ -188,7 +189,7 @@ fn python() -> PathBuf {
 }
 
 /// What `guerdon._serialization.serialized_functions` would pickle.
-fn shipment(specs: &[Spec]) -> Vec<u8> {
+fn serialized_functions(specs: &[Spec]) -> Vec<u8> {
     let script = r#"
 import pickle, sys
 folder, shapes, *targets = sys.argv[1], sys.argv[2].split(), *sys.argv[3:]

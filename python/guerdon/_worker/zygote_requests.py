@@ -1,5 +1,5 @@
 """Requests of the engine to the zygote and the loader; the Rust side is
-``process/src/control.rs``."""
+``process/src/zygote_requests.rs``."""
 
 from __future__ import annotations
 
