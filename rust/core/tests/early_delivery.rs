@@ -39,7 +39,7 @@ fn seconds(batch: &Batch) -> u64 {
 }
 
 const QUORUM: Delivery = Delivery::quorum(2);
-const DEADLINE: Delivery = Delivery::timeout_ns(5_000_000_000);
+const TIMEOUT: Delivery = Delivery::timeout_ns(5_000_000_000);
 
 #[test]
 fn a_quorum_cancels_the_others() {
@@ -59,6 +59,21 @@ fn a_quorum_cancels_the_others() {
             assert_eq!(reasons(&batch, function), ["quorum"; 4]);
         }
         assert_eq!(engine.open_batches(), 0);
+    });
+}
+
+#[test]
+fn with_a_quorum_and_a_timeout_whichever_comes_first_delivers_a_group() {
+    paused(async {
+        let engine =
+            engine(vec![function("f", Shape::Sample)], |ask| after([1.0, 2.0, 50.0, 1.0, 50.0, 50.0][ask.first], 1));
+        let delivery = Delivery { group_timeout_ns: TIMEOUT.group_timeout_ns, ..QUORUM };
+        let batch = engine.submit(BatchSpec { delivery, ..spec(2, 3) }).unwrap();
+        assert!(done(&batch).await);
+        assert_eq!((seconds(&batch), batch.take_group(), batch.take_group()), (5, Some(0), Some(1)));
+        use Status::{Cancelled, Ok, Timeout};
+        assert_eq!(status(&batch, 0), [Ok, Ok, Cancelled, Ok, Timeout, Timeout]);
+        assert_eq!(reasons(&batch, 0), ["quorum", "group timeout", "group timeout"]);
     });
 }
 
@@ -85,7 +100,7 @@ fn a_group_timeout_ends_calls_of_samples_and_groups() {
         let script =
             |ask: &Ask| after(if ask.kind == CallKind::Group || ask.first == 1 { 50.0 } else { 1.0 }, ask.samples);
         let engine = engine(vec![function("f", Shape::Sample), function("g", Shape::Group)], script);
-        let batch = engine.submit(BatchSpec { delivery: DEADLINE, ..spec(1, 3) }).unwrap();
+        let batch = engine.submit(BatchSpec { delivery: TIMEOUT, ..spec(1, 3) }).unwrap();
         assert!(done(&batch).await);
         assert_eq!(seconds(&batch), 5);
         assert_eq!(status(&batch, 0), [Status::Ok, Status::Timeout, Status::Ok]);
@@ -96,7 +111,7 @@ fn a_group_timeout_ends_calls_of_samples_and_groups() {
 
 #[test]
 fn finish_group_comes_after_an_early_delivery_with_the_scores_that_there_are() {
-    for delivery in [QUORUM, DEADLINE] {
+    for delivery in [QUORUM, TIMEOUT] {
         paused(async move {
             let script = |ask: &Ask| match ask.kind {
                 CallKind::Finish => {
@@ -166,7 +181,7 @@ fn finish_group_gets_a_group_that_is_whole() {
             _ => after(1.0, 1),
         };
         for (delivery, statuses) in
-            [(QUORUM, [Status::Ok, Status::Ok, Status::Cancelled]), (DEADLINE, [Status::Timeout; 3])]
+            [(QUORUM, [Status::Ok, Status::Ok, Status::Cancelled]), (TIMEOUT, [Status::Timeout; 3])]
         {
             let engine = engine(vec![Function { finish: true, ..function("f", Shape::Sample) }], script);
             let batch = engine.submit(BatchSpec { delivery, streamed: true, group_size: 3, ..spec(0, 1) }).unwrap();
@@ -194,7 +209,7 @@ fn the_timeout_of_a_group_counts_from_its_first_sample() {
     paused(async {
         let engine = engine(vec![function("f", Shape::Sample)], |_| after(4.0, 1));
         let batch =
-            engine.submit(BatchSpec { delivery: DEADLINE, streamed: true, group_size: 2, ..spec(0, 1) }).unwrap();
+            engine.submit(BatchSpec { delivery: TIMEOUT, streamed: true, group_size: 2, ..spec(0, 1) }).unwrap();
         for _ in 0..2 {
             let added = batch.reserve(&Placement::InOrder(1)).unwrap();
             engine.add(&batch, &added);
