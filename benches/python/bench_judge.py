@@ -45,13 +45,13 @@ def p99(times: list[float]) -> float:
 
 
 @contextmanager
-def guerdon_lane(server: MockJudge, texts: list[str]) -> Iterator[Run]:
+def guerdon_lane(server: MockJudge, texts: list[str], at_once: int) -> Iterator[Run]:
     graded = judge(
         base_url=f"{server.url}/v1",
         model="mock",
         prompt=PROMPT,
         ca_file=server.ca_file,
-        limit=Limit(concurrency=len(texts)),
+        limit=Limit(concurrency=at_once),
     )
     with Dispatcher([graded]) as dispatcher:
 
@@ -91,11 +91,11 @@ def gathered(client: Any, texts: list[str]) -> Iterator[Run]:
 
 
 @contextmanager
-def reqwest(server: MockJudge, texts: list[str]) -> Iterator[Run]:
+def reqwest(server: MockJudge, texts: list[str], at_once: int) -> Iterator[Run]:
     if server.ca_file is None:
         pytest.skip("without TLS there is nothing to compare")
     program = build("reqwest-client", "reqwest")
-    command = [program, f"{server.url}/v1/chat/completions", server.ca_file, str(len(texts))]
+    command = [program, f"{server.url}/v1/chat/completions", server.ca_file, str(len(texts)), str(at_once)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         into, out = process.stdin, process.stdout
         assert into is not None
@@ -177,12 +177,12 @@ class Openai(Httpx):
 
 
 # Name, module that it needs, what runs it, rounds.
-CONTENDERS: list[tuple[str, str, Callable[[MockJudge, list[str]], Any], int]] = [
+CONTENDERS: list[tuple[str, str, Callable[[MockJudge, list[str], int], Any], int]] = [
     ("guerdon, http lane", "guerdon", guerdon_lane, 5),
     ("reqwest, tokio", "guerdon", reqwest, 5),
-    ("aiohttp, asyncio.gather", "aiohttp", lambda server, texts: gathered(Aiohttp(server), texts), 3),
-    ("httpx, asyncio.gather", "httpx", lambda server, texts: gathered(Httpx(server), texts), 3),
-    ("openai, asyncio.gather", "openai", lambda server, texts: gathered(Openai(server), texts), 3),
+    ("aiohttp, asyncio.gather", "aiohttp", lambda server, texts, _: gathered(Aiohttp(server), texts), 3),
+    ("httpx, asyncio.gather", "httpx", lambda server, texts, _: gathered(Httpx(server), texts), 3),
+    ("openai, asyncio.gather", "openai", lambda server, texts, _: gathered(Openai(server), texts), 3),
 ]
 
 
@@ -210,7 +210,7 @@ def test_calls_of_a_second(benchmark: Any, tables: Any, calls: int, contender: A
     title = benchmark.group = f"{calls} judge calls of 1 s at once, TLS"
     texts = TEXTS[: 16 if benchmark.disabled else calls]
     judging = in_short() if benchmark.disabled else mock_judge("--tls", "--latency", "fixed:1")
-    with judging as server, start(server, texts) as run:
+    with judging as server, start(server, texts, len(texts)) as run:
         run()
         before = 0 if benchmark.disabled else server.seen()["handshakes"]
         cpu: list[float] = []
@@ -237,4 +237,37 @@ def test_calls_of_a_second(benchmark: Any, tables: Any, calls: int, contender: A
         "new handshakes": handshakes / rounds,
     }
     tables.add(title, name, cells, "wall ≤ 1.3, 0 handshakes" if (calls, start) == (CALLS, guerdon_lane) else "")
+    benchmark.extra_info.update(cells)
+
+
+@pytest.mark.parametrize("contender", CONTENDERS[:2], ids=["guerdon", "reqwest"])
+def test_more_calls_than_connections(benchmark: Any, tables: Any, contender: Any) -> None:
+    name, _, start, rounds = contender
+    if benchmark.disabled and start is reqwest:
+        pytest.skip("without TLS there is nothing to compare")
+    title = benchmark.group = f"{CALLS} judge calls of 0.1 s, {FEWER} at once, TLS"
+    texts = TEXTS[: 16 if benchmark.disabled else CALLS]
+    judging = in_short() if benchmark.disabled else mock_judge("--tls", "--latency", "fixed:0.1")
+    with judging as server, start(server, texts, 4 if benchmark.disabled else FEWER) as run:
+        run()
+        first = 0 if benchmark.disabled else server.seen()["handshakes"] - 1
+        cpu: list[float] = []
+
+        def measured() -> list[float]:
+            scores, _, used = run()
+            cpu.append(used)
+            return scores
+
+        scores = benchmark.pedantic(measured, rounds=rounds)
+        handshakes = 0 if benchmark.disabled else server.seen()["handshakes"] - 2 - first
+    assert scores == [float(index % 11) for index in range(len(texts))]
+    if benchmark.disabled:
+        return
+    cells = {
+        "wall s": benchmark.stats.stats.median,
+        "CPU µs a call": statistics.median(cpu) * 1e6 / CALLS,
+        "handshakes, first round": first,
+        "new handshakes a round": handshakes / rounds,
+    }
+    tables.add(title, name, cells, f"{FEWER} handshakes, then 0" if start is guerdon_lane else "")
     benchmark.extra_info.update(cells)

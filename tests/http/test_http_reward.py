@@ -114,7 +114,7 @@ def test_what_is_no_json_is_refused_before_any_request() -> None:
             dispatcher.score(completions=["x"], answer=[float("nan")])
 
 
-def test_a_batch_that_grows_brings_what_it_likes() -> None:
+def test_an_open_batch_brings_what_it_likes() -> None:
     """Texts in one addition, lists in another: the service gets each as it is."""
     with serving(judge_of_length) as server:
         service = http_reward(server.url, columns=["completion", "answer"], batch_size=4, name="service")

@@ -145,7 +145,7 @@ def test_counts_are_corrected_by_what_calls_tell() -> None:
         assert 30 * 0.048 - 0.1 <= took(made, 30) < 20  # 1000 tokens each: 29 s
 
 
-def test_tokens_are_counted_from_columns_of_all_kinds_and_in_a_batch_that_grows() -> None:
+def test_tokens_are_counted_from_columns_of_all_kinds_and_in_an_open_batch() -> None:
     seen: list[tuple[str, int]] = []
 
     def count(text: str, batch_timeout: int, *, more: int = 0) -> float:

@@ -96,7 +96,7 @@ impl HttpLane {
         let now_ns = self.clock.now_ns();
         let of = |queue: &Arc<RequestQueue>| {
             let host = queue.spec.endpoint.host();
-            queue.in_flight(now_ns).into_iter().map(move |doing| (doing, host.clone()))
+            queue.in_flight(now_ns).into_iter().map(move |call| (call, host.clone()))
         };
         self.queues.iter().flatten().flat_map(of).collect()
     }

@@ -37,7 +37,8 @@ const DRAIN: Duration = Duration::from_millis(100);
 
 type Http1Sender = http1::SendRequest<Full<Bytes>>;
 
-/// See the module.
+/// See the module. hyper-util's pool (reqwest's) opened 375 connections for 256 requests in flight
+/// with varying latencies, and has one HTTP/2 connection for each server.
 pub struct Pool {
     connector: Connector,
     idle: Arc<Mutex<Idle>>,

@@ -1,4 +1,5 @@
-//! Prints docs/internals/prediction.md: `cargo run --package guerdon-testkit --example predict >docs/internals/prediction.md`.
+//! Prints docs/internals/prediction.md: `cargo run --package guerdon-testkit --example predict
+//! >docs/internals/prediction.md`.
 #![allow(clippy::print_stdout, reason = "what it is for")]
 
 #[path = "../tests/prediction/page.rs"]

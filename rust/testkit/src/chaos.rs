@@ -1,4 +1,5 @@
-//! Random fates, drawn from a seed and from what the call is: the same call meets the same fate in every run, in whatever order.
+//! Random faults, drawn from a seed and from what the call is: the same call gets the same fault in
+//! every run, in whatever order.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! A lane that does what a script says.
 //!
-//! - T-1  Its time is tokio's: on a paused runtime nothing waits.
-//! - T-2  It keeps the contract of `guerdon_core::lane` (L-1 … L-5), but for what the script makes it break on purpose.
+//! - Its time is tokio's: on a paused runtime nothing waits.
+//! - It keeps the contract of `guerdon_core::lane`, but for what the script makes it
+//!   break on purpose.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +33,8 @@ pub struct Room {
     pub places: usize,
     pub frame_calls: usize,
     pub frame_bytes: usize,
-    /// Runs all calls of a frame at a time (up to the function's `concurrency`), as an event loop does; else one by one, as a worker does.
+    /// Runs all calls of a frame at a time (up to the function's `concurrency`), as an event loop
+    /// does; else one by one, as a worker does.
     pub at_once: bool,
     /// After this long in one call, what is behind it in the frame is given back.
     pub take_back: Duration,
@@ -140,7 +142,7 @@ impl Lane for FakeLane {
             log: self.log.clone(),
             take_back: if self.room.at_once { Duration::MAX } else { self.room.take_back },
             at_once: self.room.at_once,
-            _place: Place(self.held.clone()),
+            _place: SlotGuard(self.held.clone()),
             frame: Mutex::new(frame),
         });
         if self.room.at_once {
@@ -160,22 +162,23 @@ impl Lane for FakeLane {
     }
 }
 
-/// Gives a place back when dropped.
-struct Place(Arc<AtomicUsize>);
+/// Gives a slot back when dropped.
+struct SlotGuard(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// A frame in hand. Fields drop in order: the place is free when the frame's end makes the scheduler look for room.
+/// A frame in hand. Fields drop in order: the place is free when the frame's end makes the
+/// scheduler look for room.
 struct Job {
     script: Arc<dyn Script>,
     log: Arc<Log>,
     take_back: Duration,
     at_once: bool,
-    _place: Place,
+    _place: SlotGuard,
     frame: Mutex<Frame>,
 }
 
@@ -286,7 +289,8 @@ impl Job {
         }
     }
 
-    /// Lets a call run for so long; false when the scheduler has settled it meanwhile and the lane `looks`.
+    /// Lets a call run for so long; false when the scheduler has settled it meanwhile and the lane
+    /// `looks`.
     async fn wait(&self, call: usize, run: Duration, looks: bool) -> bool {
         let mut ran = Duration::ZERO;
         let mut behind = true;

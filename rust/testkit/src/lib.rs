@@ -1,12 +1,9 @@
 //! What the tests and benches of the engine share. Development only.
 //!
-//! - `lane`: a lane that does what a script says, on tokio's time (paused in most tests), and remembers what it saw (`log`).
-//! - `setup`: functions, batches and runtimes to test with.
-//! - `script`: what a script can make of an attempt. `chaos`: one that draws it from a seed, so that the same calls meet the same fate.
-//! - `serial`: the same script, run call by call without an engine; what the engine gives must equal it.
-//! - `training`: a training run as events in time, for docs/internals/prediction.md.
-//! - `instant`: a lane that costs nothing, to measure what is left.
-//! - `judge` (feature of that name): a server for the http lane that misbehaves on purpose; also a program, `mock-judge`.
+//! `lane` is a lane that does what a `script` says, on tokio's time, and keeps a `log`; `chaos`
+//! draws a script from a seed; `serial` is the result without an engine; `setup` makes functions
+//! and batches; `instant` is a lane that costs nothing; `training` simulates a training run;
+//! `judge` (a feature) is a mock server with fault injection.
 #![forbid(unsafe_code)]
 
 mod chaos;

@@ -22,7 +22,8 @@ pub struct Ask {
     pub scores: Vec<Option<f64>>,
 }
 
-/// What the lane makes of it. Times are run times; a call that runs longer than its `timeout` is stopped there.
+/// What the lane makes of it. Times are run times; a call that runs longer than its `timeout` is
+/// stopped there.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
     Return {
@@ -56,7 +57,8 @@ pub enum Act {
     },
 }
 
-/// Decides what becomes of attempts. A pure function of what it is asked, where results are compared with [`crate::serial`]'s.
+/// Decides what becomes of attempts. A pure function of what it is asked, where results are
+/// compared with [`crate::serial`]'s.
 pub trait Script: Send + Sync + 'static {
     fn act(&self, ask: &Ask) -> Act;
 }

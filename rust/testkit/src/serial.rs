@@ -1,4 +1,5 @@
-//! The reference: each call with all its attempts, one after another, no engine. Written from the rules, not from the engine's code.
+//! The reference: each call with all its attempts, one after another, no engine. Written from the
+//! rules, not from the engine's code.
 
 use guerdon_core::call::CallKind;
 use guerdon_core::function::{Function, FunctionId, Shape};
@@ -17,7 +18,8 @@ pub struct Expected {
     pub failed: Vec<Status>,
 }
 
-/// The cells of one batch, `[sample][function]`. Scripts that fail a setup have no serial meaning: which calls came before it is a matter of order.
+/// The cells of one batch, `[sample][function]`. Scripts that fail a setup have no serial meaning:
+/// which calls came before it is a matter of order.
 pub fn serial(
     functions: &[Function],
     batch: u64,

@@ -1,12 +1,10 @@
-//! A training run as events in time: generation, rewards and optimizer steps, in each mode of the pipeline.
+//! A training run as simulated events, for docs/internals/prediction.md: generation, rewards and
+//! optimizer steps, in each mode of the pipeline.
 //!
-//! - P-1  The trainer does one thing at a time: it generates, trains, or waits for rewards, in the order of the real one: what lies
-//!   ahead is generated before the batch is waited for.
-//! - P-2  Rewards begin when their batch was generated and go on meanwhile; a group counts when its last reward came.
-//! - P-3  Time is tokio's, to be run paused: a step of an hour takes the time of its events.
-//!
-//! Rewards come from [`Queue`], a judge with a number of places, or from the engine itself ([`Engine`]): the first is fast enough for
-//! large batches, the second shows that it stands for the real thing.
+//! - The trainer does one thing at a time, in the order of the real one; rewards run meanwhile.
+//! - Time is tokio's, run paused: a step of an hour takes the time of its events.
+//! - Rewards come from [`Queue`], a simple judge, or from the engine itself ([`Engine`]), which
+//!   shows that the simple one is close enough.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -103,9 +101,10 @@ pub async fn steps(recipe: &Recipe, mode: Mode, count: u64, rewards: &mut impl R
     lasted
 }
 
-/// Seconds of a step once the run is under way: the mean, without the first steps and those at the end that generate nothing ahead.
+/// Seconds of a step once the run is under way: the mean, without the first steps and those at the
+/// end that generate nothing ahead.
 #[must_use]
-pub fn settled(steps: &[Duration], mode: Mode) -> f64 {
+pub fn steady_step(steps: &[Duration], mode: Mode) -> f64 {
     let odd = usize::try_from(mode.lookahead).unwrap_or(usize::MAX);
     let kept = steps.get(odd + 1..steps.len().saturating_sub(odd)).unwrap_or_default();
     #[expect(clippy::cast_precision_loss, reason = "a handful of steps")]
@@ -113,7 +112,8 @@ pub fn settled(steps: &[Duration], mode: Mode) -> f64 {
     kept.iter().sum::<Duration>().as_secs_f64() / count
 }
 
-/// A judge with a number of places: the oldest request first. When a reward comes is known when it is asked for.
+/// A judge with a number of places: the oldest request first. When a reward comes is known when it
+/// is asked for.
 #[derive(Default)]
 pub struct Queue {
     /// When each place gets free, soonest first.
@@ -151,7 +151,8 @@ impl Rewards for Queue {
 /// The engine, on a lane whose calls take what the recipe says.
 pub struct Engine {
     scheduler: Scheduler,
-    /// Of each batch, by the engine's number. Written before a batch is submitted, read by the lane.
+    /// Of each batch, by the engine's number. Written before a batch is submitted, read by the
+    /// lane.
     delays: Arc<Mutex<HashMap<u64, Vec<Duration>>>>,
 }
 
@@ -186,7 +187,8 @@ impl Rewards for Engine {
         self.delays.lock().insert(batch + 1, recipe.draw(batch));
         match self.scheduler.submit(spec(recipe.groups(), recipe.group)) {
             Ok(batch) => drop(tokio::spawn(tell(batch, sender))),
-            Err(_) => drop(sender), // the run then ends without its rewards, and with it what compares it
+            // the run then ends without its rewards, and with it what compares it
+            Err(_) => drop(sender),
         }
         receiver
     }

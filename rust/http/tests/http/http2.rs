@@ -64,8 +64,8 @@ async fn judged(first: First, retries: u16) -> (Status, String, usize, usize) {
     (status, reason, requests.load(Ordering::Relaxed), connections.load(Ordering::Relaxed))
 }
 
-fn answer(mut respond: SendResponse<Bytes>, fate: Option<First>) {
-    match fate {
+fn answer(mut respond: SendResponse<Bytes>, fault: Option<First>) {
+    match fault {
         Some(First::Reset(reason)) => respond.send_reset(reason),
         Some(First::TransportError) => {
             let mut body = respond.send_response(hyper::Response::new(()), false).unwrap();

@@ -254,21 +254,21 @@ async fn samples_of_several_batches_go_into_one_request() {
 /// A request that fails for one sample's sake is made again in halves, until that is alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bad_sample_fails_alone() {
-    for fate in ["[[status 400]]", "[[status 500]]", "[[bad-json]]", "[[reset]]"] {
+    for fault in ["[[status 400]]", "[[status 500]]", "[[bad-json]]", "[[reset]]"] {
         let judge = mock(JudgeConfig::default()).await;
         let rig = Rig::gathering(rewards(endpoint(&judge, "/rewards")), policy(20 * SECOND, 0, 4), Some(16));
         let mut all = texts(16);
-        all[5] = fate.to_owned();
+        all[5] = fault.to_owned();
         let found = outcomes(&done(rig.submit(&all, None)).await);
         // says nothing about a sample: all are retried or fail together
-        let together = fate == "[[reset]]";
+        let together = fault == "[[reset]]";
         for (index, (status, value, reason)) in found.iter().enumerate() {
             let failed = index == 5 || together;
-            assert_eq!(*status, if failed { Status::Error } else { Status::Ok }, "{fate} {index}: {reason}");
+            assert_eq!(*status, if failed { Status::Error } else { Status::Ok }, "{fault} {index}: {reason}");
             assert!(failed || *value == index as f64);
         }
         let requests = judge.seen().requests.load(Ordering::Relaxed);
-        assert_eq!(requests, if together { 1 } else { 9 }, "{fate}: 16, 8 and 8, 4 and 4, 2 and 2, 1 and 1");
+        assert_eq!(requests, if together { 1 } else { 9 }, "{fault}: 16, 8 and 8, 4 and 4, 2 and 2, 1 and 1");
         rig.scheduler.close().await;
     }
 }

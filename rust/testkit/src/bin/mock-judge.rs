@@ -1,6 +1,8 @@
-//! The mock judge as a program: `mock-judge [--tls] [--http2] [--port N] [--latency fixed:1] [--window 100/3] [--failing 0.1] [--ca FILE]`.
+//! The mock judge as a program: `mock-judge [--tls] [--http2] [--port N] [--latency fixed:1]
+//! [--window 100/3] [--failing 0.1] [--ca FILE]`.
 //!
-//! It prints its address, and with `--ca` writes the certificate to trust; it ends with its standard input. `GET /seen` says what it saw.
+//! It prints its address, and with `--ca` writes the certificate to trust; it ends with its
+//! standard input. `GET /seen` says what it saw.
 
 use std::error::Error;
 use std::time::Duration;

@@ -1,9 +1,11 @@
 //! Judge calls over reqwest, whose pool is hyper-util's, for `benches/python/bench_judge.py`:
-//! `reqwest-client URL CA_FILE CALLS`. Each line of its standard input is a round of `CALLS` calls at
-//! once; it answers with a line of JSON: CPU seconds, the 99th percentile of a call, all scores.
+//! `reqwest-client URL CA_FILE CALLS AT_ONCE`. Each line of its standard input is a round of
+//! `CALLS` calls, `AT_ONCE` in flight; it answers with a line of JSON: CPU seconds, the 99th
+//! percentile of a call, all scores.
 
 use std::error::Error;
 use std::io::BufRead;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reqwest::Client;
@@ -11,19 +13,22 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 type Failed = Box<dyn Error + Send + Sync>;
 
 fn main() -> Result<(), Failed> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [url, ca_file, calls] = &arguments[..] else { return Err("usage: reqwest-client URL CA_FILE CALLS".into()) };
-    let (calls, client): (usize, Client) = (calls.parse()?, client(ca_file)?);
+    let [url, ca_file, calls, at_once] = &arguments[..] else {
+        return Err("usage: reqwest-client URL CA_FILE CALLS AT_ONCE".into());
+    };
+    let (calls, at_once, client): (usize, usize, Client) = (calls.parse()?, at_once.parse()?, client(ca_file)?);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     for line in std::io::stdin().lock().lines() {
         line?;
         let cpu_before = cpu_time()?;
-        let (scores, mut took) = runtime.block_on(round(&client, url, calls))?;
+        let (scores, mut took) = runtime.block_on(round(&client, url, calls, at_once))?;
         let cpu_s = (cpu_time()? - cpu_before).as_secs_f64();
         took.sort_unstable();
         let p99_s = took.get(calls * 99 / 100).copied().unwrap_or_default().as_secs_f64();
@@ -37,19 +42,22 @@ fn client(ca_file: &str) -> Result<Client, Failed> {
     for certificate in CertificateDer::pem_file_iter(ca_file)? {
         roots.add(certificate?)?;
     }
-    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let config = builder.with_root_certificates(roots).with_no_client_auth();
-    Ok(Client::builder().use_preconfigured_tls(config).http1_only().no_proxy().build()?)
+    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Client::builder().use_preconfigured_tls(config).no_proxy().build()?)
 }
 
-async fn round(client: &Client, url: &str, calls: usize) -> Result<(Vec<f64>, Vec<Duration>), Failed> {
-    let mut tasks = JoinSet::new();
+async fn round(client: &Client, url: &str, calls: usize, at_once: usize) -> Result<(Vec<f64>, Vec<Duration>), Failed> {
+    let (mut tasks, permits) = (JoinSet::new(), Arc::new(Semaphore::new(at_once)));
     for index in 0..calls {
         let text = format!("Rate this from 0 to 10: [[score {}]] {}", index % 11, "x".repeat(1000));
         let body = json!({ "model": "mock", "messages": [{ "role": "user", "content": text }] });
         let request = client.post(url).json(&body);
+        let permits = permits.clone();
         tasks.spawn(async move {
+            let _permit = permits.acquire().await?;
             let start = Instant::now();
             let answer: Value = request.send().await?.error_for_status()?.json().await?;
             let text = answer.pointer("/choices/0/message/content").and_then(Value::as_str).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! One connection: HTTP/1.1 by hand, since what is wanted of it is what no library does.
+//! One HTTP/1.1 connection, by hand: no library injects these faults.
 
 use std::io;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::decision::{Request, decide};
-use super::fate::Fate;
-use super::{Shared, http2};
+use super::fault::Fault;
+use super::handler::{Request, handle};
+use super::{JudgeState, http2};
 
-pub(super) async fn serve(stream: TcpStream, acceptor: Option<TlsAcceptor>, shared: Arc<Shared>) {
+pub(super) async fn serve(stream: TcpStream, acceptor: Option<TlsAcceptor>, shared: Arc<JudgeState>) {
     let _ = stream.set_nodelay(true);
     let Some(acceptor) = acceptor else { return talk(stream, shared).await };
     if let Ok(stream) = acceptor.accept(stream).await {
@@ -23,7 +23,7 @@ pub(super) async fn serve(stream: TcpStream, acceptor: Option<TlsAcceptor>, shar
     }
 }
 
-/// What a connection is made of, with or without TLS.
+/// A byte stream, with or without TLS.
 trait Wire: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     fn tcp(&self) -> &TcpStream;
 }
@@ -40,7 +40,7 @@ impl Wire for TlsStream<TcpStream> {
     }
 }
 
-async fn talk<S: Wire>(mut stream: S, shared: Arc<Shared>) {
+async fn talk<S: Wire>(mut stream: S, shared: Arc<JudgeState>) {
     if shared.config.http2 {
         http2::serve(stream, shared).await;
         return;
@@ -82,13 +82,13 @@ async fn read<S: AsyncRead + Unpin>(stream: &mut S, buffer: &mut Vec<u8>) -> io:
 }
 
 /// Answers; whether the connection goes on.
-async fn respond<S: Wire>(stream: &mut S, request: &Request, shared: &Shared) -> io::Result<bool> {
-    let (fate, answer) = {
-        let decided = decide(request, shared);
-        tokio::pin!(decided);
+async fn respond<S: Wire>(stream: &mut S, request: &Request, shared: &JudgeState) -> io::Result<bool> {
+    let (fault, answer) = {
+        let handled = handle(request, shared);
+        tokio::pin!(handled);
         let mut byte = [0; 1];
         tokio::select! {
-            decided = &mut decided => decided,
+            handled = &mut handled => handled,
             // No client sends more before it has its answer: this is the end of the connection.
             _ = stream.read(&mut byte) => {
                 shared.seen.abandoned.fetch_add(1, Ordering::Relaxed);
@@ -100,32 +100,32 @@ async fn respond<S: Wire>(stream: &mut S, request: &Request, shared: &Shared) ->
         let length = body.len();
         format!("HTTP/1.1 {status} -\r\ncontent-type: application/json\r\n{more}content-length: {length}\r\n\r\n{body}")
     };
-    match fate {
-        Fate::Answer => stream.write_all(whole(200, "", &answer).as_bytes()).await?,
-        Fate::BadJson => stream.write_all(whole(200, "", &answer[..answer.len() / 2]).as_bytes()).await?,
-        Fate::Status(status, wait) => {
+    match fault {
+        Fault::None => stream.write_all(whole(200, "", &answer).as_bytes()).await?,
+        Fault::BadJson => stream.write_all(whole(200, "", &answer[..answer.len() / 2]).as_bytes()).await?,
+        Fault::Status(status, wait) => {
             let more = wait.map_or_else(String::new, |wait| format!("retry-after: {wait:.3}\r\n"));
             stream.write_all(whole(status, &more, r#"{"error": "as asked"}"#).as_bytes()).await?;
         }
-        Fate::Redirect => stream.write_all(whole(307, "location: http://127.0.0.1:1/\r\n", "").as_bytes()).await?,
-        Fate::EchoKey => stream.write_all(whole(401, "", &format!("wrong key: {}", request.key)).as_bytes()).await?,
-        Fate::Reset => {
+        Fault::Redirect => stream.write_all(whole(307, "location: http://127.0.0.1:1/\r\n", "").as_bytes()).await?,
+        Fault::EchoKey => stream.write_all(whole(401, "", &format!("wrong key: {}", request.key)).as_bytes()).await?,
+        Fault::Reset => {
             stream.tcp().set_zero_linger()?; // closing it is then a reset
             return Ok(false);
         }
-        Fate::Truncated => {
+        Fault::Truncated => {
             let text = whole(200, "", &answer);
             stream.write_all(&text.as_bytes()[..text.len() - answer.len() / 2]).await?;
             stream.flush().await?;
             return Ok(false);
         }
-        Fate::Silence => {
+        Fault::Silence => {
             let _ = stream.read(&mut [0; 1]).await;
             shared.seen.abandoned.fetch_add(1, Ordering::Relaxed);
             return Ok(false);
         }
-        Fate::Drip(pause) => drip(stream, whole(200, "", &answer).as_bytes(), pause).await?,
-        Fate::Endless => {
+        Fault::Drip(pause) => drip(stream, whole(200, "", &answer).as_bytes(), pause).await?,
+        Fault::Endless => {
             stream.write_all(b"HTTP/1.1 200 -\r\ncontent-length: 100000000000\r\n\r\n").await?;
             loop {
                 stream.write_all(&[b' '; 1 << 16]).await?;

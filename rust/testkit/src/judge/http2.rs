@@ -1,4 +1,4 @@
-//! HTTP/2, of whose faults only statuses and latencies are offered.
+//! HTTP/2: of the faults, only statuses and latencies.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use hyper::{Request as HyperRequest, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::Shared;
-use super::decision::{Request, decide};
-use super::fate::Fate;
+use super::JudgeState;
+use super::fault::Fault;
+use super::handler::{Request, handle};
 
 /// Streams that a connection may have at a time, as many servers have it.
 const STREAMS: u32 = 100;
 
-pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, shared: Arc<Shared>) {
+pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, shared: Arc<JudgeState>) {
     let service = service_fn(move |request| answer(request, shared.clone()));
     let connection = http2::Builder::new(TokioExecutor::new())
         .max_concurrent_streams(STREAMS)
@@ -28,13 +28,13 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(st
     let _ = connection.await;
 }
 
-async fn answer(request: HyperRequest<Incoming>, shared: Arc<Shared>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(request: HyperRequest<Incoming>, shared: Arc<JudgeState>) -> Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.map(|body| body.to_bytes().to_vec()).unwrap_or_default();
-    let (fate, text) = decide(&Request { path, key: String::new(), body }, &shared).await;
+    let (fault, text) = handle(&Request { path, key: String::new(), body }, &shared).await;
     shared.seen.answered.fetch_add(1, Ordering::Relaxed);
     let mut response = Response::new(Full::new(Bytes::from(text)));
-    if let Fate::Status(status, _) = fate {
+    if let Fault::Status(status, _) = fault {
         *response.status_mut() = status.try_into().unwrap_or_default();
     }
     Ok(response)

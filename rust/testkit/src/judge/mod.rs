@@ -1,16 +1,14 @@
-//! A mock judge: a server with the endpoints of judges and reward services that misbehaves on purpose.
+//! A mock judge: a server for judges and reward services with fault injection. It answers
+//! `/v1/chat/completions`, `/v1/completions`, `/rewards` (a list) and `/score` (one number).
 //!
-//! It answers `/v1/chat/completions` and `/v1/completions` like an OpenAI-compatible server, `/rewards` with a list and `/score` with one number,
-//! and does to a request what its text asks for (`fate`): `[[score 7]]` is the judgment, `[[status 500]]` fails, `[[reset once]]` breaks the
-//! connection the first time that this text comes. What it saw stands in `Seen`.
-//!
-//! - J-1  Faults are chosen by the request's text, so that a test says which sample meets which fate; rates and latencies draw from a seed.
-//! - J-2  Nothing of it is left when it is dropped: its tasks, sockets and connections end.
+//! - A request's text chooses its fault: `[[score 7]]` is the judgment, `[[status 500]]` fails,
+//!   `[[reset once]]` breaks the connection the first time. Rates and latencies use a seed.
+//! - `Counts` has what it saw. Dropping it ends its tasks, sockets and connections.
 
 mod certificate;
 mod connection;
-mod decision;
-mod fate;
+mod fault;
+mod handler;
 mod http2;
 mod latency;
 mod reply;
@@ -50,7 +48,7 @@ pub struct JudgeConfig {
 
 /// What a mock judge saw. All are written by its connections.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct Counts {
     pub connections: AtomicU64,
     pub handshakes: AtomicU64,
     pub requests: AtomicU64,
@@ -62,7 +60,7 @@ pub struct Seen {
     pub abandoned: AtomicU64,
 }
 
-impl Seen {
+impl Counts {
     /// As JSON, for other programs.
     #[must_use]
     pub fn json(&self) -> String {
@@ -77,10 +75,10 @@ impl Seen {
 }
 
 /// What all connections share.
-pub(crate) struct Shared {
+pub(crate) struct JudgeState {
     config: JudgeConfig,
-    seen: Arc<Seen>,
-    window: Mutex<window::Log>,
+    seen: Arc<Counts>,
+    window: Mutex<window::RecentRequests>,
     random: Mutex<fastrand::Rng>,
     /// Fates that were to happen once, and did.
     spent: Mutex<BTreeSet<String>>,
@@ -88,10 +86,10 @@ pub(crate) struct Shared {
     bodies: Mutex<Vec<String>>,
 }
 
-/// A running mock judge; dropping it ends it (J-2).
+/// A running mock judge; dropping it ends it.
 pub struct MockJudge {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<JudgeState>,
     /// PEM of the authority that signed its certificate, with TLS.
     authority: Option<String>,
     task: JoinHandle<()>,
@@ -108,7 +106,7 @@ impl MockJudge {
             None
         };
         let (acceptor, authority) = tls.map_or((None, None), |(acceptor, pem)| (Some(acceptor), Some(pem)));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(JudgeState {
             window: Mutex::default(),
             random: Mutex::new(fastrand::Rng::with_seed(config.seed)),
             seen: Arc::default(),
@@ -143,7 +141,7 @@ impl MockJudge {
     }
 
     #[must_use]
-    pub fn seen(&self) -> &Seen {
+    pub fn seen(&self) -> &Counts {
         &self.shared.seen
     }
 
@@ -168,7 +166,7 @@ fn listen(port: u16) -> io::Result<TcpListener> {
     socket.listen(4096)
 }
 
-async fn serve(listener: TcpListener, acceptor: Option<TlsAcceptor>, shared: Arc<Shared>) {
+async fn serve(listener: TcpListener, acceptor: Option<TlsAcceptor>, shared: Arc<JudgeState>) {
     let mut connections = JoinSet::new(); // ends them when this task ends
     loop {
         tokio::select! {

@@ -1,10 +1,10 @@
-//! What is answered to a request that is answered well.
+//! The response to a request without a fault.
 
 use serde_json::{Value, json};
 
-use super::fate::asked;
+use super::fault::asked;
 
-/// The texts of a request, joined: what fates and scores are looked for in.
+/// The texts of a request, joined: what faults and scores are looked for in.
 pub fn text_of(body: &Value) -> String {
     fn gather(value: &Value, out: &mut String) {
         match value {

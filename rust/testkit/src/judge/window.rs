@@ -14,9 +14,9 @@ pub struct Window {
 
 /// When the requests came that were let through.
 #[derive(Debug, Default)]
-pub struct Log(VecDeque<Instant>);
+pub struct RecentRequests(VecDeque<Instant>);
 
-impl Log {
+impl RecentRequests {
     /// Lets a request through, or says how long to wait.
     pub fn admit(&mut self, window: Window, now: Instant) -> Result<(), Duration> {
         while self.0.front().is_some_and(|first| now.duration_since(*first) >= window.length) {
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn no_stretch_of_time_holds_more() {
         let window = Window { requests: 2, length: Duration::from_secs(3) };
-        let (mut log, start) = (Log::default(), Instant::now());
+        let (mut log, start) = (RecentRequests::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert!(log.admit(window, at(0)).is_ok() && log.admit(window, at(1)).is_ok());
         assert_eq!(log.admit(window, at(2)), Err(Duration::from_secs(1)));

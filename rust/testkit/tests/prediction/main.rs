@@ -1,4 +1,5 @@
-//! docs/internals/prediction.md is what the simulation says, and the simulation says what the engine does.
+//! docs/internals/prediction.md is what the simulation says, and the simulation says what the
+//! engine does.
 #![allow(clippy::unwrap_used, reason = "what is missing has failed the test")]
 
 mod page;
@@ -6,7 +7,7 @@ mod page;
 use std::time::Duration;
 
 use guerdon_testkit::paused;
-use guerdon_testkit::training::{Engine, MODES, Mode, Queue, Recipe, Rewards, settled, steps};
+use guerdon_testkit::training::{Engine, MODES, Mode, Queue, Recipe, Rewards, steady_step, steps};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -15,7 +16,7 @@ fn recipe() -> Recipe {
 }
 
 async fn run(recipe: &Recipe, mode: Mode, rewards: &mut impl Rewards) -> f64 {
-    settled(&steps(recipe, mode, 8, rewards).await, mode)
+    steady_step(&steps(recipe, mode, 8, rewards).await, mode)
 }
 
 #[test]
@@ -53,7 +54,8 @@ fn no_mode_is_faster_than_its_bound() {
         let recipe = Recipe { delays: (reward * S, reward * S), at_once: usize::MAX, ..recipe() };
         let (generation, training, reward) = (6.0, 8.0, f64::from(reward));
         let bound = |mode: Mode| match (mode.mini_batch, mode.lookahead) {
-            (_, 0) => generation + reward + training, // all groups come at once: mini-batches bring nothing
+            // all groups come at once: mini-batches bring nothing
+            (_, 0) => generation + reward + training,
             (_, ahead) => (generation + training).max((reward + generation + training) / (1.0 + ahead as f64)),
         };
         let deeper = Mode { mini_batch: false, lookahead: 2 };

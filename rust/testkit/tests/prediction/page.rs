@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use guerdon_testkit::paused;
-use guerdon_testkit::training::{MODES, Mode, Queue, Recipe, settled, steps};
+use guerdon_testkit::training::{MODES, Mode, Queue, Recipe, steady_step, steps};
 
 /// Steps that a figure is the mean of, less those at both ends of a run.
 const STEPS: u64 = 6;
@@ -22,8 +22,8 @@ fn large(samples: usize, at_once: usize) -> Recipe {
     }
 }
 
-/// The real run that stands beside its prediction: the recipe of `make bench-training`, scaled down by 12.5, and what a step took in
-/// [`MODES`]' order.
+/// The real run that stands beside its prediction: the recipe of `make bench-training`, scaled down
+/// by 12.5, and what a step took in [`MODES`]' order.
 const REAL: Recipe = Recipe {
     samples: 32,
     group: 4,
@@ -36,7 +36,7 @@ const REAL: Recipe = Recipe {
 const MEASURED: [f64; 4] = [12.777, 11.812, 9.659, 9.674];
 
 fn seconds(recipe: &Recipe, mode: Mode) -> f64 {
-    paused(async { settled(&steps(recipe, mode, STEPS, &mut Queue::default()).await, mode) })
+    paused(async { steady_step(&steps(recipe, mode, STEPS, &mut Queue::default()).await, mode) })
 }
 
 pub fn page() -> String {

@@ -1,14 +1,15 @@
-//! What becomes of a request, as its text asks: `[[status 500]]`, `[[reset]]` and so on; with `once` only the first time this text comes.
+//! Fault injection: what happens to a request, as its text asks: `[[status 500]]`, `[[reset]]` and
+//! so on; with `once` only the first time this text comes.
 
 use std::time::Duration;
 
-use super::Shared;
+use super::JudgeState;
 
-/// What becomes of a request.
+/// What happens to a request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Fate {
+pub enum Fault {
     /// It is answered well.
-    Answer,
+    None,
     /// It is answered with a status, and told when to come again.
     Status(u16, Option<f64>),
     /// The connection is reset.
@@ -29,9 +30,9 @@ pub enum Fate {
     Endless,
 }
 
-impl Fate {
-    /// The fate that `text` asks for.
-    pub fn of(text: &str, shared: &Shared) -> Self {
+impl Fault {
+    /// The fault that `text` asks for.
+    pub fn of(text: &str, shared: &JudgeState) -> Self {
         let mut rest = text;
         while let Some(start) = rest.find("[[") {
             rest = &rest[start + 2..];
@@ -43,11 +44,11 @@ impl Fate {
                     continue;
                 }
             }
-            if let Some(fate) = Self::parse(&words) {
-                return fate;
+            if let Some(fault) = Self::parse(&words) {
+                return fault;
             }
         }
-        Self::Answer
+        Self::None
     }
 
     fn parse(words: &[&str]) -> Option<Self> {
