@@ -66,7 +66,7 @@ def test_what_can_not_work_is_refused_before_anything_is_loaded(given: Any, name
 
 
 def test_a_dispatcher_for_groups_of_another_size_is_refused() -> None:
-    columns = tuple(Dispatcher([reward_functions.length], num_generations=8))
+    columns = tuple(Dispatcher([reward_functions.length], num_generations=8).reward_funcs)
     with pytest.raises(RegistrationError, match="num_generations=8, the trainer's config 4"):
         _check_groups(columns, 4)
 

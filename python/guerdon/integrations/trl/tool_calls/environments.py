@@ -181,7 +181,7 @@ class Environments:
         return self._timeouts.get(method, self._timeout)
 
     def close(self) -> None:
-        """Ends the threads and the loop; calls under way become cancelled."""
+        """Ends the threads and the loop; calls in flight are cancelled."""
         for executor in list(self._executors.values()):
             executor.close()
 

@@ -298,7 +298,7 @@ class Executor:
         return self._dispatcher.worker_pids()
 
     def close(self) -> None:
-        """Ends what runs; calls under way become cancelled."""
+        """Ends what runs; calls in flight are cancelled."""
         self._dispatcher.close()
 
 

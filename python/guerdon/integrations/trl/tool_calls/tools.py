@@ -120,7 +120,7 @@ class Tools(list[Callable[..., Any]]):
         return [] if executor is None else executor.worker_pids
 
     def close(self) -> None:
-        """Ends the workers, threads and loops; calls under way become cancelled."""
+        """Ends the workers, threads and loops; calls in flight are cancelled."""
         for executor in self._executors.values():
             executor.close()
 
