@@ -13,7 +13,7 @@ from typing import Any
 
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonError
-from guerdon.integrations.verl.sample import Sample
+from guerdon.integrations.verl.sample import Response
 from guerdon.pending import OpenBatch
 from guerdon.results import RewardBatch
 
@@ -34,20 +34,20 @@ class PartialGroup:
         self,
         dispatcher: Dispatcher,
         size: int,
-        columns: Callable[[list[Sample]], dict[str, Any]],
+        columns: Callable[[list[Response]], dict[str, Any]],
         counted: Callable[[Awaitable[RewardBatch]], Awaitable[RewardBatch]],
     ) -> None:
         self._columns = columns
         self._counted = counted
         self._names: list[str] | None = None  # of the first response's columns
-        self._waiting: list[tuple[int, Sample]] = []  # until the stream is there
+        self._waiting: list[tuple[int, Response]] = []  # until the stream is there
         self._error: GuerdonError | None = None
         self._stream: asyncio.Future[OpenBatch] = asyncio.ensure_future(
             asyncio.to_thread(dispatcher.stream, num_generations=size)
         )
         self._stream.add_done_callback(self._send)
 
-    def add(self, number: int, sample: Sample) -> None:
+    def add(self, number: int, sample: Response) -> None:
         """The response with this number in the group, which no other has."""
         self._waiting.append((number, sample))
         if self._stream.done():

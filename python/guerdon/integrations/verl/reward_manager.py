@@ -22,7 +22,7 @@ from guerdon.integrations.verl.groups import FillingGroup, Groups
 from guerdon.integrations.verl.partial_groups import PartialGroup
 from guerdon.integrations.verl.reward_output import reward_output
 from guerdon.integrations.verl.routing import WorkerRouting
-from guerdon.integrations.verl.sample import Sample, columns_of, read
+from guerdon.integrations.verl.sample import Response, columns_of, read
 from guerdon.results import RewardBatch
 
 __all__ = ["RewardManager"]
@@ -62,10 +62,10 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         self._failure_rate = FailureRate([self.dispatcher], MIN_JUDGED)
         self._routing = WorkerRouting(self._settings.reward_workers)
         # A batch of verl's is a few of the engine's, and a slow response holds up few others.
-        self._coalescer: Coalescer[Sample, tuple[RewardBatch, int]] = Coalescer(self._score_apart, MOST_TOGETHER)
+        self._coalescer: Coalescer[Response, tuple[RewardBatch, int]] = Coalescer(self._score_apart, MOST_TOGETHER)
         # batch_timeout would count the time in which a group fills.
         begin = self._begin if self.dispatcher.options["batch_timeout"] is None else None
-        self._groups: Groups[Sample, RewardBatch] = Groups(self._score_group, self._settings.group_timeout, begin)
+        self._groups: Groups[Response, RewardBatch] = Groups(self._score_group, self._settings.group_timeout, begin)
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """The reward of one response.
@@ -92,24 +92,24 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
             result, index = await self._groups.add(key, position, sample, given.sizes[sample.validation])
         return reward_output(result, index, given.failed, plain=given.plain)
 
-    async def _score_apart(self, samples: list[Sample]) -> AsyncGenerator[tuple[int, tuple[RewardBatch, int]], None]:
+    async def _score_apart(self, samples: list[Response]) -> AsyncGenerator[tuple[int, tuple[RewardBatch, int]], None]:
         result = await self._score(samples, 1)
         for index in range(len(samples)):
             yield index, (result, index)
 
-    async def _score_group(self, samples: list[Sample]) -> RewardBatch:
+    async def _score_group(self, samples: list[Response]) -> RewardBatch:
         return await self._score(samples, len(samples))
 
-    def _begin(self, size: int) -> FillingGroup[Sample, RewardBatch]:
+    def _begin(self, size: int) -> FillingGroup[Response, RewardBatch]:
         return PartialGroup(self.dispatcher, size, self._columns, self._counted)
 
-    def _columns(self, samples: list[Sample]) -> dict[str, Any]:
+    def _columns(self, samples: list[Response]) -> dict[str, Any]:
         columns = columns_of(samples)
         if self._router:
             columns.update({name: [value] * len(samples) for name, value in self._router.items()})
         return columns
 
-    async def _score(self, samples: list[Sample], group: int) -> RewardBatch:
+    async def _score(self, samples: list[Response], group: int) -> RewardBatch:
         """Scores responses, in groups of this size."""
         return await self._counted(self.dispatcher.ascore(num_generations=group, **self._columns(samples)))
 

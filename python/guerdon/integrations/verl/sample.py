@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["Sample", "columns_of", "read"]
+__all__ = ["Response", "columns_of", "read"]
 
 _RESERVED: Final = frozenset(
     (
@@ -34,7 +34,7 @@ _RESERVED: Final = frozenset(
 
 
 @dataclass(frozen=True)
-class Sample:
+class Response:
     """One response.
 
     Attributes:
@@ -58,7 +58,7 @@ class Sample:
         return split is not None and split != "train"
 
 
-def read(data: Any, tokenizer: Any) -> Sample:
+def read(data: Any, tokenizer: Any) -> Response:
     """The response in `data`, a ``DataProto`` of one trajectory; the last of several sequences."""
     item = data[-1:][0]
     responses = item.batch["responses"]
@@ -78,10 +78,10 @@ def read(data: Any, tokenizer: Any) -> Sample:
     model = given.get("reward_model")
     if isinstance(model, Mapping) and "ground_truth" in model:
         fields["ground_truth"] = model["ground_truth"]
-    return Sample(text, ids, _plain(given.get("raw_prompt")), fields)
+    return Response(text, ids, _plain(given.get("raw_prompt")), fields)
 
 
-def columns_of(samples: Sequence[Sample]) -> dict[str, Any]:
+def columns_of(samples: Sequence[Response]) -> dict[str, Any]:
     """The samples as arguments of `Dispatcher.score`; None where one lacks a field of others."""
     names = dict.fromkeys(name for sample in samples for name in sample.fields)
     columns: dict[str, Any] = {name: [sample.fields.get(name) for sample in samples] for name in names}

@@ -29,6 +29,7 @@ from guerdon.integrations.trl import AsyncGRPOTrainer, VLLMCalls
 from guerdon.integrations.trl.async_grpo import rollout_process
 from guerdon.integrations.trl.async_grpo.completion_requests import CompletionRequests
 from guerdon.integrations.trl.async_grpo.rollout_loop import LoopOptions, RolloutLoop
+from guerdon.integrations.trl.async_grpo.trainer import _check_groups
 from guerdon.integrations.trl.async_grpo.vllm_calls import Attempts, FailedAttempt
 from guerdon.integrations.trl.async_grpo.vllm_client import RetryingVLLMClient
 from tests.integrations.trl.tiny_trainer import make_data, make_tokenizer
@@ -46,6 +47,7 @@ __all__ = [
     "TRLAsyncGRPOTrainer",
     "TRLRolloutLoop",
     "VLLMClient",
+    "_check_groups",
     "rollout_process",
 ]
 TRLRolloutLoop = _AsyncRolloutLoop

@@ -23,7 +23,6 @@ from guerdon import Dispatcher, GuerdonError, RegistrationError, RewardFailureEr
 from guerdon.errors import VLLMServerError
 from guerdon.integrations.trl import VLLMCalls
 from guerdon.integrations.trl.async_grpo.checkpoint_progress import CheckpointProgress
-from guerdon.integrations.trl.async_grpo.trainer import _check_groups
 from tests.integrations.trl.async_grpo import reward_functions, rollout_loops
 from tests.integrations.trl.async_grpo.rollout_loops import (
     AsyncGRPOTrainer,
@@ -31,6 +30,7 @@ from tests.integrations.trl.async_grpo.rollout_loops import (
     LoopOptions,
     TRLAsyncGRPOTrainer,
     TRLRolloutLoop,
+    _check_groups,
     rollout_process,
 )
 
