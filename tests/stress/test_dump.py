@@ -84,7 +84,7 @@ def test_a_dump_disturbs_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("stop:", "is stopped"), ("block:", "blocks it")],
+    [("stop:", "is stopped"), ("block:", "blocked the signal")],
 )
 def test_a_worker_that_can_not_answer_is_shown_without_stack(text: str, why: str) -> None:
     with Dispatcher([reward(stuck_functions.stand, timeout=60)], workers=2) as dispatcher:
