@@ -23,6 +23,7 @@ ifneq ($(filter bench bench-training stress stress-trainers,$(MAKECMDGOALS)),)
 PROFILE := release
 endif
 PROFILE ?= quick
+export PROFILE
 WHEELS := $(TARGET)/wheels/$(PROFILE)
 
 export PYO3_PYTHON := $(abspath $(BIN)/python)
