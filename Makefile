@@ -150,7 +150,7 @@ test: lint docs ## everything that CI runs on the Python of .venv, the Rust test
 
 # Left to `make test`: trainers, whole programs, faults, and what imports PyTorch.
 QUICK := $(filter-out %_docs.py %_benches.py %_bench_training.py %_examples.py,$(wildcard tests/test_*.py)) \
-	$(filter-out tests/%.py,$(wildcard tests/registration tests/worker tests/batch tests/submit))
+	$(filter-out tests/%.py,$(wildcard tests/registration tests/worker tests/submit tests/result))
 .PHONY: test-quick
 test-quick: setup ## unit tests of the crates and of the package, no trainers: under two minutes
 	echo '== cargo test, units'

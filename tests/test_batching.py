@@ -1,4 +1,4 @@
-"""Calls on many samples: `@reward(batch_size=...)` on every lane (M-1 to M-6 of `scheduler::gather`)."""
+"""Calls on many samples: `@reward(batch_size=...)` on every lane."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ BAD = ("raise", "nan", "none", "text")
 
 
 def scored(texts: Sequence[str], most: int) -> list[Any]:
-    """Each text's length, unless it says that something goes wrong; only "raise" concerns the whole call."""
+    """Each text's length, unless it says that something goes wrong; only "raise" concerns the whole
+    call."""
     if not 1 <= len(texts) <= most:
         raise SystemExit(f"a call has {len(texts)} samples")
     if "raise" in texts:
@@ -70,16 +71,14 @@ texts = st.one_of(st.text(max_size=5), st.text(max_size=5), st.text(max_size=5),
 
 @settings(max_examples=max(1, settings().max_examples // 4))
 @given(st.lists(texts, min_size=1, max_size=40), st.booleans())
-def test_m3_all_but_the_bad_samples_have_their_values(
-    every_lane: Dispatcher, completions: list[str], more: bool
-) -> None:
+def test_all_but_the_bad_samples_have_their_values(every_lane: Dispatcher, completions: list[str], more: bool) -> None:
     if more:
-        ticket = every_lane.stream(num_generations=1)
+        pending = every_lane.stream(num_generations=1)
         half = len(completions) // 2
         for part in filter(None, (completions[:half], completions[half:])):
-            ticket.add(completions=part)
-        ticket.finish()
-        result = ticket.result(60)
+            pending.add(completions=part)
+        pending.finish()
+        result = pending.result(60)
     else:
         result = every_lane.score(completions=completions, num_generations=1)
     wanted = [serial(text) for text in completions]
@@ -105,29 +104,30 @@ def on(lane: str, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("lane", ["process", "thread", "asyncio"])
-def test_m2_additions_go_into_one_call_and_nothing_waits_at_the_end(lane: str) -> None:
-    """Only a call that is full, or the end, can start anything here: a minute is longer than what is waited for."""
+def test_additions_go_into_one_call_and_nothing_waits_at_the_end(lane: str) -> None:
+    """Only a call that is full, or the end, can start anything here: a minute is longer than what
+    is waited for."""
     with Dispatcher([on(lane, batch_size=4, batch_wait=60.0)], workers=1) as made:
-        ticket = made.stream(num_generations=2)
-        ticket.add(completions=["a"])
-        ticket.add(completions=["b", "c"])
-        assert not ticket.completed()
-        ticket.add(completions=["d", "e"])
-        groups = ticket.groups(timeout=30)
+        pending = made.stream(num_generations=2)
+        pending.add(completions=["a"])
+        pending.add(completions=["b", "c"])
+        assert not pending.completed()
+        pending.add(completions=["d", "e"])
+        groups = pending.groups(timeout=30)
         first = [next(groups), next(groups)]
         assert sorted(group.index for group in first) == [0, 1]
         assert [group.rewards.ravel().tolist() for group in first] == [[4.0, 4.0]] * 2
-        ticket.add(completions=["f"])
-        ticket.finish()
-        assert ticket.result(30).rewards.ravel().tolist() == [4.0] * 4 + [2.0] * 2
+        pending.add(completions=["f"])
+        pending.finish()
+        assert pending.result(30).rewards.ravel().tolist() == [4.0] * 4 + [2.0] * 2
 
 
-def test_m2_a_call_of_few_samples_starts_when_it_has_waited() -> None:
+def test_a_call_of_few_samples_starts_when_it_has_waited() -> None:
     with Dispatcher([on("thread", batch_size=4, batch_wait=0.001)]) as made:
-        ticket = made.stream()
-        ticket.add(completions=["a"])
-        assert next(ticket.groups(timeout=30)).rewards.tolist() == [[1.0]]
-        ticket.finish()
+        pending = made.stream()
+        pending.add(completions=["a"])
+        assert next(pending.groups(timeout=30)).rewards.tolist() == [[1.0]]
+        pending.finish()
 
 
 def test_lists_are_called_as_those_of_a_group_function() -> None:
@@ -157,7 +157,7 @@ def test_lists_are_called_as_those_of_a_group_function() -> None:
     assert result.rewards[:, 0].tolist() == [[float(one)] * 2 for one in numbers]
 
 
-def test_m1_a_list_of_another_length_fails_no_sample_that_is_alone() -> None:
+def test_a_list_of_another_length_fails_no_sample_that_is_alone() -> None:
     def short(completions: list[str]) -> list[float]:
         return [1.0] * max(1, len(completions) - 1)
 
@@ -184,7 +184,7 @@ def ends(completions: list[str]) -> list[float]:
     "one of the samples in a call on many (`batch_size=`) kills its worker, ends it, or never returns",
     sees="`crashed` or `timeout` for that sample, their values for the others of its call",
 )
-def test_m3_the_sample_that_ends_its_worker_or_hangs_is_found() -> None:
+def test_the_sample_that_ends_its_worker_or_hangs_is_found() -> None:
     completions = ["a", "bb", "kill", "ccc", "d", "exit", "ee", "fff"]
     with Dispatcher([reward(ends, batch_size=4, timeout=30)], workers=2, max_failure_rate=1.0) as made:
         result = made.score(completions=completions)
@@ -228,7 +228,7 @@ def test_a_thread_and_a_loop_leave_only_the_sample_that_hangs() -> None:
         released.set()
 
 
-def test_m4_retries_are_of_the_sample_that_is_alone() -> None:
+def test_retries_are_of_the_sample_that_is_alone() -> None:
     calls: list[list[str]] = []
 
     def fails(completions: list[str]) -> list[float]:
@@ -244,7 +244,7 @@ def test_m4_retries_are_of_the_sample_that_is_alone() -> None:
     assert failure.attempts == 5
 
 
-def test_m5_a_server_that_is_busy_splits_nothing() -> None:
+def test_a_server_that_is_busy_splits_nothing() -> None:
     calls: list[list[str]] = []
 
     def busy(completions: list[str]) -> list[float]:
@@ -258,7 +258,7 @@ def test_m5_a_server_that_is_busy_splits_nothing() -> None:
     assert calls == [list("abcd")] * 2
 
 
-def test_m6_a_permit_is_for_a_call() -> None:
+def test_a_permit_is_for_a_call() -> None:
     inside: list[int] = []
     most: list[int] = []
 
@@ -336,14 +336,14 @@ def test_a_quorum_ends_samples_of_a_call_and_not_the_call() -> None:
 
     released = threading.Event()
     with Dispatcher([reward(slow, lane="thread", batch_size=2)]) as made:
-        ticket = made.submit(
+        pending = made.submit(
             completions=["a", "b", "last", "c"], num_generations=4, group_quorum=2
         )  # its second call is under way when the group is cut, or was never made
         try:
-            assert next(ticket.groups(timeout=30)).status.ravel().tolist() == [Status.OK] * 2 + [Status.CANCELLED] * 2
+            assert next(pending.groups(timeout=30)).status.ravel().tolist() == [Status.OK] * 2 + [Status.CANCELLED] * 2
         finally:
             released.set()
-        ticket.result(30)
+        pending.result(30)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "8", 1 << 20])

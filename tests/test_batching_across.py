@@ -1,4 +1,4 @@
-"""Samples of batches that were submitted apart, in one call (M-7 to M-9 of `scheduler::gather`), on every lane."""
+"""Samples of batches that were submitted apart, in one call, on every lane."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ ONE: Any = {"limit": Limit(concurrency=1), "timeout": 60}
 
 
 class Gate:
-    """The first call waits in its function until it is told to go on: what is submitted meanwhile waits for it."""
+    """The first call waits in its function until it is told to go on: what is submitted meanwhile
+    waits for it."""
 
     def __init__(self, folder: Path) -> None:
         self.began, self.open = folder / "began", folder / "open"
@@ -65,19 +66,19 @@ def together(completions: list[Any], **row: Any) -> list[float]:
     return [float(len(completions))] * len(completions)
 
 
-def values(ticket: PendingBatch) -> list[float]:
-    values: list[float] = ticket.result(60).rewards.ravel().tolist()
+def values(pending: PendingBatch) -> list[float]:
+    values: list[float] = pending.result(60).rewards.ravel().tolist()
     return values
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_m7_what_waits_at_the_same_time_goes_together(gate: Gate, lane: str) -> None:
+def test_what_waits_at_the_same_time_goes_together(gate: Gate, lane: str) -> None:
     with Dispatcher([gate.on(lane, together, batch_size=8)], workers=2) as made:
         first = gate.close(made)
-        tickets = [made.submit(completions=[f"{batch}{one}" for one in range(3)]) for batch in range(4)]
+        pending_batches = [made.submit(completions=[f"{batch}{one}" for one in range(3)]) for batch in range(4)]
         gate.open.touch()
         assert values(first) == [1.0]
-        assert [values(ticket) for ticket in tickets] == [[8.0] * 3, [8.0] * 3, [8.0, 8.0, 4.0], [4.0] * 3]
+        assert [values(pending) for pending in pending_batches] == [[8.0] * 3, [8.0] * 3, [8.0, 8.0, 4.0], [4.0] * 3]
 
 
 def named(completions: list[Any], **row: Any) -> list[float]:
@@ -88,7 +89,7 @@ def named(completions: list[Any], **row: Any) -> list[float]:
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_m7_batches_with_other_columns_stay_apart(gate: Gate, lane: str) -> None:
+def test_batches_with_other_columns_stay_apart(gate: Gate, lane: str) -> None:
     def columns(completions: list[Any], *names: str) -> dict[str, Any]:
         of = {name: [f"{name} of {completion}" for completion in completions] for name in names}
         return {"completions": completions, **of}
@@ -99,8 +100,8 @@ def test_m7_batches_with_other_columns_stay_apart(gate: Gate, lane: str) -> None
         two = [made.submit(**columns([f"{at}z"], "a", "b")) for at in range(3)]
         gate.open.touch()
         assert values(first) == [1.0]
-        assert [values(ticket) for ticket in one] == [[4.0] * 2] * 2
-        assert [values(ticket) for ticket in two] == [[3.0]] * 3
+        assert [values(pending) for pending in one] == [[4.0] * 2] * 2
+        assert [values(pending) for pending in two] == [[3.0]] * 3
 
 
 def recording(completions: list[Any], log_extra: Any) -> list[float]:
@@ -113,21 +114,21 @@ def stately(completions: list[Any], trainer_state: Any) -> list[float]:
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_m7_what_is_of_the_whole_batch_is_never_mixed(lane: str) -> None:
+def test_what_is_of_the_whole_batch_is_never_mixed(lane: str) -> None:
     functions = [
         reward(recording, lane=lane, batch_size=8, **ONE),
         reward(stately, lane=lane, batch_size=8, **ONE),
     ]
     with Dispatcher(functions, workers=1) as made:
-        tickets = [made.submit(completions=["c"] * 3, trainer_state=at) for at in range(6)]
-        for at, ticket in enumerate(tickets):
-            result = ticket.result(60)
+        pending_batches = [made.submit(completions=["c"] * 3, trainer_state=at) for at in range(6)]
+        for at, pending in enumerate(pending_batches):
+            result = pending.result(60)
             assert result.rewards[:, 0].tolist() == [[3.0, float(at)]] * 3
             assert dict(result._recorded[0].extra) == {"beside": [3, 3, 3]}
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_m8_cancelling_one_batch_leaves_the_others_of_its_call(gate: Gate, lane: str) -> None:
+def test_cancelling_one_batch_leaves_the_others_of_its_call(gate: Gate, lane: str) -> None:
     def slow(completions: list[Any], **row: Any) -> list[float]:
         gate.began.with_name("mixed").touch() if len(completions) == 6 else None
         while len(completions) == 6 and not gate.began.with_name("cancelled").exists():
@@ -148,15 +149,16 @@ def test_m8_cancelling_one_batch_leaves_the_others_of_its_call(gate: Gate, lane:
         assert values(made.submit(completions=["d"])) == [1.0]
 
 
-def test_m2_batches_that_grow_fill_calls_together() -> None:
-    """Only a call that is full can start anything here: a minute is longer than what is waited for."""
+def test_batches_that_grow_fill_calls_together() -> None:
+    """Only a call that is full can start anything here: a minute is longer than what is waited
+    for."""
     with Dispatcher([reward(together, lane="thread", batch_size=4, batch_wait=60.0)]) as made:
-        tickets = [made.stream() for _ in range(4)]
-        for ticket in tickets:
-            ticket.add(completions=["a"])
-        for ticket in tickets:
-            assert next(ticket.groups(timeout=30)).rewards.tolist() == [[4.0]]
-            ticket.finish()
+        pending_batches = [made.stream() for _ in range(4)]
+        for pending in pending_batches:
+            pending.add(completions=["a"])
+        for pending in pending_batches:
+            assert next(pending.groups(timeout=30)).rewards.tolist() == [[4.0]]
+            pending.finish()
 
 
 def test_a_dump_names_the_samples_of_all_batches_of_a_call(gate: Gate) -> None:
@@ -246,24 +248,24 @@ batches = st.lists(st.tuples(st.lists(text, min_size=1, max_size=6), st.booleans
 
 @settings(max_examples=max(1, settings().max_examples // 6))
 @given(batches)
-def test_m8_each_of_many_batches_ends_as_in_a_serial_loop(
+def test_each_of_many_batches_ends_as_in_a_serial_loop(
     every_lane: Dispatcher, given: list[tuple[list[str], bool]]
 ) -> None:
-    tickets = []
+    pending_batches = []
     for completions, more in given:
         size = len(completions)
         if more:
-            tickets.append(every_lane.stream(num_generations=size))
-            tickets[-1].add(completions=completions[: size // 2 + 1])
+            pending_batches.append(every_lane.stream(num_generations=size))
+            pending_batches[-1].add(completions=completions[: size // 2 + 1])
         else:
-            tickets.append(every_lane.submit(completions=completions, num_generations=size))
-    for (completions, more), ticket in zip(given, tickets, strict=True):
+            pending_batches.append(every_lane.submit(completions=completions, num_generations=size))
+    for (completions, more), pending in zip(given, pending_batches, strict=True):
         if more and (rest := completions[len(completions) // 2 + 1 :]):
-            ticket.add(completions=rest)
+            pending.add(completions=rest)
         if more:
-            ticket.finish()
-    for (completions, _), ticket in zip(given, tickets, strict=True):
-        result = ticket.result(60)
+            pending.finish()
+    for (completions, _), pending in zip(given, pending_batches, strict=True):
+        result = pending.result(60)
         for function, lane in enumerate(LANES):
             wanted = [serial(one, lane) for one in completions]
             assert result.status[0, :, function].tolist() == [state for _, state in wanted]
@@ -271,4 +273,4 @@ def test_m8_each_of_many_batches_ends_as_in_a_serial_loop(
             assert np.array_equal(result.rewards[0, :, function], values, equal_nan=True)
         longest = max(map(len, completions))
         assert result.rewards[0, :, 3].tolist() == [float(len(one) - longest) for one in completions]
-        assert len(list(ticket.groups(timeout=60))) == 1
+        assert len(list(pending.groups(timeout=60))) == 1

@@ -28,7 +28,7 @@ def dispatcher() -> Iterator[Dispatcher]:
         yield made
 
 
-# --- registration (D-1)
+# --- registration
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def dispatcher() -> Iterator[Dispatcher]:
         (["org/model"], "only reward models"),
     ],
 )
-def test_d1_lists_that_cannot_work_are_refused(functions: Any, words: str) -> None:
+def test_lists_that_cannot_work_are_refused(functions: Any, words: str) -> None:
     with pytest.raises(RegistrationError, match=words):
         Dispatcher(functions)
 
@@ -70,12 +70,12 @@ def test_d1_lists_that_cannot_work_are_refused(functions: Any, words: str) -> No
         ({"incomplete": "half"}, "incomplete='half'"),
     ],
 )
-def test_d1_options_that_cannot_work_are_refused(options: Any, words: str) -> None:
+def test_options_that_cannot_work_are_refused(options: Any, words: str) -> None:
     with pytest.raises(RegistrationError, match=words):
         Dispatcher([length], **options)
 
 
-def test_d1_what_cannot_be_shipped_is_refused_at_registration() -> None:
+def test_what_cannot_be_shipped_is_refused_at_registration() -> None:
     lock = threading.Lock()
 
     def locked(completion: str) -> float:
@@ -176,9 +176,9 @@ def test_several_batches_at_once(dispatcher: Dispatcher) -> None:
     def batch(index: int) -> dict[str, Any]:
         return {"prompts": ["p"] * 4, "completions": ["x" * index] * 4, "answer": ["a"] * 4, "num_generations": 4}
 
-    tickets = [dispatcher.submit(**batch(index)) for index in range(5)]
-    for index, ticket in reversed(list(enumerate(tickets))):
-        assert ticket.result().rewards[0, 0, 0] == index
+    pending_batches = [dispatcher.submit(**batch(index)) for index in range(5)]
+    for index, pending in reversed(list(enumerate(pending_batches))):
+        assert pending.result().rewards[0, 0, 0] == index
 
 
 def test_ascore_leaves_the_loop_running(dispatcher: Dispatcher) -> None:
@@ -232,6 +232,7 @@ def test_a_dispatcher_is_no_sequence(dispatcher: Dispatcher) -> None:
 
 def test_given_bare_it_says_what_to_do(dispatcher: Dispatcher) -> None:
     with pytest.raises(TypeError, match=r"pass dispatcher\.reward_funcs"):
-        getattr(dispatcher, "__name__", "its class")  # how TRL asks for a function's name, when it is made
+        # how TRL asks for a function's name, when it is made
+        getattr(dispatcher, "__name__", "its class")
     with pytest.raises(TypeError, match=r"pass dispatcher\.reward_funcs"):
         dispatcher(prompts=["p"], completions=["a"])

@@ -29,14 +29,14 @@ from guerdon import (
 from tests.simple import answer_is, judge, length, rank
 
 
-def test_d2_nothing_starts_before_the_first_use() -> None:
+def test_nothing_starts_before_the_first_use() -> None:
     made = Dispatcher([length])
     assert made.stats() == {}
     assert made.worker_pids() == []
     assert "not started" in repr(made)
 
 
-def test_l2_a_closed_dispatcher_refuses() -> None:
+def test_a_closed_dispatcher_refuses() -> None:
     made = Dispatcher([length])
     with made:
         made.score(completions=["a"])
@@ -47,7 +47,7 @@ def test_l2_a_closed_dispatcher_refuses() -> None:
         made.score(completions=["a"])
 
 
-def test_l1_the_first_use_from_many_threads_starts_one_engine() -> None:
+def test_the_first_use_from_many_threads_starts_one_engine() -> None:
     with Dispatcher([length], workers=1) as made:
         engines: list[Any] = []
         threads = [threading.Thread(target=lambda: engines.append(made._engine.get())) for _ in range(8)]
@@ -59,7 +59,7 @@ def test_l1_the_first_use_from_many_threads_starts_one_engine() -> None:
         assert len(set(map(id, engines))) == 1
 
 
-def test_l4_the_engine_ends_with_its_dispatcher() -> None:
+def test_the_engine_ends_with_its_dispatcher() -> None:
     made = Dispatcher([length])
     made.score(completions=["a"])
     engine, gone = made._engine.get(), weakref.ref(made)
@@ -68,7 +68,7 @@ def test_l4_the_engine_ends_with_its_dispatcher() -> None:
     assert engine.closed
 
 
-def test_l4_a_dispatcher_that_is_given_up_while_it_starts_ends_after_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dispatcher_that_is_given_up_while_it_starts_ends_after_that(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, given_up = threading.Event(), threading.Event()
     engines: list[Any] = []
     start = _engine._start
@@ -99,7 +99,7 @@ def test_l4_a_dispatcher_that_is_given_up_while_it_starts_ends_after_that(monkey
 
 
 @pytest.mark.parametrize("does", ["close", "score"])
-def test_l7_a_signal_handler_may_close_or_use_what_is_being_started(monkeypatch: pytest.MonkeyPatch, does: str) -> None:
+def test_a_signal_handler_may_close_or_use_what_is_being_started(monkeypatch: pytest.MonkeyPatch, does: str) -> None:
     made = Dispatcher([length])
     engines: list[Any] = []
     start = _engine._start
@@ -131,7 +131,7 @@ def test_l7_a_signal_handler_may_close_or_use_what_is_being_started(monkeypatch:
 
 
 @pytest.mark.parametrize("lane", ["thread", "asyncio"])
-def test_l5_a_function_that_closes_its_own_dispatcher_does_not_wait_for_itself(lane: str) -> None:
+def test_a_function_that_closes_its_own_dispatcher_does_not_wait_for_itself(lane: str) -> None:
     took: list[float] = []
 
     def closes(completion: str) -> float:
@@ -146,7 +146,8 @@ def test_l5_a_function_that_closes_its_own_dispatcher_does_not_wait_for_itself(l
     others = set(threading.enumerate())
     made = Dispatcher([reward(closes if lane == "thread" else acloses, lane=lane), length], workers=1)
     result = made.score(completions=["a"])
-    assert result.status[0, 0, 0] in {Status.CANCELLED, Status.OK}  # whether its value or its end was there first
+    # whether its value or its end was there first
+    assert result.status[0, 0, 0] in {Status.CANCELLED, Status.OK}
     assert made.closed
     deadline = time.monotonic() + 60
     while not took or set(threading.enumerate()) - others:
@@ -156,38 +157,39 @@ def test_l5_a_function_that_closes_its_own_dispatcher_does_not_wait_for_itself(l
 
 
 @pytest.mark.parametrize("lane", ["thread", "asyncio", "process"])
-def test_l8_a_closed_dispatcher_is_collected_with_functions_that_refer_to_it(lane: Any) -> None:
+def test_a_closed_dispatcher_is_collected_with_functions_that_refer_to_it(lane: Any) -> None:
     def closed() -> weakref.ref[Any]:
         def names(completion: str) -> float:
-            return float(len(names.tickets))  # type: ignore[attr-defined]
+            return float(len(names.pending_batches))  # type: ignore[attr-defined]
 
         async def waits(completion: str) -> float:
             return names(completion)
 
-        names.tickets = []  # type: ignore[attr-defined]
+        names.pending_batches = []  # type: ignore[attr-defined]
         with Dispatcher([reward(waits if lane == "asyncio" else names, lane=lane, name="names")], workers=1) as made:
             made.score(completions=["a"])
-            if lane != "process":  # a ticket is no value that a worker could be given
-                names.tickets.append(made.submit(completions=["a"]))  # type: ignore[attr-defined]
-                names.tickets[0].result()  # type: ignore[attr-defined]
+            if lane != "process":  # a pending batch is no value that a worker could be given
+                names.pending_batches.append(made.submit(completions=["a"]))  # type: ignore[attr-defined]
+                names.pending_batches[0].result()  # type: ignore[attr-defined]
         names.made = made  # type: ignore[attr-defined]
         return weakref.ref(names)
 
     gone = closed()
     deadline = time.monotonic() + 20
-    while gone() is not None and time.monotonic() < deadline:  # its thread may take a moment to leave the call
+    # its thread may take a moment to leave the call
+    while gone() is not None and time.monotonic() < deadline:
         gc.collect()
         time.sleep(0.01)
     assert gone() is None
 
 
-def test_l4_a_ticket_keeps_its_dispatcher() -> None:
-    ticket = Dispatcher([length]).submit(completions=["a"])
+def test_a_pending_batch_keeps_its_dispatcher() -> None:
+    pending = Dispatcher([length]).submit(completions=["a"])
     gc.collect()
-    assert ticket.result().rewards.tolist() == [[[1.0]]]
+    assert pending.result().rewards.tolist() == [[[1.0]]]
 
 
-def test_d3_it_pickles_as_its_configuration() -> None:
+def test_it_pickles_as_its_configuration() -> None:
     with Dispatcher([length, judge], weights=[1, 2], workers=1, num_generations=2, incomplete="sum") as made:
         made.score(prompts=["p"] * 2, completions=["a", "b"])
         other, first, second = pickle.loads(pickle.dumps((made, made.reward_funcs[0], made.reward_funcs[1])))
@@ -208,7 +210,7 @@ class Named(Dispatcher):
         super().__init__([length], **options)
 
 
-def test_d3_a_subclass_is_copied_as_what_it_is() -> None:
+def test_a_subclass_is_copied_as_what_it_is() -> None:
     made = Named("judges", workers=1)
     for other in (
         copy.copy(made),
@@ -243,8 +245,9 @@ def test_it_says_what_it_was_given() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Python 3.12 on: a process with threads was forked
-def test_l3_a_forked_child_starts_an_engine_of_its_own() -> None:
+# Python 3.12 on: a process with threads was forked
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_starts_an_engine_of_its_own() -> None:
     with Dispatcher([length, answer_is], workers=1) as made:
         made.score(completions=["a"], answer=["a"])
         pid = os.fork()
@@ -268,11 +271,11 @@ def length(completion): return float(len(completion))
 async def judge(prompts, completions, **kwargs): return [1.0] * len(completions)
 dispatcher = Dispatcher([reward(length), reward(length, name="other", lane="thread"), judge], workers=2)
 print(dispatcher.score(prompts=["p"], completions=["a"]).rewards.tolist(), flush=True)
-ticket = dispatcher.submit(prompts=["p"] * 64, completions=["a"] * 64)
+pending = dispatcher.submit(prompts=["p"] * 64, completions=["a"] * 64)
 """
 
 
-def test_l4_the_interpreter_exits_cleanly(tmp_path: Path) -> None:
+def test_the_interpreter_exits_cleanly(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(EXIT)
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

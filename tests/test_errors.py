@@ -1,4 +1,4 @@
-"""The error tree (E-1 to E-3), statuses and limits."""
+"""The error tree, statuses and limits."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from guerdon.status import Status
 def test_every_error_is_a_guerdon_error_and_the_builtin_one_expects(
     error: type[GuerdonError], builtin: type[Exception]
 ) -> None:
-    """E-1"""
+    """Each error is also the builtin that one would expect."""
     assert issubclass(error, GuerdonError)
     assert issubclass(error, builtin)
 
 
 def test_a_tool_error_keeps_its_status_through_pickle() -> None:
-    """E-3"""
+    """Errors survive pickling with what they carry."""
     again = pickle.loads(pickle.dumps(errors.ToolError("search took longer than 30 s", Status.TIMEOUT)))
     assert (type(again), str(again), again.status) == (
         errors.ToolError,
@@ -44,7 +44,7 @@ def test_a_tool_error_keeps_its_status_through_pickle() -> None:
 
 
 def test_a_failure_keeps_its_result_through_pickle() -> None:
-    """E-3"""
+    """Errors survive pickling with what they carry."""
     error = RewardFailureError("'judge' failed on 3 of 8 samples", result={"rewards": [1.0]})  # type: ignore[arg-type]
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is RewardFailureError

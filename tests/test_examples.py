@@ -1,4 +1,5 @@
-"""The scripts in examples/ run and show what they are there to show (the demo: tests/integrations/test_demo.py)."""
+"""The scripts in examples/ run and show what they are there to show (the demo:
+tests/integrations/test_demo.py)."""
 
 from __future__ import annotations
 

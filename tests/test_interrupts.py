@@ -1,4 +1,4 @@
-"""Ctrl-C wherever it hits (D-5 of the dispatcher, C-6 of the columns): no batch stays under way that nobody has."""
+"""Ctrl-C wherever it hits: no batch stays under way that nobody can reach."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ async def patient(completion: str) -> float:
 
 
 class Interrupt:
-    """Raises KeyboardInterrupt in this thread where a signal handler could: behind the `place`-th call that the package
-    makes once a batch exists, or at the start of a function of its own; at the latest where it begins to wait."""
+    """Raises KeyboardInterrupt in this thread where a signal handler could: behind the `place`-th
+    call that the package makes once a batch exists, or at the start of a function of its own; at
+    the latest where it begins to wait."""
 
     def __init__(self, place: int) -> None:
         self._left = place
@@ -58,9 +59,9 @@ class Interrupt:
 @pytest.mark.parametrize("how", ["score", "submit", "ascore", "column"])
 def test_no_batch_is_left_wherever_ctrl_c_hits(how: str) -> None:
     def submit() -> None:
-        ticket = made.submit(**given)
+        pending = made.submit(**given)
         sys.setprofile(None)
-        ticket.cancel()
+        pending.cancel()
         interrupt.waited = True
         raise KeyboardInterrupt
 

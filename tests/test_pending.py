@@ -1,4 +1,4 @@
-"""Tickets: waiting, groups as they complete, coroutines, Ctrl-C (T-1 to T-4)."""
+"""Pending batches: waiting, groups as they complete, coroutines, Ctrl-C (pending-1)."""
 
 from __future__ import annotations
 
@@ -44,110 +44,110 @@ def batch(*seconds: float, size: int = 1) -> dict[str, Any]:
     return {"completions": ["c"] * len(seconds), "seconds": list(seconds), "num_generations": size}
 
 
-def test_a_ticket_is_there_at_once(dispatcher: Dispatcher) -> None:
+def test_a_pending_batch_is_there_at_once(dispatcher: Dispatcher) -> None:
     started = time.monotonic()
-    ticket = dispatcher.submit(**batch(1.5))
+    pending = dispatcher.submit(**batch(1.5))
     assert time.monotonic() - started < 1.4
-    assert not ticket.done
-    assert ticket.result().rewards.ravel() == pytest.approx([1.5, 1.5])
-    assert ticket.done
-    assert ticket.result() is ticket.result()
+    assert not pending.done
+    assert pending.result().rewards.ravel() == pytest.approx([1.5, 1.5])
+    assert pending.done
+    assert pending.result() is pending.result()
 
 
 def test_groups_that_are_complete_are_told_without_waiting(dispatcher: Dispatcher) -> None:
-    ticket = dispatcher.submit(**batch(0.6, 0.0))
-    assert next(ticket.groups()).index == 1
-    assert ticket.completed() in ([1], [1, 0])
-    ticket.wait()
-    assert ticket.completed() == [1, 0]
-    assert [group.index for group in ticket.groups()] == [1, 0]
+    pending = dispatcher.submit(**batch(0.6, 0.0))
+    assert next(pending.groups()).index == 1
+    assert pending.completed() in ([1], [1, 0])
+    pending.wait()
+    assert pending.completed() == [1, 0]
+    assert [group.index for group in pending.groups()] == [1, 0]
 
 
 def test_waiting_may_end_before_the_batch(dispatcher: Dispatcher) -> None:
-    ticket = dispatcher.submit(**batch(1.5))
+    pending = dispatcher.submit(**batch(1.5))
     with pytest.raises(TimeoutError, match="goes on"):
-        ticket.result(timeout=0.05)
+        pending.result(timeout=0.05)
     with pytest.raises(TimeoutError, match="goes on"):
-        ticket.result(timeout=0)
+        pending.result(timeout=0)
     with pytest.raises(TimeoutError, match="goes on"):
-        next(ticket.groups(timeout=0.05))
-    assert ticket.result(timeout=30).status.max() == Status.OK
+        next(pending.groups(timeout=0.05))
+    assert pending.result(timeout=30).status.max() == Status.OK
 
 
 @pytest.mark.parametrize("timeout", ["1", float("nan"), True, [1.0]])
 def test_a_timeout_that_is_no_time_is_refused(dispatcher: Dispatcher, timeout: Any) -> None:
-    ticket = dispatcher.submit(**batch(0.0))
+    pending = dispatcher.submit(**batch(0.0))
 
     async def all_of_them() -> None:
         with pytest.raises(DataError, match="expected seconds to wait"):
-            await ticket.aresult(timeout)
+            await pending.aresult(timeout)
         with pytest.raises(DataError, match="expected seconds to wait"):
-            await ticket.agroups(timeout).__anext__()
+            await pending.agroups(timeout).__anext__()
 
     asyncio.run(all_of_them())
-    for waits in (ticket.result, lambda timeout: list(ticket.groups(timeout))):
+    for waits in (pending.result, lambda timeout: list(pending.groups(timeout))):
         with pytest.raises(DataError, match="expected seconds to wait"):
             waits(timeout)
-    assert ticket.result(10**400).rewards.shape == (1, 1, 2)
+    assert pending.result(10**400).rewards.shape == (1, 1, 2)
 
 
-def test_a_ticket_says_what_it_is_and_stays_in_its_process(dispatcher: Dispatcher) -> None:
-    ticket = dispatcher.submit(**batch(0.0, 0.0, size=2))
-    ticket.wait()
-    assert repr(ticket) == "<PendingBatch: 1 groups of 2 samples, done>"
+def test_a_pending_batch_says_what_it_is_and_stays_in_its_process(dispatcher: Dispatcher) -> None:
+    pending = dispatcher.submit(**batch(0.0, 0.0, size=2))
+    pending.wait()
+    assert repr(pending) == "<PendingBatch: 1 groups of 2 samples, done>"
     for copied in (copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match=r"send what result\(\) gives"):
-            copied(ticket)
+            copied(pending)
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_t5_a_forked_child_has_nothing_to_wait_for(dispatcher: Dispatcher) -> None:
-    ticket = dispatcher.stream()
-    ticket.add(completions=["c"], seconds=[0.0])
+def test_a_forked_child_has_nothing_to_wait_for(dispatcher: Dispatcher) -> None:
+    pending = dispatcher.stream()
+    pending.add(completions=["c"], seconds=[0.0])
     child = os.fork()
     if child == 0:
         refused = 0
-        for use in (ticket.result, ticket.cancel, ticket.finish, lambda: list(ticket.groups())):
+        for use in (pending.result, pending.cancel, pending.finish, lambda: list(pending.groups())):
             try:
                 use()
             except ClosedError:
                 refused += 1
         os._exit(refused)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
-    ticket.finish()
-    assert ticket.result(60).rewards.shape == (1, 1, 2)
+    pending.finish()
+    assert pending.result(60).rewards.shape == (1, 1, 2)
 
 
-def test_t2_groups_come_as_they_complete(dispatcher: Dispatcher) -> None:
-    ticket = dispatcher.submit(**batch(2.0, 2.0, 0.05, 0.1, 1.0, 1.0, size=2))
-    groups = list(ticket.groups())
+def test_groups_come_as_they_complete(dispatcher: Dispatcher) -> None:
+    pending = dispatcher.submit(**batch(2.0, 2.0, 0.05, 0.1, 1.0, 1.0, size=2))
+    groups = list(pending.groups())
     assert [group.index for group in groups] == [1, 2, 0]
     assert all(group.rewards.shape == group.status.shape == (2, 2) for group in groups)
     np.testing.assert_allclose(groups[0].rewards, [[0.05, 0.05], [0.1, 0.1]], rtol=1e-6)
 
 
-def test_t2_every_iteration_sees_every_group(dispatcher: Dispatcher) -> None:
-    ticket = dispatcher.submit(**batch(1.8, 0.9, 0.0))
-    first = ticket.groups()
+def test_every_iteration_sees_every_group(dispatcher: Dispatcher) -> None:
+    pending = dispatcher.submit(**batch(1.8, 0.9, 0.0))
+    first = pending.groups()
     next(first)
-    assert [group.index for group in ticket.groups()] == [2, 1, 0]
+    assert [group.index for group in pending.groups()] == [2, 1, 0]
     assert [group.index for group in first] == [1, 0]
-    ticket.result()
-    assert [group.index for group in ticket.groups()] == [2, 1, 0]
+    pending.result()
+    assert [group.index for group in pending.groups()] == [2, 1, 0]
 
 
-def test_t2_iterations_in_several_threads_and_loops_at_once(dispatcher: Dispatcher) -> None:
-    ticket = dispatcher.submit(**batch(*[index / 50 for index in range(20)]))
+def test_iterations_in_several_threads_and_loops_at_once(dispatcher: Dispatcher) -> None:
+    pending = dispatcher.submit(**batch(*[index / 50 for index in range(20)]))
     seen: dict[str, list[int]] = {}
 
     def iterate(name: str) -> None:
-        seen[name] = [group.index for group in ticket.groups()]
+        seen[name] = [group.index for group in pending.groups()]
 
     async def aiterate(name: str) -> None:
-        seen[name] = [group.index async for group in ticket.agroups()]
+        seen[name] = [group.index async for group in pending.agroups()]
 
     async def both(name: str) -> None:
-        await asyncio.gather(aiterate(name + "1"), aiterate(name + "2"), ticket.aresult())
+        await asyncio.gather(aiterate(name + "1"), aiterate(name + "2"), pending.aresult())
 
     threads = [threading.Thread(target=iterate, args=(f"t{index}",)) for index in range(3)]
     threads += [
@@ -163,7 +163,7 @@ def test_t2_iterations_in_several_threads_and_loops_at_once(dispatcher: Dispatch
 
 
 @pytest.mark.parametrize("how", ["aresult", "agroups", "ascore"])
-def test_t1_waiting_does_not_block_the_loop(how: str) -> None:
+def test_waiting_does_not_block_the_loop(how: str) -> None:
     beaten = threading.Event()
 
     @reward(lane="thread")
@@ -180,10 +180,10 @@ def test_t1_waiting_does_not_block_the_loop(how: str) -> None:
         if how == "ascore":
             found = (await made.ascore(completions=["c"])).rewards.item()
         else:
-            ticket = made.submit(completions=["c"])
-            groups = [group async for group in ticket.agroups()] if how == "agroups" else []
+            pending = made.submit(completions=["c"])
+            groups = [group async for group in pending.agroups()] if how == "agroups" else []
             assert [group.rewards.item() for group in groups] in ([], [1.0])
-            found = (await ticket.aresult()).rewards.item()
+            found = (await pending.aresult()).rewards.item()
         await task
         return found
 
@@ -191,26 +191,27 @@ def test_t1_waiting_does_not_block_the_loop(how: str) -> None:
         assert asyncio.run(main(made)) == 1.0
 
 
-def test_t1_a_coroutine_may_stop_waiting(dispatcher: Dispatcher) -> None:
+def test_a_coroutine_may_stop_waiting(dispatcher: Dispatcher) -> None:
     async def main() -> None:
-        ticket = dispatcher.submit(**batch(1.5))
+        pending = dispatcher.submit(**batch(1.5))
         with pytest.raises(TimeoutError, match="goes on"):
-            await ticket.aresult(timeout=0.05)
+            await pending.aresult(timeout=0.05)
         with pytest.raises(TimeoutError, match="goes on"):
-            await ticket.agroups(timeout=0.05).__anext__()
+            await pending.agroups(timeout=0.05).__anext__()
         with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(ticket.aresult(), 0.05)
-        assert (await ticket.aresult()).status.max() == Status.OK  # whoever waits for a ticket doesn't own its batch
+            await asyncio.wait_for(pending.aresult(), 0.05)
+        # whoever waits for a pending batch doesn't own its batch
+        assert (await pending.aresult()).status.max() == Status.OK
 
     asyncio.run(main())
 
 
-def test_t1_no_descriptor_stays_behind(dispatcher: Dispatcher) -> None:
+def test_no_descriptor_stays_behind(dispatcher: Dispatcher) -> None:
     async def main() -> None:
         for _ in range(5):
-            ticket = dispatcher.submit(**batch(0.01, 0.02))
-            _ = [group async for group in ticket.agroups()]
-            await ticket.aresult()
+            pending = dispatcher.submit(**batch(0.01, 0.02))
+            _ = [group async for group in pending.agroups()]
+            await pending.aresult()
 
     asyncio.run(main())
     before = len(os.listdir("/proc/self/fd"))
@@ -230,73 +231,71 @@ def test_a_cancelled_ascore_cancels_its_batch(dispatcher: Dispatcher) -> None:
     assert dispatcher.score(**batch(0.0)).status.max() == Status.OK
 
 
-def test_a_cancelled_ticket_gives_what_there_is() -> None:
+def test_a_cancelled_pending_batch_gives_what_there_is() -> None:
     with Dispatcher([sleepy]) as made:
-        ticket = made.submit(**batch(0.0, *[30.0] * 7))
-        next(ticket.groups())
-        ticket.cancel()
-        result = ticket.result(timeout=25)
+        pending = made.submit(**batch(0.0, *[30.0] * 7))
+        next(pending.groups())
+        pending.cancel()
+        result = pending.result(timeout=25)
         assert result.status.ravel().tolist() == [Status.OK] + [Status.CANCELLED] * 7
         assert result.failures()[0].status is Status.CANCELLED
 
 
-def test_t4_too_many_failures_raise_behind_the_last_group() -> None:
+def test_too_many_failures_raise_behind_the_last_group() -> None:
     @reward(lane="thread", name="failing")
     def failing(seconds: float) -> float:
         raise ValueError("no")
 
     with Dispatcher([failing]) as made:
-        ticket = made.submit(**batch(*[0.0] * 8))
-        groups = ticket.groups()
+        pending = made.submit(**batch(*[0.0] * 8))
+        groups = pending.groups()
         assert len({next(groups).index for _ in range(8)}) == 8
         with pytest.raises(RewardFailureError, match="8 of 8"):
             next(groups)
 
         async def collect() -> None:
-            agroups = ticket.agroups()
+            agroups = pending.agroups()
             assert len({(await agroups.__anext__()).index for _ in range(8)}) == 8
             with pytest.raises(RewardFailureError, match="8 of 8"):
                 await agroups.__anext__()
             with pytest.raises(RewardFailureError, match="8 of 8"):
-                await ticket.aresult()
+                await pending.aresult()
 
         asyncio.run(collect())
 
 
 @pytest.mark.parametrize("kind", ["groups", "agroups"])
-def test_t2_a_group_lost_with_an_exception_is_delivered_all_the_same(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_group_lost_with_an_exception_is_delivered_all_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     list_group = PendingBatch._list
 
-    def interrupted(ticket: PendingBatch, index: int) -> None:
+    def interrupted(pending: PendingBatch, index: int) -> None:
         monkeypatch.setattr(PendingBatch, "_list", list_group)
         raise KeyboardInterrupt
 
     with Dispatcher([sleepy]) as made:
-        ticket = made.submit(**batch(0.0, 0.3, 0.3))
+        pending = made.submit(**batch(0.0, 0.3, 0.3))
         monkeypatch.setattr(PendingBatch, "_list", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            next(ticket.groups())
+            next(pending.groups())
 
         async def collect() -> list[int]:
-            return [group.index async for group in ticket.agroups(timeout=10)]
+            return [group.index async for group in pending.agroups(timeout=10)]
 
-        indexes = asyncio.run(collect()) if kind == "agroups" else [group.index for group in ticket.groups(timeout=10)]
+        indexes = asyncio.run(collect()) if kind == "agroups" else [group.index for group in pending.groups(timeout=10)]
         assert sorted(indexes) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("how", ["result", "groups", "score"])
-def test_t3_ctrl_c_cancels_the_batch_and_leaves_the_dispatcher_usable(how: str) -> None:
+def test_ctrl_c_cancels_the_batch_and_leaves_the_dispatcher_usable(how: str) -> None:
     with Dispatcher([sleepy]) as made:
         made.score(**batch(0.0))
-        tickets: list[PendingBatch] = []
+        pending_batches: list[PendingBatch] = []
 
         def wait() -> None:
             if how == "score":
                 made.score(**batch(30.0, 30.0))
-            tickets.append(made.submit(**batch(30.0, 30.0)))
-            _ = tickets[0].result() if how == "result" else list(tickets[0].groups())
+            pending_batches.append(made.submit(**batch(30.0, 30.0)))
+            _ = pending_batches[0].result() if how == "result" else list(pending_batches[0].groups())
 
         timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
         timer.start()
@@ -305,9 +304,9 @@ def test_t3_ctrl_c_cancels_the_batch_and_leaves_the_dispatcher_usable(how: str) 
             wait()
         assert time.monotonic() - started < 25
         timer.join()
-        for ticket in tickets:
-            ticket.wait(timeout=25)
-            assert (ticket._complete()[0].status == Status.CANCELLED).all()
+        for pending in pending_batches:
+            pending.wait(timeout=25)
+            assert (pending._complete()[0].status == Status.CANCELLED).all()
         assert made.score(**batch(0.0)).status.max() == Status.OK
 
 
@@ -324,7 +323,7 @@ def test_a_batch_that_finds_no_descriptors_says_what_to_do(dispatcher: Dispatche
     assert (dispatcher.score(**batch(0.0)).status == Status.OK).all()
 
 
-def test_a_ticket_takes_one_descriptor_and_another_once_its_groups_are_waited_for() -> None:
+def test_a_pending_batch_takes_one_descriptor_and_another_once_its_groups_are_waited_for() -> None:
     def taken() -> int:
         gc.collect()
         return len(os.listdir("/proc/self/fd"))
@@ -333,12 +332,12 @@ def test_a_ticket_takes_one_descriptor_and_another_once_its_groups_are_waited_fo
         dispatcher.score(completions=["a"])
         eventually(lambda: not dispatcher.stats()["open_batches"])
         before = taken()
-        tickets = [dispatcher.submit(completions=["a", "b"]) for _ in range(8)]
-        for ticket in tickets:
-            ticket.result()
+        pending_batches = [dispatcher.submit(completions=["a", "b"]) for _ in range(8)]
+        for pending in pending_batches:
+            pending.result()
         assert taken() == before + 8
-        assert select.select([tickets[0]._batch.groups_fileno()], [], [], 0)[0]
-        assert [group.index for group in tickets[0].groups()] == [0, 1]
+        assert select.select([pending_batches[0]._batch.groups_fileno()], [], [], 0)[0]
+        assert [group.index for group in pending_batches[0].groups()] == [0, 1]
         assert taken() == before + 9
-        del tickets, ticket
+        del pending_batches, pending
         eventually(lambda: taken() == before)

@@ -1,4 +1,5 @@
-"""What users may build on: the export list, the modules, and the attributes of each public class."""
+"""What users may build on: the export list, the modules, and the attributes of each public
+class."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ class Counting(StatefulReward):
 )
 @pytest.mark.parametrize("lane", ["process", "thread"])
 def test_row_28_a_stateful_reward_is_set_up_and_closed_once(lane: str, tmp_path: Path) -> None:
-    """Once per worker, closed once; groups see their own scores in order, None where there is none."""
+    """Once per worker, closed once; groups see their own scores in order, None where there is
+    none."""
     with Dispatcher([reward(Counting(tmp_path), lane=lane)], workers=1) as made:
         for _ in range(3):
             result = made.score(completions=["a", "fail", "ccc", "none"], num_generations=2)

@@ -1,13 +1,14 @@
-"""Guerdon: run the reward functions of RL post-training concurrently, in order, with deadlines that hold.
+"""Guerdon: run the reward functions of RL post-training concurrently, in order, with deadlines that
+hold.
 
 >>> from guerdon import Dispatcher, reward
 >>> @reward(timeout=2.0)
 ... def correct(completion: str, answer: str) -> float:
 ...     return float(completion == answer)
 
-This module holds only the map of public names. Each is imported when first used, so that ``import guerdon`` loads
-neither NumPy nor asyncio nor cloudpickle nor torch, and costs a worker that imports a reward function's module next to
-nothing.
+This module holds only the map of public names. Each is imported when first used, so that
+``import guerdon`` loads neither NumPy nor asyncio nor cloudpickle nor torch, and costs a worker
+that imports a reward function's module next to nothing.
 """
 
 from __future__ import annotations

@@ -99,7 +99,8 @@ class EngineHandle:
         """`get` beside the running loop, which would stand still for as long as a start takes.
 
         Args:
-            owner: The dispatcher, held meanwhile: else the collector could end it within the lock of that start.
+            owner: The dispatcher, held meanwhile: else the collector could end it within the lock
+                of that start.
         """
         if self._engine is None:
             import asyncio

@@ -1,4 +1,5 @@
-"""Public names of a package that are imported when first used, so that importing the package loads next to nothing."""
+"""Public names of a package that are imported when first used, so that importing the package loads
+next to nothing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Checking the options of a dispatcher; those of a function are checked in `guerdon._registration.options`.
+"""Checking the options of a dispatcher; those of a function: `guerdon._registration.options`.
 
-- O-1  Every value is checked where it is given, and refused with the option, the value and what would do.
+Every value is checked where it is given, and refused with the option, the value and what would do.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from guerdon.errors import DataError, RegistrationError
 from guerdon.recycling import Recycle
 
 MOST_WORKERS: Final = 4096
-"""More processes than any host has cores: a slip, which would be found out one fork at a time."""
+"""More processes than any host has cores: a mistake, which would show only one fork at a time."""
 
 MOST_GENERATIONS: Final = 1 << 20
-"""More completions than any prompt has: a slip, which would take all memory with the first sample of a batch that grows."""
+"""More completions than any prompt has: a mistake, which would take all memory with the first
+sample of an open batch."""
 
 
 def weights(value: object, count: int) -> list[float] | None:
@@ -28,7 +29,7 @@ def weights(value: object, count: int) -> list[float] | None:
     if value is None:
         return None
     try:
-        # The keys of a dict, the order of a set and the letters of a text are no weights.
+        # The keys of a dict, the order of a set and the letters of a string are no weights.
         if isinstance(value, (str, bytes, bytearray, Mapping, AbstractSet)) or not isinstance(value, Iterable):
             raise TypeError
         numbers = [float(weight) for weight in _no_texts(value)]
@@ -107,7 +108,7 @@ def worker_env(value: object) -> dict[str, str | None] | None:
     """Variables for all workers."""
     if value is None:
         return None
-    expected = "a dict of names and texts, None for a variable that workers shall not get"
+    expected = "a dict of names and strings, None for a variable to keep from workers"
     if not isinstance(value, Mapping):
         # Pairs in a list hold the values too.
         raise RegistrationError(f"worker_env is a {type(value).__name__}: expected {expected}.")
@@ -116,7 +117,7 @@ def worker_env(value: object) -> dict[str, str | None] | None:
         if not is_environment_text(name) or not name or "=" in name:
             raise RegistrationError(f"worker_env has the name {name!r}: expected {expected}.")
         if text is not None and not is_environment_text(text):
-            what = "text with a NUL or a lone surrogate" if isinstance(text, str) else type(text).__name__
+            what = "string with a NUL or a lone surrogate" if isinstance(text, str) else type(text).__name__
             raise RegistrationError(f"worker_env[{name!r}] is a {what}: expected {expected}.")
     return dict(value)
 

@@ -33,8 +33,8 @@ _TEXT: Final = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)\s*([kmgt]?i?b)", re.IGNOREC
 def number(value: object) -> float:
     """`value` as a float, for a look at whether it lies in a range.
 
-    What is no number, as True and False are none, is NaN and so in no range; an integer that no float can hold is
-    infinite, so that it is refused like inf.
+    What is no number, as True and False are none, is NaN and so in no range; an integer that no
+    float can hold is infinite, so that it is refused like inf.
 
     Examples:
         >>> number(3), number(True), number(10**400)

@@ -1,8 +1,8 @@
 """The dispatcher: a list of reward functions, and the engine that runs them.
 
 - What can't work is refused when the dispatcher is made; what a batch lacks, before any call.
-- dispatcher-1  Nothing starts before the first use; everything ends with `close`, with the dispatcher
-  itself (reference counts alone: nothing that it holds refers to it), or at exit.
+- Nothing starts before the first use; everything ends with `close`, with the
+  dispatcher itself (reference counts alone: nothing that it holds refers to it), or at exit.
 - It pickles and is copied as its configuration, a subclass with the attributes that it added.
 - An exception in the caller's thread (Ctrl-C) leaves no batch under way that nobody can reach.
 """
@@ -19,7 +19,7 @@ from guerdon._cpu_count import default_workers
 from guerdon._engine import EngineHandle
 from guerdon._registration.function_list import checked_items, merge_limits, model_name, refuse_repeated_names
 from guerdon._registration.spec import is_reward_model, spec_of
-from guerdon._result.result_builder import ResultBuilder
+from guerdon._result_builder import ResultBuilder
 from guerdon._serialization.serialized_functions import check_serializable
 from guerdon._submit.single_samples import SampleScorer
 from guerdon._submit.submission import BatchOptions, Submitter
@@ -61,22 +61,24 @@ class Dispatcher:
     """Runs reward functions concurrently, in order, with deadlines that hold.
 
     Args:
-        functions: Reward functions: decorated ones, `StatefulReward` instances, undecorated functions of TRL's batch contract,
-            and reward models (an ``nn.Module`` or a model name), which are left to the trainer.
-        weights: One per entry of `functions`, for `RewardBatch.total` and for the trainer's ``reward_weights``; all 1
-            by default.
-        workers: Processes of the process lane; by default the cores that this process may use, divided by the ranks on
-            this host.
+        functions: Reward functions: decorated ones, `StatefulReward` instances, undecorated
+            functions of TRL's batch contract, and reward models (an ``nn.Module`` or a model name),
+            which are left to the trainer.
+        weights: One per entry of `functions`, for `RewardBatch.total` and for the trainer's
+            ``reward_weights``; all 1 by default.
+        workers: Processes of the process lane; by default the cores that this process may use,
+            divided by the ranks on this host.
         num_generations: Completions per prompt, where neither the call nor the trainer says it.
-        max_failure_rate: More failures than this in a function, in a batch of at least 8 samples, raise
-            `RewardFailureError`. 0 to 1; a function's own value goes first.
+        max_failure_rate: More failures than this in a function, in a batch of at least 8 samples,
+            raise `RewardFailureError`. 0 to 1; a function's own value goes first.
         batch_timeout: Seconds that a whole batch may take; what isn't finished then is `timeout`.
-        incomplete: ``"drop"``: a sample on which a function failed has no reward at all. ``"sum"``: it has the sum of
-            what is left.
+        incomplete: ``"drop"``: a sample on which a function failed has no reward at all. ``"sum"``:
+            it has the sum of what is left.
         recycle: When workers of the process lane are replaced that could go on; never by default.
-        worker_env: Variables of the environment for all workers, and with None those to keep from them. By default workers
-            have the trainer's environment without what looks like secrets (API keys, tokens, passwords: docs/isolation.md), and
-            ``OMP_NUM_THREADS`` and ``OPENBLAS_NUM_THREADS`` are 1 unless the trainer's environment sets them.
+        worker_env: Variables of the environment for all workers, and with None those to keep from
+            them. By default workers have the trainer's environment without what looks like secrets
+            (API keys, tokens, passwords: docs/isolation.md), and ``OMP_NUM_THREADS`` and
+            ``OPENBLAS_NUM_THREADS`` are 1 unless the trainer's environment sets them.
 
     Raises:
         RegistrationError: The list, one of its functions or an option can't work.
@@ -139,9 +141,11 @@ class Dispatcher:
         self._reward_list = RewardList(len(items), models, places, given)
         self._trainer_batches = TrainerBatches(self, self._engine, self._submitter, self._builder, self._reward_list)
         self._sample_scorer = SampleScorer(self._engine, self._submitter, self._builder)
-        # Weakly: each column holds the dispatcher, which else would end only with Python's collector (dispatcher-1).
+        # Weakly: each column holds the dispatcher, which else would end only with Python's
+        # collector.
         self._columns: WeakValueDictionary[int, RewardColumn] = WeakValueDictionary()
-        # Of each column, what was set on it, as a name: it stays when nobody has the column meanwhile.
+        # Of each column, what was set on it, as a name: it stays when nobody has the column
+        # meanwhile.
         self._attributes: list[dict[str, Any]] = [{} for _ in items]
         self._engine.end_with(self)
 
@@ -152,7 +156,8 @@ class Dispatcher:
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """What the dispatcher was given beside the functions, checked; None where it was left to the default.
+        """What the dispatcher was given beside the functions, checked; None where it was left to
+        the default.
 
         Of ``worker_env`` the names alone, in a tuple: the values may be secrets.
         """
@@ -161,10 +166,11 @@ class Dispatcher:
 
     @property
     def reward_funcs(self) -> list[Any]:
-        """What a trainer takes as its ``reward_funcs``: a column per function, reward models as they are.
+        """What a trainer takes as its ``reward_funcs``: a column per function, reward models as
+        they are.
 
-        Each column is a callable with a unique ``__name__`` that obeys TRL's batch contract. The first
-        one called with a batch starts all functions on it; the others only collect.
+        Each column is a callable with a unique ``__name__`` that obeys TRL's batch contract. The
+        first one called with a batch starts all functions on it; the others only collect.
 
         Examples:
             >>> from guerdon import Dispatcher, reward
@@ -206,18 +212,19 @@ class Dispatcher:
         """Score a batch and wait for it.
 
         Args:
-            completions: One per sample, length ``P * G``, texts or lists of messages; the samples of a
-                group are contiguous.
+            completions: One per sample, length ``P * G``, texts or lists of messages; the samples
+                of a group are contiguous.
             prompts: One per sample, repeated for each completion, as trainers do.
-            num_generations: ``G``, completions per prompt; 1 if neither this nor the dispatcher says it
-                and no function needs it.
+            num_generations: ``G``, completions per prompt; 1 if neither this nor the dispatcher
+                says it and no function needs it.
             completion_ids: One list of token ids per sample.
-            group_quorum: Deliver a group once so many of its samples have all their cells, and cancel
-                the stragglers: `Status.CANCELLED`, reason "quorum", no failure of their function. A group
-                function counts as a cell of each sample; ``finish_group`` gets the scores that there are.
+            group_quorum: Deliver a group once so many of its samples have all their cells, and
+                cancel the stragglers: `Status.CANCELLED`, reason "quorum", no failure of their
+                function. A group function counts as a cell of each sample; ``finish_group`` gets
+                the scores that there are.
             group_timeout: Seconds that a group may take from its first sample. Calls that have not
-                ended then are `Status.TIMEOUT`, reason "group timeout". Together with `group_quorum`
-                whatever comes first ends the group.
+                ended then are `Status.TIMEOUT`, reason "group timeout". Together with
+                `group_quorum` whatever comes first ends the group.
             batch_timeout: Seconds that the batch may take; the dispatcher's if left out.
             **columns: Dataset columns, one value per sample; also ``environments`` and
                 ``trainer_state``.
@@ -226,8 +233,8 @@ class Dispatcher:
             Rewards ``[P, G, F]``, float32, NaN where there is no reward.
 
         Raises:
-            DataError: The batch can't be scored: a column is missing, a length is wrong, groups aren't
-                whole.
+            DataError: The batch can't be scored: a column is missing, a length is wrong, groups
+                aren't whole.
             RewardFailureError: A function failed on more samples than allowed.
             ClosedError: The dispatcher was closed.
 
@@ -294,12 +301,13 @@ class Dispatcher:
         max_pending: int | None = None,
         trainer_state: object = None,
     ) -> OpenBatch:
-        """Open a batch that takes samples as they come, by `OpenBatch.add`, until `OpenBatch.finish`.
+        """Open a batch that takes samples as they come, by `OpenBatch.add`, until
+        `OpenBatch.finish`.
 
         Args:
             num_generations: As for `score`, like the other options.
-            max_pending: `OpenBatch.add` waits (backpressure) while so many samples are in full groups
-                that are not complete yet.
+            max_pending: `OpenBatch.add` waits (backpressure) while so many samples are in full
+                groups that are not complete yet.
             trainer_state: The same for all samples, for functions that ask for it.
 
         Raises:
@@ -338,7 +346,8 @@ class Dispatcher:
         batch_timeout: float | None = None,
         **columns: object,
     ) -> RewardBatch:
-        """`score` for coroutines: the running loop goes on meanwhile. Cancelling it cancels the batch."""
+        """`score` for coroutines: the running loop goes on meanwhile. Cancelling it cancels the
+        batch."""
         await self._engine.astart(self)
         options = BatchOptions(num_generations, group_quorum, group_timeout, batch_timeout)
         started: list[Batch] = []
@@ -360,10 +369,10 @@ class Dispatcher:
     ) -> SampleResult:
         """Score one sample, from any event loop; calls that come together are scored together.
 
-        What is called in the same turn of a loop runs in few batches, of at most 256 samples each: for
-        callers that have one sample at a time, thousands of them at once. Each call returns when its own
-        sample is complete. Functions of TRL's batch contract run once on each such batch, so they are
-        right for this only if their rows are independent.
+        What is called in the same turn of a loop runs in few batches, of at most 256 samples each:
+        for callers that have one sample at a time, thousands of them at once. Each call returns
+        when its own sample is complete. Functions of TRL's batch contract run once on each such
+        batch, so they are right for this only if their rows are independent.
 
         Args:
             completion: A text or a list of messages.
@@ -371,9 +380,8 @@ class Dispatcher:
             completion_ids: Its token ids.
             **columns: Values of the sample by column; also ``environment`` and ``trainer_state``.
 
-        Returns:
-            Rewards, status and reasons by function, and the total. Failures are in it: ``max_failure_rate``
-            is not judged.
+        Returns: Rewards, status and reasons by function, and the total. Failures are in it:
+            ``max_failure_rate`` is not judged.
 
         Raises:
             DataError: This sample can't be scored, or a function works on whole groups.
@@ -392,7 +400,8 @@ class Dispatcher:
         return await self._sample_scorer.score(self, {"completion": completion, **given, **columns})
 
     def replace(self, **options: Any) -> Dispatcher:
-        """A dispatcher of the same functions with some options changed; it has an engine of its own.
+        """A dispatcher of the same functions with some options changed; it has an engine of its
+        own.
 
         Raises:
             RegistrationError: As for a new dispatcher.
@@ -410,18 +419,21 @@ class Dispatcher:
         self._engine.close()
 
     def stats(self) -> dict[str, int]:
-        """Counters of the engine since its start (worker restarts, kills, abandoned threads, …); empty before the first
-        use."""
+        """Counters of the engine since its start (worker restarts, kills, abandoned threads, …);
+        empty before the first use."""
         engine = self._engine.started
         return {} if engine is None else engine.stats()
 
     def dump(self, timeout: float = 1.0) -> Dump:
-        """What is in flight now, with its age, its worker and its Python stack: ``print(dispatcher.dump())``.
+        """What is in flight now, with its age, its worker and its Python stack:
+        ``print(dispatcher.dump())``.
 
-        It disturbs nothing and may be called from any thread, in a signal handler too, while a batch is waited for.
+        It disturbs nothing and may be called from any thread, in a signal handler too, while a
+        batch is waited for.
 
         Args:
-            timeout: Seconds that it may take. A worker that does not say in time where it stands is shown without stack.
+            timeout: Seconds that it may take. A worker that does not say in time where it stands is
+                shown without stack.
 
         Raises:
             RegistrationError: `timeout` is no such time.
@@ -464,8 +476,8 @@ class Dispatcher:
         """What a subclass added."""
         return {name: value for name, value in vars(self).items() if name not in _STATE}
 
-    # A stock trainer that was given the dispatcher itself asks for its name, before anything is trained, or calls it:
-    # both say what to do.
+    # A stock trainer that was given the dispatcher itself asks for its name, before anything is
+    # trained, or calls it: both say what to do.
     @property
     def __name__(self) -> str:
         raise TypeError(_BARE)
@@ -488,7 +500,8 @@ def _give_up(started: list[Batch]) -> None:
 def _restore(
     kind: type[Dispatcher], items: tuple[object, ...], options: dict[str, Any], state: dict[str, Any]
 ) -> Dispatcher:
-    """A dispatcher of the class `kind`, made without its ``__init__``, whose parameters are the subclass's own affair."""
+    """A dispatcher of the class `kind`, made without its ``__init__``, whose parameters are the
+    subclass's own affair."""
     restored = kind.__new__(kind)
     Dispatcher.__init__(restored, items, **options)
     vars(restored).update(state)

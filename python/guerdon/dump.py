@@ -1,9 +1,10 @@
-"""What a dispatcher is doing right now: every call in flight, its age, its worker, and where its Python stands.
+"""What a dispatcher is doing now: every call in flight, its age, its worker, its Python stack.
 
-- U-1  Taking a dump never takes longer than its bound, changes nothing of the work, and may be done from any thread and in a
-       signal handler, also while a batch is waited for.
-- U-2  A stack is shown only beside the call that it belongs to: one that ended meanwhile is shown without.
-- U-3  What workers say is text for people. Source lines are read from plain files only.
+- Taking a dump takes no longer than its bound, changes nothing, and may be done from any thread and
+  in a signal handler.
+- A stack is shown only beside the call that it belongs to: a call that ended meanwhile has
+  none.
+- Stacks from workers are text for people; source lines are read from plain files only.
 """
 
 from __future__ import annotations
@@ -43,13 +44,17 @@ class InFlight:
 
     Attributes:
         function: Name of the reward function.
-        samples: Of the call: one, a group's or a batch's. Before ``phase`` is ``"call"``, all that wait for it to end.
+        samples: Of the call: one, a group's or a batch's. Before ``phase`` is ``"call"``, all that
+            wait for it to end.
         lane: ``"process"``, ``"thread"``, ``"asyncio"`` or ``"http"``.
         attempt: Number of this attempt, from 1.
         age_s: Seconds since it began.
-        worker: Process id of its worker; name of its thread or event loop in the other lanes; of a request its server.
-        stack: Where the user's code stands, outermost frame first, as in a traceback. None if it can't be had.
-        phase: ``"call"``; before it ``"loading"`` (its module is imported), ``"setup"``, ``"arguments"`` (unpickled).
+        worker: Process id of its worker; name of its thread or event loop in the other lanes; of a
+            request its server.
+        stack: Where the user's code stands, outermost frame first, as in a traceback. None if it
+            can't be had.
+        phase: ``"call"``; before it ``"loading"`` (its module is imported), ``"setup"``,
+            ``"arguments"`` (unpickled).
         batch: Number of its batch, from 1: the dispatcher's first.
         no_stack: Why there is no stack.
     """
@@ -80,8 +85,8 @@ class Dump(Sequence[InFlight]):
     """The calls in flight at one moment, the oldest first; ``print`` it.
 
     Attributes:
-        waiting: Samples by function that have neither an outcome nor a call in flight: they wait for a place, for a
-            retry or for their group.
+        waiting: Samples by function that have neither an outcome nor a call in flight: they wait
+            for a place, for a retry or for their group.
         workers: Process ids of the workers alive.
     """
 
@@ -177,7 +182,8 @@ def _call(
 
 
 def _from_text(stack: str | None) -> list[StackFrame]:
-    """The frames of a stack that a worker wrote; the line that says that some are left out counts as none."""
+    """The frames of a stack that a worker wrote; the line that says that some are left out counts
+    as none."""
     found = (_FRAME.fullmatch(line) for line in (stack or "").split("\n"))
     return [(match[1], int(match[2]), match[3]) for match in found if match]
 
@@ -191,7 +197,7 @@ def _text(stack: list[StackFrame]) -> str:
 
 
 def _is_source(file: str) -> bool:
-    """Whether lines of it may be looked up (U-3); cells of a notebook have them in memory."""
+    """Whether lines of it may be looked up; cells of a notebook have them in memory."""
     try:
         found = os.stat(file)
     except (OSError, ValueError):

@@ -1,9 +1,9 @@
-"""The errors of Guerdon: one tree, so that ``except GuerdonError`` catches all of them and nothing else.
+"""The errors of Guerdon: one tree, so that ``except GuerdonError`` catches all of them.
 
-- E-1  Every error that the package raises on purpose is a `GuerdonError`; each is also the builtin that a reader would
-       expect.
-- E-2  A message says what happened, to which function and sample, and what to do.
-- E-3  Errors survive pickling with what they carry: they cross process borders under DDP.
+- Every error that the package raises on purpose is a `GuerdonError`, and the builtin one would
+  expect.
+- A message says what happened, to which function and sample, and what to do.
+- Errors survive pickling with what they carry: they cross process boundaries under DDP.
 """
 
 from __future__ import annotations
@@ -34,38 +34,44 @@ class GuerdonError(Exception):
 
 
 class RegistrationError(GuerdonError, ValueError):
-    """A reward function, an option of it or the list of functions can't work; raised before anything runs."""
+    """A reward function, an option of it or the list of functions can't work; raised before
+    anything runs."""
 
 
 class SerializationError(RegistrationError):
-    """A function of the process lane can't be sent to a worker; the message says which part of it is to blame."""
+    """A function of the process lane can't be sent to a worker; the message names the part to
+    blame."""
 
 
 class DataError(GuerdonError, ValueError):
-    """A batch that can't be scored: a missing column, a wrong length, a group that isn't whole. No call was made."""
+    """A batch can't be scored: a missing column, a wrong length, an incomplete group. No call was
+    made."""
 
 
 class ClosedError(GuerdonError, RuntimeError):
-    """The dispatcher was closed, or a batch that takes no more samples was given some."""
+    """The dispatcher was closed, or samples were added to a batch that takes no more."""
 
 
 class MainGuardError(GuerdonError, RuntimeError):
-    """A batch was given while multiprocessing imports the program for a child, once more and for another purpose."""
+    """A batch was submitted while multiprocessing imports the program for a child process."""
 
 
 class VLLMServerError(GuerdonError, ConnectionError):
-    """A vLLM server could not be asked, or not be given the policy's weights, in the time and tries that there were."""
+    """A vLLM server did not answer, or did not take the policy's weights: retries exhausted."""
 
 
 class GuerdonWarning(RuntimeWarning):
-    """Something works, but not as well as it could, or not as one may think. Filter on it to silence Guerdon."""
+    """Something works, but not as well as it could, or not as expected. Filter on it to silence
+    Guerdon."""
 
 
 class RewardFailureError(GuerdonError):
-    """More of one function's samples failed than its policy allows, or a function with ``on_failure="raise"`` failed.
+    """More of one function's samples failed than its policy allows, or a function with
+    ``on_failure="raise"`` failed.
 
     Attributes:
-        result: The whole batch, true cells and failures, or None where the batch stays in another process.
+        result: The whole batch with all cells and failures; None where only one sample, or another
+            process, is meant.
     """
 
     result: RewardBatch | None
@@ -79,13 +85,13 @@ class RewardFailureError(GuerdonError):
 
 
 class SnapshotError(GuerdonError, TypeError):
-    """A reward function asked for an environment that can't be copied, or that a call which can't be stopped still
-    changes; the message says what to define."""
+    """An environment that a reward function asked for can't be copied, or is still changed by a
+    call that can't be stopped; the message says what to define."""
 
 
 class ToolError(GuerdonError, RuntimeError):
-    """A tool, or a method of an environment, that came to no result: its time was over, its process died, it was
-    cancelled; or its own exception can't be sent between processes. The message is what the model gets to see.
+    """A tool, or a method of an environment, has no result: it timed out, its process died, it was
+    cancelled, or its own exception can't be sent between processes. The model sees the message.
 
     Attributes:
         status: `Status.TIMEOUT`, `CRASHED`, `CANCELLED` or `ERROR`.

@@ -1,8 +1,8 @@
 """``reward`` and ``group_reward``: giving a function its contract and its policy.
 
-- D-1  A decorated function stays callable as the plain function, with the same result.
-- D-2  Decorating starts nothing and imports nothing heavy; options and signature are checked on the spot.
-- D-3  It pickles by reference where importing finds it again, else with its options.
+- A decorated function stays callable as the plain function, with the same result.
+- Decorating starts nothing and imports nothing heavy; options are checked on the spot.
+- It pickles by reference where importing finds it again, else with its options.
 """
 
 from __future__ import annotations
@@ -58,10 +58,11 @@ class _RewardOptions(_GroupOptions, total=False):
 
 
 class RewardFunction(Generic[P, R]):
-    """A function with its contract and policy: made by `reward` and `group_reward`, called like the function itself.
+    """A function with its contract and policy: made by `reward` and `group_reward`, called like the
+    function itself.
 
     Attributes:
-        spec: What was settled of it, for the dispatcher.
+        spec: Its contract and policy, with every default filled in; for the dispatcher.
         options: What it was given.
     """
 
@@ -102,7 +103,7 @@ class RewardFunction(Generic[P, R]):
         return RewardFunction(MethodType(self.spec.target, instance), self.options, self.spec.shape)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """By reference if importing finds this very object (D-3)."""
+        """By reference if importing finds this very object."""
         qualname = getattr(self, "__qualname__", "")
         found = find_attribute(sys.modules.get(getattr(self, "__module__", "")), qualname)
         return qualname if found is self else super().__reduce_ex__(protocol)
@@ -144,57 +145,67 @@ def reward(
 ) -> Any:
     """Make a per-sample reward function: as a decorator, with or without options, or as a call.
 
-    The function is called once per sample with the values that its parameters name: ``prompt``, ``completion``,
-    ``completion_ids``, ``text`` (the last assistant message as plain text, or the completion itself), ``environment``,
-    ``trainer_state``, any column of the dataset, and ``**row`` for the dataset columns not named otherwise; a parameter
-    with a default gets its column if there is one. ``log_extra(column, values)`` and ``log_metric(name, value)`` record
-    into the trainer's log. It returns a number, None (it abstains: no opinion, not a failure), or a dict with
-    ``"score"`` whose other fields are logged. It may be async, a lambda, closure, partial, bound method, callable
-    object or a `guerdon.StatefulReward` instance.
+    The function is called once per sample with the values that its parameters name: ``prompt``,
+    ``completion``, ``completion_ids``, ``text`` (the last assistant message as plain text, or the
+    completion itself), ``environment``, ``trainer_state``, any column of the dataset, and ``**row``
+    for the dataset columns not named otherwise; a parameter with a default gets its column if there
+    is one. ``log_extra(column, values)`` and ``log_metric(name, value)`` record into the trainer's
+    log. It returns a number, None (it abstains: no opinion, not a failure), or a dict with
+    ``"score"`` whose other fields are logged. It may be async, a lambda, closure, partial, bound
+    method, callable object or a `guerdon.StatefulReward` instance.
 
     Args:
         function: The function, when not used as ``@reward(…)``.
-        name: Its name in metrics, files and messages, unique in a dispatcher. Default: the function's own.
-        lane: Where it runs. ``"process"`` (default for sync functions): a worker process that can be killed.
-            ``"thread"``: in this process; trusted, waits or is cheap; can't be killed; the default for a sync function
-            that names ``environment``. ``"asyncio"`` (default for async functions): on an event loop of this process. An async function on
-            another lane is awaited where it runs, one call at a time.
-        loop: Name of the event loop, shared by all functions that give the same (asyncio lane). Default: one of its
-            own.
+        name: Its name in metrics, files and messages, unique in a dispatcher. Default: the
+            function's own.
+        lane: Where it runs. ``"process"`` (default for sync functions): a worker process that can
+            be killed. ``"thread"``: in this process; trusted, waits or is cheap; can't be killed;
+            the default for a sync function that names ``environment``. ``"asyncio"`` (default for
+            async functions): on an event loop of this process. An async function on another lane is
+            awaited where it runs, one call at a time.
+        loop: Name of the event loop, shared by all functions that give the same (asyncio lane).
+            Default: one of its own.
         timeout: Seconds that one attempt may run, from the start of the user's code. Default 30.
-        grace: Seconds between the exception raised in a worker at ``timeout`` and the kill; 0 kills at once.
+        grace: Seconds between the exception raised in a worker at ``timeout`` and the kill; 0 kills
+            at once.
         total_timeout: Seconds that a call may take, queueing and retries included. Default: none.
         setup_timeout: Seconds that ``setup()`` of a `guerdon.StatefulReward` may take.
-        retries: Attempts after the first, for an error, timeout or crash; not for a returned value that is no reward,
-            nor for an answer with status 400, 401, 403, 404 or 422.
-        limit: ``Limit(concurrency=, rpm=, tpm=, key=)``: calls in flight at once, rates, and the endpoint that shares
-            them. Default: 256 in flight on the asyncio lane, 8 on the thread lane, the number of workers on the process
-            lane.
-        on_failure: What a failed cell becomes. ``"nan"``: it stays failed and makes its sample unscorable.
-            ``"abstain"``: as if the function had returned None. A number: that value, the status stays failed.
-            ``"raise"``: the batch raises `RewardFailureError` when it is complete. All count as failures in metrics and
-            limits.
-        max_failure_rate: Failed share of its samples (0 to 1) above which a batch raises `RewardFailureError`.
+        retries: Attempts after the first, for an error, timeout or crash; not for a returned value
+            that is no reward, nor for an answer with status 400, 401, 403, 404 or 422.
+        limit: ``Limit(concurrency=, rpm=, tpm=, key=)``: calls in flight at once, rates, and the
+            endpoint that shares them. Default: 256 in flight on the asyncio lane, 8 on the thread
+            lane, the number of workers on the process lane.
+        on_failure: What a failed cell becomes. ``"nan"``: it stays failed and makes its sample
+            unscorable. ``"abstain"``: as if the function had returned None. A number: that value,
+            the status stays failed. ``"raise"``: the batch raises `RewardFailureError` when it is
+            complete. All count as failures in metrics and limits.
+        max_failure_rate: Failed share of its samples (0 to 1) above which a batch raises
+            `RewardFailureError`.
             Default: the dispatcher's.
-        isolation: ``"worker"``: workers are used again, state may leak between samples. ``"call"``: a fresh fork for
-            each call (process lane).
-        memory_limit: Private memory that its calls may hold in a worker, in bytes or as a text like ``"2GB"`` or
-            ``"512MiB"`` (process lane). A call that wants more gets a MemoryError: an `error` that names the limit.
-        max_output: Bytes that one call may print, in C code too, as for ``memory_limit`` (process lane). A call that passes
-            it is ended: an `error`, not tried again. Such calls go to workers one at a time.
-        env: Names of variables of the trainer's environment that it may see although they look like secrets (process
-            lane): ``env=["OPENAI_API_KEY"]``. It finds them from ``setup()`` on, not yet when its module is imported.
-        batch_size: The function is called with lists, of up to so many samples at a time, under the names of
-            `group_reward` (``completions``, ``texts``, …), and returns one value a sample (docs/batching.md). Timeout
-            and limit are then those of such a call. A call that fails is split in two, and so on, until the sample to
-            blame is alone. 1 to 65536.
-        batch_wait: Seconds that a sample waits for others to share its call, in a batch to which samples are still
-            added (`Dispatcher.stream`); batches that were submitted whole never wait. 0 to 60.
-        rowwise: The function obeys TRL's batch contract (lists and keyword columns) and its rows are independent:
-            call it with lists of one row, so that each sample has its own deadline; with ``batch_size``, of up to so many.
+        isolation: ``"worker"``: workers are used again, state may leak between samples. ``"call"``:
+            a fresh fork for each call (process lane).
+        memory_limit: Private memory that its calls may hold in a worker, in bytes or as a text like
+            ``"2GB"`` or ``"512MiB"`` (process lane). A call that wants more gets a MemoryError: an
+            `error` that names the limit.
+        max_output: Bytes that one call may print, in C code too, as for ``memory_limit`` (process
+            lane). A call that passes it is ended: an `error`, not tried again. Such calls go to
+            workers one at a time.
+        env: Names of variables of the trainer's environment that it may see although they look like
+            secrets (process lane): ``env=["OPENAI_API_KEY"]``. It finds them from ``setup()`` on,
+            not yet when its module is imported.
+        batch_size: The function is called with lists, of up to so many samples at a time, under the
+            names of `group_reward` (``completions``, ``texts``, …), and returns one value a sample
+            (docs/batching.md). Timeout and limit are then those of such a call. A call that fails
+            is split in two, and so on, until the sample to blame is alone. 1 to 65536.
+        batch_wait: Seconds that a sample waits for others to share its call, in a batch to which
+            samples are still added (`Dispatcher.stream`); batches that were submitted whole never
+            wait. 0 to 60.
+        rowwise: The function obeys TRL's batch contract (lists and keyword columns) and its rows
+            are independent: call it with lists of one row, so that each sample has its own
+            deadline; with ``batch_size``, of up to so many.
 
-    Returns:
-        A `RewardFunction`, callable as the plain function; without ``function``, a decorator that makes one.
+    Returns: A `RewardFunction`, callable as the plain function; without ``function``, a decorator
+        that makes one.
 
     Raises:
         RegistrationError: An option is wrong, or the signature is one that no batch can satisfy.
@@ -259,10 +270,11 @@ def group_reward(
 ) -> Any:
     """Make a reward function that sees one whole group, the G completions of one prompt, in order.
 
-    It is called by keyword with lists of length G: any of ``prompts``, ``completions``, ``completion_ids``, ``texts``,
-    ``environments`` that it names, dataset columns by their own names, ``**columns`` for the dataset columns not named
-    otherwise; and with ``trainer_state``, ``log_extra`` and ``log_metric`` if it names them. It returns a list of
-    length G, numbers or None (abstained). One call is one group: its failure fails all G cells.
+    It is called by keyword with lists of length G: any of ``prompts``, ``completions``,
+    ``completion_ids``, ``texts``, ``environments`` that it names, dataset columns by their own
+    names, ``**columns`` for the dataset columns not named otherwise; and with ``trainer_state``,
+    ``log_extra`` and ``log_metric`` if it names them. It returns a list of length G, numbers or
+    None (abstained). One call is one group: its failure fails all G cells.
 
     Args:
         function: The function, when not used as ``@group_reward(…)``.
@@ -270,11 +282,12 @@ def group_reward(
         timeout: Seconds that one attempt at one group may run. Default 600.
         batch_size: Refused, with what to do instead: a call is one group, whole.
 
-    Returns:
-        A `RewardFunction`, callable as the plain function; without ``function``, a decorator that makes one.
+    Returns: A `RewardFunction`, callable as the plain function; without ``function``, a decorator
+        that makes one.
 
     Raises:
-        RegistrationError: As for `reward`; also for a `guerdon.StatefulReward`, whose ``finish_group`` is the way.
+        RegistrationError: As for `reward`; also for a `guerdon.StatefulReward`, whose
+            ``finish_group`` is the way.
 
     Examples:
         >>> @group_reward

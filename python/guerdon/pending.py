@@ -17,12 +17,12 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from guerdon import _options
-from guerdon._submit.async_waiters import AsyncWaiters
+from guerdon._async_waiters import AsyncWaiters
 from guerdon.errors import ClosedError, RewardFailureError
 
 if TYPE_CHECKING:
     from guerdon._native import Batch
-    from guerdon._result.result_builder import ResultBuilder
+    from guerdon._result_builder import ResultBuilder
     from guerdon._submit.appending import Appender
     from guerdon.results import Group, RewardBatch
 
@@ -42,7 +42,8 @@ class PendingBatch:
 
     def __init__(self, owner: object, batch: Batch, builder: ResultBuilder) -> None:
         self._pid = os.getpid()
-        self._owner = owner  # kept alive: a dispatcher that is collected ends its engine and this batch with it
+        # kept alive: a dispatcher that is collected ends its engine and this batch with it
+        self._owner = owner
         self._batch = batch
         self._builder = builder
         self._cancelled = False
@@ -50,7 +51,8 @@ class PendingBatch:
         self._news = threading.RLock()
         self._order: list[
             int
-        ] = []  # completed groups; appended under `_news` by the thread that took them from the batch
+            # completed groups; appended under `_news` by the thread that took them from the batch
+        ] = []
         self._waiters = AsyncWaiters(self._news)
         self._built: tuple[RewardBatch, str | None] | None = None  # written under `_news`, once
 
@@ -65,7 +67,8 @@ class PendingBatch:
         return self._batch.samples // self._batch.num_generations
 
     def cancel(self) -> None:
-        """Give the batch up: what isn't finished becomes `cancelled`, and `result` returns the rest."""
+        """Give the batch up: what isn't finished becomes `cancelled`, and `result` returns the
+        rest."""
         self._check_process(done=False)
         self._cancelled = True
         self._batch.cancel("cancelled by the caller")
@@ -74,7 +77,8 @@ class PendingBatch:
         """Wait for the whole batch.
 
         Args:
-            timeout: Seconds to wait; None waits as long as it takes. The batch goes on whether it is waited for or not.
+            timeout: Seconds to wait; None waits as long as it takes. The batch goes on whether it
+                is waited for or not.
 
         Raises:
             TimeoutError: The batch isn't complete yet.
@@ -108,7 +112,8 @@ class PendingBatch:
             seen += 1
 
     def completed(self) -> list[int]:
-        """Indexes of the groups that are complete, in the order in which they completed; does not wait."""
+        """Indexes of the groups that are complete, in the order in which they completed; does not
+        wait."""
         self._take()
         return list(self._order)
 
@@ -175,7 +180,8 @@ class PendingBatch:
         return result
 
     def _check_process(self, *, done: bool = True) -> None:
-        """Raises `ClosedError` in a forked child; with `done`, only if the batch was not done before the fork."""
+        """Raises `ClosedError` in a forked child; with `done`, only if the batch was not done
+        before the fork."""
         if os.getpid() != self._pid and not (done and self._batch.done):
             raise ClosedError(
                 "this batch was submitted in another process, and ends only there: a forked child can submit its own."
@@ -284,16 +290,16 @@ class OpenBatch(PendingBatch):
     ) -> list[int]:
         """Add samples, from any thread.
 
-        With ``max_pending`` it waits first, while too many samples are pending (backpressure); Ctrl-C
-        then ends the batch. Calls on one sample start at once, group functions when their group is
-        full, functions of the batch contract at `finish`.
+        With ``max_pending`` it waits first, while too many samples are pending (backpressure);
+        Ctrl-C then ends the batch. Calls on one sample start at once, group functions when their
+        group is full, functions of the batch contract at `finish`.
 
         Args:
             completions: One per sample, as for `Dispatcher.submit`.
             prompts: One per sample.
             completion_ids: One list of token ids per sample.
-            group: Index of the group that they belong to. Without it they fill the lowest free places,
-                so groups are filled in order.
+            group: Index of the group that they belong to. Without it they fill the lowest free
+                places, so groups are filled in order.
             indices: The exact place of each, ``p * G + g``: then no order within a group depends on
                 which came first.
             **columns: Dataset columns, one value per sample; the same columns with every call.
@@ -303,7 +309,8 @@ class OpenBatch(PendingBatch):
 
         Raises:
             DataError: They can't be scored, or there is no such place; nothing was added.
-            ClosedError: The batch takes no more samples: it was finished, cancelled, or its dispatcher closed.
+            ClosedError: The batch takes no more samples: it was finished, cancelled, or its
+                dispatcher closed.
 
         Examples:
             >>> from guerdon import Dispatcher, reward
@@ -333,15 +340,16 @@ class OpenBatch(PendingBatch):
         indices: Sequence[int] | None = None,
         **columns: object,
     ) -> list[int]:
-        """`add` for coroutines: waiting for room never blocks the loop; cancelled meanwhile, it adds nothing."""
+        """`add` for coroutines: waiting for room never blocks the loop; cancelled meanwhile, it
+        adds nothing."""
         room = self._batch.room_fileno()
         while room is not None and not self._batch.has_room:
             await self._waiters.wait(room, None, lambda: self._batch.has_room)
         return self._appender.add(completions, prompts, completion_ids, columns, group, indices)
 
     def finish(self) -> None:
-        """Say that no more samples come: functions of the batch contract start, and the batch ends with its
-        last group. Does nothing the second time.
+        """Say that no more samples come: functions of the batch contract start, and the batch ends
+        with its last group. Does nothing the second time.
 
         Raises:
             DataError: A group lacks samples; the batch stays open.

@@ -12,16 +12,18 @@ __all__ = ["Recycle"]
 
 @dataclass(frozen=True)
 class Recycle:
-    """Bounds on the life of a worker: one that reaches any of them is replaced, between two calls and without a gap.
+    """Bounds on the life of a worker: one that reaches any of them is replaced, between two calls
+    and without a gap.
 
-    A remedy for code that leaks memory or grows slower with time. What stands in a worker's modules is lost with it, and
-    ``setup()`` runs again in the next. The worker of an undecorated function, which keeps that function's state, and the forks
-    of ``isolation="call"`` are not recycled.
+    A remedy for code that leaks memory or grows slower with time. What stands in a worker's modules
+    is lost with it, and ``setup()`` runs again in the next. The worker of an undecorated function,
+    which keeps that function's state, and the forks of ``isolation="call"`` are not recycled.
 
     Args:
         calls: Most calls that a worker runs, at least 1.
         age: Seconds that it lives.
-        rss: Resident memory, in bytes or as a text like ``"2GB"`` or ``"512MiB"``; looked at once a second while it works.
+        rss: Resident memory, in bytes or as a text like ``"2GB"`` or ``"512MiB"``; looked at once a
+            second while it works.
 
     Raises:
         RegistrationError: A value is not positive, or nothing is bounded.

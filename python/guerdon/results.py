@@ -1,7 +1,8 @@
 """Results: arrays first, an object per cell only where one is asked for.
 
 - Cell ``[p, g, f]`` is function ``f`` on sample ``p * G + g``, in every array.
-- `rewards` keeps the true cells; that a sample is unscorable shows in `total` and `advantages` alone.
+- `rewards` keeps the true cells; that a sample is unscorable shows in `total` and `advantages`
+  alone.
 - A failed cell without a number makes its sample unscorable; with ``incomplete="sum"`` a sample is
   unscorable only without any number.
 """
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 Scale = Literal["group", "batch", "none"]
 
-# What TRL adds to the standard deviation that it divides by: trl/trainer/grpo_trainer.py, `advantages / (std_rewards +
-# 1e-4)`.
+# What TRL adds to the standard deviation that it divides by: trl/trainer/grpo_trainer.py,
+# `advantages / (std_rewards + 1e-4)`.
 EPSILON = 1e-4
 
 
@@ -85,7 +86,8 @@ class SampleResult:
         rewards: By function; NaN where there is no reward.
         status: By function, see `Status`.
         reasons: What happened, in a line, by function; of those that failed alone.
-        total: Weighted sum of the rewards; NaN if the sample is unscorable, as in `RewardBatch.total`.
+        total: Weighted sum of the rewards; NaN if the sample is unscorable, as in
+            `RewardBatch.total`.
     """
 
     rewards: dict[str, float]
@@ -148,8 +150,8 @@ class RewardBatch:
 
     @cached_property
     def timings(self) -> dict[str, dict[str, float]]:
-        """By function: ``run_p50_s``, ``run_p90_s``, ``run_p99_s``, ``run_max_s``, ``run_total_s``, ``queue_p50_s``,
-        ``queue_p99_s``, ``queue_max_s`` and the number of ``retries``."""
+        """By function: ``run_p50_s``, ``run_p90_s``, ``run_p99_s``, ``run_max_s``, ``run_total_s``,
+        ``queue_p50_s``, ``queue_p99_s``, ``queue_max_s`` and the number of ``retries``."""
         return {name: self._source.timings(index) for index, name in enumerate(self.functions)}
 
     @cached_property
@@ -164,7 +166,8 @@ class RewardBatch:
 
     @cached_property
     def total(self) -> NDArray[np.float32]:
-        """``[P, G]`` float32: weighted sum of the cells that hold a number; NaN for an unscorable sample."""
+        """``[P, G]`` float32: weighted sum of the cells that hold a number; NaN for an unscorable
+        sample."""
         return totals.total(self.rewards, self.unscorable, self.weights)
 
     def advantages(self, scale: Scale = "group") -> NDArray[np.float32]:
@@ -174,8 +177,8 @@ class RewardBatch:
         The total minus the mean of its group's scorable samples; 0 for an unscorable sample.
 
         Args:
-            scale: ``"group"`` divides by the group's standard deviation + 1e-4, ``"batch"`` by the whole batch's,
-                ``"none"`` not at all.
+            scale: ``"group"`` divides by the group's standard deviation + 1e-4, ``"batch"`` by the
+                whole batch's, ``"none"`` not at all.
         """
         if scale not in ("group", "batch", "none"):
             raise ValueError(f"scale={scale!r}: expected 'group', 'batch' or 'none'.")
@@ -196,8 +199,9 @@ class RewardBatch:
     def to_pandas(self) -> pandas.DataFrame:
         """One row a cell, in the order of samples, then functions; needs pandas.
 
-        Columns: ``sample``, ``group``, ``function``, ``reward`` (NaN where there is none), ``status`` (its
-        label), ``reason`` (None unless it failed), ``attempts``, ``queue_s``, ``run_s`` (seconds).
+        Columns: ``sample``, ``group``, ``function``, ``reward`` (NaN where there is none),
+        ``status`` (its label), ``reason`` (None unless it failed), ``attempts``, ``queue_s``,
+        ``run_s`` (seconds).
 
         Raises:
             ImportError: pandas is not installed.
@@ -225,8 +229,8 @@ class RewardBatch:
         )
 
     def failures(self) -> list[Failure]:
-        """Every failed cell, in the order of samples; also those that ``on_failure`` gave a number or made
-        abstained."""
+        """Every failed cell, in the order of samples; also those that ``on_failure`` gave a number
+        or made abstained."""
         return [
             Failure(self.functions[function], sample, Status(status), reason, traceback, attempts, queue_s, run_s)
             for sample, function, status, reason, traceback, attempts, queue_s, run_s in self._failed_cells
@@ -234,8 +238,8 @@ class RewardBatch:
 
     @cached_property
     def extra(self) -> dict[str, list[Any]]:
-        """Columns recorded by ``log_extra`` and by the extra fields of dict results (``<function>/<field>``), as a
-        trainer would get them."""
+        """Columns recorded by ``log_extra`` and by the extra fields of dict results
+        (``<function>/<field>``), as a trainer would get them."""
         extra: dict[str, list[Any]] = {}
         for recorded in self._recorded:
             for column, values in recorded.extra:
@@ -252,7 +256,8 @@ class RewardBatch:
         return metrics
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One plain dict per sample: ``{"index", "rewards": {name: value or None}, "status": {name: "ok"}}``."""
+        """One plain dict per sample: ``{"index", "rewards": {name: value or None}, "status": {name:
+        "ok"}}``."""
         count = len(self.functions)
         labels = [status.label for status in Status]
         rewards = self.rewards.reshape(-1, count).tolist()
@@ -312,8 +317,8 @@ def _mean(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _std(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Standard deviation of each row's numbers with Bessel's correction; NaN with fewer than two (trl/trainer/utils.py,
-    `nanstd`)."""
+    """Standard deviation of each row's numbers with Bessel's correction; NaN with fewer than two
+    (trl/trainer/utils.py, `nanstd`)."""
     counts = (~np.isnan(rows)).sum(axis=1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
         variance = np.nansum((rows - _mean(rows)) ** 2, axis=1, keepdims=True) / (counts - 1)

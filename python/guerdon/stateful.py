@@ -1,4 +1,5 @@
-"""The base class of rewards that keep something between calls: a tokenizer, a client, a compiled grammar."""
+"""The base class of rewards that keep something between calls: a tokenizer, a client, a compiled
+grammar."""
 
 from __future__ import annotations
 
@@ -8,17 +9,19 @@ __all__ = ["StatefulReward"]
 
 
 class StatefulReward:
-    """A reward with state: derive from it, define ``score``, put an *instance* into the dispatcher's list.
+    """A reward with state: derive from it, define ``score``, put an *instance* into the
+    dispatcher's list.
 
-    ``score(self, …)`` obeys the per-sample contract of `guerdon.reward`: its parameters say which values it wants, it
-    returns a number, None or a dict with ``"score"``, it may be async. Optionally define ``finish_group(self, scores,
-    **columns)``: it gets one whole group of this reward's own scores, a ``list[float | None]`` of length G in order
-    (None where the sample has no score), and the group's columns as lists of length G by the names of
-    `guerdon.group_reward`; it returns a ``list[float | None]`` of length G. A failed cell stays failed whatever it
-    returns; None makes an ok cell abstained.
+    ``score(self, …)`` obeys the per-sample contract of `guerdon.reward`: its parameters say which
+    values it wants, it returns a number, None or a dict with ``"score"``, it may be async.
+    Optionally define ``finish_group(self, scores, **columns)``: it gets one whole group of this
+    reward's own scores, a ``list[float | None]`` of length G in order (None where the sample has no
+    score), and the group's columns as lists of length G by the names of `guerdon.group_reward`; it
+    returns a ``list[float | None]`` of length G. A failed cell stays failed whatever it returns;
+    None makes an ok cell abstained.
 
-    The instance is sent to the workers as it is: create what can't be pickled, or what is large, in ``setup()``.
-    ``reward(MyReward(), timeout=…)`` gives it options.
+    The instance is sent to the workers as it is: create what can't be pickled, or what is large, in
+    ``setup()``. ``reward(MyReward(), timeout=…)`` gives it options.
 
     Examples:
         >>> class Keyword(StatefulReward):
@@ -40,12 +43,15 @@ class StatefulReward:
     """
 
     def setup(self) -> Awaitable[None] | None:
-        """Called once per worker, loop or thread (by lane) before the first ``score`` there; may be async.
+        """Called once per worker, loop or thread (by lane) before the first ``score`` there; may be
+        async.
 
-        If it raises or takes longer than ``setup_timeout``, all cells of this reward are `error` with its traceback.
+        If it raises or takes longer than ``setup_timeout``, all cells of this reward are `error`
+        with its traceback.
         """
         return None
 
     def close(self) -> Awaitable[None] | None:
-        """Called once for each ``setup`` when the dispatcher closes, unless the worker was killed; may be async."""
+        """Called once for each ``setup`` when the dispatcher closes, unless the worker was killed;
+        may be async."""
         return None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from guerdon import Dispatcher
-from tests.contract.scripted import EVERY_LANE
+from tests.contract.scripted_functions import EVERY_LANE
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,5 @@
-"""What a failure does and does not do: invariants 3, 5 and 6 of docs/internals/promises.md, and what follows from them."""
+"""What a failure does and does not do: invariants 3, 5 and 6 of docs/internals/promises.md, and
+what follows from them."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, RewardFailureError, Status, group_reward, reward
-from tests.contract import behaviours
+from tests.contract import misbehaving_functions as behaviours
 
 NAN = math.nan
 LANES = ("process", "thread", "asyncio")
@@ -88,7 +89,8 @@ def test_a_failed_cell_makes_its_sample_unscorable() -> None:
         result = made.score(completions=["c"] * 8, how=hows, num_generations=4)
         columns = [column(prompts=["p"] * 8, completions=["c"] * 8, how=hows) for column in made.reward_funcs]
     np.testing.assert_array_equal(result.rewards[:, :, 0], [[1, NAN, 1, NAN], [1, 1, NAN, NAN]])
-    np.testing.assert_array_equal(result.rewards[:, :, 1], np.full((2, 4), 0.25))  # the true cells stay
+    # the true cells stay
+    np.testing.assert_array_equal(result.rewards[:, :, 1], np.full((2, 4), 0.25))
     np.testing.assert_array_equal(result.total, np.float32([[1.5, NAN, 1.5, 0.5], [1.5, 1.5, NAN, NAN]]))
     assert result.advantages()[0, 1] == result.advantages()[1, 2] == 0
     first = np.array([1.5, 1.5, 0.5])
@@ -140,7 +142,8 @@ def test_every_failure_counts_whatever_became_of_it(on_failure: Any) -> None:
             made.score(completions=["c"] * 8, how=["error"] * 5 + [""] * 3)
         assert caught.value.result is not None
         assert len(caught.value.result.failures()) == 5
-        assert caught.value.result.rewards[5:].ravel().tolist() == [1.0] * 3  # all of it was scored first
+        # all of it was scored first
+        assert caught.value.result.rewards[5:].ravel().tolist() == [1.0] * 3
         made.score(completions=["c"] * 8, how=["error"] * 4 + [""] * 4)
         made.score(completions=["c"] * 8, how=["none"] * 8)  # abstaining is no failure
         made.score(completions=["c"] * 7, how=["error"] * 7)  # too few to tell

@@ -13,7 +13,8 @@ from guerdon import Dispatcher, Limit, Status, group_reward, reward
 
 
 class Gauge:
-    """Counts who is inside; for functions of this process. Until `awaited` were inside at once, nobody is to leave."""
+    """Counts who is inside; for functions of this process. Until `awaited` were inside at once,
+    nobody is to leave."""
 
     def __init__(self, awaited: int = 0) -> None:
         self._lock = threading.Lock()
@@ -86,8 +87,8 @@ def on_loop(gauge: Gauge, seconds: float) -> Any:
 def test_limit_on_the_thread_lane(most: int) -> None:
     gauge = Gauge(awaited=most)
     with Dispatcher([reward(on_thread(gauge, 0.02), lane="thread", limit=Limit(concurrency=most))]) as made:
-        tickets = [made.submit(completions=["c"] * 15) for _ in range(2)]  # it holds over batches
-        assert all(ticket.result().status.max() == Status.OK for ticket in tickets)
+        pending_batches = [made.submit(completions=["c"] * 15) for _ in range(2)]  # it holds over batches
+        assert all(pending.result().status.max() == Status.OK for pending in pending_batches)
     assert gauge.most == most
 
 
@@ -95,8 +96,8 @@ def test_limit_on_the_thread_lane(most: int) -> None:
 def test_limit_on_the_asyncio_lane(most: int) -> None:
     gauge = Gauge(awaited=most)
     with Dispatcher([reward(on_loop(gauge, 0.01), limit=Limit(concurrency=most))]) as made:
-        tickets = [made.submit(completions=["c"] * (200 if most == 300 else 20)) for _ in range(2)]
-        assert all(ticket.result().status.max() == Status.OK for ticket in tickets)
+        pending_batches = [made.submit(completions=["c"] * (200 if most == 300 else 20)) for _ in range(2)]
+        assert all(pending.result().status.max() == Status.OK for pending in pending_batches)
     assert gauge.most == most
 
 

@@ -1,8 +1,9 @@
-"""Scripted batches through the whole engine: invariants 1, 2, 3 and 5 of docs/internals/promises.md.
+"""Scripted batches through the whole engine: invariants 1, 2, 3 and 5 of
+docs/internals/promises.md.
 
-Whatever calls do, on whatever lane and in whatever order they end: cell ``[p, g, f]`` is function ``f`` on sample
-``p * G + g``, each call ran as often as its outcome says, each group is announced once, complete, and the array equals
-a serial loop's bit for bit.
+Whatever calls do, on whatever lane and in whatever order they end: cell ``[p, g, f]`` is function
+``f`` on sample ``p * G + g``, each call ran as often as its outcome says, each group is announced
+once, complete, and the array equals a serial loop's bit for bit.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon import Dispatcher, Status
-from tests.contract.batches import DEADLY, DELAYS, QUIET, Batch, check, examples, scripted, scripts
-from tests.contract.plan import FAILS, ran
-from tests.contract.scripted import EVERY_LANE, HANGING, forked, killable, killable_batch, killable_group
+from tests.contract.scripted_batches import DEADLY, DELAYS, QUIET, Batch, check, examples, scripted, scripts
+from tests.contract.scripted_functions import EVERY_LANE, HANGING, forked, killable, killable_batch, killable_group
+from tests.contract.scripts import FAILS, ran
 
 
 @pytest.fixture(scope="module")
@@ -65,17 +66,19 @@ def test_row_11_results_equal_a_serial_loop(every_lane: Dispatcher, folder: Path
 def test_inv_2_a_batch_that_is_cut_short_at_any_moment(
     every_lane: Dispatcher, hurried: Dispatcher, folder: Path, script: Any, when: float, end: str
 ) -> None:
-    """Each cell has one outcome: its own, or that of the cut. What is left of the batch harms no later one."""
-    batch = scripted(EVERY_LANE, script, folder)  # its log is its own: what was abandoned may write there for a while
+    """Each cell has one outcome: its own, or that of the cut. What is left of the batch harms no
+    later one."""
+    # its log is its own: what was abandoned may write there for a while
+    batch = scripted(EVERY_LANE, script, folder)
     for function in range(len(EVERY_LANE)):
         for sample in range(0, len(batch.texts), 3):
             batch.put(function, sample, delay=max(batch.cells[function][sample].delay, 0.01))
-    ticket = batch.submit(every_lane if end == "cancel" else hurried)
+    pending = batch.submit(every_lane if end == "cancel" else hurried)
     if end == "cancel":
         time.sleep(when)
-        ticket.cancel()
-    groups = list(ticket.groups(timeout=60))
-    result = ticket.result(timeout=60)
+        pending.cancel()
+    groups = list(pending.groups(timeout=60))
+    result = pending.result(timeout=60)
     batch.check_groups(result, groups)
     batch.check_failures(result)
     cut = (Status.CANCELLED, "cancelled by the caller") if end == "cancel" else (Status.TIMEOUT, "batch timeout")
@@ -138,16 +141,17 @@ def test_row_11_a_large_batch_with_a_bit_of_everything(every_lane: Dispatcher, f
 def test_row_11_whatever_processes_are_killed_from_outside(
     processes: Dispatcher, folder: Path, seed: int, when: float, victims: str
 ) -> None:
-    """A kill hits the calls in hand; each is tried once more, and nothing else is lost or run twice."""
+    """A kill hits the calls in hand; each is tried once more, and nothing else is lost or run
+    twice."""
     chance = random.Random(seed)
     batch = Batch([killable, killable_group, killable_batch], 12, 4, folder / "log")
     for function in range(3):
         for sample in range(len(batch.texts)):
             batch.put(function, sample, delay=chance.choice((0.0, 0.0, 0.002, 0.02)))
-    ticket = batch.submit(processes)
+    pending = batch.submit(processes)
     time.sleep(when)
     killed = kill(processes, victims, chance)
-    result = ticket.result(timeout=60)
+    result = pending.result(timeout=60)
     assert result.status.max() == 0, result.failures()
     expected = [[batch.foretold(function, sample).value for function in range(3)] for sample in range(len(batch.texts))]
     batch.check_rewards(result, np.array(expected, np.float32))

@@ -1,7 +1,9 @@
-"""Scripted streams through the whole engine: what `test_random_batches` says of batches, of batches that grow.
+"""Scripted streams through the whole engine: what `test_random_batches` says of batches, of batches
+that grow.
 
-Whatever is added in whatever order and pieces, and wherever the groups are taken: each group is delivered once,
-complete, and the array equals a serial loop's bit for bit; what a quorum or a cancel cut short says so.
+Whatever is added in whatever order and pieces, and wherever the groups are taken: each group is
+delivered once, complete, and the array equals a serial loop's bit for bit; what a quorum or a
+cancel cut short says so.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon import ClosedError, Dispatcher, Group, OpenBatch, PendingBatch, Status
-from tests.contract.batches import DEADLY, Batch, check, examples, scripted, scripts
-from tests.contract.plan import FAILS, ran
-from tests.contract.scripted import EVERY_LANE, awaited, awaited_group, killable, threaded
+from tests.contract.scripted_batches import DEADLY, Batch, check, examples, scripted, scripts
+from tests.contract.scripted_functions import EVERY_LANE, awaited, awaited_group, killable, threaded
+from tests.contract.scripts import FAILS, ran
 
 CUTTABLE = [killable, threaded, awaited]
 WITH_GROUPS = [*CUTTABLE, awaited_group]
@@ -64,14 +66,14 @@ class Stream:
     def open(self, dispatcher: Dispatcher, **terms: Any) -> OpenBatch:
         return dispatcher.stream(num_generations=self.batch.size, **terms)
 
-    def feed(self, ticket: OpenBatch, producers: int = 1) -> None:
+    def feed(self, pending: OpenBatch, producers: int = 1) -> None:
         """Adds all samples, each piece from one of some threads."""
         pieces = self.pieces()
 
         def produce(number: int) -> None:
             for piece in pieces[number::producers]:
                 try:
-                    assert ticket.add(**self.columns(piece), indices=piece) == piece
+                    assert pending.add(**self.columns(piece), indices=piece) == piece
                 except ClosedError:
                     return  # it was cancelled
 
@@ -82,10 +84,10 @@ class Stream:
             thread.join(60)
 
 
-def consumed(ticket: PendingBatch) -> tuple[threading.Thread, list[Group]]:
+def consumed(pending: PendingBatch) -> tuple[threading.Thread, list[Group]]:
     """A consumer elsewhere, and what it saw."""
     seen: list[Group] = []
-    thread = threading.Thread(target=lambda: seen.extend(ticket.groups(timeout=60)))
+    thread = threading.Thread(target=lambda: seen.extend(pending.groups(timeout=60)))
     thread.start()
     return thread, seen
 
@@ -100,14 +102,14 @@ def test_streams_equal_a_serial_loop(
     every_lane: Dispatcher, folder: Path, script: Any, seed: int, producers: int
 ) -> None:
     stream = Stream(scripted(EVERY_LANE, script, folder), seed)
-    ticket = stream.open(every_lane)
-    thread, beside = consumed(ticket)
-    stream.feed(ticket, producers)
-    ticket.finish()
-    groups = list(ticket.groups(timeout=60))
+    pending = stream.open(every_lane)
+    thread, beside = consumed(pending)
+    stream.feed(pending, producers)
+    pending.finish()
+    groups = list(pending.groups(timeout=60))
     thread.join(60)
     assert [group.index for group in beside] == [group.index for group in groups]
-    stream.batch.check(ticket.result(timeout=60), groups)
+    stream.batch.check(pending.result(timeout=60), groups)
     os.unlink(stream.batch.log)
 
 
@@ -136,15 +138,15 @@ def test_what_a_quorum_does_not_cut_equals_a_serial_loop(
     stream = Stream(scripted(functions, (prompts, size, changes), folder), seed)
     batch = stream.batch
     if grows:
-        ticket = stream.open(dispatcher, group_quorum=wanted)
-        thread, beside = consumed(ticket)
-        stream.feed(ticket, 2)
-        ticket.finish()
+        pending = stream.open(dispatcher, group_quorum=wanted)
+        thread, beside = consumed(pending)
+        stream.feed(pending, 2)
+        pending.finish()
     else:
         samples = range(len(batch.texts))
-        ticket = dispatcher.submit(**stream.columns(samples), num_generations=size, group_quorum=wanted)
-        thread, beside = consumed(ticket)
-    result = ticket.result(timeout=60)
+        pending = dispatcher.submit(**stream.columns(samples), num_generations=size, group_quorum=wanted)
+        thread, beside = consumed(pending)
+    result = pending.result(timeout=60)
     thread.join(60)
     batch.check_groups(result, beside)
     batch.check_failures(result)
@@ -178,15 +180,15 @@ def test_a_stream_that_is_cancelled_at_any_moment(
 ) -> None:
     stream = Stream(scripted(EVERY_LANE, script, folder), seed)
     batch = stream.batch
-    ticket = stream.open(every_lane)
-    thread, beside = consumed(ticket)
-    timer = threading.Timer(when, ticket.cancel)
+    pending = stream.open(every_lane)
+    thread, beside = consumed(pending)
+    timer = threading.Timer(when, pending.cancel)
     timer.start()
-    stream.feed(ticket, 2)
+    stream.feed(pending, 2)
     timer.join()
-    result = ticket.result(timeout=60)
+    result = pending.result(timeout=60)
     thread.join(60)
-    assert sorted(group.index for group in beside) == list(range(ticket.num_groups))
+    assert sorted(group.index for group in beside) == list(range(pending.num_groups))
     reasons = {(failure.function, failure.sample): failure.reason for failure in result.failures()}
     status, rewards = result.status.reshape(-1, len(batch.specs)), result.rewards.reshape(-1, len(batch.specs))
     for function, spec in enumerate(batch.specs):

@@ -1,4 +1,5 @@
-"""What functions record while they run: put together in sample order, from the attempts that count, on every lane."""
+"""What functions record while they run: put together in sample order, from the attempts that count,
+on every lane."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, StatefulReward, group_reward, reward
-from tests.contract.behaviours import note
+from tests.contract.misbehaving_functions import note
 
 LANES = ("process", "thread", "asyncio")
 

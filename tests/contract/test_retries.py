@@ -1,4 +1,5 @@
-"""Retries: only those that were asked for, only where another attempt can help, each of them counted."""
+"""Retries: only those that were asked for, only where another attempt can help, each of them
+counted."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, RewardBatch, Status, reward
-from tests.contract import behaviours
+from tests.contract import misbehaving_functions as behaviours
 
 LANES = ("process", "thread", "asyncio")
 

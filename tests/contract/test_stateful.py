@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, StatefulReward, Status, reward
-from tests.contract.rewards import AsyncShaping, BrokenSetup, Lifecycle, Shaping, SlowSetup
+from tests.contract.stateful_rewards import AsyncShaping, BrokenSetup, Lifecycle, Shaping, SlowSetup
 
 NAN = math.nan
 LANES = ("process", "thread", "asyncio")
@@ -126,7 +126,8 @@ def test_row_28_once_a_worker_and_not_closed_when_killed(tmp_path: Path) -> None
     with Dispatcher([reward(Lifecycle(notes))], workers=2) as made:
         for _ in range(4):
             made.score(completions=["c"] * 40, own=[0.002] * 40)
-        made.score(completions=["c"] * 20, own=[0.002] * 19 + [-1.0])  # the last one ends its worker, twice
+        # the last one ends its worker, twice
+        made.score(completions=["c"] * 20, own=[0.002] * 19 + [-1.0])
     setups = [line.split()[1] for line in lines(notes, "setup")]
     closes = [line.split()[1] for line in lines(notes, "close")]
     scores = {line.split()[1] for line in lines(notes, "score")}

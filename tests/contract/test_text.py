@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from guerdon import Dispatcher, Status, group_reward, reward
-from tests.contract import texts
-from tests.contract.texts import fingerprint
+from tests.contract import fingerprints as texts
+from tests.contract.fingerprints import fingerprint
 
 PAIR = "\ud83d" + "\ude00"  # two characters; UTF-16 would make one emoji of them
 
@@ -125,7 +125,8 @@ def test_row_13_any_text_in_any_column(dispatcher: Dispatcher, rows: list[Any]) 
     sees="a reason that can be read, odd characters escaped",
 )
 def test_row_13_messages() -> None:
-    """Conversational data: prompts and completions are lists of messages, `text` is the last one's."""
+    """Conversational data: prompts and completions are lists of messages, `text` is the last
+    one's."""
     kinds = list(KINDS.values())
     prompts = [[{"role": "user", "content": text}] for text in kinds]
     completions = [

@@ -11,8 +11,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from guerdon._columns import Single, content_text
 from guerdon._http.template import Field
-from guerdon._submit.columns import Single, content_text
 from guerdon.errors import DataError
 
 __all__ = ["JSON", "PLAIN", "texts_of"]

@@ -1,2 +1,2 @@
-"""What comes of a batch: `result_builder` makes the result, `records` decodes what functions recorded,
-`failures` says when they are too many."""
+"""What comes of a batch: `records` decodes what functions recorded, `totals` adds up each sample,
+`failures` says when there are too many."""

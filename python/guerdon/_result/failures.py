@@ -1,23 +1,26 @@
-"""When failures are too many: the error budget of a batch.
+"""When failures are too many.
 
-- F-1  A function breaks its budget when more than ``max_failure_rate`` of its cells failed, in a batch of at least 8
-       samples; with ``on_failure="raise"`` at the first failure, whatever the size.
-- F-2  Every failure counts, whatever ``on_failure`` made of its cell; what a quorum left behind is none.
-- F-3  The message names the time that was over: that of an attempt, or what bounds the call, its group or the batch; and how to have more.
+- A function fails too often when more than ``max_failure_rate`` of its cells failed, in a batch of
+  at least 8 samples; with ``on_failure="raise"`` at the first failure, whatever the size.
+- Every failure counts, whatever ``on_failure`` made of its cell; what a quorum left behind is none.
+- The message names the timeout that ran out, and how to allow more time.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from guerdon._registration.spec import FunctionSpec
-from guerdon.results import Failure, RewardBatch
 from guerdon.status import Status
+
+if TYPE_CHECKING:
+    from guerdon.results import Failure, RewardBatch
 
 FEWEST_SAMPLES = 8
 QUORUM_REASON = "quorum"  # of a cell that `group_quorum` left behind
-# Reasons of timeouts that are not an attempt's own (F-3): the engine's words, and where to give more time.
+# Reasons of timeouts that are not an attempt's own, as the engine gives them, and what to raise.
 LONGER = {
     "total timeout": "Raise the function's `total_timeout`",
     "group timeout": "Raise `group_timeout`",
@@ -26,7 +29,7 @@ LONGER = {
 
 
 def breach(result: RewardBatch, specs: Sequence[FunctionSpec], max_failure_rate: float) -> str | None:
-    """What to tell the user when a function broke its budget; None when all kept theirs."""
+    """The error message when a function failed too often; None when none did."""
     failures: dict[str, list[Failure]] = {}
     for failure in result.failures():
         if failure.status is Status.CANCELLED and failure.reason == QUORUM_REASON:
@@ -75,4 +78,4 @@ def _advice(spec: FunctionSpec, failure: Failure) -> str:
         return "It ends the worker that runs it: look at what it printed above, or set `max_failure_rate`."
     if failure.status is Status.CANCELLED:
         return "The batch was cancelled before it was complete."
-    return "The tracebacks are in `error.result.failures()`; mend the function, or set `max_failure_rate`."
+    return "The tracebacks are in `error.result.failures()`; fix the function, or set `max_failure_rate`."

@@ -1,10 +1,9 @@
-"""What reward functions recorded while they ran: extra columns, metrics, the extra fields of dict results.
+"""What functions recorded while they ran: extra columns, metrics, extra fields of dict results.
 
-- K-1  A function that sees the whole batch recorded whole columns: they stay as they are, call by call, as its trainer
-       would have got them.
-- K-2  What was recorded call by call becomes one column of one value per sample, in sample order, None where a call
-       recorded nothing.
-- K-3  Metrics are numbers, in sample order; what is none is left out.
+- A function that sees the whole batch recorded whole columns: they stay as they are.
+- What was recorded call by call becomes one column of one value per sample, in sample order, None
+  where a call recorded nothing.
+- Metrics are numbers, in sample order; other values are left out.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ class Recorded:
 def decode(
     name: str, shape: str, samples: int, num_generations: int, blobs: Iterable[tuple[int, list[int], bytes]]
 ) -> Recorded:
-    """The records of the function `name` of this `shape`, from (first sample of the call, its samples if they were
-    gathered, JSON) in sample order.
+    """The records of the function `name` of this `shape`, from (first sample of the call, its
+    samples if they were gathered, JSON) in sample order.
 
     Extra fields of dict results become columns named ``<function>/<field>``.
     """
@@ -58,7 +57,8 @@ def _column(columns: dict[str, list[Any]], name: str, samples: int) -> list[Any]
 
 
 def _place(column: list[Any], places: Sequence[int], values: Any) -> None:
-    """Puts one call's values where its samples are; what isn't one value per sample is the value of each of them."""
+    """Puts one call's values where its samples are; what isn't one value per sample is the value of
+    each of them."""
     if not isinstance(values, list) or len(values) != len(places):
         values = [values] * len(places)
     for place, value in zip(places, values, strict=True):

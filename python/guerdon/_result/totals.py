@@ -18,7 +18,8 @@ def failed_samples(rewards: NDArray[np.float32], status: NDArray[np.uint8]) -> N
 
 
 def unscorable(rewards: NDArray[np.float32], status: NDArray[np.uint8], incomplete: str) -> NDArray[np.bool_]:
-    """Samples without a total: those without any number, and unless `incomplete` is "sum" the failed ones."""
+    """Samples without a total: those without any number, and unless `incomplete` is "sum" the
+    failed ones."""
     empty = np.asarray(np.isnan(rewards).all(axis=-1))
     return empty if incomplete == "sum" else empty | failed_samples(rewards, status)
 

@@ -11,9 +11,9 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from guerdon._columns import TRAINER_STATE, collect, refuse_singular
 from guerdon._serialization.column_values import dumps
 from guerdon._submit.column_routing import ColumnRouter, unshippable
-from guerdon._submit.columns import TRAINER_STATE, collect, refuse_singular
 from guerdon.errors import ClosedError, DataError
 
 if TYPE_CHECKING:
@@ -57,23 +57,23 @@ class Appender:
         group_index, places = _index("group", group), _indices(indices, data.samples)
         if group_index is not None and places is not None:
             raise DataError("indices= says where each sample belongs: leave group= out.")
-        plan = self._router.route(data, is_open=True)
-        if self._names is not None and plan.names != self._names:
+        routed = self._router.route(data, is_open=True)
+        if self._names is not None and routed.names != self._names:
             raise DataError(
-                f"these samples bring the columns {', '.join(plan.names)} to the functions, those before them "
+                f"these samples bring the columns {', '.join(routed.names)} to the functions, those before them "
                 f"{', '.join(self._names)}: give the same columns with every add()."
             )
         try:
             added = self._batch.add(
-                plan.columns, plan.uses, count=data.samples, dumps=dumps, group=group_index, samples=places
+                routed.columns, routed.uses, count=data.samples, dumps=dumps, group=group_index, samples=places
             )
         except TypeError as error:
-            raise unshippable(error, plan) from error
+            raise unshippable(error, routed) from error
         except ValueError as error:
             raise DataError(f"{error}. Nothing was added.") from None
         except RuntimeError as error:
             raise ClosedError(f"this batch is closed: {error}.") from None
-        self._names = plan.names
+        self._names = routed.names
         return added
 
     def finish(self) -> None:

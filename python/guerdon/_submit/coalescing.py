@@ -1,4 +1,5 @@
-"""Runs together what callers ask for one by one: what comes in the same turn of a loop is one batch.
+"""Runs together what callers ask for one by one: what comes in the same turn of a loop is one
+batch.
 
 - A batch holds at most `most` items, all of one key; each item gets its own answer as it comes.
 - coalescing-1  A `DataError` fails its own item alone: the batch is split until that item is found.

@@ -1,4 +1,5 @@
-"""Which columns each reward function gets of a batch: the engine's columns and one `FunctionColumns` per function.
+"""Which columns each reward function gets of a batch: the engine's columns and one `FunctionColumns`
+per function.
 
 - Only columns that some function declared travel to the engine, each once, whoever wants it.
 - Functions of the http lane get strings, whatever their columns hold; strings are not copied.
@@ -12,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from guerdon._columns import TEXT, Data, Single
 from guerdon._registration.spec import FunctionSpec
-from guerdon._submit.columns import TEXT, Data, Single
 from guerdon._submit.layout import Consumer, Layout, Route, Source, layout
 from guerdon._submit.token_counts import counting
 from guerdon._submit.trainer_state import names_history, snapshot
@@ -23,13 +24,15 @@ if TYPE_CHECKING:
     from guerdon._http.template import Field
     from guerdon._native import Constant, FunctionColumns
 
-# What says whether two batches bring the same columns: their names, and whether there is a trainer's state.
+# What says whether two batches bring the same columns: their names, and whether there is a
+# trainer's state.
 _Names = tuple[tuple[str, ...], tuple[str, ...], bool]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How a batch goes to the engine: its columns, what they are called, and one `FunctionColumns` per function."""
+class RoutedColumns:
+    """How a batch goes to the engine: its columns, what they are called, and one
+    `FunctionColumns` per function."""
 
     columns: list[list[object] | Constant]
     names: list[str]
@@ -46,7 +49,7 @@ class ColumnRouter:
         # Of the last batch. Written by whatever thread has one with other columns, as a whole.
         self._last: tuple[_Names, Layout] | None = None
 
-    def route(self, data: Data, *, is_open: bool = False) -> Plan:
+    def route(self, data: Data, *, is_open: bool = False) -> RoutedColumns:
         """The engine's columns and, for each function, which of them its calls get.
 
         Args:
@@ -58,7 +61,7 @@ class ColumnRouter:
         known = self._layout(data)
         columns = _BatchColumns(data, known, is_open)
         uses = [route.use or columns.use(route) for route in known.routes]
-        return Plan(columns.values, columns.names, uses)
+        return RoutedColumns(columns.values, columns.names, uses)
 
     def _layout(self, data: Data) -> Layout:
         names = tuple(data.own), tuple(data.dataset), data.trainer_state is not None
@@ -80,7 +83,8 @@ class _BatchColumns:
         self.values = [self._value(*source) for source in known.sources]
 
     def use(self, route: Route) -> FunctionColumns:
-        """What a function gets that differs from batch to batch: counted tokens, strings of requests."""
+        """What a function gets that differs from batch to batch: counted tokens, strings of
+        requests."""
         from guerdon._native import FunctionColumns
 
         consumer = route.consumer
@@ -135,14 +139,14 @@ def _const(value: object) -> Constant:
     return Constant(value)
 
 
-def unshippable(error: TypeError, plan: Plan) -> Exception:
+def unshippable(error: TypeError, routed: RoutedColumns) -> Exception:
     """The engine's refusal of a value that can't be pickled, by its column and sample."""
     if len(error.args) != 3:
         return error
     message, column, sample = error.args
     where = "" if sample is None else f" of sample {sample}"
     return DataError(
-        f"column {plan.names[column]!r}{where} can't be sent to a worker process: {message}. Give it as plain values, "
+        f"column {routed.names[column]!r}{where} can't be sent to a worker process: {message}. Give it as plain values, "
         "or have "
         "the functions that want it run in this process: reward(fn, lane='thread')."
     )

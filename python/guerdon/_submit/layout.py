@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from guerdon._columns import COMPLETION_IDS, COMPLETIONS, ENVIRONMENTS, PROMPTS, TEXT, TRAINER_STATE, Data
 from guerdon._registration.spec import FunctionSpec, Wants
-from guerdon._submit.columns import COMPLETION_IDS, COMPLETIONS, ENVIRONMENTS, PROMPTS, TEXT, TRAINER_STATE, Data
 from guerdon._submit.token_counts import Counting
 from guerdon.errors import DataError
 
@@ -47,7 +47,8 @@ _HINTS = {
 
 @dataclass(frozen=True)
 class Consumer:
-    """A function that gets values: its spec, whether it reads the trainer's history, and what counts its tokens."""
+    """A function that gets values: its spec, whether it reads the trainer's history, and what
+    counts its tokens."""
 
     spec: FunctionSpec
     history: bool
@@ -132,14 +133,16 @@ def _route(consumer: Consumer, data: Data, places: dict[Source, int]) -> Route:
 def _arrange(wants: Wants, available: dict[str, Source]) -> tuple[tuple[str, ...], bool]:
     """The names of the calls, in order, and whether their values go by position."""
     names, by_position = wants.arrange(available)
-    if wants.row and not wants.everything:  # a reserved name that is not asked for is a column like any other
+    # a reserved name that is not asked for is a column like any other
+    if wants.row and not wants.everything:
         taken = (*names, *wants.fixed)
         names += tuple(name for name, (kind, _) in available.items() if kind == "dataset" and name not in taken)
     return names, by_position
 
 
 def _available(spec: FunctionSpec, wants: Wants, data: Data, called: str) -> dict[str, Source]:
-    """Every name under which this batch has a value for the function, in the order in which a trainer gives them.
+    """Every name under which this batch has a value for the function, in the order in which a
+    trainer gives them.
 
     Raises:
         DataError: A column is missing, or its name is ambiguous.
@@ -155,7 +158,8 @@ def _available(spec: FunctionSpec, wants: Wants, data: Data, called: str) -> dic
                     f"reward function {called!r} asks for {name!r}, a reserved name, and the dataset has a column "
                     f"{name!r} too: ambiguous. Rename the column, or the parameter if another column is meant."
                 )
-        elif key != ENVIRONMENTS or spec.lane != "process":  # a function that names them is on another lane
+        # a function that names them is on another lane
+        elif key != ENVIRONMENTS or spec.lane != "process":
             there = data.trainer_state is not None if kind == "state" else key == TEXT or key in data.own
             if there:
                 available[name] = (kind, key)
@@ -167,7 +171,8 @@ def _available(spec: FunctionSpec, wants: Wants, data: Data, called: str) -> dic
 
 
 def _refuse_odd(called: str, names: tuple[str, ...]) -> None:
-    """Refuses names that can't be sent to a worker; only ``**row`` and ``**columns`` can take them."""
+    """Refuses names that can't be sent to a worker; only ``**row`` and ``**columns`` can take
+    them."""
     for name in names:
         if "\0" in name or any("\ud800" <= letter <= "\udfff" for letter in name):
             raise DataError(

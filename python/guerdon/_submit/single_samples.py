@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from guerdon._submit.columns import COMPLETION_IDS, COMPLETIONS, ENVIRONMENTS, PROMPTS, TRAINER_STATE
+from guerdon._columns import COMPLETION_IDS, COMPLETIONS, ENVIRONMENTS, PROMPTS, TRAINER_STATE
 from guerdon._submit.submission import BatchOptions, Submitter
 from guerdon.errors import ClosedError, DataError, RewardFailureError
 from guerdon.pending import PendingBatch
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from guerdon._engine import EngineHandle
     from guerdon._native import Batch
-    from guerdon._result.result_builder import ResultBuilder
+    from guerdon._result_builder import ResultBuilder
     from guerdon._submit.coalescing import Coalescer
     from guerdon.results import SampleResult
 
@@ -115,7 +115,8 @@ class SampleScorer:
                 async for group in groups:
                     yield group.index, self._builder.sample(batch, group)
                     left -= 1
-                    if not left:  # `agroups` raises now if failures were too many: that is no caller's own
+                    # `agroups` raises now if failures were too many: that is no caller's own
+                    if not left:
                         break
         finally:
             for one in started:

@@ -11,11 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from guerdon import _options
-from guerdon._registration.spec import FunctionSpec
-from guerdon._serialization.column_values import dumps
-from guerdon._submit.appending import Appender
-from guerdon._submit.column_routing import ColumnRouter, unshippable
-from guerdon._submit.columns import (
+from guerdon._columns import (
     COMPLETION_IDS,
     COMPLETIONS,
     PROMPTS,
@@ -23,6 +19,10 @@ from guerdon._submit.columns import (
     collect,
     refuse_singular,
 )
+from guerdon._registration.spec import FunctionSpec
+from guerdon._serialization.column_values import dumps
+from guerdon._submit.appending import Appender
+from guerdon._submit.column_routing import ColumnRouter, unshippable
 from guerdon.errors import DataError, RegistrationError
 
 if TYPE_CHECKING:
@@ -181,12 +181,12 @@ class Submitter:
         return bounds if max_pending is None else {**bounds, "max_pending": max_pending}
 
     def _submit(self, started: list[Batch], data: Data, num_generations: int, **bounds: Any) -> Batch:
-        plan = self._router.route(data)
+        routed = self._router.route(data)
         engine = self._engine.get()
         try:
             return engine.submit(
-                plan.columns,
-                plan.uses,
+                routed.columns,
+                routed.uses,
                 samples=data.samples,
                 num_generations=num_generations,
                 held=started,
@@ -194,7 +194,7 @@ class Submitter:
                 **bounds,
             )
         except TypeError as error:
-            raise unshippable(error, plan) from error
+            raise unshippable(error, routed) from error
 
 
 def check_group_size(num_generations: object, samples: int, *, ranks: int = 1) -> int:
@@ -217,7 +217,8 @@ def check_group_size(num_generations: object, samples: int, *, ranks: int = 1) -
 
 
 def trainer_group_size(size: int | None, samples: int, ranks: int, group_function: str | None) -> int:
-    """The group size of a batch that a trainer gives: 1 where no function needs whole groups and none are there.
+    """The group size of a batch that a trainer gives: 1 where no function needs whole groups and
+    none are there.
 
     Args:
         size: Completions per prompt, None if unknown.

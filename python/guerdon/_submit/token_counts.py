@@ -1,7 +1,8 @@
 """Counting the tokens of calls before they are made, by the function that a `Limit` was given.
 
-- K-1  It gets a sample's columns by name, as a per-sample reward function does; live environments too, since it runs in this process.
-- K-2  What it raises, and what is no count, refuses the batch before any call, with function and sample.
+The function gets a sample's columns by name, as a per-sample reward function does; live
+environments too, since it runs in this process. An error, or an answer that is no count, refuses
+the batch before any call, naming function and sample.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from guerdon._columns import TEXT, Data, Single
 from guerdon._registration.signature import Wants, inspect_wants
-from guerdon._submit.columns import TEXT, Data, Single
 from guerdon._units import number
 from guerdon._worker.invoke.reasons import reason_of
 from guerdon._worker.invoke.returned_values import short_repr
@@ -36,7 +37,7 @@ class Counting:
         """Of each sample.
 
         Raises:
-            DataError: K-2.
+            DataError: The function failed, or returned no count.
         """
         columns = {name: _values(data, *sources[name]) for name in names}
         counts = []

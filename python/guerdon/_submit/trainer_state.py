@@ -1,11 +1,9 @@
 """The trainer's state as reward functions see it.
 
-On the thread and asyncio lanes that is the trainer's own object. A worker gets a snapshot of its fields in a plain
-namespace, so that no worker has to import the trainer's library (seconds, and hundreds of megabytes) to read
-``trainer_state.global_step``.
-
-- T-1  The snapshot leaves out ``log_history``, which grows with every step, unless the function's own code names it. A
-       function that reaches for it in another way gets an AttributeError, never an empty history.
+On the thread and asyncio lanes that is the trainer's own object. A worker gets a snapshot of its
+fields in a plain namespace: no worker has to import the trainer's library to read
+``trainer_state.global_step``. The snapshot leaves out ``log_history``, which grows with every step,
+unless the function's code names it; otherwise reading it is an AttributeError, never an empty list.
 """
 
 from __future__ import annotations
@@ -27,5 +25,6 @@ def snapshot(state: object, *, history: bool) -> object:
 
 
 def names_history(target: Any) -> bool:
-    """Whether the code of `target` (function, partial, method, callable object, `StatefulReward`) names ``log_history``."""
+    """Whether the code of `target` (function, partial, method, callable object, `StatefulReward`)
+    names ``log_history``."""
     return code_mentions(target, HISTORY)

@@ -1,2 +1,2 @@
-"""Trainers that call a dispatcher's functions: `column`, what they call; `batches`, what they start;
-`context`, who calls."""
+"""Trainers that call a dispatcher's functions: `column`, what they call; `batches`, what they
+start; `context`, who calls."""

@@ -28,7 +28,7 @@ from guerdon.status import Status
 if TYPE_CHECKING:
     from guerdon._engine import EngineHandle
     from guerdon._native import Batch
-    from guerdon._result.result_builder import ResultBuilder
+    from guerdon._result_builder import ResultBuilder
     from guerdon._submit.appending import Appender
     from guerdon._submit.submission import Submitter
     from guerdon.results import RewardBatch
@@ -54,7 +54,7 @@ class TrainerBatch:
 
 
 @dataclass
-class _OpenColumns:
+class _UncollectedBatch:
     """A batch that not every column has collected."""
 
     lists: list[Any]  # kept alive so that their identity stays theirs (column-1)
@@ -82,20 +82,22 @@ class TrainerBatches:
         self._builder = builder
         self._rewards = rewards
         self._lock = threading.Lock()
-        self._open: OrderedDict[Key, _OpenColumns] = OrderedDict()  # oldest first; under the lock
+        self._open: OrderedDict[Key, _UncollectedBatch] = OrderedDict()  # oldest first; under the lock
         # By trainer; under the lock.
         self._memories: weakref.WeakKeyDictionary[Any, TrainerMemory] = weakref.WeakKeyDictionary()
         self._warned_of_others = False
         _alive.add(self)
 
     def collect(self, function: int, arguments: Mapping[str, Any]) -> list[float | None]:
-        """The column of `function` for the batch with these lists; starts the batch if it isn't open."""
+        """The column of `function` for the batch with these lists; starts the batch if it isn't
+        open."""
         started: list[Batch] = []
         try:
             return self._collect(function, arguments, started)
         except Exception:
             raise
-        except BaseException:  # Ctrl-C, wherever it hits: nobody will collect the columns of this batch
+        # Ctrl-C, wherever it hits: nobody will collect the columns of this batch
+        except BaseException:
             self._drop(started)
             raise
 
@@ -109,7 +111,7 @@ class TrainerBatches:
                 if batch is None or first:
                     self._open.pop(key, None)
                     pending = self._submit(context, arguments, started)
-                    batch = self._open[key] = _OpenColumns(list(_lists(arguments).values()), pending)
+                    batch = self._open[key] = _UncollectedBatch(list(_lists(arguments).values()), pending)
                 batch.collected.add(function)
                 if len(batch.collected) == len(self._builder.specs):
                     del self._open[key]
@@ -150,7 +152,8 @@ class TrainerBatches:
         """`start` for a batch whose samples come one after another, by the appender.
 
         Args:
-            arguments: What is the same for all samples: ``trainer_state``, ``log_extra``, ``log_metric``.
+            arguments: What is the same for all samples: ``trainer_state``, ``log_extra``,
+                ``log_metric``.
             samples: How many there will be.
         """
         context = self._context(arguments)
@@ -164,7 +167,8 @@ class TrainerBatches:
         """Waits for a batch, and raises or logs what there is.
 
         Raises:
-            RewardFailureError: A function failed on more samples than allowed, here or on another rank.
+            RewardFailureError: A function failed on more samples than allowed, here or on another
+                rank.
             ClosedError: The dispatcher was closed meanwhile.
         """
         result: RewardBatch | None = None
@@ -182,7 +186,8 @@ class TrainerBatches:
             try:
                 raise error or GuerdonError("a batch ended without a result")
             finally:
-                # Else the error, its traceback and the batch hold each other until Python's collector runs.
+                # Else the error, its traceback and the batch hold each other until Python's
+                # collector runs.
                 del error
         batch.context.log(result, batch.arguments)
         return result
@@ -216,7 +221,7 @@ class TrainerBatches:
         self._open.popitem(last=False)
         return True
 
-    def _follow(self, batch: _OpenColumns) -> RewardBatch:
+    def _follow(self, batch: _UncollectedBatch) -> RewardBatch:
         batch.pending.wait()
         if batch.pending._interrupted:
             raise GuerdonError(
@@ -234,7 +239,8 @@ class TrainerBatches:
             )
 
     def _warn_of_others(self, result: RewardBatch, context: TrainerContext) -> None:
-        """Warns, once, where a sample is left out here and still counted by other functions of the trainer."""
+        """Warns, once, where a sample is left out here and still counted by other functions of the
+        trainer."""
         if self._warned_of_others or result.incomplete == "sum" or not bool(result.failed_samples.any()):
             return
         others = context.other_functions(self._rewards)

@@ -40,7 +40,8 @@ class RewardList:
 
 
 class RewardColumn:
-    """One entry of `Dispatcher.reward_funcs`, called once per batch with lists (TRL's batch contract).
+    """One entry of `Dispatcher.reward_funcs`, called once per batch with lists (TRL's batch
+    contract).
 
     Attributes:
         dispatcher: The one whose list it is in.
@@ -49,8 +50,8 @@ class RewardColumn:
     """
 
     __name__: str
-    # Not in `__dict__`: that is the dispatcher's own, so what is set on a column outlives it, and holding the
-    # dispatcher there would be a circle that only Python's collector could end.
+    # Not in `__dict__`: that is the dispatcher's own, so what is set on a column outlives it, and
+    # holding the dispatcher there would be a circle that only Python's collector could end.
     __slots__ = ("__dict__", "__weakref__", "_collect", "dispatcher", "rewards")
 
     def __init__(
@@ -79,8 +80,8 @@ class RewardColumn:
 
         Raises:
             DataError: The batch can't be scored as it is.
-            RewardFailureError: A function failed on more samples than allowed; from the first column called with a
-                batch.
+            RewardFailureError: A function failed on more samples than allowed; from the first
+                column called with a batch.
         """
         own = {"prompts": prompts, "completions": completions, "completion_ids": completion_ids}
         given = {name: values for name, values in own.items() if values is not None}

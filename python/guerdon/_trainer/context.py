@@ -1,9 +1,10 @@
 """The trainer that calls a dispatcher's columns: what is asked of it, and what is logged to it.
 
-- A trainer imports nothing of ours: `INTEGRATIONS` are asked in turn whose call it is, by name, when
-  the first column is called, so that nothing here depends on them.
-- What functions recorded is logged on the caller's thread, in the order of the list. A column logged
-  once is logged for every later batch, None where nothing is: a trainer's table needs equal lengths.
+- A trainer imports nothing of ours: `INTEGRATIONS` are asked in turn whose call it is, by name,
+  when the first column is called, so that nothing here depends on them.
+- What functions recorded is logged on the caller's thread, in the order of the list. A column
+  logged once is logged for every later batch, None where nothing is: a trainer's table needs equal
+  lengths.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from guerdon._trainer.column import RewardList
     from guerdon.results import RewardBatch
 
-# Modules with ``trainer_of(arguments)``: a `TrainerContext` class and the trainer behind a call, or None.
+# Modules with ``trainer_of(arguments)``: a `TrainerContext` class and the trainer behind a call, or
+# None.
 INTEGRATIONS = ("guerdon.integrations.trl.trainer_context",)
 
 _FRACTIONS = {"timeout_frac": Status.TIMEOUT, "error_frac": Status.ERROR, "crashed_frac": Status.CRASHED}
@@ -41,7 +43,8 @@ class TrainerMemory:
 
 
 class TrainerContext:
-    """The caller of a column. This one has no trainer behind it; an integration's knows its trainer."""
+    """The caller of a column. This one has no trainer behind it; an integration's knows its
+    trainer."""
 
     def __init__(self, memory: TrainerMemory) -> None:
         self.memory = memory
@@ -67,7 +70,8 @@ class TrainerContext:
         """
 
     def agree(self, error: Exception | None, result: RewardBatch | None) -> Exception | None:
-        """The error that all ranks raise together. Called for each batch by every rank; `result` is its own."""
+        """The error that all ranks raise together. Called for each batch by every rank; `result` is
+        its own."""
         return error
 
     def log(self, result: RewardBatch, arguments: Mapping[str, Any]) -> None:
@@ -107,8 +111,8 @@ def context_of(arguments: Mapping[str, Any], memories: MutableMapping[Any, Train
 
 
 def report_failures(result: RewardBatch, reported: ReportedFailures) -> None:
-    """Logs the first failure of each kind of each function, once a trainer: the trainer itself says only that
-    samples have no reward."""
+    """Logs the first failure of each kind of each function, once a trainer: the trainer itself says
+    only that samples have no reward."""
     for failure in result.failures():
         key = failure.function, failure.status
         if key not in reported:
@@ -123,7 +127,8 @@ def report_failures(result: RewardBatch, reported: ReportedFailures) -> None:
 
 
 def metrics_of(result: RewardBatch) -> dict[str, float]:
-    """The metrics of each function in a batch, ``guerdon/<name>/…``: fractions of the samples, and seconds.
+    """The metrics of each function in a batch, ``guerdon/<name>/…``: fractions of the samples, and
+    seconds.
 
     Times that nothing was measured for are left out.
     """

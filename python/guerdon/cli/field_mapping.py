@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from guerdon._columns import RECORDERS, TEXT
 from guerdon._registration.spec import FunctionSpec, Wants
-from guerdon._submit.columns import RECORDERS, TEXT
 from guerdon.cli.exit_codes import UsageError
 from guerdon.cli.input_rows import InputFile, InputRow, json_type
 

@@ -1,8 +1,8 @@
-"""What one batch brings: prompts, completions and dataset columns, as lists of one value per sample.
+"""What one batch brings: prompts, completions and dataset columns, one value per sample.
 
-- D-1  Every list is ours: the caller may change his own as soon as the call is back.
-- D-2  Every list has as many values as there are samples; nothing is broadcast, cut or padded.
-- D-3  `text` is the last assistant message as plain text, whether the data is conversational or not.
+- Every list is ours: the caller may change its own as soon as the call is back.
+- Every list has as many values as there are samples; nothing is broadcast, cut or padded.
+- `text` is the last assistant message as plain text, whether the data is conversational or not.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ class Single:
 class Data:
     """The columns of one batch.
 
-    ``own`` holds what every trainer has (prompts, completions, completion_ids, environments), ``dataset`` the columns
-    of its dataset.
+    ``own`` holds what every trainer has (prompts, completions, completion_ids, environments),
+    ``dataset`` the columns of its dataset.
     """
 
     samples: int
     own: dict[str, list[object]]
     dataset: dict[str, list[object] | Single]
     trainer_state: object = None
-    _texts: list[object] | None = field(default=None, repr=False)  # written by `texts` alone, on first use
+    # written by `texts` alone, on first use
+    _texts: list[object] | None = field(default=None, repr=False)
 
     @property
     def texts(self) -> list[object]:
-        """The last assistant message of each sample as plain text (D-3)."""
+        """The last assistant message of each sample as plain text."""
         if self._texts is None:
             self._texts = [plain_text(completion, sample) for sample, completion in enumerate(self.own[COMPLETIONS])]
         return self._texts
@@ -67,9 +68,10 @@ def collect(
     """The batch as lists.
 
     Args:
-        columns: Dataset columns by name, and what a trainer adds to them: ``environments``, ``trainer_state``.
-            Recorders are left out.
-        singles: Whether a value that is no list may stand for every sample, as some trainers pass; else it is refused.
+        columns: Dataset columns by name, and what a trainer adds to them: ``environments``,
+            ``trainer_state``. Recorders are left out.
+        singles: Whether a value that is no list may stand for every sample, as some trainers pass;
+            else it is refused.
 
     Raises:
         DataError: Not one value per sample, or no samples.
@@ -97,7 +99,7 @@ def collect(
 
 
 def refuse_singular(columns: Mapping[str, object]) -> None:
-    """Refuses ``prompt=`` and ``completion=``, which are slips.
+    """Refuses ``prompt=`` and ``completion=``.
 
     Raises:
         DataError: There is such a column.
@@ -108,11 +110,11 @@ def refuse_singular(columns: Mapping[str, object]) -> None:
 
 
 def as_values(name: str, values: Any, samples: int | None = None) -> list[object]:
-    """A list of one value per sample, whatever kind of list it came as (D-1, D-2).
+    """A list of one value per sample, whatever kind of list it came as.
 
     Args:
-        values: A list, tuple, NumPy array, torch tensor, pandas Series, Arrow array, datasets Column or other sequence.
-            Rows of an array with several dimensions stay arrays.
+        values: A list, tuple, NumPy array, torch tensor, pandas Series, Arrow array, datasets
+            Column or other sequence. Rows of an array with several dimensions stay arrays.
 
     Raises:
         DataError: It isn't a list of any kind, or not of `samples` values.
@@ -126,7 +128,8 @@ def as_values(name: str, values: Any, samples: int | None = None) -> list[object
         )
     if isinstance(values, (list, tuple)):
         listed = list(values)
-    elif hasattr(values, "detach"):  # torch; a row is a copy, because a view is pickled with all of its storage
+    # torch; a row is a copy, because a view is pickled with all of its storage
+    elif hasattr(values, "detach"):
         tensor = values.detach().cpu()
         listed = tensor.tolist() if tensor.ndim == 1 else [row.clone() for row in tensor]
     elif getattr(values, "ndim", 1) == 1 and hasattr(values, "tolist"):
@@ -143,7 +146,7 @@ def as_values(name: str, values: Any, samples: int | None = None) -> list[object
 
 
 def plain_text(completion: object, sample: int) -> str:
-    """The last assistant message, text parts joined without a separator; "" if there is none (D-3).
+    """The last assistant message, text parts joined without a separator; "" if there is none.
 
     Raises:
         DataError: Neither a text nor a list of messages.

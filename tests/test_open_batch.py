@@ -1,4 +1,4 @@
-"""Batches that grow: `stream`, `add`, `finish` (Z-1 to Z-4 of the engine, G-1 to G-4 of its values, I-1 to I-3)."""
+"""Open batches: `stream`, `add`, `finish`."""
 
 from __future__ import annotations
 
@@ -91,50 +91,51 @@ def rows(*values: float) -> dict[str, Any]:
     return {"completions": [f"c{value}" for value in values], "value": list(values)}
 
 
-def test_z1_a_stream_gives_what_the_batch_gives(every: Dispatcher) -> None:
+def test_a_stream_gives_what_the_batch_gives(every: Dispatcher) -> None:
     values = [float(value * 7 % 12) for value in range(12)]
     expected = every.score(**rows(*values), num_generations=4)
-    ticket = every.stream(num_generations=4)
-    assert ticket.open
-    assert ticket.add(**rows(*values[:5])) == [0, 1, 2, 3, 4]
-    assert ticket.add(**rows(values[9], values[8]), indices=[9, 8]) == [9, 8]
-    assert ticket.add(**rows(*values[5:8]), group=1) == [5, 6, 7]
-    assert not ticket.done
-    assert ticket.add(**rows(*values[10:])) == [10, 11]
-    ticket.finish()
-    assert not ticket.open
-    result = ticket.result(timeout=60)
+    stream = every.stream(num_generations=4)
+    assert stream.open
+    assert stream.add(**rows(*values[:5])) == [0, 1, 2, 3, 4]
+    assert stream.add(**rows(values[9], values[8]), indices=[9, 8]) == [9, 8]
+    assert stream.add(**rows(*values[5:8]), group=1) == [5, 6, 7]
+    assert not stream.done
+    assert stream.add(**rows(*values[10:])) == [10, 11]
+    stream.finish()
+    assert not stream.open
+    result = stream.result(timeout=60)
     np.testing.assert_array_equal(result.rewards, expected.rewards)
     assert (result.status == Status.OK).all()
     assert CALLS == [12, 12]
 
 
-def test_z1_groups_complete_while_samples_are_added(plain: Dispatcher) -> None:
-    ticket = plain.stream(num_generations=2)
-    ticket.add(**rows(1.0))
-    assert ticket.num_groups == 1
-    ticket.add(**rows(2.0))
-    groups = ticket.groups(timeout=30)
+def test_groups_complete_while_samples_are_added(plain: Dispatcher) -> None:
+    stream = plain.stream(num_generations=2)
+    stream.add(**rows(1.0))
+    assert stream.num_groups == 1
+    stream.add(**rows(2.0))
+    groups = stream.groups(timeout=30)
     assert next(groups).rewards.tolist() == [[2.0, 1.0], [4.0, 2.0]]
-    ticket.finish()
+    stream.finish()
     assert list(groups) == []
 
 
-def test_g1_texts_and_other_values_of_several_additions_meet_in_one_call() -> None:
-    """Of a process lane: the same column is text in one addition, a list in the next, wide text in a third."""
+def test_texts_and_other_values_of_several_additions_meet_in_one_call() -> None:
+    """Of a process lane: the same column is text in one addition, a list in the next, wide text in
+    a third."""
     with Dispatcher([shipped, shipped_ranks, whole], workers=1) as made:
         completions: list[Any] = ["plain", [1, 2, 3], "\u0416\ud800", "", [], "x"]
         expected = made.score(completions=completions, value=[3.0, 1.0, 2.0, 5.0, 4.0, 6.0], num_generations=3)
-        ticket = made.stream(num_generations=3)
+        stream = made.stream(num_generations=3)
         for completion, value in zip(completions, [3.0, 1.0, 2.0, 5.0, 4.0, 6.0], strict=True):
-            ticket.add(completions=[completion], value=[value])
-        ticket.finish()
-        np.testing.assert_array_equal(ticket.result(timeout=60).rewards, expected.rewards)
+            stream.add(completions=[completion], value=[value])
+        stream.finish()
+        np.testing.assert_array_equal(stream.result(timeout=60).rewards, expected.rewards)
 
 
-def test_i1_what_is_refused_leaves_the_batch_as_it_was(plain: Dispatcher) -> None:
-    ticket = plain.stream(num_generations=2)
-    ticket.add(**rows(1.0))
+def test_what_is_refused_leaves_the_batch_as_it_was(plain: Dispatcher) -> None:
+    stream = plain.stream(num_generations=2)
+    stream.add(**rows(1.0))
     for wrong, message in [
         ({**rows(2.0), "indices": [0]}, "sample 0 was already added"),
         ({**rows(2.0, 3.0), "indices": [3, 3]}, "sample 3 was already added"),
@@ -154,24 +155,24 @@ def test_i1_what_is_refused_leaves_the_batch_as_it_was(plain: Dispatcher) -> Non
         ({**rows(2.0), "pause": [0.0]}, "the same columns with every add"),
     ]:
         with pytest.raises(DataError, match=message):
-            ticket.add(**wrong)
+            stream.add(**wrong)
     with pytest.raises(DataError, match=r"1 groups lack samples: group 0 has 1 of 2 samples.*still open"):
-        ticket.finish()
-    assert ticket.open
-    assert ticket.add(**rows(2.0)) == [1]
-    ticket.finish()
-    ticket.finish()
-    assert ticket.result(timeout=30).rewards[:, :, 0].tolist() == [[2.0, 4.0]]
+        stream.finish()
+    assert stream.open
+    assert stream.add(**rows(2.0)) == [1]
+    stream.finish()
+    stream.finish()
+    assert stream.result(timeout=30).rewards[:, :, 0].tolist() == [[2.0, 4.0]]
 
 
 def test_a_value_that_no_worker_can_get_is_refused_by_name() -> None:
     with Dispatcher([shipped], workers=1) as made:
-        ticket = made.stream()
-        ticket.add(completions=["a"], value=[1.0])
+        stream = made.stream()
+        stream.add(completions=["a"], value=[1.0])
         with pytest.raises(DataError, match="column 'completions' of sample 1 can't be sent"):
-            ticket.add(completions=["b", threading.Lock()], value=[1.0, 2.0])
-        ticket.finish()
-        assert ticket.result(timeout=60).rewards.ravel().tolist() == [2.0]
+            stream.add(completions=["b", threading.Lock()], value=[1.0, 2.0])
+        stream.finish()
+        assert stream.result(timeout=60).rewards.ravel().tolist() == [2.0]
 
 
 class Interrupting:
@@ -181,42 +182,42 @@ class Interrupting:
 
 def test_ctrl_c_while_values_are_pickled_is_no_fault_of_theirs() -> None:
     with Dispatcher([shipped], workers=1) as made:
-        ticket = made.stream()
+        stream = made.stream()
         with pytest.raises(KeyboardInterrupt):
-            ticket.add(completions=["a", Interrupting()], value=[1.0, 2.0])
-        assert ticket.add(completions=["a"], value=[1.0]) == [0]
-        ticket.finish()
-        assert ticket.result(timeout=60).rewards.ravel().tolist() == [2.0]
+            stream.add(completions=["a", Interrupting()], value=[1.0, 2.0])
+        assert stream.add(completions=["a"], value=[1.0]) == [0]
+        stream.finish()
+        assert stream.result(timeout=60).rewards.ravel().tolist() == [2.0]
 
 
-def test_a3_a_batch_that_is_closed_says_so(plain: Dispatcher) -> None:
+def test_a_batch_that_is_closed_says_so(plain: Dispatcher) -> None:
     assert not hasattr(plain.submit(**rows(1.0)), "add")
-    ticket = plain.stream()
-    ticket.add(**rows(1.0))
-    ticket.finish()
+    stream = plain.stream()
+    stream.add(**rows(1.0))
+    stream.finish()
     with pytest.raises(ClosedError, match="takes no more samples: it was finished"):
-        ticket.add(**rows(1.0))
-    ticket = plain.stream(num_generations=2)
-    ticket.add(**rows(1.0, 2.0, 3.0))
-    ticket.cancel()
+        stream.add(**rows(1.0))
+    stream = plain.stream(num_generations=2)
+    stream.add(**rows(1.0, 2.0, 3.0))
+    stream.cancel()
     with pytest.raises(ClosedError, match="takes no more samples: cancelled by the caller"):
-        ticket.add(**rows(1.0))
-    result = ticket.result(timeout=30)
+        stream.add(**rows(1.0))
+    result = stream.result(timeout=30)
     assert result.status[1, 1].tolist() == [Status.CANCELLED] * 2
     made = Dispatcher([slept])
-    ticket = made.stream()
+    stream = made.stream()
     made.close()
     with pytest.raises(ClosedError, match="the engine"):
-        ticket.add(**rows(1.0))
+        stream.add(**rows(1.0))
     with pytest.raises(ClosedError):
         made.stream()
 
 
 def test_an_empty_stream_is_an_empty_batch(plain: Dispatcher) -> None:
-    ticket = plain.stream(num_generations=4)
-    ticket.finish()
-    assert list(ticket.groups()) == []
-    result = ticket.result(timeout=30)
+    stream = plain.stream(num_generations=4)
+    stream.finish()
+    assert list(stream.groups()) == []
+    result = stream.result(timeout=30)
     assert result.rewards.shape == (0, 4, 2)
     assert len(result) == 0
     assert "0 prompts" in repr(result)
@@ -225,7 +226,8 @@ def test_an_empty_stream_is_an_empty_batch(plain: Dispatcher) -> None:
 def test_columns_without_completions_are_refused(plain: Dispatcher) -> None:
     with pytest.raises(DataError, match="there are no completions"):
         plain.stream().add(completions=None, value=[1.0])
-    with pytest.raises(DataError, match=r"num_generations=.*at most"):  # all memory, with the first sample
+    # all memory, with the first sample
+    with pytest.raises(DataError, match=r"num_generations=.*at most"):
         plain.stream(num_generations=1 << 62)
     with pytest.raises(RegistrationError, match=r"num_generations=.*at most"):
         Dispatcher([slept], num_generations=1 << 62)
@@ -237,34 +239,34 @@ def test_columns_without_completions_are_refused(plain: Dispatcher) -> None:
 
 
 def test_a_budget_of_one_batch_ends_it(plain: Dispatcher) -> None:
-    ticket = plain.stream(num_generations=2, batch_timeout=2.0)
-    ticket.add(**rows(1.0, 2.0, 3.0))
-    result = ticket.result(timeout=30)
+    stream = plain.stream(num_generations=2, batch_timeout=2.0)
+    stream.add(**rows(1.0, 2.0, 3.0))
+    result = stream.result(timeout=30)
     assert result.status[:, :, 0].tolist() == [[0, 0], [0, Status.TIMEOUT]]
     assert [failure.reason for failure in result.failures()] == ["batch timeout"] * 2
     with pytest.raises(ClosedError, match="no more samples: batch timeout"):
-        ticket.add(**rows(1.0))
+        stream.add(**rows(1.0))
     assert (
         plain.score(completions=["c"], value=[1.0], pause=[30.0], batch_timeout=0.2).status[0, 0, 1] == Status.TIMEOUT
     )
 
 
-def test_b1_every_group_reaches_every_consumer_once_wherever_they_are(plain: Dispatcher) -> None:
-    ticket = plain.stream(num_generations=2)
+def test_every_group_reaches_every_consumer_once_wherever_they_are(plain: Dispatcher) -> None:
+    stream = plain.stream(num_generations=2)
     seen: dict[str, list[int]] = {}
 
     def iterate(name: str) -> None:
-        seen[name] = [group.index for group in ticket.groups(timeout=60)]
+        seen[name] = [group.index for group in stream.groups(timeout=60)]
 
     async def aiterate(name: str) -> None:
-        seen[name] = [group.index async for group in ticket.agroups(timeout=60)]
+        seen[name] = [group.index async for group in stream.agroups(timeout=60)]
 
     async def both() -> None:
-        await asyncio.gather(aiterate("a1"), aiterate("a2"), ticket.aresult())
+        await asyncio.gather(aiterate("a1"), aiterate("a2"), stream.aresult())
 
     def produce(offset: int) -> None:
         for sample in range(offset, 80, 2):
-            ticket.add(**rows(float(sample)), indices=[sample])
+            stream.add(**rows(float(sample)), indices=[sample])
 
     consumers = [threading.Thread(target=iterate, args=("t1",)), threading.Thread(target=iterate, args=("t2",))]
     consumers.append(threading.Thread(target=lambda: asyncio.run(both())))
@@ -273,13 +275,13 @@ def test_b1_every_group_reaches_every_consumer_once_wherever_they_are(plain: Dis
         thread.start()
     for thread in producers:
         thread.join(60)
-    ticket.finish()
+    stream.finish()
     for thread in consumers:
         thread.join(60)
     assert sorted(seen) == ["a1", "a2", "t1", "t2"]
     assert all(sorted(order) == list(range(40)) for order in seen.values())
     assert all(order == seen["t1"] for order in seen.values())
-    assert ticket.result().rewards[:, :, 1].ravel().tolist() == [float(sample) for sample in range(80)]
+    assert stream.result().rewards[:, :, 1].ravel().tolist() == [float(sample) for sample in range(80)]
 
 
 class Value:
@@ -291,30 +293,30 @@ def of_object(thing: Any) -> float:
     return 1.0
 
 
-def test_g2_what_was_delivered_is_let_go() -> None:
+def test_what_was_delivered_is_let_go() -> None:
     with Dispatcher([of_object]) as made:
-        ticket = made.stream(num_generations=2)
+        stream = made.stream(num_generations=2)
         alive: list[weakref.ref[Value]] = []
-        groups = ticket.groups(timeout=30)
+        groups = stream.groups(timeout=30)
         for _ in range(5):
             things = [Value(), Value()]
             alive += map(weakref.ref, things)
-            ticket.add(completions=["a", "b"], thing=things)
+            stream.add(completions=["a", "b"], thing=things)
             del things
             assert next(groups).rewards.tolist() == [[1.0], [1.0]]
-        ticket.add(completions=["a"], thing=[Value()])
+        stream.add(completions=["a"], thing=[Value()])
         deadline = time.monotonic() + 60
         while any(one() is not None for one in alive) and time.monotonic() < deadline:
             gc.collect()
             time.sleep(0.01)
         assert [one() for one in alive] == [None] * 10
-        ticket.cancel()
+        stream.cancel()
 
 
 def test_a_stream_that_nobody_holds_ends(plain: Dispatcher) -> None:
-    ticket = plain.stream(num_generations=2)
-    ticket.add(**rows(1.0))
-    del ticket
+    stream = plain.stream(num_generations=2)
+    stream.add(**rows(1.0))
+    del stream
     gc.collect()
     deadline = time.monotonic() + 60
     while plain.stats()["open_batches"] and time.monotonic() < deadline:
@@ -322,17 +324,17 @@ def test_a_stream_that_nobody_holds_ends(plain: Dispatcher) -> None:
     assert plain.stats()["open_batches"] == 0
 
 
-def test_i3_the_trainers_state_is_that_of_submit() -> None:
+def test_the_trainers_state_is_that_of_submit() -> None:
     @reward(lane="thread", name="step")
     def step(trainer_state: Any, value: float) -> float:
         return float(trainer_state["step"]) + value
 
     with Dispatcher([step]) as made:
-        ticket = made.stream(trainer_state={"step": 40})
-        ticket.add(**rows(1.0))
-        ticket.add(**rows(2.0))
-        ticket.finish()
-        assert ticket.result(timeout=30).rewards.ravel().tolist() == [41.0, 42.0]
+        stream = made.stream(trainer_state={"step": 40})
+        stream.add(**rows(1.0))
+        stream.add(**rows(2.0))
+        stream.finish()
+        assert stream.result(timeout=30).rewards.ravel().tolist() == [41.0, 42.0]
 
 
 def test_requests_of_several_additions_are_each_asked_in_its_own_words() -> None:
@@ -340,8 +342,8 @@ def test_requests_of_several_additions_are_each_asked_in_its_own_words() -> None
         serving(lambda path, body: chat_completion(f"Score: {len(question(body))}")) as server,
         Dispatcher([judge(base_url=server.url + "/v1/", model="m", prompt="{completion}")]) as made,
     ):
-        ticket = made.stream(num_generations=2)
+        stream = made.stream(num_generations=2)
         for length in range(6):
-            ticket.add(completions=["x" * length])
-        ticket.finish()
-        assert ticket.result(timeout=60).rewards.ravel().tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+            stream.add(completions=["x" * length])
+        stream.finish()
+        assert stream.result(timeout=60).rewards.ravel().tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]

@@ -1,4 +1,4 @@
-"""What functions recorded while they ran (K-1 to K-3)."""
+"""What functions recorded while they ran."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def blob(*items: list[Any]) -> bytes:
     return json.dumps(list(items)).encode()
 
 
-def test_k1_whole_columns_stay_as_they_are() -> None:
+def test_whole_columns_stay_as_they_are() -> None:
     recorded = decode(
         "f", "batch", 2, 1, [(0, [], blob(["extra", "a", [1, 2]], ["extra", "a", [3, 4]], ["metric", "m", 1.5]))]
     )
@@ -20,7 +20,7 @@ def test_k1_whole_columns_stay_as_they_are() -> None:
     assert recorded.metrics == [("m", 1.5)]
 
 
-def test_k2_what_samples_recorded_becomes_a_column_in_their_order() -> None:
+def test_what_samples_recorded_becomes_a_column_in_their_order() -> None:
     blobs = [
         (0, [], blob(["extra", "a", ["x"]], ["fields", {"why": "no"}])),
         (2, [], blob(["extra", "a", "z"], ["extra", "b", [1, 2]])),
@@ -29,17 +29,17 @@ def test_k2_what_samples_recorded_becomes_a_column_in_their_order() -> None:
     assert recorded.extra == [("a", ["x", None, "z"]), ("f/why", ["no", None, None]), ("b", [None, None, [1, 2]])]
 
 
-def test_k2_groups_fill_their_samples() -> None:
+def test_groups_fill_their_samples() -> None:
     recorded = decode("f", "group", 4, 2, [(2, [], blob(["extra", "a", [1, 2]], ["extra", "b", "same"]))])
     assert recorded.extra == [("a", [None, None, 1, 2]), ("b", [None, None, "same", "same"])]
 
 
-def test_k2_gathered_samples_stand_where_they_belong() -> None:
+def test_gathered_samples_stand_where_they_belong() -> None:
     blobs = [(1, [1, 3], blob(["extra", "a", [1, 3]], ["extra", "b", "same"])), (2, [2], blob(["extra", "a", [2]]))]
     recorded = decode("f", "sample", 4, 2, blobs)
     assert recorded.extra == [("a", [None, 1, 2, 3]), ("b", [None, "same", None, "same"])]
 
 
-def test_k3_a_metric_that_is_no_number_is_left_out() -> None:
+def test_a_metric_that_is_no_number_is_left_out() -> None:
     recorded = decode("f", "sample", 1, 1, [(0, [], blob(["metric", "m", "high"], ["metric", "m", True]))])
     assert recorded.metrics == [("m", 1.0)]

@@ -1,6 +1,8 @@
-"""Invariant 4 of docs/internals/promises.md: deadlines hold, on every lane, and each says which one it was.
+"""Invariant 4 of docs/internals/promises.md: deadlines hold, on every lane, and each says which one
+it was.
 
-Times are bounded from below exactly, and from above only so coarsely that a busy machine keeps them.
+Times are bounded from below exactly, and from above only so coarsely that a busy machine keeps
+them.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, Limit, RewardBatch, Status, group_reward, reward
-from tests.contract import behaviours
+from tests.contract import misbehaving_functions as behaviours
 
 LANES = {"process": behaviours.sleep, "thread": behaviours.sleep, "asyncio": behaviours.wait}
 LONG = 11.0  # of what must be cut short; a thread has to sit it out
@@ -88,7 +90,8 @@ def test_total_timeout_counts_retries(lane: str, tmp_path: Path) -> None:
     function = behaviours.afails_at_first if lane == "asyncio" else behaviours.fails_at_first
     failing = reward(function, lane=lane, name="failing", retries=1000, total_timeout=1.0)
     with Dispatcher([failing], workers=1) as made:
-        made.score(completions=["c"], path=[str(tmp_path / "first")], times=[0], how=["error"])  # starts up
+        # starts up
+        made.score(completions=["c"], path=[str(tmp_path / "first")], times=[0], how=["error"])
         started = time.monotonic()
         result = made.score(completions=["c"], path=[str(tmp_path / "notes")], times=[1 << 30], how=["error"])
         took = time.monotonic() - started
@@ -152,12 +155,12 @@ def test_whatever_ends_a_call_ends_its_process(cause: str, tmp_path: Path) -> No
     slow = reward(behaviours.stubborn, timeout=600, grace=0.2, **options)
     with Dispatcher([slow], workers=1, batch_timeout=2.0 if cause == "batch_timeout" else None) as made:
         made.score(completions=["c"], seconds=[0.0], note=[str(tmp_path / "first")])  # starts up
-        ticket = made.submit(completions=["c"], seconds=[600.0], note=[str(note)])
+        pending = made.submit(completions=["c"], seconds=[600.0], note=[str(note)])
         if cause == "cancel":
             while not note.exists() or not note.read_text():
                 time.sleep(0.01)
-            ticket.cancel()
-        result = ticket.result(timeout=60)
+            pending.cancel()
+        result = pending.result(timeout=60)
         assert result.status.ravel()[0] == (Status.CANCELLED if cause == "cancel" else Status.TIMEOUT)
         pid = int(note.read_text())
         until = time.monotonic() + 30

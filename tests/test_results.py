@@ -1,4 +1,4 @@
-"""Results: arrays, totals, advantages, unscorable samples, failures (R-1 to R-4, F-1, F-2)."""
+"""Results: arrays, totals, advantages, unscorable samples, failures."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def specs(count: int = 1, **options: Any) -> list[FunctionSpec]:
 # --- arrays, total
 
 
-def test_r1_arrays_have_a_cell_per_prompt_completion_and_function() -> None:
+def test_arrays_have_a_cell_per_prompt_completion_and_function() -> None:
     result = make(np.arange(12).reshape(2, 3, 2))
     for array in (result.rewards, result.status, result.attempts, result.queue_s, result.run_s):
         assert array.shape == (2, 3, 2)
@@ -89,29 +89,29 @@ def test_r1_arrays_have_a_cell_per_prompt_completion_and_function() -> None:
     assert len(result) == 6
 
 
-def test_r2_total_leaves_out_the_samples_of_failed_cells_and_rewards_keep_them() -> None:
+def test_total_leaves_out_the_samples_of_failed_cells_and_rewards_keep_them() -> None:
     result = make([[[1, 2], [NAN, 2], [3, 4]]], weights=[1.0, 0.5])
     np.testing.assert_array_equal(result.total, np.float32([[2, NAN, 5]]))
     np.testing.assert_array_equal(result.rewards, np.float32([[[1, 2], [NAN, 2], [3, 4]]]))
     np.testing.assert_array_equal(result.unscorable, [[False, True, False]])
 
 
-def test_r3_an_abstained_cell_leaves_its_sample_scorable() -> None:
+def test_an_abstained_cell_leaves_its_sample_scorable() -> None:
     result = make([[[1, 2], [NAN, 2], [NAN, NAN]]], [[[0, 0], [1, 0], [1, 1]]])
     np.testing.assert_array_equal(result.total, np.float32([[3, 2, NAN]]))
 
 
-def test_r3_a_failed_cell_with_a_number_leaves_its_sample_scorable() -> None:
+def test_a_failed_cell_with_a_number_leaves_its_sample_scorable() -> None:
     result = make([[[1, 2], [-1, 2]]], [[[0, 0], [2, 0]]])
     np.testing.assert_array_equal(result.total, np.float32([[3, 1]]))
 
 
-def test_r3_partial_keep_sums_what_is_left_as_trl_does() -> None:
+def test_partial_keep_sums_what_is_left_as_trl_does() -> None:
     result = make([[[1, 2], [NAN, 2], [NAN, NAN]]], incomplete="sum")
     np.testing.assert_array_equal(result.total, np.float32([[3, 2, NAN]]))
 
 
-def test_r4_a_result_can_be_pickled_whole() -> None:
+def test_a_result_can_be_pickled_whole() -> None:
     result = make([[[1.0], [NAN]]], records={0: [(0, [], b'[["metric", "m", 1.0], ["fields", {"a": "b"}]]')]})
     copy = pickle.loads(pickle.dumps(result))
     np.testing.assert_array_equal(copy.rewards, result.rewards)
@@ -156,7 +156,8 @@ def trl_advantages(rewards: Any, weights: list[float], scale: str) -> Any:
     return torch.nan_to_num(advantages, nan=0.0).view(count, generations).numpy()
 
 
-# Multiples of 1/8: the float32 mean of equal numbers is exact, so that 0 / 1e-4 is 0 here and there.
+# Multiples of 1/8: the float32 mean of equal numbers is exact, so that 0 / 1e-4 is 0 here and
+# there.
 numbers = st.one_of(st.integers(-64, 64).map(lambda n: n / 8), st.just(NAN))
 
 
@@ -174,7 +175,8 @@ def test_advantages_are_trls(rewards: Any, scale: Any) -> None:
 
 
 def test_row_10_advantages_leave_failed_samples_out_of_the_baseline() -> None:
-    """The group's mean and standard deviation are the survivors', the failed sample's advantage is 0."""
+    """The group's mean and standard deviation are the survivors', the failed sample's advantage is
+    0."""
     result = make([[[1.0, 1.0], [0.0, 5.0], [0.5, NAN], [1.0, 0.0]]])
     survivors = np.array([2.0, 5.0, 1.0])
     expected = (survivors - survivors.mean()) / (survivors.std(ddof=1) + 1e-4)
@@ -222,7 +224,7 @@ def cells(failed: int, samples: int, status: Status = Status.ERROR) -> RewardBat
     return make(rewards, np.where(np.isnan(rewards), status, Status.OK))
 
 
-def test_f1_more_than_the_fraction_is_too_many() -> None:
+def test_more_than_the_fraction_is_too_many() -> None:
     assert breach(cells(4, 8), specs(), 0.5) is None
     message = breach(cells(5, 8), specs(), 0.5)
     assert message is not None
@@ -230,22 +232,22 @@ def test_f1_more_than_the_fraction_is_too_many() -> None:
     assert "First: sample 0: ValueError: bad (after 1 attempt)." in message
 
 
-def test_f1_a_small_batch_is_never_too_many() -> None:
+def test_a_small_batch_is_never_too_many() -> None:
     assert breach(cells(7, 7), specs(), 0.5) is None
 
 
-def test_f1_the_functions_own_fraction_goes_first() -> None:
+def test_the_functions_own_fraction_goes_first() -> None:
     assert breach(cells(8, 8), specs(max_failure_rate=1.0), 0.5) is None
     assert breach(cells(1, 8), specs(max_failure_rate=0.0), 0.5) is not None
 
 
-def test_f1_raise_is_the_first_failure_of_any_batch() -> None:
+def test_raise_is_the_first_failure_of_any_batch() -> None:
     message = breach(cells(1, 2), specs(on_failure="raise"), 0.5)
     assert message is not None
     assert 'on_failure="raise"' in message
 
 
-def test_f2_failures_count_whatever_became_of_their_cells() -> None:
+def test_failures_count_whatever_became_of_their_cells() -> None:
     failed = [(sample, 0, int(Status.TIMEOUT), "timeout", None, 3, 0.0, 30.0) for sample in range(5)]
     result = make(np.ones((8, 1, 1)), np.zeros((8, 1, 1)), failures=failed)
     message = breach(result, specs(timeout=30), 0.5)
@@ -262,7 +264,7 @@ def test_f2_failures_count_whatever_became_of_their_cells() -> None:
         ("batch timeout", "Raise `batch_timeout`"),
     ],
 )
-def test_f3_a_time_that_is_not_the_attempts_own_is_named(reason: str, advice: str) -> None:
+def test_a_time_that_is_not_the_attempts_own_is_named(reason: str, advice: str) -> None:
     failed = [(sample, 0, int(Status.TIMEOUT), reason, None, 1, 0.0, 1.0) for sample in range(5)]
     result = make(np.full((8, 1, 1), NAN), np.full((8, 1, 1), Status.TIMEOUT), failures=failed)
     message = breach(result, specs(timeout=30), 0.5)
@@ -295,7 +297,8 @@ def test_a_result_that_is_kept_does_not_keep_its_inputs() -> None:
         result = dispatcher.score(prompts=[prompt], completions=["a"])
         del prompt
         deadline = time.monotonic() + 10
-        while alive() is not None and time.monotonic() < deadline:  # the lane's thread lets go a moment later
+        # the lane's thread lets go a moment later
+        while alive() is not None and time.monotonic() < deadline:
             time.sleep(0.01)
             gc.collect()
         assert alive() is None

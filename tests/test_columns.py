@@ -1,4 +1,4 @@
-"""From what a caller gives to lists of one value per sample (D-1 to D-3)."""
+"""From what a caller gives to lists of one value per sample."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from guerdon import DataError
-from guerdon._submit.columns import Single, as_values, collect, plain_text
+from guerdon._columns import Single, as_values, collect, plain_text
 
 # --- lists of any kind
 
@@ -50,24 +50,24 @@ def lists() -> list[tuple[str, Callable[[], Any], list[Any]]]:
 
 
 @pytest.mark.parametrize(("make", "expected"), [c[1:] for c in lists()], ids=[c[0] for c in lists()])
-def test_d2_every_kind_of_list_becomes_one_value_per_sample(make: Callable[[], Any], expected: list[Any]) -> None:
+def test_every_kind_of_list_becomes_one_value_per_sample(make: Callable[[], Any], expected: list[Any]) -> None:
     values = as_values("x", make(), 2)
     assert type(values) is list
     assert [v.tolist() if hasattr(v, "tolist") else v for v in values] == expected
 
 
-def test_d2_rows_of_an_array_stay_arrays() -> None:
+def test_rows_of_an_array_stay_arrays() -> None:
     rows = as_values("x", np.arange(4).reshape(2, 2), 2)
     assert all(isinstance(row, np.ndarray) for row in rows)
 
 
-def test_d2_a_row_of_a_tensor_does_not_carry_the_whole_tensor() -> None:
+def test_a_row_of_a_tensor_does_not_carry_the_whole_tensor() -> None:
     torch = pytest.importorskip("torch")
     (row, _) = as_values("x", torch.zeros(2, 3), 2)
     assert row.untyped_storage().nbytes() == 12  # type: ignore[attr-defined]
 
 
-def test_d1_the_lists_are_ours() -> None:
+def test_the_lists_are_ours() -> None:
     mine = ["a", "b"]
     data = collect(None, mine, None, {"answer": mine})
     mine[0] = "changed"
@@ -78,24 +78,24 @@ def test_d1_the_lists_are_ours() -> None:
 @pytest.mark.parametrize(
     "value", ["text", b"bytes", 3, None, {"a": 1}, {1, 2}, np.float64(1.0), np.array(1.0), iter([1, 2]), list]
 )
-def test_d2_what_is_no_list_is_refused(value: object) -> None:
+def test_what_is_no_list_is_refused(value: object) -> None:
     with pytest.raises(DataError, match=r"'answer' is a .* one value per sample"):
         collect(None, ["a", "b"], None, {"answer": value})
 
 
-def test_d2_what_is_no_list_may_stand_for_every_sample_where_a_trainer_says_so() -> None:
+def test_what_is_no_list_may_stand_for_every_sample_where_a_trainer_says_so() -> None:
     data = collect(None, ["a", "b"], None, {"config": {"a": 1}}, singles=True)
     assert data.dataset["config"] == Single({"a": 1})
 
 
-def test_d2_wrong_lengths_are_refused() -> None:
+def test_wrong_lengths_are_refused() -> None:
     with pytest.raises(DataError, match="'answer' has 3 values, but there are 2 completions"):
         collect(None, ["a", "b"], None, {"answer": [1, 2, 3]})
     with pytest.raises(DataError, match="'prompts' has 1 values, but there are 2 completions"):
         collect(["p"], ["a", "b"], None, {})
 
 
-def test_d2_no_samples_are_refused() -> None:
+def test_no_samples_are_refused() -> None:
     with pytest.raises(DataError, match="no samples"):
         collect([], [], None, {})
     with pytest.raises(DataError, match="no completions"):
@@ -125,11 +125,11 @@ def test_recorders_of_the_trainer_are_no_columns() -> None:
         ([{"role": "assistant", "content": [{"type": "image"}, {"type": "text", "text": "b"}, "c"]}], "bc"),
     ],
 )
-def test_d3_text_is_the_last_assistant_message(completion: object, text: str) -> None:
+def test_text_is_the_last_assistant_message(completion: object, text: str) -> None:
     assert plain_text(completion, 0) == text
 
 
 @pytest.mark.parametrize("completion", [3, None, {"role": "assistant", "content": "a"}, ["a"], [["a"]]])
-def test_d3_a_completion_that_is_neither_text_nor_messages_is_refused(completion: object) -> None:
+def test_a_completion_that_is_neither_text_nor_messages_is_refused(completion: object) -> None:
     with pytest.raises(DataError, match="sample 4"):
         plain_text(completion, 4)

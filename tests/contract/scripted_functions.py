@@ -1,11 +1,11 @@
-"""Reward functions that follow a script, one per lane and shape; see `tests.contract.plan`."""
+"""Reward functions that follow a script, one per lane and shape; see `tests.contract.scripts`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from guerdon import Limit, group_reward, reward
-from tests.contract.plan import Cell, aplay, aplay_all, play, play_all
+from tests.contract.scripts import Cell, aplay, aplay_all, play, play_all
 
 LONG = 60.0
 SHORT = 1.0

@@ -1,4 +1,4 @@
-"""Quorums, deadlines of groups and back-pressure (D-1, D-2; U-1 to U-4 and A-6 of the engine)."""
+"""Quorums and timeouts of groups, and backpressure."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def batch(*pauses: float) -> dict[str, Any]:
     return {"completions": ["c"] * len(pauses), "pause": list(pauses)}
 
 
-def test_d2_what_a_quorum_leaves_behind_is_no_failure_of_its_function(dispatcher: Dispatcher) -> None:
+def test_what_a_quorum_leaves_behind_is_no_failure_of_its_function(dispatcher: Dispatcher) -> None:
     pauses = [0.0, LONG, 0.0, 0.0] * 4
-    ticket = dispatcher.submit(**batch(*pauses), num_generations=4, group_quorum=3)
-    assert sorted(group.index for group in ticket.groups(timeout=30)) == [0, 1, 2, 3]
-    result = ticket.result()  # though not one failure is allowed
+    pending = dispatcher.submit(**batch(*pauses), num_generations=4, group_quorum=3)
+    assert sorted(group.index for group in pending.groups(timeout=30)) == [0, 1, 2, 3]
+    result = pending.result()  # though not one failure is allowed
     assert (result.status[:, :, 0] == [[0, Status.CANCELLED, 0, 0]] * 4).all()
     assert (result.status[:, :, 1] == Status.OK).all()
     assert {(failure.reason, failure.sample % 4) for failure in result.failures()} == {("quorum", 1)}
@@ -84,7 +84,7 @@ def test_d2_what_a_quorum_leaves_behind_is_no_failure_of_its_function(dispatcher
     assert result.unscorable.sum() == 4
 
 
-def test_d1_a_deadline_of_a_group_counts_as_failure(dispatcher: Dispatcher) -> None:
+def test_a_deadline_of_a_group_counts_as_failure(dispatcher: Dispatcher) -> None:
     given = {**batch(*[0.0, LONG] * 4), "num_generations": 2, "group_timeout": 2.0}
     with pytest.raises(RewardFailureError, match=r"(?s)'slept' failed on 4 of 8.*group timeout") as raised:
         dispatcher.score(**given)
@@ -95,30 +95,32 @@ def test_d1_a_deadline_of_a_group_counts_as_failure(dispatcher: Dispatcher) -> N
 
 
 def test_a_quorum_and_a_timeout_together_whichever_comes_first() -> None:
-    pauses = [0.0, 0.0, LONG, 0.0, LONG, LONG]  # the first group has its quorum of two, the second never
+    # the first group has its quorum of two, the second never
+    pauses = [0.0, 0.0, LONG, 0.0, LONG, LONG]
     with Dispatcher([slept], max_failure_rate=1.0) as made:
         result = made.score(**batch(*pauses), num_generations=3, group_quorum=2, group_timeout=2.0)
     assert result.status[:, :, 0].tolist() == [[0, 0, Status.CANCELLED], [0, Status.TIMEOUT, Status.TIMEOUT]]
     assert [failure.reason for failure in result.failures()] == ["quorum", "group timeout", "group timeout"]
 
 
-def test_u1_a_straggler_in_a_worker_is_stopped() -> None:
+def test_a_straggler_in_a_worker_is_stopped() -> None:
     with Dispatcher([worked], workers=2) as made:
         started = time.monotonic()
         result = made.score(**batch(0.0, LONG), num_generations=2, group_quorum=1)
         assert result.status.ravel().tolist() == [Status.OK, Status.CANCELLED]
-        assert made.score(**batch(0.0, 0.0), num_generations=2).status.max() == Status.OK  # with both workers
+        # with both workers
+        assert made.score(**batch(0.0, 0.0), num_generations=2).status.max() == Status.OK
         assert time.monotonic() - started < 40
 
 
-def test_y1_a_group_waits_for_its_group_function() -> None:
+def test_a_group_waits_for_its_group_function() -> None:
     with Dispatcher([slept, ranked]) as made:
         result = made.score(**batch(0.0, 0.3, LONG), num_generations=3, group_quorum=2)
         assert result.status[0].tolist() == [[0, 0], [0, 0], [Status.CANCELLED, 0]]
 
 
 @pytest.mark.parametrize("bound", [{"group_quorum": 2}, {"group_timeout": 2.0}])
-def test_u2_finish_group_gets_the_scores_that_there_are(bound: Any) -> None:
+def test_finish_group_gets_the_scores_that_there_are(bound: Any) -> None:
     with Dispatcher([Shaped()]) as made:
         result = made.score(**batch(0.0, LONG, 0.0), num_generations=3, **bound)
         assert result.rewards[0, [0, 2], 0].tolist() == [2.0, 2.0]
@@ -126,13 +128,13 @@ def test_u2_finish_group_gets_the_scores_that_there_are(bound: Any) -> None:
 
 
 def test_a_stream_may_go_on_without_the_last_samples_of_a_group(dispatcher: Dispatcher) -> None:
-    ticket = dispatcher.stream(num_generations=3, group_quorum=2)
-    groups = ticket.groups(timeout=30)
-    ticket.add(**batch(0.0, 0.0), group=0)
+    pending = dispatcher.stream(num_generations=3, group_quorum=2)
+    groups = pending.groups(timeout=30)
+    pending.add(**batch(0.0, 0.0), group=0)
     assert next(groups).status[:, 0].tolist() == [0, 0, Status.CANCELLED]
-    ticket.add(**batch(LONG), group=0)  # too late: it is neither run nor refused
-    ticket.add(**batch(0.0, 0.0), group=1)
-    ticket.finish()
+    pending.add(**batch(LONG), group=0)  # too late: it is neither run nor refused
+    pending.add(**batch(0.0, 0.0), group=1)
+    pending.finish()
     assert [group.index for group in groups] == [1]
 
 
@@ -167,15 +169,15 @@ def test_what_cannot_work_with_a_function_of_the_whole_batch_is_refused() -> Non
             made.stream(max_pending=1)
 
 
-def test_a6_add_waits_while_too_many_samples_are_pending(dispatcher: Dispatcher) -> None:
-    ticket = dispatcher.stream(num_generations=2, max_pending=4)
-    ticket.add(**batch(0.0))  # a group that lacks samples is not waited for
-    ticket.add(**batch(LONG, LONG, LONG, 0.0, 0.0))
+def test_add_waits_while_too_many_samples_are_pending(dispatcher: Dispatcher) -> None:
+    pending = dispatcher.stream(num_generations=2, max_pending=4)
+    pending.add(**batch(0.0))  # a group that lacks samples is not waited for
+    pending.add(**batch(LONG, LONG, LONG, 0.0, 0.0))
     added = threading.Event()
 
     def produce() -> None:
         with contextlib.suppress(ClosedError):
-            ticket.add(**batch(0.0, 0.0))
+            pending.add(**batch(0.0, 0.0))
             added.set()
 
     thread = threading.Thread(target=produce)
@@ -184,10 +186,10 @@ def test_a6_add_waits_while_too_many_samples_are_pending(dispatcher: Dispatcher)
 
     async def wait_for_room() -> list[int]:
         with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(ticket.aadd(**batch(0.0, 0.0)), 0.2)
-        waiting = asyncio.create_task(ticket.aadd(**batch(0.0, 0.0)))
+            await asyncio.wait_for(pending.aadd(**batch(0.0, 0.0)), 0.2)
+        waiting = asyncio.create_task(pending.aadd(**batch(0.0, 0.0)))
         await asyncio.sleep(0.1)
-        ticket.cancel()
+        pending.cancel()
         with pytest.raises(ClosedError, match="cancelled by the caller"):
             await waiting
         return []
@@ -198,14 +200,14 @@ def test_a6_add_waits_while_too_many_samples_are_pending(dispatcher: Dispatcher)
     assert not thread.is_alive()  # the cancel woke it
 
 
-def test_a6_a_producer_goes_on_as_groups_complete(dispatcher: Dispatcher) -> None:
-    ticket = dispatcher.stream(num_generations=2, max_pending=4)
+def test_a_producer_goes_on_as_groups_complete(dispatcher: Dispatcher) -> None:
+    pending = dispatcher.stream(num_generations=2, max_pending=4)
     most = 0
 
     def produce() -> None:
         for _ in range(60):
-            ticket.add(**batch(0.002, 0.002))
-        ticket.finish()
+            pending.add(**batch(0.002, 0.002))
+        pending.finish()
 
     async def aproduce() -> int:
         other = dispatcher.stream(num_generations=2, max_pending=4)
@@ -216,8 +218,8 @@ def test_a6_a_producer_goes_on_as_groups_complete(dispatcher: Dispatcher) -> Non
 
     thread = threading.Thread(target=produce)
     thread.start()
-    for seen, _ in enumerate(ticket.groups(timeout=60), start=1):
-        most = max(most, ticket.num_groups - seen)
+    for seen, _ in enumerate(pending.groups(timeout=60), start=1):
+        most = max(most, pending.num_groups - seen)
     thread.join(30)
     assert seen == 60
     assert asyncio.run(aproduce()) == 30
@@ -225,7 +227,7 @@ def test_a6_a_producer_goes_on_as_groups_complete(dispatcher: Dispatcher) -> Non
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts what /proc tells of")
 def test_a_result_that_is_kept_holds_no_descriptor(dispatcher: Dispatcher) -> None:
-    """B-2 of the bindings' batch, that of ``max_pending`` too."""
+    """Nor the one of ``max_pending``."""
 
     def wakes() -> int:
         gc.collect()
@@ -236,11 +238,11 @@ def test_a_result_that_is_kept_holds_no_descriptor(dispatcher: Dispatcher) -> No
         return count
 
     def streamed() -> guerdon.RewardBatch:
-        ticket = dispatcher.stream(num_generations=2, max_pending=2)
+        pending = dispatcher.stream(num_generations=2, max_pending=2)
         for _ in range(3):
-            ticket.add(**batch(0.0, 0.0))
-        ticket.finish()
-        return ticket.result()
+            pending.add(**batch(0.0, 0.0))
+        pending.finish()
+        return pending.result()
 
     streamed()  # the runtime's own descriptors are there from now on
     before = wakes()
@@ -249,7 +251,7 @@ def test_a_result_that_is_kept_holds_no_descriptor(dispatcher: Dispatcher) -> No
     assert [len(result) for result in kept] == [6, 6, 6]
 
 
-def test_g2_values_that_come_to_a_group_that_was_cut_are_let_go() -> None:
+def test_values_that_come_to_a_group_that_was_cut_are_let_go() -> None:
     class Value:
         pass
 
@@ -259,49 +261,49 @@ def test_g2_values_that_come_to_a_group_that_was_cut_are_let_go() -> None:
         return 1.0
 
     with Dispatcher([of_object]) as made:
-        ticket = made.stream(num_generations=3, group_quorum=1)
-        ticket.add(**batch(0.0), thing=[Value()], group=0)
-        ticket.add(**batch(LONG), thing=[Value()], group=0)
-        assert next(ticket.groups(timeout=30)).index == 0
+        pending = made.stream(num_generations=3, group_quorum=1)
+        pending.add(**batch(0.0), thing=[Value()], group=0)
+        pending.add(**batch(LONG), thing=[Value()], group=0)
+        assert next(pending.groups(timeout=30)).index == 0
         late = Value()
         alive = weakref.ref(late)
-        ticket.add(**batch(LONG), thing=[late], group=0)
+        pending.add(**batch(LONG), thing=[late], group=0)
         del late
-        ticket.add(**batch(0.0), thing=[Value()], group=1)
+        pending.add(**batch(0.0), thing=[Value()], group=1)
         gc.collect()
         assert alive() is None
-        ticket.cancel()
+        pending.cancel()
 
 
-def test_a6_ctrl_c_ends_a_wait_for_room(dispatcher: Dispatcher) -> None:
-    ticket = dispatcher.stream(max_pending=1)
-    ticket.add(**batch(LONG))
+def test_ctrl_c_ends_a_wait_for_room(dispatcher: Dispatcher) -> None:
+    pending = dispatcher.stream(max_pending=1)
+    pending.add(**batch(LONG))
     timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        ticket.add(**batch(0.0))
+        pending.add(**batch(0.0))
     timer.join()
     assert time.monotonic() - started < 15
-    assert ticket.result(timeout=30).status[0, 0].tolist() == [Status.CANCELLED, Status.OK]
+    assert pending.result(timeout=30).status[0, 0].tolist() == [Status.CANCELLED, Status.OK]
 
 
-@pytest.mark.parametrize("end", [lambda made, ticket: made.close(), lambda made, ticket: ticket.finish()])
-def test_a6_who_waits_for_room_learns_of_the_end(end: Callable[[Dispatcher, Any], None]) -> None:
+@pytest.mark.parametrize("end", [lambda made, pending: made.close(), lambda made, pending: pending.finish()])
+def test_who_waits_for_room_learns_of_the_end(end: Callable[[Dispatcher, Any], None]) -> None:
     with Dispatcher([slept]) as made:
-        ticket = made.stream(max_pending=1)
-        ticket.add(**batch(LONG))
+        pending = made.stream(max_pending=1)
+        pending.add(**batch(LONG))
         raised: list[Exception] = []
 
         def produce() -> None:
             try:
-                ticket.add(**batch(0.0))
+                pending.add(**batch(0.0))
             except ClosedError as error:
                 raised.append(error)
 
         thread = threading.Thread(target=produce)
         thread.start()
         time.sleep(0.1)
-        end(made, ticket)
+        end(made, pending)
         thread.join(30)
         assert len(raised) == 1

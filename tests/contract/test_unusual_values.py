@@ -1,5 +1,6 @@
 """What functions return. On every lane and in every shape, it is a reward, an abstention, or an
-error that names the function and the sample and says what it was; the cells beside it keep their rewards."""
+error that names the function and the sample and says what it was; the cells beside it keep their
+rewards."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, GuerdonWarning, RewardBatch, RewardFailureError, Status, group_reward, reward
-from tests.contract import odd
+from tests.contract import unusual_values as odd
 
 
 def of_samples() -> list[Any]:

@@ -1,4 +1,5 @@
-"""Where a function runs: its lane and what is settled of it, and never on the caller's thread or loop (invariant 7 of docs/internals/promises.md)."""
+"""Where a function runs: its lane and what is settled of it, and never on the caller's thread or
+loop (invariant 7 of docs/internals/promises.md)."""
 
 from __future__ import annotations
 
@@ -63,8 +64,8 @@ def test_a_trl_function_has_one_worker_of_its_own() -> None:
         return [float(os.getpid())] * len(completions)
 
     with Dispatcher([first, second, reward(sync_sample)], workers=2) as made:
-        tickets = [made.submit(prompts=["p"] * 8, completions=["c"] * 8) for _ in range(6)]
-        rewards = np.stack([ticket.result().rewards[:, 0] for ticket in tickets])
+        pending_batches = [made.submit(prompts=["p"] * 8, completions=["c"] * 8) for _ in range(6)]
+        rewards = np.stack([pending.result().rewards[:, 0] for pending in pending_batches])
     assert len(set(rewards[:, ::2, 0].ravel())) == 1
     assert sorted(rewards[:, 1, 0]) == [1, 2, 3, 4, 5, 6]
     assert len(set(rewards[:, :, 1].ravel())) == 1
@@ -97,7 +98,8 @@ def test_which_functions_share_a_loop() -> None:
 
 
 def test_isolation_call_gives_each_call_a_process_of_its_own() -> None:
-    """A fork of the loaded function for each, so that no state leaks from one sample to the next."""
+    """A fork of the loaded function for each, so that no state leaks from one sample to the
+    next."""
 
     def leaking(completion: str) -> dict[str, float]:
         seen = globals()

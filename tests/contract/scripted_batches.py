@@ -1,4 +1,5 @@
-"""Scripted batches: what each call is to do, what must come of it, and how that is looked for; `EVERY_LANE` runs them."""
+"""Scripted batches: what each call is to do, what must come of it, and how that is looked for;
+`EVERY_LANE` runs them."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from guerdon import Dispatcher, Group, PendingBatch, RewardBatch
 from guerdon._registration.spec import FunctionSpec, spec_of
-from tests.contract.plan import Cell, End, foretell, ran
+from tests.contract.scripts import Cell, End, foretell, ran
 
 QUIET = ("raise", "exit", "interrupt")
 DEADLY = (*QUIET, "die", "kill")
@@ -98,19 +99,20 @@ class Batch:
 
     def run(self, dispatcher: Dispatcher) -> tuple[RewardBatch, list[Group]]:
         """The result, and the groups as two iterations at once saw them."""
-        ticket = self.submit(dispatcher)
+        pending = self.submit(dispatcher)
         beside: list[Group] = []
-        thread = threading.Thread(target=lambda: beside.extend(ticket.groups(timeout=60)))
+        thread = threading.Thread(target=lambda: beside.extend(pending.groups(timeout=60)))
         thread.start()
-        groups = list(ticket.groups(timeout=60))
+        groups = list(pending.groups(timeout=60))
         thread.join(60)
         assert [group.index for group in beside] == [group.index for group in groups]
-        return ticket.result(timeout=60), groups
+        return pending.result(timeout=60), groups
 
 
 @st.composite
 def scripts(draw: st.DrawFn, functions: Sequence[Any], moves: Sequence[str], most: int) -> Any:
-    """(prompts, group size, changes): a few cells that do something; all others give their number at once."""
+    """(prompts, group size, changes): a few cells that do something; all others give their number
+    at once."""
     prompts, size = draw(st.integers(1, 8)), draw(st.integers(1, 6))
     specs = [spec_of(function) for function in functions]
 

@@ -1,9 +1,11 @@
-"""Scripted batches: what each call of a reward function shall do, what must come of it, and what really ran.
+"""Scripted batches: what each call of a reward function shall do, what must come of it, and what
+really ran.
 
-A dataset column holds one `Cell` per sample for each function: what the call does on its first, second, … attempt, and
-what the sample's cell is in the end. `play` and its likes do it inside the reward functions, on every lane; `foretell`
-says what the engine must make of it. Every attempt leaves a record in the batch's log, written before anything else
-happens, so that what ran is known whatever became of its process.
+A dataset column holds one `Cell` per sample for each function: what the call does on its first,
+second, … attempt, and what the sample's cell is in the end. `play` and its likes do it inside the
+reward functions, on every lane; `foretell` says what the engine must make of it. Every attempt
+leaves a record in the batch's log, written before anything else happens, so that what ran is known
+whatever became of its process.
 
 Workers import this module: it needs nothing but the standard library.
 """
@@ -26,15 +28,16 @@ OK, ABSTAINED, TIMEOUT, ERROR, CRASHED, CANCELLED = range(6)
 
 
 class Cell(NamedTuple):
-    """The script of one sample for one function; of a group or batch call the first sample's `moves` count.
+    """The script of one sample for one function; of a group or batch call the first sample's
+    `moves` count.
 
     Attributes:
         log: File that attempts are recorded in.
         function: Number of the function.
         sample: Number of the sample.
         moves: What the first, second, … attempt does; behind the last one attempts succeed.
-        gives: What the sample gets from an attempt that succeeds: ``"number"``, ``"none"`` or ``"text"``, which is no
-            reward.
+        gives: What the sample gets from an attempt that succeeds: ``"number"``, ``"none"`` or
+            ``"text"``, which is no reward.
         delay: Seconds before an attempt does anything.
     """
 
@@ -86,7 +89,8 @@ async def aplay_all(texts: Sequence[str], cells: Sequence[Cell]) -> list[object]
 
 
 def foretell(text: str, cell: Cell, first: Cell, retries: int) -> End:
-    """What a serial loop with the engine's policy makes of a cell whose call has the script of `first`."""
+    """What a serial loop with the engine's policy makes of a cell whose call has the script of
+    `first`."""
     attempt, suspect = 1, False
     while True:
         move = first.moves[attempt - 1] if attempt <= len(first.moves) else None
@@ -157,7 +161,8 @@ def _fail(move: str) -> None:
 
 
 def _hang() -> None:
-    # A thread can't be ended, so it must come back one day; on the process lane this ends at the timeout.
+    # A thread can't be ended, so it must come back one day; on the process lane this ends at the
+    # timeout.
     until = time.monotonic() + 3.0
     while time.monotonic() < until:
         pass

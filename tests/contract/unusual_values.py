@@ -1,4 +1,5 @@
-"""Return values of every kind, made where the function runs; each has a name that a completion can hold."""
+"""Return values of every kind, made where the function runs; each has a name that a completion can
+hold."""
 
 from __future__ import annotations
 
@@ -96,7 +97,8 @@ def made(name: str) -> Any:
     raise KeyError(name)
 
 
-# What a group or batch function may return for its completions, or must not; made from their number.
+# What a group or batch function may return for its completions, or must not; made from their
+# number.
 LISTS: dict[str, Callable[[int], Any]] = {
     "list": lambda n: [1.0] * n,
     "tuple": lambda n: (1.0,) * n,

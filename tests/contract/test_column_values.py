@@ -1,4 +1,5 @@
-"""Columns of any type on the process lane: what takes long to load, what can't be loaded, what can't be sent."""
+"""Columns of any type on the process lane: what takes long to load, what can't be loaded, what
+can't be sent."""
 
 from __future__ import annotations
 
@@ -10,12 +11,13 @@ import numpy as np
 import pytest
 
 from guerdon import DataError, Dispatcher, Status, reward
-from tests.contract import behaviours
-from tests.contract.behaviours import SlowToLoad, UnfitToLoad
+from tests.contract import misbehaving_functions as behaviours
+from tests.contract.misbehaving_functions import SlowToLoad, UnfitToLoad
 
 
 def test_values_that_take_long_to_load_are_loaded_at_last(tmp_path: Path) -> None:
-    """What is behind a slow sample is given to others, over and over; a frame that is slow to load must get on too."""
+    """What is behind a slow sample is given to others, over and over; a frame that is slow to load
+    must get on too."""
     path = tmp_path / "notes"
     with Dispatcher([reward(behaviours.takes)], workers=2) as made:
         result = made.score(completions=["c"] * 24, value=[SlowToLoad(0.04)] * 24, path=[str(path)] * 24)
@@ -40,7 +42,7 @@ def test_values_that_cannot_be_sent_are_refused_before_any_call() -> None:
 
 
 def test_values_of_classes_that_only_this_process_knows() -> None:
-    """V-1 of guerdon._serialization.column_values: a class of a script or a notebook goes along, and stays one class."""
+    """A class of a script or a notebook goes along, and stays one class."""
     scope: dict[str, Any] = {"__name__": "__main__"}
     exec(
         """
@@ -64,7 +66,7 @@ def score(completion, spec, kind):
 
 
 def test_a_tensor_of_a_device_is_refused_with_its_column() -> None:
-    """V-3 of guerdon._serialization.column_values"""
+    """What can't be sent."""
     torch = pytest.importorskip("torch")
     with Dispatcher([reward(lambda completion, value: 1.0)], workers=1) as made:
         with pytest.raises(DataError, match=r"column 'value' of sample 1 .* a tensor on meta would open that device"):

@@ -1,4 +1,5 @@
-"""How batches and engines end: cancelled, closed, interrupted, and nothing left behind (invariants 4 and 8)."""
+"""How batches and engines end: cancelled, closed, interrupted, and nothing left behind (invariants
+4 and 8)."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 
 from guerdon import ClosedError, Dispatcher, RewardFailureError, Status, reward
-from tests.contract import behaviours
+from tests.contract import misbehaving_functions as behaviours
 
 LANES = {"process": behaviours.sleep, "thread": behaviours.sleep, "asyncio": behaviours.wait}
 
@@ -29,11 +30,11 @@ def functions() -> list[Any]:
 
 def test_cancel_ends_what_is_open_on_every_lane() -> None:
     with Dispatcher(functions(), workers=1, max_failure_rate=1.0) as made:
-        ticket = made.submit(completions=["c"] * 12, seconds=[0.0] + [12.0] * 11)
-        next(ticket.groups())
+        pending = made.submit(completions=["c"] * 12, seconds=[0.0] + [12.0] * 11)
+        next(pending.groups())
         started = time.monotonic()
-        ticket.cancel()
-        result = ticket.result(timeout=20)
+        pending.cancel()
+        result = pending.result(timeout=20)
         assert time.monotonic() - started < 11
         assert result.status[0, 0].tolist() == [Status.OK] * 3
         assert (result.status[1:, 0] == Status.CANCELLED).all()
@@ -54,23 +55,23 @@ def test_cancel_of_one_batch_leaves_the_others_alone() -> None:
 
 def test_close_cancels_what_is_open() -> None:
     made = Dispatcher(functions(), workers=1, max_failure_rate=1.0)
-    ticket = made.submit(completions=["c"] * 6, seconds=[12.0] * 6)
+    pending = made.submit(completions=["c"] * 6, seconds=[12.0] * 6)
     while len(made.dump()) < 3:  # one on each lane
         time.sleep(0.01)
     started = time.monotonic()
     made.close()
     assert time.monotonic() - started < 11
-    assert ticket.result(timeout=30).status.min() == Status.CANCELLED
+    assert pending.result(timeout=30).status.min() == Status.CANCELLED
     with pytest.raises(ClosedError):
         made.score(completions=["c"], seconds=[0.0])
 
 
 def test_cancelled_cells_count_as_failures() -> None:
     with Dispatcher(functions()[2:]) as made:
-        ticket = made.submit(completions=["c"] * 8, seconds=[2.0] * 8)
+        pending = made.submit(completions=["c"] * 8, seconds=[2.0] * 8)
         made.close()
         with pytest.raises(RewardFailureError, match="8 of 8"):
-            ticket.result(timeout=5)
+            pending.result(timeout=5)
 
 
 @pytest.mark.parametrize("lane", LANES)
@@ -78,7 +79,7 @@ def test_close_from_another_thread_while_many_wait(lane: str) -> None:
     made = Dispatcher([reward(LANES[lane], lane=lane)], workers=1, max_failure_rate=1.0)
     results: list[Any] = []
     batches = [made.submit(completions=["c"] * 3, seconds=[0.8] * 3) for _ in range(3)]
-    threads = [threading.Thread(target=lambda t=ticket: results.append(t.result(timeout=30))) for ticket in batches]
+    threads = [threading.Thread(target=lambda t=pending: results.append(t.result(timeout=30))) for pending in batches]
     for thread in threads:
         thread.start()
     made.close()
@@ -179,7 +180,8 @@ def test_inv_8_starting_and_closing_leaves_no_descriptor_and_no_thread() -> None
         return threading.active_count(), len(os.listdir("/proc/self/task"))
 
     def settled(most: tuple[int, int]) -> tuple[int, int]:
-        """Counts, once they are no larger than `most`: the runtime lets idle helper threads go after a while."""
+        """Counts, once they are no larger than `most`: the runtime lets idle helper threads go
+        after a while."""
         until = time.monotonic() + 15
         while any(map(operator.gt, threads(), most)) and time.monotonic() < until:
             time.sleep(0.1)
@@ -199,17 +201,17 @@ def test_inv_8_starting_and_closing_leaves_no_descriptor_and_no_thread() -> None
 TRAINER = """
 import os, sys, time
 from guerdon import Dispatcher, reward
-from tests.contract import behaviours
+from tests.contract import misbehaving_functions as behaviours
 dispatcher = Dispatcher([
     reward(behaviours.stubborn, name="stubborn"),
     reward(behaviours.wait, name="wait"),
     reward(behaviours.sleep, name="thread", lane="thread"),
 ], workers=2)
-ticket = dispatcher.submit(completions=["c"] * 4, seconds=[60.0] * 4, note=[sys.argv[1]] * 4)
+pending = dispatcher.submit(completions=["c"] * 4, seconds=[60.0] * 4, note=[sys.argv[1]] * 4)
 while not os.path.exists(sys.argv[1]) or not os.path.getsize(sys.argv[1]) or len(dispatcher.worker_pids()) < 2:
     time.sleep(0.01)
 print(*dispatcher.worker_pids(), flush=True)
-ticket.result()
+pending.result()
 """
 
 
@@ -238,7 +240,8 @@ def test_inv_8_whatever_ends_the_trainer_ends_its_workers(how: signal.Signals, t
 
 
 def test_a_cancelled_batch_that_never_started_makes_room_for_the_next() -> None:
-    """The one place of a pinned function is free again when the worker finds that nobody waits for the frame in it."""
+    """The one place of a pinned function is free again when the worker finds that nobody waits for
+    the frame in it."""
 
     def function(completions: list[str], **columns: object) -> list[float]:
         return [1.0] * len(completions)
@@ -252,7 +255,7 @@ def test_a_thread_that_is_stuck_keeps_no_worker_alive_after_close() -> None:
     stuck = threading.Event()
     waits = reward(lambda text: float(stuck.wait(60)), name="waits", lane="thread")
     made = Dispatcher([waits, reward(len_of)], workers=1)
-    ticket = made.submit(completions=["c"])
+    pending = made.submit(completions=["c"])
     while not made.worker_pids():
         time.sleep(0.01)
     time.sleep(0.5)
@@ -264,7 +267,7 @@ def test_a_thread_that_is_stuck_keeps_no_worker_alive_after_close() -> None:
             time.sleep(0.02)
     finally:
         stuck.set()
-    assert ticket.result(timeout=5).status[0, 0, 0] == Status.CANCELLED
+    assert pending.result(timeout=5).status[0, 0, 0] == Status.CANCELLED
 
 
 def _zygotes() -> list[str]:

@@ -1,4 +1,5 @@
-"""Fingerprints of values, computed where a function runs; two values have the same only if they are the same."""
+"""Fingerprints of values, computed where a function runs; two values have the same only if they are
+the same."""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ class AsyncWaiters:
             waiter.wake()
 
     async def wait(self, descriptor: int, deadline: float | None, known: Callable[[], bool]) -> bool:
-        """Waits until `descriptor` is readable or another caller took its news; False when time is up."""
+        """Waits until `descriptor` is readable or another caller took its news; False when time is
+        up."""
         import asyncio
 
         left = None if deadline is None else deadline - time.monotonic()
@@ -39,7 +40,8 @@ class AsyncWaiters:
         waiter = _Waiter(loop)
         with self._lock:
             self._waiters.append(waiter)
-        own = os.dup(descriptor)  # a loop keeps one reader a descriptor, and two coroutines may wait on it
+        # a loop keeps one reader a descriptor, and two coroutines may wait on it
+        own = os.dup(descriptor)
         loop.add_reader(own, waiter.set)
         timer = None if left is None else loop.call_later(left, waiter.set)
         try:

@@ -1,4 +1,4 @@
-"""Which columns each function gets (U-1 to U-5), and what of the trainer's state (T-1)."""
+"""Which columns each function gets, and what of the trainer's state."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from guerdon import DataError, Dispatcher, StatefulReward, group_reward, reward
+from guerdon._columns import collect
 from guerdon._registration.spec import spec_of
-from guerdon._submit.column_routing import Uses, check_group_size
-from guerdon._submit.columns import collect
+from guerdon._submit.column_routing import ColumnRouter
+from guerdon._submit.submission import check_group_size
 from guerdon._submit.trainer_state import names_history, snapshot
 
 
@@ -24,13 +25,14 @@ class State:
 
 
 def passed(item: object, **columns: object) -> dict[str, object]:
-    """What the calls of `item` would be given: name -> column, as its Use says, and no column besides."""
+    """What the calls of `item` would be given: name -> column, as its Use says, and no column
+    besides."""
     given = {"completions": ["a", "b"], **columns}
     data = collect(given.pop("prompts", None), given.pop("completions"), given.pop("completion_ids", None), given)
     seen = _Recorded()
     values, uses = seen.of([item], data)
     names, indexes, finish_names, finish_indexes = uses[0]
-    assert sorted({*indexes, *finish_indexes}) == list(range(len(values)))  # U-1
+    assert sorted({*indexes, *finish_indexes}) == list(range(len(values)))
     wants = names if names is not None else spec_of(item).wants.named[: len(indexes)]
     got = dict(zip(wants, (values[index] for index in indexes), strict=True))
     got.update({f"finish:{n}": values[index] for n, index in zip(finish_names, finish_indexes, strict=True)})
@@ -58,23 +60,23 @@ class _Recorded:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(native, "FunctionColumns", Use)
             patch.setattr(native, "Constant", _Const)
-            plan = Uses([spec_of(item) for item in items]).of(data)
+            plan = ColumnRouter([spec_of(item) for item in items]).route(data)
             return plan.columns, plan.uses  # type: ignore[return-value]
 
 
-def test_d3_text_is_made_only_if_somebody_asks() -> None:
+def test_text_is_made_only_if_somebody_asks() -> None:
     assert passed(reward(lambda completion: 1.0, name="f"), completions=[3, 4]) == {"completion": [3, 4]}
 
 
 # --- what each contract gets
 
 
-def test_u1_only_declared_columns_travel() -> None:
+def test_only_declared_columns_travel() -> None:
     got = passed(reward(lambda completion, answer: 1.0, name="f"), prompts=["p", "q"], answer=[1, 2], level=[3, 4])
     assert got == {"completion": ["a", "b"], "answer": [1, 2]}
 
 
-def test_u1_a_column_travels_once_for_all() -> None:
+def test_a_column_travels_once_for_all() -> None:
     data = collect(None, ["a", "b"], None, {"answer": [1, 2]})
     functions = [
         reward(lambda completion, answer: 1.0, name="f"),
@@ -147,7 +149,7 @@ def test_an_undecorated_function_gets_all_that_trl_gives() -> None:
     assert vars(got["trainer_state"]) == {"global_step": 7}  # type: ignore[arg-type]
 
 
-def test_u4_environments_stay_in_this_process() -> None:
+def test_environments_stay_in_this_process() -> None:
     environments = [object(), object()]
     assert "environments" not in passed(trl_all, prompts=["p", "q"], environments=environments)
     got = passed(trl_async, prompts=["p", "q"], environments=environments)
@@ -160,7 +162,7 @@ def test_u4_environments_stay_in_this_process() -> None:
     assert passed(named, prompts=["p", "q"], environments=environments)["environments"] == environments
 
 
-def test_u2_a_missing_column_is_refused_with_the_columns_there_are() -> None:
+def test_a_missing_column_is_refused_with_the_columns_there_are() -> None:
     function = reward(lambda completion, anwser: 1.0, name="correct")
     with pytest.raises(DataError, match=r"'correct' asks for the column 'anwser'.*answer, level.*mean 'answer'\?"):
         passed(function, answer=[1, 2], level=[1, 2])
@@ -177,20 +179,20 @@ def test_u2_a_missing_column_is_refused_with_the_columns_there_are() -> None:
         ("trainer_state", "trainer"),
     ],
 )
-def test_u2_a_missing_reserved_value_is_refused_with_where_it_comes_from(name: str, hint: str) -> None:
+def test_a_missing_reserved_value_is_refused_with_where_it_comes_from(name: str, hint: str) -> None:
     function = reward(eval(f"lambda {name}: 1.0"), name="f")
     with pytest.raises(DataError, match=rf"'f' asks for '{name}'.*{hint}"):
         passed(function)
 
 
 @pytest.mark.parametrize("name", ["text", "environment", "prompt"])
-def test_u3_a_reserved_name_that_is_also_a_column_is_ambiguous(name: str) -> None:
+def test_a_reserved_name_that_is_also_a_column_is_ambiguous(name: str) -> None:
     function = reward(eval(f"lambda {name}: 1.0"), name="f")
     with pytest.raises(DataError, match=rf"'{name}'.*ambiguous"):
         passed(function, **{name: ["x", "y"]})
 
 
-def test_u3_a_column_called_text_is_just_a_column_for_trl_functions() -> None:
+def test_a_column_called_text_is_just_a_column_for_trl_functions() -> None:
     def plain(completions: Any, text: Any, **kwargs: Any) -> list[float]:
         return []
 
@@ -212,7 +214,7 @@ def test_groups_may_straddle_ranks() -> None:
 # --- the trainer's state
 
 
-def test_t1_a_worker_gets_the_state_without_its_history() -> None:
+def test_a_worker_gets_the_state_without_its_history() -> None:
     got = passed(reward(lambda completion, trainer_state: trainer_state.global_step, name="f"), trainer_state=State())
     assert vars(got["trainer_state"]) == {"global_step": 7}  # type: ignore[arg-type]
 
@@ -221,18 +223,18 @@ def reads_history(completion: str, trainer_state: Any) -> float:
     return float(max(entry["loss"] for entry in trainer_state.log_history))
 
 
-def test_t1_a_function_that_names_the_history_gets_it() -> None:
+def test_a_function_that_names_the_history_gets_it() -> None:
     got = passed(reward(reads_history), trainer_state=State())
     assert vars(got["trainer_state"]) == {"global_step": 7, "log_history": [{"loss": 1.0}]}  # type: ignore[arg-type]
 
 
-def test_t1_a_function_in_this_process_gets_the_state_itself() -> None:
+def test_a_function_in_this_process_gets_the_state_itself() -> None:
     state = State()
     got = passed(reward(lambda completion, trainer_state: 1.0, name="f", lane="thread"), trainer_state=state)
     assert got["trainer_state"] is state
 
 
-def test_t1_who_names_the_history() -> None:
+def test_who_names_the_history() -> None:
     class Method(StatefulReward):
         def score(self, trainer_state: Any) -> float:
             return float(sum(len(s.log_history) for s in [trainer_state]))
@@ -244,7 +246,7 @@ def test_t1_who_names_the_history() -> None:
     assert not names_history(len)
 
 
-def test_t1_what_is_no_trainers_state_is_shipped_as_it_is() -> None:
+def test_what_is_no_trainers_state_is_shipped_as_it_is() -> None:
     assert snapshot({"step": 1}, history=False) == {"step": 1}
     assert snapshot(None, history=False) is None
 
@@ -268,7 +270,7 @@ def test_bad_columns_are_refused_before_any_call() -> None:
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\0", "half \ud800"])
-def test_u5_a_name_that_no_worker_can_be_told_is_refused(name: str) -> None:
+def test_a_name_that_no_worker_can_be_told_is_refused(name: str) -> None:
     def row(completion: str, **row: object) -> float:
         return 0.0
 
@@ -283,12 +285,12 @@ def test_u5_a_name_that_no_worker_can_be_told_is_refused(name: str) -> None:
 # --- the layout of columns
 
 
-def test_u8_batches_with_other_columns_are_laid_out_anew() -> None:
-    uses = Uses([spec_of(reward(lambda completion, answer=0, **row: 1.0, name="f"))])
+def test_batches_with_other_columns_are_laid_out_anew() -> None:
+    uses = ColumnRouter([spec_of(reward(lambda completion, answer=0, **row: 1.0, name="f"))])
 
     def columns(**given: object) -> list[object]:
         data = collect(None, ["a", "b"], None, given)
-        return list(uses.of(data).columns)
+        return list(uses.route(data).columns)
 
     assert columns(answer=[1, 2]) == columns(answer=[1, 2]) == [["a", "b"], [1, 2]]
     assert columns(level=[3, 4]) == [["a", "b"], [3, 4]]
@@ -296,12 +298,12 @@ def test_u8_batches_with_other_columns_are_laid_out_anew() -> None:
     assert columns(answer=[5, 6]) == [["a", "b"], [5, 6]]
 
 
-def test_u8_what_was_refused_once_is_refused_again() -> None:
-    uses = Uses([spec_of(reward(lambda completion, answer: 1.0, name="f"))])
+def test_what_was_refused_once_is_refused_again() -> None:
+    uses = ColumnRouter([spec_of(reward(lambda completion, answer: 1.0, name="f"))])
     fine, bare = collect(None, ["a"], None, {"answer": [1]}), collect(None, ["a"], None, {})
     for data, refused in ((fine, False), (bare, True), (bare, True), (fine, False)):
         if refused:
             with pytest.raises(DataError, match="'answer'"):
-                uses.of(data)
+                uses.route(data)
         else:
-            assert len(uses.of(data).columns) == 2
+            assert len(uses.route(data).columns) == 2

@@ -1,6 +1,8 @@
-"""What users give is let go when it is used, and what a dispatcher has when it is dropped: at once, without Python's collector.
+"""What users give is let go when it is used, and what a dispatcher has when it is dropped: at once,
+without Python's collector.
 
-A batch may hold gigabytes, a dispatcher processes; the collector comes round when enough small objects were made.
+A batch may hold gigabytes, a dispatcher processes; the collector comes round when enough small
+objects were made.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ def things(refs: Refs) -> list[Thing]:
 
 @pytest.mark.filterwarnings("ignore:.*returned an awaitable")
 @pytest.mark.parametrize("how", ["thread", "asyncio", "awaited on a thread"])
-@pytest.mark.parametrize("way", ["score", "column", "ticket", "ascore"])
+@pytest.mark.parametrize("way", ["score", "column", "pending", "ascore"])
 def test_a_batch_that_failed_keeps_nothing(way: str, how: str) -> None:
     refs: Refs = []
 
@@ -95,7 +97,7 @@ def test_a_batch_that_failed_keeps_nothing(way: str, how: str) -> None:
             return
         calls: dict[str, Callable[[], object]] = {
             "score": lambda: dispatcher.score(**columns),
-            "ticket": lambda: dispatcher.submit(**columns).result(),
+            "pending": lambda: dispatcher.submit(**columns).result(),
             "column": lambda: dispatcher.reward_funcs[0](prompts=["p"] * 10, **columns),
         }
         try:  # `pytest.raises` makes a circle
@@ -154,7 +156,7 @@ def test_a_setup_that_failed_keeps_nothing(lane: str) -> None:
 
 @pytest.mark.parametrize("closed", [False, True])
 @pytest.mark.parametrize("lane", ["process", "thread", "asyncio"])
-def test_l4_a_dropped_dispatcher_ends_at_once(lane: str, closed: bool) -> None:
+def test_a_dropped_dispatcher_ends_at_once(lane: str, closed: bool) -> None:
     def scores(completion: str) -> float:
         return 1.0
 
@@ -184,5 +186,6 @@ def test_a_column_keeps_its_dispatcher_and_is_the_same_as_long_as_it_is_held() -
     with pytest.raises(IndexError):
         made.reward_funcs[2]
     del made
-    assert column(prompts=["p"], completions=["a"], environments=[None]) == [None]  # the other one failed
+    # the other one failed
+    assert column(prompts=["p"], completions=["a"], environments=[None]) == [None]
     column.dispatcher.close()

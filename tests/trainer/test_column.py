@@ -1,4 +1,4 @@
-"""Columns, as any trainer may call them (C-1 to C-5)."""
+"""Columns, as any trainer may call them (column-1, column-2)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import pytest
 from guerdon import ClosedError, DataError, Dispatcher, GuerdonWarning, RewardFailureError, group_reward, reward
 from guerdon._trainer.batches import MOST_OPEN
 
-calls: list[tuple[str, int]] = []  # what ran in this process: (function, samples); written by the functions below
+# what ran in this process: (function, samples); written by the functions below
+calls: list[tuple[str, int]] = []
 
 
 @reward(lane="thread")
@@ -61,14 +62,14 @@ def test_the_first_column_starts_all_and_the_others_collect(dispatcher: Dispatch
 
 
 @pytest.mark.parametrize("order", [(2, 1, 0), (1, 0, 2)])
-def test_c3_columns_may_be_called_in_any_order(dispatcher: Dispatcher, order: tuple[int, ...]) -> None:
+def test_columns_may_be_called_in_any_order(dispatcher: Dispatcher, order: tuple[int, ...]) -> None:
     given = batch("a", "bb")
     values = {index: dispatcher.reward_funcs[index](**given) for index in order}
     assert values == {0: [1.0, 2.0], 1: [1.0, 1.0], 2: [2.0, 2.0]}
     assert len(calls) == 2
 
 
-def test_c4_a_sample_that_cannot_be_scored_is_none_in_every_column(dispatcher: Dispatcher) -> None:
+def test_a_sample_that_cannot_be_scored_is_none_in_every_column(dispatcher: Dispatcher) -> None:
     given = batch("a", "fail", "none")
     assert [column(**given) for column in dispatcher.reward_funcs] == [
         [1.0, None, 4.0],
@@ -77,13 +78,13 @@ def test_c4_a_sample_that_cannot_be_scored_is_none_in_every_column(dispatcher: D
     ]
 
 
-def test_c4_partial_keep_leaves_what_is_there() -> None:
+def test_partial_keep_leaves_what_is_there() -> None:
     with Dispatcher([length, picky], incomplete="sum") as made:
         given = batch("a", "fail")
         assert [column(**given) for column in made.reward_funcs] == [[1.0, 4.0], [1.0, None]]
 
 
-def test_c1_other_lists_are_another_batch(dispatcher: Dispatcher) -> None:
+def test_other_lists_are_another_batch(dispatcher: Dispatcher) -> None:
     first, second = batch("a"), batch("bb")
     assert dispatcher.reward_funcs[0](**first) == [1.0]
     assert dispatcher.reward_funcs[0](**second) == [2.0]
@@ -92,7 +93,7 @@ def test_c1_other_lists_are_another_batch(dispatcher: Dispatcher) -> None:
     assert len(calls) == 2
 
 
-def test_c1_open_lists_are_held_and_collected_ones_are_not(dispatcher: Dispatcher) -> None:
+def test_open_lists_are_held_and_collected_ones_are_not(dispatcher: Dispatcher) -> None:
     given = batch("a")
     gone = weakref.ref(given["completions"])
     columns = dispatcher.reward_funcs
@@ -106,7 +107,7 @@ def test_c1_open_lists_are_held_and_collected_ones_are_not(dispatcher: Dispatche
     assert gone() is None
 
 
-def test_c2_lists_refilled_in_place_are_a_new_batch(dispatcher: Dispatcher) -> None:
+def test_lists_refilled_in_place_are_a_new_batch(dispatcher: Dispatcher) -> None:
     given = batch("a", "b")
     for _ in range(3):
         assert [column(**given)[0] for column in dispatcher.reward_funcs] == [
@@ -129,7 +130,7 @@ def test_what_is_set_on_a_column_stays(dispatcher: Dispatcher) -> None:
     assert dispatcher.names[0] == own
 
 
-def test_c2_a_column_called_again_starts_a_new_batch(dispatcher: Dispatcher) -> None:
+def test_a_column_called_again_starts_a_new_batch(dispatcher: Dispatcher) -> None:
     given = batch("a")
     assert dispatcher.reward_funcs[0](**given) == [1.0]
     given["completions"][0] = "abc"
@@ -138,7 +139,7 @@ def test_c2_a_column_called_again_starts_a_new_batch(dispatcher: Dispatcher) -> 
     assert len(calls) == 2
 
 
-def test_c3_columns_may_be_called_from_many_threads_for_several_batches(dispatcher: Dispatcher) -> None:
+def test_columns_may_be_called_from_many_threads_for_several_batches(dispatcher: Dispatcher) -> None:
     batches = [batch(*["x" * (index + 1)] * 4) for index in range(6)]
     got: dict[tuple[int, int], list[float | None]] = {}
 
@@ -156,7 +157,7 @@ def test_c3_columns_may_be_called_from_many_threads_for_several_batches(dispatch
     assert len(calls) == 24
 
 
-def test_c3_at_most_64_batches_stay_open(dispatcher: Dispatcher) -> None:
+def test_at_most_64_batches_stay_open(dispatcher: Dispatcher) -> None:
     batches = [batch("a") for _ in range(MOST_OPEN + 1)]
     for given in batches[:-1]:
         dispatcher.reward_funcs[0](**given)
@@ -170,7 +171,7 @@ def test_c3_at_most_64_batches_stay_open(dispatcher: Dispatcher) -> None:
     assert len(calls) == count + 1
 
 
-def test_c5_only_the_first_column_raises(dispatcher: Dispatcher) -> None:
+def test_only_the_first_column_raises(dispatcher: Dispatcher) -> None:
     given = batch(*["fail"] * 8)
     with pytest.raises(RewardFailureError, match="'picky' failed on 8 of 8") as caught:
         dispatcher.reward_funcs[0](**given)
@@ -178,7 +179,7 @@ def test_c5_only_the_first_column_raises(dispatcher: Dispatcher) -> None:
     assert dispatcher.reward_funcs[1](**given) == [None] * 8
 
 
-def test_c5_the_first_column_logs() -> None:
+def test_the_first_column_logs() -> None:
     def chatty(completions: Any, log_extra: Any, log_metric: Any, **kwargs: Any) -> list[float]:
         log_extra("words", [len(c.split()) for c in completions])
         log_metric("mine", 3.0)
@@ -238,7 +239,7 @@ def test_closing_while_a_column_waits_raises() -> None:
     timer.join()
 
 
-def test_c5_ctrl_c_ends_the_batch_and_not_the_dispatcher() -> None:
+def test_ctrl_c_ends_the_batch_and_not_the_dispatcher() -> None:
     @reward(lane="asyncio")
     async def patient(completion: str) -> float:
         await asyncio.sleep(30 if completion == "slow" else 0)

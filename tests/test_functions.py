@@ -1,4 +1,4 @@
-"""Decorators: D-1 to D-3."""
+"""The decorators."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Keyword(StatefulReward):
 
 
 def test_a_decorated_function_is_still_the_function() -> None:
-    """D-1"""
+    """A decorated function stays callable as the plain function."""
     assert correct("42") == 1.0
     assert correct(completion="41", answer="41") == 1.0
     assert unlike_others(completions=["a", "a"]) == [0.5, 0.5]
@@ -82,7 +82,7 @@ def test_what_has_no_name_gets_one() -> None:
 
 
 def test_a_decorated_method_is_bound_like_a_method() -> None:
-    """D-1"""
+    """A decorated function stays callable as the plain function."""
     box = Box("word")
     assert box.has_word("a word") == 1.0
     spec = spec_of(box.has_word)
@@ -111,7 +111,7 @@ def test_a_class_or_a_reward_with_the_wrong_decorator_is_refused() -> None:
 
 
 def test_wrong_options_are_refused_at_the_decorator() -> None:
-    """D-2"""
+    """Decorating starts and imports nothing heavy."""
     with pytest.raises(RegistrationError, match="'<lambda>': timeout=0"):
         reward(timeout=0)(lambda completion: 1.0)
     with pytest.raises(TypeError, match="rowwise"):
@@ -120,14 +120,14 @@ def test_wrong_options_are_refused_at_the_decorator() -> None:
 
 @pytest.mark.parametrize("item", [correct, unlike_others, later])
 def test_it_pickles_by_reference_where_it_can_be_found(item: RewardFunction[..., Any]) -> None:
-    """D-3"""
+    """By reference where importing finds it again."""
     data = pickle.dumps(item)
     assert pickle.loads(data) is item
     assert len(data) < 100
 
 
 def test_it_pickles_with_its_options_where_it_can_not_be_found() -> None:
-    """D-3"""
+    """By reference where importing finds it again."""
     item = pickle.loads(pickle.dumps(reward(len, name="size", lane="thread", timeout=7)))
     assert item("abc") == 3
     assert (item.name, item.spec.lane, item.spec.policy.timeout) == ("size", "thread", 7.0)
