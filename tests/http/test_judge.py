@@ -378,7 +378,7 @@ def test_what_is_missing_is_refused_before_any_request(monkeypatch: pytest.Monke
             DataError, match=r"'size' of sample 1 can't go into a request of 'judge' as \{size:d\}: ValueError"
         ):
             dispatcher.score(completions=["x", "z"], anwser=["y", "y"], size=[1, "big"])
-    with pytest.raises(RegistrationError, match=r"make a judge with guerdon\.judge"):
+    with pytest.raises(RegistrationError, match=r"Make a judge with guerdon\.judge"):
         reward(lambda completion: 1.0, name="f", lane="http")
     with pytest.raises(TypeError, match="only a dispatcher can run it"):
         judge(**NOWHERE, prompt="{completion}")(completions=["x"])

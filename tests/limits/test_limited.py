@@ -54,7 +54,7 @@ def test_functions_of_all_lanes_share_a_key() -> None:
 def test_functions_that_disagree_about_a_key_are_refused() -> None:
     one = reward(functions.one, name="one", limit=Limit(rpm=10, key="judge"))
     two = reward(functions.one, name="two", limit=Limit(rpm=20, key="judge"))
-    with pytest.raises(RegistrationError, match=r"'one' and 'two' give other limits for the key 'judge'"):
+    with pytest.raises(RegistrationError, match=r"'one' and 'two' give different limits for the key 'judge'"):
         Dispatcher([one, two])
 
 
@@ -189,7 +189,7 @@ def test_later_may_be_any_real_number() -> None:
 
 
 def test_one_call_that_tells_of_impossible_tokens_holds_up_none() -> None:
-    """B-2: a server's mistake."""
+    """A server reports a wrong use."""
 
     def function(completion: str) -> dict[str, float]:
         return {"score": 1.0, "usage": 1e308}

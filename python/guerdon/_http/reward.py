@@ -64,7 +64,7 @@ class HttpReward:
     def __call__(self, *args: object, **columns: object) -> NoReturn:
         raise TypeError(
             f"{self.name!r} is a request to a server, not a function: only a dispatcher can run it. Pass "
-            "list(Dispatcher([…])) as reward_funcs, or score with Dispatcher([…]).score(…)."
+            "Dispatcher([…]).reward_funcs as reward_funcs, or score with Dispatcher([…]).score(…)."
         )
 
     def __reduce__(self) -> tuple[Callable[..., HttpReward], tuple[Any, ...]]:
