@@ -90,7 +90,7 @@ def test_a_decorated_method_is_bound_like_a_method() -> None:
     assert spec.wants.required == ("completion",)
     assert Box.is_short("abc") == Box("x").is_short("abc") == 1.0
     assert spec_of(Box.is_short).wants.required == ("completion",)
-    with pytest.raises(RegistrationError, match="method without its object"):
+    with pytest.raises(RegistrationError, match="is an unbound method"):
         spec_of(Box.has_word)
 
 
@@ -106,7 +106,7 @@ def test_a_class_or_a_reward_with_the_wrong_decorator_is_refused() -> None:
         reward(Keyword)
     with pytest.raises(RegistrationError, match=r"group_reward\(\) takes functions.*finish_group"):
         group_reward(Keyword())
-    with pytest.raises(RegistrationError, match="rowwise is for functions of lists"):
+    with pytest.raises(RegistrationError, match="rowwise is for functions that take lists"):
         reward(Keyword(), rowwise=True)
 
 

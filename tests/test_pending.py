@@ -54,7 +54,7 @@ def test_a_pending_batch_is_there_at_once(dispatcher: Dispatcher) -> None:
     assert pending.result() is pending.result()
 
 
-def test_groups_that_are_complete_are_told_without_waiting(dispatcher: Dispatcher) -> None:
+def test_groups_that_are_complete_are_listed_without_waiting(dispatcher: Dispatcher) -> None:
     pending = dispatcher.submit(**batch(0.6, 0.0))
     assert next(pending.groups()).index == 1
     assert pending.completed() in ([1], [1, 0])

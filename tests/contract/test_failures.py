@@ -53,7 +53,7 @@ def test_a_traceback_shows_the_users_code_alone(raising: Dispatcher) -> None:
         trace = failure.traceback or ""
         assert "ValueError: inner" in trace
         assert "LookupError: outer" in trace
-        assert "behaviours.py" in trace
+        assert "misbehaving_functions.py" in trace
         assert "guerdon/_" not in trace, trace
 
 

@@ -1,4 +1,4 @@
-"""Where a function runs: its lane and what is settled of it, and never on the caller's thread or
+"""Where a function runs: its lane, loop and worker, and never on the caller's thread or
 loop (invariant 7 of docs/internals/promises.md)."""
 
 from __future__ import annotations

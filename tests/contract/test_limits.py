@@ -87,7 +87,8 @@ def on_loop(gauge: Gauge, seconds: float) -> Any:
 def test_limit_on_the_thread_lane(most: int) -> None:
     gauge = Gauge(awaited=most)
     with Dispatcher([reward(on_thread(gauge, 0.02), lane="thread", limit=Limit(concurrency=most))]) as made:
-        pending_batches = [made.submit(completions=["c"] * 15) for _ in range(2)]  # it holds over batches
+        # it holds over batches
+        pending_batches = [made.submit(completions=["c"] * 15) for _ in range(2)]
         assert all(pending.result().status.max() == Status.OK for pending in pending_batches)
     assert gauge.most == most
 

@@ -119,7 +119,7 @@ def test_streams_equal_a_serial_loop(
     seed=st.integers(0, 2**32),
     wanted=st.integers(1, 6),
     grouped=st.booleans(),
-    grows=st.booleans(),
+    is_open=st.booleans(),
 )
 def test_what_a_quorum_does_not_cut_equals_a_serial_loop(
     cuttable: Dispatcher,
@@ -129,7 +129,7 @@ def test_what_a_quorum_does_not_cut_equals_a_serial_loop(
     seed: int,
     wanted: int,
     grouped: bool,
-    grows: bool,
+    is_open: bool,
 ) -> None:
     functions, dispatcher = (WITH_GROUPS, with_groups) if grouped else (CUTTABLE, cuttable)
     prompts, size, changes = script
@@ -137,7 +137,7 @@ def test_what_a_quorum_does_not_cut_equals_a_serial_loop(
     changes = [change for change in changes if change[0] < len(functions)]
     stream = Stream(scripted(functions, (prompts, size, changes), folder), seed)
     batch = stream.batch
-    if grows:
+    if is_open:
         pending = stream.open(dispatcher, group_quorum=wanted)
         thread, beside = consumed(pending)
         stream.feed(pending, 2)

@@ -154,8 +154,8 @@ def test_row_13_text_on_the_way_back(lane: str) -> None:
     failures = result.failures()
     assert [failure.sample for failure in failures] == list(range(len(kinds)))
     for text, failure in zip(kinds, failures, strict=True):
-        for told in (failure.reason, str(failure), failure.traceback or ""):
-            told.encode()  # can be printed and logged
+        for reported in (failure.reason, str(failure), failure.traceback or ""):
+            reported.encode()  # can be printed and logged
         safe = text.encode("utf-8", "backslashreplace").decode()
         assert failure.reason.startswith("ValueError")
         if len(safe) < 1000:

@@ -149,10 +149,12 @@ def test_row_12_a_coroutine_on_the_thread_lane(capfd: pytest.CaptureFixture[str]
     with Dispatcher(functions) as made:
         result = made.score(completions=["1", "2", "3", "4"], num_generations=2)
     assert result.rewards.reshape(4, 4).tolist() == [[float(value)] * 4 for value in (1, 2, 3, 4)]
-    told = capfd.readouterr().err + "".join(str(w.message) for w in recwarn if issubclass(w.category, GuerdonWarning))
+    reported = capfd.readouterr().err + "".join(
+        str(w.message) for w in recwarn if issubclass(w.category, GuerdonWarning)
+    )
     for name in ("thread", "group"):
-        assert re.search(rf"'{name}' is not an async function.*lane='asyncio'", told), told
-    assert "'loop'" not in told
+        assert re.search(rf"'{name}' is not an async function.*lane='asyncio'", reported), reported
+    assert "'loop'" not in reported
 
 
 def test_row_12_a_coroutine_from_a_coroutine_is_no_reward() -> None:

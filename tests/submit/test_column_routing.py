@@ -207,7 +207,7 @@ def test_groups_that_are_not_whole_are_refused(size: Any, samples: int, ranks: i
         check_group_size(size, samples, ranks=ranks)
 
 
-def test_groups_may_straddle_ranks() -> None:
+def test_groups_may_lie_on_several_ranks() -> None:
     assert check_group_size(4, 6, ranks=2) == 4
 
 
@@ -270,7 +270,7 @@ def test_bad_columns_are_refused_before_any_call() -> None:
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\0", "half \ud800"])
-def test_a_name_that_no_worker_can_be_told_is_refused(name: str) -> None:
+def test_a_name_that_cannot_be_sent_to_a_worker_is_refused(name: str) -> None:
     def row(completion: str, **row: object) -> float:
         return 0.0
 
@@ -300,8 +300,8 @@ def test_batches_with_other_columns_are_laid_out_anew() -> None:
 
 def test_what_was_refused_once_is_refused_again() -> None:
     uses = ColumnRouter([spec_of(reward(lambda completion, answer: 1.0, name="f"))])
-    fine, bare = collect(None, ["a"], None, {"answer": [1]}), collect(None, ["a"], None, {})
-    for data, refused in ((fine, False), (bare, True), (bare, True), (fine, False)):
+    success, bare = collect(None, ["a"], None, {"answer": [1]}), collect(None, ["a"], None, {})
+    for data, refused in ((success, False), (bare, True), (bare, True), (success, False)):
         if refused:
             with pytest.raises(DataError, match="'answer'"):
                 uses.route(data)

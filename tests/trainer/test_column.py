@@ -257,7 +257,7 @@ def test_ctrl_c_ends_the_batch_and_not_the_dispatcher() -> None:
         assert made.reward_funcs[0](**given) == [1.0]
 
 
-def test_a_failed_sample_beside_a_reward_model_is_told_once() -> None:
+def test_a_failed_sample_beside_a_reward_model_is_reported_once() -> None:
     with Dispatcher([length, "org/model", picky]) as made:
         given = batch("a", "fail")
         with pytest.warns(GuerdonWarning, match="org/model and still counts it"):

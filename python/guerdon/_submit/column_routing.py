@@ -1,5 +1,4 @@
-"""Which columns each reward function gets of a batch: the engine's columns and one `FunctionColumns`
-per function.
+"""Which columns of a batch each reward function gets: one `FunctionColumns` per function.
 
 - Only columns that some function declared travel to the engine, each once, whoever wants it.
 - Functions of the http lane get strings, whatever their columns hold; strings are not copied.

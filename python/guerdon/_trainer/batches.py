@@ -82,7 +82,8 @@ class TrainerBatches:
         self._builder = builder
         self._rewards = rewards
         self._lock = threading.Lock()
-        self._open: OrderedDict[Key, _UncollectedBatch] = OrderedDict()  # oldest first; under the lock
+        # oldest first; under the lock
+        self._open: OrderedDict[Key, _UncollectedBatch] = OrderedDict()
         # By trainer; under the lock.
         self._memories: weakref.WeakKeyDictionary[Any, TrainerMemory] = weakref.WeakKeyDictionary()
         self._warned_of_others = False

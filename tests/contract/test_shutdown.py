@@ -179,7 +179,7 @@ def test_inv_8_starting_and_closing_leaves_no_descriptor_and_no_thread() -> None
     def threads() -> tuple[int, int]:
         return threading.active_count(), len(os.listdir("/proc/self/task"))
 
-    def settled(most: tuple[int, int]) -> tuple[int, int]:
+    def counts_within(most: tuple[int, int]) -> tuple[int, int]:
         """Counts, once they are no larger than `most`: the runtime lets idle helper threads go
         after a while."""
         until = time.monotonic() + 15
@@ -192,7 +192,7 @@ def test_inv_8_starting_and_closing_leaves_no_descriptor_and_no_thread() -> None
         before, open_before = threads(), descriptors()
         for _ in range(8):
             once()
-        after = settled(before)
+        after = counts_within(before)
         open_after = descriptors()
     assert len(open_after) <= len(open_before), (open_before, open_after)
     assert not any(map(operator.gt, after, before)), (before, after)
