@@ -470,7 +470,7 @@ class BreakerOpen:
     @property
     def reason(self) -> str: ...
 
-SupervisorRequest: TypeAlias = (
+_SupervisorRequest: TypeAlias = (
     StartThread | StartLoop | ThreadAbandoned | ReadStack | LoopBlocked | LoopWasBlocked | BreakerOpen
 )
 
@@ -481,7 +481,7 @@ class Lanes:
     Methods that wait do so without the GIL.
     """
 
-    def next_request(self) -> SupervisorRequest | None:
+    def next_request(self) -> _SupervisorRequest | None:
         """Wait for a request to the thread supervisor; None when the lanes are closed."""
 
     def next_frame(self, function: int, thread: int, ident: int) -> ThreadFrame | None:

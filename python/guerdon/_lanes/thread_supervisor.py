@@ -29,7 +29,7 @@ from guerdon.limits import native
 
 if TYPE_CHECKING:
     from guerdon._lanes.event_loop import LoopThread
-    from guerdon._native import Engine, Lanes, LoopSnapshot, SupervisorRequest
+    from guerdon._native import Engine, Lanes, LoopSnapshot, _SupervisorRequest
     from guerdon._registration.spec import FunctionSpec
 
 _KILLED: Final = "Use lane='process', where a call that hangs is killed."
@@ -63,7 +63,7 @@ class ThreadSupervisor:
                     f"the engine could not do what it asked its supervisor for ({type(request).__name__}): {reason_of(error)}"
                 )
 
-    def _handle(self, request: SupervisorRequest) -> None:
+    def _handle(self, request: _SupervisorRequest) -> None:
         match request:
             case StartThread():
                 self._start_thread(request.function, request.thread)
