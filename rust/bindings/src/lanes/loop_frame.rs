@@ -34,20 +34,23 @@ pub struct Turn {
     report: bool,
 }
 
-/// What a runner does next: the index of its next call, nothing, or, now and then, a `Turn`.
-#[derive(IntoPyObject)]
-pub enum NextCall {
-    Call(usize),
-    Turn(Turn),
-}
+/// What a runner does next: the index of its next call, None, or, now and then, a `Turn`.
+pub struct NextCall(Next);
 
-fn next_call(next: Next) -> Option<NextCall> {
-    Some(match next {
-        Next::Nothing => return None,
-        Next::Call { index, report: false } => NextCall::Call(index),
-        Next::Call { index, report } => NextCall::Turn(Turn { call: Some(index), long: false, report }),
-        Next::Turn { long, report } => NextCall::Turn(Turn { call: None, long, report }),
-    })
+impl<'py> IntoPyObject<'py> for NextCall {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let turn = match self.0 {
+            Next::Call { index, report: false } => return Ok(index.into_pyobject(py)?.into_any()),
+            Next::Nothing => return Ok(py.None().into_bound(py)),
+            Next::Call { index, report } => Turn { call: Some(index), long: false, report },
+            Next::Turn { long, report } => Turn { call: None, long, report },
+        };
+        Ok(Bound::new(py, turn)?.into_any())
+    }
 }
 
 #[pymethods]
@@ -77,8 +80,8 @@ impl PyLoopFrame {
         results::packed(py, samples.into_iter().map(u64::to_ne_bytes))
     }
 
-    fn start(&self) -> Option<NextCall> {
-        next_call(self.frame.start())
+    fn start(&self) -> NextCall {
+        NextCall(self.frame.start())
     }
 
     /// For limits on tokens, under which a frame has one call.
@@ -86,13 +89,13 @@ impl PyLoopFrame {
         self.frame.read(|frame| frame.used(tokens));
     }
 
-    fn ok(&self, call: usize, value: f64) -> Option<NextCall> {
-        next_call(self.frame.end(call, None, |frame, times| frame.complete(call, results::cell(0, value), times)))
+    fn ok(&self, call: usize, value: f64) -> NextCall {
+        NextCall(self.frame.end(call, None, |frame, times| frame.complete(call, results::cell(0, value), times)))
     }
 
-    fn cell(&self, call: usize, status: u8, value: f64, records: Option<&Bound<'_, PyBytes>>) -> Option<NextCall> {
+    fn cell(&self, call: usize, status: u8, value: f64, records: Option<&Bound<'_, PyBytes>>) -> NextCall {
         let json = results::json(records);
-        next_call(self.frame.end(call, None, |frame, times| {
+        NextCall(self.frame.end(call, None, |frame, times| {
             if let Some(json) = json {
                 frame.record(call, json);
             }
@@ -107,10 +110,10 @@ impl PyLoopFrame {
         values: &[u8],
         wrong: &Bound<'_, PyList>,
         records: Option<&Bound<'_, PyBytes>>,
-    ) -> PyResult<Option<NextCall>> {
+    ) -> PyResult<NextCall> {
         let cells = results::cells(statuses, values, wrong)?;
         let json = results::json(records);
-        Ok(next_call(self.frame.end(call, None, |frame, times| {
+        Ok(NextCall(self.frame.end(call, None, |frame, times| {
             if let Some(json) = json {
                 frame.record(call, json);
             }
@@ -126,8 +129,8 @@ impl PyLoopFrame {
         retryable: bool,
         retry_after: Option<f64>,
         answer: Option<u16>,
-    ) -> Option<NextCall> {
+    ) -> NextCall {
         let failure = results::failure(reason, traceback.clone(), retryable, retry_after, answer);
-        next_call(self.frame.end(call, traceback, |frame, times| frame.fail(call, failure, times)))
+        NextCall(self.frame.end(call, traceback, |frame, times| frame.fail(call, failure, times)))
     }
 }

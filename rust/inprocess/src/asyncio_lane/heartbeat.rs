@@ -24,6 +24,7 @@ pub struct Heartbeat {
 
 impl Heartbeat {
     /// The loop turns now, or has nothing to do.
+    #[inline]
     pub fn beat(&self, now_ns: u64) {
         self.turned_ns.store(now_ns, Ordering::Relaxed);
         self.report_requested.store(false, Ordering::Relaxed);
@@ -31,33 +32,39 @@ impl Heartbeat {
     }
 
     /// The loop turns now, and this is its thread.
+    #[inline]
     pub fn beat_here(&self, now_ns: u64) {
         self.beat(now_ns);
         self.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
     }
 
+    #[inline]
     pub fn turned_ns(&self) -> u64 {
         self.turned_ns.load(Ordering::Relaxed)
     }
 
     /// Whether the loop is yet to be asked to report its next turn; it counts as asked from here
     /// on.
+    #[inline]
     pub fn request_report(&self) -> bool {
         !self.report_requested.swap(true, Ordering::Relaxed)
     }
 
     /// The loop is blocked, by something that is to be found.
+    #[inline]
     pub fn blocked(&self) {
         self.unexplained.store(true, Ordering::Relaxed);
     }
 
     /// Whether it has not turned since, and nobody has said yet why; it counts as said from here
     /// on.
+    #[inline]
     pub fn explain(&self) -> bool {
         self.unexplained.swap(false, Ordering::Relaxed)
     }
 
     /// Whether the call that ends now, on the loop's thread, is what blocked it.
+    #[inline]
     pub fn was_blocked_here(&self) -> bool {
         if !self.unexplained.load(Ordering::Relaxed) {
             return false;

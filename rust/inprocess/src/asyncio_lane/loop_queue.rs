@@ -128,11 +128,13 @@ impl<F: CallFrame> LoopFrame<F> {
     }
 
     /// Starts the next call, for a runner that has none.
+    #[inline]
     pub fn start(&self) -> Next {
         self.next(self.calls.start(self.owner.now_ns()))
     }
 
     /// Ends a call and starts the next; `stack` is that of a call that was cancelled.
+    #[inline]
     pub fn end(&self, call: usize, stack: Option<String>, end: impl FnOnce(&mut F, Times)) -> Next {
         let now_ns = self.owner.now_ns();
         self.owner.call_ends(&self.calls);
@@ -146,6 +148,7 @@ impl<F: CallFrame> LoopFrame<F> {
         frame.fail_setup(reason, traceback);
     }
 
+    #[inline]
     fn next(&self, (next, finished): Ended<F>) -> Next {
         self.owner.finish(&self.calls, finished);
         next
