@@ -53,6 +53,7 @@ impl FakeFrame {
         self.notes().ends.clone()
     }
 
+    #[cfg(not(feature = "loom"))]
     pub fn setup_failure(&self) -> String {
         self.notes().setup_failure.clone()
     }

@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod asyncio_lane;
-mod cpu_time;
+
 #[cfg(test)]
 mod fake_frame;
 mod frame;
@@ -16,5 +16,6 @@ mod loom;
 pub mod supervisor;
 mod sync;
 pub mod thread_lane;
+mod time;
 
 pub use frame::{CallFrame, Timeouts};

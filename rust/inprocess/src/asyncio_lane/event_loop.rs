@@ -23,6 +23,7 @@ use crate::asyncio_lane::in_flight::{CallsInFlight, Finished, Overdue};
 use crate::frame::{CallFrame, Timeouts};
 use crate::supervisor::{SupervisorQueue, SupervisorRequest};
 use crate::sync::{Mutex, MutexGuard};
+use crate::time;
 
 /// The silence of a loop with work after which it is reported.
 const SILENCE_NS: u64 = 500_000_000;
@@ -103,7 +104,7 @@ impl<F: CallFrame> EventLoop<F> {
     }
 
     pub fn now_ns(&self) -> u64 {
-        self.clock.now_ns()
+        time::now_ns(self.clock)
     }
 
     /// What wakes the loop that was asked for.

@@ -1,8 +1,8 @@
 //! Whether an event loop turns: when it last did, whether it was asked to report its next turn, and
 //! whether a silence of it is still to be explained.
 
-use crate::cpu_time::thread_cpu_ns;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::time::thread_cpu_ns;
 
 /// What the thread of a silent loop must have run since it turned, for a call to be blamed: on a
 /// busy machine it may just not have run.

@@ -4,7 +4,6 @@ use guerdon_core::clock::Clock;
 
 use super::{beside, explore, function};
 use crate::fake_frame::FakeFrame;
-use crate::frame::CallFrame;
 use crate::supervisor::{SupervisorQueue, SupervisorRequest};
 use crate::thread_lane::{ThreadFrame, ThreadPool};
 
@@ -97,7 +96,9 @@ fn a_swept_call_beside_its_end() {
                 thread.end(|_, _, _| came = true);
                 *seen.lock().unwrap() = Some(came);
             }),
-            Box::new(move || drop(watched.check_frame(0, &running, 1))),
+            Box::new(move || {
+                watched.check_frame(0, &running, 1);
+            }),
         ]);
         assert_eq!(*ended.lock().unwrap(), Some(pool.abandoned() == 0));
         assert!(frame.is_dropped() && pool.running().is_empty());

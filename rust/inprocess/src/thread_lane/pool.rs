@@ -19,6 +19,7 @@ use crate::supervisor::{SupervisedLane, SupervisorQueue, SupervisorRequest};
 use crate::sync::{Condvar, Mutex};
 use crate::thread_lane::running_frame::{Abandon, Checked, RunningFrame, Spent, Step};
 use crate::thread_lane::slots::{Assigned, FunctionSlots};
+use crate::time;
 
 /// Threads of a function that says nothing else.
 const THREADS: usize = 8;
@@ -144,7 +145,7 @@ impl<F: CallFrame> ThreadPool<F> {
                 return None;
             }
             if let Some((frame, in_setup)) = one.take() {
-                let now_ns = self.clock.now_ns();
+                let now_ns = time::now_ns(self.clock);
                 let running = RunningFrame::new(thread, ident, self.timeouts[function], frame, in_setup, now_ns);
                 let running = Arc::new(running);
                 one.begin(running.clone());
@@ -207,7 +208,7 @@ impl<F: CallFrame> ThreadPool<F> {
             }
             running
         };
-        let now_ns = self.clock.now_ns();
+        let now_ns = time::now_ns(self.clock);
         let slow = |(function, frame): (FunctionId, Arc<RunningFrame<F>>)| {
             self.check_frame(function, &frame, now_ns).then_some(function)
         };
@@ -330,17 +331,17 @@ impl<F: CallFrame> ThreadFrame<F> {
     /// Starts the first call. This, and what ends a call, gives how many calls are passed over
     /// before the next; `None` when there is none.
     pub fn start(&self) -> Option<usize> {
-        self.next(self.running.start(self.pool.clock.now_ns()))
+        self.next(self.running.start(time::now_ns(self.pool.clock)))
     }
 
     /// Ends the call in hand and starts the next.
     pub fn end(&self, end: impl FnOnce(&mut F, usize, Times)) -> Option<usize> {
-        self.next(self.running.end(self.pool.clock.now_ns(), end))
+        self.next(self.running.end(time::now_ns(self.pool.clock), end))
     }
 
     /// Fails the call in hand and starts the next.
     pub fn fail(&self, failure: Failure) -> Option<usize> {
-        self.next(self.running.fail(self.pool.clock.now_ns(), failure))
+        self.next(self.running.fail(time::now_ns(self.pool.clock), failure))
     }
 
     fn next(&self, step: Step<F>) -> Option<usize> {

@@ -10,9 +10,9 @@ use guerdon_core::in_flight::{InFlightCall, Phase};
 use guerdon_core::outcome::{Failure, Times};
 use guerdon_core::timeout_messages::{no_answer, timed_out};
 
-use crate::cpu_time::thread_cpu_ns;
 use crate::frame::{CallFrame, Timeouts};
 use crate::sync::{Mutex, MutexGuard};
+use crate::time::thread_cpu_ns;
 
 /// How long Python may take to say where a call is. While C code holds the GIL, whoever waits for
 /// the outcome waits for the GIL too: on a busy machine an answer is worth more than the moment.
