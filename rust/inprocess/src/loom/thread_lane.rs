@@ -43,36 +43,37 @@ fn live(pool: &Pool, thread: u64) {
     pool.thread_ended();
 }
 
-/// A call ends while the watchdog finds it out of time: one of them ends it, and the slot is free
-/// once.
+/// A call ends while the watchdog finds it out of time: one of them ends it. Either its thread goes on
+/// with what waits, or it is abandoned, gets nothing, and another is started for that.
 #[test]
 fn a_call_that_comes_back_beside_the_watchdog() {
     explore(|| {
         let (pool, supervisor) = pool(1);
-        let frame = FakeFrame::new(2);
+        let (frame, second) = (FakeFrame::new(2), FakeFrame::new(1));
         let thread = taken(&pool, &frame);
         thread.start();
+        pool.push(second.clone());
         let (_, running) = pool.running().remove(0);
-        let watched = pool.clone();
+        let (watched, asks) = (pool.clone(), pool.clone());
+        let (sent, received) = std::sync::mpsc::channel();
         beside(vec![
-            Box::new(move || while thread.end(|frame, call, _| frame.complete(call)).is_some() {}),
+            Box::new(move || {
+                while thread.end(|frame, call, _| frame.complete(call)).is_some() {}
+                drop(thread);
+                sent.send(asks.next_frame(0, 1, 1).is_some()).unwrap();
+            }),
             Box::new(move || {
                 watched.check_frame(0, &running, u64::MAX - 1);
                 watched.check_frame(0, &running, u64::MAX);
             }),
         ]);
-        assert!(frame.is_dropped());
-        assert!(pool.running().is_empty());
+        assert!(frame.is_dropped() && pool.running().is_empty());
         let abandoned = pool.abandoned() == 1;
-        assert!(frame.ends().iter().any(|end| end.starts_with("no answer")) == abandoned, "{:?}", frame.ends());
-        // The function has a thread again for what comes: the one that came back, or another.
-        pool.push(FakeFrame::new(1));
-        let mut ordered = 0;
-        while let Some(request) = supervisor.try_next() {
-            ordered += u64::from(matches!(request, SupervisorRequest::StartThread { .. }));
-        }
-        assert_eq!(ordered, if abandoned { 2 } else { 1 });
-        assert_eq!(pool.next_frame(0, 1, 1).is_some(), !abandoned, "an abandoned thread gets no more work");
+        assert_eq!(received.recv().unwrap(), !abandoned, "an abandoned thread gets no more work");
+        assert_eq!(frame.ends().iter().any(|end| end.starts_with("no answer")), abandoned);
+        let ordered = |request: &SupervisorRequest| matches!(request, SupervisorRequest::StartThread { .. });
+        let orders = std::iter::from_fn(|| supervisor.try_next()).filter(ordered).count();
+        assert_eq!(orders, if abandoned { 2 } else { 1 });
     });
 }
 
