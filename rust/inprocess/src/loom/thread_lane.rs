@@ -43,8 +43,8 @@ fn live(pool: &Pool, thread: u64) {
     pool.thread_ended();
 }
 
-/// A call ends while the watchdog finds it out of time: one of them ends it. Either its thread goes on
-/// with what waits, or it is abandoned, gets nothing, and another is started for that.
+/// A call ends while the watchdog finds it out of time: one of them ends it. Either its thread goes
+/// on with what waits, or it is abandoned, gets nothing, and another is started for that.
 #[test]
 fn a_call_that_comes_back_beside_the_watchdog() {
     explore(|| {
