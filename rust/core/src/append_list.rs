@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_never_grows_is_one_piece() {
+    fn a_list_of_fixed_length_is_one_piece() {
         let list = AppendList::new(100);
         assert!(list.get(0).is_none());
         list.grow(100, || 0_u8);

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quorum_is_told_once_a_group() {
+    fn a_quorum_is_announced_once_per_group() {
         let quorum = Quorum::new(2, 2, 3, 2);
         assert!(quorum.completed(0..6).is_empty());
         assert!(quorum.completed(1..2).is_empty());

@@ -361,9 +361,9 @@ fn records_are_kept_for_the_attempt_that_counts_in_sample_order() {
         let (engine, lane) = holding(vec![again]);
         let batch = engine.submit(spec(3, 1)).unwrap();
         let mut frame = lane.take();
-        for (call, settles) in [(2, true), (1, true), (0, false)] {
+        for (call, completes) in [(2, true), (1, true), (0, false)] {
             frame.record(call, vec![b'0' + call as u8]);
-            if settles {
+            if completes {
                 frame.complete(call, Cell::Value(1.0), RAN);
             } else {
                 frame.fail(call, failure(FailureKind::Error), RAN);

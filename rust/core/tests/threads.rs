@@ -24,7 +24,7 @@ fn wait(fd: BorrowedFd<'_>) {
     assert_eq!(ready, 1, "no news for a minute");
 }
 
-/// Takes groups as they come until none is left, as `ticket.groups()` does; counts them.
+/// Takes groups as they come until none is left, as `PendingBatch.groups()` does; counts them.
 fn stream(batch: &Batch, taken: &[AtomicU64]) {
     while !batch.is_exhausted() {
         wait(batch.news().unwrap().fd());

@@ -59,7 +59,7 @@ pub(super) struct Child {
     pub page: SharedPage,
     /// Where its stack is written when it is asked for.
     pub stack: StackFile,
-    /// Whether the zygote that forked it lives. Written by the zygote's keeper.
+    /// Whether the zygote that forked it lives. Written by the zygote's supervisor.
     pub zygote_alive: Arc<AtomicBool>,
 }
 
@@ -88,7 +88,7 @@ pub(super) fn is_stopped(pid: Pid) -> bool {
 }
 
 /// A pid as another process told it: a child of a zygote is neither this process nor init.
-pub(super) fn told_pid(value: i64) -> io::Result<Pid> {
+pub(super) fn pid_from_message(value: i64) -> io::Result<Pid> {
     if value < 0 {
         let errno = i32::try_from(-value).unwrap_or(0);
         return Err(io::Error::from_raw_os_error(errno));

@@ -41,7 +41,7 @@ pub struct ProcessLane {
     stage: watch::Sender<LaneStage>,
     /// Set by `attach`.
     shared: OnceLock<Arc<LaneState>>,
-    /// The supervisors, and the zygote's keeper last. Taken by `close`.
+    /// The supervisors, and the zygote's supervisor last. Taken by `close`.
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -116,7 +116,8 @@ impl Lane for ProcessLane {
         let load_timeout = ours.map(|function| function.policy.setup_timeout).max().unwrap_or_default();
         let printer = Printer::start(self.config.sink.clone());
         let stage = self.stage.subscribe();
-        let (zygote, keeper) = Zygote::start(self.config.clone(), load_timeout, printer.clone(), stage.clone());
+        let (zygote, zygote_supervisor) =
+            Zygote::start(self.config.clone(), load_timeout, printer.clone(), stage.clone());
         let (places, new_slots) = Slots::new(self.config.workers.max(1), &self.functions, |id| self.ours[id]);
         let names = self.functions.iter().map(|function| function.name.clone()).collect();
         let shared = Arc::new(LaneState::new(
@@ -135,7 +136,7 @@ impl Lane for ProcessLane {
             tasks.extend(
                 new_slots.into_iter().map(|(slot, inbox)| tokio::spawn(supervise(shared.clone(), slot, inbox))),
             );
-            tasks.push(keeper);
+            tasks.push(zygote_supervisor);
         }
     }
 

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_just_executing_a_program_is_told_from_what_has_no_environment() {
+    fn a_process_within_exec_differs_from_one_without_environment() {
         let stat = |memory: u64, end: u64| {
             let between = "0 ".repeat(19);
             format!("7 (a ) b) S {between}{memory} {}{end} 0", "0 ".repeat(27))

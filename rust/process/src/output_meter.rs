@@ -11,7 +11,7 @@ use guerdon_core::clock::nanos;
 
 use crate::resource_limits::ByteSize;
 
-/// How long a call that was told to stop printing may take to end.
+/// How long a call that was signalled to stop printing may take to end.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The count for the frame in hand.
@@ -25,7 +25,7 @@ struct Metered {
     /// ByteSize printed before the call.
     base: u64,
     begun: bool,
-    told_ns: Option<u64>,
+    signalled_ns: Option<u64>,
 }
 
 /// What to do with a call that printed too much.
@@ -39,7 +39,7 @@ pub(super) enum OutputAction {
 impl OutputMeter {
     /// A frame of a function with this `max_output` is sent to a worker that has printed this much.
     pub(super) fn sent(&mut self, most: Option<u64>, printed: impl FnOnce() -> u64) {
-        self.gauge = most.map(|most| Metered { most, base: printed(), begun: false, told_ns: None });
+        self.gauge = most.map(|most| Metered { most, base: printed(), begun: false, signalled_ns: None });
     }
 
     /// The worker begins the call; `prepared`: it has loaded or set up the function before.
@@ -63,19 +63,19 @@ impl OutputMeter {
     /// What to do with a call that is over its bound.
     pub(super) fn action(&mut self, now_ns: u64) -> OutputAction {
         let Some(gauge) = &mut self.gauge else { return OutputAction::Wait };
-        match gauge.told_ns {
+        match gauge.signalled_ns {
             None => {
-                gauge.told_ns = Some(now_ns);
+                gauge.signalled_ns = Some(now_ns);
                 OutputAction::Tell
             }
-            Some(told) if now_ns.saturating_sub(told) >= nanos(PATIENCE) => OutputAction::Kill,
+            Some(signalled) if now_ns.saturating_sub(signalled) >= nanos(PATIENCE) => OutputAction::Kill,
             Some(_) => OutputAction::Wait,
         }
     }
 
-    /// Whether the call in hand was told to end for what it printed.
-    pub(super) fn told(&self) -> bool {
-        self.gauge.as_ref().is_some_and(|gauge| gauge.told_ns.is_some())
+    /// Whether the call in hand was signalled to end for what it printed.
+    pub(super) fn signalled(&self) -> bool {
+        self.gauge.as_ref().is_some_and(|gauge| gauge.signalled_ns.is_some())
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     fn meter(most: u64) -> OutputMeter {
-        OutputMeter { gauge: Some(Metered { most, base: 100, begun: false, told_ns: None }) }
+        OutputMeter { gauge: Some(Metered { most, base: 100, begun: false, signalled_ns: None }) }
     }
 
     #[test]
@@ -105,12 +105,12 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_told_once_then_killed() {
+    fn a_call_is_signalled_once_then_killed() {
         let mut meter = meter(10);
-        assert!(!meter.told());
+        assert!(!meter.signalled());
         let orders = [0, 1, 99, 100].map(|ms| meter.action(ms * 1_000_000));
         assert_eq!(orders, [OutputAction::Tell, OutputAction::Wait, OutputAction::Wait, OutputAction::Kill]);
-        assert!(meter.told());
+        assert!(meter.signalled());
     }
 
     #[test]

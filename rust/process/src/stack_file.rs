@@ -21,7 +21,7 @@ const HEADER: &str = "Stack (most recent call first):";
 pub(super) struct StackFile {
     fd: OwnedFd,
     /// QueuedFrame by whoever asks; whether anyone asked before.
-    pub asking: Mutex<bool>,
+    pub requests: Mutex<bool>,
 }
 
 impl StackFile {
@@ -29,7 +29,7 @@ impl StackFile {
         let fd = rustix::fs::memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, SIZE as u64)?;
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        Ok(Self { fd, asking: Mutex::default() })
+        Ok(Self { fd, requests: Mutex::default() })
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {

@@ -45,7 +45,7 @@ impl Child {
     /// whose frames are left out.
     pub(super) async fn stack(&self, claim: u64, ours: &str, within: Duration) -> Result<String, NoStack> {
         let end = Instant::now() + within;
-        let Ok(mut asked) = timeout(within, self.stack.asking.lock()).await else { return Err(NoStack::Silent) };
+        let Ok(mut asked) = timeout(within, self.stack.requests.lock()).await else { return Err(NoStack::Silent) };
         let signal = self.asks_by(*asked, end).await?;
         if !self.claims(claim) {
             return Err(NoStack::Over);

@@ -74,7 +74,7 @@ async fn fork(shared: &LaneState, asked: Option<Fork>) -> io::Result<Forked> {
     asked
         .unwrap_or_else(|| shared.zygote.fork())
         .await
-        .unwrap_or_else(|_| Err(io::Error::other("the zygote's keeper has ended")))
+        .unwrap_or_else(|_| Err(io::Error::other("the zygote's supervisor has ended")))
 }
 
 fn refuse_all(inbox: &mut mpsc::UnboundedReceiver<QueuedFrame>, waiting: &mut VecDeque<QueuedFrame>, why: &str) {

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_is_said_after_two_looks() {
+    fn slow_is_reported_after_two_checks() {
         let mut watch = Watchdog::default();
         assert!(!watch.check(1_030 * MS, Some(hand(257, 1_000))).slow);
         assert!(watch.check(1_040 * MS, Some(hand(257, 1_000))).slow);

@@ -253,7 +253,7 @@ impl Job {
             return true;
         }
         match act {
-            Act::Return { cells, .. } | Act::Late { cells, .. } => Self::settle(&mut frame, call, cells, times),
+            Act::Return { cells, .. } | Act::Late { cells, .. } => Self::complete(&mut frame, call, cells, times),
             Act::Fail { failure, .. } => frame.fail(call, failure, times),
             Act::Crash { .. } => {
                 frame.fail(call, failure(FailureKind::Crashed), times);
@@ -279,7 +279,7 @@ impl Job {
         Ask { batch, function, kind, first, samples: frame.size(call), attempt, handed, scores }
     }
 
-    fn settle(frame: &mut Frame, call: usize, mut cells: Vec<Cell>, times: Times) {
+    fn complete(frame: &mut Frame, call: usize, mut cells: Vec<Cell>, times: Times) {
         match cells.pop() {
             Some(cell) if cells.is_empty() => frame.complete(call, cell, times),
             last => {

@@ -1,4 +1,4 @@
-//! The cells of a batch, and what is said about them.
+//! The cells of a batch, with their notes.
 
 use std::ops::Range;
 

@@ -7,7 +7,7 @@
 //! - An answer closes it; a trial that fails opens it again, for longer.
 //! - One that has not closed for `PATIENCE_NS` refuses calls instead of letting them wait.
 
-use super::rate_limiter::{nanoseconds, real};
+use super::nanoseconds::{nanoseconds, real};
 
 /// Failures in a row that open the breaker.
 const FAILURES: u64 = 5;

@@ -80,7 +80,7 @@ struct LimiterState {
     /// Permits that have not ended.
     in_flight: usize,
     /// Ends that are not written yet.
-    unwritten: Vec<End>,
+    unwritten: Vec<CallEnd>,
     /// Since when the file was locked whenever it was tried, and when that was last. Written by
     /// `acquire`.
     locked_ns: Option<(u64, u64)>,
@@ -99,7 +99,7 @@ enum Store {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct End {
+struct CallEnd {
     grant: Grant,
     now_ns: u64,
     feedback: Feedback,
@@ -221,7 +221,7 @@ impl Limiter {
         state.unwritten.is_empty() || state.with(&self.rules, now_ns, |_| ()).is_ok_and(|done| done.is_some())
     }
 
-    fn end(&self, end: End) -> bool {
+    fn end(&self, end: CallEnd) -> bool {
         let mut state = self.state.lock();
         state.in_flight -= 1;
         state.unwritten.push(end);
@@ -302,7 +302,7 @@ impl LimiterState {
     fn with<R>(&mut self, rules: &Rules, now_ns: u64, work: impl FnOnce(&mut View<'_>) -> R) -> io::Result<Option<R>> {
         let Self { store, unwritten, in_flight, .. } = self;
         let write = |view: &mut View<'_>| {
-            for End { grant, now_ns, feedback, tokens, used } in unwritten.drain(..) {
+            for CallEnd { grant, now_ns, feedback, tokens, used } in unwritten.drain(..) {
                 if used {
                     view.limiter().record(rules, now_ns, grant, feedback, tokens, fastrand::f64());
                 } else {
@@ -332,7 +332,7 @@ impl Permit {
     /// breaker is open: the call is not to blame.
     pub fn end(mut self, now_ns: u64, feedback: Feedback, tokens: Option<f64>) -> bool {
         self.open = false;
-        let breaker_open = self.limiter.end(End { grant: self.grant, now_ns, feedback, tokens, used: true });
+        let breaker_open = self.limiter.end(CallEnd { grant: self.grant, now_ns, feedback, tokens, used: true });
         breaker_open || self.grant.trial
     }
 }
@@ -341,7 +341,13 @@ impl Drop for Permit {
     fn drop(&mut self) {
         if self.open {
             let now_ns = self.grant.sent_ns;
-            self.limiter.end(End { grant: self.grant, now_ns, feedback: Feedback::Unknown, tokens: None, used: false });
+            self.limiter.end(CallEnd {
+                grant: self.grant,
+                now_ns,
+                feedback: Feedback::Unknown,
+                tokens: None,
+                used: false,
+            });
         }
     }
 }

@@ -9,6 +9,7 @@
 mod breaker;
 mod lease;
 mod limiter;
+mod nanoseconds;
 mod rate_limiter;
 mod shared_file;
 #[cfg(test)]

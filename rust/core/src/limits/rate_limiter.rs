@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use super::breaker::{Breaker, BreakerState};
+use super::nanoseconds::{nanoseconds, real};
 use crate::clock::nanos;
 
 const MINUTE_NS: f64 = 60e9;
@@ -125,16 +126,6 @@ impl Default for RateLimiter {
             breaker: Breaker::default(),
         }
     }
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times are positive, and saturate")]
-pub(super) fn nanoseconds(ns: f64) -> u64 {
-    ns as u64
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a month in nanoseconds is exact to the microsecond")]
-pub(super) const fn real(ns: u64) -> f64 {
-    ns as f64
 }
 
 impl RateLimiter {

@@ -66,14 +66,14 @@ fn readable(fd: std::os::fd::BorrowedFd<'_>) -> bool {
 }
 
 /// A batch of groups of one, and how often each was handed out.
-struct World {
+struct BatchModel {
     batch: Batch,
     handed_out: Vec<AtomicU64>,
     /// How many announcements were told that they were the last.
     last: AtomicU64,
 }
 
-impl World {
+impl BatchModel {
     fn new(groups: usize) -> Arc<Self> {
         let batch = Batch::new(1, Clock::start(), [function(0, false)].into(), spec(groups, 1)).unwrap();
         let handed_out = (0..groups).map(|_| AtomicU64::new(0)).collect();
@@ -113,7 +113,7 @@ impl World {
 fn several_announce_and_several_take(together: &'static [usize], alone: usize) {
     explore(move || {
         let groups = together.len() + 1;
-        let world = World::new(groups);
+        let world = BatchModel::new(groups);
         let announce = |groups: Vec<usize>| {
             let world = world.clone();
             Box::new(move || world.announce(&groups)) as Box<dyn FnOnce() + Send>
@@ -146,7 +146,7 @@ fn groups_announced_together_are_handed_out_one_by_one() {
 #[test]
 fn news_of_a_group_outlives_the_taking_of_another() {
     explore(|| {
-        let world = World::new(3);
+        let world = BatchModel::new(3);
         world.announce(&[0]);
         let other = world.clone();
         let consumer = world.clone();

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::batch::{function, spec};
-use super::scheduler::{RAN, World};
+use super::scheduler::{RAN, SchedulerModel};
 use super::{beside, explore};
 use crate::batch::Batch;
 use crate::frame::Frame;
@@ -11,13 +11,13 @@ use crate::open_batch::Placement;
 use crate::outcome::{Cell, Failure, FailureKind, Status};
 
 /// A world with one place, whose function takes so many samples at a time.
-fn world(max_size: usize) -> Arc<World> {
+fn world(max_size: usize) -> Arc<SchedulerModel> {
     let gather = Some(Gather { max_size, max_wait: Duration::from_secs(1), across: true });
-    World::new(1, Function { gather, ..function(0, false) })
+    SchedulerModel::new(1, Function { gather, ..function(0, false) })
 }
 
 /// Two batches of so many samples, all in one call.
-fn mixed(world: &Arc<World>, samples: usize) -> (Arc<Batch>, Arc<Batch>) {
+fn mixed(world: &Arc<SchedulerModel>, samples: usize) -> (Arc<Batch>, Arc<Batch>) {
     world.scheduler.submit(spec(1, 1)).unwrap();
     let (a, b) = (world.scheduler.submit(spec(samples, 1)).unwrap(), world.scheduler.submit(spec(samples, 1)).unwrap());
     complete(world);
@@ -26,7 +26,7 @@ fn mixed(world: &Arc<World>, samples: usize) -> (Arc<Batch>, Arc<Batch>) {
 
 /// Takes the frame that is there and gives each sample the number of its batch; the frame's
 /// batches, one a sample.
-fn complete(world: &World) -> Vec<u64> {
+fn complete(world: &SchedulerModel) -> Vec<u64> {
     let Some(mut frame) = world.lane.take() else { return Vec::new() };
     let batches = batches(&frame);
     frame.complete_many(0, batches.iter().map(|id| Cell::Value(*id as f64)).collect(), RAN);
@@ -37,7 +37,7 @@ fn batches(frame: &Frame) -> Vec<u64> {
     frame.samples_by_slice(0).map(|(slice, _)| frame.slices()[slice].batch().id()).collect()
 }
 
-fn fail(world: &World, kind: FailureKind) {
+fn fail(world: &SchedulerModel, kind: FailureKind) {
     let reason = "failed".to_owned();
     let failure = Failure { kind, reason, traceback: None, retryable: true, retry_after: None, answer: None };
     if let Some(mut frame) = world.lane.take() {
@@ -47,12 +47,12 @@ fn fail(world: &World, kind: FailureKind) {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-fn job(world: &Arc<World>, work: impl FnOnce(&World) + Send + 'static) -> Job {
+fn job(world: &Arc<SchedulerModel>, work: impl FnOnce(&SchedulerModel) + Send + 'static) -> Job {
     let world = world.clone();
     Box::new(move || work(&world))
 }
 
-fn cancel(world: &Arc<World>, batch: &Arc<Batch>) -> Job {
+fn cancel(world: &Arc<SchedulerModel>, batch: &Arc<Batch>) -> Job {
     let batch = batch.clone();
     job(world, move |world| world.scheduler.cancel(&batch, "stop"))
 }
@@ -64,7 +64,7 @@ fn status(batch: &Batch, sample: usize) -> Status {
 }
 
 /// Everything that is left runs, and each batch hands its groups out once.
-fn ends(world: &World, all: &[&Arc<Batch>]) {
+fn ends(world: &SchedulerModel, all: &[&Arc<Batch>]) {
     while !complete(world).is_empty() {}
     for batch in all {
         assert!(batch.is_done(), "a sample was lost");

@@ -13,12 +13,12 @@ fn outcome(mark: u32) -> Outcome {
 }
 
 /// A grid, and how often each group was announced.
-struct World {
+struct GridModel {
     grid: Grid,
     announced: Vec<AtomicU64>,
 }
 
-impl World {
+impl GridModel {
     fn new(groups: usize, size: usize, functions: usize) -> Arc<Self> {
         let announced = (0..groups).map(|_| AtomicU64::new(0)).collect();
         Arc::new(Self { grid: Grid::new(groups, size, functions), announced })
@@ -52,7 +52,7 @@ impl World {
 fn two_lanes_and_a_sweep() {
     const CELLS: &[(usize, usize)] = &[(0, 0), (1, 0)];
     explore(|| {
-        let world = World::new(1, 2, 1);
+        let world = GridModel::new(1, 2, 1);
         let lane = |sample: usize| {
             let world = world.clone();
             Box::new(move || {
@@ -79,7 +79,7 @@ fn two_lanes_and_a_sweep() {
 fn a_call_over_a_group_is_taken_as_one() {
     const CELLS: &[(usize, usize)] = &[(0, 0), (1, 0), (0, 1), (1, 1)];
     explore(|| {
-        let world = World::new(1, 2, 2);
+        let world = GridModel::new(1, 2, 2);
         let caller = world.clone();
         let call = Box::new(move || {
             if let Some(claim) = caller.grid.claim(0, 0, 1) {
@@ -107,7 +107,7 @@ fn a_call_over_a_group_is_taken_as_one() {
 #[test]
 fn two_calls_over_two_groups() {
     explore(|| {
-        let world = World::new(2, 1, 2);
+        let world = GridModel::new(2, 1, 2);
         let call = |function: usize| {
             let world = world.clone();
             Box::new(move || {
@@ -123,7 +123,7 @@ fn two_calls_over_two_groups() {
 #[test]
 fn a_late_outcome_beside_another_attempt_and_a_sweep() {
     explore(|| {
-        let world = World::new(1, 1, 1);
+        let world = GridModel::new(1, 1, 1);
         let second = world.clone();
         let again = Box::new(move || {
             if let Some(claim) = second.grid.claim(0, 0, 1) {

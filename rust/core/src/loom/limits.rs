@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::batch::{function, spec};
-use super::scheduler::{Holding, RAN, World};
+use super::scheduler::{Holding, RAN, SchedulerModel};
 use super::{beside, explore};
 use crate::function::Function;
 use crate::limits::{Limit, Rules};
@@ -18,12 +18,12 @@ fn limited() -> Function {
 
 /// Counts the calls that are under way; in a model they only start in `Lane::run`, and end here.
 #[derive(Default)]
-struct Watch {
+struct InFlightWatchdog {
     exceeded: AtomicBool,
     ended: AtomicUsize,
 }
 
-impl Watch {
+impl InFlightWatchdog {
     fn look(&self, lane: &Holding) {
         if lane.started() - self.ended.load(Ordering::Relaxed) > 1 {
             self.exceeded.store(true, Ordering::Relaxed);
@@ -33,34 +33,34 @@ impl Watch {
 
 /// How the call in hand ends.
 #[derive(Clone, Copy)]
-enum End {
-    Settled,
+enum Ending {
+    Completed,
     Failed,
     Dropped,
 }
 
-fn end(world: &World, watch: &Watch, how: End) -> bool {
+fn end(world: &SchedulerModel, watchdog: &InFlightWatchdog, how: Ending) -> bool {
     let Some(mut frame) = world.lane.take() else { return false };
-    watch.look(&world.lane);
-    watch.ended.fetch_add(1, Ordering::Relaxed);
+    watchdog.look(&world.lane);
+    watchdog.ended.fetch_add(1, Ordering::Relaxed);
     match how {
-        End::Settled => frame.complete(0, Cell::Value(1.0), RAN),
-        End::Failed => {
+        Ending::Completed => frame.complete(0, Cell::Value(1.0), RAN),
+        Ending::Failed => {
             let reason = "failed".to_owned();
             let (kind, traceback, retry_after, answer) = (FailureKind::Error, None, None, None);
             frame.fail(0, Failure { kind, reason, traceback, retryable: true, retry_after, answer }, RAN);
         }
-        End::Dropped => {}
+        Ending::Dropped => {}
     }
     true
 }
 
 /// A call ends while another batch comes: all calls are made, one at a time.
-fn a_call_that_ends_beside_a_batch_that_comes(how: End) {
+fn a_call_that_ends_beside_a_batch_that_comes(how: Ending) {
     explore(move || {
-        let (world, watch) = (World::new(2, limited()), Arc::new(Watch::default()));
+        let (world, watchdog) = (SchedulerModel::new(2, limited()), Arc::new(InFlightWatchdog::default()));
         let first = world.scheduler.submit(spec(2, 1)).unwrap();
-        let (ending, watching, submitter) = (world.clone(), watch.clone(), world.clone());
+        let (ending, watching, submitter) = (world.clone(), watchdog.clone(), world.clone());
         let second = Arc::new(crate::sync::Mutex::new(None));
         let submitted = second.clone();
         beside(vec![
@@ -69,46 +69,46 @@ fn a_call_that_ends_beside_a_batch_that_comes(how: End) {
         ]);
         let second = second.lock().take().unwrap();
         while !(first.is_done() && second.is_done()) {
-            assert!(end(&world, &watch, End::Settled), "calls wait, and nothing is under way");
+            assert!(end(&world, &watchdog, Ending::Completed), "calls wait, and nothing is under way");
         }
-        assert!(!watch.exceeded.load(Ordering::Relaxed), "two calls at a time");
+        assert!(!watchdog.exceeded.load(Ordering::Relaxed), "two calls at a time");
         world.close();
     });
 }
 
 #[test]
-fn l3_a_call_that_is_settled_beside_a_batch_that_comes() {
-    a_call_that_ends_beside_a_batch_that_comes(End::Settled);
+fn a_call_that_is_completed_beside_a_batch_that_comes() {
+    a_call_that_ends_beside_a_batch_that_comes(Ending::Completed);
 }
 
 #[test]
 fn l3_a_call_that_fails_beside_a_batch_that_comes() {
-    a_call_that_ends_beside_a_batch_that_comes(End::Failed);
+    a_call_that_ends_beside_a_batch_that_comes(Ending::Failed);
 }
 
 #[test]
 fn l3_a_call_that_is_given_back_beside_a_batch_that_comes() {
-    a_call_that_ends_beside_a_batch_that_comes(End::Dropped);
+    a_call_that_ends_beside_a_batch_that_comes(Ending::Dropped);
 }
 
 /// The batch of the call in hand is cancelled while that ends: its place is the other batch's.
 #[test]
 fn l3_a_cancelled_call_gives_its_place_on() {
     explore(|| {
-        let (world, watch) = (World::new(2, limited()), Arc::new(Watch::default()));
+        let (world, watchdog) = (SchedulerModel::new(2, limited()), Arc::new(InFlightWatchdog::default()));
         let first = world.scheduler.submit(spec(2, 1)).unwrap();
         let second = world.scheduler.submit(spec(1, 1)).unwrap();
-        let (ending, watching) = (world.clone(), watch.clone());
+        let (ending, watching) = (world.clone(), watchdog.clone());
         let (canceller, cancelled) = (world.clone(), first.clone());
         beside(vec![
-            Box::new(move || assert!(end(&ending, &watching, End::Dropped))),
+            Box::new(move || assert!(end(&ending, &watching, Ending::Dropped))),
             Box::new(move || canceller.scheduler.cancel(&cancelled, "stop")),
         ]);
         assert!(first.is_done());
         while !second.is_done() {
-            assert!(end(&world, &watch, End::Settled), "the second batch waits for a place that nobody has");
+            assert!(end(&world, &watchdog, Ending::Completed), "the second batch waits for a place that nobody has");
         }
-        assert!(!watch.exceeded.load(Ordering::Relaxed), "two calls at a time");
+        assert!(!watchdog.exceeded.load(Ordering::Relaxed), "two calls at a time");
         world.close();
     });
 }

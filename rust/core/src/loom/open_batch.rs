@@ -3,7 +3,7 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 
 use super::batch::{function, spec};
-use super::scheduler::World;
+use super::scheduler::SchedulerModel;
 use super::{beside, explore};
 use crate::batch::{Batch, BatchSpec};
 use crate::delivery::Delivery;
@@ -14,14 +14,14 @@ const RAN: Times = Times { started_ns: 1, run_ns: 1 };
 
 /// A world with a batch, and how often each of its groups was handed out.
 struct Stream {
-    world: Arc<World>,
+    world: Arc<SchedulerModel>,
     batch: Arc<Batch>,
     handed_out: [AtomicU64; 3],
 }
 
 impl Stream {
     fn new(group_size: usize, retries: u16, delivery: Delivery) -> Arc<Self> {
-        let world = World::new(8, function(retries, false));
+        let world = SchedulerModel::new(8, function(retries, false));
         let spec = BatchSpec { streamed: true, delivery, ..spec(0, group_size) };
         let batch = world.scheduler.submit(spec).unwrap();
         Arc::new(Self { world, batch, handed_out: [const { () }; 3].map(|()| AtomicU64::new(0)) })

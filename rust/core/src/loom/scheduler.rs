@@ -81,14 +81,14 @@ impl Lane for Holding {
     }
 }
 
-pub(super) struct World {
+pub(super) struct SchedulerModel {
     pub(super) lane: Arc<Holding>,
     pub(super) scheduler: Scheduler,
     // Only for its handle: the model has no timers that come due.
     _runtime: tokio::runtime::Runtime,
 }
 
-impl World {
+impl SchedulerModel {
     pub(super) fn new(places: usize, function: Function) -> Arc<Self> {
         Self::with_frames(places, 1, function)
     }
@@ -137,7 +137,7 @@ fn status(batch: &Batch, sample: usize) -> Status {
 /// cancelled.
 fn a_failing_attempt_beside_a_cancel(kind: FailureKind, retries: u16) {
     explore(move || {
-        let world = World::new(1, function(retries, false));
+        let world = SchedulerModel::new(1, function(retries, false));
         let batch = world.scheduler.submit(spec(1, 1)).unwrap();
         let lane = world.clone();
         let fail = Box::new(move || {
@@ -169,7 +169,7 @@ fn a_crash_beside_a_cancel() {
 #[test]
 fn a_dropped_frame_beside_a_cancel() {
     explore(|| {
-        let world = World::new(1, function(0, false));
+        let world = SchedulerModel::new(1, function(0, false));
         let batch = world.scheduler.submit(spec(1, 1)).unwrap();
         let lane = world.clone();
         let (other, cancelled) = (world.clone(), batch.clone());
@@ -184,7 +184,7 @@ fn a_dropped_frame_beside_a_cancel() {
 #[test]
 fn an_outcome_beside_a_cancel() {
     explore(|| {
-        let world = World::new(2, function(0, false));
+        let world = SchedulerModel::new(2, function(0, false));
         let batch = world.scheduler.submit(spec(2, 2)).unwrap();
         let complete = |value: f64| {
             let world = world.clone();
@@ -206,9 +206,9 @@ fn an_outcome_beside_a_cancel() {
 
 /// Two calls of a frame end and are completed together, by the lane or with the frame, while their
 /// batch is cancelled.
-fn calls_settled_together_beside_a_cancel(by_the_lane: bool) {
+fn calls_completed_together_beside_a_cancel(by_the_lane: bool) {
     explore(move || {
-        let world = World::with_frames(1, 2, function(0, false));
+        let world = SchedulerModel::with_frames(1, 2, function(0, false));
         let batch = world.scheduler.submit(spec(2, 1)).unwrap();
         let lane = world.clone();
         let complete = Box::new(move || {
@@ -241,12 +241,12 @@ fn calls_settled_together_beside_a_cancel(by_the_lane: bool) {
 
 #[test]
 fn calls_completed_by_the_lane_beside_a_cancel() {
-    calls_settled_together_beside_a_cancel(true);
+    calls_completed_together_beside_a_cancel(true);
 }
 
 #[test]
 fn calls_completed_with_their_frame_beside_a_cancel() {
-    calls_settled_together_beside_a_cancel(false);
+    calls_completed_together_beside_a_cancel(false);
 }
 
 /// The scores of a group come in while its batch is cancelled: its `finish_group` call is made or
@@ -254,7 +254,7 @@ fn calls_completed_with_their_frame_beside_a_cancel() {
 #[test]
 fn scores_that_complete_beside_a_cancel() {
     explore(|| {
-        let world = World::new(2, function(0, true));
+        let world = SchedulerModel::new(2, function(0, true));
         let batch = world.scheduler.submit(spec(2, 2)).unwrap();
         let mut first = world.lane.take().expect("both were handed out");
         first.complete(0, Cell::Value(f64::NAN), RAN);
@@ -279,7 +279,7 @@ fn scores_that_complete_beside_a_cancel() {
 #[test]
 fn a_score_that_fails_beside_a_cancel() {
     explore(|| {
-        let world = World::new(2, function(0, true));
+        let world = SchedulerModel::new(2, function(0, true));
         let batch = world.scheduler.submit(spec(2, 2)).unwrap();
         world.lane.take().expect("both were handed out").complete(0, Cell::Value(1.0), RAN);
         let lane = world.clone();
@@ -300,7 +300,7 @@ fn a_score_that_fails_beside_a_cancel() {
 #[test]
 fn no_work_waits_while_a_lane_has_room() {
     explore(|| {
-        let world = World::new(1, function(0, false));
+        let world = SchedulerModel::new(1, function(0, false));
         let batch = world.scheduler.submit(spec(4, 1)).unwrap();
         let complete = || {
             let world = world.clone();
@@ -325,7 +325,7 @@ fn no_work_waits_while_a_lane_has_room() {
 #[test]
 fn a_batch_submitted_beside_the_end_is_cancelled() {
     explore(|| {
-        let world = World::new(1, function(0, false));
+        let world = SchedulerModel::new(1, function(0, false));
         let (submitter, closer) = (world.clone(), world.clone());
         let submit = Box::new(move || drop(submitter.scheduler.submit(spec(1, 1)).unwrap()));
         beside(vec![submit, Box::new(move || closer.close())]);

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_come_to_a_complete_group_are_told_of() {
+    fn values_that_come_to_a_complete_group_are_reported() {
         let additions = OpenBatch::new(2, 2, None).unwrap();
         add(&additions, Placement::InOrder(1)).unwrap();
         additions.arrive(&[0]);

@@ -17,7 +17,7 @@ use crate::outcome::{Answer, Failure, FailureKind};
 
 const BASE_NS: u64 = 200_000_000;
 const CAP_NS: u64 = 10_000_000_000;
-/// How often a call is put off that did not ask for retries.
+/// How often a call without retries of its own is deferred.
 const PUT_OFF: u16 = 8;
 
 /// Another attempt.

@@ -52,8 +52,8 @@ proptest! {
                 batches.push(match story.pieces {
                     None => engine.submit(BatchSpec { delivery, ..spec(1, story.bad.len()) }).unwrap(),
                     Some(_) => {
-                        let grows = BatchSpec { streamed: true, group_size: story.bad.len(), delivery, ..spec(0, 1) };
-                        engine.submit(grows).unwrap()
+                        let streamed = BatchSpec { streamed: true, group_size: story.bad.len(), delivery, ..spec(0, 1) };
+                        engine.submit(streamed).unwrap()
                     }
                 });
             }

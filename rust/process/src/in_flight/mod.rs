@@ -220,8 +220,8 @@ impl InFlightFrames {
                     let reason = format!("{}; then it failed: {}", no_answer(timeout), text.reason);
                     failure(FailureKind::Timeout, reason, text.traceback, true, None)
                 } else {
-                    let told = failure(FailureKind::Error, text.reason, text.traceback, retryable, retry_after);
-                    Failure { answer, ..told }
+                    let failed = failure(FailureKind::Error, text.reason, text.traceback, retryable, retry_after);
+                    Failure { answer, ..failed }
                 };
                 sent.frame.fail(call, failure, times);
             }

@@ -102,10 +102,10 @@ impl Printer {
     }
 
     pub(super) fn line(self: &Arc<Self>, source: &str, line: &[u8]) {
-        let (told, first) = {
+        let (dropped_before, first) = {
             let mut second = self.second.lock();
             let now = Instant::now();
-            let told = if second.start.is_none_or(|start| now - start >= SECOND) {
+            let dropped_before = if second.start.is_none_or(|start| now - start >= SECOND) {
                 second.start = Some(now);
                 second.lines = 0;
                 std::mem::take(&mut second.dropped)
@@ -115,9 +115,9 @@ impl Printer {
             second.lines += 1;
             let dropped = second.lines > LINES_A_SECOND;
             second.dropped += u64::from(dropped);
-            (told, dropped.then_some(second.dropped == 1))
+            (dropped_before, dropped.then_some(second.dropped == 1))
         };
-        self.tell(told);
+        self.tell(dropped_before);
         if let Some(first) = first {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             if first {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_dropped_last_is_told_without_another_line() {
+    async fn what_was_dropped_last_is_reported_without_another_line() {
         let (sent, mut seen) = mpsc::unbounded_channel();
         let printer = Printer::start(Arc::new(move |lines: &[u8]| {
             sent.send(String::from_utf8_lossy(lines).into_owned()).ok();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn too_many_lines_are_dropped_counted_and_told() {
+    async fn too_many_lines_are_dropped_counted_and_reported() {
         let (sent, mut seen) = mpsc::unbounded_channel();
         let printer = Printer::start(Arc::new(move |lines: &[u8]| {
             sent.send(String::from_utf8_lossy(lines).into_owned()).ok();

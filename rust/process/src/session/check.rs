@@ -114,7 +114,7 @@ impl Session {
                     self.fail_front(why, None);
                 }
             }
-            Message::Fail { text, expired: true, .. } if self.output_meter.told() => {
+            Message::Fail { text, expired: true, .. } if self.output_meter.signalled() => {
                 let why = self.output_meter.over(printed).unwrap_or_default();
                 self.fail_front(why, text.traceback.clone());
             }

@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use crate::child::{Child, Forked, Pidfd, told_pid};
+use crate::child::{Child, Forked, Pidfd, pid_from_message};
 use crate::config::ProcessConfig;
 use crate::exit_status::ExitStatus;
 use crate::load_retries::LoadRetries;
@@ -47,7 +47,7 @@ pub(super) enum LaneStage {
 /// A worker that was asked for.
 pub(super) type Fork = oneshot::Receiver<io::Result<Forked>>;
 
-/// Asks the zygote's keeper.
+/// Asks the zygote's supervisor.
 #[derive(Clone)]
 pub(super) struct Zygote {
     requests: mpsc::UnboundedSender<Request>,
@@ -59,7 +59,7 @@ enum Request {
 }
 
 impl Zygote {
-    /// Starts the keeper, which starts the zygote. The second value is the keeper's end, once the
+    /// Starts the supervisor, which starts the zygote. The second value is the supervisor's end, once the
     /// stage is `Ended`.
     pub(super) fn start(
         config: Arc<ProcessConfig>,
@@ -68,7 +68,7 @@ impl Zygote {
         stage: watch::Receiver<LaneStage>,
     ) -> (Self, JoinHandle<()>) {
         let (requests, received) = mpsc::unbounded_channel();
-        let keeper = Keeper {
+        let supervisor = ZygoteSupervisor {
             config,
             load_timeout,
             printer,
@@ -78,13 +78,13 @@ impl Zygote {
             spare: None,
             leavings: Vec::new(),
         };
-        (Self { requests }, tokio::spawn(keeper.run(received, stage)))
+        (Self { requests }, tokio::spawn(supervisor.run(received, stage)))
     }
 
     /// Asks for a worker; it comes on the returned channel.
     pub(super) fn fork(&self) -> Fork {
         let (reply, worker) = oneshot::channel();
-        // A keeper that is gone drops the reply, which says so.
+        // A supervisor that is gone drops the reply, which says so.
         let _ = self.requests.send(Request::Fork(reply));
         worker
     }
@@ -97,7 +97,7 @@ impl Zygote {
     }
 }
 
-struct Keeper {
+struct ZygoteSupervisor {
     config: Arc<ProcessConfig>,
     load_timeout: Duration,
     printer: Arc<Printer>,
@@ -111,7 +111,7 @@ struct Keeper {
     leavings: Vec<JoinHandle<()>>,
 }
 
-impl Keeper {
+impl ZygoteSupervisor {
     async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Request>, mut stage: watch::Receiver<LaneStage>) {
         // Before the first request: by then the functions may be loaded. A failure shows again, and
         // is told, at the first fork.
@@ -145,7 +145,7 @@ impl Keeper {
                 Some(Request::Reap(pid, reply)) => tokio::select! {
                     biased;
                     _ = stage.wait_for(|stage| *stage == LaneStage::Ended) => break,
-                    ending = self.answered(async |keeper| Ok(keeper.reap(pid).await)) => {
+                    ending = self.answered(async |supervisor| Ok(supervisor.reap(pid).await)) => {
                         let _ = reply.send(ending.unwrap_or(ExitStatus::Unknown));
                     }
                 },
@@ -176,7 +176,7 @@ impl Keeper {
                 result = Err(error);
                 continue;
             }
-            result = self.answered(async |keeper| keeper.ask_for_worker().await).await;
+            result = self.answered(async |supervisor| supervisor.ask_for_worker().await).await;
             match &result {
                 Ok(_) => break,
                 // What fork() itself said: the zygote is well.
@@ -217,7 +217,7 @@ impl Keeper {
             Loader::Forks(control, .., alive) => {
                 zygote_alive = alive.clone();
                 control.send(zygote_requests::WORKER, 0, 0, &fds).await?;
-                told_pid(control.reply_to(zygote_requests::WORKER).await?.value)?
+                pid_from_message(control.reply_to(zygote_requests::WORKER).await?.value)?
             }
             Loader::Becomes(control, pid) => {
                 control.send(zygote_requests::BECOME, 0, 0, &fds).await?;
@@ -229,7 +229,7 @@ impl Keeper {
             Loader::None | Loader::Absent => {
                 let flags = if load_late { 0 } else { zygote_requests::LOAD_FIRST };
                 zygote.control.send(zygote_requests::WORKER, flags, 0, &fds).await?;
-                told_pid(zygote.control.reply_to(zygote_requests::WORKER).await?.value)?
+                pid_from_message(zygote.control.reply_to(zygote_requests::WORKER).await?.value)?
             }
         };
         drop(reserve);

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::child::{DYING, Pidfd, is_stopped, told_pid};
+use crate::child::{DYING, Pidfd, is_stopped, pid_from_message};
 use crate::child_guard::ChildGuard;
 use crate::config::ProcessConfig;
 use crate::exit_status::ExitStatus;
@@ -72,16 +72,16 @@ impl ZygoteProcess {
     }
 }
 
-/// Ends when one of these processes is stopped and stays so though it was told to go on.
+/// Ends when one of these processes is stopped and stays so though it was continued to go on.
 pub(super) async fn stay_stopped(pids: Vec<Pid>) {
-    let mut told = false;
+    let mut continued = false;
     loop {
         tokio::time::sleep(STOPPED).await;
         let stopped: Vec<&Pid> = pids.iter().filter(|pid| is_stopped(**pid)).collect();
-        if told && !stopped.is_empty() {
+        if continued && !stopped.is_empty() {
             return;
         }
-        told = !stopped.is_empty();
+        continued = !stopped.is_empty();
         for pid in stopped {
             // ours still: it is stopped, not reaped
             let _ = rustix::process::kill_process(*pid, Signal::CONT);
@@ -111,7 +111,7 @@ pub(super) async fn start_zygote(config: &ProcessConfig, printer: &Arc<Printer>)
         io::Error::new(error.kind(), format!("could not start {}: {error}", config.python.display()))
     })?);
     drop(command); // and with it our copies of the descriptors
-    let pid = told_pid(i64::from(process.id()))?;
+    let pid = pid_from_message(i64::from(process.id()))?;
     let pidfd = Pidfd::open(pid)?;
     let output_ended = Arc::new(Notify::new());
     let source = Source::of("zygote", pid);
@@ -152,7 +152,7 @@ pub(super) async fn start_loader(zygote: &ZygoteProcess, load_timeout: Duration)
         forked = timeout(ANSWER, forked) => forked.map_err(io::Error::from)??,
         () = stay_stopped(zygote.pids()) => return Err(io::ErrorKind::TimedOut.into()),
     };
-    let pid = told_pid(forked.value)?;
+    let pid = pid_from_message(forked.value)?;
     drop(theirs);
     let pidfd = Pidfd::open(pid)?;
     let loaded = tokio::select! {

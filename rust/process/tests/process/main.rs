@@ -199,7 +199,7 @@ fn a_function_that_ends_whoever_loads_it_fails_alone() {
 }
 
 #[test]
-fn a_crash_in_c_says_where_python_stood() {
+fn a_crash_in_c_names_the_python_location() {
     let rig = Rig::new(vec![spec("work")]);
     let batch = rig.score(&["null"]);
     let stack = batch.note_of(0, 0).and_then(|note| note.traceback);

@@ -12,7 +12,8 @@ use tokio_rustls::server::TlsStream;
 
 use super::fault::Fault;
 use super::handler::{Request, handle};
-use super::{JudgeState, http2};
+use super::http2;
+use super::state::JudgeState;
 
 pub(super) async fn serve(stream: TcpStream, acceptor: Option<TlsAcceptor>, shared: Arc<JudgeState>) {
     let _ = stream.set_nodelay(true);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::JudgeState;
+use super::state::JudgeState;
 
 /// What happens to a request.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::fault::Fault;
-use super::{JudgeState, reply};
+use super::reply;
+use super::state::JudgeState;
 
 /// Bodies that are remembered.
 const REMEMBERED: usize = 64;

@@ -13,9 +13,9 @@ use hyper::{Request as HyperRequest, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::JudgeState;
 use super::fault::Fault;
 use super::handler::{Request, handle};
+use super::state::JudgeState;
 
 /// Streams that a connection may have at a time, as many servers have it.
 const STREAMS: u32 = 100;
