@@ -159,7 +159,7 @@ test-quick: setup ## unit tests of the crates and of the package, no trainers: u
 	$(PYTEST) $(QUICK) -k 'not trl and not torch and not datasets and not pandas' $(ARGS)
 
 .PHONY: lint
-lint: lint-rust lint-python ## formats, clippy, ruff, mypy, stubs, direction of dependencies
+lint: lint-rust lint-python lint-structure ## formats, clippy, ruff, mypy, stubs, direction of dependencies, words
 
 .PHONY: lint-rust
 lint-rust: $(VENV)/.dependencies

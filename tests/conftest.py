@@ -1,7 +1,7 @@
 """What holds for the whole run: how hypothesis searches, and that the suite leaves nothing behind.
 
-``pytest --hypothesis-profile=search tests/contract`` looks for new examples, many of them; the default is the same few
-in every run, so that a red run means a change and not luck.
+``pytest --hypothesis-profile=search tests/contract`` looks for new examples, many of them; the
+default is the same few in every run, so that a red run means a change and not luck.
 """
 
 from __future__ import annotations
@@ -19,22 +19,25 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]  # the machine may be busy with other things
+# the machine may be busy with other things
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("default", derandomize=True, deadline=None, suppress_health_check=SLOW)
 settings.register_profile("search", max_examples=1000, deadline=None, suppress_health_check=SLOW, print_blob=True)
 settings.load_profile("default")
 
 # Longer than what any test leaves running in an abandoned thread.
 PATIENCE_S = 40.0
-# The engine's runtime lives as long as the process: its poller, its wakers (3 descriptors) and a pair of sockets for signals.
-# The client of Jupyter's kernels keeps the poller of an event loop of its own (1, by tests/serialization/test_notebooks.py).
+# The engine's runtime lives as long as the process: its poller, its wakers (3 descriptors) and a
+# pair of sockets for signals. The client of Jupyter's kernels keeps the poller of an event loop of
+# its own (1, by tests/serialization/test_notebooks.py).
 RUNTIME_DESCRIPTORS = 3 + 1
 RUNTIME_SOCKETS = 2
 
 
 @pytest.fixture(scope="session", autouse=True)
 def ctrl_c() -> None:
-    """A shell starts what stands in its background with SIGINT ignored, and programs that tests start inherit that."""
+    """A shell starts what stands in its background with SIGINT ignored, and programs that tests
+    start inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,7 +1,7 @@
 """Real data for tests and benches, which is not part of the repository.
 
-It lies in the folder that ``GUERDON_SHARED`` names, by default ``../shared`` beside the repository; what needs it is
-skipped where it is absent.
+It lies in the folder that ``GUERDON_SHARED`` names, by default ``../shared`` beside the repository;
+what needs it is skipped where it is absent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def shared_file(name: str) -> Path:
 
 
 def gsm8k_solutions() -> list[dict[str, object]]:
-    """5276 solutions of GSM8K questions by four models: question, solution, reference and whether people call it right."""
+    """5276 solutions of GSM8K questions by four models: question, solution, reference and whether
+    people call it right."""
     rows = []
     with shared_file("gsm8k_model_solutions.jsonl").open(encoding="utf-8") as lines:
         for line in lines:

@@ -23,7 +23,6 @@ def number(completion: str) -> float | None:
     st.lists(st.lists(st.sampled_from(["1", "2.5", "-3", "none", "oops", "worse"]), min_size=1, max_size=9), max_size=5)
 )
 def test_many_batches_count_as_one(batches: list[list[str]]) -> None:
-    """T-1, T-2."""
     report = Report(["number"])
     with Dispatcher([number]) as dispatcher:
         for batch in batches:
@@ -47,7 +46,6 @@ def test_many_batches_count_as_one(batches: list[list[str]]) -> None:
 
 
 def test_reasons_come_commonest_first_and_bounded() -> None:
-    """T-3."""
     report = Report(["number"])
     with Dispatcher([number]) as dispatcher:
         for first in range(0, 3000, 500):

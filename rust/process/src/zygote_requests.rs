@@ -1,6 +1,6 @@
-//! Requests to the processes that fork; `python/guerdon/_worker/zygote_requests.py` is the other side. A
-//! late answer is never taken for that to a later request: a process that owed one to `WORKER` is
-//! given up, and answers to `REAP` name their pid.
+//! Requests to the processes that fork; `python/guerdon/_worker/zygote_requests.py` is the other
+//! side. A late answer is never taken for that to a later request: a process that owed one to
+//! `WORKER` is given up, and answers to `REAP` name their pid.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;

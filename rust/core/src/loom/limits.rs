@@ -33,30 +33,30 @@ impl InFlightWatchdog {
 
 /// How the call in hand ends.
 #[derive(Clone, Copy)]
-enum Ending {
+enum HowItEnds {
     Completed,
     Failed,
     Dropped,
 }
 
-fn end(world: &SchedulerModel, watchdog: &InFlightWatchdog, how: Ending) -> bool {
+fn end(world: &SchedulerModel, watchdog: &InFlightWatchdog, how: HowItEnds) -> bool {
     let Some(mut frame) = world.lane.take() else { return false };
     watchdog.look(&world.lane);
     watchdog.ended.fetch_add(1, Ordering::Relaxed);
     match how {
-        Ending::Completed => frame.complete(0, Cell::Value(1.0), RAN),
-        Ending::Failed => {
+        HowItEnds::Completed => frame.complete(0, Cell::Value(1.0), RAN),
+        HowItEnds::Failed => {
             let reason = "failed".to_owned();
             let (kind, traceback, retry_after, answer) = (FailureKind::Error, None, None, None);
             frame.fail(0, Failure { kind, reason, traceback, retryable: true, retry_after, answer }, RAN);
         }
-        Ending::Dropped => {}
+        HowItEnds::Dropped => {}
     }
     true
 }
 
 /// A call ends while another batch comes: all calls are made, one at a time.
-fn a_call_that_ends_beside_a_batch_that_comes(how: Ending) {
+fn a_call_that_ends_beside_a_batch_that_comes(how: HowItEnds) {
     explore(move || {
         let (world, watchdog) = (SchedulerModel::new(2, limited()), Arc::new(InFlightWatchdog::default()));
         let first = world.scheduler.submit(spec(2, 1)).unwrap();
@@ -69,7 +69,7 @@ fn a_call_that_ends_beside_a_batch_that_comes(how: Ending) {
         ]);
         let second = second.lock().take().unwrap();
         while !(first.is_done() && second.is_done()) {
-            assert!(end(&world, &watchdog, Ending::Completed), "calls wait, and nothing is under way");
+            assert!(end(&world, &watchdog, HowItEnds::Completed), "calls wait, and nothing is under way");
         }
         assert!(!watchdog.exceeded.load(Ordering::Relaxed), "two calls at a time");
         world.close();
@@ -78,22 +78,22 @@ fn a_call_that_ends_beside_a_batch_that_comes(how: Ending) {
 
 #[test]
 fn a_call_that_is_completed_beside_a_batch_that_comes() {
-    a_call_that_ends_beside_a_batch_that_comes(Ending::Completed);
+    a_call_that_ends_beside_a_batch_that_comes(HowItEnds::Completed);
 }
 
 #[test]
-fn l3_a_call_that_fails_beside_a_batch_that_comes() {
-    a_call_that_ends_beside_a_batch_that_comes(Ending::Failed);
+fn a_call_that_fails_beside_a_batch_that_comes() {
+    a_call_that_ends_beside_a_batch_that_comes(HowItEnds::Failed);
 }
 
 #[test]
-fn l3_a_call_that_is_given_back_beside_a_batch_that_comes() {
-    a_call_that_ends_beside_a_batch_that_comes(Ending::Dropped);
+fn a_call_that_is_given_back_beside_a_batch_that_comes() {
+    a_call_that_ends_beside_a_batch_that_comes(HowItEnds::Dropped);
 }
 
 /// The batch of the call in hand is cancelled while that ends: its place is the other batch's.
 #[test]
-fn l3_a_cancelled_call_gives_its_place_on() {
+fn a_cancelled_call_gives_its_place_on() {
     explore(|| {
         let (world, watchdog) = (SchedulerModel::new(2, limited()), Arc::new(InFlightWatchdog::default()));
         let first = world.scheduler.submit(spec(2, 1)).unwrap();
@@ -101,12 +101,12 @@ fn l3_a_cancelled_call_gives_its_place_on() {
         let (ending, watching) = (world.clone(), watchdog.clone());
         let (canceller, cancelled) = (world.clone(), first.clone());
         beside(vec![
-            Box::new(move || assert!(end(&ending, &watching, Ending::Dropped))),
+            Box::new(move || assert!(end(&ending, &watching, HowItEnds::Dropped))),
             Box::new(move || canceller.scheduler.cancel(&cancelled, "stop")),
         ]);
         assert!(first.is_done());
         while !second.is_done() {
-            assert!(end(&world, &watchdog, Ending::Completed), "the second batch waits for a place that nobody has");
+            assert!(end(&world, &watchdog, HowItEnds::Completed), "the second batch waits for a place that nobody has");
         }
         assert!(!watchdog.exceeded.load(Ordering::Relaxed), "two calls at a time");
         world.close();

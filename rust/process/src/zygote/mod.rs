@@ -59,8 +59,8 @@ enum Request {
 }
 
 impl Zygote {
-    /// Starts the supervisor, which starts the zygote. The second value is the supervisor's end, once the
-    /// stage is `Ended`.
+    /// Starts the supervisor, which starts the zygote. The second value is the supervisor's end,
+    /// once the stage is `Ended`.
     pub(super) fn start(
         config: Arc<ProcessConfig>,
         load_timeout: Duration,
