@@ -82,7 +82,7 @@ def test_all_but_the_bad_samples_have_their_values(every_lane: Dispatcher, compl
     else:
         result = every_lane.score(completions=completions, num_generations=1)
     wanted = [serial(text) for text in completions]
-    for function in range(len(every_lane)):
+    for function in range(len(every_lane.reward_funcs)):
         values, status = result.rewards[:, 0, function], result.status[:, 0, function]
         assert np.array_equal(values, np.array([value for value, _ in wanted], np.float32), equal_nan=True)
         assert status.tolist() == [state for _, state in wanted]
@@ -359,7 +359,7 @@ def test_waits_that_can_not_be_are_refused(wrong: Any) -> None:
 
 
 def test_what_can_not_be_batched_is_refused() -> None:
-    with pytest.raises(RegistrationError, match=r"batch_wait=0\.1: expected batch_size= beside it"):
+    with pytest.raises(RegistrationError, match=r"batch_wait=0\.1: expected batch_size= too"):
         reward(sizes, batch_wait=0.1)
     with pytest.raises(
         RegistrationError, match="batch_size= has it called with lists: use 'completions', or leave batch_size out"

@@ -18,7 +18,7 @@ ROUNDS = 20
 TITLE = "import: ms"
 STATEMENTS = {
     "import guerdon": "< 50",
-    "from guerdon import Dispatcher, Limit, Reward, group_reward, reward": "",
+    "from guerdon import Dispatcher, Limit, StatefulReward, group_reward, reward": "",
     "import asyncio": "",
     "import numpy": "",
 }

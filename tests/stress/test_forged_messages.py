@@ -23,12 +23,12 @@ from tests.stress.harness import Scene, expect, wait_for
         ),
         pytest.param(
             "answer_for_an_unknown_frame",
-            "a message about a call that it does not have",
+            "a message about a call that it does not run",
             marks=pytest.mark.fault("a worker reports on a frame it never got", sees="`crashed`, its call only"),
         ),
         pytest.param(
             "answer_for_an_unknown_call",
-            "a message about a call that it does not have",
+            "a message about a call that it does not run",
             marks=pytest.mark.fault("a worker reports on a call it never got", sees="`crashed`, its call only"),
         ),
     ],
