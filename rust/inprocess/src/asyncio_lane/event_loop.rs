@@ -262,20 +262,21 @@ impl<F: CallFrame> EventLoop<F> {
     pub fn check(&self, now_ns: u64) -> bool {
         let turned_ns = self.heartbeat.turned_ns();
         let silent = now_ns.saturating_sub(turned_ns) > SILENCE_NS;
-        let (in_flight, late_setup) = {
+        let (in_flight, late_setup, newest) = {
             let state = self.state.lock();
             let late = |(function, since): (&FunctionId, &u64)| {
                 let Timeouts { setup_ns, grace_ns, .. } = self.timeouts[*function];
                 (now_ns.saturating_sub(*since) > setup_ns.saturating_add(grace_ns)).then_some(*function)
             };
-            (state.in_flight.clone(), state.in_setup.iter().find_map(late))
+            (state.in_flight.clone(), state.in_setup.iter().find_map(late), state.generation)
         };
         let mut hung = silent && late_setup.is_some();
         let mut over = Vec::new();
         for calls in &in_flight {
             let looked = calls.look(now_ns, turned_ns, late_setup == Some(calls.function()));
             over.extend(looked.frame);
-            hung |= looked.hung;
+            // Calls of a loop that was replaced say nothing of the newest one.
+            hung |= looked.hung && calls.generation() == newest;
         }
         drop(over);
         if self.check_silence(silent, hung) {
@@ -315,7 +316,9 @@ impl<F: CallFrame> EventLoop<F> {
     fn next_generation(&self, state: &mut LoopState<F>) -> io::Result<()> {
         let wake = Wake::new()?;
         wake.notify();
-        state.wake = Some(Arc::new(wake));
+        if let Some(replaced) = state.wake.replace(Arc::new(wake)) {
+            replaced.notify(); // it is to end, and may have nothing in flight that wakes it
+        }
         state.woken = true;
         state.generation += 1;
         state.alive += 1;
@@ -345,5 +348,55 @@ impl EventLoop<Frame> {
             all.extend(calls.inspect(now_ns, setup_ns).into_iter().map(snapshot));
         }
         all
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+    use crate::asyncio_lane::loop_queue::{LoopFrame, LoopQueue};
+    use crate::fake_frame::FakeFrame;
+
+    const TIMEOUT: Duration = Duration::from_secs(1);
+    const TIMEOUT_NS: u64 = 1_000_000_000;
+
+    fn take_and_start(queue: &LoopQueue<FakeFrame>) -> LoopFrame<FakeFrame> {
+        let calls = queue.take().unwrap();
+        calls.start();
+        calls
+    }
+
+    fn is_woken(queue: &LoopQueue<FakeFrame>) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&queue.fd(), PollFlags::IN)], Some(&now)).unwrap() == 1
+    }
+
+    #[test]
+    fn a_replaced_loop_is_woken_and_its_late_calls_replace_no_other() {
+        let (supervisor, timeouts) = (Arc::default(), Timeouts::of(TIMEOUT, Duration::ZERO, Duration::MAX));
+        let owner = EventLoop::new(0, "loop".to_owned(), Clock::start(), [timeouts].into(), supervisor, Arc::default());
+        let owner = Arc::new(owner);
+        let (early, late) = (FakeFrame::new(1), FakeFrame::new(1));
+        owner.push(early.clone());
+        owner.push(late.clone());
+        let hangs = LoopQueue::new(owner.clone(), 1).unwrap();
+        let _early = take_and_start(&hangs);
+        let early_ends_ns = owner.now_ns() + TIMEOUT_NS;
+        sleep(Duration::from_millis(5));
+        let _late = take_and_start(&hangs);
+        hangs.drain();
+        owner.check(early_ends_ns);
+        assert!(owner.is_over(1) && !owner.is_over(2));
+        assert!(is_woken(&hangs), "it is not told that it is to end");
+        assert!(late.ends()[0].is_empty());
+        // The second loop has nothing to do, so it shows nothing.
+        owner.check(early_ends_ns + TIMEOUT_NS);
+        assert!(late.ends()[0].starts_with("no answer"));
+        assert!(!owner.is_over(2), "a loop without work was replaced");
     }
 }
