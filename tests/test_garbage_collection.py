@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, RewardFailureError, StatefulReward, Status, reward
+from guerdon import DataError, Dispatcher, RewardFailureError, StatefulReward, Status, reward
 
 Refs = list[Callable[[], object]]
 
@@ -109,6 +109,26 @@ def test_a_batch_that_failed_keeps_nothing(way: str, how: str) -> None:
         batch(dispatcher)
         assert len(refs) >= 22  # the batch failed
         assert let_go(refs), refs
+
+
+def test_a_refused_sample_keeps_nothing() -> None:
+    refs: Refs = []
+
+    @reward(lane="thread")
+    def wants(completion: str, answer: int) -> float:
+        return 1.0
+
+    async def refused(dispatcher: Dispatcher) -> None:
+        thing = Thing()
+        refs.append(weakref.ref(thing))
+        try:  # here: what leaves `asyncio.run` is in a circle of asyncio's own
+            await dispatcher.ascore_one(completion="a", environment=thing)
+        except DataError:
+            refs.append(weakref.ref(dispatcher))
+
+    asyncio.run(refused(Dispatcher([wants])))
+    assert len(refs) == 2  # it was refused
+    assert let_go(refs), refs
 
 
 @pytest.mark.parametrize("lane", ["process", "thread", "asyncio"])

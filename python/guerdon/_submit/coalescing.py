@@ -11,7 +11,7 @@ All of it runs on one event loop: no locks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
@@ -44,7 +44,11 @@ class Coalescer(Generic[S, R]):
         if not self._waiting:
             loop.call_soon(self._send)
         self._waiting.setdefault(key, []).append((item, future))
-        return await future
+        try:
+            return await future
+        finally:
+            # Else an error and the future hold each other until Python's collector runs.
+            del future
 
     def _send(self) -> None:
         waiting, self._waiting = self._waiting, {}
@@ -53,7 +57,7 @@ class Coalescer(Generic[S, R]):
             for first in range(0, len(entries), self._most):
                 self._start(entries[first : first + self._most])
 
-    def _start(self, batch: Sequence[tuple[S, asyncio.Future[R]]]) -> None:
+    def _start(self, batch: list[tuple[S, asyncio.Future[R]]]) -> None:
         task = asyncio.get_running_loop().create_task(self._answer(batch))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -66,18 +70,16 @@ class Coalescer(Generic[S, R]):
         for future in futures:
             future.add_done_callback(left)
 
-    async def _answer(self, batch: Sequence[tuple[S, asyncio.Future[R]]]) -> None:
+    async def _answer(self, batch: list[tuple[S, asyncio.Future[R]]]) -> None:
         try:
             await self._deliver(batch)
         except Exception as error:
-            for _, future in batch:
-                if not future.done():
-                    future.set_exception(error)
+            _fail(batch, error)
         finally:  # the loop ends, and this task with it
-            for _, future in batch:
-                future.cancel()
+            _fail(batch, None)
+            batch.clear()  # as above: the traceback holds it
 
-    async def _deliver(self, batch: Sequence[tuple[S, asyncio.Future[R]]]) -> None:
+    async def _deliver(self, batch: list[tuple[S, asyncio.Future[R]]]) -> None:
         try:
             async with aclosing(self._run([item for item, _ in batch])) as answers:
                 async for index, answer in answers:
@@ -92,3 +94,12 @@ class Coalescer(Generic[S, R]):
         else:
             if not all(future.done() for _, future in batch):
                 raise GuerdonError("a batch ended without an answer for each of its samples")
+
+
+def _fail(batch: list[tuple[S, asyncio.Future[R]]], error: Exception | None) -> None:
+    """Ends what has no answer yet, by an error, or cancelled."""
+    for _, future in batch:
+        if error is None:
+            future.cancel()
+        elif not future.done():
+            future.set_exception(error)

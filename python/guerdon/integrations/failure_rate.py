@@ -1,7 +1,8 @@
 """Judges whether a function fails too often where batches are single groups or responses.
 
-The failures of each function are counted over its last samples, across batches. A function with
-``on_failure="raise"`` is not counted: its first failure raises.
+The failures of each function are counted over its last samples, across batches, whatever
+``on_failure`` made of their cells. A function with ``on_failure="raise"`` is not counted: its first
+failure raises.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Final
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import RewardFailureError
 from guerdon.results import RewardBatch
-from guerdon.status import Status
 
 WINDOW: Final = 256
 """Samples of a function over which its failures are counted."""
@@ -44,13 +44,14 @@ class FailureRate:
         Raises:
             RewardFailureError: A function fails too often, or failed with ``on_failure="raise"``.
         """
-        failed = result.status >= Status.TIMEOUT
-        for index, name in enumerate(result.functions):
+        failures = result.failures()
+        for name in result.functions:
+            failed = {failure.sample: failure for failure in failures if failure.function == name}
             window = self._failed[name]
-            window.extend(failed[:, :, index].ravel().tolist())
-            if not failed[:, :, index].any():
+            window.extend(sample in failed for sample in range(len(result)))
+            if not failed:
                 continue
-            failure = next(failure for failure in result.failures() if failure.function == name)
+            failure = next(iter(failed.values()))
             if name in self._raising:
                 raise RewardFailureError(
                     f"reward function {name!r} failed and has on_failure='raise'. First: {failure}.", result
