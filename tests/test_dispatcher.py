@@ -89,9 +89,13 @@ def test_what_cannot_be_shipped_is_refused_at_registration() -> None:
 
 def test_a_dispatcher_or_its_columns_are_no_reward_functions() -> None:
     made = Dispatcher([length])
-    for functions in ([made], made.reward_funcs):
-        with pytest.raises(RegistrationError, match="belongs to a dispatcher already"):
-            Dispatcher(functions)
+    for functions, message in (
+        (made, "this is a Dispatcher already"),
+        ([made], "one of the functions is a Dispatcher"),
+        (made.reward_funcs, "belongs to a dispatcher already"),
+    ):
+        with pytest.raises(RegistrationError, match=message):
+            Dispatcher(functions)  # type: ignore[arg-type]
 
 
 def test_numpy_weights_are_weights() -> None:

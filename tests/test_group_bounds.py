@@ -141,9 +141,12 @@ def test_a_stream_may_go_on_without_the_last_samples_of_a_group(dispatcher: Disp
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"group_quorum": 3}, "group_quorum=3, but a group has 2"),
+        ({"group_quorum": 3}, "group_quorum=3: a group has fewer samples, num_generations=2"),
         ({"group_quorum": 0}, "group_quorum=0: expected a whole number"),
         ({"group_quorum": True}, "group_quorum=True"),
+        ({"group_quorum": 2.0}, "group_quorum=2.0"),
+        ({"group_timeout": float("nan")}, "group_timeout=nan"),
+        ({"group_timeout": True}, "group_timeout=True"),
         ({"group_timeout": -1}, "group_timeout=-1: expected seconds"),
         ({"group_timeout": "all"}, "group_timeout='all'"),
         ({"batch_timeout": "1"}, "batch_timeout='1'"),

@@ -150,19 +150,41 @@ def test_what_is_refused_leaves_the_batch_as_it_was(plain: Dispatcher) -> None:
         ({**rows(2.0), "group": 0, "indices": [1]}, "leave group= out"),
         ({**rows(2.0), "prompt": ["p"]}, "no argument prompt="),
         ({**rows(2.0), "trainer_state": object()}, "give it to stream"),
+        ({**rows(2.0), "num_generations": [2]}, "num_generations= is for the whole batch: give it to stream"),
+        ({**rows(2.0), "batch_timeout": 1.0}, "batch_timeout= is for the whole batch"),
+        ({**rows(2.0), "budget": 1.0}, "column 'budget' is a float, not a list, and there is no option of that name"),
+        ({**rows(2.0), "indices": [1 << 62]}, "below 2"),
         ({"completions": ["c"]}, "asks for the column 'value'"),
         ({"completions": ["c", "d"], "value": [1.0]}, "column 'value' has 1 values"),
         ({**rows(2.0), "pause": [0.0]}, "the same columns with every add"),
     ]:
         with pytest.raises(DataError, match=message):
             stream.add(**wrong)
-    with pytest.raises(DataError, match=r"1 groups lack samples: group 0 has 1 of 2 samples.*still open"):
+    with pytest.raises(DataError, match=r"1 group lacks samples: group 0 has 1 of 2 samples.*still open"):
         stream.finish()
     assert stream.open
     assert stream.add(**rows(2.0)) == [1]
     stream.finish()
     stream.finish()
     assert stream.result(timeout=30).rewards[:, :, 0].tolist() == [[2.0, 4.0]]
+
+
+def test_indices_may_be_an_array(plain: Dispatcher) -> None:
+    stream = plain.stream(num_generations=np.int64(2))  # type: ignore[arg-type]
+    assert stream.add(**rows(1.0, 2.0), indices=np.array([1, 0])) == [1, 0]
+    with pytest.raises(DataError, match="expected an index"):
+        stream.add(**rows(1.0, 2.0), indices=np.array([2.0, 3.0]))
+    stream.finish()
+    assert stream.result(timeout=30).rewards[:, :, 0].tolist() == [[4.0, 2.0]]
+
+
+def test_waiting_for_a_batch_that_is_open_names_finish(plain: Dispatcher) -> None:
+    stream = plain.stream()
+    with pytest.raises(TimeoutError, match=r"still open: finish\(\) ends it"):
+        stream.result(timeout=0.01)
+    with pytest.raises(TimeoutError, match=r"still open: finish\(\) ends it"):
+        asyncio.run(stream.aresult(timeout=0.01))
+    stream.cancel()
 
 
 def test_a_value_that_no_worker_can_get_is_refused_by_name() -> None:

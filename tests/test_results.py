@@ -6,6 +6,7 @@ import gc
 import math
 import os
 import pickle
+import sys
 import time
 import weakref
 from typing import Any
@@ -330,3 +331,18 @@ def test_to_pandas_has_a_row_for_each_cell() -> None:
     assert frame["status"].tolist() == ["ok", "timeout", "ok", "ok"]
     assert [None if one != one else one for one in frame["reason"]] == [None, "no answer", None, None]
     assert frame.groupby("function")["reward"].mean().to_dict() == {"f0": 1.5, "f1": 4.0}
+
+
+@pytest.mark.parametrize(("module", "method"), [("pandas", "to_pandas"), ("torch", "to_torch")])
+def test_without_the_library_it_says_what_to_install(module: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = make([[[1.0]]])
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf"{method}\(\) needs {module}: pip install {module}"):
+        getattr(result, method)()
+
+
+def test_an_empty_batch_is_an_empty_table() -> None:
+    pandas = pytest.importorskip("pandas")
+    table = make(np.zeros((0, 2, 1))).to_pandas()
+    assert isinstance(table, pandas.DataFrame)
+    assert (len(table), list(table.columns)[:3]) == (0, ["sample", "group", "function"])

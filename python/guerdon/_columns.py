@@ -19,6 +19,8 @@ COMPLETION_IDS = "completion_ids"
 ENVIRONMENTS = "environments"
 TEXT = "text"
 TRAINER_STATE = "trainer_state"
+# Arguments of `Dispatcher.score`, so never columns there.
+BATCH_OPTIONS = ("num_generations", "group_quorum", "group_timeout", "batch_timeout")
 RECORDERS = ("log_extra", "log_metric")
 
 
@@ -94,6 +96,8 @@ def collect(
         if singles and not _is_list_like(values):
             dataset[name] = Single(values)
         else:
+            if not _is_list_like(values):
+                raise _not_list(name, values, samples, ", and there is no option of that name")
             dataset[name] = as_values(name, values, samples)
     return Data(samples, own, dataset, columns.get(TRAINER_STATE))
 
@@ -120,12 +124,7 @@ def as_values(name: str, values: Any, samples: int | None = None) -> list[object
         DataError: It isn't a list of any kind, or not of `samples` values.
     """
     if not _is_list_like(values):
-        hint = "" if isinstance(values, Mapping) else f" ([value] * {samples or 'samples'} if it is the same for all)"
-        if isinstance(values, Iterator):
-            hint = " (list(…) of it makes one)"
-        raise DataError(
-            f"column {name!r} is a {type(values).__name__}, not a list: give a list with one value per sample{hint}"
-        )
+        raise _not_list(name, values, samples)
     if isinstance(values, (list, tuple)):
         listed = list(values)
     # torch; a row is a copy, because a view is pickled with all of its storage
@@ -143,6 +142,15 @@ def as_values(name: str, values: Any, samples: int | None = None) -> list[object
             f"column {name!r} has {len(listed)} values, but there are {samples} completions: give one value per sample"
         )
     return listed
+
+
+def _not_list(name: str, values: object, samples: int | None, more: str = "") -> DataError:
+    hint = "" if isinstance(values, Mapping) else f" ([value] * {samples or 'samples'} if it is the same for all)"
+    if isinstance(values, Iterator):
+        hint = " (list(…) of it makes one)"
+    return DataError(
+        f"column {name!r} is a {type(values).__name__}, not a list{more}: give a list with one value per sample{hint}"
+    )
 
 
 def plain_text(completion: object, sample: int) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from guerdon._registration.resource_limits import is_environment_text
-from guerdon._units import LONGEST, number
+from guerdon._units import LONGEST, integer, number
 from guerdon.errors import DataError, RegistrationError
 from guerdon.recycling import Recycle
 
@@ -46,11 +46,12 @@ def whole(option: str, value: object, most: int = sys.maxsize) -> int | None:
     """A count from 1 to `most`; None = the default."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    count = integer(value)
+    if count is None or count < 1:
         raise _wrong(option, value, "a whole number of at least 1")
-    if value > most:
+    if count > most:
         raise _wrong(option, value, f"at most {most}")
-    return value
+    return count
 
 
 def seconds(option: str, value: object) -> float | None:

@@ -7,7 +7,7 @@ import re
 from numbers import Integral, Real
 from typing import Final
 
-__all__ = ["EXPECTED_BYTES", "FLOAT32_MAX", "LONGEST", "as_bytes", "number"]
+__all__ = ["EXPECTED_BYTES", "FLOAT32_MAX", "LONGEST", "as_bytes", "integer", "number"]
 
 FLOAT32_MAX: Final = 3.4028234663852886e38
 
@@ -50,6 +50,17 @@ def number(value: object) -> float:
         return math.nan
 
 
+def integer(value: object) -> int | None:
+    """`value` as an int, NumPy's integers too; None for what is no integer, as True and False are
+    none.
+
+    Examples:
+        >>> integer(3), integer(3.0), integer(True)
+        (3, None, None)
+    """
+    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+
+
 def as_bytes(value: object) -> int | None:
     """The number of bytes that `value` says; None when it says none.
 
@@ -57,8 +68,9 @@ def as_bytes(value: object) -> int | None:
         >>> as_bytes("2GB"), as_bytes("1.5 MiB"), as_bytes(4096), as_bytes("much")
         (2000000000, 1572864, 4096, None)
     """
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        return int(value)
+    whole = integer(value)
+    if whole is not None:
+        return whole
     found = _TEXT.fullmatch(value.strip()) if isinstance(value, str) else None
     unit = None if found is None else _UNITS.get(found[2].lower())
     return None if found is None or unit is None else int(float(found[1]) * unit)

@@ -12,13 +12,14 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from guerdon import _options
 from guerdon._async_waiters import AsyncWaiters
-from guerdon.errors import ClosedError, RewardFailureError
+from guerdon._columns import BATCH_OPTIONS
+from guerdon.errors import ClosedError, DataError, RewardFailureError
 
 if TYPE_CHECKING:
     from guerdon._native import Batch
@@ -124,7 +125,7 @@ class PendingBatch:
         deadline = _deadline(timeout)
         while not self._batch.done:
             if not await self._waiters.wait(self._batch.fileno(), deadline, lambda: self._batch.done):
-                raise TimeoutError(f"the batch isn't complete after {timeout:g} s; it goes on")
+                raise TimeoutError(f"the batch isn't complete after {timeout:g} s{self._goes_on()}")
         return self._result()
 
     async def agroups(self, timeout: float | None = None) -> AsyncGenerator[Group, None]:
@@ -158,7 +159,10 @@ class PendingBatch:
             self._interrupt()
             raise
         if not done:
-            raise TimeoutError(f"the batch isn't complete after {timeout:g} s; it goes on")
+            raise TimeoutError(f"the batch isn't complete after {timeout:g} s{self._goes_on()}")
+
+    def _goes_on(self) -> str:
+        return "; it is still open: finish() ends it" if self._batch.open else "; it goes on"
 
     def _interrupt(self) -> None:
         """Ends the batch for a caller that can't wait any longer."""
@@ -193,7 +197,7 @@ class PendingBatch:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"a {type(self).__name__} belongs to the engine of this process: send what result() gives instead."
+            f"this {type(self).__name__} belongs to the engine of this process: send what result() gives instead."
         )
 
     def _has_group(self, seen: int) -> bool:
@@ -322,6 +326,7 @@ class OpenBatch(PendingBatch):
             >>> [group.rewards.tolist() for group in stream.groups()]
             [[[1.0], [3.0]]]
         """
+        _refuse_options(columns)
         try:
             self._batch.wait_for_room()
         except (KeyboardInterrupt, SystemExit):
@@ -342,6 +347,7 @@ class OpenBatch(PendingBatch):
     ) -> list[int]:
         """`add` for coroutines: waiting for room never blocks the loop; cancelled meanwhile, it
         adds nothing."""
+        _refuse_options(columns)
         room = self._batch.room_fileno()
         while room is not None and not self._batch.has_room:
             await self._waiters.wait(room, None, lambda: self._batch.has_room)
@@ -355,6 +361,12 @@ class OpenBatch(PendingBatch):
             DataError: A group lacks samples; the batch stays open.
         """
         self._appender.finish()
+
+
+def _refuse_options(columns: Mapping[str, object]) -> None:
+    for name in (*BATCH_OPTIONS, "max_pending"):
+        if name in columns:
+            raise DataError(f"{name}= is for the whole batch: give it to stream(), not to add().")
 
 
 def _deadline(timeout: float | None) -> float | None:

@@ -191,9 +191,15 @@ class RewardBatch:
         return np.nan_to_num(advantages, nan=0.0).astype(np.float32)
 
     def to_torch(self) -> torch.Tensor:
-        """`rewards` as a tensor that shares its memory: ``[P, G, F]`` float32."""
-        import torch
+        """`rewards` as a tensor that shares its memory: ``[P, G, F]`` float32.
 
+        Raises:
+            ImportError: PyTorch is not installed.
+        """
+        try:
+            import torch
+        except ImportError as error:
+            raise ImportError("to_torch() needs torch: pip install torch. `rewards` is a NumPy array.") from error
         return torch.from_numpy(self.rewards)
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -206,8 +212,10 @@ class RewardBatch:
         Raises:
             ImportError: pandas is not installed.
         """
-        import pandas
-
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("to_pandas() needs pandas: pip install pandas. to_dicts() needs nothing.") from error
         prompts, generations, count = self.rewards.shape
         labels = np.array([status.label for status in Status], dtype=object)
         reasons = np.full((prompts * generations, count), None, dtype=object)

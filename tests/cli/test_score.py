@@ -150,6 +150,11 @@ def test_chunks_change_nothing(guerdon: Command, rewards: Path, tmp_path: Path) 
         assert guerdon("score", rewards, data, "--chunk", chunk).rows == whole.rows
 
 
+def test_a_chunk_larger_than_the_file_is_the_file(guerdon: Command, rewards: Path, data: Path) -> None:
+    whole = guerdon("score", f"{rewards}:correct", data, "-q")
+    assert guerdon("score", f"{rewards}:correct", data, "-q", "--chunk", "9" * 30).out == whole.out
+
+
 def test_failures_are_null_with_a_status(guerdon: Command, tmp_path: Path) -> None:
     rewards = write_rewards(tmp_path, FAILING)
     data = write_rows(tmp_path / "data.jsonl", [{"completion": each} for each in ("1", "raise", "abstain", "2.5")])

@@ -156,6 +156,8 @@ def test_a_slow_sample_holds_up_no_other(dispatcher: Dispatcher) -> None:
         ({"completion": None, "pause": 0.0}, "no completion|completion of sample 0"),
         ({"completion": "a", "pause": 0.0, "completions": ["a"]}, "give completion= instead of completions="),
         ({"completion": "a", "pause": 0.0, "prompts": ["a"]}, "give prompt= instead of prompts="),
+        ({"completion": "a", "pause": 0.0, "batch_timeout": 1.0}, "takes no batch_timeout=.*ascore()"),
+        ({"completion": "a", "pause": 0.0, "num_generations": 2}, "takes no num_generations="),
     ],
 )
 def test_a_bad_argument_fails_its_caller_alone(dispatcher: Dispatcher, wrong: dict[str, Any], message: str) -> None:
@@ -176,6 +178,12 @@ def test_a_value_that_no_worker_can_get_fails_its_caller_alone() -> None:
     assert isinstance(second, DataError)
     assert isinstance(first, SampleResult)
     assert isinstance(third, SampleResult)
+
+
+def test_a_missing_prompt_is_asked_for_by_the_name_that_one_sample_has() -> None:
+    asks = reward(lambda prompt, completion: 1.0, name="asks", lane="thread")
+    with Dispatcher([asks]) as made, pytest.raises(DataError, match="prompt= for one sample"):
+        asyncio.run(made.ascore_one(completion="a"))
 
 
 def test_a_function_of_groups_is_refused_with_the_reason() -> None:

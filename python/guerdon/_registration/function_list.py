@@ -26,7 +26,9 @@ def checked_items(functions: object, dispatcher: type, column: type) -> tuple[ob
     if not items:
         raise RegistrationError("the list of reward functions is empty.")
     for item in items:
-        if isinstance(item, (dispatcher, column)):
+        if isinstance(item, dispatcher):
+            raise RegistrationError("one of the functions is a Dispatcher. Pass its functions, not the dispatcher.")
+        if isinstance(item, column):
             raise RegistrationError(f"{item!r} belongs to a dispatcher already. Pass the function itself.")
     return items
 

@@ -72,7 +72,7 @@ class Appender:
         except ValueError as error:
             raise DataError(f"{error}. Nothing was added.") from None
         except RuntimeError as error:
-            raise ClosedError(f"this batch is closed: {error}.") from None
+            raise ClosedError(f"{error}.") from None
         self._names = routed.names
         return added
 
@@ -89,7 +89,7 @@ class Appender:
                 f"{error} samples. Add the missing ones, or give the batch up with cancel(); it is still open."
             ) from None
         except RuntimeError as error:
-            raise ClosedError(f"this batch is closed: {error}.") from None
+            raise ClosedError(f"{error}.") from None
 
 
 def _index(name: str, value: Any) -> int | None:
@@ -99,13 +99,15 @@ def _index(name: str, value: Any) -> int | None:
         raise DataError(f"{name}={value!r}: expected an index.")
     index = operator.index(value)
     if not 0 <= index < 1 << 62:
-        raise DataError(f"{name}={value!r}: expected an index of at least 0.")
+        raise DataError(f"{name}={value!r}: expected an index of at least 0, and below 2**62.")
     return index
 
 
 def _indices(values: Any, samples: int) -> list[int] | None:
     if values is None:
         return None
+    if getattr(values, "ndim", None) == 1 and hasattr(values, "tolist"):  # an array, a tensor
+        values = values.tolist()
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
         raise DataError(f"indices={values!r}: expected a list with the index of each sample.")
     if len(values) != samples:

@@ -38,9 +38,9 @@ _RESERVED: dict[str, Source] = {
 }
 
 _HINTS = {
-    PROMPTS: "give prompts=[...]",
-    COMPLETION_IDS: "give completion_ids=[...]",
-    ENVIRONMENTS: "it needs a trainer with environments, or environments=[...]",
+    PROMPTS: "give prompts=[...], or prompt= for one sample",
+    COMPLETION_IDS: "give completion_ids=",
+    ENVIRONMENTS: "it needs a trainer with environments, or environments=[...] (environment= for one sample)",
     "live": "it comes from a trainer; elsewhere give trainer_state=...",
 }
 

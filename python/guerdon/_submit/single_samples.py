@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from guerdon._columns import COMPLETION_IDS, COMPLETIONS, ENVIRONMENTS, PROMPTS, TRAINER_STATE
+from guerdon._columns import BATCH_OPTIONS, COMPLETION_IDS, COMPLETIONS, ENVIRONMENTS, PROMPTS, TRAINER_STATE
 from guerdon._submit.submission import BatchOptions, Submitter
 from guerdon.errors import ClosedError, DataError, RewardFailureError
 from guerdon.pending import PendingBatch
@@ -80,6 +80,12 @@ class SampleScorer:
         for singular, plural in _PLURALS.items():
             if plural in arguments:
                 raise DataError(f"ascore_one() takes one sample: give {singular}= instead of {plural}=.")
+        for name in BATCH_OPTIONS:
+            if name in arguments:
+                raise DataError(
+                    f"ascore_one() takes no {name}=: its sample runs in a batch with those of other callers. Use ascore(), "
+                    "which takes it."
+                )
         values = {_PLURALS.get(name, name): value for name, value in arguments.items() if name != TRAINER_STATE}
         sample = _Sample(owner, values, arguments.get(TRAINER_STATE))
         loop = asyncio.get_running_loop()

@@ -23,6 +23,7 @@ from guerdon._registration.spec import FunctionSpec
 from guerdon._serialization.column_values import dumps
 from guerdon._submit.appending import Appender
 from guerdon._submit.column_routing import ColumnRouter, unshippable
+from guerdon._units import integer
 from guerdon.errors import DataError, RegistrationError
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class Submitter:
         except RegistrationError as error:
             raise DataError(str(error)) from None
         if quorum is not None and quorum > size:
-            raise DataError(f"group_quorum={quorum}, but a group has {size} samples (num_generations).")
+            raise DataError(f"group_quorum={quorum}: a group has fewer samples, num_generations={size}.")
         whole = self._batch_function
         instead = "declare it with reward(fn, rowwise=True) if its rows are independent, or as a group_reward"
         if whole is not None and group_timeout is not None:
@@ -203,17 +204,18 @@ def check_group_size(num_generations: object, samples: int, *, ranks: int = 1) -
     Raises:
         DataError: It isn't a whole number of at least 1, or doesn't divide the number of samples.
     """
-    if isinstance(num_generations, bool) or not isinstance(num_generations, int) or num_generations < 1:
+    size = integer(num_generations)
+    if size is None or size < 1:
         raise DataError(f"num_generations={num_generations!r}: expected a whole number of at least 1.")
-    if num_generations > _options.MOST_GENERATIONS:
-        raise DataError(f"num_generations={num_generations}: expected at most {_options.MOST_GENERATIONS}.")
-    if samples * ranks % num_generations:
+    if size > _options.MOST_GENERATIONS:
+        raise DataError(f"num_generations={size}: expected at most {_options.MOST_GENERATIONS}.")
+    if samples * ranks % size:
         where = f"{samples} samples" if ranks == 1 else f"{samples} samples on each of {ranks} ranks"
         raise DataError(
-            f"{where} don't make whole groups of num_generations={num_generations}. Give num_generations "
+            f"{where} don't make whole groups of num_generations={size}. Give num_generations "
             "completions per prompt, one prompt's behind the other."
         )
-    return num_generations
+    return size
 
 
 def trainer_group_size(size: int | None, samples: int, ranks: int, group_function: str | None) -> int:
@@ -229,7 +231,7 @@ def trainer_group_size(size: int | None, samples: int, ranks: int, group_functio
         DataError: That function can't have them.
     """
     if size is not None:
-        check_group_size(size, samples, ranks=ranks)
+        size = check_group_size(size, samples, ranks=ranks)
     if group_function is not None:
         if size is None:
             raise DataError(

@@ -280,7 +280,7 @@ def _chunk(dispatcher: Dispatcher, given: int | None, size: int, mapping: FieldM
     """Samples in a chunk: whole groups, or all if a function scores whole batches."""
     if given is None and any(spec.shape == "batch" for spec in dispatcher._specs):
         return mapping.rows
-    return -(-(given or CHUNK) // size) * size
+    return -(-min(given or CHUNK, mapping.rows) // size) * size
 
 
 def _mapping(text: str) -> tuple[str, str]:

@@ -74,7 +74,9 @@ impl PyBatch {
     /// The scheduler, if there still is one.
     fn scheduler(&self) -> PyResult<Arc<Scheduler>> {
         self.check_process()?;
-        self.scheduler.upgrade().ok_or_else(|| PyRuntimeError::new_err("it takes no more samples: the engine is gone"))
+        self.scheduler
+            .upgrade()
+            .ok_or_else(|| PyRuntimeError::new_err("this batch takes no more samples: the engine is gone"))
     }
 
     /// Lets the values of complete groups go, on this thread.
@@ -214,7 +216,7 @@ impl PyBatch {
     ) -> PyResult<Vec<usize>> {
         let scheduler = self.scheduler()?;
         let Some(open_values) = &self.open_values else {
-            return Err(PyRuntimeError::new_err("it takes no more samples: it was submitted whole"));
+            return Err(PyRuntimeError::new_err("this batch takes no more samples: it was submitted whole"));
         };
         self.let_go(py)?;
         let addition = open_values.prepare(py, &columns, &uses, count, dumps)?;

@@ -159,7 +159,7 @@ fn a_quorum_need_not_wait_for_samples_that_were_never_added() {
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!((batch.take_group(), batch.take_group()), (Some(0), None));
         add(Placement::OfGroup(0, 1)); // it comes too late, which its producer can't know
-        assert_eq!(engine.finish(&batch).unwrap_err().to_string(), "1 groups lack samples: group 1 has 1 of 2");
+        assert_eq!(engine.finish(&batch).unwrap_err().to_string(), "1 group lacks samples: group 1 has 1 of 2");
         add(Placement::OfGroup(1, 1));
         engine.finish(&batch).unwrap();
         assert!(done(&batch).await);

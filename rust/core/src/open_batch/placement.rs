@@ -16,7 +16,7 @@ pub enum Placement {
 /// Why an addition was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AddError {
-    #[error("it takes no more samples: {0}")]
+    #[error("this batch takes no more samples: {0}")]
     Ended(String),
     #[error("group {group} has room for {free} of the {wanted} samples (num_generations={size})")]
     NoRoom { group: usize, free: usize, wanted: usize, size: usize },
@@ -28,7 +28,7 @@ pub enum AddError {
 
 /// Groups that lack samples.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{groups} groups lack samples: {}", listed(.first, *.groups, *.size))]
+#[error("{groups} group{} samples: {}", if *.groups == 1 { " lacks" } else { "s lack" }, listed(.first, *.groups, *.size))]
 pub struct IncompleteGroups {
     /// How many each needs.
     pub size: usize,
