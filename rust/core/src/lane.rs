@@ -25,10 +25,10 @@ pub trait Lane: Send + Sync + 'static {
     /// How many frames it would take now for this function.
     fn room(&self, function: FunctionId) -> usize;
 
-    /// How many frames can make progress at a time, over all functions that slice a pool.
+    /// How many frames can make progress at a time, over all functions that share a pool.
     fn parallelism(&self, function: FunctionId) -> usize;
 
-    /// Functions with the same pool of one lane slice places: they take turns, and go through a
+    /// Functions with the same pool of one lane share places: they take turns, and go through a
     /// batch's groups together.
     fn pool(&self, function: FunctionId) -> usize;
 

@@ -214,8 +214,9 @@ async fn finish(inboxes: &mut [UnboundedReceiver<QueuedFrame>], batch: &Batch) {
 
 proptest! {
     /// Fault: a worker sends and writes anything: messages cut, doubled, for others, of any kind;
-    /// any words in its page (fuzzed) Sees: each call ends once; those that it had go to others
-    /// when it is ended, and nothing in the trainer panics or waits
+    /// any words in its page (fuzzed)
+    /// Sees: each call ends once; those that it had go to others when it is ended, and nothing in
+    /// the trainer panics or waits
     #[test]
     fn whatever_a_worker_says_each_call_ends_once(grouped: bool, expired: bool, lies in lies()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

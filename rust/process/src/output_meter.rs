@@ -22,7 +22,7 @@ pub(super) struct OutputMeter {
 
 struct Metered {
     most: u64,
-    /// ByteSize printed before the call.
+    /// Bytes printed before the call.
     base: u64,
     begun: bool,
     signalled_ns: Option<u64>,

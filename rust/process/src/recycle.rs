@@ -13,7 +13,7 @@ pub struct Recycle {
     pub calls: Option<u64>,
     /// Its age.
     pub age: Option<Duration>,
-    /// ByteSize of its resident memory.
+    /// Bytes of its resident memory.
     pub rss: Option<u64>,
 }
 

@@ -6,10 +6,10 @@ use std::fmt;
 /// The resource limits of one function. The default is none.
 #[derive(Clone, Default)]
 pub struct ResourceLimits {
-    /// ByteSize of private memory beyond what the worker had when its functions were loaded.
-    /// QueuedFrame by the worker.
+    /// Bytes of private memory beyond what the worker had when its functions were loaded.
+    /// Enforced by the worker.
     pub memory_limit: Option<u64>,
-    /// ByteSize that one call may print. QueuedFrame by the worker's supervisor.
+    /// Bytes that one call may print. Enforced by the worker's supervisor.
     pub max_output: Option<u64>,
     /// Names and values of the environment, for this function alone.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,

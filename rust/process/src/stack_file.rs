@@ -20,7 +20,7 @@ const HEADER: &str = "Stack (most recent call first):";
 /// The file that a worker's stack is written to.
 pub(super) struct StackFile {
     fd: OwnedFd,
-    /// QueuedFrame by whoever asks; whether anyone asked before.
+    /// Held by whoever asks; whether anyone asked before.
     pub requests: Mutex<bool>,
 }
 

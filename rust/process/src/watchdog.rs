@@ -53,7 +53,7 @@ pub(super) struct InHand {
 pub(super) enum Action {
     /// Send the timeout signal for the claim.
     Fire,
-    /// InspectRequest where it stands: the kill is near.
+    /// Ask for the stack: the kill is near.
     AskStack,
     /// Kill the process group.
     Kill,

@@ -180,7 +180,7 @@ pub(super) struct Text {
     pub traceback: Option<String>,
 }
 
-/// ByteSize that no worker of ours sends.
+/// Bytes that no worker of ours sends.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum WireError {
     #[error("a message of kind {0}, which there is not")]

@@ -23,7 +23,7 @@ const ASK: Duration = Duration::from_secs(1);
 /// A worker's process.
 pub(super) struct WorkerProcess {
     shared: Arc<LaneState>,
-    /// LaneState with those who look at its stack.
+    /// Shared with those who look at its stack.
     pub child: Arc<Child>,
     source: Arc<Source>,
     output: Arc<Receiver>,
@@ -44,7 +44,7 @@ impl WorkerProcess {
         Self { shared, child, source, output, output_ended, reader: Some(tokio::spawn(reader)), live }
     }
 
-    /// ByteSize that it has printed until now.
+    /// Bytes that it has printed until now.
     pub(super) fn printed(&self) -> u64 {
         self.source.printed(&self.output)
     }

@@ -24,7 +24,7 @@ pub(super) enum Read {
 pub(super) struct WorkerSocket {
     socket: UnixStream,
     parser: Parser,
-    /// ByteSize for the worker, and how many of them it has.
+    /// Bytes for the worker, and how many of them it has.
     unsent: Vec<u8>,
     sent: usize,
     ended: bool,

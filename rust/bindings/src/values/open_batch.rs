@@ -49,7 +49,7 @@ struct Schema {
     functions: Vec<[CallValues; 2]>,
 }
 
-/// The open_values columns of one batch.
+/// The columns of one open batch.
 pub struct OpenBatchValues {
     /// Lane of each function, and whether its calls take one sample.
     functions: Vec<(LaneKind, bool)>,

@@ -180,7 +180,7 @@ impl Batch {
         self.id
     }
 
-    /// Placement of all its groups; of a streamed batch, so far.
+    /// Places of all its groups; of a streamed batch, so far.
     #[must_use]
     pub fn samples(&self) -> usize {
         self.additions.as_ref().map_or(self.samples, |additions| additions.groups() * self.group_size)

@@ -1,6 +1,6 @@
 //! The limiter of an endpoint: the scheduler takes a permit from it for each call.
 //!
-//! - Functions of one engine with one key slice a limiter, engines with one key the file behind it.
+//! - Functions of one engine with one key share a limiter, engines with one key the file behind it.
 //! - How a call ended is written with the next use of the file, milliseconds later at the latest;
 //!   failures at once.
 //! - A file that can't be used, or that stays locked for `LOCKED_NS`, refuses calls and says why.

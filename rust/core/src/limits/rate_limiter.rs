@@ -14,7 +14,7 @@ use super::nanoseconds::{nanoseconds, real};
 use crate::clock::nanos;
 
 const MINUTE_NS: f64 = 60e9;
-/// BatchSlice of an allowance that is used. The rest is room for the server's sliding window and
+/// Share of an allowance that is used. The rest is room for the server's sliding window and
 /// the network's jitter.
 const PACE: f64 = 0.98;
 /// How late a request may be without delaying the next ones: timers are late by some milliseconds.
@@ -310,7 +310,7 @@ impl RateLimiter {
     }
 }
 
-/// The most tokens that a call can have used. More is not believed: it would hold up all that slice
+/// The most tokens that a call can have used. More is not believed: it would hold up all that share
 /// the limit.
 fn most_tokens(rules: &Rules) -> f64 {
     rules.tpm.map_or(f64::MAX, |tpm| tpm * real(LONGEST_NS) / MINUTE_NS)

@@ -21,7 +21,7 @@ use super::rate_limiter::{self, RateLimiter};
 /// "GUERDON" and the version of the layout.
 const MAGIC: u64 = 0x4755_4552_444F_4E03;
 const HEAD: usize = 3 + rate_limiter::WORDS + 1;
-/// Engines that can slice a key.
+/// Engines that can share a key.
 const MOST_ENGINES: usize = 1024;
 /// How often a lock that is taken is tried before its user is told to ask again.
 const LOCK_TRIES: u32 = 40;
@@ -230,7 +230,7 @@ impl SharedFile {
             return Ok(slot);
         }
         if locked.leases.len() >= MOST_ENGINES {
-            return Err(io::Error::other(format!("{MOST_ENGINES} engines slice {}", self.path.display())));
+            return Err(io::Error::other(format!("{MOST_ENGINES} engines share {}", self.path.display())));
         }
         locked.leases.push(me);
         Ok(locked.leases.len() - 1)

@@ -85,7 +85,7 @@ fn an_addition_beside_the_finish() {
     });
 }
 
-/// OpenBatch ends beside the last outcome, and the consumer is at work: who is last ends the batch,
+/// Additions end beside the last outcome, and the consumer is at work: who is last ends the batch,
 /// once.
 #[test]
 fn a_finish_beside_a_completion_and_a_consumer() {

@@ -52,7 +52,7 @@ impl SchedulerCore {
             }
         }
         for (function, cause) in closed {
-            // OpenBatch may have ended since, but not before the queue was closed: its batch call
+            // Additions may have ended since, but not before the queue was closed: its batch call
             // was never made.
             let mut groups: Vec<usize> = added.samples.iter().map(|sample| sample / size).collect();
             groups.dedup();

@@ -9,7 +9,7 @@ use crate::function::FunctionId;
 use crate::scheduler::state::{SchedulerCore, SchedulerState};
 use crate::scheduler::timers::Due;
 
-/// How soon a limit that processes slice is told of calls that ended: those that end together are
+/// How soon a limit that processes share is told of calls that ended: those that end together are
 /// told together.
 const FLUSH_NS: u64 = 2_000_000;
 

@@ -103,9 +103,10 @@ async fn what_the_server_did_not_look_at_comes_once_more() {
     assert_eq!(judged(First::GoneAway, 0).await, (Status::Ok, String::new(), 2, 2));
 }
 
-/// RequestError: a judge's server resets a stream of HTTP/2, before or amid its answer, or ends the
-/// connection Sees: `error` after `retries`: ConnectionError; a stream that it refused, or did not
-/// look at before a GOAWAY, costs no attempt
+/// Fault: a judge's server resets a stream of HTTP/2, before or amid its answer, or ends the
+/// connection
+/// Sees: `error` after `retries`: ConnectionError; a stream that it refused, or did not look at
+/// before a GOAWAY, costs no attempt
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_server_began_is_an_attempt() {
     for first in [First::Reset(Reason::INTERNAL_ERROR), First::TransportError, First::CutOff] {

@@ -147,9 +147,9 @@ async fn nobody_listens() {
     rig.scheduler.close().await;
 }
 
-/// RequestError: a judge's certificate is signed by nobody that this machine trusts Sees: `error`
-/// after `retries`: can't connect, and that the authority can be given as `ca_file=`; nothing is
-/// sent
+/// Fault: a judge's certificate is signed by nobody that this machine trusts
+/// Sees: `error` after `retries`: can't connect, and that the authority can be given as `ca_file=`;
+/// nothing is sent
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_that_nobody_trusts_is_refused() {
     let judge = mock(JudgeConfig { tls: true, ..Default::default() }).await;
@@ -162,7 +162,7 @@ async fn a_certificate_that_nobody_trusts_is_refused() {
     rig.scheduler.close().await;
 }
 
-/// RequestError: a judge's certificate has expired, or is another host's
+/// Fault: a judge's certificate has expired, or is another host's
 /// Sees: `error` after `retries`: can't connect, and what is wrong with it; nothing is sent
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_that_does_not_hold_is_refused() {

@@ -47,7 +47,7 @@ pub(super) struct Source {
     /// Index into `names`. Written by the reader as it meets marks.
     current: AtomicUsize,
     pub pid: Pid,
-    /// ByteSize read from its pipe. QueuedFrame by the reader while it reads.
+    /// Bytes read from its pipe. Held by the reader while it reads.
     read: Mutex<u64>,
     /// The stack of an interpreter that crashed. Written by the reader, taken by the supervisor
     /// when the process has ended.
@@ -79,7 +79,7 @@ impl Source {
         (!text.is_empty()).then_some(text)
     }
 
-    /// ByteSize that the process has printed until now.
+    /// Bytes that the process has printed until now.
     pub(super) fn printed(&self, pipe: &Receiver) -> u64 {
         let read = self.read.lock();
         *read + rustix::io::ioctl_fionread(pipe).unwrap_or(0) // a pipe can say

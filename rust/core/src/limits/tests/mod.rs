@@ -1,4 +1,4 @@
-//! Tests of the limits: the rate limiter alone, the file that processes slice, and the limiter over
+//! Tests of the limits: the rate limiter alone, the file that processes share, and the limiter over
 //! both.
 
 mod limiter;
