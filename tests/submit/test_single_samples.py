@@ -153,7 +153,7 @@ def test_a_slow_sample_holds_up_no_other(dispatcher: Dispatcher) -> None:
     [
         ({"completion": "a"}, "asks for the column 'pause'"),
         ({"completion": 3, "pause": 0.0}, "completion of sample 0 is a int"),
-        ({"completion": None, "pause": 0.0}, "no completion|completion of sample 0"),
+        ({"completion": None, "pause": 0.0}, "no completion: give completion="),
         ({"completion": "a", "pause": 0.0, "completions": ["a"]}, "give completion= instead of completions="),
         ({"completion": "a", "pause": 0.0, "prompts": ["a"]}, "give prompt= instead of prompts="),
         ({"completion": "a", "pause": 0.0, "batch_timeout": 1.0}, "takes no batch_timeout=.*ascore()"),

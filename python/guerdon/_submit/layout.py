@@ -39,9 +39,9 @@ _RESERVED: dict[str, Source] = {
 
 _HINTS = {
     PROMPTS: "give prompts=[...], or prompt= for one sample",
-    COMPLETION_IDS: "give completion_ids=",
+    COMPLETION_IDS: "give completion_ids= too",
     ENVIRONMENTS: "it needs a trainer with environments, or environments=[...] (environment= for one sample)",
-    "live": "it comes from a trainer; elsewhere give trainer_state=...",
+    "live": "it comes from a trainer; elsewhere give trainer_state= too",
 }
 
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 MOST_SAMPLES: Final = 256
 
-_PLURALS: Final = {"prompt": PROMPTS, "completion": COMPLETIONS, "environment": ENVIRONMENTS}
+_COMPLETION: Final = "completion"
+_PLURALS: Final = {"prompt": PROMPTS, _COMPLETION: COMPLETIONS, "environment": ENVIRONMENTS}
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ class SampleScorer:
                 f"{grouped!r} works on whole groups, so one sample can't be scored alone: use ascore() with the samples "
                 "of whole groups."
             )
+        if arguments[_COMPLETION] is None:  # else it would fail the others, in a function of batches
+            raise DataError("there is no completion: give completion=, a text or a list of messages.")
         for singular, plural in _PLURALS.items():
             if plural in arguments:
                 raise DataError(f"ascore_one() takes one sample: give {singular}= instead of {plural}=.")

@@ -31,7 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     try:
-        options = parser.parse_args(arguments)
+        options, unknown = parser.parse_known_args(arguments)
+        if unknown:  # the command's own error: it shows its options
+            options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as ended:  # argparse printed the error or the help
         return ended.code if isinstance(ended.code, int) else USAGE
     if options.run is None:
@@ -68,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Run the reward functions of RL post-training concurrently, with timeouts that hold.",
     )
     parser.add_argument("--version", action=_Version, help="print the version and exit")
-    parser.set_defaults(run=None)
+    parser.set_defaults(run=None, parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     score.add_to(commands)
     info.add_to(commands)

@@ -21,7 +21,7 @@ def add_to(commands: Any) -> None:
         "info", help="show effective settings and versions", description="Show the effective settings and versions."
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -95,7 +95,7 @@ def add_to(commands: Any) -> None:
         help=f"samples in memory at once; default {CHUNK}, or all if a function scores whole batches",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no summary")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def run(options: argparse.Namespace) -> int:
