@@ -189,6 +189,8 @@ def test_a_bad_element_fails_its_own_cell() -> None:
     assert cells[2][2].startswith("InvalidValue: a str ('x')")
     assert cells[3][2] is not None
     assert "nan" in cells[3][2]
+    assert cells[5][2] is not None
+    assert cells[5][2].endswith("is not a reward: give a number or None for each completion")
     mixed = to_cells(np.array([1.0, None, "x"], dtype=object), 3)
     assert [status for status, _, _ in mixed] == [OK, ABSTAINED, ERROR]
 

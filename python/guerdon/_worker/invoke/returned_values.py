@@ -18,6 +18,7 @@ NAN = float("nan")
 FLOAT32_MAX = float.fromhex("0x1.fffffep+127")
 
 _SAMPLE_HINT = "return a number, None (abstain) or a dict with 'score'"
+_ELEMENT_HINT = "give a number or None for each completion"
 _LIST_HINT = "return a list with one number or None per completion"
 
 
@@ -60,7 +61,7 @@ def to_cells(raw: object, count: int) -> list[tuple[int, float, str | None]]:
     return [_element(value) for value in values]
 
 
-def to_number(raw: object) -> float:
+def to_number(raw: object, hint: str = _SAMPLE_HINT) -> float:
     """A real number as float.
 
     Raises:
@@ -69,11 +70,11 @@ def to_number(raw: object) -> float:
     value = _as_float(raw)
     if value is None:
         _dispose(raw)
-        raise InvalidValue(f"{_described(raw)} is not a reward: {_SAMPLE_HINT}")
+        raise InvalidValue(f"{_described(raw)} is not a reward: {hint}")
     if -FLOAT32_MAX <= value <= FLOAT32_MAX:  # false for NaN
         return value
     if value != value:
-        raise InvalidValue(f"nan is not a reward: {_SAMPLE_HINT}")
+        raise InvalidValue(f"nan is not a reward: {hint}")
     raise InvalidValue(f"{value!r} is not a reward: it is beyond float32; return a finite number")
 
 
@@ -99,7 +100,7 @@ def _element(value: object) -> tuple[int, float, str | None]:
     if value is None:
         return ABSTAINED, NAN, None
     try:
-        return OK, to_number(value), None
+        return OK, to_number(value, _ELEMENT_HINT), None
     except InvalidValue as error:
         return ERROR, NAN, f"{type(error).__name__}: {error}"
 
