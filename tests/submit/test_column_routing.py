@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -283,6 +284,21 @@ def test_a_name_that_cannot_be_sent_to_a_worker_is_refused(name: str) -> None:
 
 
 # --- the layout of columns
+
+
+def test_more_columns_than_a_message_holds_are_refused_at_once() -> None:
+    @reward
+    def every(completion: str, **row: int) -> float:
+        return float(len(row))
+
+    router = ColumnRouter([spec_of(every)])
+    columns = {f"c{index}": [index] for index in range(65_535)}
+    started = time.monotonic()
+    with pytest.raises(DataError, match="'every' would get 65536 columns: expected at most 65535"):
+        router.route(collect(None, ["a"], None, columns))
+    assert time.monotonic() - started < 20  # it took a minute, going through all names for each
+    del columns["c0"]
+    assert len(router.route(collect(None, ["a"], None, columns)).names) == 65_535
 
 
 def test_batches_with_other_columns_are_laid_out_anew() -> None:

@@ -37,6 +37,8 @@ _RESERVED: dict[str, Source] = {
     "trainer_state": ("state", "live"),
 }
 
+_MOST_VALUES = 65_535  # of a call: a message to a worker counts them in 16 bits
+
 _HINTS = {
     PROMPTS: "give prompts=[...], or prompt= for one sample",
     COMPLETION_IDS: "give completion_ids= too",
@@ -135,7 +137,7 @@ def _arrange(wants: Wants, available: dict[str, Source]) -> tuple[tuple[str, ...
     names, by_position = wants.arrange(available)
     # a reserved name that is not asked for is a column like any other
     if wants.row and not wants.everything:
-        taken = (*names, *wants.fixed)
+        taken = {*names, *wants.fixed}
         names += tuple(name for name, (kind, _) in available.items() if kind == "dataset" and name not in taken)
     return names, by_position
 
@@ -171,8 +173,13 @@ def _available(spec: FunctionSpec, wants: Wants, data: Data, called: str) -> dic
 
 
 def _refuse_odd(called: str, names: tuple[str, ...]) -> None:
-    """Refuses names that can't be sent to a worker; only ``**row`` and ``**columns`` can take
-    them."""
+    """Refuses names that can't be sent to a worker, and more than a message holds; only ``**row``
+    and ``**columns`` can take them."""
+    if len(names) > _MOST_VALUES:
+        raise DataError(
+            f"reward function {called!r} would get {len(names)} columns: expected at most {_MOST_VALUES}. Leave out what "
+            "it does not need."
+        )
     for name in names:
         if "\0" in name or any("\ud800" <= letter <= "\udfff" for letter in name):
             raise DataError(
