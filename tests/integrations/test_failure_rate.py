@@ -30,9 +30,9 @@ def fails_on_bad(completion: str) -> float:
 @pytest.mark.parametrize("on_failure", ["nan", "abstain", 0.0])
 def test_failures_count_whatever_became_of_their_cells(on_failure: Literal["nan", "abstain"] | float) -> None:
     with Dispatcher([reward(fails_on_bad, lane="thread", on_failure=on_failure)]) as dispatcher:
-        fine, bad = results(dispatcher, ["ok"] * 4, ["bad"] * 4)
+        good, bad = results(dispatcher, ["ok"] * 4, ["bad"] * 4)
         rate = FailureRate([dispatcher], 12)
-        rate.add(fine)
+        rate.add(good)
         rate.add(bad)
         with pytest.raises(RewardFailureError, match="failed on 8 of its last 12 samples"):
             rate.add(bad)
@@ -40,10 +40,10 @@ def test_failures_count_whatever_became_of_their_cells(on_failure: Literal["nan"
 
 def test_what_lies_further_back_is_forgotten() -> None:
     with Dispatcher([reward(fails_on_bad, lane="thread")]) as dispatcher:
-        fine, bad, one = results(dispatcher, ["ok"] * WINDOW, ["bad"] * 100, ["ok"] * 7 + ["bad"])
+        good, bad, one = results(dispatcher, ["ok"] * WINDOW, ["bad"] * 100, ["ok"] * 7 + ["bad"])
         rate = FailureRate([dispatcher], 128)
         rate.add(bad)
-        rate.add(fine)
+        rate.add(good)
         rate.add(one)
         rate.add(bad)
         with pytest.raises(RewardFailureError, match=rf"failed on 201 of its last {WINDOW} samples"):

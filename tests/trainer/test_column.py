@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -225,8 +225,9 @@ def test_a_group_function_without_a_trainer_needs_the_group_size() -> None:
             made.reward_funcs[0](**batch("a", "b", "c"))
 
 
-def test_closing_while_a_column_waits_raises() -> None:
-    @reward(lane="thread")
+@pytest.mark.parametrize("on_failure", ["nan", "abstain"])
+def test_closing_while_a_column_waits_raises(on_failure: Literal["nan", "abstain"]) -> None:
+    @reward(lane="thread", on_failure=on_failure)
     def endless(completion: str) -> float:
         time.sleep(3)
         return 1.0

@@ -50,6 +50,11 @@ def breach(result: RewardBatch, specs: Sequence[FunctionSpec], max_failure_rate:
     return "\n".join(messages) or None
 
 
+def any_cancelled(result: RewardBatch) -> bool:
+    """Whether calls were cancelled, whatever ``on_failure`` made of their cells."""
+    return any(failure.status is Status.CANCELLED for failure in result.failures())
+
+
 def _message(spec: FunctionSpec, failed: list[Failure], samples: int, limit: str) -> str:
     counts = Counter(_kind(spec, failure) for failure in failed)
     kinds = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())

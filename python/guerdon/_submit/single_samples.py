@@ -78,7 +78,8 @@ class SampleScorer:
                 f"{grouped!r} works on whole groups, so one sample can't be scored alone: use ascore() with the samples "
                 "of whole groups."
             )
-        if arguments[_COMPLETION] is None:  # else it would fail the others, in a function of batches
+        # Else it would fail the others, in a function of batches.
+        if arguments[_COMPLETION] is None:
             raise DataError("there is no completion: give completion=, a text or a list of messages.")
         for singular, plural in _PLURALS.items():
             if plural in arguments:

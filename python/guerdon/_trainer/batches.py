@@ -19,11 +19,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from guerdon._result.failures import any_cancelled
 from guerdon._trainer.column import RewardList
 from guerdon._trainer.context import TrainerContext, TrainerMemory, context_of
 from guerdon.errors import ClosedError, GuerdonError, GuerdonWarning, RewardFailureError
 from guerdon.pending import OpenBatch, PendingBatch
-from guerdon.status import Status
 
 if TYPE_CHECKING:
     from guerdon._engine import EngineHandle
@@ -234,7 +234,7 @@ class TrainerBatches:
         return result
 
     def _refuse_closed(self, result: RewardBatch) -> None:
-        if self._engine.closed and bool((result.status == Status.CANCELLED).any()):
+        if self._engine.closed and any_cancelled(result):
             raise ClosedError(
                 "the dispatcher was closed while this batch was scored. Close it when no batch is under way."
             )

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from guerdon._result.failures import any_cancelled
 from guerdon._trainer.column import RewardColumn
 from guerdon._trainer.context import ReportedFailures, TrainerContext, TrainerMemory, metrics_of, report_failures
 from guerdon.dispatcher import Dispatcher
@@ -23,7 +24,6 @@ from guerdon.errors import ClosedError, RewardFailureError
 from guerdon.integrations.failure_rate import FailureRate
 from guerdon.integrations.trl.reward_funcs import dispatcher_of, dispatchers_of
 from guerdon.results import RewardBatch
-from guerdon.status import Status
 
 MIN_JUDGED: Final = 32
 """Samples of a function before which its failure rate is not judged."""
@@ -129,7 +129,7 @@ async def _score(dispatcher: Dispatcher, given: Mapping[str, Any], generations: 
         for batch in held:
             batch.cancel("interrupted")
         raise
-    if dispatcher.closed and bool((result.status == Status.CANCELLED).any()):
+    if dispatcher.closed and any_cancelled(result):
         raise ClosedError("the dispatcher was closed while this group was scored. Close it after training.")
     return result
 
