@@ -180,15 +180,15 @@ pub(super) struct Text {
     pub traceback: Option<String>,
 }
 
-/// Bytes that no worker of ours sends.
+/// Why bytes are refused: no worker of ours sends them.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum WireError {
     #[error("a message of kind {0}, which there is not")]
-    SlotKind(u8),
+    UnknownKind(u8),
     #[error("a message of {0} bytes, which is too large")]
     Size(usize),
     #[error("a message of kind {0} that is not well formed")]
-    WorkerProcess(u8),
+    Malformed(u8),
 }
 
 /// Takes bytes as they come and gives whole messages.
@@ -244,9 +244,9 @@ fn parse(kind: u8, flags: u8, call: usize, frame: u64, mut body: Reader<'_>) -> 
         6 => body.text().map(|text| Message::SetupFailed { frame, text, expired }),
         7 => Some(Message::Begun { frame, prepared: flags & 1 != 0 }),
         8 => body.f64().map(|tokens| Message::Used { frame, call, tokens }),
-        _ => return Err(WireError::SlotKind(kind)),
+        _ => return Err(WireError::UnknownKind(kind)),
     };
-    message.ok_or(WireError::WorkerProcess(kind))
+    message.ok_or(WireError::Malformed(kind))
 }
 
 /// Reads numbers and texts off the front; `None` past the end.

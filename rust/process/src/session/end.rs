@@ -18,14 +18,15 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const FAREWELL_BUSY: Duration = Duration::from_millis(200);
 
 impl Session {
-    pub(super) async fn end(mut self, turn: SessionEvent) -> SessionEnd {
+    pub(super) async fn end(mut self, event: SessionEvent) -> SessionEnd {
         let was_ready = self.ready;
-        if was_ready && self.slot.kind == SlotKind::Pool && matches!(turn, SessionEvent::Dead | SessionEvent::Kill(_)) {
+        if was_ready && self.slot.kind == SlotKind::Pool && matches!(event, SessionEvent::Dead | SessionEvent::Kill(_))
+        {
             // The next one need not wait for the last breath of this one.
             self.successor.get_or_insert_with(|| self.shared.zygote.fork());
         }
         let successor = self.successor.take();
-        match turn {
+        match event {
             SessionEvent::Dead => {
                 self.drain();
                 let (ending, stack) = self.process.reap().await;

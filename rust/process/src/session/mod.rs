@@ -138,9 +138,9 @@ impl Session {
         inbox: &mut mpsc::UnboundedReceiver<QueuedFrame>,
         waiting: &mut VecDeque<QueuedFrame>,
     ) -> SessionEnd {
-        let turn = self.turns(inbox, waiting).await;
+        let event = self.turns(inbox, waiting).await;
         self.slot.ready.store(false, Ordering::Release);
-        self.end(turn).await
+        self.end(event).await
     }
 
     async fn turns(
