@@ -124,6 +124,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 docs: $(VENV)/.dependencies ## the documentation site into target/site; a broken link fails
 	echo '== documentation'
 	$(MKDOCS) build --strict --quiet --site-dir $(TARGET)/site
+	echo '== written to $(TARGET)/site/index.html'
 
 .PHONY: docs-serve
 docs-serve: $(VENV)/.dependencies ## the documentation site on http://127.0.0.1:8000, rebuilt as its sources change

@@ -153,6 +153,7 @@ def test_what_is_refused_leaves_the_batch_as_it_was(plain: Dispatcher) -> None:
         ({**rows(2.0), "num_generations": [2]}, "num_generations= is for the whole batch: give it to stream"),
         ({**rows(2.0), "batch_timeout": 1.0}, "batch_timeout= is for the whole batch"),
         ({**rows(2.0), "budget": 1.0}, "column 'budget' is a float, not a list, and there is no option of that name"),
+        ({**rows(2.0), "num_generation": 2}, r"'num_generation' is an int, .* \(did you mean num_generations=\?\)"),
         ({**rows(2.0), "indices": [1 << 62]}, "below 2"),
         ({"completions": ["c"]}, "asks for the column 'value'"),
         ({"completions": ["c", "d"], "value": [1.0]}, "column 'value' has 1 values"),

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -97,7 +98,9 @@ def collect(
             dataset[name] = Single(values)
         else:
             if not _is_list_like(values):
-                raise _not_list(name, values, samples, ", and there is no option of that name")
+                close = difflib.get_close_matches(name, BATCH_OPTIONS, n=1)
+                meant = f" (did you mean {close[0]}=?)" if close else ""
+                raise _not_list(name, values, samples, f", and there is no option of that name{meant}")
             dataset[name] = as_values(name, values, samples)
     return Data(samples, own, dataset, columns.get(TRAINER_STATE))
 
@@ -149,8 +152,12 @@ def _not_list(name: str, values: object, samples: int | None, more: str = "") ->
     if isinstance(values, Iterator):
         hint = " (list(…) of it makes one)"
     return DataError(
-        f"column {name!r} is a {type(values).__name__}, not a list{more}: give a list with one value per sample{hint}"
+        f"column {name!r} is {_a(type(values))}, not a list{more}: give a list with one value per sample{hint}"
     )
+
+
+def _a(kind: type) -> str:
+    return f"{'an' if kind.__name__[0] in 'aeiou' else 'a'} {kind.__name__}"
 
 
 def plain_text(completion: object, sample: int) -> str:
@@ -163,7 +170,7 @@ def plain_text(completion: object, sample: int) -> str:
         return completion
     if not isinstance(completion, (list, tuple)):
         raise DataError(
-            f"completion of sample {sample} is a {type(completion).__name__}; `text` needs a str or a list of messages"
+            f"completion of sample {sample} is {_a(type(completion))}; `text` needs a str or a list of messages"
         )
     for message in reversed(completion):
         if not isinstance(message, Mapping):

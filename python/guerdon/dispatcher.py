@@ -118,7 +118,8 @@ class Dispatcher:
         self._specs = tuple(merge_limits(spec_of(item) for item in items if not is_reward_model(item)))
         if not self._specs:
             raise RegistrationError(
-                "only reward models are in this list, and those a trainer runs itself: give the list to the trainer as it is."
+                "only reward models are in this list (a string is a model's name), and those a trainer runs itself: "
+                "give the list to the trainer as it is."
             )
         refuse_repeated_names(self._specs)
         for spec in self._specs:

@@ -152,7 +152,7 @@ def test_a_slow_sample_holds_up_no_other(dispatcher: Dispatcher) -> None:
     ("wrong", "message"),
     [
         ({"completion": "a"}, "asks for the column 'pause'"),
-        ({"completion": 3, "pause": 0.0}, "completion of sample 0 is a int"),
+        ({"completion": 3, "pause": 0.0}, "completion of sample 0 is an int"),
         ({"completion": None, "pause": 0.0}, "no completion: give completion="),
         ({"completion": "a", "pause": 0.0, "completions": ["a"]}, "give completion= instead of completions="),
         ({"completion": "a", "pause": 0.0, "prompts": ["a"]}, "give prompt= instead of prompts="),
