@@ -137,7 +137,7 @@ def test_files_that_cannot_be_loaded(guerdon: Command, data: Path, tmp_path: Pat
         (["-o", "/nowhere/out.jsonl"], "can't be written: No such file or directory"),
         (["--failures", "/nowhere/out.jsonl"], "can't be written: No such file or directory"),
         (["--unknown"], "unrecognized arguments: --unknown"),
-        (["--max-failed-fraction", "0.1"], "[--max-failure-rate X]"),
+        (["--failure-limit", "0.1"], "[--max-failure-rate X]"),
     ],
 )
 def test_options_that_cannot_be_used(

@@ -174,3 +174,36 @@ def test_row_13_what_a_function_prints_harms_nothing(capfd: pytest.CaptureFixtur
         result = made.score(completions=kinds)
         np.testing.assert_array_equal(result.rewards, np.ones((len(kinds), 1, 1)))
     assert "The answer is 42." in capfd.readouterr().err
+
+
+class OwnList:
+    """A column that hands out the very list that it changes later."""
+
+    def __init__(self, values: list[str]) -> None:
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: int) -> str:
+        return self.values[index]
+
+    def to_pylist(self) -> list[str]:
+        return self.values
+
+
+@pytest.mark.parametrize("lane", ["process", "thread"])
+def test_a_list_that_its_owner_clears_after_submit_is_scored_as_it_was(lane: str) -> None:
+    """Frames are made of the strings long after `submit`, without the GIL: they must be there."""
+    number = reward(last_number, lane=lane)
+    with Dispatcher([number], workers=1) as made:
+        column = OwnList(["x" * 1000 + f" {index}" for index in range(5000)])
+        pending = made.submit(completions=column)
+        column.values.clear()
+        others = ["y" * 1000 + f" {index}" for index in range(5000, 15000)]  # take the room that is free
+        assert pending.result(timeout=60).rewards[:, 0, 0].tolist() == list(range(5000))
+        assert len(others) == 10000
+
+
+def last_number(completion: str) -> float:
+    return float(completion.split()[-1])

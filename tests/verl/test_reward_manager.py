@@ -277,9 +277,10 @@ def test_the_seams_are_where_they_were() -> None:
     made = inspect.getsource(reward_loop.RewardLoopManager._init_reward_loop_workers)
     assert 'name=f"reward_loop_worker_{i}"' in made
     assert routing._NAME.fullmatch("reward_loop_worker_12")
-    worker = reward_loop.RewardLoopWorker
-    assert list(inspect.signature(worker.compute_score).parameters) == ["self", "data"]
-    assert inspect.iscoroutinefunction(worker.compute_score)
+    # Ray wraps the methods of a class that it has made an actor of.
+    compute_score = inspect.unwrap(reward_loop.RewardLoopWorker.compute_score)
+    assert list(inspect.signature(compute_score).parameters) == ["self", "data"]
+    assert inspect.iscoroutinefunction(compute_score)
 
 
 def test_the_page_has_every_setting() -> None:

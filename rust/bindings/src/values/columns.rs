@@ -63,7 +63,8 @@ impl PyFunctionColumns {
 
 /// A column as it was submitted.
 pub enum Column {
-    /// A list that nobody changes.
+    /// A copy that nobody else knows, so that nobody changes it: `Texts` reads its strings without
+    /// the GIL, and a column class of the caller's may hand out a list that it changes later.
     List(Py<PyList>),
     Const(Py<PyAny>),
 }
@@ -78,7 +79,7 @@ impl Column {
             let problem = format!("column {index} has {} values for {samples} samples", list.len());
             return Err(PyValueError::new_err(problem));
         }
-        Ok(Self::List(list.clone().unbind()))
+        Ok(Self::List(list.get_slice(0, samples).unbind()))
     }
 }
 

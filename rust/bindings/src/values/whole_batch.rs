@@ -1,8 +1,7 @@
 //! Captures the columns of a batch that is submitted whole, on the caller's thread.
 //!
-//! - A captured batch does not change: the package copies the caller's lists (references, not
-//!   values) and leaves them alone, text is immutable, all else that goes to a worker is pickled at
-//!   once.
+//! - A captured batch does not change: lists are copied (references, not values), text is
+//!   immutable, all else that goes to a worker is pickled at once.
 //! - Text is not copied under the GIL: where its characters lie is noted, with a reference that
 //!   keeps them there, and they are copied when a frame is made. For requests all columns are
 //!   texts.
