@@ -200,7 +200,8 @@ def test_a_list_that_its_owner_clears_after_submit_is_scored_as_it_was(lane: str
         column = OwnList(["x" * 1000 + f" {index}" for index in range(5000)])
         pending = made.submit(completions=column)
         column.values.clear()
-        others = ["y" * 1000 + f" {index}" for index in range(5000, 15000)]  # take the room that is free
+        # take the room that is free
+        others = ["y" * 1000 + f" {index}" for index in range(5000, 15000)]
         assert pending.result(timeout=60).rewards[:, 0, 0].tolist() == list(range(5000))
         assert len(others) == 10000
 
