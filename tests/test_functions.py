@@ -59,6 +59,9 @@ def test_a_decorated_function_is_still_the_function() -> None:
     assert (correct.__name__, correct.__doc__) == ("correct", "Whether the completion is the answer.")
     assert inspect.signature(correct) == inspect.signature(correct.__wrapped__)
     assert correct.__guerdon_target__ is correct.__wrapped__
+    for function in correct, unlike_others:
+        with pytest.raises(TypeError, match=r"a trainer called it with a whole batch: .*pass dispatcher\.reward_funcs"):
+            function(prompts=["p"], completions=["a"], trainer_state=None)
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         correct()
 

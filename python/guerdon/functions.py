@@ -92,7 +92,13 @@ class RewardFunction(Generic[P, R]):
         return self.spec.name
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        target = self.spec.target
+        spec, target = self.spec, self.spec.target
+        of_lists = spec.rowwise or spec.batch_size is not None or "trainer_state" in spec.wants.named
+        if "completions" in kwargs and "trainer_state" in kwargs and not of_lists:
+            raise TypeError(
+                f"reward function {spec.name!r} scores one {spec.shape}, but a trainer called it with a whole batch: "
+                f"make dispatcher = Dispatcher([{spec.name}]) and pass dispatcher.reward_funcs as reward_funcs."
+            )
         function: Callable[P, R] = getattr(target, "score") if isinstance(target, StatefulReward) else target  # noqa: B009 - a subclass defines it
         return function(*args, **kwargs)
 
