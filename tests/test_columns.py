@@ -79,7 +79,7 @@ def test_the_lists_are_ours() -> None:
     "value", ["text", b"bytes", 3, None, {"a": 1}, {1, 2}, np.float64(1.0), np.array(1.0), iter([1, 2]), list]
 )
 def test_what_is_no_list_is_refused(value: object) -> None:
-    with pytest.raises(DataError, match=r"'answer' is a .* one value per sample"):
+    with pytest.raises(DataError, match=r"'answer' is an? .* one value per sample"):
         collect(None, ["a", "b"], None, {"answer": value})
 
 
