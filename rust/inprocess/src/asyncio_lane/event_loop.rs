@@ -18,8 +18,9 @@ use guerdon_core::in_flight::InFlightCall;
 use guerdon_core::wake::Wake;
 use tokio::sync::Notify;
 
+use crate::asyncio_lane::call_timeouts::Overdue;
 use crate::asyncio_lane::heartbeat::Heartbeat;
-use crate::asyncio_lane::in_flight::{CallsInFlight, Finished, Overdue};
+use crate::asyncio_lane::in_flight::{CallsInFlight, Finished};
 use crate::frame::{CallFrame, Timeouts};
 use crate::supervisor::{SupervisorQueue, SupervisorRequest};
 use crate::sync::{Mutex, MutexGuard};

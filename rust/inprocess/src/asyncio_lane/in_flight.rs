@@ -25,7 +25,7 @@ const REPORT_NS: u64 = 500_000;
 
 /// How far a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+pub(super) enum Progress {
     Waiting,
     Running,
     /// The loop was told to cancel it.
@@ -58,60 +58,43 @@ pub struct Finished<F> {
 /// What follows when a call ends: usually just the next one.
 pub type Ended<F> = (Next, Option<Box<Finished<F>>>);
 
-/// A call for the loop to cancel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overdue {
-    pub function: FunctionId,
-    pub frame: u64,
-    pub call: usize,
-    /// It ignored its cancellation: it was ended without its coroutine.
-    pub ended: bool,
-}
-
-/// What the watchdog found.
-pub struct Looked<F> {
-    /// To be dropped without a lock held, if nothing is left of it.
-    pub frame: Option<F>,
-    /// The loop has not turned since it should have cancelled a call.
-    pub hung: bool,
-}
-
-struct CallStates<F> {
+/// Written by the loop and by the watchdog (`call_timeouts`).
+pub(super) struct CallStates<F> {
     /// Taken with the last call.
-    frame: Option<F>,
+    pub(super) frame: Option<F>,
     /// How far each call is, and when it was started.
-    calls: Vec<(Progress, u64)>,
+    pub(super) calls: Vec<(Progress, u64)>,
     /// The first call that was never started.
-    cursor: usize,
+    pub(super) cursor: usize,
     /// All calls before it are over.
-    low: usize,
-    in_flight: usize,
+    pub(super) low: usize,
+    pub(super) in_flight: usize,
 }
 
 pub struct CallsInFlight<F> {
     heartbeat: Arc<Heartbeat>,
     /// Of the loop that runs them.
     generation: u64,
-    id: u64,
-    function: FunctionId,
-    timeouts: Timeouts,
+    pub(super) id: u64,
+    pub(super) function: FunctionId,
+    pub(super) timeouts: Timeouts,
     /// The frame is here. Written under the lock of `state`, read without it: whoever asks may hold
     /// a lock that comes after it.
     active: AtomicBool,
     /// Written by the loop and by the watchdog.
-    state: Mutex<CallStates<F>>,
+    pub(super) state: Mutex<CallStates<F>>,
 }
 
 impl<F> CallStates<F> {
-    fn started(&self) -> impl Iterator<Item = (usize, Progress, u64)> {
+    pub(super) fn started(&self) -> impl Iterator<Item = (usize, Progress, u64)> {
         (self.low..self.cursor).map(|call| (call, self.calls[call].0, self.calls[call].1))
     }
 
-    const fn is_over(&self) -> bool {
+    pub(super) const fn is_over(&self) -> bool {
         self.in_flight == 0 && self.cursor >= self.calls.len()
     }
 
-    fn raise_low(&mut self) {
+    pub(super) fn raise_low(&mut self) {
         while self.low < self.cursor && self.calls[self.low].0 == Progress::Over {
             self.low += 1;
         }
@@ -136,13 +119,13 @@ impl<F> CallsInFlight<F> {
         self.active.load(Ordering::Acquire)
     }
 
-    fn take_frame(&self, state: &mut CallStates<F>) -> Option<F> {
+    pub(super) fn take_frame(&self, state: &mut CallStates<F>) -> Option<F> {
         self.active.store(false, Ordering::Release);
         state.frame.take()
     }
 
     /// Lets the frame go with its last call.
-    fn finish(&self, state: &mut CallStates<F>) -> Option<Box<Finished<F>>> {
+    pub(super) fn finish(&self, state: &mut CallStates<F>) -> Option<Box<Finished<F>>> {
         state.is_over().then(|| {
             let frame = self.take_frame(state);
             let forget = !state.started().any(|(_, progress, _)| progress == Progress::Lost);
@@ -231,32 +214,6 @@ impl<F: CallFrame> CallsInFlight<F> {
         (Next::Nothing, self.finish(state))
     }
 
-    /// One look of the watchdog; `turned_ns` is when the loop last turned. The frame goes here
-    /// without being forgotten: the loop is told of the calls that it lost before.
-    pub fn look(&self, now_ns: u64, turned_ns: u64, setup_late: bool) -> Looked<F> {
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        let Some(frame) = state.frame.as_mut() else { return Looked { frame: None, hung: false } };
-        if setup_late {
-            frame.time_out_setup(None);
-        }
-        let mut hung = false;
-        for call in state.low..state.cursor {
-            let (progress, started_ns) = state.calls[call];
-            let cancel_ns = started_ns.saturating_add(self.timeouts.call_ns);
-            let in_flight = matches!(progress, Progress::Running | Progress::Cancelled);
-            if in_flight && now_ns >= cancel_ns.saturating_add(self.timeouts.grace_ns) {
-                let times = Times { started_ns, run_ns: now_ns - started_ns };
-                frame.fail(call, timed_out(no_answer(self.timeouts.call), None), times);
-                state.calls[call].0 = Progress::Lost;
-                state.in_flight -= 1;
-                hung |= turned_ns < cancel_ns;
-            }
-        }
-        let frame = if state.is_over() { self.take_frame(state) } else { None };
-        Looked { frame, hung }
-    }
-
     /// Gives what was not started back to the scheduler: the loop hangs.
     pub fn give_back_rest(&self) -> Option<Box<Finished<F>>> {
         let mut guard = self.state.lock();
@@ -295,56 +252,6 @@ impl<F: CallFrame> CallsInFlight<F> {
         (state.cursor, state.in_flight) = (state.calls.len(), 0);
         Some(frame)
     }
-
-    /// Nanoseconds until the next call is due, `None` when one is.
-    pub fn due_in(&self, now_ns: u64) -> Option<u64> {
-        let state = self.state.lock();
-        let mut soonest = self.timeouts.call_ns;
-        for (call, progress, started_ns) in state.started() {
-            match progress {
-                Progress::Lost => return None,
-                Progress::Running => {
-                    let age_ns = now_ns.saturating_sub(started_ns);
-                    if Self::is_swept(&state, call) || age_ns >= self.timeouts.call_ns {
-                        return None;
-                    }
-                    soonest = soonest.min(self.timeouts.call_ns - age_ns);
-                }
-                Progress::Waiting | Progress::Cancelled | Progress::Over => {}
-            }
-        }
-        Some(soonest)
-    }
-
-    /// The calls that are to be cancelled, or were ended without their coroutine; each is told
-    /// once.
-    pub fn overdue(&self, now_ns: u64) -> (Vec<Overdue>, Option<Box<Finished<F>>>) {
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        let mut found = Vec::new();
-        for call in state.low..state.cursor {
-            let (progress, started_ns) = state.calls[call];
-            let next = match progress {
-                Progress::Lost => Progress::Over,
-                Progress::Running => {
-                    let late = now_ns.saturating_sub(started_ns) >= self.timeouts.call_ns;
-                    if !late && !Self::is_swept(state, call) {
-                        continue;
-                    }
-                    Progress::Cancelled
-                }
-                Progress::Waiting | Progress::Cancelled | Progress::Over => continue,
-            };
-            state.calls[call].0 = next;
-            found.push(Overdue { function: self.function, frame: self.id, call, ended: next == Progress::Over });
-        }
-        state.raise_low();
-        (found, self.finish(state))
-    }
-
-    fn is_swept(state: &CallStates<F>, call: usize) -> bool {
-        state.frame.as_ref().is_some_and(|frame| !frame.is_open(call))
-    }
 }
 
 impl CallsInFlight<Frame> {
@@ -368,6 +275,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::asyncio_lane::call_timeouts::Overdue;
     use crate::fake_frame::FakeFrame;
 
     const MS: u64 = 1_000_000;

@@ -7,8 +7,9 @@ use guerdon_core::function::FunctionId;
 use guerdon_core::outcome::Times;
 use guerdon_core::wake::Wake;
 
+use crate::asyncio_lane::call_timeouts::Overdue;
 use crate::asyncio_lane::event_loop::EventLoop;
-use crate::asyncio_lane::in_flight::{CallsInFlight, Ended, Next, Overdue};
+use crate::asyncio_lane::in_flight::{CallsInFlight, Ended, Next};
 use crate::frame::CallFrame;
 
 /// Bounds of the time between two looks of the loop at its calls.

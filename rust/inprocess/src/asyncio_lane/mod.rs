@@ -2,6 +2,7 @@
 //! by side. Here is which function has which loop, and the watchdog over all. Time is watched only
 //! while a loop has work.
 
+mod call_timeouts;
 mod event_loop;
 mod heartbeat;
 mod in_flight;
@@ -20,8 +21,9 @@ use tokio::sync::Notify;
 
 use crate::frame::Timeouts;
 use crate::supervisor::{SupervisedLane, SupervisorQueue};
+pub use call_timeouts::Overdue;
 pub use event_loop::{EventLoop, LoopSnapshot};
-pub use in_flight::{Next, Overdue};
+pub use in_flight::Next;
 pub use loop_queue::{Beat, LoopFrame, LoopQueue};
 
 /// Calls at a time of a function that says nothing else.

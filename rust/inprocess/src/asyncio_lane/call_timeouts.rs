@@ -1,0 +1,108 @@
+//! Timeouts of the calls of an event loop: what the watchdog ends, and what the loop is to cancel.
+//!
+//! - At `timeout` the loop cancels a call's task; at `timeout + grace` the watchdog ends the call
+//!   without it.
+//! - A call that the scheduler swept is cancelled likewise.
+
+use guerdon_core::function::FunctionId;
+use guerdon_core::outcome::Times;
+use guerdon_core::timeout_messages::{no_answer, timed_out};
+
+use crate::asyncio_lane::in_flight::{CallStates, CallsInFlight, Finished, Progress};
+use crate::frame::CallFrame;
+
+/// A call for the loop to cancel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overdue {
+    pub function: FunctionId,
+    pub frame: u64,
+    pub call: usize,
+    /// It ignored its cancellation: it was ended without its coroutine.
+    pub ended: bool,
+}
+
+/// What the watchdog found.
+pub struct Looked<F> {
+    /// To be dropped without a lock held, if nothing is left of it.
+    pub frame: Option<F>,
+    /// The loop has not turned since it should have cancelled a call.
+    pub hung: bool,
+}
+
+impl<F: CallFrame> CallsInFlight<F> {
+    /// One look of the watchdog; `turned_ns` is when the loop last turned. The frame goes here
+    /// without being forgotten: the loop is told of the calls that it lost before.
+    pub fn look(&self, now_ns: u64, turned_ns: u64, setup_late: bool) -> Looked<F> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let Some(frame) = state.frame.as_mut() else { return Looked { frame: None, hung: false } };
+        if setup_late {
+            frame.time_out_setup(None);
+        }
+        let mut hung = false;
+        for call in state.low..state.cursor {
+            let (progress, started_ns) = state.calls[call];
+            let cancel_ns = started_ns.saturating_add(self.timeouts.call_ns);
+            let in_flight = matches!(progress, Progress::Running | Progress::Cancelled);
+            if in_flight && now_ns >= cancel_ns.saturating_add(self.timeouts.grace_ns) {
+                let times = Times { started_ns, run_ns: now_ns - started_ns };
+                frame.fail(call, timed_out(no_answer(self.timeouts.call), None), times);
+                state.calls[call].0 = Progress::Lost;
+                state.in_flight -= 1;
+                hung |= turned_ns < cancel_ns;
+            }
+        }
+        let frame = if state.is_over() { self.take_frame(state) } else { None };
+        Looked { frame, hung }
+    }
+
+    /// Nanoseconds until the next call is due, `None` when one is.
+    pub fn due_in(&self, now_ns: u64) -> Option<u64> {
+        let state = self.state.lock();
+        let mut soonest = self.timeouts.call_ns;
+        for (call, progress, started_ns) in state.started() {
+            match progress {
+                Progress::Lost => return None,
+                Progress::Running => {
+                    let age_ns = now_ns.saturating_sub(started_ns);
+                    if Self::is_swept(&state, call) || age_ns >= self.timeouts.call_ns {
+                        return None;
+                    }
+                    soonest = soonest.min(self.timeouts.call_ns - age_ns);
+                }
+                Progress::Waiting | Progress::Cancelled | Progress::Over => {}
+            }
+        }
+        Some(soonest)
+    }
+
+    /// The calls that are to be cancelled, or were ended without their coroutine; each is told
+    /// once.
+    pub fn overdue(&self, now_ns: u64) -> (Vec<Overdue>, Option<Box<Finished<F>>>) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let mut found = Vec::new();
+        for call in state.low..state.cursor {
+            let (progress, started_ns) = state.calls[call];
+            let next = match progress {
+                Progress::Lost => Progress::Over,
+                Progress::Running => {
+                    let late = now_ns.saturating_sub(started_ns) >= self.timeouts.call_ns;
+                    if !late && !Self::is_swept(state, call) {
+                        continue;
+                    }
+                    Progress::Cancelled
+                }
+                Progress::Waiting | Progress::Cancelled | Progress::Over => continue,
+            };
+            state.calls[call].0 = next;
+            found.push(Overdue { function: self.function, frame: self.id, call, ended: next == Progress::Over });
+        }
+        state.raise_low();
+        (found, self.finish(state))
+    }
+
+    fn is_swept(state: &CallStates<F>, call: usize) -> bool {
+        state.frame.as_ref().is_some_and(|frame| !frame.is_open(call))
+    }
+}
