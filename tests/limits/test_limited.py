@@ -148,19 +148,19 @@ def test_counts_are_corrected_by_what_calls_tell() -> None:
 def test_tokens_are_counted_from_columns_of_all_kinds_and_in_an_open_batch() -> None:
     seen: list[tuple[str, int]] = []
 
-    def count(text: str, batch_timeout: int, *, more: int = 0) -> float:
-        seen.append((text, batch_timeout))
+    def count(text: str, allowance: int, *, more: int = 0) -> float:
+        seen.append((text, allowance))
         return 1.0
 
     limited = reward(functions.aone, name="one", limit=Limit(tpm=1e9, tokens=count))
     with Dispatcher([limited]) as made:
         pending = made.stream(num_generations=1)
-        pending.add(completions=["a", [{"role": "assistant", "content": "b"}]], batch_timeout=[1, 2])
-        pending.add(completions=["c"], batch_timeout=[3])
+        pending.add(completions=["a", [{"role": "assistant", "content": "b"}]], allowance=[1, 2])
+        pending.add(completions=["c"], allowance=[3])
         pending.finish()
         assert pending.result().rewards.ravel().tolist() == [1.0] * 3
         assert seen == [("a", 1), ("b", 2), ("c", 3)]
-        with pytest.raises(DataError, match=r"'batch_timeout', which this batch doesn't have"):
+        with pytest.raises(DataError, match=r"'allowance', which this batch doesn't have"):
             made.score(completions=["a"])
 
 
