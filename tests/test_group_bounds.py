@@ -155,13 +155,13 @@ def test_a_stream_may_go_on_without_the_last_samples_of_a_group(dispatcher: Disp
 def test_what_cannot_work_is_refused(dispatcher: Dispatcher, given: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         dispatcher.submit(**batch(0.0, 0.0), num_generations=2, **given)
-    assert dispatcher.stats()["open_batches"] == 0
+    assert dispatcher.stats().get("open_batches", 0) == 0  # none too where no engine was started
 
 
 def test_a_stream_that_cannot_be_is_refused(dispatcher: Dispatcher) -> None:
     with pytest.raises(DataError, match="max_pending=0"):
         dispatcher.stream(max_pending=0)
-    assert dispatcher.stats()["open_batches"] == 0
+    assert dispatcher.stats().get("open_batches", 0) == 0  # none too where no engine was started
 
 
 def test_what_cannot_work_with_a_function_of_the_whole_batch_is_refused() -> None:
