@@ -229,6 +229,36 @@ def test_a_function_that_names_the_history_gets_it() -> None:
     assert vars(got["trainer_state"]) == {"global_step": 7, "log_history": [{"loss": 1.0}]}  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("opened", [False, True], ids=["submitted", "opened"])
+@pytest.mark.parametrize("lane", ["thread", "asyncio"])
+def test_a_batch_has_the_state_of_its_submission(lane: str, opened: bool) -> None:
+    """Also where the trainer goes on before the calls begin, or between two additions."""
+    gate = threading.Event()
+
+    def step(completion: str, trainer_state: Any) -> float:
+        gate.wait(10)
+        return float(trainer_state.global_step + len(trainer_state.log_history))
+
+    async def astep(completion: str, trainer_state: Any) -> float:
+        return step(completion, trainer_state)
+
+    state = State()
+    function = reward(step if lane == "thread" else astep, name="step", lane=lane)  # type: ignore[type-var]
+    with Dispatcher([function], num_generations=4) as made:
+        if opened:
+            pending: Any = made.stream(trainer_state=state)
+            pending.add(completions=["a", "b"])
+        else:
+            pending = made.submit(completions=["a", "b", "c", "d"], trainer_state=state)
+        state.global_step = 8
+        state.log_history.append({"loss": 0.5})
+        if opened:
+            pending.add(completions=["c", "d"])
+            pending.finish()
+        gate.set()
+        assert pending.result().rewards.tolist() == [[[8.0]] * 4]
+
+
 def test_a_function_in_this_process_gets_the_state_itself() -> None:
     state = State()
     got = passed(reward(lambda completion, trainer_state: 1.0, name="f", lane="thread"), trainer_state=state)

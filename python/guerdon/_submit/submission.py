@@ -23,6 +23,7 @@ from guerdon._registration.spec import FunctionSpec
 from guerdon._serialization.column_values import dumps
 from guerdon._submit.appending import Appender
 from guerdon._submit.column_routing import ColumnRouter, unshippable
+from guerdon._submit.trainer_state import frozen
 from guerdon._units import integer
 from guerdon.errors import DataError, RegistrationError
 
@@ -103,7 +104,7 @@ class Submitter:
         size = check_group_size(self._group_size(options.num_generations), 0)
         bounds = self._bounds(options, size)
         batch = self._engine.get().open(num_generations=size, held=started, **bounds)
-        return batch, Appender(batch, self._router, trainer_state)
+        return batch, Appender(batch, self._router, frozen(trainer_state))
 
     def submit_from_trainer(
         self, started: list[Batch], arguments: Mapping[str, Any], group_size: int | None, ranks: int
@@ -132,7 +133,7 @@ class Submitter:
         group_size = self._num_generations or group_size
         size = trainer_group_size(group_size, samples, ranks, self.group_function)
         batch = self._engine.get().open(num_generations=size, held=started, batch_timeout=self._batch_timeout)
-        return batch, Appender(batch, self._router, trainer_state)
+        return batch, Appender(batch, self._router, frozen(trainer_state))
 
     def _refuse_models(self) -> None:
         if self._models:
@@ -182,6 +183,7 @@ class Submitter:
         return bounds if max_pending is None else {**bounds, "max_pending": max_pending}
 
     def _submit(self, started: list[Batch], data: Data, num_generations: int, **bounds: Any) -> Batch:
+        data.trainer_state = frozen(data.trainer_state)
         routed = self._router.route(data)
         engine = self._engine.get()
         try:

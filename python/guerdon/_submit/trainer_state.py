@@ -1,13 +1,15 @@
 """The trainer's state as reward functions see it.
 
-On the thread and asyncio lanes that is the trainer's own object. A worker gets a snapshot of its
-fields in a plain namespace: no worker has to import the trainer's library to read
-``trainer_state.global_step``. The snapshot leaves out ``log_history``, which grows with every step,
-unless the function's code names it; otherwise reading it is an AttributeError, never an empty list.
+A batch has one snapshot, taken when it is submitted or opened: a trainer that goes on meanwhile
+changes nothing in it. On the thread and asyncio lanes that is a copy of the trainer's object. A
+worker gets its fields in a plain namespace, so that it need not import the trainer's library, and
+without ``log_history``, which grows with every step, unless the function's code names it; otherwise
+reading it is an AttributeError, never an empty list.
 """
 
 from __future__ import annotations
 
+import copy
 import types
 from typing import Any
 
@@ -16,10 +18,20 @@ from guerdon._registration.callables import code_mentions
 HISTORY = "log_history"
 
 
+def frozen(state: object) -> object:
+    """A copy of `state` as it is now; what doesn't look like a trainer's state stays what it is."""
+    fields = _fields(state)
+    if fields is None:
+        return state
+    now = copy.copy(state)
+    setattr(now, HISTORY, list(fields[HISTORY]))  # the one field that a trainer appends to
+    return now
+
+
 def snapshot(state: object, *, history: bool) -> object:
     """What is shipped of `state`; what doesn't look like a trainer's state is shipped as it is."""
-    fields = getattr(state, "__dict__", None)
-    if not isinstance(fields, dict) or not isinstance(fields.get(HISTORY), list):
+    fields = _fields(state)
+    if fields is None:
         return state
     return types.SimpleNamespace(**{name: value for name, value in fields.items() if history or name != HISTORY})
 
@@ -28,3 +40,8 @@ def names_history(target: Any) -> bool:
     """Whether the code of `target` (function, partial, method, callable object, `StatefulReward`)
     names ``log_history``."""
     return code_mentions(target, HISTORY)
+
+
+def _fields(state: object) -> dict[str, Any] | None:
+    fields = getattr(state, "__dict__", None)
+    return fields if isinstance(fields, dict) and isinstance(fields.get(HISTORY), list) else None

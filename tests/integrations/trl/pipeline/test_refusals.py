@@ -123,10 +123,27 @@ def test_the_message_names_the_pipeline_that_is_left() -> None:
 
 
 @pytest.mark.parametrize("preset", ["overlap", "mini_batch", "one_step", "all"])
-def test_without_a_function_of_guerdon_a_pipeline_is_refused(preset: str) -> None:
-    check_pipeline(PRESETS[preset], trainer(), [DISPATCHER])
-    with pytest.raises(RegistrationError, match="Guerdon runs none"):
-        check_pipeline(PRESETS[preset], trainer(), [])
+def test_without_a_function_of_guerdon_a_pipeline_is_off_and_says_so(preset: str) -> None:
+    assert check_pipeline(PRESETS[preset], trainer(), [DISPATCHER]) == PRESETS[preset]
+    with pytest.warns(GuerdonWarning, match=rf"pipeline='{preset}' has nothing to hide: Guerdon runs none"):
+        assert check_pipeline(PRESETS[preset], trainer(), []) == PRESETS["off"]
+    assert check_pipeline(PRESETS["off"], trainer(), []) == PRESETS["off"]
+
+
+@pytest.mark.parametrize(("preset", "parts"), [("overlap", "overlap"), ("mini_batch", "mini_batch")])
+def test_functions_that_take_the_whole_batch_are_named(preset: str, parts: str) -> None:
+    def plain(completions: list[str], **columns: Any) -> list[float]:
+        return [1.0] * len(completions)
+
+    def other(completions: list[str], **columns: Any) -> list[float]:
+        return [1.0] * len(completions)
+
+    with pytest.warns(GuerdonWarning, match=rf"{parts} can't hide reward function 'plain': .*reward\(plain, rowwise="):
+        check_pipeline(PRESETS[preset], trainer(), [Dispatcher([one, plain])])
+    with pytest.warns(GuerdonWarning, match=r"can't hide the reward functions 'plain', 'other'"):
+        check_pipeline(PRESETS[preset], trainer(), [Dispatcher([plain]), Dispatcher([other])])
+    check_pipeline(PRESETS[preset], trainer(), [Dispatcher([one, reward(plain, rowwise=True)])])
+    check_pipeline(PRESETS["one_step"], trainer(), [Dispatcher([plain])])
 
 
 def test_group_sizes_that_differ_are_refused_with_mini_batches() -> None:

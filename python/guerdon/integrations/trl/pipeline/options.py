@@ -90,13 +90,25 @@ PRESETS: Final = {
 }
 
 
-def check_pipeline(pipeline: Pipeline, trainer: Any, dispatchers: Iterable[Dispatcher]) -> None:
+def check_pipeline(pipeline: Pipeline, trainer: Any, dispatchers: Iterable[Dispatcher]) -> Pipeline:
     """Refuses what the pipeline can't do with this trainer, and warns where it may surprise.
+
+    Returns:
+        The pipeline; off where no function runs on Guerdon, so that nothing can be hidden.
 
     Raises:
         RegistrationError: A part can't work with this trainer.
     """
     dispatchers = tuple(dispatchers)
+    if not dispatchers:
+        if pipeline != PRESETS["off"]:
+            warnings.warn(
+                f"pipeline={_as_written(pipeline)} has nothing to hide: Guerdon runs none of the reward functions, all are "
+                "reward models or rewards of environments. The trainer goes on with pipeline='off'.",
+                GuerdonWarning,
+                stacklevel=3,
+            )
+        return PRESETS["off"]
     parts = (
         ("overlap", pipeline.overlap, _overlap_problem, replace(pipeline, overlap=False)),
         ("mini_batch", pipeline.mini_batch, _mini_batch_problem, replace(pipeline, mini_batch=False)),
@@ -110,6 +122,7 @@ def check_pipeline(pipeline: Pipeline, trainer: Any, dispatchers: Iterable[Dispa
             )
     for warning in _warnings(pipeline, trainer, dispatchers):
         warnings.warn(warning, GuerdonWarning, stacklevel=4)
+    return pipeline
 
 
 def _as_written(pipeline: Pipeline) -> str:
@@ -131,13 +144,7 @@ def _overlap_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str |
     beams = getattr(getattr(trainer, "generation_config", None), "num_beams", 1) or 1
     if beams > 1:
         return f"with num_beams={beams} a completion is only known when the search ends."
-    return _no_functions(dispatchers)
-
-
-def _no_functions(dispatchers: tuple[Dispatcher, ...]) -> str | None:
-    return (
-        None if dispatchers else "Guerdon runs none of its reward functions: all are reward models or of environments."
-    )
+    return None
 
 
 def _mini_batch_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
@@ -164,7 +171,7 @@ def _mini_batch_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> st
         own = dispatcher.options["num_generations"]
         if own not in (None, size):
             return f"the dispatcher has num_generations={own}, the trainer {size}: leave it out of the dispatcher."
-    return _no_functions(dispatchers)
+    return None
 
 
 def _lookahead_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
@@ -176,7 +183,7 @@ def _lookahead_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str
         return "with dispatch_batches=True only the first rank reads the data, so the others can't read ahead."
     if trainer.args.auto_find_batch_size:
         return "auto_find_batch_size=True restarts the run with another batch size."
-    return _no_functions(dispatchers)
+    return None
 
 
 def _warnings(pipeline: Pipeline, trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> Iterable[str]:
@@ -187,6 +194,7 @@ def _warnings(pipeline: Pipeline, trainer: Any, dispatchers: tuple[Dispatcher, .
             f"a reward function may run {longest:g} s (its timeout), but ranks wait for each other at most "
             f"ddp_timeout={args.ddp_timeout} s: raise ddp_timeout."
         )
+    yield from _whole_batch_functions(pipeline, dispatchers)
     cycle = args.steps_per_generation * trainer.num_iterations
     if pipeline.mini_batch and args.gradient_accumulation_steps % args.steps_per_generation:
         yield (
@@ -201,4 +209,19 @@ def _warnings(pipeline: Pipeline, trainer: Any, dispatchers: tuple[Dispatcher, .
         yield (
             f"save_steps={args.save_steps} saves in the middle of a batch (of {cycle} micro-steps); a run resumed from there "
             "generates that batch again and trains on all of it, as TRL's own trainer does."
+        )
+
+
+def _whole_batch_functions(pipeline: Pipeline, dispatchers: tuple[Dispatcher, ...]) -> Iterable[str]:
+    """Names the functions that are called once a batch, after its last completion: no part of the
+    batch has all its rewards before."""
+    names = [spec.name for dispatcher in dispatchers for spec in dispatcher._specs if spec.shape == "batch"]
+    parts = [part for part in ("overlap", "mini_batch") if getattr(pipeline, part)]
+    if names and parts:
+        several = len(names) > 1
+        yield (
+            f"{' and '.join(parts)} can't hide {'the reward functions' if several else 'reward function'} "
+            f"{', '.join(map(repr, names))}: {'each is' if several else 'it is'} called once with the whole batch (TRL's "
+            "contract), so no group is complete before that call ends. Where rows are independent, pass "
+            f"reward({names[0]}, rowwise=True), or decorate {'them' if several else 'it'} with @reward(rowwise=True)."
         )

@@ -82,7 +82,7 @@ class GRPOTrainer(ConcurrentToolCalls, trl.GRPOTrainer):  # type: ignore[misc]  
             raise RegistrationError(
                 "a dispatcher in reward_funcs is closed: make a new one, or close it after the training."
             )
-        check_pipeline(self.pipeline, self, self.dispatchers)
+        self.pipeline = check_pipeline(self.pipeline, self, self.dispatchers)
         if self.pipeline.overlap and self.use_vllm and self.accelerator.is_main_process:
             self.vllm_generation.vllm_client = SplitVLLMClient(self.vllm_generation.vllm_client)
 
