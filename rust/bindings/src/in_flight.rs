@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use crate::gil;
 
 /// A call in flight, as far as it is of one batch.
-#[pyclass(frozen, get_all, skip_from_py_object, module = "guerdon._native", name = "CallSnapshot")]
+#[pyclass(frozen, get_all, module = "guerdon._native", name = "CallSnapshot")]
 #[derive(Clone)]
 pub struct PyCallSnapshot {
     function: usize,

@@ -8,7 +8,8 @@ use std::borrow::Cow;
 
 use guerdon_core::text::{RawText, TextKind};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString, PyStringData};
+use pyo3::types::string::PyStringData;
+use pyo3::types::{PyList, PyString};
 
 /// Where one string's characters lie. `Utf16` means two bytes a character here, surrogates or not.
 struct Note {
