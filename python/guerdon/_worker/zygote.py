@@ -36,9 +36,11 @@ class Zygote:
 
     def serve(self) -> None:
         """Serves requests until the engine is gone."""
-        parent = os.pidfd_open(self._parent)
-        if os.getppid() != self._parent:
+        # The engine's first message: some interpreters lack `os.pidfd_open`.
+        request = self._link.next()
+        if request is None or os.getppid() != self._parent:
             return
+        self._functions_fd, parent = request.fds
         poll = select.poll()
         poll.register(self._link.socket, select.POLLIN)
         poll.register(parent, select.POLLIN)
@@ -56,9 +58,7 @@ class Zygote:
             self._reap_orphans()
 
     def _serve(self, request: zygote_requests.ForkRequest, parent: int) -> None:
-        if request.op == zygote_requests.FUNCTIONS:
-            self._functions_fd = request.fds[0]
-        elif request.op == zygote_requests.LOADER:
+        if request.op == zygote_requests.LOADER:
             self._loader = self._fork(request, parent, lambda: loader.run(request.fds[0], self._serialized)) or 0
         elif request.op == zygote_requests.WORKER:
             self._fork(request, parent, lambda: forking.run_worker(request, LoadedFunctions(self._serialized())))

@@ -14,7 +14,8 @@ _REQUEST = struct.Struct("<IIQ")
 # op, extra, value.
 _REPLY = struct.Struct("<Iiq")
 
-FUNCTIONS = 1  # [serialized functions]: keep them for the children; no reply
+# [serialized functions, pidfd of the engine]: the first request, there before the zygote; no reply
+FUNCTIONS = 1
 LOADER = 2  # [control socket]: fork the loader; reply: pid, or -errno
 WORKER = 3  # [socket, page, output, stack]: fork a worker; reply: pid, or -errno
 # value is the pid of a child that ended; reply: its wait status, or -1 if it is no child; extra is

@@ -5,12 +5,13 @@
 //! pidfd, never by its socket, which a fork of its own may hold open.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
@@ -30,7 +31,9 @@ pub(super) struct Pidfd {
 
 impl Pidfd {
     pub(super) fn open(pid: Pid) -> io::Result<Self> {
-        let fd = rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK)?;
+        let fd = open_pidfd(pid)?;
+        // Not PIDFD_NONBLOCK, which needs Linux 5.10.
+        rustix::io::ioctl_fionbio(&fd, true)?;
         Ok(Self { stream: UnixStream::from_std(StdStream::from(fd))? })
     }
 
@@ -43,6 +46,17 @@ impl Pidfd {
     pub(super) fn signal(&self, signal: Signal) -> io::Result<()> {
         Ok(rustix::process::pidfd_send_signal(self.stream.as_fd(), signal)?)
     }
+}
+
+/// A descriptor of a process, by whose readiness its end is seen.
+pub(super) fn open_pidfd(pid: Pid) -> io::Result<OwnedFd> {
+    rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| match errno {
+        Errno::NOSYS | Errno::PERM => io::Error::new(
+            io::Error::from(errno).kind(),
+            "the system refuses pidfd_open: the process lane needs Linux 5.4 or later, and a container that allows this call",
+        ),
+        errno => errno.into(),
+    })
 }
 
 /// A worker just forked, and our ends of what it was given.

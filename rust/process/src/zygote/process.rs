@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::child::{DYING, Pidfd, is_stopped, pid_from_message};
+use crate::child::{DYING, Pidfd, is_stopped, open_pidfd, pid_from_message};
 use crate::child_guard::ChildGuard;
 use crate::config::ProcessConfig;
 use crate::exit_status::ExitStatus;
@@ -91,6 +91,14 @@ pub(super) async fn stay_stopped(pids: Vec<Pid>) {
 
 pub(super) async fn start_zygote(config: &ProcessConfig, printer: &Arc<Printer>) -> io::Result<ZygoteProcess> {
     let (control, theirs) = ZygoteSocket::new()?;
+    // Before the zygote starts, which waits for this alone until it can watch this process.
+    let this_process = open_pidfd(rustix::process::getpid())?;
+    let serialized_functions = rustix::fs::memfd_create("guerdon-functions", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let mut written = 0;
+    while written < config.serialized_functions.len() {
+        written += rustix::io::pwrite(&serialized_functions, &config.serialized_functions[written..], written as u64)?;
+    }
+    control.send(zygote_requests::FUNCTIONS, 0, 0, &[serialized_functions.as_fd(), this_process.as_fd()]).await?;
     let (output, their_output) = output::pipe()?;
     let errors = output::duplicate(their_output.as_fd())?;
     let mut command = Command::new(&config.python);
@@ -116,12 +124,6 @@ pub(super) async fn start_zygote(config: &ProcessConfig, printer: &Arc<Printer>)
     let output_ended = Arc::new(Notify::new());
     let source = Source::of("zygote", pid);
     let reader = tokio::spawn(output::read(Arc::new(output), source, printer.clone(), output_ended.clone()));
-    let serialized_functions = rustix::fs::memfd_create("guerdon-functions", rustix::fs::MemfdFlags::CLOEXEC)?;
-    let mut written = 0;
-    while written < config.serialized_functions.len() {
-        written += rustix::io::pwrite(&serialized_functions, &config.serialized_functions[written..], written as u64)?;
-    }
-    control.send(zygote_requests::FUNCTIONS, 0, 0, &[serialized_functions.as_fd()]).await?;
     Ok(ZygoteProcess {
         process,
         pidfd,
