@@ -24,7 +24,7 @@ from guerdon._serialization.serialized_functions import check_serializable
 from guerdon._submit.single_samples import SampleScorer
 from guerdon._submit.submission import BatchOptions, Submitter
 from guerdon._trainer.batches import TrainerBatches
-from guerdon._trainer.column import RewardColumn, RewardList
+from guerdon._trainer.column import RewardColumn, RewardList, column_class
 from guerdon.errors import RegistrationError
 from guerdon.pending import OpenBatch, PendingBatch
 
@@ -461,7 +461,8 @@ class Dispatcher:
         if known is not None:
             return known
         name, kept = self._specs[function].name, self._attributes[index]
-        column = RewardColumn(self, self._reward_list, self._trainer_batches.collect, index, function, name, kept)
+        collect = self._trainer_batches.collect
+        column = column_class(name)(self, self._reward_list, collect, index, function, name, kept)
         return self._columns.setdefault(index, column)
 
     def __enter__(self) -> Self:

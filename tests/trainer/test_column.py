@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import signal
 import threading
 import time
@@ -15,6 +16,7 @@ import pytest
 
 from guerdon import ClosedError, DataError, Dispatcher, GuerdonWarning, RewardFailureError, group_reward, reward
 from guerdon._trainer.batches import MOST_OPEN
+from guerdon._trainer.column import RewardColumn
 
 # what ran in this process: (function, samples); written by the functions below
 calls: list[tuple[str, int]] = []
@@ -128,6 +130,27 @@ def test_what_is_set_on_a_column_stays(dispatcher: Dispatcher) -> None:
     assert (first.__name__, first.note) == ("renamed", 1)
     assert not hasattr(second, "note")
     assert dispatcher.names[0] == own
+
+
+def test_a_list_without_a_name_is_the_completions(dispatcher: Dispatcher) -> None:
+    """ms-swift calls ``reward_func(completions, **columns)``, TRL with names alone."""
+    texts = ["a", "bb"]
+    columns = dispatcher.reward_funcs
+    assert columns[0](texts, answer=["x", "y"]) == [1.0, 2.0]
+    assert columns[0](["p", "p"], texts) == [1.0, 2.0]
+    assert columns[0](["p", "p"], completions=texts) == [1.0, 2.0]
+    assert columns[0](["p", "p"], texts, [[1], [2]]) == [1.0, 2.0]
+    with pytest.raises(TypeError, match="got completions twice"):
+        columns[0](["p"], texts, completions=texts)
+    with pytest.raises(TypeError, match=r"got 4 lists: name the others"):
+        columns[0](["p"], texts, [[1]], ["x"])
+
+
+def test_the_class_of_a_column_has_the_name_of_the_function(dispatcher: Dispatcher) -> None:
+    assert [type(column).__name__ for column in dispatcher.reward_funcs] == ["length", "picky", "tidy"]
+    assert type(dispatcher.reward_funcs[0]) is type(dispatcher.reward_funcs[0])
+    assert all(isinstance(column, RewardColumn) for column in dispatcher.reward_funcs)
+    assert [pickle.loads(pickle.dumps(column)).__name__ for column in dispatcher.reward_funcs[:1]] == ["length"]
 
 
 def test_a_column_called_again_starts_a_new_batch(dispatcher: Dispatcher) -> None:

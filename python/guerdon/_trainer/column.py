@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 Collect = Callable[[int, Mapping[str, Any]], list[float | None]]
+
+_OWN = ("prompts", "completions", "completion_ids")
 
 
 class Owner(Protocol):
@@ -73,25 +76,51 @@ class RewardColumn:
         if "__name__" not in attributes:
             self.__name__ = self.__qualname__ = name
 
-    def __call__(
-        self, /, prompts: Any = None, completions: Any = None, completion_ids: Any = None, **columns: Any
-    ) -> list[float | None]:
+    def __call__(self, /, *lists: Any, **columns: Any) -> list[float | None]:
         """One reward per sample, None where there is none.
+
+        Args:
+            *lists: ``prompts, completions, completion_ids``, where they aren't named. One list
+                alone is the completions, as in ms-swift's calls.
+            **columns: All others, by name.
 
         Raises:
             DataError: The batch can't be scored as it is.
             RewardFailureError: A function failed on more samples than allowed; from the first
                 column called with a batch.
+            TypeError: More than three lists, or one of them is named too.
         """
-        own = {"prompts": prompts, "completions": completions, "completion_ids": completion_ids}
-        given = {name: values for name, values in own.items() if values is not None}
-        return self._collect(self._function, {**given, **columns})
+        given = self._by_name(lists, columns)
+        given.update((name, values) for name, values in columns.items() if name not in _OWN or values is not None)
+        return self._collect(self._function, given)
+
+    def _by_name(self, lists: tuple[Any, ...], columns: Mapping[str, Any]) -> dict[str, Any]:
+        """The lists given without a name, by name."""
+        names = ("completions",) if len(lists) == 1 and "completions" not in columns else _OWN
+        if len(lists) > len(names):
+            raise TypeError(
+                f"{self.__name__}() takes prompts, completions and completion_ids without a name, and got {len(lists)} "
+                "lists: name the others, as in column(prompts, completions, answer=answers)."
+            )
+        given = dict(zip(names, lists, strict=False))
+        twice = [name for name in given if name in columns]
+        if twice:
+            raise TypeError(f"{self.__name__}() got {twice[0]} twice: as a list without a name, and by name.")
+        return {name: values for name, values in given.items() if values is not None}
 
     def __reduce__(self) -> tuple[Callable[[Any, int], Any], tuple[Owner, int]]:
         return _column_of, (self.dispatcher, self.index)
 
     def __repr__(self) -> str:
         return f"<reward column {self.__name__!r}>"
+
+
+@lru_cache(maxsize=256)
+def column_class(name: str) -> type[RewardColumn]:
+    """The class for the column of a function of this name: ms-swift logs a callable under the name
+    of its class, where TRL takes its ``__name__``."""
+    # Not importable, and needn't be: a column is pickled by its place in a dispatcher.
+    return type(name, (RewardColumn,), {"__slots__": (), "__doc__": RewardColumn.__doc__})
 
 
 def _column_of(dispatcher: Owner, index: int) -> object:

@@ -3,6 +3,7 @@
 Importing this module imports neither trl nor torch: each public name is loaded when first used.
 
 - `trainer_context`, `reward_funcs`: what any trainer is to a dispatcher, and its list of functions.
+- `trl_version`: our own trainers need one version of TRL, all else works from 0.18 on.
 - `pipeline`: `GRPOTrainer`. `async_grpo`: `AsyncGRPOTrainer`.
 - `tool_calls`: tools and environments on the engine. Both trainers use it; it uses neither.
 """
@@ -43,4 +44,12 @@ _HOMES: Final = {
     "tools": "tool_calls.tools",
 }
 
-__getattr__, __dir__ = _names(globals(), _HOMES)
+_find, __dir__ = _names(globals(), _HOMES)
+
+
+def __getattr__(name: str) -> object:
+    if _HOMES.get(name, "").endswith(".trainer"):
+        from guerdon.integrations.trl.trl_version import require_trl
+
+        require_trl(name)
+    return _find(name)

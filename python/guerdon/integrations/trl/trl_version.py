@@ -1,0 +1,53 @@
+"""Which TRL our own trainers derive from: they override parts of its trainers that no contract
+holds still, whereas `reward_funcs` needs only what TRL documents (docs/compatibility.md)."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from importlib import metadata
+from typing import Final
+
+from guerdon.errors import GuerdonWarning
+
+DERIVED_FROM: Final = (1, 16)  # what the tests of our trainers run with
+_NAME: Final = ".".join(map(str, DERIVED_FROM))
+
+_warned: set[str] = set()  # versions that were warned of; written by `require_trl`
+
+
+def require_trl(name: str) -> None:
+    """Refuses a TRL older than the one our trainers derive from, and warns once of a newer one.
+
+    Args:
+        name: What is imported, for the message.
+
+    Raises:
+        ImportError: TRL is missing or older.
+    """
+    instead = (
+        "TRL's own trainers, from 0.18 on, take the same functions: from trl import GRPOTrainer, and pass "
+        "reward_funcs=Dispatcher([...]).reward_funcs."
+    )
+    try:
+        installed = metadata.version("trl")
+    except metadata.PackageNotFoundError:
+        raise ImportError(
+            f"guerdon.integrations.trl.{name} needs TRL {_NAME}, and trl is not installed: pip install 'trl=={_NAME}.*'.",
+            name="trl",
+        ) from None
+    found = tuple(int(part) for part in re.findall(r"\d+", installed)[:2])
+    if found < DERIVED_FROM:
+        raise ImportError(
+            f"guerdon.integrations.trl.{name} needs TRL {_NAME}, and trl {installed} is installed: "
+            f"pip install 'trl=={_NAME}.*'. {instead}",
+            name="trl",
+        )
+    if found > DERIVED_FROM and installed not in _warned:
+        _warned.add(installed)
+        warnings.warn(
+            f"guerdon.integrations.trl.{name} derives from the trainers of TRL {_NAME}, and trl {installed} is installed: "
+            f"where a part that it overrides has changed, training may fail. If it does, pip install 'trl=={_NAME}.*'. {instead}",
+            GuerdonWarning,
+            stacklevel=4,
+        )

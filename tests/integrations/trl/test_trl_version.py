@@ -1,0 +1,64 @@
+"""Our own trainers say which TRL they need; what else is there works with others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+from guerdon import GuerdonWarning
+from guerdon.integrations import trl as integration
+from guerdon.integrations.trl import trl_version
+
+
+def installed(version: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(name: str) -> str:
+        assert name == "trl"
+        if version is None:
+            raise metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(metadata, "version", find)
+    monkeypatch.setattr(trl_version, "_warned", set())
+
+
+@pytest.mark.parametrize("name", ["GRPOTrainer", "AsyncGRPOTrainer"])
+@pytest.mark.parametrize("version", ["0.18.2", "1.9.0", "1.15.0"])
+def test_an_older_trl_is_refused_with_both_versions(name: str, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(version, monkeypatch)
+    monkeypatch.delitem(vars(integration), name, raising=False)
+    with pytest.raises(
+        ImportError, match=rf"trl\.{name} needs TRL 1\.16, and trl {version} is installed.*from 0\.18 on"
+    ):
+        getattr(integration, name)
+
+
+def test_a_missing_trl_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(None, monkeypatch)
+    with pytest.raises(ImportError, match=r"needs TRL 1\.16, and trl is not installed: pip install 'trl==1\.16"):
+        trl_version.require_trl("GRPOTrainer")
+
+
+def test_a_newer_trl_is_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed("1.17.0.dev0", monkeypatch)
+    with pytest.warns(GuerdonWarning, match=r"derives from the trainers of TRL 1\.16, and trl 1\.17\.0\.dev0"):
+        trl_version.require_trl("GRPOTrainer")
+    trl_version.require_trl("GRPOTrainer")  # warnings are errors here
+    trl_version.require_trl("AsyncGRPOTrainer")
+
+
+def test_the_tested_version_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed("1.16.3", monkeypatch)
+    trl_version.require_trl("GRPOTrainer")
+
+
+def test_tools_and_options_ask_for_no_version() -> None:
+    program = (
+        "from importlib import metadata\n"
+        "def find(name): raise metadata.PackageNotFoundError(name)\n"
+        "metadata.version = find\n"
+        "from guerdon.integrations.trl import Pipeline, tools, environments"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
