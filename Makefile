@@ -226,6 +226,21 @@ test-vllm: setup $(VLLM)/.dependencies ## with a real vLLM server on the CPU, in
 	echo '== pytest with vLLM'
 	$(VLLM)/bin/python -m pytest --timeout 600 tests/vllm $(ARGS)
 
+# On top of .venv likewise. DeepSpeed is built from source, with no extension of its own.
+PARALLEL := .venv-parallel
+$(PARALLEL)/.dependencies: tests/parallel/requirements.txt $(VENV)/.dependencies
+	echo '== DeepSpeed into $(PARALLEL)'
+	rm -rf $(PARALLEL)
+	$(BIN)/python -m venv --without-pip $(PARALLEL)
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' >"$$(echo $(PARALLEL)/lib/python*/site-packages)/below.pth"
+	DS_BUILD_OPS=0 $(UV_PIP) install --python $(PARALLEL)/bin/python --quiet --no-deps --no-build-isolation -r $<
+	touch $@
+
+.PHONY: test-parallel
+test-parallel: setup $(PARALLEL)/.dependencies ## pipelines on two ranks under DDP, FSDP2 and DeepSpeed, on the CPU, in .venv-parallel
+	echo '== pytest, parallel training'
+	$(PARALLEL)/bin/python -m pytest tests/parallel $(ARGS)
+
 # On top of .venv likewise: what verl pins otherwise (transformers below 5.11) lies above what comes
 # from there.
 VERL := .venv-verl
@@ -252,7 +267,7 @@ $(VERL)/.trainers: $(VERL)/.dependencies
 	touch $@
 
 .PHONY: environments
-environments: $(VENV)/.dependencies $(VLLM)/.dependencies $(VERL)/.dependencies ## what the targets install, without building anything
+environments: $(VENV)/.dependencies $(PARALLEL)/.dependencies $(VLLM)/.dependencies $(VERL)/.dependencies ## what the targets install, without building anything
 
 .PHONY: test-pythons
 test-pythons: ## the source distribution, and wheels of it on each Python from 3.10 to 3.13 (PYTHONS="3.10 3.12": on these)
@@ -283,5 +298,5 @@ bench-training: setup ## the published asynchronous-reward recipe, scaled down, 
 
 .PHONY: clean
 clean: ## remove what the targets made
-	rm -rf $(VENV) $(VLLM) $(VERL) $(TARGET) dist demo-out .hypothesis .mypy_cache .pytest_cache .ruff_cache .benchmarks
+	rm -rf $(VENV) $(PARALLEL) $(VLLM) $(VERL) $(TARGET) dist demo-out .hypothesis .mypy_cache .pytest_cache .ruff_cache .benchmarks
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

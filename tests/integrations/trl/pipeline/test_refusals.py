@@ -46,8 +46,6 @@ def trainer(**changed: Any) -> Any:
         rollout_func=None,
         tools=[],
         use_vllm=False,
-        is_deepspeed_enabled=False,
-        is_fsdp_enabled=False,
     )
     for name, value in changed.items():
         *path, last = name.split("__")
@@ -100,8 +98,6 @@ def test_values_are_checked(values: dict[str, Any]) -> None:
         ("mini_batch", {"num_generations": 6}, "split over ranks: the 16 samples"),
         ("mini_batch", {"args__steps_per_generation": 1}, "raise steps_per_generation"),
         ("lookahead", {"rollout_func": print}, "rollout_func"),
-        ("lookahead", {"is_deepspeed_enabled": True}, "DeepSpeed"),
-        ("lookahead", {"is_fsdp_enabled": True}, "FSDP"),
         ("lookahead", {"accelerator__dataloader_config__dispatch_batches": True}, "dispatch_batches"),
         ("lookahead", {"args__auto_find_batch_size": True}, "auto_find_batch_size"),
     ],

@@ -177,8 +177,6 @@ def _mini_batch_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> st
 def _lookahead_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
     if trainer.rollout_func is not None:
         return "rollout_func is called with the trainer, whose state is a batch behind the one it generates."
-    if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
-        return "it is untested with DeepSpeed and FSDP."
     if trainer.accelerator.dataloader_config.dispatch_batches:
         return "with dispatch_batches=True only the first rank reads the data, so the others can't read ahead."
     if trainer.args.auto_find_batch_size:
