@@ -81,6 +81,7 @@ def test_a_call_that_ends_its_process_is_crashed_after_one_more_try(how: str) ->
     assert again.status.max() == Status.OK
 
 
+@pytest.mark.filterwarnings("ignore:.*is not known to leave out samples")
 def test_a_failed_cell_makes_its_sample_unscorable() -> None:
     """Not an abstained one: a failure must never look like a worse answer (invariant 3)."""
     functions = [reward(behaviours.end, name="main"), reward(lambda how: 0.25, name="other")]

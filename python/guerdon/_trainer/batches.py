@@ -87,6 +87,7 @@ class TrainerBatches:
         # By trainer; under the lock.
         self._memories: weakref.WeakKeyDictionary[Any, TrainerMemory] = weakref.WeakKeyDictionary()
         self._warned_of_others = False
+        self._warned_of_zeros = False  # where it isn't known who calls; under the lock
         _alive.add(self)
 
     def collect(self, function: int, arguments: Mapping[str, Any]) -> list[float | None]:
@@ -125,7 +126,11 @@ class TrainerBatches:
                 "every column of dispatcher.reward_funcs for each batch, or use dispatcher.score()."
             )
         if first:
+            if context.known:  # before anything is trained on
+                self._warn_of_zeros(context)
             result = self.complete(TrainerBatch(context, arguments, batch.pending))
+            if not context.known and bool(result.unscorable.any()):
+                self._warn_of_zeros(context)
             self._warn_of_others(result, context)
         else:
             result = self._follow(batch)
@@ -237,6 +242,28 @@ class TrainerBatches:
         if self._engine.closed and any_cancelled(result):
             raise ClosedError(
                 "the dispatcher was closed while this batch was scored. Close it when no batch is under way."
+            )
+
+    def _warn_of_zeros(self, context: TrainerContext) -> None:
+        """Warns, once a trainer, where a sample that has no reward may become one with the reward
+        0."""
+        dropped = any(spec.policy.on_failure == "nan" for spec in self._builder.specs)
+        caller = context.counts_failures() if dropped and self._builder.incomplete == "drop" else None
+        if caller is None:
+            return
+        with self._lock:
+            warned = context.memory.warned_of_zeros if context.known else self._warned_of_zeros
+            if context.known:
+                context.memory.warned_of_zeros = True
+            else:
+                self._warned_of_zeros = True
+        if not warned:
+            _warn(
+                f"{caller} is not known to leave out samples that have no reward: it may train on them as if their reward "
+                "were 0. A sample on which a function failed (a judge that timed out) gets no reward. Choose what it gets "
+                "before you train: Dispatcher(incomplete='sum') for the sum of the other functions, or on_failure= of a "
+                "function for a number of your own, 'abstain' or 'raise'. The GRPOTrainer and RLOOTrainer of TRL 1.6 and "
+                "later leave such samples out."
             )
 
     def _warn_of_others(self, result: RewardBatch, context: TrainerContext) -> None:

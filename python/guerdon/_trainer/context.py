@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from guerdon.results import RewardBatch
 
 # Modules with ``trainer_of(arguments)``: a `TrainerContext` class and the trainer behind a call, or
-# None.
+# None; and ``leaves_failures_out()``: whether a caller without a trainer is known to.
 INTEGRATIONS = ("guerdon.integrations.trl.trainer_context",)
 
 _FRACTIONS = {"timeout_frac": Status.TIMEOUT, "error_frac": Status.ERROR, "crashed_frac": Status.CRASHED}
@@ -37,6 +37,7 @@ class TrainerMemory:
     """What a dispatcher keeps of one trainer."""
 
     weights_checked: bool = False  # written by `TrainerContext.check_weights`
+    warned_of_zeros: bool = False  # written by `TrainerBatches`, under its lock
     # By function the columns that it ever logged, in order; written by `TrainerContext.log`.
     extra: dict[str, dict[str, None]] = field(default_factory=dict)
     reported: ReportedFailures = field(default_factory=set)  # written by `report_failures`
@@ -44,7 +45,13 @@ class TrainerMemory:
 
 class TrainerContext:
     """The caller of a column. This one has no trainer behind it; an integration's knows its
-    trainer."""
+    trainer.
+
+    Attributes:
+        known: Whether it is known who calls.
+    """
+
+    known = False
 
     def __init__(self, memory: TrainerMemory) -> None:
         self.memory = memory
@@ -61,6 +68,12 @@ class TrainerContext:
     def other_functions(self, rewards: RewardList) -> list[str]:
         """Names of what the caller runs beside the dispatcher's functions."""
         return list(rewards.models)
+
+    def counts_failures(self) -> str | None:
+        """What the caller is called if it may take a sample without any reward for one with the
+        reward 0; None if it is known to leave such samples out."""
+        leave_out = any(import_module(name).leaves_failures_out() for name in INTEGRATIONS)
+        return None if leave_out else "what calls this dispatcher's columns"
 
     def check_weights(self, rewards: RewardList) -> None:
         """Compares the weights of the caller and of the dispatcher.

@@ -15,6 +15,10 @@ from guerdon._trainer.context import TrainerContext, TrainerMemory, context_of
 from guerdon.integrations.trl import trainer_context as integration
 from guerdon.integrations.trl.trainer_context import TRLTrainerContext
 
+# These call columns by themselves; tests/integrations/trl/test_unmasked_trainers.py has the
+# warning.
+pytestmark = pytest.mark.filterwarnings("ignore:.*is not known to leave out samples")
+
 
 class Trainer:
     """As much of a trainer as a column looks for."""
@@ -27,6 +31,9 @@ class Trainer:
         self.model = types.SimpleNamespace(training=True)
         self.logged: list[tuple[str, Any]] = []
         vars(self).update(attributes)
+
+    def train(self, call: Any) -> Any:
+        return call()
 
     def log_extra(self, column: str, values: list[Any]) -> None:
         self.logged.append((column, values))
@@ -155,17 +162,21 @@ def test_a_rank_that_can_score_raises_with_the_others(ranks: Ranks) -> None:
     assert ranks.gathered == [None]
 
 
-def test_only_a_trainer_on_the_main_thread_has_ranks_to_ask(ranks: Ranks) -> None:
-    error = ValueError("mine")
+def test_ranks_are_asked_on_the_trainers_thread_alone(ranks: Ranks) -> None:
+    """The main thread, or one that runs the trainer: only there its collectives are in order."""
+    error, trainer, got = ValueError("mine"), Trainer(), list[Any]()
     assert TrainerContext(TrainerMemory()).agree(error, None) is error
-    got: list[Any] = []
-    thread = threading.Thread(
-        target=lambda: got.append(TRLTrainerContext(TrainerMemory(), Trainer()).agree(error, None))
-    )
-    thread.start()
-    thread.join()
-    assert got == [error]
-    assert ranks.gathered == []
+
+    def ask() -> None:
+        got.append(TRLTrainerContext(TrainerMemory(), trainer).agree(error, None))
+
+    for target, asked in ((ask, 0), (lambda: trainer.train(ask), 1)):
+        thread = threading.Thread(target=target)
+        thread.start()
+        thread.join()
+        assert len(ranks.gathered) == asked
+    assert got[0] is error
+    assert str(got[1]) == "rank 0: mine"
 
 
 # --- logs

@@ -1,9 +1,10 @@
 """TRL's trainers, unmodified, as the columns of a dispatcher meet them: by the arguments of a call.
 
 Nothing here imports trl or torch. The trainer is the owner of the bound ``log_extra`` and
-``log_metric`` that it gives its reward functions. Ranks agree before one of them raises, so that
-all raise the same error or none does and no rank waits in a collective for one that has left; on
-the main thread only, where the trainer's own collectives run.
+``log_metric`` that it gives its reward functions; one that gives none is found in the call stack.
+Ranks agree before one of them raises, so that all raise the same error or none does and no rank
+waits in a collective for one that has left; only where the trainer's own collectives run, on the
+main thread or on one that runs the trainer.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from guerdon._trainer.context import TrainerContext, TrainerMemory
+from guerdon._trainer.call_stack import owners_of_reward_funcs, running_codes, runs_method_of
+from guerdon._trainer.context import TrainerContext, TrainerMemory, report_failures
 from guerdon.errors import DataError, GuerdonError, RewardFailureError
 
 if TYPE_CHECKING:
@@ -21,8 +23,14 @@ if TYPE_CHECKING:
     from guerdon.results import RewardBatch
 
 
+# What TRL calls the samples that it leaves out of a group's baseline, where it does (since 1.6).
+_MASK = "unscorable_mask"
+
+
 class TRLTrainerContext(TrainerContext):
     """One of TRL's trainers."""
+
+    known = True
 
     def __init__(self, memory: TrainerMemory, trainer: Any) -> None:
         super().__init__(memory)
@@ -70,10 +78,16 @@ class TRLTrainerContext(TrainerContext):
                 )
         self.memory.weights_checked = True
 
+    def counts_failures(self) -> str | None:
+        if any(_MASK in code.co_varnames for code in running_codes()):
+            return None
+        kind, version = type(self._trainer), getattr(sys.modules.get("trl"), "__version__", None)
+        return f"{kind.__module__}.{kind.__qualname__}{'' if version is None else f' (trl {version})'}"
+
     def agree(self, error: Exception | None, result: RewardBatch | None) -> Exception | None:
         """The error that all ranks raise, that of the first rank that has one. Collective."""
         dist = _distributed()
-        if dist is None or threading.current_thread() is not threading.main_thread():
+        if dist is None or not self._runs_here():
             return error
         mine = None if error is None else (_kind(error), str(error))
         every: list[tuple[type[Exception], str] | None] = [None] * dist.get_world_size()
@@ -85,6 +99,29 @@ class TRLTrainerContext(TrainerContext):
                 return RewardFailureError(text, result) if kind is RewardFailureError else kind(text)
         return None
 
+    def _runs_here(self) -> bool:
+        """Whether this is the thread in which the trainer's collectives run."""
+        return threading.current_thread() is threading.main_thread() or runs_method_of(type(self._trainer))
+
+
+class SilentTrainerContext(TRLTrainerContext):
+    """A trainer that gives its reward functions nothing of itself: TRL before 1.0, some of its
+    experimental trainers, trainers built on TRL."""
+
+    def group_size(self) -> int | None:
+        """Known of GRPO and RLOO, whose groups are contiguous."""
+        grouped = any(kind.__name__.endswith(("GRPOTrainer", "RLOOTrainer")) for kind in type(self._trainer).__mro__)
+        return super().group_size() if grouped and hasattr(self._trainer, "num_generations") else None
+
+    def log(self, result: RewardBatch, arguments: Mapping[str, Any]) -> None:
+        super().log(result, arguments)
+        report_failures(result, self.memory.reported)
+
+    def _runs_here(self) -> bool:
+        # Of TRL's own trainers it is known that each rank calls its functions.
+        ours = any(owner is self._trainer and _is_trl(module) for owner, module in owners_of_reward_funcs())
+        return ours and super()._runs_here()
+
 
 def raise_together(trainer: Any, error: Exception | None) -> None:
     """Raises on all ranks the error of the first rank that has one. Collective."""
@@ -94,12 +131,24 @@ def raise_together(trainer: Any, error: Exception | None) -> None:
 
 
 def trainer_of(given: Mapping[str, Any]) -> tuple[type[TRLTrainerContext], Any] | None:
-    """The trainer behind a call with these arguments, if one of TRL's."""
+    """The trainer behind a call with these arguments, if one of TRL's, or of what is built on
+    it."""
     for name in ("log_extra", "log_metric"):
         trainer = getattr(given.get(name), "__self__", None)
         if trainer is not None and hasattr(trainer, "num_generations") and hasattr(trainer, "reward_funcs"):
             return TRLTrainerContext, trainer
+    for owner, _ in owners_of_reward_funcs():
+        if isinstance(getattr(owner, "reward_funcs", None), (list, tuple)) and hasattr(owner, "args"):
+            return SilentTrainerContext, owner
     return None
+
+
+def leaves_failures_out() -> bool:
+    """Whether a caller without a trainer leaves samples without rewards out: the rollout process of
+    TRL's asynchronous trainer does, which calls functions in threads."""
+    processes: Any = sys.modules.get("multiprocessing")
+    child = processes is not None and processes.parent_process() is not None
+    return child and "trl.experimental.async_grpo.async_rollout_worker" in sys.modules
 
 
 def _just_these(functions: Any, rewards: RewardList) -> bool:
@@ -108,6 +157,10 @@ def _just_these(functions: Any, rewards: RewardList) -> bool:
         return False
     places = enumerate(map(rewards.place_of, functions))
     return all(found == place if place not in rewards.model_places else found is None for place, found in places)
+
+
+def _is_trl(module: str) -> bool:
+    return module.partition(".")[0] == "trl"
 
 
 def _distributed() -> Any:
