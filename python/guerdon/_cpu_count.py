@@ -3,47 +3,28 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-_CGROUP = Path("/sys/fs/cgroup")
+from guerdon._launcher import launchers_cores, ranks_on_host
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on: its CPU affinity, or the CPU quota of its container where
-    that is lower."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = _quota()
-    return max(1, cores if quota is None else min(cores, round(quota)))
+    """Cores that this process may run on: its CPU affinity, or the CPU quota of its container, or
+    of a control group above it, where that is lower."""
+    from guerdon import _native
 
-
-def ranks_on_host() -> int:
-    """Training processes that share this host, as torchrun and accelerate tell them
-    (``LOCAL_WORLD_SIZE``)."""
-    try:
-        return max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    except ValueError:
-        return 1
+    return _native.available_parallelism()
 
 
 def default_workers() -> int:
-    """Workers of a dispatcher that was not told: this process's share of the cores, at least
-    one."""
-    return max(1, usable_cores() // ranks_on_host())
-
-
-def _quota() -> float | None:
-    """Cores' worth of time that the container is allowed; None without a limit or without
-    cgroups."""
-    try:
-        limit, period = (_CGROUP / "cpu.max").read_text().split()
-    except (OSError, ValueError):
-        try:
-            limit = (_CGROUP / "cpu" / "cpu.cfs_quota_us").read_text()
-            period = (_CGROUP / "cpu" / "cpu.cfs_period_us").read_text()
-        except OSError:
-            return None
-    try:
-        allowed = int(limit) / int(period)
-    except (ValueError, ZeroDivisionError):  # "max": no limit
-        return None
-    return allowed if allowed > 0 else None
+    """Workers of a dispatcher that was not told: this process's share of the cores, at least one.
+    Cores that the launcher has bound this rank to are not divided again; a quota of CPU time is,
+    since the ranks of a container share it."""
+    ranks = ranks_on_host()
+    usable = usable_cores()
+    if ranks == 1 or not hasattr(os, "sched_getaffinity"):
+        return max(1, usable // ranks)
+    bound = len(os.sched_getaffinity(0))
+    share = min(bound, launchers_cores() // ranks)
+    if usable < bound:  # by a quota
+        share = min(share, usable // ranks)
+    return max(1, share)

@@ -16,6 +16,8 @@ __version__: str
 
 _Phase: TypeAlias = Literal["call", "arguments", "setup", "loading"]
 
+def available_parallelism() -> int: ...
+
 @final
 class FunctionConfig:
     """What the scheduler and the lanes must know of one reward function."""

@@ -66,8 +66,8 @@ class Dispatcher:
             which are left to the trainer.
         weights: One per entry of `functions`, for `RewardBatch.total` and for the trainer's
             ``reward_weights``; all 1 by default.
-        workers: Processes of the process lane; by default the cores that this process may use,
-            divided by the ranks on this host.
+        workers: Processes of the process lane; by default this rank's share of the cores that the
+            host, or its container, may use.
         num_generations: Completions per prompt, where neither the call nor the trainer says it.
         max_failure_rate: More failures than this in a function, in a batch of at least 8 samples,
             raise `RewardFailureError`. 0 to 1; a function's own value goes first.

@@ -45,7 +45,7 @@ def test_it_names_the_secrets_that_workers_do_not_get(guerdon: Command, monkeypa
 def test_ranks_share_the_cores(guerdon: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1024")
     known = json.loads(guerdon("info", "--json").out)
-    assert (known["ranks"], known["workers"]) == (1024, 1)
+    assert (known["ranks"], known["world_size"], known["workers"]) == (1024, 1024, 1)
     assert "1024 ranks on this host" in guerdon("info").out
 
 

@@ -36,7 +36,8 @@ def facts() -> dict[str, Any]:
     import os
 
     from guerdon import __version__, _worker_environment
-    from guerdon._cpu_count import default_workers, ranks_on_host, usable_cores
+    from guerdon._cpu_count import default_workers, usable_cores
+    from guerdon._launcher import ranks_on_host, world_size
     from guerdon._registration.spec import LISTS_TIMEOUT, SAMPLE_TIMEOUT
 
     return {
@@ -45,6 +46,7 @@ def facts() -> dict[str, Any]:
         "platform": platform.platform(),
         "cores": {"usable": usable_cores(), "machine": os.cpu_count() or 1},
         "ranks": ranks_on_host(),
+        "world_size": world_size(),
         "workers": default_workers(),
         "lanes": {
             "process": {"available": sys.platform == "linux", "concurrency": default_workers()},
@@ -72,7 +74,7 @@ def _version(package: str) -> str | None:
 
 def _text(known: dict[str, Any]) -> str:
     cores, lanes, timeouts = known["cores"], known["lanes"], known["timeouts_s"]
-    divisor = f" / {known['ranks']} ranks on this host" if known["ranks"] > 1 else ""
+    divisor = f", shared by {known['ranks']} ranks on this host" if known["ranks"] > 1 else ""
     packages = ", ".join(f"{name} {version}" for name, version in known["packages"].items() if version)
     missing = ", ".join(name for name, version in known["packages"].items() if not version)
     lines = [

@@ -44,6 +44,12 @@ mod _native {
     #[pymodule_export]
     use crate::values::columns::{PyConstant, PyFunctionColumns};
 
+    /// Cores that this process may use: CPU affinity and the quotas of its control groups.
+    #[pyfunction]
+    fn available_parallelism() -> usize {
+        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    }
+
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))

@@ -1,0 +1,241 @@
+"""Ranks and cores as each launcher tells them: one row a launcher, and the launchers that can be
+run here for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from guerdon import _launcher
+from guerdon._cpu_count import default_workers, usable_cores
+from guerdon._launcher import launchers_cores, ranks_on_host, world_size
+
+_SLURM_STEP = {"SLURM_PROCID": "3", "SLURM_LOCALID": "3", "SLURM_NODEID": "0", "SLURM_NTASKS": "16"}
+_TORCHRUN = {"RANK": "3", "LOCAL_RANK": "3", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "on_host", "in_all"),
+    [
+        pytest.param({}, 1, 1, id="no launcher"),
+        pytest.param(_TORCHRUN, 8, 16, id="torchrun"),
+        pytest.param({**_TORCHRUN, "ACCELERATE_MIXED_PRECISION": "no"}, 8, 16, id="accelerate"),
+        pytest.param({**_TORCHRUN, "NODE_RANK": "0"}, 8, 16, id="Ray Train"),
+        pytest.param(
+            {"RANK": "3", "LOCAL_RANK": "3", "WORLD_SIZE": "16", "LOCAL_SIZE": "8", "CROSS_SIZE": "2"},
+            8,
+            16,
+            id="deepspeed",
+        ),
+        pytest.param({"LOCAL_SIZE": "40"}, 1, 1, id="LOCAL_SIZE of something else"),
+        pytest.param({"WORLD_SIZE": "4"}, 1, 1, id="WORLD_SIZE of something else"),
+        pytest.param({"RANK": "1", "WORLD_SIZE": "4"}, 1, 4, id="one rank a pod"),
+        pytest.param(
+            {**_SLURM_STEP, "SLURM_STEP_NUM_TASKS": "16", "SLURM_STEP_TASKS_PER_NODE": "8(x2)"}, 8, 16, id="srun"
+        ),
+        pytest.param(
+            {**_SLURM_STEP, "SLURM_STEP_NUM_TASKS": "14", "SLURM_STEP_TASKS_PER_NODE": "4(x2),6", "SLURM_NODEID": "2"},
+            6,
+            14,
+            id="srun, nodes that differ",
+        ),
+        pytest.param(
+            {"SLURM_STEP_NUM_TASKS": "10", "SLURM_STEP_TASKS_PER_NODE": "4,6"}, 6, 10, id="srun, node not told"
+        ),
+        pytest.param(
+            {**_SLURM_STEP, "SLURM_TASKS_PER_NODE": "8(x2)", "SLURM_NTASKS": "16"}, 1, 1, id="sbatch without srun"
+        ),
+        pytest.param(
+            {**_SLURM_STEP, "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)", **_TORCHRUN},
+            8,
+            16,
+            id="torchrun started by srun",
+        ),
+        pytest.param(
+            {"OMPI_COMM_WORLD_SIZE": "16", "OMPI_COMM_WORLD_LOCAL_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_RANK": "1"},
+            8,
+            16,
+            id="Open MPI",
+        ),
+        pytest.param({"PMI_SIZE": "16", "PMI_RANK": "1", "MPI_LOCALNRANKS": "8"}, 8, 16, id="MPICH, Intel MPI"),
+        pytest.param({"PMI_SIZE": "16", "PMI_LOCAL_SIZE": "8", "PMI_LOCAL_RANK": "2"}, 8, 16, id="Cray PMI"),
+        pytest.param({"MV2_COMM_WORLD_SIZE": "16", "MV2_COMM_WORLD_LOCAL_SIZE": "8"}, 8, 16, id="MVAPICH"),
+        pytest.param({"PALS_LOCAL_SIZE": "12", "PALS_LOCAL_RANKID": "2", "PMI_SIZE": "24"}, 12, 24, id="PALS"),
+        pytest.param({"LOCAL_WORLD_SIZE": "what"}, 1, 1, id="not a number"),
+        pytest.param({"LOCAL_WORLD_SIZE": "0", "SLURM_STEP_TASKS_PER_NODE": "2(x"}, 1, 1, id="nonsense"),
+        pytest.param({"LOCAL_WORLD_SIZE": "٣", "SLURM_STEP_TASKS_PER_NODE": "٣"}, 1, 1, id="other digits"),
+        pytest.param({"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "4"}, 4, 4, id="contradictory"),
+    ],
+)
+def test_ranks(environ: dict[str, str], on_host: int, in_all: int) -> None:
+    assert (ranks_on_host(environ), world_size(environ)) == (on_host, in_all)
+
+
+class Machine:
+    """A machine with cores and a launcher on it, as this process would see them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        for name in [name for name in os.environ if name.startswith(("SLURM_", "OMPI_", "PMI_", "MV2_", "PALS_"))]:
+            monkeypatch.delenv(name)
+        for name in ("LOCAL_SIZE", "WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE"):
+            monkeypatch.delenv(name, raising=False)
+
+    def __call__(
+        self, cores: int, *, launcher: int, bound: int, quota: int | None = None, env: dict[str, str] | None = None
+    ) -> int:
+        patch = self._monkeypatch
+        patch.setattr(os, "cpu_count", lambda: cores)
+        patch.setattr(os, "sched_getaffinity", lambda process: set(range(launcher if process else bound)))
+        patch.setattr("guerdon._cpu_count.usable_cores", lambda: min(bound, quota or bound))
+        for name, value in {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "8", **(env or {})}.items():
+            patch.setenv(name, value)
+        return default_workers()
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("cores", "launcher", "bound", "quota", "workers"),
+    [
+        pytest.param(192, 192, 192, None, 24, id="nothing bound"),
+        pytest.param(192, 192, 24, None, 24, id="each rank on cores of its own"),
+        pytest.param(192, 192, 96, None, 24, id="four ranks on each NUMA node"),
+        pytest.param(192, 192, 12, None, 12, id="bound to fewer than its share"),
+        pytest.param(192, 16, 16, None, 2, id="all ranks on sixteen cores, by taskset"),
+        pytest.param(192, 192, 192, 32, 4, id="a container's quota"),
+        pytest.param(192, 192, 24, 8, 1, id="bound, under a quota"),
+        pytest.param(4, 4, 4, None, 1, id="more ranks than cores"),
+    ],
+)
+def test_a_ranks_share_of_the_cores(
+    machine: Machine, cores: int, launcher: int, bound: int, quota: int | None, workers: int
+) -> None:
+    assert machine(cores, launcher=launcher, bound=bound, quota=quota) == workers
+
+
+def test_slurms_allocation_is_what_its_ranks_share(machine: Machine) -> None:
+    """slurmstepd may use the whole node; the job has sixteen of its cores, and binds nothing."""
+    step = {"SLURM_STEP_TASKS_PER_NODE": "8", "SLURM_CPUS_ON_NODE": "16", "SLURM_LOCALID": "1"}
+    assert machine(192, launcher=192, bound=16, env=step) == 2
+
+
+def test_a_script_between_the_launcher_and_the_rank_is_looked_through(tmp_path: Path) -> None:
+    """The shell that starts a rank is bound as the rank is; who may use more is its parent."""
+    core = min(os.sched_getaffinity(0))
+    program = (
+        "import os; from guerdon import _launcher; from guerdon._launcher import launchers_cores\n"
+        "os.cpu_count = lambda: 1000\n"
+        "own = [p for p in _launcher._ancestors() if _launcher._is_of_this_rank(p, os.environ)]\n"
+        "print(len(os.sched_getaffinity(0)), launchers_cores(), len(own))"
+    )
+    script = tmp_path / "rank.sh"
+    script.write_text(f"{sys.executable} -c '{program}'\ntrue\n")
+    ended = subprocess.run(
+        ["sh", str(script)],
+        env={**os.environ, "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"},
+        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout.split() == ["1", str(len(os.sched_getaffinity(0))), "1"]
+
+
+def test_the_launcher_is_not_found_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(process: int) -> set[int]:
+        raise ProcessLookupError(process)
+
+    monkeypatch.setattr(os, "sched_getaffinity", gone)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(_launcher, "_ancestors", lambda: iter([2**22 + 1]))
+    assert launchers_cores({"LOCAL_RANK": "0"}) == 64
+
+
+def _limit_to_one_core(group: Path) -> None:
+    if (group / "cpu.cfs_quota_us").exists():
+        (group / "cpu.cfs_quota_us").write_text("100000")
+    else:
+        (group / "cpu.max").write_text("100000 100000")
+
+
+def test_a_limit_on_a_group_further_up_counts() -> None:
+    """A real control group within one that may use one core's worth of time."""
+    if usable_cores() < 2:
+        pytest.skip("needs two cores")
+    root = Path("/sys/fs/cgroup/cpu") if Path("/sys/fs/cgroup/cpu/tasks").exists() else Path("/sys/fs/cgroup")
+    if not (root / "cgroup.procs").exists():
+        pytest.skip("no control groups are mounted here")
+    outer = root / f"guerdon-test-{os.getpid()}"
+    inner = outer / "inner"
+    try:
+        outer.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        inner.mkdir()
+        try:
+            _limit_to_one_core(outer)
+        except OSError as error:
+            pytest.skip(f"the CPU controller is not handed down here: {error}")
+        program = "from guerdon._cpu_count import usable_cores; print(usable_cores())"
+        ended = subprocess.run(
+            [sys.executable, "-c", program],
+            preexec_fn=lambda: (inner / "cgroup.procs").write_text(str(os.getpid())),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert ended.stdout.strip() == "1"
+    finally:
+        for group in (inner, outer):
+            if group.exists():
+                group.rmdir()
+
+
+_RANK = """
+import json, os, pathlib, sys
+from guerdon._cpu_count import default_workers
+from guerdon._launcher import ranks_on_host, world_size
+reported = [ranks_on_host(), world_size(), default_workers()]
+(pathlib.Path(__file__).parent / f"{os.getpid()}.json").write_text(json.dumps(told))
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(
+            [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"], id="torchrun"
+        ),
+        pytest.param(
+            [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes=2"],
+            id="accelerate",
+        ),
+        pytest.param(["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", sys.executable], id="mpirun"),
+    ],
+)
+def test_real_launchers(command: list[str], tmp_path: Path) -> None:
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    script = tmp_path / "rank.py"
+    script.write_text(_RANK)
+    ended = subprocess.run(
+        [*command, str(script)],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    reported = [json.loads(file.read_text()) for file in tmp_path.glob("*.json")]
+    assert reported == [[2, 2, max(1, usable_cores() // 2)]] * 2, ended.stderr[-2000:]
