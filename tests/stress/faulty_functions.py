@@ -120,13 +120,25 @@ def daemonise(then: str, notes: str) -> float:
     return hang("", notes) if then == "hang" else 1.0
 
 
-def daemonise_by_exec(_: str, notes: str) -> float:
+def daemonise_by_exec(then: str, notes: str) -> float:
     """A daemon that is another program: of its worker it has the environment only."""
     path = os.path.join(notes, "pids")
     script = f"echo $$ >>{path}; exec sleep {FOR_EVER}"
     subprocess.Popen(["sh", "-c", script], start_new_session=True, close_fds=True)
     _wait_for(notes, 1)
-    return 1.0
+    return hang("", notes) if then == "hang" else 1.0
+
+
+def leave_a_tree(then: str, notes: str) -> float:
+    """Daemons that start daemons: each leads a session of its own and ignores what it can."""
+    if os.fork() == 0:
+        for _ in range(3):
+            os.setsid()
+            if os.fork():
+                _sleep_on(notes)
+        os._exit(0)
+    _wait_for(notes, 3)
+    return hang("", notes) if then == "hang" else 1.0
 
 
 def _daemon(notes: str) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from guerdon import Status
+from guerdon import Dispatcher, Status, reward
+from tests.stress import starts_a_daemon
 from tests.stress.harness import Scene, expect, gone, wait_for, zygotes
 
 
@@ -41,7 +42,7 @@ def test_grandchildren_go_with_a_hung_worker(tmp_path: Path) -> None:
             1,
             marks=pytest.mark.fault(
                 "a function starts a daemon: its own session, no descriptors, SIGTERM and SIGHUP ignored",
-                sees="its value; the daemon is killed at the latest when the dispatcher is closed",
+                sees="its value; the daemon is killed when its worker ends",
             ),
         ),
         pytest.param(
@@ -49,7 +50,7 @@ def test_grandchildren_go_with_a_hung_worker(tmp_path: Path) -> None:
             1,
             marks=pytest.mark.fault(
                 "a function starts another program as a daemon",
-                sees="its value; the daemon is killed at the latest when the dispatcher is closed",
+                sees="its value; the daemon is killed when its worker ends",
             ),
         ),
         pytest.param(
@@ -77,13 +78,35 @@ def test_what_a_function_leaves_behind_is_gone_after_close(deed: str, count: int
             "daemonise:hang",
             Status.TIMEOUT,
             "of 3 s",
-            marks=pytest.mark.fault("a function starts a daemon and hangs", sees="`timeout`; no daemon after close"),
+            marks=pytest.mark.fault(
+                "a function starts a daemon and hangs", sees="`timeout`; the daemon is killed with its worker"
+            ),
         ),
         pytest.param(
             "daemonise:die",
             Status.CRASHED,
             "SIGKILL",
-            marks=pytest.mark.fault("a function starts a daemon and dies", sees="`crashed`; no daemon after close"),
+            marks=pytest.mark.fault(
+                "a function starts a daemon and dies", sees="`crashed`; the daemon is killed at once"
+            ),
+        ),
+        pytest.param(
+            "daemonise_by_exec:hang",
+            Status.TIMEOUT,
+            "of 3 s",
+            marks=pytest.mark.fault(
+                "a function starts another program in a session of its own and hangs",
+                sees="`timeout`; the program is killed with its worker",
+            ),
+        ),
+        pytest.param(
+            "leave_a_tree:hang",
+            Status.TIMEOUT,
+            "of 3 s",
+            marks=pytest.mark.fault(
+                "a function starts daemons that start daemons, and hangs",
+                sees="`timeout`; all of them are killed with its worker",
+            ),
         ),
         pytest.param(
             "start_a_pool:hang",
@@ -95,14 +118,31 @@ def test_what_a_function_leaves_behind_is_gone_after_close(deed: str, count: int
         ),
     ],
 )
-def test_what_a_failed_call_left_behind_is_gone_after_close(
+def test_what_a_failed_call_left_behind_is_gone_with_its_worker(
     deed: str, status: Status, reason: str, tmp_path: Path
 ) -> None:
     with Scene(tmp_path, timeout=3.0) as scene:  # what it leaves behind is there by then
         expect(scene.commit(deed), status, reason)
         pids = scene.pids()
         assert pids
-    wait_for(lambda: gone(pids), "what was left behind ends")
+        wait_for(lambda: gone(pids), "what was left behind ends", seconds=5)
+
+
+@pytest.mark.fault(
+    "importing a function's module starts a daemon, and a call hangs",
+    sees="`timeout`; the daemon serves the next calls and is killed when the dispatcher is closed",
+)
+def test_a_daemon_of_a_module_outlives_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOTES", str(tmp_path))
+    functions = [reward(starts_a_daemon.act, timeout=0.5, grace=0.1, max_failure_rate=1)]
+    with Dispatcher(functions, workers=1) as dispatcher:
+        result = dispatcher.score(completions=["hang", "daemon"])
+        assert [failure.status for failure in result.failures()] == [Status.TIMEOUT]
+        assert result.rewards[1, 0, 0] == 1  # after the worker was replaced
+        pids = [int(line) for line in (tmp_path / "pids").read_text().split()]
+        assert pids
+        assert not gone(pids)
+    wait_for(lambda: gone(pids), "the daemon ends")
 
 
 @pytest.mark.fault(

@@ -58,6 +58,7 @@ def fork(control: ControlSocket, request: ForkRequest, child: Callable[[], None]
 
 def run_worker(request: ForkRequest, functions: LoadedFunctions) -> None:
     """Makes this process a worker and serves until it ends."""
+    linux.mark_descendants(request.value)
     socket_fd, page_fd, output_fd, stack_fd = request.fds
     os.dup2(output_fd, 1)
     os.dup2(output_fd, 2)

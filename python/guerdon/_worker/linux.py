@@ -4,18 +4,42 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import signal
 from functools import cache
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+# Linux has not enforced this limit since 2.4; each process inherits it, through exec too.
+_RLIMIT_LOCKS = 10
 _HIGH = 512  # beyond what functions usually have open
 
 
 def adopt_orphans() -> None:
     """Makes this process the subreaper: orphaned descendants, daemons too, become its children."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def mark_descendants(mark: int) -> None:
+    """Marks this process and all that it starts from now on, in whatever session."""
+    _, hard = resource.getrlimit(_RLIMIT_LOCKS)
+    try:
+        resource.setrlimit(_RLIMIT_LOCKS, (mark, hard))
+    except (ValueError, OSError):  # limited to less: what it leaves behind ends with the zygote
+        return
+
+
+def mark_of(pid: int) -> int:
+    """The mark of a process, 0 without one."""
+    try:
+        with open(f"/proc/{pid}/limits", "rb") as file:
+            for line in file:
+                if line.startswith(b"Max file locks"):
+                    return int(line.split()[3])
+    except (OSError, ValueError):  # it is gone, or is not marked: unlimited
+        pass
+    return 0
 
 
 def exit_with_parent(parent: int) -> None:

@@ -2,7 +2,8 @@
 
 - It ends, with every descendant, when the engine closes its socket or its process is gone: a fork
   of the user's program may keep the socket open, so both are watched.
-- It is the subreaper: what a worker leaves behind becomes its child and is killed at the end.
+- It is the subreaper: what a worker leaves behind becomes its child when the worker ends, and is
+  killed then. What importing a module left behind is killed at the end.
 - Workers and loaders are reaped on request of the engine only, so that a pid is not reused before a
   kill. Orphans are reaped when they end.
 """
@@ -31,6 +32,8 @@ class Zygote:
         self._forked: set[int] = set()
         # The current loader. Its workers become children of this process when it ends.
         self._loader = 0
+        # Marks of workers that ended, as long as there is anything that carries them.
+        self._ended: set[int] = set()
         # True while a request is served: a new child may not be in `_forked` yet.
         self._serving = False
 
@@ -44,7 +47,7 @@ class Zygote:
         poll = select.poll()
         poll.register(self._link.socket, select.POLLIN)
         poll.register(parent, select.POLLIN)
-        signal.signal(signal.SIGCHLD, self._reap_orphans)
+        signal.signal(signal.SIGCHLD, self._look_after_orphans)
         while True:
             ready = {fd for fd, _ in poll.poll()}
             if parent in ready:
@@ -55,13 +58,15 @@ class Zygote:
             self._serving = True
             self._serve(request, parent)
             self._serving = False
-            self._reap_orphans()
+            self._look_after_orphans()
 
     def _serve(self, request: zygote_requests.ForkRequest, parent: int) -> None:
         if request.op == zygote_requests.LOADER:
             self._loader = self._fork(request, parent, lambda: loader.run(request.fds[0], self._serialized)) or 0
         elif request.op == zygote_requests.WORKER:
             self._fork(request, parent, lambda: forking.run_worker(request, LoadedFunctions(self._serialized())))
+        elif request.op == zygote_requests.ORPHANS:
+            self._ended.add(request.value)
         elif request.op == zygote_requests.REAP:
             status = linux.reap(request.value)
             self._forked.discard(request.value)
@@ -85,15 +90,31 @@ class Zygote:
         os.close(self._functions_fd)
         return serialized
 
-    def _reap_orphans(self, *_: object) -> None:
-        """Reaps children not forked here, unless they may be workers of a loader that ended."""
+    def _look_after_orphans(self, *_: object) -> None:
+        """Kills the children of ended workers, and reaps children not forked here.
+
+        Their own children become ours as they die, which calls this again. Those that may be
+        workers of a loader that ended are not reaped.
+        """
         if self._serving:
             return
-        for pid in linux.children():
-            if pid not in self._forked and linux.has_ended(pid):
-                if self._loader and linux.has_ended(self._loader):
-                    return
-                linux.reap(pid)
+        keep = self._loader and linux.has_ended(self._loader)
+        again = True
+        while again:
+            again, found = False, set()
+            for pid in linux.children():
+                if pid in self._forked:
+                    continue
+                if not linux.has_ended(pid):
+                    if self._ended and (mark := linux.mark_of(pid)) in self._ended:
+                        found.add(mark)
+                        linux.kill(pid)
+                elif keep:
+                    found.update(self._ended)
+                else:
+                    linux.reap(pid)
+                    again = True  # children that it left may not have been listed yet
+        self._ended = found
 
     @staticmethod
     def end() -> None:

@@ -59,6 +59,17 @@ pub(super) fn open_pidfd(pid: Pid) -> io::Result<OwnedFd> {
     })
 }
 
+/// A number that all descendants of one worker carry, whatever session they are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WorkerMark(pub u64);
+
+impl WorkerMark {
+    pub(super) fn new() -> Self {
+        // It stands as a resource limit: high enough to limit nothing, and not "unlimited".
+        Self(fastrand::u64(1 << 40..1 << 62))
+    }
+}
+
 /// A worker just forked, and our ends of what it was given.
 pub(super) struct Forked {
     pub child: Child,
@@ -70,6 +81,8 @@ pub(super) struct Forked {
 pub(super) struct Child {
     pub pid: Pid,
     pub pidfd: Pidfd,
+    /// By which the zygote finds what it started and left behind.
+    pub mark: WorkerMark,
     pub page: SharedPage,
     /// Where its stack is written when it is asked for.
     pub stack: StackFile,

@@ -53,7 +53,7 @@ impl WorkerProcess {
     /// could say.
     pub(super) async fn reap(&mut self) -> (ExitStatus, Option<String>) {
         self.child.kill(); // what it left of its group
-        let ending = timeout(ASK, self.shared.zygote.reap(self.child.pid)).await;
+        let ending = timeout(ASK, self.shared.zygote.reap(&self.child)).await;
         self.output_ended.notify_one();
         if let Some(reader) = self.reader.take() {
             let _ = reader.await; // one that panicked has nothing more to read

@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use crate::child::{Child, Forked, Pidfd, pid_from_message};
+use crate::child::{Child, Forked, Pidfd, WorkerMark, pid_from_message};
 use crate::config::ProcessConfig;
 use crate::exit_status::ExitStatus;
 use crate::load_retries::LoadRetries;
@@ -55,7 +55,7 @@ pub(super) struct Zygote {
 
 enum Request {
     Fork(oneshot::Sender<io::Result<Forked>>),
-    Reap(Pid, oneshot::Sender<ExitStatus>),
+    Reap(Pid, WorkerMark, oneshot::Sender<ExitStatus>),
 }
 
 impl Zygote {
@@ -89,10 +89,10 @@ impl Zygote {
         worker
     }
 
-    /// Takes leave of a process that has ended; how it did.
-    pub(super) fn reap(&self, pid: Pid) -> oneshot::Receiver<ExitStatus> {
+    /// Takes leave of a process that has ended, and has killed what it left behind; how it did.
+    pub(super) fn reap(&self, child: &Child) -> oneshot::Receiver<ExitStatus> {
         let (reply, ending) = oneshot::channel();
-        let _ = self.requests.send(Request::Reap(pid, reply));
+        let _ = self.requests.send(Request::Reap(child.pid, child.mark, reply));
         ending
     }
 }
@@ -142,10 +142,10 @@ impl ZygoteSupervisor {
                         let _ = reply.send(child);
                     }
                 },
-                Some(Request::Reap(pid, reply)) => tokio::select! {
+                Some(Request::Reap(pid, mark, reply)) => tokio::select! {
                     biased;
                     _ = stage.wait_for(|stage| *stage == LaneStage::Ended) => break,
-                    ending = self.answered(async |supervisor| Ok(supervisor.reap(pid).await)) => {
+                    ending = self.answered(async |supervisor| Ok(supervisor.reap(pid, mark).await)) => {
                         let _ = reply.send(ending.unwrap_or(ExitStatus::Unknown));
                     }
                 },
@@ -212,15 +212,16 @@ impl ZygoteSupervisor {
         // Kept until the child's pidfd takes its guard: that must not be the one for which there is
         // no room, when the child is there already.
         let reserve = output::duplicate(page.fd())?;
+        let mark = WorkerMark::new();
         let mut zygote_alive = zygote.alive.clone();
         let pid = match &zygote.loader {
             Loader::Forks(control, .., alive) => {
                 zygote_alive = alive.clone();
-                control.send(zygote_requests::WORKER, 0, 0, &fds).await?;
+                control.send(zygote_requests::WORKER, 0, mark.0, &fds).await?;
                 pid_from_message(control.reply_to(zygote_requests::WORKER).await?.value)?
             }
             Loader::Becomes(control, pid) => {
-                control.send(zygote_requests::BECOME, 0, 0, &fds).await?;
+                control.send(zygote_requests::BECOME, 0, mark.0, &fds).await?;
                 control.reply_to(zygote_requests::BECOME).await?;
                 let pid = *pid;
                 zygote.loader = Loader::Absent;
@@ -228,17 +229,19 @@ impl ZygoteSupervisor {
             }
             Loader::None | Loader::Absent => {
                 let flags = if load_late { 0 } else { zygote_requests::LOAD_FIRST };
-                zygote.control.send(zygote_requests::WORKER, flags, 0, &fds).await?;
+                zygote.control.send(zygote_requests::WORKER, flags, mark.0, &fds).await?;
                 pid_from_message(zygote.control.reply_to(zygote_requests::WORKER).await?.value)?
             }
         };
         drop(reserve);
-        let child = Child { pid, pidfd: Pidfd::open(pid)?, page, stack, zygote_alive };
+        let child = Child { pid, pidfd: Pidfd::open(pid)?, mark, page, stack, zygote_alive };
         Ok(Forked { child, socket, output })
     }
 
-    async fn reap(&mut self, pid: Pid) -> ExitStatus {
+    async fn reap(&mut self, pid: Pid, mark: WorkerMark) -> ExitStatus {
         let Some(zygote) = &self.zygote else { return ExitStatus::Unknown };
+        // What it left became the zygote's when it ended; a lost zygote shows at the next request.
+        let _ = zygote.control.send(zygote_requests::ORPHANS, 0, mark.0, &[]).await;
         if let Loader::Forks(control, ..) = &zygote.loader
             && let Ok(ending @ (ExitStatus::Exited(_) | ExitStatus::Killed(_))) = control.reap(pid).await
         {
