@@ -409,12 +409,10 @@ class RequestSnapshot:
 
 @final
 class StartThread:
-    """Start a thread for a function."""
+    """Start a thread; one that can't be started drops its slot."""
 
     @property
-    def function(self) -> int: ...
-    @property
-    def thread(self) -> int: ...
+    def slot(self) -> ThreadSlot: ...
 
 @final
 class StartLoop:
@@ -424,6 +422,9 @@ class StartLoop:
     def index(self) -> int: ...
     @property
     def generation(self) -> int: ...
+    @property
+    def queue(self) -> LoopQueue | None:
+        """None if the loop is not wanted any more."""
 
 @final
 class ThreadAbandoned:
@@ -486,24 +487,33 @@ class Lanes:
     def next_request(self) -> _SupervisorRequest | None:
         """Wait for a request to the thread supervisor; None when the lanes are closed."""
 
-    def next_frame(self, function: int, thread: int, ident: int) -> ThreadFrame | None:
-        """Wait for calls of `function`; None when this thread must end."""
-
-    def leave(self, function: int, thread: int) -> bool:
-        """A thread is about to end; True if it must call the function's ``close()`` first."""
-
     def set_stack(self, thread: int, stack: str) -> None:
         """The stack of a thread that was asked for it, as a traceback shows it."""
 
-    def thread_ended(self) -> None:
-        """A thread has ended: its last call here."""
-
-    def thread_not_started(self, function: int, reason: str) -> None:
-        """A thread that was asked for could not be started."""
-
-    def open_loop(self, index: int, generation: int) -> LoopQueue | None: ...
     def loop_functions(self, index: int) -> list[int]: ...
     def loop_name(self, index: int) -> str: ...
+
+@final
+class ThreadSlot:
+    """The place of one thread of the thread lane. Dropping it ends the thread for the engine."""
+
+    @property
+    def function(self) -> int: ...
+    @property
+    def thread(self) -> int:
+        """The thread's number."""
+
+    def next_frame(self, ident: int) -> ThreadFrame | None:
+        """Wait for calls without the GIL; None when this thread must end."""
+
+    def leave(self, reason: str | None = None, traceback: str | None = None) -> bool:
+        """The thread is about to end, because of an exception if there is a reason.
+
+        True if it must call the function's ``close()`` first.
+        """
+
+    def end(self) -> None:
+        """The thread has ended: its last call here."""
 
 @final
 class FrameView:

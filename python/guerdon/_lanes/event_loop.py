@@ -65,7 +65,7 @@ class LoopThread:
             finally:
                 self._ident = None
                 loop.close()
-        except Exception as error:  # a policy of the user's, no descriptors left
+        except BaseException as error:  # a policy of the user's, no descriptors left
             self._queue.not_started(reason_of(error))
         else:
             self._queue.loop_ended()

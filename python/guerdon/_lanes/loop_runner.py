@@ -286,6 +286,7 @@ def _complete(call: Call, load: FrameArguments, index: int, raw: object, size: i
             tokens = call.tokens()
             if tokens is not None:
                 frame.used(tokens)
+        records = call.records()
     except BaseException as error:
         return frame.fail(index, *failed(call, error))
-    return frame.cell(index, status, value, call.records())
+    return frame.cell(index, status, value, records)

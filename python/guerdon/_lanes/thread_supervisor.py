@@ -29,7 +29,7 @@ from guerdon.limits import native
 
 if TYPE_CHECKING:
     from guerdon._lanes.event_loop import LoopThread
-    from guerdon._native import Engine, Lanes, LoopSnapshot, _SupervisorRequest
+    from guerdon._native import Engine, Lanes, LoopQueue, LoopSnapshot, ThreadSlot, _SupervisorRequest
     from guerdon._registration.spec import FunctionSpec
 
 _KILLED: Final = "Use lane='process', where a call that hangs is killed."
@@ -55,20 +55,28 @@ class ThreadSupervisor:
         self._loops: dict[tuple[int, int], LoopThread] = {}
 
     def run(self) -> None:
-        while (request := self.lanes.next_request()) is not None:
-            try:
-                self._handle(request)
-            except Exception as error:  # the next request is served all the same
-                warn(
-                    f"the engine could not do what it asked its supervisor for ({type(request).__name__}): {reason_of(error)}"
-                )
+        while self._serve():
+            pass
+
+    def _serve(self) -> bool:
+        request: _SupervisorRequest | None = None
+        try:
+            request = self.lanes.next_request()
+            if request is None:
+                return False
+            self._handle(request)
+        except BaseException as error:  # the next request is served all the same
+            warn(
+                f"the engine could not do what it asked its supervisor for ({type(request).__name__}): {reason_of(error)}"
+            )
+        return True
 
     def _handle(self, request: _SupervisorRequest) -> None:
         match request:
             case StartThread():
-                self._start_thread(request.function, request.thread)
+                self._start_thread(request.slot)
             case StartLoop():
-                self._start_loop(request.index, request.generation)
+                self._start_loop(request.index, request.generation, request.queue)
             case ReadStack():
                 self._read_stack(request.thread, request.ident)
             case ThreadAbandoned():
@@ -102,16 +110,17 @@ class ThreadSupervisor:
         call = (snapshot.frame, snapshot.number) if snapshot.call.phase == "call" else None
         return [] if loop is None else loop.stack(snapshot.call.function, call)
 
-    def _start_thread(self, function: int, number: int) -> None:
-        call = self._calls[function]
-        worker = WorkerThread(self.lanes, function, number, call.clone())
+    def _start_thread(self, slot: ThreadSlot) -> None:
         try:
-            LaneThread(self.lanes, worker.run, self.thread_name(function, number)).start()
-        except RuntimeError as error:
-            self.lanes.thread_not_started(function, reason_of(error))
+            worker = WorkerThread(slot, self._calls[slot.function].clone())
+            LaneThread(self.lanes, worker.run, self.thread_name(slot.function, slot.thread)).start()
+        except BaseException as error:  # no thread, no memory left
+            slot.leave(reason_of(error))
+            slot.end()
+            if not isinstance(error, RuntimeError):
+                raise
 
-    def _start_loop(self, index: int, generation: int) -> None:
-        queue = self.lanes.open_loop(index, generation)
+    def _start_loop(self, index: int, generation: int, queue: LoopQueue | None) -> None:
         if queue is None:
             return
         try:
@@ -122,7 +131,7 @@ class ThreadSupervisor:
             loop = LoopThread(queue, functions, calls)
             self._loops = {key: old for key, old in self._loops.items() if old.runs} | {(index, generation): loop}
             LaneThread(self.lanes, loop.run, self.loop_name(index)).start()
-        except Exception as error:  # no thread, no descriptors left
+        except BaseException as error:  # no thread, no descriptors left
             queue.not_started(reason_of(error))
             raise
 

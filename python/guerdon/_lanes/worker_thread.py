@@ -1,8 +1,9 @@
 """One thread of the thread lane: asks for frames and runs their calls.
 
 The loop is Python and calls Rust only for an instant at a time: the interpreter can end the thread
-inside user code at any moment. No exception of user code ends the thread, whatever it is. Between
-frames the thread holds on to nothing of a batch.
+inside user code at any moment. No exception of user code ends the thread, whatever it is. One that
+comes from outside, or for want of memory, ends it with the call in hand; another thread takes its
+place. Between frames the thread holds on to nothing of a batch.
 """
 
 from __future__ import annotations
@@ -22,37 +23,41 @@ from guerdon._worker.invoke.returned_values import to_cell
 from guerdon._worker.invoke.tracebacks import traceback_of
 
 if TYPE_CHECKING:
-    from guerdon._native import Lanes, ThreadFrame
+    from guerdon._native import ThreadFrame, ThreadSlot
 
 
 class WorkerThread:
     """A thread's life: `run` is its target.
 
     Args:
-        lanes: The engine's queues.
-        function: Which function it is for.
-        number: Its own number, as the engine ordered it.
+        slot: Its place in the engine.
         call: The function, for this thread alone.
     """
 
-    def __init__(self, lanes: Lanes, function: int, number: int, call: Call) -> None:
-        self._lanes = lanes
-        self._function = function
-        self._number = number
+    def __init__(self, slot: ThreadSlot, call: Call) -> None:
+        self._slot = slot
         self._call = call
         self._awaiter = Awaiter(warn)
 
     def run(self) -> None:
-        lanes, function, number = self._lanes, self._function, self._number
-        ident = threading.get_ident()
+        slot = self._slot
         try:
-            while self._serve(lanes.next_frame(function, number, ident)):
+            ident = threading.get_ident()
+            while self._serve(slot.next_frame(ident)):
                 pass
-        finally:
-            if lanes.leave(function, number):
+            close = slot.leave()
+        except BaseException as error:
+            close = slot.leave(reason_of(error), traceback_of(error))
+            warn(
+                f"reward function {self._call.name!r}: {reason_of(error)} ended a thread of the thread lane. "
+                "Its call failed, and another thread takes its place."
+            )
+        try:
+            if close:
                 self._close()
             self._awaiter.close()
-            lanes.thread_ended()
+        finally:
+            slot.end()
 
     def _serve(self, frame: ThreadFrame | None) -> bool:
         if frame is None:
@@ -96,9 +101,10 @@ class WorkerThread:
                 tokens = call.tokens()
                 if tokens is not None:
                     frame.used(tokens)
+            records = call.records()
         except BaseException as error:
             return frame.fail(*failed(call, error))
-        return frame.cell(status, value, call.records())
+        return frame.cell(status, value, records)
 
     def _run_lists(self, frame: ThreadFrame) -> None:
         call, view = self._call, frame.view
@@ -117,11 +123,11 @@ class WorkerThread:
                     if not frame.is_open():
                         raise Discarded
                 raw = function(scores_from(frame.scores()), *lists) if finish else function(*lists)
-                cells = packed(self._awaiter.result(call, raw), size)
+                cells, records = packed(self._awaiter.result(call, raw), size), call.records()
             except BaseException as error:
                 skipped = frame.fail(*failed(call, error))
             else:
-                skipped = frame.cells(*cells, call.records())
+                skipped = frame.cells(*cells, records)
             at += 1
 
     def _set_up(self, frame: ThreadFrame) -> bool:

@@ -42,6 +42,8 @@ mod _native {
     #[pymodule_export]
     use crate::lanes::thread_frame::PyThreadFrame;
     #[pymodule_export]
+    use crate::lanes::thread_slot::ThreadSlot;
+    #[pymodule_export]
     use crate::values::columns::{PyConstant, PyFunctionColumns};
 
     /// Cores that this process may use: CPU affinity and the quotas of its control groups.

@@ -35,6 +35,12 @@ pub trait Lane: Send + Sync + 'static {
     /// The most calls in one frame.
     fn frame_calls(&self, function: FunctionId) -> usize;
 
+    /// Whether the calls of a frame run side by side. Then a frame takes as many as `frame_calls`
+    /// says, whatever they are expected to take.
+    fn runs_side_by_side(&self) -> bool {
+        false
+    }
+
     /// The most bytes in one frame; a frame has at least one call, however large.
     fn frame_bytes(&self) -> usize {
         usize::MAX

@@ -10,6 +10,7 @@ use crate::lanes::frame_view::PyFrameView;
 
 #[pyclass(frozen, module = "guerdon._native", name = "LoopFrame")]
 pub struct PyLoopFrame {
+    pid: u32,
     frame: LoopFrame<Frame>,
     #[pyo3(get)]
     view: Py<PyFrameView>,
@@ -19,7 +20,23 @@ impl PyLoopFrame {
     /// `None` if nothing is left of the frame.
     pub fn new(py: Python<'_>, frame: LoopFrame<Frame>) -> PyResult<Option<Self>> {
         let view = frame.read(|frame| PyFrameView::of(frame));
-        view.map(|view| Ok(Self { frame, view: Py::new(py, view)? })).transpose()
+        let Some(view) = view else { return Ok(None) };
+        match Py::new(py, view) {
+            Ok(view) => Ok(Some(Self { pid: std::process::id(), frame, view })),
+            Err(error) => {
+                frame.give_back_rest();
+                Err(error)
+            }
+        }
+    }
+}
+
+/// A loop that lets go of a frame early was interrupted before it could run the calls.
+impl Drop for PyLoopFrame {
+    fn drop(&mut self) {
+        if self.pid == std::process::id() {
+            self.frame.give_back_rest();
+        }
     }
 }
 

@@ -10,7 +10,10 @@ use pyo3::prelude::*;
 use crate::lanes::loop_frame::PyLoopFrame;
 
 #[pyclass(frozen, module = "guerdon._native", name = "LoopQueue")]
-pub struct PyLoopQueue(LoopQueue<Frame>);
+pub struct PyLoopQueue {
+    pid: u32,
+    queue: LoopQueue<Frame>,
+}
 
 /// When a loop is to look at its calls again.
 #[pyclass(frozen, get_all, module = "guerdon._native")]
@@ -49,26 +52,36 @@ impl OverdueCalls {
 }
 
 impl PyLoopQueue {
-    pub const fn new(queue: LoopQueue<Frame>) -> Self {
-        Self(queue)
+    pub fn new(queue: LoopQueue<Frame>) -> Self {
+        Self { pid: std::process::id(), queue }
+    }
+}
+
+/// Nobody runs the loop any more, whatever it was that ended it.
+impl Drop for PyLoopQueue {
+    fn drop(&mut self) {
+        // In a forked child the lane's locks may be held by threads that it lacks.
+        if self.pid == std::process::id() {
+            self.queue.not_started("its thread ended");
+        }
     }
 }
 
 #[pymethods]
 impl PyLoopQueue {
     fn fileno(&self) -> i32 {
-        self.0.fd().as_raw_fd()
+        self.queue.fd().as_raw_fd()
     }
 
     /// Takes the wake-up. To be called first, whatever comes after it: the descriptor stays
     /// readable until then.
     fn drain(&self) {
-        self.0.drain();
+        self.queue.drain();
     }
 
     /// The next frame that arrived.
     fn take(&self, py: Python<'_>) -> PyResult<Option<PyLoopFrame>> {
-        while let Some(frame) = self.0.take() {
+        while let Some(frame) = self.queue.take() {
             if let Some(frame) = PyLoopFrame::new(py, frame)? {
                 return Ok(Some(frame));
             }
@@ -79,45 +92,45 @@ impl PyLoopQueue {
     /// Whether the loop is to end.
     #[getter]
     fn ended(&self) -> bool {
-        self.0.is_over()
+        self.queue.is_over()
     }
 
     /// Shows that the loop turns, and asks when it is to do so again.
     fn beat(&self) -> Beat {
-        let beat = self.0.beat();
+        let beat = self.queue.beat();
         let nap_s = beat.nap_ns.map(|nap_ns| Duration::from_nanos(nap_ns).as_secs_f64());
         Beat { nap_s, overdue: beat.overdue }
     }
 
     /// The calls to cancel, and those that ignored it; each is told once.
     fn overdue(&self) -> OverdueCalls {
-        OverdueCalls(self.0.overdue().into_iter())
+        OverdueCalls(self.queue.overdue().into_iter())
     }
 
     /// The loop has turned, as it was asked to report.
     fn turned(&self) {
-        self.0.turned();
+        self.queue.turned();
     }
 
     fn setup_begins(&self, function: usize) {
-        self.0.setup_begins(function);
+        self.queue.setup_begins(function);
     }
 
     fn setup_ends(&self, function: usize) {
-        self.0.setup_ends(function);
+        self.queue.setup_ends(function);
     }
 
     fn explain_block(&self) -> bool {
-        self.0.explain_block()
+        self.queue.explain_block()
     }
 
     /// The loop could not be started.
     fn not_started(&self, reason: &str) {
-        self.0.not_started(reason);
+        self.queue.not_started(reason);
     }
 
     /// The loop has ended.
     fn loop_ended(&self) {
-        self.0.ended();
+        self.queue.ended();
     }
 }

@@ -13,6 +13,7 @@ pub mod loop_frame;
 pub mod loop_queue;
 pub mod supervisor;
 pub mod thread_frame;
+pub mod thread_slot;
 
 use std::sync::Arc;
 
@@ -22,9 +23,7 @@ use guerdon_inprocess::thread_lane::ThreadLane;
 use pyo3::prelude::*;
 
 use crate::gil;
-use loop_queue::PyLoopQueue;
 use supervisor::PySupervisorRequest;
-use thread_frame::PyThreadFrame;
 
 /// Where the Python threads of the lanes get their work, and report that they have ended.
 #[pyclass(frozen, module = "guerdon._native")]
@@ -42,41 +41,16 @@ impl Lanes {
 
 #[pymethods]
 impl Lanes {
-    fn next_request(&self, py: Python<'_>) -> Option<PySupervisorRequest> {
+    fn next_request(&self, py: Python<'_>) -> PyResult<Option<PySupervisorRequest>> {
         // What is there already is taken with the GIL kept: a loop that C code blocked would move
         // on while it is released, and what the supervisor is to look at would be gone.
         let there = self.supervisor.try_next();
-        there.or_else(|| gil::detached(py, || self.supervisor.next())).map(PySupervisorRequest::from)
-    }
-
-    fn next_frame(&self, py: Python<'_>, function: usize, thread: u64, ident: u64) -> PyResult<Option<PyThreadFrame>> {
-        while let Some(frame) = gil::detached(py, || self.threads.next_frame(function, thread, ident)) {
-            // None if the watchdog was quicker: then this thread was abandoned.
-            if let Some(frame) = PyThreadFrame::new(py, frame)? {
-                return Ok(Some(frame));
-            }
-        }
-        Ok(None)
-    }
-
-    fn leave(&self, function: usize, thread: u64) -> bool {
-        self.threads.pool().leave(function, thread)
+        let request = there.or_else(|| gil::detached(py, || self.supervisor.next()));
+        request.map(|request| PySupervisorRequest::of(py, request, &self.threads, &self.loops)).transpose()
     }
 
     fn set_stack(&self, py: Python<'_>, thread: u64, stack: String) {
         gil::detached(py, || self.threads.pool().set_stack(thread, stack));
-    }
-
-    fn thread_ended(&self, py: Python<'_>) {
-        gil::detached(py, || self.threads.pool().thread_ended());
-    }
-
-    fn thread_not_started(&self, py: Python<'_>, function: usize, reason: &str) {
-        gil::detached(py, || self.threads.pool().thread_not_started(function, reason));
-    }
-
-    fn open_loop(&self, index: usize, generation: u64) -> Option<PyLoopQueue> {
-        self.loops.open(index, generation).map(PyLoopQueue::new)
     }
 
     fn loop_functions(&self, index: usize) -> Vec<usize> {

@@ -1,13 +1,19 @@
 //! The requests to the thread supervisor, as Python gets them: one class each.
 
+use std::sync::Arc;
+
+use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::supervisor::SupervisorRequest;
+use guerdon_inprocess::thread_lane::ThreadLane;
 use pyo3::prelude::*;
 
-/// Start a thread for a function.
+use crate::lanes::loop_queue::PyLoopQueue;
+use crate::lanes::thread_slot::ThreadSlot;
+
+/// Start a thread. A slot that is dropped is one of a thread that could not be started.
 #[pyclass(frozen, get_all, module = "guerdon._native")]
 pub struct StartThread {
-    function: usize,
-    thread: u64,
+    slot: Py<ThreadSlot>,
 }
 
 /// Start an event loop.
@@ -15,6 +21,8 @@ pub struct StartThread {
 pub struct StartLoop {
     index: usize,
     generation: u64,
+    /// None if the loop is not wanted any more.
+    queue: Option<Py<PyLoopQueue>>,
 }
 
 /// Warn that a thread was abandoned in a call; `count` of the function are now.
@@ -65,12 +73,22 @@ pub enum PySupervisorRequest {
     BreakerOpen(BreakerOpen),
 }
 
-impl From<SupervisorRequest> for PySupervisorRequest {
-    fn from(request: SupervisorRequest) -> Self {
+impl PySupervisorRequest {
+    pub fn of(
+        py: Python<'_>,
+        request: SupervisorRequest,
+        threads: &Arc<ThreadLane>,
+        loops: &AsyncioLane,
+    ) -> PyResult<Self> {
         use SupervisorRequest as Request;
-        match request {
-            Request::StartThread { function, thread } => Self::StartThread(StartThread { function, thread }),
-            Request::StartLoop { index, generation } => Self::StartLoop(StartLoop { index, generation }),
+        Ok(match request {
+            Request::StartThread { function, thread } => Self::StartThread(StartThread {
+                slot: Py::new(py, ThreadSlot::new(threads.clone(), function, thread))?,
+            }),
+            Request::StartLoop { index, generation } => {
+                let queue = loops.open(index, generation).map(|queue| Py::new(py, PyLoopQueue::new(queue)));
+                Self::StartLoop(StartLoop { index, generation, queue: queue.transpose()? })
+            }
             Request::ThreadAbandoned { function, count } => Self::ThreadAbandoned(ThreadAbandoned { function, count }),
             Request::ReadStack { thread, ident } => Self::ReadStack(ReadStack { thread, ident }),
             Request::LoopBlocked { index, generation } => Self::LoopBlocked(LoopBlocked { index, generation }),
@@ -78,6 +96,6 @@ impl From<SupervisorRequest> for PySupervisorRequest {
                 Self::LoopWasBlocked(LoopWasBlocked { index, generation, function })
             }
             Request::BreakerOpen { function, reason } => Self::BreakerOpen(BreakerOpen { function, reason }),
-        }
+        })
     }
 }

@@ -74,7 +74,10 @@ pub(crate) fn choose<'a>(
             let lane = lane_of(function);
             let calls = match work.batch.functions()[function].gather {
                 Some(gather) => gather.max_size,
-                None => frame_size(estimates[function], lane.frame_calls(function), usize::MAX, 1),
+                None => {
+                    let most = lane.frame_calls(function);
+                    frame_size(estimates[function], most, usize::MAX, 1, lane.runs_side_by_side())
+                }
             };
             waiting.push(Candidate {
                 function,
@@ -110,9 +113,9 @@ pub(super) fn submitted(batch: &Batch) -> usize {
 
 /// Calls in the next frame, `remaining` of them being left for `parallelism` workers, which are to
 /// end together.
-fn frame_size(estimate: Estimate, most: usize, remaining: usize, parallelism: usize) -> usize {
-    if most == usize::MAX {
-        return remaining;
+fn frame_size(estimate: Estimate, most: usize, remaining: usize, parallelism: usize, side_by_side: bool) -> usize {
+    if side_by_side || most == usize::MAX {
+        return remaining.min(most).max(1);
     }
     let slice = if parallelism > 1 { remaining.div_ceil(2 * parallelism) } else { remaining };
     estimate.frame_calls().min(most).min(slice).max(1)
@@ -158,7 +161,7 @@ pub(crate) fn take(
         }
         // What was taken back from behind a slow call is spread out: one worker shall not be stuck
         // with all of it again.
-        let size = frame_size(estimate, most, queue.returned.len(), parallelism.max(2));
+        let size = frame_size(estimate, most, queue.returned.len(), parallelism.max(2), lane.runs_side_by_side());
         while let Some(call) = queue.returned.front().copied() {
             if calls.len() == size || call.suspect || call.finish != head.finish || !fits(&call, calls.len()) {
                 break;
@@ -170,7 +173,7 @@ pub(crate) fn take(
     }
     let samples = submitted(batch);
     let remaining = queue.arrived.len() + samples.saturating_sub(queue.cursor).div_ceil(span);
-    let size = frame_size(estimate, most, remaining, parallelism);
+    let size = frame_size(estimate, most, remaining, parallelism, lane.runs_side_by_side());
     calls.reserve(size.min(remaining));
     while calls.len() < size {
         let call = match queue.arrived.front() {

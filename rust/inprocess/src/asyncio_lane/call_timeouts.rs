@@ -30,10 +30,11 @@ pub struct Looked<F> {
 }
 
 impl<F: CallFrame> CallsInFlight<F> {
-    /// One look of the watchdog; `turned_ns` is when the loop last turned. The frame goes here
-    /// without being forgotten: the loop is told of the calls that it lost before.
-    pub fn look(&self, now_ns: u64, turned_ns: u64, setup_late: bool) -> Looked<F> {
-        let mut guard = self.state.lock();
+    /// One look of the watchdog. The frame goes here without being forgotten: the loop is told of
+    /// the calls that it lost before.
+    pub fn look(&self, now_ns: u64, setup_late: bool) -> Looked<F> {
+        let turned_ns = self.heartbeat().turned_ns();
+        let mut guard = self.lock();
         let state = &mut *guard;
         let Some(frame) = state.frame.as_mut() else { return Looked { frame: None, hung: false } };
         if setup_late {
@@ -79,7 +80,7 @@ impl<F: CallFrame> CallsInFlight<F> {
     /// The calls that are to be cancelled, or were ended without their coroutine; each is told
     /// once.
     pub fn overdue(&self, now_ns: u64) -> (Vec<Overdue>, Option<Box<Finished<F>>>) {
-        let mut guard = self.state.lock();
+        let mut guard = self.lock();
         let state = &mut *guard;
         let mut found = Vec::new();
         for call in state.low..state.cursor {

@@ -9,23 +9,27 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
-use guerdon_core::function::FunctionId;
+use guerdon_core::function::{FunctionId, Policy};
 use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::lane::LaneWaker;
 use guerdon_core::wake::Wake;
 use tokio::sync::Notify;
 
+use crate::asyncio_lane::call_slots::{CallSlots, Counts};
 use crate::asyncio_lane::call_timeouts::Overdue;
 use crate::asyncio_lane::heartbeat::Heartbeat;
-use crate::asyncio_lane::in_flight::{CallsInFlight, Finished};
+use crate::asyncio_lane::in_flight::{CallsInFlight, Finished, Origin};
 use crate::frame::{CallFrame, Timeouts};
 use crate::supervisor::{SupervisorQueue, SupervisorRequest};
 use crate::sync::{Mutex, MutexGuard};
 use crate::time;
 
+/// Calls at a time of a function that says nothing else.
+const CONCURRENCY: usize = 256;
 /// The silence of a loop with work after which it is reported.
 const SILENCE_NS: u64 = 500_000_000;
 
@@ -34,8 +38,12 @@ struct LoopState<F> {
     /// Of the newest loop; 0 before the first.
     generation: u64,
     waiting: VecDeque<F>,
-    /// What the loop runs, and what it must still be told; of replaced loops too.
-    in_flight: Vec<Arc<CallsInFlight<F>>>,
+    /// What the loop runs, and what it must still be told; of replaced loops too. By number.
+    in_flight: BTreeMap<u64, Arc<CallsInFlight<F>>>,
+    /// Frames that were taken.
+    taken: u64,
+    /// Of the newest loop.
+    heartbeat: Arc<Heartbeat>,
     /// Wakes the loop that gets the work; none before the first, and when it has ended.
     wake: Option<Arc<Wake>>,
     woken: bool,
@@ -46,6 +54,25 @@ struct LoopState<F> {
     in_setup: BTreeMap<FunctionId, u64>,
     /// Loops there are, replaced ones included.
     alive: usize,
+}
+
+/// A function as its loop knows it.
+pub struct LoopFunction {
+    pub timeouts: Timeouts,
+    pub slots: Arc<CallSlots>,
+}
+
+impl LoopFunction {
+    pub fn new(policy: &Policy) -> Self {
+        let slots = Arc::new(CallSlots::new(policy.concurrency.unwrap_or(CONCURRENCY)));
+        Self { timeouts: Timeouts::from(policy), slots }
+    }
+
+    /// Calls of a frame that nobody took came, or went.
+    fn count_waiting(&self, from: usize, to: usize) {
+        let waiting = |waiting| Counts { waiting, running: 0 };
+        self.slots.change(waiting(from), waiting(to));
+    }
 }
 
 /// A call in flight on a loop, for people.
@@ -63,12 +90,12 @@ pub struct EventLoop<F> {
     index: usize,
     name: String,
     clock: Clock,
-    timeouts: Arc<[Timeouts]>,
+    functions: Arc<[LoopFunction]>,
     supervisor: Arc<SupervisorQueue>,
-    heartbeat: Arc<Heartbeat>,
     /// Written by frames that arrive, by the loop and by the watchdog.
     state: Mutex<LoopState<F>>,
     ended: Arc<Notify>,
+    waker: Arc<OnceLock<LaneWaker>>,
 }
 
 impl<F: CallFrame> EventLoop<F> {
@@ -76,7 +103,7 @@ impl<F: CallFrame> EventLoop<F> {
         index: usize,
         name: String,
         clock: Clock,
-        timeouts: Arc<[Timeouts]>,
+        functions: Arc<[LoopFunction]>,
         supervisor: Arc<SupervisorQueue>,
         ended: Arc<Notify>,
     ) -> Self {
@@ -84,7 +111,9 @@ impl<F: CallFrame> EventLoop<F> {
             closed: false,
             generation: 0,
             waiting: VecDeque::new(),
-            in_flight: Vec::new(),
+            in_flight: BTreeMap::new(),
+            taken: 0,
+            heartbeat: Arc::default(),
             wake: None,
             woken: false,
             reported: false,
@@ -92,25 +121,28 @@ impl<F: CallFrame> EventLoop<F> {
             in_setup: BTreeMap::new(),
             alive: 0,
         };
-        let (heartbeat, state) = (Arc::default(), Mutex::new(state));
-        Self { index, name, clock, timeouts, supervisor, heartbeat, state, ended }
+        Self { index, name, clock, functions, supervisor, state: Mutex::new(state), ended, waker: Arc::default() }
+    }
+
+    /// The same, with what wakes the scheduler.
+    pub fn waking(self, waker: &Arc<OnceLock<LaneWaker>>) -> Self {
+        Self { waker: waker.clone(), ..self }
     }
 
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    pub fn heartbeat(&self) -> &Heartbeat {
-        &self.heartbeat
-    }
-
     pub fn now_ns(&self) -> u64 {
         time::now_ns(self.clock)
     }
 
-    /// What wakes the loop that was asked for.
-    pub fn wake(&self) -> Option<Arc<Wake>> {
-        self.state.lock().wake.clone()
+    /// What wakes the loop of this generation, and what shows that it turns; `None` if another was
+    /// asked for since.
+    pub fn open(&self, generation: u64) -> Option<(Arc<Wake>, Arc<Heartbeat>)> {
+        let state = self.state.lock();
+        let wake = state.wake.as_ref().filter(|_| state.generation == generation)?;
+        Some((wake.clone(), state.heartbeat.clone()))
     }
 
     pub fn push(&self, frame: F) {
@@ -121,8 +153,9 @@ impl<F: CallFrame> EventLoop<F> {
             return;
         }
         if state.in_flight.is_empty() && state.waiting.is_empty() {
-            self.heartbeat.beat(self.now_ns());
+            state.heartbeat.beat(self.now_ns());
         }
+        self.functions[frame.function_id()].count_waiting(0, frame.calls());
         state.waiting.push_back(frame);
         if state.wake.is_none() {
             self.start(state);
@@ -135,18 +168,22 @@ impl<F: CallFrame> EventLoop<F> {
 
     /// The next frame that waits for the loop of this generation.
     pub fn take(&self, generation: u64) -> Option<Arc<CallsInFlight<F>>> {
-        self.heartbeat.beat_here(self.now_ns());
+        let now_ns = self.now_ns();
         let mut state = self.state.lock();
         if state.generation != generation {
             return None;
         }
+        state.heartbeat.beat_here(now_ns);
         let Some(frame) = state.waiting.pop_front() else {
             state.woken = false;
             return None;
         };
-        let timeouts = self.timeouts[frame.function_id()];
-        let calls = Arc::new(CallsInFlight::new(self.heartbeat.clone(), generation, timeouts, frame));
-        state.in_flight.push(calls.clone());
+        state.taken += 1;
+        let number = state.taken;
+        let origin = Origin { heartbeat: state.heartbeat.clone(), generation, number, taken_ns: now_ns };
+        let LoopFunction { timeouts, slots } = &self.functions[frame.function_id()];
+        let calls = Arc::new(CallsInFlight::new(origin, *timeouts, slots.clone(), frame));
+        state.in_flight.insert(number, calls.clone());
         Some(calls)
     }
 
@@ -158,7 +195,7 @@ impl<F: CallFrame> EventLoop<F> {
 
     /// What the loop of this generation runs.
     pub fn in_flight(&self, generation: u64) -> Vec<Arc<CallsInFlight<F>>> {
-        self.state.lock().in_flight.iter().filter(|one| one.generation() == generation).cloned().collect()
+        self.state.lock().in_flight.values().filter(|one| one.generation() == generation).cloned().collect()
     }
 
     /// The calls that the loop of this generation is to cancel, or that ignored it; each is told
@@ -176,7 +213,7 @@ impl<F: CallFrame> EventLoop<F> {
 
     /// A call of these ends, on the loop's thread.
     pub fn call_ends(&self, calls: &CallsInFlight<F>) {
-        if self.heartbeat.was_blocked_here() {
+        if calls.heartbeat().was_blocked_here() {
             let (generation, function) = (calls.generation(), calls.function());
             self.supervisor.push(SupervisorRequest::LoopWasBlocked { index: self.index, generation, function });
         }
@@ -191,8 +228,18 @@ impl<F: CallFrame> EventLoop<F> {
         drop(finished);
     }
 
+    /// Asks the scheduler for more calls of a function, if it was refused and there is room now.
+    #[inline]
+    pub fn refill(&self, calls: &CallsInFlight<F>) {
+        if calls.slots().must_wake()
+            && let Some(waker) = self.waker.get()
+        {
+            waker.wake();
+        }
+    }
+
     pub fn forget(&self, calls: &Arc<CallsInFlight<F>>) {
-        self.state.lock().in_flight.retain(|one| !Arc::ptr_eq(one, calls));
+        self.state.lock().in_flight.remove(&calls.number());
     }
 
     pub fn setup_begins(&self, generation: u64, function: FunctionId) {
@@ -209,12 +256,23 @@ impl<F: CallFrame> EventLoop<F> {
         }
     }
 
-    /// There is no loop to run what waits.
-    pub fn fail_waiting(&self, reason: &str) {
-        let stranded = std::mem::take(&mut self.state.lock().waiting);
+    /// The loop of this generation can't be had for what waits.
+    pub fn fail_waiting(&self, generation: u64, reason: &str) {
+        let stranded = {
+            let mut state = self.state.lock();
+            // A newer loop takes it.
+            if state.generation == generation { self.take_waiting(&mut state) } else { VecDeque::new() }
+        };
         for mut frame in stranded {
             frame.fail_setup(format!("no event loop could be started: {reason}"), None);
         }
+    }
+
+    /// The frames that nobody took.
+    fn take_waiting(&self, state: &mut LoopState<F>) -> VecDeque<F> {
+        let waiting = std::mem::take(&mut state.waiting);
+        waiting.iter().for_each(|frame| self.functions[frame.function_id()].count_waiting(frame.calls(), 0));
+        waiting
     }
 
     /// The loop of this generation has ended.
@@ -222,7 +280,8 @@ impl<F: CallFrame> EventLoop<F> {
         let left: Vec<Arc<CallsInFlight<F>>> = {
             let mut state = self.state.lock();
             state.alive -= 1;
-            let left = state.in_flight.extract_if(.., |one| one.generation() == generation).collect();
+            let left = state.in_flight.extract_if(.., |_, one| one.generation() == generation);
+            let left = left.map(|(_, calls)| calls).collect();
             if state.generation == generation {
                 state.wake = None;
                 if !state.closed && !state.waiting.is_empty() {
@@ -239,7 +298,7 @@ impl<F: CallFrame> EventLoop<F> {
 
     pub fn is_busy(&self) -> bool {
         let state = self.state.lock();
-        !state.waiting.is_empty() || state.in_flight.iter().any(|one| one.is_active())
+        !state.waiting.is_empty() || state.in_flight.values().any(|one| one.is_active())
     }
 
     /// No loop is left.
@@ -254,37 +313,42 @@ impl<F: CallFrame> EventLoop<F> {
             if let Some(wake) = &state.wake {
                 wake.notify();
             }
-            std::mem::take(&mut state.waiting)
+            self.take_waiting(&mut state)
         };
         drop(dropped);
     }
 
     /// One look of the watchdog; whether the loop has work.
     pub fn check(&self, now_ns: u64) -> bool {
-        let turned_ns = self.heartbeat.turned_ns();
-        let silent = now_ns.saturating_sub(turned_ns) > SILENCE_NS;
-        let (in_flight, late_setup, newest) = {
+        let (in_flight, late_setup, newest, turned_ns) = {
             let state = self.state.lock();
             let late = |(function, since): (&FunctionId, &u64)| {
-                let Timeouts { setup_ns, grace_ns, .. } = self.timeouts[*function];
+                let Timeouts { setup_ns, grace_ns, .. } = self.functions[*function].timeouts;
                 (now_ns.saturating_sub(*since) > setup_ns.saturating_add(grace_ns)).then_some(*function)
             };
-            (state.in_flight.clone(), state.in_setup.iter().find_map(late), state.generation)
+            let in_flight: Vec<_> = state.in_flight.values().cloned().collect();
+            (in_flight, state.in_setup.iter().find_map(late), state.generation, state.heartbeat.turned_ns())
         };
+        let silent = now_ns.saturating_sub(turned_ns) > SILENCE_NS;
         let mut hung = silent && late_setup.is_some();
         let mut over = Vec::new();
         for calls in &in_flight {
-            let looked = calls.look(now_ns, turned_ns, late_setup == Some(calls.function()));
+            let looked = calls.look(now_ns, late_setup == Some(calls.function()));
             over.extend(looked.frame);
             // Calls of a loop that was replaced say nothing of the newest one.
             hung |= looked.hung && calls.generation() == newest;
         }
         drop(over);
-        if self.check_silence(silent, hung) {
-            for calls in &in_flight {
-                self.finish(calls, calls.give_back_rest());
+        let replaced = self.check_silence(silent, hung);
+        for calls in &in_flight {
+            if !replaced && calls.waits_long(now_ns) {
+                calls.slots().expect_longer();
+            } else if !replaced {
+                continue;
             }
+            self.finish(calls, calls.give_back_rest());
         }
+        in_flight.iter().for_each(|calls| self.refill(calls));
         self.is_busy()
     }
 
@@ -298,7 +362,7 @@ impl<F: CallFrame> EventLoop<F> {
         state.hung |= hung;
         // A `setup()` that loads a model on its loop is no mistake.
         if silent && (hung || state.in_setup.is_empty()) && !std::mem::replace(&mut state.reported, true) {
-            self.heartbeat.blocked();
+            state.heartbeat.blocked();
             let generation = state.generation;
             self.supervisor.push(SupervisorRequest::LoopBlocked { index: self.index, generation });
         }
@@ -308,8 +372,9 @@ impl<F: CallFrame> EventLoop<F> {
     /// Asks for a loop, or fails what waits for one.
     fn start(&self, mut state: MutexGuard<'_, LoopState<F>>) {
         if let Err(error) = self.next_generation(&mut state) {
+            let generation = state.generation;
             drop(state);
-            self.fail_waiting(&error.to_string());
+            self.fail_waiting(generation, &error.to_string());
         }
     }
 
@@ -326,7 +391,8 @@ impl<F: CallFrame> EventLoop<F> {
         state.reported = false;
         state.hung = false;
         state.in_setup.clear();
-        self.heartbeat.beat(self.now_ns());
+        state.heartbeat = Arc::default();
+        state.heartbeat.beat(self.now_ns());
         let generation = state.generation;
         self.supervisor.push(SupervisorRequest::StartLoop { index: self.index, generation });
         Ok(())
@@ -338,7 +404,7 @@ impl EventLoop<Frame> {
     pub fn inspect(&self, now_ns: u64) -> Vec<LoopSnapshot> {
         let (in_flight, in_setup, newest) = {
             let state = self.state.lock();
-            (state.in_flight.clone(), state.in_setup.clone(), state.generation)
+            (state.in_flight.values().cloned().collect::<Vec<_>>(), state.in_setup.clone(), state.generation)
         };
         let mut all = Vec::new();
         for calls in in_flight {
@@ -378,8 +444,12 @@ mod tests {
 
     #[test]
     fn a_replaced_loop_is_woken_and_its_late_calls_replace_no_other() {
-        let (supervisor, timeouts) = (Arc::default(), Timeouts::of(TIMEOUT, Duration::ZERO, Duration::MAX));
-        let owner = EventLoop::new(0, "loop".to_owned(), Clock::start(), [timeouts].into(), supervisor, Arc::default());
+        let function = LoopFunction {
+            timeouts: Timeouts::of(TIMEOUT, Duration::ZERO, Duration::MAX),
+            slots: Arc::new(CallSlots::new(1)),
+        };
+        let (supervisor, functions) = (Arc::default(), [function].into());
+        let owner = EventLoop::new(0, "loop".to_owned(), Clock::start(), functions, supervisor, Arc::default());
         let owner = Arc::new(owner);
         let late = FakeFrame::new(1);
         owner.push(FakeFrame::new(1));

@@ -6,6 +6,7 @@
 //! - A loop that has run calls for `TURN_NS` without turning gets no other call until it has
 //!   turned. That is known, not guessed: after `REPORT_NS` it is asked to report its next turn.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use guerdon_core::frame::Frame;
@@ -14,6 +15,7 @@ use guerdon_core::in_flight::{InFlightCall, Phase};
 use guerdon_core::outcome::{Failure, FailureKind, Times};
 use guerdon_core::timeout_messages::{no_answer, timed_out};
 
+use crate::asyncio_lane::call_slots::{CallSlots, Counts};
 use crate::asyncio_lane::heartbeat::Heartbeat;
 use crate::frame::{CallFrame, Timeouts};
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
@@ -22,6 +24,9 @@ use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 const TURN_NS: u64 = 2_000_000;
 /// After how much of that the loop is asked to report when it turns.
 const REPORT_NS: u64 = 500_000;
+/// Calls that wait on the loop for so long, all its slots being taken, go back to the scheduler,
+/// which may have others to send first.
+const TAKE_BACK_NS: u64 = 20_000_000;
 
 /// How far a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +52,14 @@ pub enum Next {
     Turn { long: bool, report: bool },
 }
 
+/// Which loop took a frame, and when.
+pub struct Origin {
+    pub heartbeat: Arc<Heartbeat>,
+    pub generation: u64,
+    pub number: u64,
+    pub taken_ns: u64,
+}
+
 /// Calls that the loop runs no more, if any are left of the frame.
 pub struct Finished<F> {
     /// To be dropped without a lock held.
@@ -69,12 +82,20 @@ pub(super) struct CallStates<F> {
     /// All calls before it are over.
     pub(super) low: usize,
     pub(super) in_flight: usize,
+    /// Calls that ended by themselves, and how long they ran together.
+    ended: u64,
+    run_ns: u64,
 }
 
 pub struct CallsInFlight<F> {
     heartbeat: Arc<Heartbeat>,
     /// Of the loop that runs them.
     generation: u64,
+    /// Among the frames of all generations.
+    number: u64,
+    taken_ns: u64,
+    /// Of the function, over all its frames.
+    slots: Arc<CallSlots>,
     pub(super) id: u64,
     pub(super) function: FunctionId,
     pub(super) timeouts: Timeouts,
@@ -90,6 +111,15 @@ impl<F> CallStates<F> {
         (self.low..self.cursor).map(|call| (call, self.calls[call].0, self.calls[call].1))
     }
 
+    /// What its function's slots know of it.
+    const fn counts(&self) -> Counts {
+        if self.frame.is_some() {
+            Counts { waiting: self.calls.len() - self.cursor, running: self.in_flight }
+        } else {
+            Counts { waiting: 0, running: 0 }
+        }
+    }
+
     pub(super) const fn is_over(&self) -> bool {
         self.in_flight == 0 && self.cursor >= self.calls.len()
     }
@@ -101,9 +131,59 @@ impl<F> CallStates<F> {
     }
 }
 
+/// The calls under their lock. What changes is counted before they are unlocked.
+pub(super) struct LockedCalls<'a, F> {
+    state: MutexGuard<'a, CallStates<F>>,
+    slots: &'a CallSlots,
+    before: Counts,
+}
+
+impl<F> Deref for LockedCalls<'_, F> {
+    type Target = CallStates<F>;
+
+    #[inline]
+    fn deref(&self) -> &CallStates<F> {
+        &self.state
+    }
+}
+
+impl<F> DerefMut for LockedCalls<'_, F> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut CallStates<F> {
+        &mut self.state
+    }
+}
+
+impl<F> Drop for LockedCalls<'_, F> {
+    #[inline]
+    fn drop(&mut self) {
+        self.slots.change(self.before, self.state.counts());
+    }
+}
+
 impl<F> CallsInFlight<F> {
+    #[inline]
+    pub(super) fn lock(&self) -> LockedCalls<'_, F> {
+        let state = self.state.lock();
+        let before = state.counts();
+        LockedCalls { state, slots: &self.slots, before }
+    }
+
     pub const fn generation(&self) -> u64 {
         self.generation
+    }
+
+    pub const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Of the loop that runs them.
+    pub fn heartbeat(&self) -> &Heartbeat {
+        &self.heartbeat
+    }
+
+    pub fn slots(&self) -> &CallSlots {
+        &self.slots
     }
 
     pub const fn function(&self) -> FunctionId {
@@ -121,6 +201,9 @@ impl<F> CallsInFlight<F> {
 
     pub(super) fn take_frame(&self, state: &mut CallStates<F>) -> Option<F> {
         self.active.store(false, Ordering::Release);
+        if let Some(mean_ns) = state.run_ns.checked_div(state.ended) {
+            self.slots.learn(mean_ns);
+        }
         state.frame.take()
     }
 
@@ -135,12 +218,14 @@ impl<F> CallsInFlight<F> {
 }
 
 impl<F: CallFrame> CallsInFlight<F> {
-    pub fn new(heartbeat: Arc<Heartbeat>, generation: u64, timeouts: Timeouts, frame: F) -> Self {
+    /// Of a frame whose calls are counted as waiting.
+    pub fn new(origin: Origin, timeouts: Timeouts, slots: Arc<CallSlots>, frame: F) -> Self {
         let (id, function) = (frame.id(), frame.function_id());
         let calls = vec![(Progress::Waiting, 0); frame.calls()];
-        let state = CallStates { frame: Some(frame), calls, cursor: 0, low: 0, in_flight: 0 };
+        let state = CallStates { frame: Some(frame), calls, cursor: 0, low: 0, in_flight: 0, ended: 0, run_ns: 0 };
         let (active, state) = (AtomicBool::new(true), Mutex::new(state));
-        Self { heartbeat, generation, id, function, timeouts, active, state }
+        let Origin { heartbeat, generation, number, taken_ns } = origin;
+        Self { heartbeat, generation, number, taken_ns, slots, id, function, timeouts, active, state }
     }
 
     /// What `read` finds in the frame; `None` if it was taken.
@@ -150,7 +235,7 @@ impl<F: CallFrame> CallsInFlight<F> {
 
     /// Takes the frame, so that no call is started any more.
     pub fn take(&self) -> Option<F> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let frame = self.take_frame(&mut state)?;
         state.cursor = state.calls.len();
         Some(frame)
@@ -158,12 +243,12 @@ impl<F: CallFrame> CallsInFlight<F> {
 
     /// Starts the next call.
     pub fn start(&self, now_ns: u64) -> Ended<F> {
-        self.advance(self.state.lock(), now_ns, None)
+        self.advance(self.lock(), now_ns, None)
     }
 
     /// Ends a call and starts the next.
     pub fn end(&self, now_ns: u64, call: usize, stack: Option<String>, end: impl FnOnce(&mut F, Times)) -> Ended<F> {
-        let mut guard = self.state.lock();
+        let mut guard = self.lock();
         let state = &mut *guard;
         let Some((progress, started_ns)) = state.calls.get(call).copied() else { return (Next::Nothing, None) };
         if progress == Progress::Lost {
@@ -180,6 +265,8 @@ impl<F: CallFrame> CallsInFlight<F> {
         }
         state.calls[call].0 = Progress::Over;
         state.in_flight -= 1;
+        state.ended += 1;
+        state.run_ns += times.run_ns;
         if call == state.low {
             state.raise_low();
         }
@@ -191,7 +278,7 @@ impl<F: CallFrame> CallsInFlight<F> {
     }
 
     /// `ended_ns` is the start of the runner's last call.
-    fn advance(&self, mut guard: MutexGuard<'_, CallStates<F>>, now_ns: u64, ended_ns: Option<u64>) -> Ended<F> {
+    fn advance(&self, mut guard: LockedCalls<'_, F>, now_ns: u64, ended_ns: Option<u64>) -> Ended<F> {
         let state = &mut *guard;
         let Some(frame) = state.frame.as_ref() else { return (Next::Nothing, None) };
         let turned_ns = self.heartbeat.turned_ns();
@@ -214,9 +301,10 @@ impl<F: CallFrame> CallsInFlight<F> {
         (Next::Nothing, self.finish(state))
     }
 
-    /// Gives what was not started back to the scheduler: the loop hangs.
+    /// Gives what was not started back to the scheduler: the loop hangs, or its calls take longer
+    /// than was expected when they came.
     pub fn give_back_rest(&self) -> Option<Box<Finished<F>>> {
-        let mut guard = self.state.lock();
+        let mut guard = self.lock();
         let state = &mut *guard;
         let rest = state.cursor..state.calls.len();
         state.cursor = rest.end;
@@ -232,7 +320,7 @@ impl<F: CallFrame> CallsInFlight<F> {
     /// The loop has ended: calls in flight failed, the others go back to the scheduler with the
     /// frame.
     pub fn abandon(&self, now_ns: u64) -> Option<F> {
-        let mut guard = self.state.lock();
+        let mut guard = self.lock();
         let state = &mut *guard;
         let mut frame = self.take_frame(state)?;
         for (call, progress, started_ns) in state.started() {
@@ -251,6 +339,13 @@ impl<F: CallFrame> CallsInFlight<F> {
         }
         (state.cursor, state.in_flight) = (state.calls.len(), 0);
         Some(frame)
+    }
+
+    /// Whether calls wait here for a free slot longer than they were expected to.
+    pub fn waits_long(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.taken_ns) > TAKE_BACK_NS
+            && self.slots.is_full()
+            && self.state.lock().counts().waiting > 0
     }
 }
 
@@ -283,7 +378,10 @@ mod tests {
     fn calls(count: usize) -> (CallsInFlight<FakeFrame>, FakeFrame, Arc<Heartbeat>) {
         let (frame, heartbeat) = (FakeFrame::new(count), Arc::new(Heartbeat::default()));
         let timeouts = Timeouts::of(Duration::from_millis(100), Duration::from_millis(50), Duration::from_secs(1));
-        (CallsInFlight::new(heartbeat.clone(), 1, timeouts, frame.clone()), frame, heartbeat)
+        let slots = Arc::new(CallSlots::new(256));
+        slots.change(Counts::default(), Counts { waiting: count, running: 0 });
+        let origin = Origin { heartbeat: heartbeat.clone(), generation: 1, number: 1, taken_ns: 0 };
+        (CallsInFlight::new(origin, timeouts, slots, frame.clone()), frame, heartbeat)
     }
 
     fn next(ended: &Ended<FakeFrame>) -> Option<usize> {
@@ -305,6 +403,7 @@ mod tests {
         let (left, finished) = ok(&calls, 0, 0);
         assert!(left == Next::Nothing && finished.is_some_and(|finished| finished.forget));
         assert!(!calls.is_active() && frame.is_dropped());
+        assert_eq!(calls.slots().room(), 4096, "cheap calls, and none of them waits");
         assert_eq!(frame.ends(), ["completed", "", "completed"]);
     }
 
@@ -334,12 +433,13 @@ mod tests {
 
     #[test]
     fn the_watchdog_ends_what_ignores_its_cancellation_and_the_loop_hears_of_it() {
-        let (calls, frame, _) = calls(1);
+        let (calls, frame, heartbeat) = calls(1);
         calls.start(0);
         calls.overdue(100 * MS);
-        let early = calls.look(149 * MS, 148 * MS, false);
+        heartbeat.beat(148 * MS);
+        let early = calls.look(149 * MS, false);
         assert!(early.frame.is_none() && !early.hung);
-        let looked = calls.look(150 * MS, 148 * MS, false);
+        let looked = calls.look(150 * MS, false);
         assert!(looked.frame.is_some() && !looked.hung, "the loop turns");
         let (overdue, finished) = calls.overdue(151 * MS);
         assert!(overdue == [Overdue { function: 0, frame: 7, call: 0, ended: true }]);
@@ -350,11 +450,22 @@ mod tests {
 
     #[test]
     fn a_hung_loop_gives_back_what_it_has_not_started() {
-        let (calls, frame, _) = calls(3);
+        let (calls, frame, heartbeat) = calls(3);
         calls.start(0);
-        assert!(calls.look(200 * MS, 10 * MS, false).hung);
+        heartbeat.beat(10 * MS);
+        assert!(calls.look(200 * MS, false).hung);
         assert!(calls.give_back_rest().is_some_and(|finished| !finished.forget), "one call was lost");
         assert_eq!(frame.ends()[1..], ["given back", "given back"]);
+        assert_eq!(calls.slots().room(), 256);
+    }
+
+    #[test]
+    fn calls_wait_long_where_all_slots_are_taken() {
+        let (calls, _, _) = calls(300);
+        (0..255).for_each(|_| drop(calls.start(0)));
+        assert!(!calls.waits_long(50 * MS), "there is a free slot");
+        calls.start(0);
+        assert!(!calls.waits_long(20 * MS) && calls.waits_long(21 * MS));
     }
 
     #[test]

@@ -9,8 +9,10 @@ use guerdon_core::wake::Wake;
 
 use crate::asyncio_lane::call_timeouts::Overdue;
 use crate::asyncio_lane::event_loop::EventLoop;
+use crate::asyncio_lane::heartbeat::Heartbeat;
 use crate::asyncio_lane::in_flight::{CallsInFlight, Ended, Next};
 use crate::frame::CallFrame;
+use crate::sync::{AtomicBool, Ordering};
 
 /// Bounds of the time between two looks of the loop at its calls.
 const SHORTEST_NAP_NS: u64 = 5_000_000;
@@ -30,6 +32,9 @@ pub struct LoopQueue<F> {
     owner: Arc<EventLoop<F>>,
     generation: u64,
     wake: Arc<Wake>,
+    heartbeat: Arc<Heartbeat>,
+    /// Its last call was made. Written once.
+    over: AtomicBool,
 }
 
 /// A frame in the hands of an event loop: many of its calls run at a time, each is ended by its
@@ -40,10 +45,13 @@ pub struct LoopFrame<F> {
 }
 
 impl<F: CallFrame> LoopQueue<F> {
-    /// Of a loop that was asked for; `None` if it is not wanted any more.
+    /// Of a loop that was asked for. `None` if it is not wanted any more: then it has ended.
     pub fn new(owner: Arc<EventLoop<F>>, generation: u64) -> Option<Self> {
-        let wake = owner.wake()?;
-        Some(Self { owner, generation, wake })
+        let Some((wake, heartbeat)) = owner.open(generation) else {
+            owner.loop_ended(generation);
+            return None;
+        };
+        Some(Self { owner, generation, wake, heartbeat, over: AtomicBool::new(false) })
     }
 
     /// Readable while there is news.
@@ -70,13 +78,13 @@ impl<F: CallFrame> LoopQueue<F> {
 
     /// The loop has turned, as it was asked to report.
     pub fn turned(&self) {
-        self.owner.heartbeat().beat_here(self.owner.now_ns());
+        self.heartbeat.beat_here(self.owner.now_ns());
     }
 
     /// Shows that the loop turns, and asks when it is to do so again.
     pub fn beat(&self) -> Beat {
         self.turned();
-        let now_ns = self.owner.heartbeat().turned_ns();
+        let now_ns = self.heartbeat.turned_ns();
         let in_flight = self.owner.in_flight(self.generation);
         let mut nap_ns = LONGEST_NAP_NS;
         for calls in &in_flight {
@@ -103,18 +111,22 @@ impl<F: CallFrame> LoopQueue<F> {
 
     /// Whether the loop is blocked and nobody has said by what; it counts as said from here on.
     pub fn explain_block(&self) -> bool {
-        self.owner.heartbeat().explain()
+        self.heartbeat.explain()
     }
 
-    /// The loop could not be started.
+    /// The loop could not be started; nothing if it has ended.
     pub fn not_started(&self, reason: &str) {
-        self.owner.fail_waiting(reason);
-        self.ended();
+        if !self.over.swap(true, Ordering::AcqRel) {
+            self.owner.fail_waiting(self.generation, reason);
+            self.owner.loop_ended(self.generation);
+        }
     }
 
     /// The loop has ended.
     pub fn ended(&self) {
-        self.owner.loop_ended(self.generation);
+        if !self.over.swap(true, Ordering::AcqRel) {
+            self.owner.loop_ended(self.generation);
+        }
     }
 }
 
@@ -142,16 +154,26 @@ impl<F: CallFrame> LoopFrame<F> {
         self.next(self.calls.end(now_ns, call, stack, end))
     }
 
+    /// Gives back what was never started: nobody is there to do it.
+    pub fn give_back_rest(&self) {
+        if self.calls.is_active() {
+            self.owner.finish(&self.calls, self.calls.give_back_rest());
+        }
+    }
+
     /// `setup()` failed, and all calls with it.
     pub fn fail_setup(&self, reason: String, traceback: Option<String>) {
         let Some(mut frame) = self.calls.take() else { return };
         self.owner.forget(&self.calls);
         frame.fail_setup(reason, traceback);
+        drop(frame);
+        self.owner.refill(&self.calls);
     }
 
     #[inline]
     fn next(&self, (next, finished): Ended<F>) -> Next {
         self.owner.finish(&self.calls, finished);
+        self.owner.refill(&self.calls);
         next
     }
 }

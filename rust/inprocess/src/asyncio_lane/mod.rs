@@ -2,13 +2,14 @@
 //! by side. Here is which function has which loop, and the watchdog over all. Time is watched only
 //! while a loop has work.
 
+mod call_slots;
 mod call_timeouts;
 mod event_loop;
 mod heartbeat;
 mod in_flight;
 mod loop_queue;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
@@ -19,24 +20,19 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::frame::Timeouts;
 use crate::supervisor::{SupervisedLane, SupervisorQueue};
 pub use call_timeouts::Overdue;
-pub use event_loop::{EventLoop, LoopSnapshot};
+pub use event_loop::{EventLoop, LoopFunction, LoopSnapshot};
 pub use in_flight::Next;
 pub use loop_queue::{Beat, LoopFrame, LoopQueue};
 
-/// Calls at a time of a function that says nothing else.
-const CONCURRENCY: usize = 256;
 /// How often the watchdog looks at loops with work.
 const TICK: Duration = Duration::from_millis(25);
-/// Room that never runs out: calls wait in the lane, which costs nothing.
-const ROOM: usize = 1 << 16;
 
 pub struct AsyncioLane {
     runtime: Handle,
     clock: Clock,
-    concurrency: Vec<usize>,
+    functions: Arc<[LoopFunction]>,
     loops: Vec<Arc<EventLoop<Frame>>>,
     /// The loop of each function of this lane.
     loop_of: Vec<Option<usize>>,
@@ -44,6 +40,7 @@ pub struct AsyncioLane {
     /// Whether the watchdog runs. Written by frames that arrive and by the watchdog.
     watched: Arc<Mutex<bool>>,
     ended: Arc<Notify>,
+    waker: Arc<OnceLock<LaneWaker>>,
 }
 
 impl AsyncioLane {
@@ -55,8 +52,8 @@ impl AsyncioLane {
         names: &[Option<String>],
         supervisor: &Arc<SupervisorQueue>,
     ) -> Self {
-        let timeouts: Arc<[Timeouts]> = functions.iter().map(|function| Timeouts::from(&function.policy)).collect();
-        let ended = Arc::new(Notify::new());
+        let functions: Arc<[LoopFunction]> = functions.iter().map(|one| LoopFunction::new(&one.policy)).collect();
+        let (ended, waker) = (Arc::new(Notify::new()), Arc::default());
         let mut loops: Vec<Arc<EventLoop<Frame>>> = Vec::new();
         let mut loop_of = Vec::with_capacity(names.len());
         for name in names {
@@ -67,14 +64,13 @@ impl AsyncioLane {
             let known = loops.iter().position(|one| one.name() == name);
             loop_of.push(Some(known.unwrap_or(loops.len())));
             if known.is_none() {
-                let (index, timeouts, supervisor) = (loops.len(), timeouts.clone(), supervisor.clone());
-                let one = EventLoop::new(index, name.clone(), clock, timeouts, supervisor, ended.clone());
-                loops.push(Arc::new(one));
+                let (index, functions, supervisor) = (loops.len(), functions.clone(), supervisor.clone());
+                let one = EventLoop::new(index, name.clone(), clock, functions, supervisor, ended.clone());
+                loops.push(Arc::new(one.waking(&waker)));
             }
         }
-        let concurrency = functions.iter().map(|one| one.policy.concurrency.unwrap_or(CONCURRENCY)).collect();
         let (supervisor, watched) = (supervisor.clone(), Arc::new(Mutex::new(false)));
-        Self { runtime: runtime.clone(), clock, concurrency, loops, loop_of, supervisor, watched, ended }
+        Self { runtime: runtime.clone(), clock, functions, loops, loop_of, supervisor, watched, ended, waker }
     }
 
     /// The queue of a loop that was asked for.
@@ -118,26 +114,36 @@ impl AsyncioLane {
 }
 
 impl Lane for AsyncioLane {
-    fn attach(&self, _waker: LaneWaker) {}
+    fn attach(&self, waker: LaneWaker) {
+        let _ = self.waker.set(waker);
+    }
 
-    fn room(&self, _function: FunctionId) -> usize {
-        ROOM
+    fn room(&self, function: FunctionId) -> usize {
+        self.functions[function].slots.room()
     }
 
     fn parallelism(&self, function: FunctionId) -> usize {
-        self.concurrency[function]
+        self.functions[function].slots.concurrency()
     }
 
     fn pool(&self, function: FunctionId) -> usize {
         function + 1
     }
 
-    fn frame_calls(&self, _function: FunctionId) -> usize {
-        usize::MAX
+    fn frame_calls(&self, function: FunctionId) -> usize {
+        self.functions[function].slots.room().max(1)
     }
 
-    fn run(&self, frame: Frame) {
-        let Some(owner) = self.loop_of[frame.function_id()].and_then(|index| self.loops.get(index)) else { return };
+    fn runs_side_by_side(&self) -> bool {
+        true
+    }
+
+    fn run(&self, mut frame: Frame) {
+        let Some(owner) = self.loop_of[frame.function_id()].and_then(|index| self.loops.get(index)) else {
+            // Dropped, its calls would come again, and again.
+            frame.fail_setup("the function has no event loop".to_owned(), None);
+            return;
+        };
         owner.push(frame);
         self.watch();
     }

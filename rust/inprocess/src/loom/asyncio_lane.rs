@@ -6,7 +6,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::Notify;
 
 use super::{beside, explore, function};
-use crate::asyncio_lane::{EventLoop, LoopQueue, Next};
+use crate::asyncio_lane::{EventLoop, LoopFunction, LoopQueue, Next};
 use crate::fake_frame::FakeFrame;
 use crate::frame::Timeouts;
 use crate::supervisor::SupervisorQueue;
@@ -15,7 +15,8 @@ type Loop = Arc<EventLoop<FakeFrame>>;
 
 fn event_loop(timeouts: Timeouts) -> Loop {
     let (supervisor, ended) = (Arc::new(SupervisorQueue::default()), Arc::new(Notify::new()));
-    Arc::new(EventLoop::new(0, "loop".to_owned(), Clock::start(), Arc::new([timeouts]), supervisor, ended))
+    let function = LoopFunction { timeouts, ..LoopFunction::new(&function(1).policy) };
+    Arc::new(EventLoop::new(0, "loop".to_owned(), Clock::start(), Arc::new([function]), supervisor, ended))
 }
 
 fn forever() -> Timeouts {

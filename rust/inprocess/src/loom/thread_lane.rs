@@ -5,7 +5,7 @@ use guerdon_core::clock::Clock;
 use super::{beside, explore, function};
 use crate::fake_frame::FakeFrame;
 use crate::supervisor::{SupervisorQueue, SupervisorRequest};
-use crate::thread_lane::{ThreadFrame, ThreadPool};
+use crate::thread_lane::{Death, ThreadFrame, ThreadPool};
 
 type Pool = Arc<ThreadPool<FakeFrame>>;
 
@@ -39,7 +39,7 @@ fn live(pool: &Pool, thread: u64) {
             call += 1;
         }
     }
-    pool.leave(0, thread);
+    pool.leave(0, thread, None);
     pool.thread_ended();
 }
 
@@ -153,5 +153,61 @@ fn a_frame_beside_a_thread_that_goes_to_sleep() {
         let ordered = |request: &SupervisorRequest| matches!(request, SupervisorRequest::StartThread { .. });
         let orders = std::iter::from_fn(|| supervisor.try_next()).filter(ordered).count();
         assert_eq!(orders, 1, "the thread that is there is enough");
+    });
+}
+
+/// A thread dies in a call while the watchdog finds it out of time and work comes: the call ends
+/// once, and another thread is ordered for what waits.
+#[test]
+fn a_thread_that_dies_beside_the_watchdog_and_work() {
+    explore(|| {
+        let (pool, supervisor) = pool(1);
+        let (frame, second) = (FakeFrame::new(1), FakeFrame::new(1));
+        let thread = taken(&pool, &frame);
+        thread.start();
+        let (_, running) = pool.running().remove(0);
+        let (dies, watched, source, comes) = (pool.clone(), pool.clone(), pool.clone(), second.clone());
+        beside(vec![
+            Box::new(move || {
+                assert!(!dies.leave(0, 1, Some(Death { reason: "died", traceback: None })));
+                drop(thread);
+                dies.thread_ended();
+            }),
+            Box::new(move || {
+                watched.check_frame(0, &running, u64::MAX / 2);
+                watched.check_frame(0, &running, u64::MAX);
+            }),
+            Box::new(move || source.push(comes)),
+        ]);
+        assert!(frame.is_dropped() && pool.running().is_empty() && pool.abandoned() == 0);
+        assert!(frame.ends()[0] == "died" || frame.ends()[0].starts_with("no answer"));
+        let (next, _) = pool.next_frame(0, 2, 2).unwrap();
+        next.end_setup();
+        next.start();
+        assert_eq!(next.end(|frame, call, _| frame.complete(call)), None);
+        assert_eq!(second.ends(), ["completed"]);
+        let ordered = |request: &SupervisorRequest| matches!(request, SupervisorRequest::StartThread { .. });
+        assert_eq!(std::iter::from_fn(|| supervisor.try_next()).filter(ordered).count(), 2);
+    });
+}
+
+/// A thread dies while a frame comes that it was to be woken for: another is ordered.
+#[test]
+fn a_frame_beside_a_waiting_thread_that_dies() {
+    explore(|| {
+        let (pool, supervisor) = pool(1);
+        drop(taken(&pool, &FakeFrame::new(1)));
+        let second = FakeFrame::new(1);
+        let (comes, dies, source) = (second.clone(), pool.clone(), pool.clone());
+        beside(vec![
+            Box::new(move || {
+                dies.leave(0, 1, Some(Death { reason: "died", traceback: None }));
+                dies.thread_ended();
+            }),
+            Box::new(move || source.push(comes)),
+        ]);
+        assert!(pool.next_frame(0, 2, 2).is_some());
+        let ordered = |request: &SupervisorRequest| matches!(request, SupervisorRequest::StartThread { .. });
+        assert_eq!(std::iter::from_fn(|| supervisor.try_next()).filter(ordered).count(), 2);
     });
 }

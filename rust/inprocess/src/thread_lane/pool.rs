@@ -4,7 +4,8 @@
 //! timeout, or was ended by the scheduler, is abandoned: it counts no more, another may take its
 //! place, what it brings is dropped, and it ends when it comes back. `setup()` runs once, on the
 //! first thread, while the others wait; `close()` once, on the last. A `setup()` that failed is
-//! tried again with the next batch.
+//! tried again with the next batch. A thread that dies fails the call that it had in hand, and
+//! another is started for what waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,8 +17,8 @@ use tokio::sync::Notify;
 
 use crate::frame::{CallFrame, Timeouts};
 use crate::supervisor::{SupervisedLane, SupervisorQueue, SupervisorRequest};
-use crate::sync::{Condvar, Mutex};
-use crate::thread_lane::running_frame::{Abandon, Checked, RunningFrame, Spent, Step};
+use crate::sync::Mutex;
+use crate::thread_lane::running_frame::{Abandon, Checked, Death, RunningFrame, Spent, Step};
 use crate::thread_lane::slots::{Assigned, FunctionSlots};
 use crate::time;
 
@@ -40,8 +41,6 @@ pub struct ThreadPool<F> {
     timeouts: Vec<Timeouts>,
     /// Written by the scheduler's frames, by the threads and by the watchdog.
     slots: Mutex<Slots<F>>,
-    /// Per function: there is work, or the end.
-    work: Vec<Condvar>,
     /// A thread has ended.
     pub ended: Notify,
 }
@@ -72,7 +71,6 @@ impl<F: CallFrame> ThreadPool<F> {
             supervisor,
             timeouts: functions.iter().map(|function| Timeouts::from(&function.policy)).collect(),
             slots: Mutex::new(slots),
-            work: functions.iter().map(|_| Condvar::new()).collect(),
             ended: Notify::new(),
         }
     }
@@ -131,20 +129,13 @@ impl<F: CallFrame> ThreadPool<F> {
         ident: u64,
     ) -> Option<(ThreadFrame<F>, bool)> {
         let mut slots = self.slots.lock();
-        let mut arrived = false;
         loop {
             let closed = slots.closed;
             let one = slots.functions.get_mut(function)?;
-            if one.is_abandoned(thread) {
+            if !one.arrives(thread) || closed {
                 return None;
             }
-            if !std::mem::replace(&mut arrived, true) {
-                one.arrived();
-            }
-            if closed {
-                return None;
-            }
-            if let Some((frame, in_setup)) = one.take() {
+            if let Some((frame, in_setup)) = one.take(thread) {
                 let now_ns = time::now_ns(self.clock);
                 let running = RunningFrame::new(thread, ident, self.timeouts[function], frame, in_setup, now_ns);
                 let running = Arc::new(running);
@@ -152,17 +143,33 @@ impl<F: CallFrame> ThreadPool<F> {
                 let watch = !std::mem::replace(&mut slots.watched, true);
                 return Some((ThreadFrame { pool: self.clone(), function, running, in_setup }, watch));
             }
-            one.begin_wait();
-            self.work[function].wait(&mut slots);
-            slots.functions[function].end_wait();
+            one.begin_wait(thread).wait(&mut slots);
         }
     }
 
-    /// A thread is about to end; true if it must run the function's `close()` first.
-    pub fn leave(&self, function: FunctionId, thread: u64) -> bool {
-        let mut slots = self.slots.lock();
-        let closed = slots.closed;
-        slots.functions.get_mut(function).is_some_and(|one| one.leave(thread, closed))
+    /// A thread is about to end, of itself or because of something that was raised in it; true if it
+    /// must run the function's `close()` first.
+    pub fn leave(&self, function: FunctionId, thread: u64, death: Option<Death<'_>>) -> bool {
+        let left = {
+            let mut slots = self.slots.lock();
+            let closed = slots.closed;
+            let Some(one) = slots.functions.get_mut(function) else { return false };
+            let left = one.leave(thread, closed);
+            if !closed {
+                // It may have been on its way to what waits, or in `setup()`.
+                one.wake_all();
+                self.assign(&mut slots, function);
+            }
+            left
+        };
+        let death = death.unwrap_or_default();
+        if let Some(running) = left.died_in {
+            drop(running.die(time::now_ns(self.clock), death));
+        }
+        for mut frame in left.stranded {
+            frame.fail_setup(format!("no thread could be started: {}", death.reason), None);
+        }
+        left.close
     }
 
     /// The stack of a thread that was asked for it.
@@ -181,19 +188,6 @@ impl<F: CallFrame> ThreadPool<F> {
             self.release_supervisor(&slots);
         }
         self.ended.notify_waiters();
-    }
-
-    /// A thread that was asked for could not be started.
-    pub fn thread_not_started(&self, function: FunctionId, reason: &str) {
-        let stranded = {
-            let mut slots = self.slots.lock();
-            let Some(one) = slots.functions.get_mut(function) else { return };
-            one.not_started()
-        };
-        for mut frame in stranded {
-            frame.fail_setup(format!("no thread could be started: {reason}"), None);
-        }
-        self.thread_ended();
     }
 
     /// One look of the watchdog; the functions that turned out to take long, or `None` when nothing
@@ -244,11 +238,10 @@ impl<F: CallFrame> ThreadPool<F> {
             for function in 0..slots.functions.len() {
                 let one = &mut slots.functions[function];
                 dropped.extend(one.drain());
+                one.wake_all();
                 if one.needs_close() {
-                    one.start_thread(); // it runs `close()`
-                    self.order_thread(&mut slots, function);
+                    self.order_thread(&mut slots, function); // it runs `close()`
                 }
-                self.work[function].notify_all();
             }
             self.release_supervisor(&slots);
         }
@@ -257,18 +250,15 @@ impl<F: CallFrame> ThreadPool<F> {
 
     /// Sees to it that a thread takes what waits for this function.
     fn assign(&self, slots: &mut Slots<F>, function: FunctionId) {
-        match slots.functions[function].assign() {
-            Assigned::Nothing => {}
-            Assigned::Wake => {
-                self.work[function].notify_one();
-            }
-            Assigned::Start => self.order_thread(slots, function),
+        if slots.functions[function].assign() == Assigned::Start {
+            self.order_thread(slots, function);
         }
     }
 
     fn order_thread(&self, slots: &mut Slots<F>, function: FunctionId) {
         slots.alive += 1;
         slots.last_thread += 1;
+        slots.functions[function].start_thread(slots.last_thread);
         self.supervisor.push(SupervisorRequest::StartThread { function, thread: slots.last_thread });
     }
 
@@ -284,8 +274,12 @@ impl<F: CallFrame> ThreadPool<F> {
 
     /// `setup()` came back. When it failed, what waits fails with it.
     fn end_setup(&self, function: FunctionId, failed: Option<(&str, Option<&str>)>) {
-        let waiting: VecDeque<F> = self.slots.lock().functions[function].end_setup(failed.is_none());
-        self.work[function].notify_all();
+        let waiting: VecDeque<F> = {
+            let mut slots = self.slots.lock();
+            let one = &mut slots.functions[function];
+            one.wake_all();
+            one.end_setup(failed.is_none())
+        };
         if let Some((reason, traceback)) = failed {
             for mut frame in waiting {
                 frame.fail_setup(reason.to_owned(), traceback.map(str::to_owned));
@@ -360,9 +354,12 @@ impl<F: CallFrame> ThreadFrame<F> {
     }
 }
 
-/// A thread that lets go of its frame early gives the rest back.
+/// A thread that lets go of its frame early has died.
 impl<F: CallFrame> Drop for ThreadFrame<F> {
     fn drop(&mut self) {
-        self.next(self.running.give_up());
+        if let Some(frame) = self.running.die(time::now_ns(self.pool.clock), Death::default()) {
+            self.pool.finish(self.function, self.running.thread(), Spent::default());
+            drop(frame);
+        }
     }
 }

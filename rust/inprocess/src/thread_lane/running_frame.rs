@@ -7,7 +7,7 @@
 
 use guerdon_core::frame::Frame;
 use guerdon_core::in_flight::{InFlightCall, Phase};
-use guerdon_core::outcome::{Failure, Times};
+use guerdon_core::outcome::{Failure, FailureKind, Times, Traceback};
 use guerdon_core::timeout_messages::{no_answer, timed_out};
 
 use crate::frame::{CallFrame, Timeouts};
@@ -62,6 +62,19 @@ pub enum Abandon {
     Swept,
     /// `setup()` ran past its own timeout.
     InSetup,
+}
+
+/// What ended a thread that had a frame in hand.
+#[derive(Clone, Copy, Debug)]
+pub struct Death<'a> {
+    pub reason: &'a str,
+    pub traceback: Option<&'a str>,
+}
+
+impl Default for Death<'_> {
+    fn default() -> Self {
+        Self { reason: "its thread ended before it did", traceback: None }
+    }
 }
 
 struct RunState<F> {
@@ -156,6 +169,35 @@ impl<F: CallFrame> RunningFrame<F> {
         let mut state = self.state.lock();
         state.cursor = state.end;
         Self::advance(state, 0)
+    }
+
+    /// The thread has died: the call in hand failed, or the next one if there was none, so that
+    /// what kills every thread comes to an end. What is left goes back to the scheduler with the
+    /// frame, which is to be dropped without a lock held.
+    pub fn die(&self, now_ns: u64, death: Death<'_>) -> Option<Box<F>> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let mut frame = state.frame.take()?;
+        let (reason, traceback) = (death.reason.to_owned(), death.traceback.map(str::to_owned));
+        if state.in_setup {
+            frame.fail_setup(reason, traceback);
+            return Some(Box::new(frame));
+        }
+        frame.complete_ended();
+        let started_ns = if state.current.is_some() { state.started_ns } else { now_ns };
+        let next = || (state.cursor..state.end).find(|call| frame.is_pending(*call) && frame.is_open(*call));
+        if let Some(call) = state.current.take().or_else(next) {
+            let failure = Failure {
+                kind: FailureKind::Error,
+                reason,
+                traceback: traceback.map(Traceback::Raised),
+                retryable: true,
+                retry_after: None,
+                answer: None,
+            };
+            frame.fail(call, failure, Times { started_ns, run_ns: now_ns.saturating_sub(started_ns) });
+        }
+        Some(Box::new(frame))
     }
 
     /// `setup()` went well; false if the watchdog has given it up.

@@ -1,9 +1,13 @@
 //! One function's share of the thread lane: its threads, the frames that wait for one, and how many
 //! may run at a time. All fields are written under the lock of the pool.
+//!
+//! Each thread is in one state, whatever becomes of it: what counts threads counts states. So a
+//! thread that dies, wherever it is, leaves nothing counted.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use crate::sync::Condvar;
 use crate::thread_lane::running_frame::{RunningFrame, Spent};
 
 /// Mean run time of a call from which a function gets all its threads.
@@ -20,12 +24,50 @@ pub enum Setup {
 /// Who is to take a frame that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assigned {
-    /// A thread that is on its way, or the next that is free.
+    /// A thread that is there, or on its way.
     Nothing,
-    /// A thread that waits: it must be woken.
-    Wake,
     /// A thread that must be started.
     Start,
+}
+
+/// Where a thread is.
+pub enum ThreadState<F> {
+    /// It was asked for, and has not asked for work yet.
+    Ordered,
+    /// It has run a frame, and comes for another.
+    Arriving,
+    /// It waits for work; it is woken by this.
+    Waiting(Arc<Condvar>),
+    /// It was woken, and has not looked yet.
+    Woken(Arc<Condvar>),
+    Running(Arc<RunningFrame<F>>),
+    /// It counts no more, nor does what it brings.
+    Abandoned,
+}
+
+impl<F> ThreadState<F> {
+    const KINDS: usize = 6;
+
+    const fn kind(&self) -> usize {
+        match self {
+            Self::Ordered => 0,
+            Self::Arriving => 1,
+            Self::Waiting(_) => 2,
+            Self::Woken(_) => 3,
+            Self::Running(_) => 4,
+            Self::Abandoned => 5,
+        }
+    }
+}
+
+/// What a thread leaves behind that ends.
+pub struct Left<F> {
+    /// It must run the function's `close()` first.
+    pub close: bool,
+    /// It died with this in hand.
+    pub died_in: Option<Arc<RunningFrame<F>>>,
+    /// It ended before it ever asked for work, and no other is there to take these.
+    pub stranded: VecDeque<F>,
 }
 
 pub struct FunctionSlots<F> {
@@ -34,18 +76,13 @@ pub struct FunctionSlots<F> {
     /// Frames that may run at a time now: 1 or `limit`.
     width: usize,
     waiting: VecDeque<F>,
-    /// Frames that threads run, by thread.
-    running: BTreeMap<u64, Arc<RunningFrame<F>>>,
-    /// Threads that wait for work, those woken included.
-    idle: usize,
-    /// Of these, the ones that were woken and have not looked yet.
-    woken: usize,
-    /// Threads on their way to ask for work: being started, or between two frames.
-    arriving: usize,
-    /// Threads that count: all but the abandoned ones.
-    threads: usize,
-    abandoned: BTreeSet<u64>,
+    /// All threads there are.
+    threads: BTreeMap<u64, ThreadState<F>>,
+    /// How many of each kind; written with `threads` alone.
+    count: [usize; 6],
     setup: Setup,
+    /// The thread in `setup()`.
+    sets_up: Option<u64>,
     /// Mean run time of its calls, the last frames counting most.
     mean_ns: Option<u64>,
 }
@@ -56,13 +93,10 @@ impl<F> FunctionSlots<F> {
             limit,
             width: 1,
             waiting: VecDeque::new(),
-            running: BTreeMap::new(),
-            idle: 0,
-            woken: 0,
-            arriving: 0,
-            threads: 0,
-            abandoned: BTreeSet::new(),
+            threads: BTreeMap::new(),
+            count: [0; ThreadState::<F>::KINDS],
             setup: Setup::Needed,
+            sets_up: None,
             mean_ns: None,
         }
     }
@@ -73,7 +107,8 @@ impl<F> FunctionSlots<F> {
 
     /// How many more frames it would take now.
     pub fn room(&self) -> usize {
-        self.width.saturating_sub(self.running.len() + self.waiting.len())
+        let [_, _, _, _, running, _] = self.count;
+        self.width.saturating_sub(running + self.waiting.len())
     }
 
     /// Whether a frame has told how long the calls take.
@@ -82,66 +117,105 @@ impl<F> FunctionSlots<F> {
     }
 
     pub fn running(&self) -> impl Iterator<Item = &Arc<RunningFrame<F>>> {
-        self.running.values()
+        self.threads
+            .values()
+            .filter_map(|state| if let ThreadState::Running(frame) = state { Some(frame) } else { None })
     }
 
     pub fn of_thread(&self, thread: u64) -> Option<&Arc<RunningFrame<F>>> {
-        self.running.get(&thread)
+        if let Some(ThreadState::Running(frame)) = self.threads.get(&thread) { Some(frame) } else { None }
     }
 
-    pub fn abandoned(&self) -> usize {
-        self.abandoned.len()
+    pub const fn abandoned(&self) -> usize {
+        let [.., abandoned] = self.count;
+        abandoned
     }
 
-    pub fn is_abandoned(&self, thread: u64) -> bool {
-        self.abandoned.contains(&thread)
+    /// Threads that count.
+    fn counting(&self) -> usize {
+        self.threads.len() - self.abandoned()
     }
 
-    pub const fn has_threads(&self) -> bool {
-        self.threads > 0
+    pub fn has_threads(&self) -> bool {
+        self.counting() > 0
+    }
+
+    /// Puts a thread into another state, or forgets it; its last one.
+    fn set(&mut self, thread: u64, state: Option<ThreadState<F>>) -> Option<ThreadState<F>> {
+        let before = match state {
+            Some(state) => {
+                self.count[state.kind()] += 1;
+                self.threads.insert(thread, state)
+            }
+            None => self.threads.remove(&thread),
+        };
+        if let Some(before) = &before {
+            self.count[before.kind()] -= 1;
+        }
+        before
     }
 
     pub fn push(&mut self, frame: F) {
         self.waiting.push_back(frame);
     }
 
-    /// Who takes what waits; counted as on its way from here on.
+    /// Who takes what waits; counted as on its way from here on. A thread that waits is woken.
     pub fn assign(&mut self) -> Assigned {
-        if self.waiting.len() <= self.arriving + self.woken {
-            Assigned::Nothing
-        } else if self.idle > self.woken {
-            self.woken += 1;
-            Assigned::Wake
-        } else if self.threads < self.limit {
-            self.start_thread();
-            Assigned::Start
-        } else {
-            Assigned::Nothing
+        let [ordered, arriving, waiting, woken, ..] = self.count;
+        if self.waiting.len() <= ordered + arriving + woken {
+            return Assigned::Nothing;
         }
+        if waiting == 0 {
+            return if self.counting() < self.limit { Assigned::Start } else { Assigned::Nothing };
+        }
+        let waits = |(thread, state): (&u64, &ThreadState<F>)| {
+            if let ThreadState::Waiting(wake) = state { Some((*thread, wake.clone())) } else { None }
+        };
+        if let Some((thread, wake)) = self.threads.iter().find_map(waits) {
+            wake.notify_one();
+            self.set(thread, Some(ThreadState::Woken(wake)));
+        }
+        Assigned::Nothing
     }
 
     /// A thread was ordered.
-    pub const fn start_thread(&mut self) {
-        self.threads += 1;
-        self.arriving += 1;
+    pub fn start_thread(&mut self, thread: u64) {
+        self.set(thread, Some(ThreadState::Ordered));
     }
 
-    /// A thread that was on its way asks for work.
-    pub const fn arrived(&mut self) {
-        self.arriving = self.arriving.saturating_sub(1);
+    /// A thread asks for work; false if it is to end.
+    pub fn arrives(&mut self, thread: u64) -> bool {
+        match self.threads.get(&thread) {
+            None | Some(ThreadState::Abandoned) => false,
+            Some(_) => {
+                self.set(thread, Some(ThreadState::Arriving));
+                true
+            }
+        }
     }
 
-    pub const fn begin_wait(&mut self) {
-        self.idle += 1;
+    /// A thread found nothing; what wakes it.
+    pub fn begin_wait(&mut self, thread: u64) -> Arc<Condvar> {
+        let wake = match self.set(thread, None) {
+            Some(ThreadState::Waiting(wake) | ThreadState::Woken(wake)) => wake,
+            _ => Arc::new(Condvar::new()),
+        };
+        self.set(thread, Some(ThreadState::Waiting(wake.clone())));
+        wake
     }
 
-    pub const fn end_wait(&mut self) {
-        self.idle -= 1;
-        self.woken = self.woken.saturating_sub(1);
+    /// Wakes all that wait, to see whether they are to end.
+    pub fn wake_all(&self) {
+        for state in self.threads.values() {
+            if let ThreadState::Waiting(wake) | ThreadState::Woken(wake) = state {
+                wake.notify_one();
+            }
+        }
     }
 
-    /// The next frame, and whether its thread must run `setup()` first; none while that runs.
-    pub fn take(&mut self) -> Option<(F, bool)> {
+    /// The next frame for this thread, and whether it must run `setup()` first. While another does,
+    /// there is none.
+    pub fn take(&mut self, thread: u64) -> Option<(F, bool)> {
         if self.setup == Setup::Running {
             return None;
         }
@@ -149,18 +223,19 @@ impl<F> FunctionSlots<F> {
         let sets_up = self.setup == Setup::Needed;
         if sets_up {
             self.setup = Setup::Running;
+            self.sets_up = Some(thread);
         }
         Some((frame, sets_up))
     }
 
     pub fn begin(&mut self, running: Arc<RunningFrame<F>>) {
-        self.running.insert(running.thread(), running);
+        self.set(running.thread(), Some(ThreadState::Running(running)));
     }
 
     /// A thread has run its frame, and comes for another.
     pub fn finish(&mut self, thread: u64, spent: Spent) {
-        if self.running.remove(&thread).is_some() {
-            self.arriving += 1;
+        if self.of_thread(thread).is_some() {
+            self.set(thread, Some(ThreadState::Arriving));
             self.learn(spent);
         }
     }
@@ -168,37 +243,33 @@ impl<F> FunctionSlots<F> {
     /// A thread counts no more, nor does what it brings; how many such there are, unless it had
     /// nothing in hand.
     pub fn abandon(&mut self, thread: u64, in_setup: bool) -> Option<u64> {
-        self.running.remove(&thread)?;
-        self.threads -= 1;
-        self.abandoned.insert(thread);
+        self.of_thread(thread)?;
+        self.set(thread, Some(ThreadState::Abandoned));
         if in_setup {
             self.setup = Setup::Needed;
         }
-        Some(self.abandoned.len() as u64)
+        Some(self.abandoned() as u64)
     }
 
-    /// A thread is about to end; true if it must run the function's `close()` first.
-    pub fn leave(&mut self, thread: u64, closed: bool) -> bool {
-        if !self.abandoned.remove(&thread) {
-            self.threads -= 1;
+    /// A thread is about to end.
+    pub fn leave(&mut self, thread: u64, closed: bool) -> Left<F> {
+        let before = self.set(thread, None);
+        let unused = matches!(before, Some(ThreadState::Ordered)) && !self.has_threads();
+        let stranded = if unused { self.drain() } else { VecDeque::new() };
+        let died_in = if let Some(ThreadState::Running(frame)) = before { Some(frame) } else { None };
+        if self.setup == Setup::Running && self.sets_up == Some(thread) {
+            self.setup = Setup::Needed;
         }
         let close = closed && self.needs_close();
         if close {
             self.setup = Setup::Needed;
         }
-        close
+        Left { close, died_in, stranded }
     }
 
     /// Whether the function was set up, and no thread is there to close it.
     pub fn needs_close(&self) -> bool {
-        self.threads == 0 && self.setup == Setup::Done
-    }
-
-    /// A thread that was ordered could not be started; what no other will take.
-    pub fn not_started(&mut self) -> VecDeque<F> {
-        self.arriving -= 1;
-        self.threads -= 1;
-        if self.threads == 0 { self.drain() } else { VecDeque::new() }
+        !self.has_threads() && self.setup == Setup::Done
     }
 
     /// `setup()` has ended; what fails with it.
@@ -241,10 +312,20 @@ mod tests {
         FunctionSlots::new(limit)
     }
 
+    /// A frame comes; whether a thread is ordered for it.
+    fn push(slots: &mut FunctionSlots<FakeFrame>, thread: u64) -> bool {
+        slots.push(FakeFrame::new(1));
+        let start = slots.assign() == Assigned::Start;
+        if start {
+            slots.start_thread(thread);
+        }
+        start
+    }
+
     /// A thread takes the next frame.
     fn take(slots: &mut FunctionSlots<FakeFrame>, thread: u64) -> bool {
-        slots.arrived();
-        let Some((frame, sets_up)) = slots.take() else { return false };
+        assert!(slots.arrives(thread));
+        let Some((frame, sets_up)) = slots.take(thread) else { return false };
         let timeouts = Timeouts::of(Duration::from_secs(1), Duration::ZERO, Duration::from_secs(1));
         slots.begin(Arc::new(RunningFrame::new(thread, thread, timeouts, frame, sets_up, 0)));
         true
@@ -253,20 +334,16 @@ mod tests {
     #[test]
     fn a_frame_wakes_an_idle_thread_before_another_is_started() {
         let mut slots = slots(2);
-        slots.push(FakeFrame::new(1));
-        assert_eq!(slots.assign(), Assigned::Start);
+        assert!(push(&mut slots, 1));
         assert_eq!(slots.assign(), Assigned::Nothing, "one is on its way");
         assert!(take(&mut slots, 1));
         slots.end_setup(true);
         slots.finish(1, Spent::default());
-        slots.arrived();
-        slots.begin_wait();
-        slots.push(FakeFrame::new(1));
-        assert_eq!((slots.assign(), slots.assign()), (Assigned::Wake, Assigned::Nothing));
-        slots.push(FakeFrame::new(1));
-        assert_eq!(slots.assign(), Assigned::Start);
-        slots.push(FakeFrame::new(1));
-        assert_eq!(slots.assign(), Assigned::Nothing, "two threads are the limit");
+        assert!(slots.arrives(1));
+        slots.begin_wait(1);
+        assert!(!push(&mut slots, 2), "it is woken");
+        assert!(push(&mut slots, 2));
+        assert!(!push(&mut slots, 3), "two threads are the limit");
     }
 
     #[test]
@@ -285,34 +362,50 @@ mod tests {
     #[test]
     fn setup_runs_on_one_thread_and_close_on_the_last() {
         let mut slots = slots(2);
-        for _ in 0..2 {
-            slots.push(FakeFrame::new(1));
-            assert_eq!(slots.assign(), Assigned::Start);
-        }
+        assert!(push(&mut slots, 1) && push(&mut slots, 2));
         assert!(take(&mut slots, 1));
         assert!(!take(&mut slots, 2), "setup() runs");
         assert!(slots.end_setup(true).is_empty());
         assert!(take(&mut slots, 2));
         slots.finish(1, Spent::default());
         slots.finish(2, Spent::default());
-        assert!(!slots.leave(1, true));
-        assert!(slots.leave(2, true));
+        assert!(!slots.leave(1, true).close);
+        assert!(slots.leave(2, true).close);
         assert!(!slots.needs_close(), "once");
     }
 
     #[test]
     fn an_abandoned_thread_makes_room_and_is_forgotten_when_it_ends() {
         let mut slots = slots(1);
-        slots.push(FakeFrame::new(1));
-        assert_eq!(slots.assign(), Assigned::Start);
+        assert!(push(&mut slots, 1));
         assert!(take(&mut slots, 1));
-        slots.push(FakeFrame::new(1));
-        assert_eq!(slots.assign(), Assigned::Nothing);
+        assert!(!push(&mut slots, 2));
         assert_eq!(slots.abandon(1, true), Some(1));
         assert_eq!(slots.abandon(1, true), None);
         assert_eq!(slots.assign(), Assigned::Start, "another takes its place");
-        assert!(!slots.leave(1, false) && slots.abandoned() == 0);
+        slots.start_thread(2);
+        assert!(slots.leave(1, false).died_in.is_none() && slots.abandoned() == 0);
         assert!(take(&mut slots, 2), "setup() is tried again");
         assert_eq!(slots.end_setup(false).len(), 0);
+    }
+
+    #[test]
+    fn a_thread_that_dies_is_followed_by_another_wherever_it_was() {
+        let mut slots = slots(1);
+        assert!(push(&mut slots, 1));
+        assert_eq!(slots.leave(1, false).stranded.len(), 1, "it never asked for work");
+        assert!(push(&mut slots, 2) && take(&mut slots, 2));
+        assert!(slots.leave(2, false).died_in.is_some());
+        assert!(push(&mut slots, 3) && take(&mut slots, 3), "it died in setup(), which is tried again");
+        slots.end_setup(true);
+        slots.finish(3, Spent::default());
+        assert!(slots.leave(3, false).died_in.is_none(), "between two frames");
+        assert!(push(&mut slots, 4) && take(&mut slots, 4));
+        slots.finish(4, Spent::default());
+        assert!(slots.arrives(4));
+        slots.begin_wait(4);
+        assert!(!push(&mut slots, 5));
+        assert_eq!(slots.leave(4, false).stranded.len(), 0, "it was woken, and had asked before");
+        assert_eq!(slots.assign(), Assigned::Start);
     }
 }
