@@ -8,15 +8,19 @@
 
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use guerdon_core::batch::{Batch, CellView};
 use guerdon_core::open_batch::{AddError, Placement};
 use guerdon_core::outcome::{Note, Times};
+use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_core::timings::Timings;
-use guerdon_core::wake::Wake;
+use guerdon_core::wake::{Wake, no_descriptor};
 use numpy::{Element, PyArray1, PyArray2, PyArray3, PyArrayMethods};
+use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyIndexError, PyOSError, PyRuntimeError, PyTimeoutError, PyValueError};
+use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -26,6 +30,7 @@ use crate::gil;
 use crate::location;
 use crate::values::columns::PyFunctionColumns;
 use crate::values::open_batch::OpenBatchValues;
+use crate::values::whole_batch::WholeBatchPayload;
 
 /// (sample, function, status, reason, traceback, attempts, `queue_s`, `run_s`)
 type FailureRow = (usize, usize, u8, String, Option<String>, u16, f64, f64);
@@ -66,8 +71,7 @@ impl PyBatch {
     fn news(&self) -> PyResult<Arc<Wake>> {
         self.end()?;
         self.batch.news().map_err(|error| {
-            let advice = "Allow more (ulimit -n), or keep fewer batches at a time";
-            PyOSError::new_err(format!("waiting for the groups of a batch needs a file descriptor: {error}. {advice}."))
+            PyOSError::new_err(no_descriptor("waiting for the groups of a batch needs a file descriptor", &error))
         })
     }
 
@@ -160,6 +164,7 @@ impl PyBatch {
     }
 
     fn groups_fileno(&self) -> PyResult<i32> {
+        self.check_process()?;
         Ok(self.news()?.fd().as_raw_fd())
     }
 
@@ -181,6 +186,7 @@ impl PyBatch {
 
     #[pyo3(signature = (timeout = None))]
     fn next_group(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<usize>> {
+        let started = Instant::now();
         let end = gil::end_of(timeout);
         self.check_process()?;
         loop {
@@ -191,6 +197,9 @@ impl PyBatch {
             if self.batch.is_exhausted() {
                 return Ok(None);
             }
+            if end.is_some_and(|end| end <= started) {
+                return Err(PyTimeoutError::new_err("no group is complete"));
+            }
             if !gil::readable(py, self.news()?.fd(), end)? {
                 return Err(PyTimeoutError::new_err("no group was completed in time"));
             }
@@ -199,7 +208,7 @@ impl PyBatch {
 
     #[getter]
     fn open(&self) -> bool {
-        self.batch.is_open()
+        self.check_process().is_ok() && self.batch.is_open()
     }
 
     #[pyo3(signature = (columns, uses, *, count, dumps, group = None, samples = None))]
@@ -236,22 +245,46 @@ impl PyBatch {
     }
 
     #[getter]
-    fn has_room(&self) -> bool {
-        self.batch.has_room()
+    fn has_room(&self) -> PyResult<bool> {
+        self.check_process()?;
+        Ok(self.batch.has_room())
     }
 
-    fn room_fileno(&self) -> Option<i32> {
-        Some(self.batch.room()?.fd().as_raw_fd())
+    fn room_fileno(&self) -> PyResult<Option<i32>> {
+        self.check_process()?;
+        Ok(self.batch.room().map(|room| room.fd().as_raw_fd()))
     }
 
     fn wait_for_room(&self, py: Python<'_>) -> PyResult<()> {
+        // First: a lock that another thread held at the fork is never released in the child.
+        self.check_process()?;
         while !self.batch.has_room() {
-            self.check_process()?;
             if let Some(room) = self.batch.room() {
                 gil::readable(py, room.fd(), None)?;
             }
         }
         Ok(())
+    }
+
+    /// Shows the collector the values of a batch that is done and was not released: one may lead
+    /// back to it.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let Some(payload) = self.own_payload() else { return Ok(()) };
+        let values = payload.as_any();
+        if let Some(whole) = values.downcast_ref::<WholeBatchPayload>() {
+            return whole.traverse(&visit);
+        }
+        match &self.open_values {
+            // The payload holds them too.
+            Some(open_values) if Arc::strong_count(open_values) == 2 => open_values.traverse(&visit),
+            _ => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        if self.own_payload().is_some() {
+            drop(self.batch.release());
+        }
     }
 
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
@@ -389,6 +422,14 @@ fn refused(why: AddError) -> PyErr {
 }
 
 impl PyBatch {
+    /// The values, if nobody else holds them: each is shown to the collector by one owner alone.
+    fn own_payload(&self) -> Option<Arc<dyn Payload>> {
+        // Nobody else has the batch, so nobody holds its locks, nor comes to.
+        let own = Arc::strong_count(&self.batch) == 1 && self.batch.is_done() && self.check_process().is_ok();
+        // The batch's, and this one.
+        own.then(|| self.batch.payload()).flatten().filter(|payload| Arc::strong_count(payload) == 2)
+    }
+
     fn check_function(&self, function: usize) -> PyResult<()> {
         let functions = self.batch.functions().len();
         if function < functions {

@@ -27,6 +27,11 @@ impl LaneKind {
     pub const fn index(self) -> usize {
         self as usize
     }
+
+    /// Whether the values of its calls leave this process, as bytes.
+    pub const fn leaves_process(self) -> bool {
+        matches!(self, Self::Http | Self::Process)
+    }
 }
 
 /// One reward function, as the engine must know it. The package has checked the values; here they

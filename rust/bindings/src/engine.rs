@@ -224,12 +224,9 @@ impl Engine {
         self.closed.store(true, Ordering::Release);
         let scheduler = parts.scheduler.clone();
         let timeout = Duration::try_from_secs_f64(timeout.max(0.0)).unwrap_or(Duration::MAX);
-        let runtime = self.runtime.clone();
-        Ok(gil::detached(py, move || {
-            // A task of its own: what isn't ended in time goes on ending in the background.
-            let closing = runtime.spawn(async move { scheduler.close().await });
-            runtime.block_on(async move { tokio::time::timeout(timeout, closing).await.is_ok() })
-        }))
+        // A task of its own: what isn't ended in time, or before Ctrl-C, goes on ending in the
+        // background.
+        gil::finished(py, &self.runtime, timeout, async move { scheduler.close().await }).map(|done| done.is_some())
     }
 
     #[getter]
@@ -254,7 +251,7 @@ impl Engine {
     fn inspect_workers(&self, py: Python<'_>, timeout: f64) -> PyResult<Vec<PyWorkerSnapshot>> {
         let process = self.parts()?.process.clone();
         let within = Duration::try_from_secs_f64(timeout.max(0.0)).unwrap_or(LONGEST_INSPECTION);
-        Ok(in_flight::workers(py, process, within.min(LONGEST_INSPECTION)))
+        in_flight::workers(py, &self.runtime, process, within.min(LONGEST_INSPECTION))
     }
 
     fn inspect_threads(&self) -> PyResult<Vec<PyThreadSnapshot>> {

@@ -6,11 +6,15 @@
 //! - A waiting main thread answers signals at once: it waits in `poll`, which a signal interrupts.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use guerdon_core::wake::Wake;
 use pyo3::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use tokio::runtime::Handle;
 
 /// The longest sleep between two looks at pending signals. A net only: a signal that another thread
 /// caught does not interrupt `poll`.
@@ -43,6 +47,31 @@ pub fn readable(py: Python<'_>, fd: BorrowedFd<'_>, end: Option<Instant>) -> PyR
             return Ok(false);
         }
     }
+}
+
+/// Waits until `work` is done on the runtime, the GIL released; `None` when that takes longer.
+/// Raises what a signal handler raises; then `work` goes on.
+pub fn finished<T: Send + 'static>(
+    py: Python<'_>,
+    runtime: &Handle,
+    timeout: Duration,
+    work: impl Future<Output = T> + Send + 'static,
+) -> PyResult<Option<T>> {
+    let (sender, receiver) = channel();
+    let Ok(wake) = Wake::new().map(Arc::new) else {
+        // Without a descriptor to wait by, signals wait too.
+        let working = runtime.spawn(work);
+        return Ok(detached(py, || {
+            runtime.block_on(async move { tokio::time::timeout(timeout, working).await.ok().and_then(Result::ok) })
+        }));
+    };
+    let done = wake.clone();
+    runtime.spawn(async move {
+        let _ = sender.send(work.await);
+        done.notify();
+    });
+    readable(py, wake.fd(), Instant::now().checked_add(timeout))?;
+    Ok(receiver.try_recv().ok())
 }
 
 /// When a wait that Python gave `seconds` ends; negative means at once, and no end is one beyond

@@ -13,6 +13,7 @@ use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::thread_lane::ThreadLane;
 use guerdon_process::{ProcessLane, WorkerSnapshot};
 use pyo3::prelude::*;
+use tokio::runtime::Handle;
 
 use crate::gil;
 
@@ -74,8 +75,18 @@ fn by_batch(call: InFlightCall) -> impl Iterator<Item = PyCallSnapshot> {
 }
 
 /// The calls in worker processes; waits for their stacks, up to `within`.
-pub fn workers(py: Python<'_>, lane: Option<Arc<ProcessLane>>, within: Duration) -> Vec<PyWorkerSnapshot> {
-    let seen = gil::detached(py, move || lane.map(|lane| lane.inspect(within)).unwrap_or_default());
+pub fn workers(
+    py: Python<'_>,
+    runtime: &Handle,
+    lane: Option<Arc<ProcessLane>>,
+    within: Duration,
+) -> PyResult<Vec<PyWorkerSnapshot>> {
+    let Some(lane) = lane else { return Ok(Vec::new()) };
+    let looking = runtime.spawn_blocking(move || lane.inspect(within));
+    // The lane keeps to its time; the rest is for what it takes to say so.
+    let seen =
+        gil::finished(py, runtime, within + Duration::from_secs(1), async { looking.await.unwrap_or_default() })?;
+    let seen = seen.unwrap_or_default();
     let snapshots = |WorkerSnapshot { call, worker: pid, stack }| {
         let (stack, no_stack) = match stack {
             Ok(stack) => (Some(stack), None),
@@ -83,7 +94,7 @@ pub fn workers(py: Python<'_>, lane: Option<Arc<ProcessLane>>, within: Duration)
         };
         by_batch(call).map(move |call| PyWorkerSnapshot { call, pid, stack: stack.clone(), no_stack: no_stack.clone() })
     };
-    seen.into_iter().flat_map(snapshots).collect()
+    Ok(seen.into_iter().flat_map(snapshots).collect())
 }
 
 pub fn threads(lane: &ThreadLane, clock: Clock) -> Vec<PyThreadSnapshot> {

@@ -37,7 +37,7 @@ pub trait Lane: Send + Sync + 'static {
 
     /// Whether the calls of a frame run side by side. Then a frame takes as many as `frame_calls`
     /// says, whatever they are expected to take.
-    fn runs_side_by_side(&self) -> bool {
+    fn runs_concurrently(&self) -> bool {
         false
     }
 

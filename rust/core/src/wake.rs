@@ -42,6 +42,19 @@ impl Wake {
     }
 }
 
+/// What to say where there is no descriptor for something: what failed, and what to do if there are
+/// too many.
+#[must_use]
+pub fn no_descriptor(what: &str, error: &io::Error) -> String {
+    let too_many = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(rustix::io::Errno::raw_os_error);
+    let advice = if error.raw_os_error().is_some_and(|number| too_many.contains(&number)) {
+        " Allow more (ulimit -n), or keep fewer batches at a time."
+    } else {
+        ""
+    };
+    format!("{what}: {error}.{advice}")
+}
+
 impl Wake {
     /// Makes the descriptor readable.
     pub fn notify(&self) {

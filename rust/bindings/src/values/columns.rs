@@ -1,7 +1,9 @@
 //! What a batch brings: its columns as they were submitted, and which of them the calls of each
 //! function get. Lengths, indexes and counts are checked here, before anything is captured.
 
+use pyo3::PyTraverseError;
 use pyo3::exceptions::PyValueError;
+use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -18,6 +20,10 @@ impl PyConstant {
     #[new]
     const fn new(value: Py<PyAny>) -> Self {
         Self { value }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.value)
     }
 }
 

@@ -13,7 +13,9 @@ use guerdon_core::function::FunctionId;
 use guerdon_core::payload::Payload;
 use guerdon_core::text::RawText;
 use parking_lot::Mutex;
+use pyo3::PyTraverseError;
 use pyo3::exceptions::PyValueError;
+use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
@@ -93,7 +95,9 @@ impl OpenBatchValues {
             }
         };
         schema.check(&sources, uses)?;
-        let mut wire = WireCapture::new(py, &sources, count, dumps);
+        let wired = schema.functions.iter().flatten().filter(|kind| matches!(kind.values, SampleValues::Wire(_)));
+        let calls = wired.map(|kind| kind.arguments.columns.as_slice());
+        let mut wire = WireCapture::new(py, &sources, count, dumps, calls);
         let (mut wires, mut tuples) = (Vec::new(), Vec::new());
         for kinds in &schema.functions {
             let mut captured = [None, None];
@@ -113,9 +117,19 @@ impl OpenBatchValues {
     }
 
     fn schema_of(&self, py: Python<'_>, sources: &[Column], uses: &[PyRef<'_, PyFunctionColumns>]) -> PyResult<Schema> {
+        // Of columns that functions of this process get: what leaves it is kept as bytes.
+        let stays = |column: &usize| {
+            let users = uses.iter().zip(&self.functions).filter(|(_, (lane, _))| !lane.leaves_process());
+            users
+                .map(|(one, _)| one)
+                .any(|one| one.call.columns.contains(column) || one.finish.columns.contains(column))
+        };
         let lists: Vec<Option<Py<PyList>>> = sources
             .iter()
-            .map(|source| matches!(source, Column::List(_)).then(|| PyList::empty(py).unbind()))
+            .enumerate()
+            .map(|(column, source)| {
+                (matches!(source, Column::List(_)) && stays(&column)).then(|| PyList::empty(py).unbind())
+            })
             .collect();
         let rows = |arguments: &ArgumentColumns, one_by_one: bool| {
             let pair = |index: &usize| match &sources[*index] {
@@ -213,6 +227,19 @@ impl OpenBatchValues {
             }
         }
         Ok(())
+    }
+
+    /// Shows the collector the Python values; those that leave the process are bytes or strings.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let Some(schema) = self.schema.get() else { return Ok(()) };
+        schema.lists.iter().flatten().try_for_each(|list| visit.call(list))?;
+        schema.functions.iter().flatten().try_for_each(|kind| match &kind.values {
+            SampleValues::Python(rows, tuples) => {
+                rows.traverse(visit)?;
+                tuples.as_ref().map_or(Ok(()), |tuples| visit.call(tuples))
+            }
+            SampleValues::Wire(_) => Ok(()),
+        })
     }
 
     fn kind(&self, function: FunctionId, finish: bool) -> Option<&CallValues> {

@@ -6,6 +6,8 @@
 //! - What is handed out was made on the caller's thread: making Python containers can run the
 //!   collector and with it user code, which must not happen above a Rust frame of a lane's thread.
 
+use pyo3::PyTraverseError;
+use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
@@ -38,6 +40,12 @@ impl PythonValues {
     /// samples come.
     pub fn of_open_batch(columns: Py<PyList>, constants: bool, names: Option<Py<PyTuple>>, tuples: Py<PyList>) -> Self {
         Self { columns, constants, names, tuples: Some(tuples) }
+    }
+
+    /// Shows the collector what is held here.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.columns)?;
+        self.tuples.as_ref().map_or(Ok(()), |tuples| visit.call(tuples))
     }
 
     /// Whether some values are the same for all samples.

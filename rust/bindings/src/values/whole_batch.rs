@@ -10,6 +10,8 @@
 use guerdon_core::function::FunctionId;
 use guerdon_core::payload::Payload;
 use guerdon_core::text::RawText;
+use pyo3::PyTraverseError;
+use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 
 use crate::config::LaneKind;
@@ -54,7 +56,9 @@ impl WholeBatchPayload {
         dumps: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         let sources = sources(columns, uses, lanes, samples)?;
-        let mut wire = WireCapture::new(py, &sources, samples, dumps);
+        let wired = uses.iter().zip(lanes).filter(|(_, lane)| lane.leaves_process());
+        let calls = wired.flat_map(|(one, _)| [one.call.columns.as_slice(), one.finish.columns.as_slice()]);
+        let mut wire = WireCapture::new(py, &sources, samples, dumps, calls);
         let mut capture = |arguments: &ArgumentColumns, lane: &LaneKind| {
             let values = match lane {
                 LaneKind::Process | LaneKind::Http => CapturedValues::Wire(wire.columns(&arguments.columns)?),
@@ -76,6 +80,15 @@ impl WholeBatchPayload {
             })
             .collect::<PyResult<Vec<_>>>()?;
         Ok(Self { functions })
+    }
+
+    /// Shows the collector the Python values; those that leave the process are bytes or strings.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let each = self.functions.iter().flat_map(|arguments| [&arguments.call, &arguments.finish]);
+        each.into_iter().try_for_each(|captured| match &captured.values {
+            CapturedValues::Python(rows) => rows.traverse(visit),
+            CapturedValues::Wire(_) => Ok(()),
+        })
     }
 
     fn captured(&self, function: FunctionId, finish: bool) -> Option<&Captured> {

@@ -5,6 +5,7 @@
 //! blocks that it needs. Encoding a frame takes no lock and needs no GIL.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use guerdon_core::text::{RawText, TextKind};
@@ -22,16 +23,16 @@ const BLOCK_SAMPLES: usize = 16;
 /// The size that a block aims not to exceed, in bytes.
 const BLOCK_BYTES: usize = 64 * 1024;
 
-/// The values of one function's calls.
+/// The values of one function's calls, those of each column at its positions among them.
 pub struct WireValues {
     width: usize,
     texts: Vec<(usize, Arc<Texts>)>,
-    pickled: Option<Pickled>,
-    constants: Option<(Vec<usize>, Vec<u8>)>,
+    pickled: Vec<(Vec<usize>, Arc<Pickled>)>,
+    constants: Option<(Vec<usize>, Arc<[u8]>)>,
 }
 
+/// Columns pickled together.
 struct Pickled {
-    positions: Vec<usize>,
     /// First sample of each block.
     starts: Vec<usize>,
     blobs: Vec<Vec<u8>>,
@@ -65,8 +66,8 @@ impl WireValues {
                 writer.text(*position, |row| texts.raw(sample(row)));
             }
         }
-        if let Some(pickled) = &self.pickled {
-            writer.pickled(&pickled.positions, |row| pickled.place(sample(row)), |block| &pickled.blobs[block]);
+        for (positions, pickled) in &self.pickled {
+            writer.pickled(positions, |row| pickled.place(sample(row)), |block| &pickled.blobs[block]);
         }
         if let Some((positions, pickle)) = &self.constants {
             writer.constant(positions, pickle);
@@ -103,11 +104,11 @@ impl WireValues {
     pub fn bytes(&self, sample: u32) -> usize {
         let sample = sample as usize;
         let texts: usize = self.texts.iter().map(|(_, texts)| texts.bytes(sample)).sum();
-        texts + self.pickled.as_ref().map_or(0, |pickled| pickled.bytes(sample))
+        texts + self.pickled.iter().map(|(_, pickled)| pickled.bytes(sample)).sum::<usize>()
     }
 }
 
-/// Captures the columns of several functions; a text column that many use is noted once.
+/// Captures the columns of several functions; one that many use is noted, or pickled, once.
 pub struct WireCapture<'a, 'py> {
     py: Python<'py>,
     sources: &'a [Column],
@@ -115,36 +116,72 @@ pub struct WireCapture<'a, 'py> {
     /// Pickles a value for workers, called as `dumps(value)`.
     dumps: &'a Bound<'py, PyAny>,
     texts: Vec<Option<Option<Arc<Texts>>>>,
+    /// Of each column the calls that get it: columns that the same calls get are pickled together.
+    users: Vec<Vec<usize>>,
+    pickled: BTreeMap<Vec<usize>, Arc<Pickled>>,
+    constants: BTreeMap<Vec<usize>, Arc<[u8]>>,
 }
 
+/// A column among the values of a call: its index, and its position there.
+type Placed = (usize, usize);
+
 impl<'a, 'py> WireCapture<'a, 'py> {
-    pub fn new(py: Python<'py>, sources: &'a [Column], samples: usize, dumps: &'a Bound<'py, PyAny>) -> Self {
-        Self { py, sources, samples, dumps, texts: sources.iter().map(|_| None).collect() }
+    /// `calls` has the columns of each kind of call that is captured.
+    pub fn new<'c>(
+        py: Python<'py>,
+        sources: &'a [Column],
+        samples: usize,
+        dumps: &'a Bound<'py, PyAny>,
+        calls: impl Iterator<Item = &'c [usize]>,
+    ) -> Self {
+        let mut users = vec![Vec::new(); sources.len()];
+        for (call, columns) in calls.enumerate() {
+            columns.iter().for_each(|column| users[*column].push(call));
+        }
+        let texts = sources.iter().map(|_| None).collect();
+        let (pickled, constants) = (BTreeMap::new(), BTreeMap::new());
+        Self { py, sources, samples, dumps, texts, users, pickled, constants }
     }
 
     /// The columns that stand at these indexes, one per value of a call.
     pub fn columns(&mut self, columns: &[usize]) -> PyResult<WireValues> {
-        let (mut texts, mut lists, mut constants) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut texts, mut constants): (_, Vec<Placed>) = (Vec::new(), Vec::new());
+        let mut lists: BTreeMap<Vec<usize>, Vec<Placed>> = BTreeMap::new();
         for (position, column) in columns.iter().copied().enumerate() {
             match &self.sources[column] {
-                Column::Const(value) => constants.push((position, column, value.bind(self.py))),
+                Column::Const(_) => constants.push((column, position)),
                 Column::List(list) => match self.text(column, list.bind(self.py))? {
                     Some(text) => texts.push((position, text)),
-                    None => lists.push((position, column, list.bind(self.py))),
+                    None => lists.entry(self.users[column].clone()).or_default().push((column, position)),
                 },
             }
         }
-        let pickled = if lists.is_empty() { None } else { Some(self.pickle(&lists)?) };
-        let constants = if constants.is_empty() {
-            None
-        } else {
-            let values = PyList::new(self.py, constants.iter().map(|(_, _, value)| value))?;
-            let (_, column, value) = constants[0];
-            let diagnose = |error| unpicklable(value, column, None, error);
-            let pickle = self.dumps(values.as_any()).map_err(diagnose)?;
-            Some((constants.iter().map(|(position, ..)| *position).collect(), pickle))
-        };
+        let pickled = lists.into_values().map(|mut together| {
+            together.sort_unstable();
+            let (columns, positions): (Vec<usize>, Vec<usize>) = together.into_iter().unzip();
+            Ok((positions, self.pickled(columns)?))
+        });
+        let pickled = pickled.collect::<PyResult<Vec<_>>>()?;
+        constants.sort_unstable();
+        let (same, positions): (Vec<usize>, Vec<usize>) = constants.into_iter().unzip();
+        let constants = if same.is_empty() { None } else { Some((positions, self.constants(same)?)) };
         Ok(WireValues { width: columns.len(), texts, pickled, constants })
+    }
+
+    /// These columns, which are the same for all samples, pickled together.
+    fn constants(&mut self, columns: Vec<usize>) -> PyResult<Arc<[u8]>> {
+        if let Some(known) = self.constants.get(&columns) {
+            return Ok(known.clone());
+        }
+        let value = |column: &usize| match &self.sources[*column] {
+            Column::Const(value) => value.bind(self.py).clone(),
+            Column::List(list) => list.bind(self.py).clone().into_any(),
+        };
+        let values = PyList::new(self.py, columns.iter().map(value))?;
+        let diagnose = |error| unpicklable(&value(&columns[0]), columns[0], None, error);
+        let pickle: Arc<[u8]> = self.dumps(values.as_any()).map_err(diagnose)?.into();
+        self.constants.insert(columns, pickle.clone());
+        Ok(pickle)
     }
 
     fn text(&mut self, column: usize, list: &Bound<'py, PyList>) -> PyResult<Option<Arc<Texts>>> {
@@ -154,15 +191,23 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         Ok(self.texts[column].clone().flatten())
     }
 
-    /// Pickles columns together, in blocks; a block that came out too large makes the next ones
-    /// smaller.
-    fn pickle(&self, lists: &[(usize, usize, &Bound<'py, PyList>)]) -> PyResult<Pickled> {
+    /// These columns pickled together, in blocks; a block that came out too large makes the next
+    /// ones smaller.
+    fn pickled(&mut self, columns: Vec<usize>) -> PyResult<Arc<Pickled>> {
+        if let Some(known) = self.pickled.get(&columns) {
+            return Ok(known.clone());
+        }
+        let list = |column: &usize| match &self.sources[*column] {
+            Column::List(list) => Some((*column, list.bind(self.py))),
+            Column::Const(_) => None,
+        };
+        let lists: Vec<(usize, &Bound<'py, PyList>)> = columns.iter().filter_map(list).collect();
         let (mut starts, mut blobs) = (Vec::new(), Vec::new());
         let (mut at, mut size) = (0, BLOCK_SAMPLES);
         while at < self.samples {
             let end = (at + size).min(self.samples);
-            let block = PyList::new(self.py, lists.iter().map(|(_, _, list)| list.get_slice(at, end)))?;
-            let blob = self.dumps(block.as_any()).map_err(|error| self.diagnose(lists, at..end, error))?;
+            let block = PyList::new(self.py, lists.iter().map(|(_, list)| list.get_slice(at, end)))?;
+            let blob = self.dumps(block.as_any()).map_err(|error| self.diagnose(&lists, at..end, error))?;
             if blob.len() > BLOCK_BYTES {
                 size = (size / 2).max(1);
             }
@@ -170,21 +215,17 @@ impl<'a, 'py> WireCapture<'a, 'py> {
             blobs.push(blob);
             at = end;
         }
-        let positions = lists.iter().map(|(position, ..)| *position).collect();
-        Ok(Pickled { positions, starts, blobs, samples: self.samples })
+        let pickled = Arc::new(Pickled { starts, blobs, samples: self.samples });
+        self.pickled.insert(columns, pickled.clone());
+        Ok(pickled)
     }
 
     /// The error of a block, with the value that can't be pickled.
-    fn diagnose(
-        &self,
-        lists: &[(usize, usize, &Bound<'py, PyList>)],
-        samples: std::ops::Range<usize>,
-        error: PyErr,
-    ) -> PyErr {
+    fn diagnose(&self, lists: &[(usize, &Bound<'py, PyList>)], samples: std::ops::Range<usize>, error: PyErr) -> PyErr {
         if !error.is_instance_of::<PyException>(self.py) {
             return error; // Ctrl-C is nobody's fault
         }
-        for (_, column, list) in lists {
+        for (column, list) in lists {
             for sample in samples.clone() {
                 if let Ok(value) = list.get_item(sample)
                     && let Err(error) = self.dumps(&value)

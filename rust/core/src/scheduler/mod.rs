@@ -39,6 +39,7 @@ use crate::function::{Function, FunctionId};
 use crate::lane::{Lane, LaneWaker};
 use crate::open_batch::{Added, IncompleteGroups};
 use crate::sync::Ordering;
+use crate::wake::no_descriptor;
 use due::keep_time;
 use queue::Work;
 use state::SchedulerCore;
@@ -52,8 +53,8 @@ pub struct Scheduler {
 
 /// What to do where a batch finds no descriptors to wake its caller by.
 fn no_descriptors(error: &io::Error) -> io::Error {
-    let advice = "Allow more (ulimit -n), or keep fewer batches at a time";
-    io::Error::other(format!("a batch needs a file descriptor as long as its PendingBatch is kept: {error}. {advice}."))
+    let what = "a batch needs a file descriptor as long as its PendingBatch is kept";
+    io::Error::other(no_descriptor(what, error))
 }
 
 impl Scheduler {

@@ -76,7 +76,7 @@ pub(crate) fn choose<'a>(
                 Some(gather) => gather.max_size,
                 None => {
                     let most = lane.frame_calls(function);
-                    frame_size(estimates[function], most, usize::MAX, 1, lane.runs_side_by_side())
+                    frame_size(estimates[function], most, usize::MAX, 1, lane.runs_concurrently())
                 }
             };
             waiting.push(Candidate {
@@ -113,8 +113,8 @@ pub(super) fn submitted(batch: &Batch) -> usize {
 
 /// Calls in the next frame, `remaining` of them being left for `parallelism` workers, which are to
 /// end together.
-fn frame_size(estimate: Estimate, most: usize, remaining: usize, parallelism: usize, side_by_side: bool) -> usize {
-    if side_by_side || most == usize::MAX {
+fn frame_size(estimate: Estimate, most: usize, remaining: usize, parallelism: usize, concurrent: bool) -> usize {
+    if concurrent || most == usize::MAX {
         return remaining.min(most).max(1);
     }
     let slice = if parallelism > 1 { remaining.div_ceil(2 * parallelism) } else { remaining };
@@ -161,7 +161,7 @@ pub(crate) fn take(
         }
         // What was taken back from behind a slow call is spread out: one worker shall not be stuck
         // with all of it again.
-        let size = frame_size(estimate, most, queue.returned.len(), parallelism.max(2), lane.runs_side_by_side());
+        let size = frame_size(estimate, most, queue.returned.len(), parallelism.max(2), lane.runs_concurrently());
         while let Some(call) = queue.returned.front().copied() {
             if calls.len() == size || call.suspect || call.finish != head.finish || !fits(&call, calls.len()) {
                 break;
@@ -173,7 +173,7 @@ pub(crate) fn take(
     }
     let samples = submitted(batch);
     let remaining = queue.arrived.len() + samples.saturating_sub(queue.cursor).div_ceil(span);
-    let size = frame_size(estimate, most, remaining, parallelism, lane.runs_side_by_side());
+    let size = frame_size(estimate, most, remaining, parallelism, lane.runs_concurrently());
     calls.reserve(size.min(remaining));
     while calls.len() < size {
         let call = match queue.arrived.front() {

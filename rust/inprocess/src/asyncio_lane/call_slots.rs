@@ -1,13 +1,20 @@
 //! How many calls of one function its loop runs and has waiting, and how many more it takes.
 //!
-//! - What waits on the loop is beyond the scheduler's order: a loop takes what fills its free slots,
-//!   and what is expected to start within `AHEAD_NS`. Long calls come one by one, cheap ones by the
-//!   thousand.
+//! - What waits on the loop is beyond the scheduler's order: a loop takes what fills its free
+//!   slots, and what is expected to start within `AHEAD_NS`. Long calls come one by one, cheap ones
+//!   by the thousand.
 //! - A scheduler that was refused is woken once there is room; none is refused and forgotten: both
 //!   are one word.
 
+use std::sync::Arc;
+
+use guerdon_core::function::Policy;
+
+use crate::frame::Timeouts;
 use crate::sync::{AtomicU64, Ordering};
 
+/// Calls at a time of a function that says nothing else.
+const CONCURRENCY: usize = 256;
 /// A loop has as many calls waiting as start within this time, in nanoseconds: enough that it is
 /// busy until the next frame comes.
 const AHEAD_NS: u64 = 4_000_000;
@@ -118,6 +125,25 @@ impl CallSlots {
     fn room_of(&self, counts: u64) -> u64 {
         let (waiting, running) = ((counts & !REFUSED) / WAITING, counts % WAITING);
         self.concurrency.saturating_sub(running).max(self.ahead()).saturating_sub(waiting)
+    }
+}
+
+/// A function as its loop knows it.
+pub struct LoopFunction {
+    pub timeouts: Timeouts,
+    pub slots: Arc<CallSlots>,
+}
+
+impl LoopFunction {
+    pub fn new(policy: &Policy) -> Self {
+        let slots = Arc::new(CallSlots::new(policy.concurrency.unwrap_or(CONCURRENCY)));
+        Self { timeouts: Timeouts::from(policy), slots }
+    }
+
+    /// Calls of a frame that nobody took came, or went.
+    pub fn count_waiting(&self, from: usize, to: usize) {
+        let waiting = |waiting| Counts { waiting, running: 0 };
+        self.slots.change(waiting(from), waiting(to));
     }
 }
 

@@ -8,7 +8,8 @@ use guerdon_core::function::FunctionId;
 use guerdon_core::outcome::Times;
 use guerdon_core::timeout_messages::{no_answer, timed_out};
 
-use crate::asyncio_lane::in_flight::{CallStates, CallsInFlight, Finished, Progress};
+use crate::asyncio_lane::call_states::{CallStates, Progress};
+use crate::asyncio_lane::in_flight::{CallsInFlight, Finished};
 use crate::frame::CallFrame;
 
 /// A call for the loop to cancel.
@@ -35,7 +36,7 @@ impl<F: CallFrame> CallsInFlight<F> {
     pub fn look(&self, now_ns: u64, setup_late: bool) -> Looked<F> {
         let turned_ns = self.heartbeat().turned_ns();
         let mut guard = self.lock();
-        let state = &mut *guard;
+        let state = &mut *guard.state;
         let Some(frame) = state.frame.as_mut() else { return Looked { frame: None, hung: false } };
         if setup_late {
             frame.time_out_setup(None);
@@ -81,7 +82,7 @@ impl<F: CallFrame> CallsInFlight<F> {
     /// once.
     pub fn overdue(&self, now_ns: u64) -> (Vec<Overdue>, Option<Box<Finished<F>>>) {
         let mut guard = self.lock();
-        let state = &mut *guard;
+        let state = &mut *guard.state;
         let mut found = Vec::new();
         for call in state.low..state.cursor {
             let (progress, started_ns) = state.calls[call];

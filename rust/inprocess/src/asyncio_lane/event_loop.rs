@@ -12,14 +12,12 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use guerdon_core::clock::Clock;
-use guerdon_core::frame::Frame;
-use guerdon_core::function::{FunctionId, Policy};
-use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::function::FunctionId;
 use guerdon_core::lane::LaneWaker;
 use guerdon_core::wake::Wake;
 use tokio::sync::Notify;
 
-use crate::asyncio_lane::call_slots::{CallSlots, Counts};
+use crate::asyncio_lane::call_slots::LoopFunction;
 use crate::asyncio_lane::call_timeouts::Overdue;
 use crate::asyncio_lane::heartbeat::Heartbeat;
 use crate::asyncio_lane::in_flight::{CallsInFlight, Finished, Origin};
@@ -28,18 +26,16 @@ use crate::supervisor::{SupervisorQueue, SupervisorRequest};
 use crate::sync::{Mutex, MutexGuard};
 use crate::time;
 
-/// Calls at a time of a function that says nothing else.
-const CONCURRENCY: usize = 256;
 /// The silence of a loop with work after which it is reported.
 const SILENCE_NS: u64 = 500_000_000;
 
-struct LoopState<F> {
+pub(super) struct LoopState<F> {
     closed: bool,
     /// Of the newest loop; 0 before the first.
-    generation: u64,
+    pub(super) generation: u64,
     waiting: VecDeque<F>,
     /// What the loop runs, and what it must still be told; of replaced loops too. By number.
-    in_flight: BTreeMap<u64, Arc<CallsInFlight<F>>>,
+    pub(super) in_flight: BTreeMap<u64, Arc<CallsInFlight<F>>>,
     /// Frames that were taken.
     taken: u64,
     /// Of the newest loop.
@@ -51,49 +47,20 @@ struct LoopState<F> {
     /// The watchdog ended a call that the loop should have cancelled, and it has not turned since.
     hung: bool,
     /// Functions whose `setup()` runs on the loop, and since when.
-    in_setup: BTreeMap<FunctionId, u64>,
+    pub(super) in_setup: BTreeMap<FunctionId, u64>,
     /// Loops there are, replaced ones included.
     alive: usize,
 }
 
-/// A function as its loop knows it.
-pub struct LoopFunction {
-    pub timeouts: Timeouts,
-    pub slots: Arc<CallSlots>,
-}
-
-impl LoopFunction {
-    pub fn new(policy: &Policy) -> Self {
-        let slots = Arc::new(CallSlots::new(policy.concurrency.unwrap_or(CONCURRENCY)));
-        Self { timeouts: Timeouts::from(policy), slots }
-    }
-
-    /// Calls of a frame that nobody took came, or went.
-    fn count_waiting(&self, from: usize, to: usize) {
-        let waiting = |waiting| Counts { waiting, running: 0 };
-        self.slots.change(waiting(from), waiting(to));
-    }
-}
-
-/// A call in flight on a loop, for people.
-pub struct LoopSnapshot {
-    pub call: InFlightCall,
-    pub index: usize,
-    pub generation: u64,
-    pub frame: u64,
-    /// Its index in the frame.
-    pub number: usize,
-}
-
 /// One named loop.
 pub struct EventLoop<F> {
-    index: usize,
+    pub(super) index: usize,
     name: String,
     clock: Clock,
     functions: Arc<[LoopFunction]>,
     supervisor: Arc<SupervisorQueue>,
     /// Written by frames that arrive, by the loop and by the watchdog.
-    state: Mutex<LoopState<F>>,
+    pub(super) state: Mutex<LoopState<F>>,
     ended: Arc<Notify>,
     waker: Arc<OnceLock<LaneWaker>>,
 }
@@ -399,25 +366,6 @@ impl<F: CallFrame> EventLoop<F> {
     }
 }
 
-impl EventLoop<Frame> {
-    /// What its loops have in flight, for people.
-    pub fn inspect(&self, now_ns: u64) -> Vec<LoopSnapshot> {
-        let (in_flight, in_setup, newest) = {
-            let state = self.state.lock();
-            (state.in_flight.values().cloned().collect::<Vec<_>>(), state.in_setup.clone(), state.generation)
-        };
-        let mut all = Vec::new();
-        for calls in in_flight {
-            let (generation, frame) = (calls.generation(), calls.id());
-            // `setup()` is noted of the newest loop only.
-            let setup_ns = in_setup.get(&calls.function()).copied().filter(|_| generation == newest);
-            let snapshot = |(call, number)| LoopSnapshot { call, index: self.index, generation, frame, number };
-            all.extend(calls.inspect(now_ns, setup_ns).into_iter().map(snapshot));
-        }
-        all
-    }
-}
-
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use std::thread::sleep;
@@ -426,6 +374,7 @@ mod tests {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     use super::*;
+    use crate::asyncio_lane::call_slots::CallSlots;
     use crate::asyncio_lane::in_flight::Next;
     use crate::asyncio_lane::loop_queue::{LoopFrame, LoopQueue};
     use crate::fake_frame::FakeFrame;

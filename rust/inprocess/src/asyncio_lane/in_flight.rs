@@ -6,7 +6,6 @@
 //! - A loop that has run calls for `TURN_NS` without turning gets no other call until it has
 //!   turned. That is known, not guessed: after `REPORT_NS` it is asked to report its next turn.
 
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use guerdon_core::frame::Frame;
@@ -15,10 +14,11 @@ use guerdon_core::in_flight::{InFlightCall, Phase};
 use guerdon_core::outcome::{Failure, FailureKind, Times};
 use guerdon_core::timeout_messages::{no_answer, timed_out};
 
-use crate::asyncio_lane::call_slots::{CallSlots, Counts};
+use crate::asyncio_lane::call_slots::CallSlots;
+use crate::asyncio_lane::call_states::{CallStates, LockedCalls, Progress};
 use crate::asyncio_lane::heartbeat::Heartbeat;
 use crate::frame::{CallFrame, Timeouts};
-use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
+use crate::sync::{AtomicBool, Mutex, Ordering};
 
 /// How long calls may run one after the other before the loop turns.
 const TURN_NS: u64 = 2_000_000;
@@ -27,18 +27,6 @@ const REPORT_NS: u64 = 500_000;
 /// Calls that wait on the loop for so long, all its slots being taken, go back to the scheduler,
 /// which may have others to send first.
 const TAKE_BACK_NS: u64 = 20_000_000;
-
-/// How far a call is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
-    Waiting,
-    Running,
-    /// The loop was told to cancel it.
-    Cancelled,
-    /// The watchdog ended it; the loop does not know yet.
-    Lost,
-    Over,
-}
 
 /// What a runner does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,22 +59,6 @@ pub struct Finished<F> {
 /// What follows when a call ends: usually just the next one.
 pub type Ended<F> = (Next, Option<Box<Finished<F>>>);
 
-/// Written by the loop and by the watchdog (`call_timeouts`).
-pub(super) struct CallStates<F> {
-    /// Taken with the last call.
-    pub(super) frame: Option<F>,
-    /// How far each call is, and when it was started.
-    pub(super) calls: Vec<(Progress, u64)>,
-    /// The first call that was never started.
-    pub(super) cursor: usize,
-    /// All calls before it are over.
-    pub(super) low: usize,
-    pub(super) in_flight: usize,
-    /// Calls that ended by themselves, and how long they ran together.
-    ended: u64,
-    run_ns: u64,
-}
-
 pub struct CallsInFlight<F> {
     heartbeat: Arc<Heartbeat>,
     /// Of the loop that runs them.
@@ -106,67 +78,10 @@ pub struct CallsInFlight<F> {
     pub(super) state: Mutex<CallStates<F>>,
 }
 
-impl<F> CallStates<F> {
-    pub(super) fn started(&self) -> impl Iterator<Item = (usize, Progress, u64)> {
-        (self.low..self.cursor).map(|call| (call, self.calls[call].0, self.calls[call].1))
-    }
-
-    /// What its function's slots know of it.
-    const fn counts(&self) -> Counts {
-        if self.frame.is_some() {
-            Counts { waiting: self.calls.len() - self.cursor, running: self.in_flight }
-        } else {
-            Counts { waiting: 0, running: 0 }
-        }
-    }
-
-    pub(super) const fn is_over(&self) -> bool {
-        self.in_flight == 0 && self.cursor >= self.calls.len()
-    }
-
-    pub(super) fn raise_low(&mut self) {
-        while self.low < self.cursor && self.calls[self.low].0 == Progress::Over {
-            self.low += 1;
-        }
-    }
-}
-
-/// The calls under their lock. What changes is counted before they are unlocked.
-pub(super) struct LockedCalls<'a, F> {
-    state: MutexGuard<'a, CallStates<F>>,
-    slots: &'a CallSlots,
-    before: Counts,
-}
-
-impl<F> Deref for LockedCalls<'_, F> {
-    type Target = CallStates<F>;
-
-    #[inline]
-    fn deref(&self) -> &CallStates<F> {
-        &self.state
-    }
-}
-
-impl<F> DerefMut for LockedCalls<'_, F> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut CallStates<F> {
-        &mut self.state
-    }
-}
-
-impl<F> Drop for LockedCalls<'_, F> {
-    #[inline]
-    fn drop(&mut self) {
-        self.slots.change(self.before, self.state.counts());
-    }
-}
-
 impl<F> CallsInFlight<F> {
     #[inline]
     pub(super) fn lock(&self) -> LockedCalls<'_, F> {
-        let state = self.state.lock();
-        let before = state.counts();
-        LockedCalls { state, slots: &self.slots, before }
+        LockedCalls::new(self.state.lock(), &self.slots)
     }
 
     pub const fn generation(&self) -> u64 {
@@ -221,9 +136,7 @@ impl<F: CallFrame> CallsInFlight<F> {
     /// Of a frame whose calls are counted as waiting.
     pub fn new(origin: Origin, timeouts: Timeouts, slots: Arc<CallSlots>, frame: F) -> Self {
         let (id, function) = (frame.id(), frame.function_id());
-        let calls = vec![(Progress::Waiting, 0); frame.calls()];
-        let state = CallStates { frame: Some(frame), calls, cursor: 0, low: 0, in_flight: 0, ended: 0, run_ns: 0 };
-        let (active, state) = (AtomicBool::new(true), Mutex::new(state));
+        let (active, state) = (AtomicBool::new(true), Mutex::new(CallStates::new(frame)));
         let Origin { heartbeat, generation, number, taken_ns } = origin;
         Self { heartbeat, generation, number, taken_ns, slots, id, function, timeouts, active, state }
     }
@@ -235,8 +148,9 @@ impl<F: CallFrame> CallsInFlight<F> {
 
     /// Takes the frame, so that no call is started any more.
     pub fn take(&self) -> Option<F> {
-        let mut state = self.lock();
-        let frame = self.take_frame(&mut state)?;
+        let mut guard = self.lock();
+        let state = &mut *guard.state;
+        let frame = self.take_frame(state)?;
         state.cursor = state.calls.len();
         Some(frame)
     }
@@ -249,7 +163,7 @@ impl<F: CallFrame> CallsInFlight<F> {
     /// Ends a call and starts the next.
     pub fn end(&self, now_ns: u64, call: usize, stack: Option<String>, end: impl FnOnce(&mut F, Times)) -> Ended<F> {
         let mut guard = self.lock();
-        let state = &mut *guard;
+        let state = &mut *guard.state;
         let Some((progress, started_ns)) = state.calls.get(call).copied() else { return (Next::Nothing, None) };
         if progress == Progress::Lost {
             state.calls[call].0 = Progress::Over;
@@ -279,7 +193,7 @@ impl<F: CallFrame> CallsInFlight<F> {
 
     /// `ended_ns` is the start of the runner's last call.
     fn advance(&self, mut guard: LockedCalls<'_, F>, now_ns: u64, ended_ns: Option<u64>) -> Ended<F> {
-        let state = &mut *guard;
+        let state = &mut *guard.state;
         let Some(frame) = state.frame.as_ref() else { return (Next::Nothing, None) };
         let turned_ns = self.heartbeat.turned_ns();
         let unturned_ns = now_ns.saturating_sub(turned_ns);
@@ -305,7 +219,7 @@ impl<F: CallFrame> CallsInFlight<F> {
     /// than was expected when they came.
     pub fn give_back_rest(&self) -> Option<Box<Finished<F>>> {
         let mut guard = self.lock();
-        let state = &mut *guard;
+        let state = &mut *guard.state;
         let rest = state.cursor..state.calls.len();
         state.cursor = rest.end;
         for call in rest.clone() {
@@ -321,7 +235,7 @@ impl<F: CallFrame> CallsInFlight<F> {
     /// frame.
     pub fn abandon(&self, now_ns: u64) -> Option<F> {
         let mut guard = self.lock();
-        let state = &mut *guard;
+        let state = &mut *guard.state;
         let mut frame = self.take_frame(state)?;
         for (call, progress, started_ns) in state.started() {
             if matches!(progress, Progress::Running | Progress::Cancelled) {
@@ -370,6 +284,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::asyncio_lane::call_slots::Counts;
     use crate::asyncio_lane::call_timeouts::Overdue;
     use crate::fake_frame::FakeFrame;
 

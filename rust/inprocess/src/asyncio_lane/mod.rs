@@ -3,10 +3,12 @@
 //! while a loop has work.
 
 mod call_slots;
+mod call_states;
 mod call_timeouts;
 mod event_loop;
 mod heartbeat;
 mod in_flight;
+mod inspect;
 mod loop_queue;
 
 use std::sync::{Arc, OnceLock};
@@ -21,9 +23,11 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::supervisor::{SupervisedLane, SupervisorQueue};
+pub use call_slots::LoopFunction;
 pub use call_timeouts::Overdue;
-pub use event_loop::{EventLoop, LoopFunction, LoopSnapshot};
+pub use event_loop::EventLoop;
 pub use in_flight::Next;
+pub use inspect::LoopSnapshot;
 pub use loop_queue::{Beat, LoopFrame, LoopQueue};
 
 /// How often the watchdog looks at loops with work.
@@ -134,7 +138,7 @@ impl Lane for AsyncioLane {
         self.functions[function].slots.room().max(1)
     }
 
-    fn runs_side_by_side(&self) -> bool {
+    fn runs_concurrently(&self) -> bool {
         true
     }
 

@@ -147,8 +147,8 @@ impl<F: CallFrame> ThreadPool<F> {
         }
     }
 
-    /// A thread is about to end, of itself or because of something that was raised in it; true if it
-    /// must run the function's `close()` first.
+    /// A thread is about to end, of itself or because of something that was raised in it; true if
+    /// it must run the function's `close()` first.
     pub fn leave(&self, function: FunctionId, thread: u64, death: Option<Death<'_>>) -> bool {
         let left = {
             let mut slots = self.slots.lock();

@@ -46,8 +46,6 @@ pub enum ThreadState<F> {
 }
 
 impl<F> ThreadState<F> {
-    const KINDS: usize = 6;
-
     const fn kind(&self) -> usize {
         match self {
             Self::Ordered => 0,
@@ -94,7 +92,7 @@ impl<F> FunctionSlots<F> {
             width: 1,
             waiting: VecDeque::new(),
             threads: BTreeMap::new(),
-            count: [0; ThreadState::<F>::KINDS],
+            count: [0; 6],
             setup: Setup::Needed,
             sets_up: None,
             mean_ns: None,

@@ -1,0 +1,35 @@
+//! What event loops have in flight, for people.
+
+use guerdon_core::frame::Frame;
+use guerdon_core::in_flight::InFlightCall;
+
+use crate::asyncio_lane::event_loop::EventLoop;
+
+/// A call in flight on a loop, for people.
+pub struct LoopSnapshot {
+    pub call: InFlightCall,
+    pub index: usize,
+    pub generation: u64,
+    pub frame: u64,
+    /// Its index in the frame.
+    pub number: usize,
+}
+
+impl EventLoop<Frame> {
+    /// What its loops have in flight, for people.
+    pub fn inspect(&self, now_ns: u64) -> Vec<LoopSnapshot> {
+        let (in_flight, in_setup, newest) = {
+            let state = self.state.lock();
+            (state.in_flight.values().cloned().collect::<Vec<_>>(), state.in_setup.clone(), state.generation)
+        };
+        let mut all = Vec::new();
+        for calls in in_flight {
+            let (generation, frame) = (calls.generation(), calls.id());
+            // `setup()` is noted of the newest loop only.
+            let setup_ns = in_setup.get(&calls.function()).copied().filter(|_| generation == newest);
+            let snapshot = |(call, number)| LoopSnapshot { call, index: self.index, generation, frame, number };
+            all.extend(calls.inspect(now_ns, setup_ns).into_iter().map(snapshot));
+        }
+        all
+    }
+}
