@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from guerdon._worker_environment import SECRETS, given_to, hidden, is_secret, of_workers
+from guerdon._worker_environment import DEFAULTS, SECRETS, given_to, hidden, is_secret, of_workers
 
 SECRET = """
 OPENAI_API_KEY ANTHROPIC_API_KEY WANDB_API_KEY AZURE_OPENAI_KEY COMET_API_KEY HF_TOKEN HUGGING_FACE_HUB_TOKEN
@@ -35,10 +35,10 @@ def test_no_secret_by_its_name(name: str) -> None:
 
 def test_what_workers_get(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.environ", {"PATH": "/bin", "A_KEY": "k", "B_TOKEN": "t", "LANG": "C"})
-    threads = [(b"OMP_NUM_THREADS", b"1"), (b"OPENBLAS_NUM_THREADS", b"1")]
-    assert of_workers({}) == [(b"PATH", b"/bin"), (b"LANG", b"C"), *threads]
+    defaults = [(name.encode(), value.encode()) for name, value in DEFAULTS.items()]
+    assert of_workers({}) == [(b"PATH", b"/bin"), (b"LANG", b"C"), *defaults]
     given = of_workers({"A_KEY": "other", "LANG": None, "NEW": "\udcff", "OMP_NUM_THREADS": None})
-    assert given == [(b"PATH", b"/bin"), threads[1], (b"A_KEY", b"other"), (b"NEW", b"\xff")]
+    assert given == [(b"PATH", b"/bin"), *defaults[1:], (b"A_KEY", b"other"), (b"NEW", b"\xff")]
     assert hidden({}) == ["A_KEY", "B_TOKEN"]
     assert hidden({"A_KEY": "other", "LANG": None, "NOT_SET": None}) == ["B_TOKEN", "LANG"]
     assert given_to(["B_TOKEN", "NOT_SET", "PATH"]) == [(b"B_TOKEN", b"t"), (b"PATH", b"/bin")]
@@ -48,3 +48,5 @@ def test_the_page_lists_the_patterns() -> None:
     page = (Path(__file__).parents[1] / "docs" / "isolation.md").read_text(encoding="utf-8")
     listed = page.partition("<!-- secrets -->\n")[2].partition("\n\n")[0]
     assert tuple(re.findall(r"`([^`]+)`", listed)) == SECRETS
+    listed = page.partition("<!-- defaults -->\n")[2].partition("\n\n")[0]
+    assert re.findall(r"`([^`]+)`", listed) == [f"{name}={value}" for name, value in DEFAULTS.items()]

@@ -166,8 +166,8 @@ class Engine:
     def stats(self) -> dict[str, int]:
         """Counters since start.
 
-        ``workers``, ``worker_restarts``, ``kills``, ``abandoned_threads``, ``late_outcomes``,
-        ``open_batches``.
+        ``workers``, ``worker_restarts``, ``worker_loads``, ``kills``, ``abandoned_threads``,
+        ``late_outcomes``, ``open_batches``.
         """
 
     def worker_pids(self) -> list[int]: ...

@@ -2,8 +2,9 @@
 
 - A variable that matches `SECRETS` by name reaches no worker and not the zygote, unless a function
   names it (`env=`: only that function gets it) or the dispatcher sets it (`worker_env=`).
-- Numeric libraries get one thread a worker (`ONE_THREAD`) unless the trainer's environment or
-  `worker_env` says otherwise: there is one worker a core, and a forking process needs one thread.
+- Libraries start no threads and touch no accelerator when they are imported (`DEFAULTS`) unless the
+  trainer's environment or `worker_env` says otherwise: there is one worker a core, and a process
+  with threads or an accelerator in use can't be forked.
 - It is read once, when the engine starts: a restarted zygote gets the same.
 """
 
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import translate
 from typing import Final
 
-__all__ = ["ONE_THREAD", "SECRETS", "given_to", "hidden", "is_secret", "of_workers"]
+__all__ = ["DEFAULTS", "SECRETS", "given_to", "hidden", "is_secret", "of_workers"]
 
 SECRETS: Final = (
     "*_KEY",  # OPENAI_API_KEY, WANDB_API_KEY, AZURE_OPENAI_KEY
@@ -38,8 +39,19 @@ SECRETS: Final = (
 )
 """Shell patterns of the names of variables that workers don't get, in any case of letters."""
 
-ONE_THREAD: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Variables that are 1 in workers by default."""
+DEFAULTS: Final = {
+    "OMP_NUM_THREADS": "1",  # torch, MKL, pyarrow's pool for computing
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "BLIS_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    "RAYON_NUM_THREADS": "1",
+    "POLARS_MAX_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",  # pyarrow, and so pandas and datasets
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # torch.cuda.is_available() then makes no CUDA context
+}
+"""Variables that workers have by default."""
 
 _SECRET: Final = re.compile("|".join(translate(pattern) for pattern in SECRETS))
 
@@ -63,8 +75,8 @@ def of_workers(worker_env: Mapping[str, str | None]) -> list[tuple[bytes, bytes]
         worker_env: Variables to set for all of them; None leaves one out.
     """
     found = {name: value for name, value in os.environ.items() if not is_secret(name)}
-    for name in ONE_THREAD:
-        found.setdefault(name, "1")
+    for name, default in DEFAULTS.items():
+        found.setdefault(name, default)
     for name, value in worker_env.items():
         if value is None:
             found.pop(name, None)

@@ -77,8 +77,8 @@ class Dispatcher:
         recycle: When workers of the process lane are replaced that could go on; never by default.
         worker_env: Variables of the environment for all workers, and with None those to keep from
             them. By default workers have the trainer's environment without what looks like secrets
-            (API keys, tokens, passwords: docs/isolation.md), and ``OMP_NUM_THREADS`` and
-            ``OPENBLAS_NUM_THREADS`` are 1 unless the trainer's environment sets them.
+            (API keys, tokens, passwords: docs/isolation.md), and libraries start no threads in them
+            (``OMP_NUM_THREADS=1`` and others) unless the trainer's environment says so.
 
     Raises:
         RegistrationError: The list, one of its functions or an option can't work.

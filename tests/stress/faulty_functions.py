@@ -247,6 +247,12 @@ def take_memory(group: str, _: str) -> float:
 # ---- output ----
 
 
+def use_up_memory(_: str, _notes: str) -> float:
+    """Takes more than a cgroup has that the test made for it, and never all of a machine's."""
+    held = [bytearray(b"x") * (16 << 20) for _ in range(256)]
+    return float(len(held))
+
+
 def print_much(megabytes: str, _: str) -> float:
     line = "x" * 1023 + "\n"
     for _ in range(int(megabytes)):

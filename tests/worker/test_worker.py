@@ -138,7 +138,6 @@ def start() -> Iterator[Start]:
                 "sys_path": sys.path,
                 "main_path": None,
                 "main_name": None,
-                "hash_seed": None,
                 "stamps": {},
                 "functions": entries,
             }

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copyreg
 import functools
 import io
+import os
 import pickle
 import sys
 import threading
@@ -28,6 +29,16 @@ __all__ = ["dumps"]
 
 # cloudpickle has one table of modules by value for the whole process.
 _lock = threading.RLock()
+
+
+def _after_fork() -> None:
+    """In a forked child: the thread that held the lock is not here."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def dumps(value: object) -> bytes:

@@ -62,7 +62,7 @@ def serialize(specs: Sequence[FunctionSpec], hidden: Sequence[str] = ()) -> byte
         specs: The functions of one dispatcher.
         hidden: Names of variables of this process that workers don't get, for error messages.
 
-    Returns: A pickle of ``{"sys_path", "main_path", "main_name", "hash_seed", "stamps", "hidden",
+    Returns: A pickle of ``{"sys_path", "main_path", "main_name", "stamps", "hidden",
         "functions"}``. ``main_name`` is the module of ``python -m``, else None; ``stamps`` is the
         state of the source file of each module that is sent as a name. ``functions`` has one entry
         per spec: None for other lanes, else ``{"recipe": …, "target": ("ref", module, qualname) |
@@ -81,7 +81,6 @@ def serialize(specs: Sequence[FunctionSpec], hidden: Sequence[str] = ()) -> byte
             "sys_path": [os.path.abspath(entry) for entry in sys.path],
             "main_path": _main_path(),
             "main_name": getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", None),
-            "hash_seed": os.environ.get("PYTHONHASHSEED"),
             "stamps": dict(_stamps[spec] for spec in specs if spec in _stamps),
             "hidden": list(hidden),
             "functions": functions,

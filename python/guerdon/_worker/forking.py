@@ -17,6 +17,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from . import linux, stack_dump
 from .loaded_functions import LoadedFunctions
@@ -26,11 +27,15 @@ from .wire import SupervisorSocket
 from .worker import Worker
 from .zygote_requests import LOAD_FIRST, ControlSocket, ForkRequest, close_all
 
+# What user code did with SIGCHLD at import: not for this process, but for its workers. Written by
+# `prepare`.
+_child_handler: Any = None
+
 
 def fork(control: ControlSocket, request: ForkRequest, child: Callable[[], None]) -> int | None:
     """Forks for a request and replies with the child's pid, which it returns, or the error."""
     parent = os.getpid()
-    _flush()
+    flush_output()
     try:
         pid = os.fork()
     except OSError as error:
@@ -59,6 +64,9 @@ def fork(control: ControlSocket, request: ForkRequest, child: Callable[[], None]
 def run_worker(request: ForkRequest, functions: LoadedFunctions) -> None:
     """Makes this process a worker and serves until it ends."""
     linux.mark_descendants(request.value)
+    linux.prefer_to_die(linux.WORKER_OOM)
+    linux.yield_to_trainer()
+    _restore_signals()
     socket_fd, page_fd, output_fd, stack_fd = request.fds
     os.dup2(output_fd, 1)
     os.dup2(output_fd, 2)
@@ -72,6 +80,14 @@ def run_worker(request: ForkRequest, functions: LoadedFunctions) -> None:
         flush_output()
     _reseed()
     Worker(SupervisorSocket(linux.to_high_descriptor(socket_fd)), page, functions, markers).serve()
+
+
+def _restore_signals() -> None:
+    """Gives user code its handler of SIGCHLD back, and us the timeout signal, if imports blocked
+    it."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGURG})
+    if _child_handler is not None:
+        signal.signal(signal.SIGCHLD, _child_handler)
 
 
 def _reseed() -> None:
@@ -94,21 +110,20 @@ def prepare() -> None:
     flush_output()
     faulthandler.enable(2)  # a crash in C prints the Python stack
     stack_dump.choose_signal()
+    # A process that ignores it can't learn how its children ended. None: a handler of C code.
+    global _child_handler
+    _child_handler = signal.getsignal(signal.SIGCHLD)
+    if _child_handler is not None:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     gc.collect()
     gc.freeze()  # the collector won't write to pages shared by all children
 
 
 def end(status: int) -> None:
     """Ends this process at once, without exit handlers of libraries."""
-    if status and sys.exc_info()[1] is not None:
-        sys.excepthook(*sys.exc_info())
-    _flush()
-    os._exit(status)
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError, AttributeError):  # closed or replaced by user code
-            continue
+    try:
+        if status and sys.exc_info()[1] is not None:
+            sys.excepthook(*sys.exc_info())
+        flush_output()
+    finally:  # the hook may be user code, and a child must not return into its parent's loop
+        os._exit(status)

@@ -13,6 +13,12 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 # Linux has not enforced this limit since 2.4; each process inherits it, through exec too.
 _RLIMIT_LOCKS = 10
+# Least oom_score_adj, a thousandth of the memory each. With less than 1000 for workers a trainer
+# that holds most of the memory would still be chosen before them.
+WORKER_OOM = 1000
+LOADER_OOM = 500
+# Added to the trainer's nice level: its own threads, which feed the GPUs, come first.
+_WORKER_NICE = 3
 _HIGH = 512  # beyond what functions usually have open
 
 
@@ -42,6 +48,29 @@ def mark_of(pid: int) -> int:
     return 0
 
 
+def prefer_to_die(score: int) -> None:
+    """Has the kernel choose this process before the trainer when memory is used up."""
+    try:
+        with open("/proc/self/oom_score_adj", "r+b", buffering=0) as file:
+            own = int(file.read())
+            if own < score:
+                file.seek(0)
+                file.write(b"%d" % score)
+    except (OSError, ValueError):  # no such file: not on this kernel, or /proc is read-only
+        return
+
+
+def yield_to_trainer() -> None:
+    """Gives the trainer's threads the larger share of a core that both want."""
+    os.nice(_WORKER_NICE)
+
+
+def no_core_dumps() -> None:
+    """Has crashed workers write no core files, each as large as the worker."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+
+
 def exit_with_parent(parent: int) -> None:
     """Has this process killed when its single-threaded parent ends, or at once if it has.
 
@@ -61,11 +90,6 @@ def to_high_descriptor(fd: int) -> int:
         high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
     os.close(fd)
     return high
-
-
-def thread_count() -> int:
-    """The number of threads of this process, with those of C libraries."""
-    return len(os.listdir("/proc/self/task"))
 
 
 def children() -> list[int]:

@@ -30,6 +30,18 @@ def flush_output() -> None:
     linux.flush_c_stdout()
 
 
+def warn(message: str) -> None:
+    """Prints to this process's output, which the engine forwards to the trainer's stderr.
+
+    Not by `sys.stderr`, which user code may have replaced.
+    """
+    flush_output()
+    try:
+        os.write(2, message.encode(errors="backslashreplace") + b"\n")
+    except OSError:  # closed by user code
+        return
+
+
 class OutputMarkers:
     """Writes markers to the pipe `fd`, which it takes over."""
 

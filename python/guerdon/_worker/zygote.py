@@ -32,6 +32,8 @@ class Zygote:
         self._forked: set[int] = set()
         # The current loader. Its workers become children of this process when it ends.
         self._loader = 0
+        # Shared with the loaders: whether one has warned of what stands against forks.
+        self._reported = mmap.mmap(-1, 1)
         # Marks of workers that ended, as long as there is anything that carries them.
         self._ended: set[int] = set()
         # True while a request is served: a new child may not be in `_forked` yet.
@@ -62,7 +64,9 @@ class Zygote:
 
     def _serve(self, request: zygote_requests.ForkRequest, parent: int) -> None:
         if request.op == zygote_requests.LOADER:
-            self._loader = self._fork(request, parent, lambda: loader.run(request.fds[0], self._serialized)) or 0
+            self._loader = (
+                self._fork(request, parent, lambda: loader.run(request.fds[0], self._serialized, self._reported)) or 0
+            )
         elif request.op == zygote_requests.WORKER:
             self._fork(request, parent, lambda: forking.run_worker(request, LoadedFunctions(self._serialized())))
         elif request.op == zygote_requests.ORPHANS:
@@ -139,6 +143,7 @@ def main(parent: int) -> None:
     os.dup2(null, 0)
     os.close(null)
     linux.adopt_orphans()
+    linux.no_core_dumps()
     forking.prepare()
     zygote = Zygote(ControlSocket(fd), parent)
     status = 1

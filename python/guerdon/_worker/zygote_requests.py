@@ -25,7 +25,7 @@ WORKER = 3
 REAP = 4
 BECOME = 5  # like WORKER, but without a fork: the process itself becomes the worker; reply: its pid
 END = 6  # kill all descendants and end; no reply
-LOADED = 7  # sent once by a loader: extra is its number of threads
+LOADED = 7  # sent once by a loader: extra is 1 if it can fork workers, more if it can not
 ORPHANS = 8  # value is the mark of a worker that ended: kill what it left behind; no reply
 
 # Flag of WORKER: load all functions before reporting ready. Without it they are loaded already, or

@@ -57,7 +57,7 @@ def facts() -> dict[str, Any]:
         "timeouts_s": {"sample": SAMPLE_TIMEOUT, "group": LISTS_TIMEOUT, "batch": LISTS_TIMEOUT},
         "worker_environment": {
             "hidden": _worker_environment.hidden({}),
-            **{name: os.environ.get(name, "1") for name in _worker_environment.ONE_THREAD},
+            **{name: os.environ.get(name, value) for name, value in _worker_environment.DEFAULTS.items()},
         },
         "packages": {package: _version(package) for package in _PACKAGES},
     }

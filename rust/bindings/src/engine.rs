@@ -240,6 +240,7 @@ impl Engine {
         Ok(BTreeMap::from([
             ("workers", workers.workers),
             ("worker_restarts", workers.restarts),
+            ("worker_loads", workers.loads),
             ("kills", workers.kills),
             ("abandoned_threads", parts.threads.pool().abandoned() as u64),
             ("late_outcomes", parts.scheduler.late_outcomes()),

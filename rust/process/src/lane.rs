@@ -56,6 +56,8 @@ pub struct ProcessStats {
     pub restarts: u64,
     /// Workers that were killed: out of time, or out of step.
     pub kills: u64,
+    /// Workers that loaded the functions themselves instead of being forked with them.
+    pub loads: u64,
     /// Lines of output that were not shown.
     pub dropped_lines: u64,
 }
@@ -91,6 +93,7 @@ impl ProcessLane {
             forks: shared.counts.forks.load(Ordering::Relaxed),
             restarts: shared.counts.restarts.load(Ordering::Relaxed),
             kills: shared.counts.kills.load(Ordering::Relaxed),
+            loads: shared.zygote.loads(),
             dropped_lines: shared.printer.dropped(),
         }
     }

@@ -112,7 +112,9 @@ impl SentFrame {
             }
             let mut times = self.times(page, call, None);
             times.started_ns = times.started_ns.min(now_ns);
-            let cell = match (self.frame.kind(), page.state(self.id, call)) {
+            // What stands there for a call that was not begun is no value of it.
+            let state = if page.stamp(self.id, call) < self.sent_ns { u8::MAX } else { page.state(self.id, call) };
+            let cell = match (self.frame.kind(), state) {
                 (CallKind::Sample, 0) => Cell::Value(page.value(self.id, call)),
                 (CallKind::Sample, 1) => Cell::Abstained,
                 _ if done && times.run_ns > nanos(self.frame.function().policy.timeout) => {

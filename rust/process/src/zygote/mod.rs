@@ -13,7 +13,7 @@ mod process;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
@@ -51,6 +51,8 @@ pub(super) type Fork = oneshot::Receiver<io::Result<Forked>>;
 #[derive(Clone)]
 pub(super) struct Zygote {
     requests: mpsc::UnboundedSender<Request>,
+    /// Workers that loaded the functions themselves. Written by the supervisor.
+    loads: Arc<AtomicU64>,
 }
 
 enum Request {
@@ -68,7 +70,9 @@ impl Zygote {
         stage: watch::Receiver<LaneStage>,
     ) -> (Self, JoinHandle<()>) {
         let (requests, received) = mpsc::unbounded_channel();
+        let loads = Arc::<AtomicU64>::default();
         let supervisor = ZygoteSupervisor {
+            loads: loads.clone(),
             config,
             load_timeout,
             printer,
@@ -78,7 +82,12 @@ impl Zygote {
             spare: None,
             leavings: Vec::new(),
         };
-        (Self { requests }, tokio::spawn(supervisor.run(received, stage)))
+        (Self { requests, loads }, tokio::spawn(supervisor.run(received, stage)))
+    }
+
+    /// Workers that loaded the functions themselves, because no loaded process could be forked.
+    pub(super) fn loads(&self) -> u64 {
+        self.loads.load(Ordering::Relaxed)
     }
 
     /// Asks for a worker; it comes on the returned channel.
@@ -98,6 +107,7 @@ impl Zygote {
 }
 
 struct ZygoteSupervisor {
+    loads: Arc<AtomicU64>,
     config: Arc<ProcessConfig>,
     load_timeout: Duration,
     printer: Arc<Printer>,
@@ -225,12 +235,14 @@ impl ZygoteSupervisor {
                 control.reply_to(zygote_requests::BECOME).await?;
                 let pid = *pid;
                 zygote.loader = Loader::Absent;
+                self.loads.fetch_add(1, Ordering::Relaxed);
                 pid
             }
             Loader::None | Loader::Absent => {
                 let flags = if load_late { 0 } else { zygote_requests::LOAD_FIRST };
                 zygote.control.send(zygote_requests::WORKER, flags, mark.0, &fds).await?;
-                pid_from_message(zygote.control.reply_to(zygote_requests::WORKER).await?.value)?
+                pid_from_message(zygote.control.reply_to(zygote_requests::WORKER).await?.value)
+                    .inspect(|_| _ = self.loads.fetch_add(1, Ordering::Relaxed))?
             }
         };
         drop(reserve);

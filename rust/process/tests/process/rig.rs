@@ -201,7 +201,7 @@ functions = [
      "target": ("ref", *target.split(":"))}
     for target, shape, (memory, output) in zip(targets, shapes, limits)
 ]
-content = {"sys_path": [folder, *sys.path[1:]], "main_path": None, "main_name": None, "hash_seed": None, "stamps": {}, "functions": functions}
+content = {"sys_path": [folder, *sys.path[1:]], "main_path": None, "main_name": None, "stamps": {}, "functions": functions}
 sys.stdout.buffer.write(pickle.dumps(content))
 "#;
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/process");
