@@ -13,7 +13,7 @@ from typing import Final
 
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import RewardFailureError
-from guerdon.results import RewardBatch
+from guerdon.results import RewardBatch, SampleResult
 
 WINDOW: Final = 256
 """Samples of a function over which its failures are counted."""
@@ -56,11 +56,27 @@ class FailureRate:
                 raise RewardFailureError(
                     f"reward function {name!r} failed and has on_failure='raise'. First: {failure}.", result
                 )
-            limit, samples = self._limits[name], len(window)
-            if samples >= self._minimum and sum(window) > limit * samples:
-                raise RewardFailureError(
-                    f"reward function {name!r} failed on {sum(window)} of its last {samples} samples (limit "
-                    f"{100 * limit:.3g} %). The last failure: {failure}. Fix the function, raise its timeout, or set "
-                    "`max_failure_rate`.",
-                    result,
-                )
+            self._judge(name, str(failure), result)
+
+    def add_one(self, result: SampleResult) -> None:
+        """Counts a result of `Dispatcher.ascore_one`, which raises for ``on_failure="raise"``.
+
+        Raises:
+            RewardFailureError: A function fails too often.
+        """
+        for name, status in result.status.items():
+            reason = result.reasons.get(name)
+            self._failed[name].append(reason is not None)
+            if reason is not None:
+                self._judge(name, f"{status.label}: {reason}", None)
+
+    def _judge(self, name: str, last: str, result: RewardBatch | None) -> None:
+        window, limit = self._failed[name], self._limits[name]
+        failed, samples = sum(window), len(window)
+        if samples >= self._minimum and failed > limit * samples:
+            raise RewardFailureError(
+                f"reward function {name!r} failed on {failed} of its last {samples} samples (limit "
+                f"{100 * limit:.3g} %). The last failure: {last}. Fix the function, raise its timeout, or set "
+                "`max_failure_rate`.",
+                result,
+            )

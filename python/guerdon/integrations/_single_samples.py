@@ -1,0 +1,237 @@
+"""What frameworks that score one sample a call have in common, over `Dispatcher.ascore_one`.
+
+- A sample without a reward is None here; each framework's module says what it becomes there.
+- The first one is warned of, since frameworks log exceptions or swallow them; too many failures of
+  a function raise, as they do in a batch.
+- Synchronous callers, on any threads, wait for one event loop on a thread of its own, so that what
+  they ask for together is scored together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import threading
+import warnings
+import weakref
+from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from guerdon._columns import BATCH_OPTIONS, COMPLETION_IDS, RECORDERS, TRAINER_STATE
+from guerdon.dispatcher import Dispatcher
+from guerdon.errors import GuerdonError, GuerdonWarning, RegistrationError, RewardFailureError
+from guerdon.integrations.failure_rate import FailureRate
+from guerdon.results import SampleResult
+
+__all__ = ["EventLoopThread", "FrameworkSample", "SampleRewards", "checked_failure_value"]
+
+T = TypeVar("T")
+
+MIN_JUDGED: Final = 64
+"""Samples of a function before which its failure rate is not judged."""
+
+# Names that `Dispatcher.ascore_one` and a batch's arguments take for themselves.
+_RESERVED: Final = frozenset(
+    (
+        *("prompt", "prompts", "completion", "completions", "environment", "environments", "text"),
+        *(COMPLETION_IDS, TRAINER_STATE, *BATCH_OPTIONS, *RECORDERS),
+    )
+)
+
+
+@dataclass(frozen=True)
+class FrameworkSample:
+    """One sample as a framework hands it over.
+
+    Attributes:
+        completion: A text or a list of messages.
+        prompt: The same; None where the framework does not give it.
+        completion_ids: Token ids; None where the framework does not give them.
+        columns: The dataset's fields; those with a name of the three above are left out.
+    """
+
+    completion: object
+    prompt: object = None
+    completion_ids: object = None
+    columns: Mapping[str, object] = field(default_factory=dict)
+
+    def arguments(self) -> dict[str, Any]:
+        """As `Dispatcher.ascore_one` takes them."""
+        given = {name: value for name, value in self.columns.items() if name not in _RESERVED}
+        return {
+            **given,
+            "completion": self.completion,
+            "prompt": self.prompt,
+            "completion_ids": self.completion_ids,
+        }
+
+
+class SampleRewards:
+    """The rewards of single samples for one framework.
+
+    Args:
+        dispatcher: Its functions work on single samples.
+        framework: Its name, for messages.
+        becomes: What becomes of a sample without a reward, for the warning: "its reward is 0".
+
+    Raises:
+        RegistrationError: A function of the dispatcher works on whole groups, or is a reward model.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, framework: str, becomes: str) -> None:
+        if not isinstance(dispatcher, Dispatcher):
+            raise RegistrationError(
+                f"reward_function() for {framework} takes a dispatcher, not a {type(dispatcher).__name__}: "
+                "guerdon.Dispatcher([function, ...])."
+            )
+        _check_functions(dispatcher, framework)
+        self.dispatcher = dispatcher
+        self._framework = framework
+        self._becomes = becomes
+        self._failure_rate = FailureRate([dispatcher], MIN_JUDGED)
+        self._thread = EventLoopThread()
+        # Each is set once, by whichever thread comes first: at worst a warning comes twice.
+        self._failure_reported = False
+        self._error_reported = False
+
+    async def reward(self, sample: FrameworkSample) -> float | None:
+        """The weighted sum of the functions' rewards; None where there is none.
+
+        Raises:
+            DataError: The sample can't be scored: a function asks for a column that is not there.
+            RewardFailureError: A function fails too often, or failed with ``on_failure="raise"``.
+        """
+        try:
+            result = await self.dispatcher.ascore_one(**sample.arguments())
+            self._failure_rate.add_one(result)
+        except GuerdonError as error:
+            self._report_error(error)
+            raise
+        if result.total == result.total:
+            return result.total
+        self._report_failure(result)
+        return None
+
+    async def rewards(self, samples: Iterable[FrameworkSample]) -> list[float | None]:
+        """The rewards of several samples, scored together."""
+        return list(await asyncio.gather(*(self.reward(sample) for sample in samples)))
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine, for a synchronous caller on any thread."""
+        return self._thread.run(coroutine)
+
+    def failure(self, what: str = "a sample has no reward") -> RewardFailureError:
+        """What a framework gets that takes an exception for "no reward"."""
+        return RewardFailureError(f"{what}: a reward function failed on it, or all abstained (see the first warning).")
+
+    def _report_failure(self, result: SampleResult) -> None:
+        if self._failure_reported:
+            return
+        self._failure_reported = True
+        reasons = "; ".join(
+            f"{name!r} {result.status[name].label}: {reason}" for name, reason in result.reasons.items()
+        )
+        warnings.warn(
+            f"a sample of {self._framework} has no reward ({reasons or 'all functions abstained'}); {self._becomes}. Further "
+            "ones are not reported one by one: a function that fails on more than `max_failure_rate` of its last samples "
+            "raises RewardFailureError.",
+            GuerdonWarning,
+            stacklevel=2,
+        )
+
+    def _report_error(self, error: GuerdonError) -> None:
+        if self._error_reported:
+            return
+        self._error_reported = True
+        warnings.warn(
+            f"a sample of {self._framework} can't be scored, and {self._framework} may only log that: {error}",
+            GuerdonWarning,
+            stacklevel=2,
+        )
+
+
+class EventLoopThread:
+    """An event loop on a thread of its own: started by the first use, ended with this object."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # Both written under the lock. A forked child has the loop, but not the thread.
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = 0
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The result of `coroutine`, for callers on other threads; an interrupt cancels it."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._running())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None or self._pid != os.getpid():
+                loop = asyncio.new_event_loop()
+                thread = threading.Thread(target=_turn, args=(loop,), name="guerdon-single-samples", daemon=True)
+                thread.start()
+                weakref.finalize(self, _stop, loop, thread)
+                self._loop, self._pid = loop, os.getpid()
+            return self._loop
+
+
+def _turn(loop: asyncio.AbstractEventLoop) -> None:
+    """Runs a loop until it is stopped; refers to nothing that would keep its owner alive."""
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    try:
+        loop.call_soon_threadsafe(loop.stop)
+    except RuntimeError:  # closed before
+        return
+    if thread is not threading.current_thread():
+        thread.join(1.0)
+
+
+def checked_failure_value(value: object) -> float:
+    """A finite number.
+
+    Raises:
+        RegistrationError: It is something else.
+    """
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    raise RegistrationError(
+        f"failure_value={value!r}: expected a finite number, the reward of a sample on which a function failed."
+    )
+
+
+def _check_functions(dispatcher: Dispatcher, framework: str) -> None:
+    if dispatcher.reward_models:
+        raise RegistrationError(
+            f"the dispatcher has the reward model {dispatcher.reward_models[0]}, which works with TRL only: {framework} "
+            "gets functions alone."
+        )
+    grouped = dispatcher._submitter.group_function
+    if grouped is not None:
+        raise RegistrationError(
+            f"reward function {grouped!r} works on whole groups, but {framework} hands out single samples: leave it out."
+        )
+    batch = [spec.name for spec in dispatcher._specs if spec.shape == "batch" and not spec.rowwise]
+    if batch:
+        warnings.warn(
+            f"reward function {batch[0]!r} is undecorated, so it is called with a list, and {framework} hands out single "
+            "samples: it gets those that come together. If its rows are independent, say so with guerdon.reward(function, "
+            "rowwise=True); if not, its rewards depend on what comes together.",
+            GuerdonWarning,
+            stacklevel=4,
+        )

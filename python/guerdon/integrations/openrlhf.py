@@ -1,0 +1,153 @@
+"""OpenRLHF's reward function, by ``--reward.remote_url my_rewards.py`` with ``reward_func`` in it,
+and a server for ``--reward.remote_url http://host:port/get_reward``.
+
+OpenRLHF trains on a number from every sample: a sample without a reward ends its run when the batch
+is made. So the value of one on which a function failed has to be chosen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from guerdon.dispatcher import Dispatcher
+from guerdon.errors import GuerdonWarning
+from guerdon.integrations._single_samples import FrameworkSample, SampleRewards, checked_failure_value
+
+__all__ = ["reward_function", "serve"]
+
+MOST_BYTES = 64 << 20
+"""Of a request to the server."""
+
+
+def reward_function(
+    dispatcher: Dispatcher, *, failure_value: float, eos_token: str | None = None
+) -> Callable[..., dict[str, Any]]:
+    """What OpenRLHF calls as ``reward_func``; calls from its threads are scored together.
+
+    Columns are ``label`` and ``query`` (prompt and response as one text, with special tokens),
+    beside ``prompt`` and ``completion``: what follows the prompt in the query.
+
+    Args:
+        dispatcher: Its functions score single samples.
+        failure_value: The reward of a sample on which a function failed.
+        eos_token: Removed from the end of completions, which OpenRLHF decodes with it.
+
+    Returns:
+        ``reward_func(queries, prompts, labels, **kwargs)``, which returns ``rewards`` and
+        ``scores``, a tensor each, and ``extra_logs``.
+
+    Raises:
+        RegistrationError: A function works on whole groups, or `failure_value` is no finite number.
+
+    Examples:
+        >>> from guerdon import Dispatcher, reward
+        >>> dispatcher = Dispatcher([reward(lambda text, label: float(text == label), name="correct")])
+        >>> reward_func = reward_function(dispatcher, failure_value=0.0)
+        >>> reward_func(["2 + 2 = 4"], ["2 + 2 = "], ["4"])["rewards"].tolist()
+        [1.0]
+    """
+    rewards = _Rewards(dispatcher, failure_value, eos_token)
+
+    def reward_func(
+        queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any], **kwargs: Any
+    ) -> dict[str, Any]:
+        import torch  # OpenRLHF's own contract: the tensor of one sample becomes a number there
+
+        tensor = torch.tensor(rewards.wait(queries, prompts, labels), dtype=torch.float32)
+        return {"rewards": tensor, "scores": tensor, "extra_logs": {}}
+
+    return reward_func
+
+
+async def serve(
+    dispatcher: Dispatcher,
+    *,
+    failure_value: float,
+    host: str = "127.0.0.1",
+    port: int = 5000,
+    eos_token: str | None = None,
+    started: Callable[[int], object] | None = None,
+) -> None:
+    """Answers OpenRLHF's requests to ``http://host:port/get_reward`` until it is cancelled.
+
+    Requests are scored concurrently; those that come together, together. Needs aiohttp, as OpenRLHF
+    does.
+
+    Args:
+        dispatcher: As for `reward_function`.
+        failure_value: As for `reward_function`.
+        host: Address to listen on; "0.0.0.0" for all.
+        port: 0 for any that is free.
+        eos_token: As for `reward_function`.
+        started: Called with the port once requests are answered.
+
+    Raises:
+        RegistrationError: A function works on whole groups, or `failure_value` is no finite number.
+        ModuleNotFoundError: aiohttp is not installed.
+    """
+    try:
+        from aiohttp import web
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("serve() needs aiohttp: pip install aiohttp.", name="aiohttp") from error
+    rewards = _Rewards(dispatcher, failure_value, eos_token)
+
+    async def get_reward(request: web.Request) -> web.Response:
+        data = await request.json()
+        queries, prompts, labels = (data.get(name) for name in ("query", "prompts", "labels"))
+        if not isinstance(queries, list):
+            return web.json_response({"error": "expected a JSON object with a list of texts in 'query'"}, status=400)
+        count = len(queries)
+        numbers = await rewards.get(queries, prompts or [None] * count, labels or [None] * count)
+        return web.json_response({"rewards": numbers, "scores": numbers, "extra_logs": {}})
+
+    app = web.Application(client_max_size=MOST_BYTES)
+    app.router.add_post("/get_reward", get_reward)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        if started is not None:
+            started(runner.addresses[0][1])
+        await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()
+
+
+class _Rewards:
+    """The rewards of queries, failures included."""
+
+    def __init__(self, dispatcher: Dispatcher, failure_value: float, eos_token: str | None) -> None:
+        self._value = checked_failure_value(failure_value)
+        self._eos_token = eos_token
+        self._scorer = SampleRewards(dispatcher, "OpenRLHF", f"its reward becomes {self._value:g}")
+        self._split_reported = False
+
+    def wait(self, queries: Sequence[str], prompts: Sequence[str | None], labels: Sequence[Any]) -> list[float]:
+        return self._scorer.wait(self.get(queries, prompts, labels))
+
+    async def get(self, queries: Sequence[str], prompts: Sequence[str | None], labels: Sequence[Any]) -> list[float]:
+        samples = [
+            FrameworkSample(self._completion(query, prompt), prompt, columns={"label": label, "query": query})
+            for query, prompt, label in zip(queries, prompts, labels, strict=True)
+        ]
+        rewards = await self._scorer.rewards(samples)
+        return [self._value if reward is None else reward for reward in rewards]
+
+    def _completion(self, query: str, prompt: str | None) -> str:
+        # Behind the prompt, before which a tokenizer may have put a token of its own.
+        before, found, completion = query.partition(prompt or "") if prompt else ("", "", query)
+        if prompt and not found:
+            completion = before
+            if not self._split_reported:
+                self._split_reported = True
+                warnings.warn(
+                    "a query of OpenRLHF does not contain its prompt (cut off, or decoded to another text), so the whole "
+                    "query is given as the completion. Further ones are not reported.",
+                    GuerdonWarning,
+                    stacklevel=2,
+                )
+        return completion.removesuffix(self._eos_token) if self._eos_token else completion

@@ -1,0 +1,71 @@
+"""ROLL's ``compute_rewards(data)`` of a reward worker.
+
+ROLL trains on a number from every response: that of one on which a function failed has to be
+chosen. The responses of a ``DataProto`` are scored at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from guerdon.dispatcher import Dispatcher
+from guerdon.integrations._single_samples import FrameworkSample, SampleRewards, checked_failure_value
+
+__all__ = ["reward_function"]
+
+
+def reward_function(dispatcher: Dispatcher, *, tokenizer: Any, failure_value: float) -> Callable[[Any], Any]:
+    """What a reward worker's ``compute_rewards`` calls.
+
+    Columns are the fields of ``data.non_tensor_batch`` (``ground_truth``, ``tag``, …), beside
+    ``prompt``, ``completion`` and ``completion_ids``, decoded without special tokens.
+
+    Args:
+        dispatcher: Its functions score single samples.
+        tokenizer: That of the policy, as ROLL's own workers have it.
+        failure_value: The reward of a response on which a function failed.
+
+    Returns:
+        ``compute_rewards(data)``: a ``DataProto`` with ``token_level_rewards`` (zeros),
+        ``response_level_rewards`` and ``scores``.
+
+    Raises:
+        RegistrationError: A function works on whole groups, or `failure_value` is no finite number.
+    """
+    value = checked_failure_value(failure_value)
+    scorer = SampleRewards(dispatcher, "ROLL", f"its reward becomes {value:g}")
+
+    def compute_rewards(data: Any) -> Any:
+        import torch
+
+        responses = data.batch["responses"]
+        texts = tokenizer.batch_decode(responses, skip_special_tokens=True)
+        prompts = tokenizer.batch_decode(data.batch["prompts"], skip_special_tokens=True)
+        samples = [
+            FrameworkSample(
+                text,
+                prompt,
+                _ids(row, tokenizer),
+                {name: values[index] for name, values in data.non_tensor_batch.items()},
+            )
+            for index, (text, prompt, row) in enumerate(zip(texts, prompts, responses, strict=True))
+        ]
+        rewards = [value if one is None else one for one in scorer.wait(scorer.rewards(samples))]
+        # float16, as in ROLL's workers: batches of several are put together.
+        tensor = torch.tensor(rewards, dtype=torch.float16)
+        return type(data).from_dict(
+            tensors={
+                "token_level_rewards": torch.zeros_like(responses, dtype=torch.float16),
+                "response_level_rewards": tensor,
+                "scores": tensor.clone(),
+            }
+        )
+
+    return compute_rewards
+
+
+def _ids(row: Any, tokenizer: Any) -> list[int]:
+    """The tokens of a response, without what fills it up."""
+    ids: list[int] = row.tolist()
+    return [token for token in ids if token != tokenizer.pad_token_id]

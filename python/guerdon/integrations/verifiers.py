@@ -1,0 +1,126 @@
+"""Rewards of verifiers: of a v1 `Task`, and of the `Rubric` that it had before version 0.4.
+
+A v1 task takes an exception for "no reward": the trace has an error, and trainers leave it out. A
+rubric makes 0 of any exception, so there the value of a sample without a reward has to be chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from guerdon.dispatcher import Dispatcher
+from guerdon.integrations._single_samples import FrameworkSample, SampleRewards, checked_failure_value
+
+__all__ = ["reward_function", "rubric_function"]
+
+
+def reward_function(
+    dispatcher: Dispatcher, *, failure_value: float | None = None, name: str = "guerdon"
+) -> Callable[..., Awaitable[float]]:
+    """What a v1 task calls as a reward: ``score = vf.reward(reward_function(dispatcher))`` in the
+    task's class, or ``rewards = {"score": {"fn": "my_rewards:score"}}`` in its configuration.
+
+    Columns are the fields of the task's data, and ``trace_info``, the trace's ``info``. The
+    completion is the messages of the trace's last branch from the first reply on.
+
+    Args:
+        dispatcher: Its functions score single samples.
+        failure_value: The reward of a sample on which a function failed; by default it raises, and
+            the trace has an error.
+        name: Of the reward in the trace.
+
+    Returns:
+        ``async reward(task, trace)``.
+
+    Raises:
+        RegistrationError: A function works on whole groups, or `failure_value` is no finite number.
+    """
+    value = None if failure_value is None else checked_failure_value(failure_value)
+    becomes = "its trace has an error" if value is None else f"its reward becomes {value:g}"
+    return _TaskReward(SampleRewards(dispatcher, "verifiers", becomes), value, name)
+
+
+def rubric_function(
+    dispatcher: Dispatcher, *, failure_value: float, name: str = "guerdon"
+) -> Callable[..., Awaitable[float]]:
+    """What a `Rubric` calls: ``Rubric(funcs=[rubric_function(dispatcher, failure_value=0.0)])``.
+
+    Columns are ``answer``, ``info``, ``task``, each field of ``info``, and the fields of the
+    dataset's row, beside ``prompt`` and ``completion``.
+
+    Args:
+        dispatcher: Its functions score single samples.
+        failure_value: The reward of a sample on which a function failed.
+        name: Of the metric.
+
+    Returns:
+        ``async function(prompt, completion, answer, state, info, task, **row)``.
+
+    Raises:
+        RegistrationError: A function works on whole groups, or `failure_value` is no finite number.
+
+    Examples:
+        >>> import asyncio
+        >>> from guerdon import Dispatcher, reward
+        >>> dispatcher = Dispatcher([reward(lambda text, answer: float(text == answer), name="correct")])
+        >>> function = rubric_function(dispatcher, failure_value=0.0)
+        >>> asyncio.run(function(prompt="2 + 2", completion="4", answer="4"))
+        1.0
+    """
+    value = checked_failure_value(failure_value)
+    scorer = SampleRewards(dispatcher, "verifiers", f"its reward becomes {value:g}")
+
+    async def function(
+        prompt: Any,
+        completion: Any,
+        answer: Any = "",
+        state: Any = None,
+        info: Any = None,
+        task: Any = None,
+        **row: Any,
+    ) -> float:
+        fields = dict(info) if isinstance(info, Mapping) else {}
+        columns = {**fields, **row, "answer": answer, "info": fields, "task": task}
+        columns.pop("parser", None)  # the rubric's own object, not data
+        reward = await scorer.reward(FrameworkSample(completion, prompt, columns=columns))
+        return value if reward is None else reward
+
+    function.__name__ = name
+    return function
+
+
+class _TaskReward:
+    """No function, so that an attribute of a class is not bound; verifiers marks it with attributes
+    of its own."""
+
+    def __init__(self, scorer: SampleRewards, value: float | None, name: str) -> None:
+        self._scorer = scorer
+        self._value = value
+        self.__name__ = name
+
+    async def __call__(self, task: Any, trace: Any) -> float:
+        reward = await self._scorer.reward(_read(task, trace))
+        if reward is not None:
+            return reward
+        if self._value is None:
+            raise self._scorer.failure()
+        return self._value
+
+
+def _read(task: Any, trace: Any) -> FrameworkSample:
+    messages = [_message(message) for message in trace.messages]
+    first = next((n for n, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
+    fields = {name: getattr(task, name) for name in type(task).model_fields}
+    # Fields of data whose class is not at hand, as in an environment server.
+    fields.update(getattr(task, "model_extra", None) or {})
+    return FrameworkSample(
+        completion=messages[first:] or trace.last_reply,
+        prompt=messages[:first],
+        columns={**fields, "trace_info": dict(trace.info)},
+    )
+
+
+def _message(message: Any) -> dict[str, Any]:
+    dumped: dict[str, Any] = message.model_dump(exclude_none=True)
+    return dumped
