@@ -110,7 +110,9 @@ class _TaskReward:
 
 def _read(task: Any, trace: Any) -> FrameworkSample:
     messages = [_message(message) for message in trace.messages]
-    first = next((n for n, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
+    # What the model said, not the assistant's messages of an example in the prompt.
+    own = {id(message) for message in trace.assistant_messages}
+    first = next((n for n, message in enumerate(trace.messages) if id(message) in own), len(messages))
     fields = {name: getattr(task, name) for name in type(task).model_fields}
     # Fields of data whose class is not at hand, as in an environment server.
     fields.update(getattr(task, "model_extra", None) or {})

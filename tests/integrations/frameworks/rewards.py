@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import guerdon
 from guerdon import Dispatcher, reward
-
-TOGETHER = threading.Barrier(8, timeout=30)
 
 
 def correct(text: str, label: str) -> float:
@@ -24,18 +21,11 @@ def dispatcher(**options: object) -> Dispatcher:
 
 
 def meeting() -> Dispatcher:
-    """A function that returns only while eight calls of it run."""
+    """A function that returns only while four calls of it run."""
+    together = threading.Barrier(4, timeout=30)
 
     def meet(text: str) -> float:
-        TOGETHER.wait()
+        together.wait()
         return float(len(text))
 
-    return Dispatcher([reward(meet, lane="thread", limit=guerdon.Limit(concurrency=8))])
-
-
-def slow() -> Dispatcher:
-    def sleep(text: str) -> float:
-        time.sleep(0.2)
-        return float(len(text))
-
-    return Dispatcher([reward(sleep, lane="thread")])
+    return Dispatcher([reward(meet, lane="thread", limit=guerdon.Limit(concurrency=4))])

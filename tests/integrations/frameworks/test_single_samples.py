@@ -105,9 +105,9 @@ def test_fields_with_names_of_ours_are_left_out() -> None:
 def test_calls_of_many_threads_run_at_once() -> None:
     """Each returns only while all run."""
     scorer = SampleRewards(meeting(), "Framework", "")
-    with ThreadPoolExecutor(8) as pool:
-        answers = [pool.submit(lambda: scorer.wait(scorer.reward(FrameworkSample("abc")))) for _ in range(8)]
-        assert [answer.result() for answer in answers] == [3.0] * 8
+    with ThreadPoolExecutor(4) as pool:
+        answers = [pool.submit(lambda: scorer.wait(scorer.reward(FrameworkSample("abc")))) for _ in range(4)]
+        assert [answer.result() for answer in answers] == [3.0] * 4
     scorer.dispatcher.close()
 
 

@@ -1,0 +1,139 @@
+"""OpenRLHF's ``reward_func`` and its reward server, called as `SingleTurnAgentExecutor` does.
+
+tests/frameworks/test_openrlhf.py has the same with OpenRLHF installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guerdon import Dispatcher, reward
+from guerdon.errors import GuerdonWarning
+from guerdon.integrations import openrlhf
+from tests.integrations.frameworks.rewards import dispatcher, meeting
+
+torch = pytest.importorskip("torch")
+
+
+def ask(function: Any, texts: list[str], labels: list[str]) -> list[float]:
+    """One sample a call, each on a thread, all awaited together."""
+
+    async def gather() -> list[Any]:
+        calls = (
+            asyncio.to_thread(function, [f"<s>2 + 2 = {text}</s>"], ["2 + 2 = "], [label])
+            for text, label in zip(texts, labels, strict=True)
+        )
+        return await asyncio.gather(*calls)
+
+    answers = asyncio.run(gather())
+    assert all(answer["scores"].shape == answer["rewards"].shape == (1,) for answer in answers)
+    return [answer["rewards"].item() for answer in answers]
+
+
+def test_rewards_of_single_samples() -> None:
+    function = openrlhf.reward_function(dispatcher(), failure_value=-1.0, eos_token="</s>")
+    with pytest.warns(GuerdonWarning, match="OpenRLHF has no reward .* its reward becomes -1"):
+        assert ask(function, ["4", "5", "bad", "4"], ["4"] * 4) == [1.0, 0.0, -1.0, 1.0]
+
+
+def test_its_threads_are_scored_together() -> None:
+    made = meeting()
+    assert ask(openrlhf.reward_function(made, failure_value=0.0, eos_token="</s>"), ["abc"] * 4, [""] * 4) == [3.0] * 4
+    made.close()
+
+
+def test_what_a_function_may_ask_for_and_a_prompt_that_was_cut_off() -> None:
+    seen = []
+
+    def look(prompt: str, completion: str, query: str, label: str) -> float:
+        seen.append((prompt, completion, query, label))
+        return 1.0
+
+    function = openrlhf.reward_function(Dispatcher([reward(look, lane="thread")]), failure_value=0.0)
+    function(["<s>2 + 2 = 4"], ["2 + 2 = "], ["4"])
+    assert seen.pop() == ("2 + 2 = ", "4", "<s>2 + 2 = 4", "4")
+    with pytest.warns(GuerdonWarning, match="does not contain its prompt"):
+        function(["+ 2 = 4"], ["2 + 2 = "], ["4"])
+    assert seen.pop() == ("2 + 2 = ", "+ 2 = 4", "+ 2 = 4", "4")
+
+
+def test_a_file_that_is_loaded_by_its_path(tmp_path: Path) -> None:
+    """As OpenRLHF loads it, under a name that no worker could import."""
+    file = tmp_path / "my_rewards.py"
+    file.write_text(
+        "import guerdon\n"
+        "from guerdon.integrations.openrlhf import reward_function\n"
+        "OFFSET = 2.0\n"
+        "@guerdon.reward(timeout=20)\n"
+        "def length(text: str) -> float:\n"
+        "    return len(text) + OFFSET\n"
+        "dispatcher = guerdon.Dispatcher([length], workers=1)\n"
+        "reward_func = reward_function(dispatcher, failure_value=0.0)\n"
+    )
+    spec = importlib.util.spec_from_file_location("reward_func", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.reward_func(["ab"], [""], [""])["rewards"].tolist() == [4.0]
+    module.dispatcher.close()
+
+
+@contextmanager
+def serving(made: Dispatcher) -> Iterator[str]:
+    """The server on an event loop of a thread, as in a process of its own."""
+    loop, ready = asyncio.new_event_loop(), threading.Event()
+    ports: list[int] = []
+
+    def started(port: int) -> None:
+        ports.append(port)
+        ready.set()
+
+    task = loop.create_task(openrlhf.serve(made, failure_value=-1.0, port=0, eos_token="</s>", started=started))
+
+    def run() -> None:
+        with pytest.raises(asyncio.CancelledError):
+            loop.run_until_complete(task)
+        loop.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert ready.wait(30)
+    try:
+        yield f"http://127.0.0.1:{ports[0]}/get_reward"
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join(30)
+        made.close()
+
+
+@pytest.mark.filterwarnings("ignore:a sample of OpenRLHF")
+def test_the_server() -> None:
+    aiohttp = pytest.importorskip("aiohttp")
+
+    async def post(url: str, text: str) -> Any:
+        data = {"query": [f"2 + 2 = {text}</s>"], "prompts": ["2 + 2 = "], "labels": ["4"]}
+        async with aiohttp.ClientSession() as session, session.post(url, json=data) as response:
+            response.raise_for_status()
+            return await response.json()
+
+    async def gather(url: str) -> list[Any]:
+        return await asyncio.gather(*(post(url, text) for text in ("4", "5", "bad")))
+
+    async def wrong(url: str) -> int:
+        async with aiohttp.ClientSession() as session, session.post(url, json={"queries": 1}) as response:
+            return response.status
+
+    with serving(dispatcher()) as url:
+        answers = asyncio.run(gather(url))
+        assert asyncio.run(wrong(url)) == 400
+    assert [answer["rewards"] for answer in answers] == [[1.0], [0.0], [-1.0]]
+    assert all(answer["scores"] == answer["rewards"] for answer in answers)
