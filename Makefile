@@ -261,6 +261,24 @@ test-verl: setup $(VERL)/.dependencies ## the reward manager in verl's real rewa
 	# What verl and Ray warn of is not ours.
 	$(VERL)/bin/python -m pytest -W ignore -W error::guerdon.errors.GuerdonWarning tests/verl $(ARGS)
 
+# Frameworks with one call a sample, those that PyPI has: on top of .venv likewise.
+FRAMEWORKS := .venv-frameworks
+FRAMEWORKS_PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet \
+	--python $(FRAMEWORKS)/bin/python
+$(FRAMEWORKS)/.dependencies: tests/frameworks/requirements.txt tests/frameworks/requirements-no-deps.txt $(VENV)/.dependencies
+	echo '== OpenRLHF, AReaL, verifiers and skyrl-gym into $(FRAMEWORKS)'
+	rm -rf $(FRAMEWORKS)
+	$(BIN)/python -m venv --without-pip $(FRAMEWORKS)
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' >"$$(echo $(FRAMEWORKS)/lib/python*/site-packages)/below.pth"
+	$(FRAMEWORKS_PIP) install -r $<
+	$(FRAMEWORKS_PIP) install --no-deps -r tests/frameworks/requirements-no-deps.txt
+	touch $@
+
+.PHONY: test-frameworks
+test-frameworks: setup $(FRAMEWORKS)/.dependencies ## reward functions in OpenRLHF, AReaL, verifiers and skyrl-gym, in .venv-frameworks
+	echo '== pytest, frameworks'
+	$(FRAMEWORKS)/bin/python -m pytest -W ignore -W error::guerdon.errors.GuerdonWarning tests/frameworks tests/integrations/frameworks $(ARGS)
+
 # What verl's trainers import beyond its reward loop.
 $(VERL)/.trainers: $(VERL)/.dependencies
 	$(OVERLAY_PIP) install -c tests/verl/constraints.txt verl ray cachetools fastapi TransferQueue uvicorn
@@ -298,5 +316,5 @@ bench-training: setup ## the published asynchronous-reward recipe, scaled down, 
 
 .PHONY: clean
 clean: ## remove what the targets made
-	rm -rf $(VENV) $(PARALLEL) $(VLLM) $(VERL) $(TARGET) dist demo-out .hypothesis .mypy_cache .pytest_cache .ruff_cache .benchmarks
+	rm -rf $(VENV) $(PARALLEL) $(VLLM) $(VERL) $(FRAMEWORKS) $(TARGET) dist demo-out .hypothesis .mypy_cache .pytest_cache .ruff_cache .benchmarks
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
