@@ -101,7 +101,8 @@ def test_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_why_a_value_has_to_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exception is logged, and the sample then has no reward, with which no batch can be made."""
+    """An exception is logged, and the sample then has no reward, with which no batch can be
+    made."""
     file = tmp_path / "raises.py"
     file.write_text("def reward_func(queries, prompts, labels):\n    raise ValueError('no score')\n")
     (without,) = experiences(roll_out(str(file), ["4"]), monkeypatch)

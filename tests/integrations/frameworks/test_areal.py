@@ -55,7 +55,8 @@ def pid_and_engine(function: Any, text: str) -> tuple[int, int, float]:
 def test_a_process_of_the_pool_has_one_engine_for_all_calls() -> None:
     """The pickle that comes with every call is made once, and becomes one object in a process."""
     function = areal.reward_function(dispatcher())
-    assert function("2 + 2", "4", [1], [2], label="4") == 1.0  # an engine here, which the child must not use
+    # an engine here, which the child must not use
+    assert function("2 + 2", "4", [1], [2], label="4") == 1.0
     assert pickle.loads(pickle.dumps(function)) is pickle.loads(pickle.dumps(function))
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as pool:
         calls = [pool.submit(partial(pid_and_engine, function, text)) for text in ("4", "5", "4")]
