@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from guerdon._registration.spec import FunctionSpec
 from guerdon.errors import ClosedError, MainGuardError, RegistrationError
@@ -65,6 +65,10 @@ class EngineHandle:
     def started(self) -> Engine | None:
         """The running engine, if there is one."""
         return self._engine
+
+    def worker_setup(self) -> WorkerSetup:
+        """What workers are started with."""
+        return _worker_setup(self._specs, self._worker_env)
 
     def dump(self, timeout: float) -> Dump:
         """What the engine is doing; takes no lock and starts nothing."""
@@ -166,22 +170,19 @@ def _start(
     specs: Sequence[FunctionSpec], workers: int, recycle: Recycle | None, worker_env: Mapping[str, str | None]
 ) -> tuple[Engine, ThreadSupervisor]:
     import guerdon.dump  # noqa: F401 - for `EngineHandle.dump`
-    from guerdon import _native, _worker_environment
+    from guerdon import _native
     from guerdon._lanes import start_lanes
-    from guerdon._serialization.serialized_functions import serialize
 
     configs = [spec.config() for spec in specs]
-    # The key of a judge is no worker's, whatever its variable is called.
-    keys = {spec.http.secret.env for spec in specs if spec.http is not None and spec.http.secret.env is not None}
-    worker_env = {**dict.fromkeys(keys), **worker_env}
+    setup = _worker_setup(specs, worker_env)
     try:
         engine = _native.Engine(
             configs,
             workers=workers,
-            python=sys.executable,
-            worker_dir=str(Path(__file__).parent / "_worker"),
-            serialized_functions=serialize(specs, _worker_environment.hidden(worker_env)),
-            environment=_worker_environment.of_workers(worker_env),
+            python=setup.python,
+            worker_dir=setup.folder,
+            serialized_functions=setup.functions,
+            environment=setup.environment,
             recycle=(None, None, None) if recycle is None else (recycle.calls, recycle.age, recycle.rss_bytes),
         )
     except ValueError as error:
@@ -191,6 +192,31 @@ def _start(
     except BaseException:
         engine.close(CLOSE_TIMEOUT_S)
         raise
+
+
+class WorkerSetup(NamedTuple):
+    """What workers are started with: interpreter, folder of their program, functions (None without
+    any for them) and environment."""
+
+    python: str
+    folder: str
+    functions: bytes | None
+    environment: list[tuple[bytes, bytes]]
+
+
+def _worker_setup(specs: Sequence[FunctionSpec], worker_env: Mapping[str, str | None]) -> WorkerSetup:
+    from guerdon import _worker_environment
+    from guerdon._serialization.serialized_functions import serialize
+
+    # The key of a judge is no worker's, whatever its variable is called.
+    keys = {spec.http.secret.env for spec in specs if spec.http is not None and spec.http.secret.env is not None}
+    worker_env = {**dict.fromkeys(keys), **worker_env}
+    return WorkerSetup(
+        python=sys.executable,
+        folder=str(Path(__file__).parent / "_worker"),
+        functions=serialize(specs, _worker_environment.hidden(worker_env)),
+        environment=_worker_environment.of_workers(worker_env),
+    )
 
 
 def _after_fork() -> None:

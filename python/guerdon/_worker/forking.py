@@ -78,7 +78,7 @@ def run_worker(request: ForkRequest, functions: LoadedFunctions) -> None:
     if request.flags & LOAD_FIRST:
         functions.load_all()
         flush_output()
-    _reseed()
+    reseed()
     Worker(SupervisorSocket(linux.to_high_descriptor(socket_fd)), page, functions, markers).serve()
 
 
@@ -90,7 +90,7 @@ def _restore_signals() -> None:
         signal.signal(signal.SIGCHLD, _child_handler)
 
 
-def _reseed() -> None:
+def reseed() -> None:
     """Seeds the global generators of NumPy and torch; Python reseeds `random` itself."""
     for module, generator in (("numpy.random", "mtrand"), ("torch", "default_generator")):
         try:

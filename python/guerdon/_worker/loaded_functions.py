@@ -53,11 +53,14 @@ class LoadedFunctions:
         self._entries: list[dict[str, Any] | None] = content["functions"]
         self._loaded: dict[int, Call | LoadFailure] = {}
 
+    def indexes(self) -> list[int]:
+        """Of the functions of the process lane."""
+        return [index for index, entry in enumerate(self._entries) if entry is not None]
+
     def load_all(self) -> None:
         """Loads every function that is not loaded yet."""
-        for index, entry in enumerate(self._entries):
-            if entry is not None:
-                self.get(index)
+        for index in self.indexes():
+            self.get(index)
 
     def is_loaded(self, index: int) -> bool:
         return index in self._loaded

@@ -1,0 +1,103 @@
+"""What loading the functions costs, for ``guerdon info FILE``: a process like the loader loads them
+one after another and writes a line of JSON for each.
+
+- It runs in the workers' environment, and calls no function.
+- A module that several functions share counts for the first of them.
+- Nothing that an import started outlives it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from typing import Any
+
+from . import fork_obstacles, forking, linux
+from .loaded_functions import LoadedFunctions, LoadFailure
+from .zygote import Zygote
+
+
+def main() -> None:
+    """Reads the serialized functions from stdin and writes to stdout; what imports print goes to
+    stderr."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    with os.fdopen(os.dup(0), "rb") as file:
+        serialized = file.read()
+    results = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    linux.adopt_orphans()
+    linux.no_core_dumps()
+    forking.prepare()
+    status = 1
+    try:
+        _measure(LoadedFunctions(serialized), results)
+        status = 0
+    finally:
+        Zygote.end()
+        forking.end(status)
+
+
+def _measure(functions: LoadedFunctions, results: Any) -> None:
+    for index in functions.indexes():
+        before, found_before = _own_bytes(), fork_obstacles.find()
+        start = time.monotonic()
+        loaded = functions.get(index)
+        seconds = time.monotonic() - start
+        found = fork_obstacles.find()
+        line = {
+            "function": index,
+            "import_s": seconds,
+            "import_bytes": max(0, _own_bytes() - before),
+            "threads": _added(found.threads, found_before.threads),
+            "devices": _added(found.devices, found_before.devices),
+            "error": loaded.reason if isinstance(loaded, LoadFailure) else None,
+        }
+        print(json.dumps(line), file=results, flush=True)
+    loaded_bytes = _own_bytes()
+    forking.prepare()
+    found = fork_obstacles.find()
+    worker = {
+        "start": "load" if any(found) else "fork",
+        "memory_bytes": loaded_bytes if any(found) else _forked_bytes(),
+        "loaded_bytes": loaded_bytes,
+        "threads": found.threads,
+        "devices": found.devices,
+    }
+    print(json.dumps(worker), file=results, flush=True)
+
+
+def _added(after: tuple[str, ...], before: tuple[str, ...]) -> list[str]:
+    """What is in `after` more often than in `before`."""
+    return sorted((Counter(after) - Counter(before)).elements())
+
+
+def _forked_bytes() -> int:
+    """Memory of its own that a fork of this process has when it is ready."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            forking.reseed()
+            os.write(writer, b"%d" % _own_bytes())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        answer = file.read()
+    os.waitpid(pid, 0)
+    return int(answer or 0)
+
+
+def _own_bytes() -> int:
+    """Memory that no other process shares."""
+    try:
+        with open("/proc/self/smaps_rollup", "rb") as file:
+            return sum(int(line.split()[1]) << 10 for line in file if line.startswith(b"Private_"))
+    except OSError:  # a kernel without it
+        return 0
