@@ -51,7 +51,7 @@ def assert_same_log(ours: list[dict[str, Any]], expected: list[dict[str, Any]], 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_row_38_a_sharded_model_is_trained_as_under_ddp(kind: str, mode: str, ranks: Reports) -> None:
-    """Equal prompts, rows, rewards, advantages; ratios, gradients, weights equal but for rounding."""
+    """Prompts, rows and rewards are equal; gradients, ratios and weights but for rounding."""
     for rank in ranks:
         ours, ddp = rank[kind][mode], rank["ddp"][mode]
         assert ours["wrapped"] == WRAPPED[kind]

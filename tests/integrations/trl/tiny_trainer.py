@@ -98,6 +98,7 @@ def make_trainer(
     evaluate: bool = False,
     environment_factory: Any = None,
     trainer_class: Any = None,
+    config_class: Any = None,
     data: Any = None,
     more: dict[str, Any] | None = None,
     ends: int = 0,
@@ -107,6 +108,7 @@ def make_trainer(
 
     Args:
         trainer_class: Another class than TRL's of this `kind`.
+        config_class: Another than the config of this `kind`.
         data: The training data, if not `prompts` rows of `make_data`.
         more: More arguments of the class.
         ends: How many tokens end a completion beside the tokenizer's own, so that more of them end
@@ -132,7 +134,7 @@ def make_trainer(
         model=model,
         processing_class=tokenizer,
         reward_funcs=functions,
-        args=getattr(trl, f"{kind}Config")(**settings),
+        args=(config_class or getattr(trl, f"{kind}Config"))(**settings),
         train_dataset=make_data(prompts, conversational=conversational) if data is None else data,
         eval_dataset=make_data(2, conversational=conversational) if evaluate else None,
         **more,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from guerdon.integrations.trl.async_grpo.trainer import AsyncGRPOTrainer
     from guerdon.integrations.trl.async_grpo.vllm_calls import VLLMCalls
     from guerdon.integrations.trl.pipeline.options import Pipeline
-    from guerdon.integrations.trl.pipeline.trainer import GRPOTrainer
+    from guerdon.integrations.trl.pipeline.trainer import GRPOTrainer, pipelined
     from guerdon.integrations.trl.tool_calls.environments import Environments, environments
     from guerdon.integrations.trl.tool_calls.tools import Tools, tools
 
@@ -30,6 +30,7 @@ __all__ = [
     "Tools",
     "VLLMCalls",
     "environments",
+    "pipelined",
     "tools",
 ]
 
@@ -41,6 +42,7 @@ _HOMES: Final = {
     "Tools": "tool_calls.tools",
     "VLLMCalls": "async_grpo.vllm_calls",
     "environments": "tool_calls.environments",
+    "pipelined": "pipeline.trainer",
     "tools": "tool_calls.tools",
 }
 

@@ -97,7 +97,6 @@ def test_values_are_checked(values: dict[str, Any]) -> None:
         ("mini_batch", {"multi_objective_aggregation": "normalize_then_sum"}, "sum_then_normalize"),
         ("mini_batch", {"num_generations": 6}, "split over ranks: the 16 samples"),
         ("mini_batch", {"args__steps_per_generation": 1}, "raise steps_per_generation"),
-        ("lookahead", {"rollout_func": print}, "rollout_func"),
         ("lookahead", {"accelerator__dataloader_config__dispatch_batches": True}, "dispatch_batches"),
         ("lookahead", {"args__auto_find_batch_size": True}, "auto_find_batch_size"),
     ],

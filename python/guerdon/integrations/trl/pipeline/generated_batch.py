@@ -41,6 +41,9 @@ class GeneratedBatch:
     logs: dict[str, Any] = field(default_factory=dict)
     num_tokens: int = 0
     rng_state: Any = None
+    # Of a trainer whose rewards hold a KL penalty: of the policy and of the reference, by token
+    # while the batch is generated, then a sum for each row.
+    log_probabilities: list[Any] = field(default_factory=list)
     generated_at: float = field(default_factory=time.monotonic)
     groups_in_flight: int = 0
 
@@ -49,15 +52,31 @@ class GeneratedBatch:
             self.scoring.cancel()
 
 
-@dataclass(frozen=True)
+@dataclass
 class Replay:
-    """The rows of a batch, in this order, for which TRL's function is called a second time."""
+    """The rows of a batch, in this order, for which TRL's function is called a second time.
+
+    Attributes:
+        generates: Whether the function asked for what it would generate.
+        rewards: Whether it asked for rewards.
+    """
 
     generated: GeneratedBatch
     rows: Sequence[int]
+    generates: bool = False
+    rewards: bool = False
+    _given: int = 0
 
     def pick(self, values: Sequence[Any]) -> list[Any]:
         return [values[row] for row in self.rows]
+
+    def log_probabilities(self) -> Any | None:
+        """The next that the batch was generated with, as if each completion were one token."""
+        known = self.generated.log_probabilities
+        if self._given == len(known):
+            return None
+        self._given += 1
+        return known[self._given - 1][list(self.rows)].unsqueeze(1)
 
 
 def select_rows(output: Mapping[str, Any], rows: Sequence[int]) -> dict[str, Any]:

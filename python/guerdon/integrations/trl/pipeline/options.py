@@ -7,7 +7,7 @@ trainer is made, with the reason and what to change. Nothing here imports torch 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -90,8 +90,13 @@ PRESETS: Final = {
 }
 
 
-def check_pipeline(pipeline: Pipeline, trainer: Any, dispatchers: Iterable[Dispatcher]) -> Pipeline:
+def check_pipeline(
+    pipeline: Pipeline, trainer: Any, dispatchers: Iterable[Dispatcher], problems: Mapping[str, str] | None = None
+) -> Pipeline:
     """Refuses what the pipeline can't do with this trainer, and warns where it may surprise.
+
+    Args:
+        problems: By part of a pipeline, why it can't work with the trainer's class.
 
     Returns:
         The pipeline; off where no function runs on Guerdon, so that nothing can be hidden.
@@ -115,7 +120,7 @@ def check_pipeline(pipeline: Pipeline, trainer: Any, dispatchers: Iterable[Dispa
         ("lookahead", pipeline.lookahead > 0, _lookahead_problem, replace(pipeline, lookahead=0)),
     )
     for part, wanted, problem, without in parts:
-        reason = problem(trainer, dispatchers) if wanted else None
+        reason = (problems or {}).get(part) or problem(trainer, dispatchers) if wanted else None
         if reason is not None:
             raise RegistrationError(
                 f"pipeline: {part} can't work with this trainer: {reason} Without {part}: pipeline={_as_written(without)}."
@@ -133,9 +138,9 @@ def _as_written(pipeline: Pipeline) -> str:
 
 def _overlap_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
     args = trainer.args
-    if trainer.rollout_func is not None:
+    if getattr(trainer, "rollout_func", None) is not None:
         return "rollout_func generates, and returns all completions at once."
-    if trainer.tools:
+    if getattr(trainer, "tools", None):
         return "with tools or environments a completion goes on, with the tools' results, after it first ends."
     if trainer.use_vllm and args.vllm_mode != "server":
         return f"vLLM with vllm_mode={args.vllm_mode!r} returns all completions at once: use vllm_mode='server'."
@@ -150,9 +155,11 @@ def _overlap_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str |
 def _mini_batch_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
     args, size = trainer.args, trainer.num_generations
     local = args.per_device_train_batch_size * args.steps_per_generation
-    if trainer.scale_rewards == "batch":
+    if getattr(trainer, "normalize_advantages", False):
+        return "normalize_advantages=True divides by the standard deviation of the whole batch, which is known last."
+    if getattr(trainer, "scale_rewards", None) == "batch":
         return "scale_rewards='batch' divides by the standard deviation of the whole batch, which is known last: use 'group' or 'none'."
-    if trainer.multi_objective_aggregation == "normalize_then_sum":
+    if getattr(trainer, "multi_objective_aggregation", None) == "normalize_then_sum":
         return (
             "multi_objective_aggregation='normalize_then_sum' normalises over the whole batch, which is complete last: "
             "use 'sum_then_normalize'."
@@ -175,8 +182,6 @@ def _mini_batch_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> st
 
 
 def _lookahead_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str | None:
-    if trainer.rollout_func is not None:
-        return "rollout_func is called with the trainer, whose state is a batch behind the one it generates."
     if trainer.accelerator.dataloader_config.dispatch_batches:
         return "with dispatch_batches=True only the first rank reads the data, so the others can't read ahead."
     if trainer.args.auto_find_batch_size:

@@ -46,12 +46,14 @@ class EarlyScoring:
         self._given = given
         self._prompt_ids: Sequence[Any] = ()  # written when generation starts
         self._begun: dict[int, tuple[list[int], Any]] = {}  # by row, token ids and completion
+        self.watched = False  # whether a generation was watched; written by `watching`
         self._error: Exception | None = None  # kept for `finish`, where all ranks agree on it
 
     @contextmanager
     def watching(self, prompt_ids: Sequence[Any]) -> Iterator[None]:
         """Sees rows end while TRL generates."""
         trainer = self._trainer
+        self.watched = True
         self._prompt_ids = prompt_ids
         if trainer.use_vllm:
             client: Any = getattr(trainer.vllm_generation, "vllm_client", None)
@@ -126,7 +128,10 @@ class EarlyScoring:
         if not is_conversational({"prompt": self._prompts[0]}):
             return list(trainer.processing_class.batch_decode(ids, skip_special_tokens=True))
         tokenizer = trainer._tokenizer
-        if any(getattr(tokenizer, name, None) is not None for name in ("response_template", "response_schema")):
+        # A trainer without tools takes a message's text as it is.
+        if hasattr(trainer, "tools") and any(
+            getattr(tokenizer, name, None) is not None for name in ("response_template", "response_schema")
+        ):
             parse = grpo_trainer.parse_response
             return [
                 [parse(tokenizer, tokens, prefix=self._prompt_ids[row], tools=trainer.tools)]

@@ -8,28 +8,38 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from guerdon.integrations.trl.patching import patched
 from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch
 from guerdon.integrations.trl.pipeline.scoring import BatchScoring
 
 PREFIX = "guerdon/pipeline/"
 
 
-def empty_logs() -> dict[str, Any]:
-    """The attributes in which TRL's trainer keeps what it logs later, empty."""
+TEXTS = ("prompt", "completion")
+
+
+def empty_logs(trainer: Any) -> dict[str, Any]:
+    """The attributes in which TRL's trainer keeps what it logs later, empty; as long as its own."""
+    most = trainer._logs["prompt"].maxlen
+
+    def column() -> deque[Any]:
+        return deque(maxlen=most)
+
     return {
         "_metrics": {"train": defaultdict(list), "eval": defaultdict(list)},
         "_logs": {
-            "images": deque(),
-            "prompt": deque(),
-            "completion": deque(),
-            "rewards": defaultdict(deque),
-            "advantages": deque(),
-            "extra": defaultdict(deque),
+            "images": column(),
+            "prompt": column(),
+            "completion": column(),
+            "rewards": defaultdict(column),
+            "advantages": column(),
+            "extra": defaultdict(column),
         },
         "_pending_extra_logs": defaultdict(list),
         "_pending_metrics": defaultdict(list),
@@ -76,17 +86,33 @@ def log_pipeline(trainer: Any, values: Mapping[str, float]) -> None:
 
 
 def log_generation(trainer: Any, generated: GeneratedBatch) -> None:
-    """Adds to a trainer's logs what of a batch is known before its rewards."""
-    logs = generated.logs
+    """Adds to a trainer's metrics what of a batch is known before its rewards."""
     theirs = trainer._metrics["train"]
-    for name, values in logs["_metrics"]["train"].items():
+    for name, values in generated.logs["_metrics"]["train"].items():
         if name == "num_tokens":
             theirs[name] = [trainer.state.num_input_tokens_seen]
         elif not _needs_rewards(name, trainer.reward_func_names):
             theirs[name].extend(values)
-    trainer._logs["images"].extend(logs["_logs"]["images"])
-    for column, values in logs["_logs"]["extra"].items():
-        trainer._logs["extra"][column].extend(values)
+
+
+@contextmanager
+def recording(trainer: Any, generated: GeneratedBatch) -> Iterator[None]:
+    """For the replay that is logged: its texts are stubs, those of the generation are logged.
+
+    All columns of the table get their rows of a batch here, so that they stay side by side. Of what
+    TRL counts by token, the generation's count is the right one.
+    """
+    logs = trainer._logs
+    known = generated.logs["_logs"]
+    kl = len(trainer._metrics["train"].get("kl", ()))
+    with patched(trainer, {"_logs": {**logs, **{name: deque(maxlen=0) for name in TEXTS}}}):
+        yield
+    for name in (*TEXTS, "images"):
+        logs[name].extend(known[name])
+    for column, values in known["extra"].items():
+        logs["extra"][column].extend(values)
+    if "kl" in trainer._metrics["train"]:
+        del trainer._metrics["train"]["kl"][kl:]
 
 
 def _needs_rewards(name: str, functions: list[str]) -> bool:

@@ -9,10 +9,10 @@ where TRL moves what it relies on.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from guerdon.integrations.trl.init_arguments import replace_argument
 from guerdon.integrations.trl.tool_calls.environment_reward_columns import (
     asks_for_environments,
     use_reward_columns,
@@ -42,12 +42,15 @@ class ConcurrentToolCalls:
     _metrics: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        given = inspect.signature(super().__init__).bind(*args, **kwargs)
-        factory = given.arguments.get("environment_factory")
-        if factory is not None:
-            given.arguments["environment_factory"] = environments(factory)
-        super().__init__(*given.args, **given.kwargs)
-        if factory is not None:
+        factories: list[Any] = []
+
+        def concurrent(factory: Any) -> Any:
+            factories.append(None if factory is None else environments(factory))
+            return factories[0]
+
+        args, kwargs, _ = replace_argument(type(self), "environment_factory", args, kwargs, concurrent)
+        super().__init__(*args, **kwargs)
+        if any(factory is not None for factory in factories):
             self._environment_rewards = use_reward_columns(self)
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:

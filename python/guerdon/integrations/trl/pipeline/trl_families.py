@@ -1,0 +1,130 @@
+"""What pipelines need of TRL's trainers, where GRPO and RLOO differ, and that it is there.
+
+A trainer's class is checked before an instance is made, and each call of TRL that a pipeline relies
+on while it runs; the messages name the version of TRL. Nothing is patched in trl.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import trl
+
+from guerdon.errors import GuerdonError, RegistrationError
+
+INSTEAD: Final = "Use TRL's own trainer with reward_funcs=dispatcher.reward_funcs."
+
+
+@dataclass(frozen=True)
+class Family:
+    """One of TRL's trainers, for it and what derives from it.
+
+    Attributes:
+        base: TRL's class.
+        ratio: Where a batch has the log-probabilities of the policy that wrote it.
+        neutral: Attributes with which a replay skips what has nothing to do with rewards.
+        generated: What `_generate` gives: token ids of prompts and of completions, completions.
+        penalizes: Whether log-probabilities count in the rewards, as a KL penalty.
+    """
+
+    base: type
+    ratio: str
+    neutral: Mapping[str, Any]
+    generated: Callable[[list[list[int]], list[Any]], tuple[Any, ...]]
+    penalizes: bool
+
+
+GRPO: Final = Family(
+    trl.GRPOTrainer,
+    "old_per_token_logps",
+    {"use_vllm": False, "beta": 0.0, "environment_factories": None, "environments": None, "tools": []},
+    lambda ids, completions: (ids, ids, None, completions, None, {}, None, []),
+    penalizes=False,
+)
+RLOO: Final = Family(
+    trl.RLOOTrainer,
+    "old_logps",
+    {"use_vllm": False},
+    lambda ids, completions: (ids, ids, completions),
+    penalizes=True,
+)
+
+# Methods that are overridden or called, with their parameters as far as they matter.
+_METHODS: Final[Mapping[str, Sequence[str]]] = {
+    "_prepare_inputs": ["generation_batch"],
+    "_generate_and_score_completions": ["inputs"],
+    "_generate": ["prompts"],
+    "_generate_single_turn": ["prompt_ids"],
+    "_calculate_rewards": ["inputs", "prompts", "completions", "completion_ids_list"],
+    "_get_per_token_logps_and_entropies": ["model", "input_ids", "attention_mask", "logits_to_keep"],
+    "_log_completion_extra": ["column", "values"],
+    "_log_metric": ["name", "value"],
+    "_inner_training_loop": [],
+    "_run_epoch": [],
+    "get_batch_samples": ["epoch_iterator", "num_batches", "device"],
+    "training_step": [],
+}
+
+
+def family_of(kind: type) -> Family:
+    """The family of a trainer's class.
+
+    Raises:
+        RegistrationError: It has none, or lacks a method that pipelines override.
+    """
+    family = next((one for one in (GRPO, RLOO) if issubclass(kind, one.base)), None)
+    if family is None:
+        raise RegistrationError(
+            f"pipelined({kind.__name__}): it derives from neither trl.GRPOTrainer nor trl.RLOOTrainer, whose generated "
+            f"batches pipelines know. {INSTEAD}"
+        )
+    for name, parameters in _METHODS.items():
+        method = getattr(kind, name, None)
+        found = None if method is None else list(inspect.signature(method).parameters)[1 : len(parameters) + 1]
+        if found != parameters and not _takes_anything(method):
+            given = "has no such method" if found is None else f"takes {', '.join(found) or 'nothing'}"
+            raise RegistrationError(
+                f"pipelined({kind.__name__}): a pipeline calls {name}({', '.join(parameters)}), and the class {given} "
+                f"(trl {trl.__version__}). {INSTEAD}"
+            )
+    return family
+
+
+def _takes_anything(method: Any) -> bool:
+    """Whether an override passes on whatever it is given."""
+    if method is None:
+        return False
+    kinds = {one.kind for one in inspect.signature(method).parameters.values()}
+    return inspect.Parameter.VAR_POSITIONAL in kinds
+
+
+def override_problems(kind: type, mixin: type) -> dict[str, str]:
+    """By part of a pipeline, why it can't work with what a trainer's class overrides."""
+    problems: dict[str, str] = {}
+    names = [one.__module__.partition(".")[0] for one in kind.__mro__]
+    theirs = [one for one, name in zip(kind.__mro__, names, strict=True) if name not in ("guerdon", "trl")]
+    behind = kind.__mro__.index(mixin)
+    for one in theirs:
+        if "transformers" in one.__module__ or one is object:
+            break
+        name = "_generate_and_score_completions"
+        if name in vars(one):
+            reason = f"{one.__name__} overrides {name}, "
+            problems["mini_batch"] = (
+                f"{reason}of which a batch in several pieces makes one call with stubs for each piece."
+            )
+            if kind.__mro__.index(one) > behind:
+                problems["lookahead"] = (
+                    f"{reason}which is called a second time, with stubs, when the rewards are complete."
+                )
+        if "_prepare_inputs" in vars(one):
+            problems["mini_batch"] = f"{one.__name__} overrides _prepare_inputs, which makes the pieces of a batch."
+    return problems
+
+
+def changed(what: str, instead: str = INSTEAD) -> GuerdonError:
+    """The error for a call of TRL that is not as it was."""
+    return GuerdonError(f"{what} (trl {trl.__version__}; pipelines are tested with 1.16). {instead}")
