@@ -10,7 +10,7 @@ use crate::batch::Batch;
 use crate::call::{Call, CallKind};
 use crate::function::FunctionId;
 use crate::grid::{Claim, Grid};
-use crate::payload::Payload;
+use crate::payload::SharedPayload;
 
 /// Calls that were taken out of their queues, for one frame.
 pub(crate) struct TakenCalls {
@@ -33,7 +33,7 @@ impl TakenCalls {
 /// Calls of one batch, as the scheduler knows them, and what they are made of.
 pub struct BatchSlice {
     batch: Arc<Batch>,
-    payload: Option<Arc<dyn Payload>>,
+    payload: Option<SharedPayload>,
     pub(crate) calls: Vec<Call>,
 }
 
@@ -54,9 +54,7 @@ impl BatchSlice {
         if batch.is_streamed() || batch.delivery().can_be_early() {
             let samples = calls.iter().flat_map(|call| batch.covered(kind, call.first)).map(|sample| sample as u32);
             let finish = kind == CallKind::Finish;
-            let held =
-                payload.as_ref().and_then(|payload| payload.hold(function, finish, &samples.collect::<Vec<_>>()));
-            payload = held.or(payload);
+            payload = payload.map(|payload| payload.hold(function, finish, &samples.collect::<Vec<_>>()));
             // After the payload was asked.
             let (grid, column) = batch.place(function, finish);
             calls.retain(|call| grid.is_open(call.first, column, call.attempt));
@@ -75,7 +73,7 @@ impl BatchSlice {
     /// What the batch's calls are made of. Only a batch that is done has none, and no call of it is
     /// open then.
     #[must_use]
-    pub const fn payload(&self) -> Option<&Arc<dyn Payload>> {
+    pub const fn payload(&self) -> Option<&SharedPayload> {
         self.payload.as_ref()
     }
 
@@ -113,6 +111,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::function::{Function, OnFailure, Policy, Shape};
     use crate::outcome::{Outcome, Status, Times};
+    use crate::payload::Payload;
 
     struct Named([String; 1]);
 
@@ -155,7 +154,7 @@ mod tests {
             policy,
         };
         let spec = BatchSpec::whole(1, 1, Box::new(Named(["text".to_owned()])));
-        Ok(Arc::new(Batch::new(id, Clock::start(), [function].into(), spec)?))
+        Ok(Arc::new(Batch::new(id, Clock::start(), [function].into(), &Arc::default(), spec)?))
     }
 
     #[test]

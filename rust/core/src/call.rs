@@ -1,5 +1,7 @@
 //! A call: what it covers, which attempt it is, and why it may be ended from outside.
 
+use std::sync::Arc;
+
 use crate::function::{Function, Shape};
 use crate::outcome::{Note, Status};
 
@@ -76,17 +78,17 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// How the cells of such a call end.
+    /// How the cells of such a call end: all of them share the note.
     #[must_use]
-    pub fn end(&self) -> (Status, Note) {
-        let note = |reason: &str| Note { reason: reason.to_owned(), traceback: None };
+    pub fn end(&self) -> (Status, Arc<Note>) {
+        let note = |reason: &str| Arc::new(Note { reason: reason.to_owned(), traceback: None });
         match self {
             Self::TotalTimeout => (Status::Timeout, note("total timeout")),
             Self::BatchTimeout => (Status::Timeout, note("batch timeout")),
             Self::Cancelled(reason) => (Status::Cancelled, note(reason)),
             Self::GroupQuorum => (Status::Cancelled, note("quorum")),
             Self::GroupTimeout => (Status::Timeout, note("group timeout")),
-            Self::Broken(why) => (Status::Error, why.clone()),
+            Self::Broken(why) => (Status::Error, why.clone().into()),
         }
     }
 }

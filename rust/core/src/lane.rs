@@ -35,9 +35,23 @@ pub trait Lane: Send + Sync + 'static {
     /// The most calls in one frame.
     fn frame_calls(&self, function: FunctionId) -> usize;
 
-    /// Whether the calls of a frame run side by side. Then a frame takes as many as `frame_calls`
-    /// says, whatever they are expected to take.
+    /// Whether the calls of a frame run side by side in a lane that takes by itself no more than it
+    /// can start. Then a frame has as many as `frame_calls` says, whatever they are expected to
+    /// take.
     fn runs_concurrently(&self) -> bool {
+        false
+    }
+
+    /// How many calls of a function run at a time, in a lane that runs those of a frame side by side
+    /// and takes whatever it gets. The scheduler then gives it what it runs and what it starts
+    /// next: what waits in a lane is out of the scheduler's order.
+    fn side_by_side(&self, _function: FunctionId) -> Option<usize> {
+        None
+    }
+
+    /// Whether calls end on threads that others wait for, such as those that hold an interpreter's
+    /// lock: there the scheduler hands out one frame at most, the rest on a thread of the runtime.
+    fn shares_threads(&self) -> bool {
         false
     }
 
@@ -58,17 +72,21 @@ pub trait Lane: Send + Sync + 'static {
 
 /// Tells the scheduler that a lane has room without a frame having ended.
 #[derive(Clone)]
-pub struct LaneWaker(Weak<dyn FrameOwner>);
+pub struct LaneWaker {
+    owner: Weak<dyn FrameOwner>,
+    /// The lane `shares_threads`.
+    brief: bool,
+}
 
 impl LaneWaker {
-    pub(crate) fn new(owner: &Arc<dyn FrameOwner>) -> Self {
-        Self(Arc::downgrade(owner))
+    pub(crate) fn new(owner: &Arc<dyn FrameOwner>, brief: bool) -> Self {
+        Self { owner: Arc::downgrade(owner), brief }
     }
 
     /// Looks for work for the lane now. Must not be called with a lock of the lane's held.
     pub fn wake(&self) {
-        if let Some(scheduler) = self.0.upgrade() {
-            scheduler.look_for_work();
+        if let Some(scheduler) = self.owner.upgrade() {
+            scheduler.look_for_work(self.brief);
         }
     }
 }

@@ -27,6 +27,7 @@ pub mod outcome;
 pub mod payload;
 pub mod scheduler;
 mod sync;
+pub mod task;
 pub mod text;
 pub mod timeout_messages;
 pub mod timings;

@@ -1,7 +1,12 @@
 //! What the calls of a batch are made of. The core passes it to the lanes and never looks inside.
+//!
+//! payload-1  Whoever lets a payload go last, a late frame on a lane's thread say, does not drop
+//! it: that may run user code. It goes to `PayloadRelease`, whose listener takes it to a thread
+//! where it may run.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 
 use crate::function::FunctionId;
 use crate::text::RawText;
@@ -33,7 +38,7 @@ pub trait Payload: Send + Sync + 'static {
 
     /// What calls of these samples are made of, for as long as a frame of them lives: of a payload
     /// that lets go of samples whose cells have their outcomes. `None`: the payload itself.
-    fn hold(&self, _function: FunctionId, _finish: bool, _samples: &[u32]) -> Option<Arc<dyn Payload>> {
+    fn hold(&self, _function: FunctionId, _finish: bool, _samples: &[u32]) -> Option<Box<dyn Payload>> {
         None
     }
 
@@ -46,4 +51,78 @@ pub trait Payload: Send + Sync + 'static {
 
     /// For lanes of the same crate as the payload, which take the values as they are.
     fn as_any(&self) -> &dyn Any;
+}
+
+/// Takes payloads that nobody holds any more.
+#[derive(Default)]
+pub(crate) struct PayloadRelease {
+    /// Written once, before the first batch; without one they are dropped where they are.
+    listener: OnceLock<ReleaseListener>,
+}
+
+type ReleaseListener = Box<dyn Fn(Box<dyn Payload>) + Send + Sync>;
+
+impl PayloadRelease {
+    pub(crate) fn listen(&self, listener: impl Fn(Box<dyn Payload>) + Send + Sync + 'static) {
+        let _ = self.listener.set(Box::new(listener));
+    }
+}
+
+struct Held {
+    /// Taken when it is dropped.
+    payload: Option<Box<dyn Payload>>,
+    release: Arc<PayloadRelease>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let (Some(listener), Some(payload)) = (self.release.listener.get(), self.payload.take()) {
+            listener(payload);
+        }
+    }
+}
+
+/// A payload in the hands of several, its batch and frames (payload-1).
+#[derive(Clone)]
+pub struct SharedPayload(Arc<Held>);
+
+impl SharedPayload {
+    pub(crate) fn new(payload: Box<dyn Payload>, release: &Arc<PayloadRelease>) -> Self {
+        Self(Arc::new(Held { payload: Some(payload), release: release.clone() }))
+    }
+
+    /// What calls of these samples are made of, for as long as a frame of them lives.
+    pub(crate) fn hold(&self, function: FunctionId, finish: bool, samples: &[u32]) -> Self {
+        match self.deref().hold(function, finish, samples) {
+            Some(held) => Self::new(held, &self.0.release),
+            None => self.clone(),
+        }
+    }
+}
+
+impl Deref for SharedPayload {
+    type Target = dyn Payload;
+
+    fn deref(&self) -> &Self::Target {
+        self.0.payload.as_deref().unwrap_or(&Gone)
+    }
+}
+
+/// In the place of a payload that is being dropped: nobody sees it.
+struct Gone;
+
+impl Payload for Gone {
+    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
+        None
+    }
+
+    fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut Vec<u8>) {}
+
+    fn bytes(&self, _: FunctionId, _: u32) -> usize {
+        0
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
 }

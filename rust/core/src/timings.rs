@@ -1,4 +1,5 @@
-//! Run and queue times of one function in one batch: nearest-rank percentiles over its calls.
+//! Run and queue times of one function in one batch: nearest-rank percentiles over its calls. Of
+//! gathered samples each waited for itself: queue times are theirs, run times those of the calls.
 
 use crate::batch::Batch;
 use crate::function::FunctionId;
@@ -29,6 +30,9 @@ impl Timings {
                 runs.push(run_ns);
                 queues.push(started_ns.saturating_sub(batch.ready_ns(first, function)));
             }
+        }
+        if batch.functions()[function].gather.is_some() {
+            runs = batch.gathered_of(function).iter().map(|times| times.run_ns).collect();
         }
         runs.sort_unstable();
         queues.sort_unstable();

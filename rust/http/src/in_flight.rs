@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use guerdon_core::frame::Frame;
 use guerdon_core::in_flight::InFlightCall;
-use guerdon_core::payload::Payload;
+use guerdon_core::payload::{Payload, SharedPayload};
 use parking_lot::Mutex;
 
 /// See the module.
@@ -18,7 +18,7 @@ pub struct InFlightFrame {
     /// Number of calls.
     pub calls: usize,
     /// The payload of each share of the frame.
-    payloads: Vec<Option<Arc<dyn Payload>>>,
+    payloads: Vec<Option<SharedPayload>>,
     /// Written by requests that end, and when the lane closes.
     inner: Mutex<Inner>,
 }

@@ -9,6 +9,7 @@ use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
 use guerdon_core::in_flight::InFlightCall;
 use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::task::spawn_restarted;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
@@ -27,7 +28,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// Long responses that are read at once, over all functions: together with the short ones they take
 /// some hundred MB at most, whatever servers send.
 const LONG_RESPONSES: usize = 16;
-/// The lane always has room: calls wait in its queues, which costs nothing.
+/// The lane always has room: the scheduler gives it no more than it can send.
 const ROOM: usize = 1 << 16;
 
 /// See the module.
@@ -107,20 +108,23 @@ impl HttpLane {
         }
         let queues: Vec<Arc<RequestQueue>> = self.queues.iter().flatten().cloned().collect();
         let watchdog_runs = self.watchdog_runs.clone();
-        self.runtime.spawn(async move {
-            loop {
-                tokio::time::sleep(TICK).await;
-                let busy = queues.iter().filter(|queue| queue.drop_abandoned()).count();
-                if busy == 0 {
-                    let mut watchdog_runs = watchdog_runs.lock();
-                    // Frames that arrived since then saw the watchdog running.
-                    if !queues.iter().any(|queue| queue.is_busy()) {
-                        *watchdog_runs = false;
-                        return;
-                    }
-                }
+        spawn_restarted(&self.runtime, move || watchdog(queues.clone(), watchdog_runs.clone()));
+    }
+}
+
+/// Looks after the queues until none has work.
+async fn watchdog(queues: Vec<Arc<RequestQueue>>, watchdog_runs: Arc<Mutex<bool>>) {
+    loop {
+        tokio::time::sleep(TICK).await;
+        let busy = queues.iter().filter(|queue| queue.drop_abandoned()).count();
+        if busy == 0 {
+            let mut watchdog_runs = watchdog_runs.lock();
+            // Frames that arrived since then saw the watchdog running.
+            if !queues.iter().any(|queue| queue.is_busy()) {
+                *watchdog_runs = false;
+                return;
             }
-        });
+        }
     }
 }
 
@@ -141,6 +145,10 @@ impl Lane for HttpLane {
 
     fn frame_calls(&self, _function: FunctionId) -> usize {
         usize::MAX
+    }
+
+    fn side_by_side(&self, function: FunctionId) -> Option<usize> {
+        self.queues[function].as_ref().map(|queue| queue.limit)
     }
 
     fn run(&self, frame: Frame) {

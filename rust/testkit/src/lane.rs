@@ -36,6 +36,8 @@ pub struct Room {
     /// Runs all calls of a frame at a time (up to the function's `concurrency`), as an event loop
     /// does; else one by one, as a worker does.
     pub at_once: bool,
+    /// Of `at_once`: tells the scheduler that so many calls of a function run side by side.
+    pub width: Option<usize>,
     /// After this long in one call, what is behind it in the frame is given back.
     pub take_back: Duration,
 }
@@ -43,7 +45,14 @@ pub struct Room {
 impl Default for Room {
     /// Two workers.
     fn default() -> Self {
-        Self { places: 2, frame_calls: 8, frame_bytes: usize::MAX, at_once: false, take_back: Duration::MAX }
+        Self {
+            places: 2,
+            frame_calls: 8,
+            frame_bytes: usize::MAX,
+            at_once: false,
+            width: None,
+            take_back: Duration::MAX,
+        }
     }
 }
 
@@ -114,6 +123,10 @@ impl Lane for FakeLane {
 
     fn frame_calls(&self, _: FunctionId) -> usize {
         if self.room.at_once { usize::MAX } else { self.room.frame_calls }
+    }
+
+    fn side_by_side(&self, _: FunctionId) -> Option<usize> {
+        self.room.width
     }
 
     fn frame_bytes(&self) -> usize {

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod chaos;
+mod holding;
 mod instant;
 #[cfg(feature = "judge")]
 pub mod judge;
@@ -18,6 +19,7 @@ mod setup;
 pub mod training;
 
 pub use chaos::Chaos;
+pub use holding::HoldingLane;
 pub use instant::InstantLane;
 pub use lane::{FakeLane, Room};
 pub use log::{CallSeen, FrameSeen, Log};

@@ -7,7 +7,7 @@ use guerdon_core::batch::Batch;
 use guerdon_core::call::CallKind;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
-use guerdon_core::payload::Payload;
+use guerdon_core::payload::SharedPayload;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -28,7 +28,7 @@ enum Firsts {
 pub struct PyFrameView {
     batch: Arc<Batch>,
     /// Of each slice of the frame.
-    payloads: Vec<Option<Arc<dyn Payload>>>,
+    payloads: Vec<Option<SharedPayload>>,
     function: FunctionId,
     kind: CallKind,
     calls: usize,

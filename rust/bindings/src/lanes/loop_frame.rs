@@ -5,6 +5,7 @@ use guerdon_inprocess::asyncio_lane::{LoopFrame, Next};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
+use crate::gil;
 use crate::lanes::call_results as results;
 use crate::lanes::frame_view::PyFrameView;
 
@@ -81,8 +82,9 @@ impl PyLoopFrame {
         results::scores(py, self.frame.read(|frame| frame.scores(call)).unwrap_or_default())
     }
 
-    fn setup_failed(&self, reason: String, traceback: Option<String>) {
-        self.frame.fail_setup(reason, traceback);
+    /// Ends all open calls of the function: without the GIL, since that may take long.
+    fn setup_failed(&self, py: Python<'_>, reason: String, traceback: Option<String>) {
+        gil::detached(py, || self.frame.fail_setup(reason, traceback));
     }
 
     /// Whether a call still counts; once it does not, its values may be gone.

@@ -7,6 +7,7 @@ use guerdon_core::frame::Frame;
 use guerdon_inprocess::asyncio_lane::{LoopQueue, Overdue};
 use pyo3::prelude::*;
 
+use crate::gil;
 use crate::lanes::loop_frame::PyLoopFrame;
 
 #[pyclass(frozen, module = "guerdon._native", name = "LoopQueue")]
@@ -125,12 +126,12 @@ impl PyLoopQueue {
     }
 
     /// The loop could not be started.
-    fn not_started(&self, reason: &str) {
-        self.queue.not_started(reason);
+    fn not_started(&self, py: Python<'_>, reason: &str) {
+        gil::detached(py, || self.queue.not_started(reason));
     }
 
     /// The loop has ended.
-    fn loop_ended(&self) {
-        self.queue.ended();
+    fn loop_ended(&self, py: Python<'_>) {
+        gil::detached(py, || self.queue.ended());
     }
 }

@@ -6,6 +6,7 @@ use guerdon_inprocess::thread_lane::ThreadFrame;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
+use crate::gil;
 use crate::lanes::call_results as results;
 use crate::lanes::frame_view::PyFrameView;
 
@@ -38,8 +39,9 @@ impl PyThreadFrame {
         self.frame.end_setup();
     }
 
-    fn setup_failed(&self, reason: &str, traceback: Option<&str>) {
-        self.frame.fail_setup(reason, traceback);
+    /// Ends all open calls of the function: without the GIL, since that may take long.
+    fn setup_failed(&self, py: Python<'_>, reason: &str, traceback: Option<&str>) {
+        gil::detached(py, || self.frame.fail_setup(reason, traceback));
     }
 
     /// Of the call in hand.

@@ -308,7 +308,7 @@ impl Payload for OpenBatchPayload {
         schema.zip(columns).is_some_and(|(schema, columns)| !columns.iter().any(|column| schema.constant[*column]))
     }
 
-    fn hold(&self, function: FunctionId, finish: bool, samples: &[u32]) -> Option<Arc<dyn Payload>> {
+    fn hold(&self, function: FunctionId, finish: bool, samples: &[u32]) -> Option<Box<dyn Payload>> {
         let kind = self.0.kind(function, finish)?;
         let SampleValues::Wire(rows) = &kind.values else { return None };
         let rows = rows.lock();
@@ -316,7 +316,7 @@ impl Payload for OpenBatchPayload {
         let mut held: Vec<(u32, Row)> = samples.iter().filter_map(row).collect();
         drop(rows);
         held.sort_unstable_by_key(|(sample, _)| *sample);
-        Some(Arc::new(FrameRows { names: kind.names.clone(), rows: held }))
+        Some(Box::new(FrameRows { names: kind.names.clone(), rows: held }))
     }
 
     fn as_any(&self) -> &dyn std::any::Any {

@@ -51,6 +51,11 @@ impl Batch {
         self.additions.as_ref().is_none_or(|additions| additions.is_whole(group))
     }
 
+    /// Whether these groups of a streamed batch have all their outcomes.
+    pub(crate) fn are_complete(&self, groups: &Range<usize>) -> bool {
+        self.additions.as_ref().is_some_and(|additions| groups.clone().all(|group| additions.is_complete(group)))
+    }
+
     /// Whether a quorum counts that a group became whole.
     pub(crate) fn counts_whole(&self) -> bool {
         self.quorum.is_some()

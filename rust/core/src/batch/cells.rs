@@ -1,12 +1,13 @@
 //! The cells of a batch, with their notes.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::batch::{Batch, CellView, Record};
 use crate::call::{CallKind, Cause};
 use crate::function::{FunctionId, OnFailure};
 use crate::grid::Grid;
-use crate::outcome::{Note, Status};
+use crate::outcome::{Note, Status, Times};
 use crate::sync::Ordering;
 
 impl Batch {
@@ -39,18 +40,30 @@ impl Batch {
         first..first + span
     }
 
-    pub(crate) fn note(&self, sample: usize, function: FunctionId, note: Note) {
+    pub(crate) fn note(&self, sample: usize, function: FunctionId, note: Arc<Note>) {
         self.notes.lock().insert((sample, function), note);
     }
 
     /// Says why a score failed that its group's `finish_group` call is still to complete, unless a
     /// sweep has completed the cell meanwhile.
-    pub(crate) fn note_score(&self, sample: usize, function: FunctionId, note: Note) {
+    pub(crate) fn note_score(&self, sample: usize, function: FunctionId, note: Arc<Note>) {
         self.notes.lock().entry((sample, function)).or_insert(note);
     }
 
     pub(crate) fn record(&self, function: FunctionId, record: Record) {
         self.records.lock()[function].push(record);
+    }
+
+    /// Keeps the times of a call on gathered samples, once, as it ends.
+    pub(crate) fn count_gathered(&self, function: FunctionId, times: Times) {
+        if times.started_ns != 0 {
+            self.gathered.lock()[function].push(times);
+        }
+    }
+
+    /// The times of the calls of a function that gathers.
+    pub(crate) fn gathered_of(&self, function: FunctionId) -> Vec<Times> {
+        self.gathered.lock()[function].clone()
     }
 
     pub(crate) fn count_retry(&self, function: FunctionId) {
@@ -92,10 +105,15 @@ impl Batch {
         }
     }
 
+    /// Whether a cell has a note.
+    pub(crate) fn has_note(&self, sample: usize, function: FunctionId) -> bool {
+        self.notes.lock().contains_key(&(sample, function))
+    }
+
     /// Why a cell failed.
     #[must_use]
     pub fn note_of(&self, sample: usize, function: FunctionId) -> Option<Note> {
-        self.notes.lock().get(&(sample, function)).cloned()
+        self.notes.lock().get(&(sample, function)).map(|note| Note::clone(note))
     }
 
     /// The cells that failed and why, in order, with their functions' `on_failure` not applied.
@@ -103,7 +121,9 @@ impl Batch {
     #[must_use]
     pub fn failed(&self) -> Vec<(usize, FunctionId, CellView, Note)> {
         let notes = self.notes.lock().clone();
-        let of = |((sample, function), note)| Some((sample, function, self.cell(sample, function)?, note));
+        let of = |((sample, function), note)| {
+            Some((sample, function, self.cell(sample, function)?, Arc::unwrap_or_clone(note)))
+        };
         notes.into_iter().filter_map(of).filter(|(_, _, cell, _)| cell.outcome.status.is_failure()).collect()
     }
 

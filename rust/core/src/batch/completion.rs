@@ -1,6 +1,7 @@
 //! How the cells of a call become outcomes in the grid, and what that completes.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::call::Call;
@@ -61,7 +62,7 @@ impl Batch {
                 _ => {
                     let (outcome, note) = judge(cell, scored.map_or(times, |(score, _)| score.times));
                     if let Some(note) = note {
-                        self.keep_note(function, call.finish, sample, note);
+                        self.keep_note(function, call.finish, sample, note.into());
                     }
                     outcome
                 }
@@ -81,7 +82,7 @@ impl Batch {
             let sample = claim.first();
             let (outcome, note) = judge(Cell::Value(value), times);
             if let Some(note) = note {
-                self.keep_note(function, false, sample, note);
+                self.keep_note(function, false, sample, note.into());
             }
             claim.complete([outcome], |group| completed.groups.push(group));
             completed.quorums.extend(self.count_completed(sample..sample + 1));
@@ -99,13 +100,13 @@ impl Batch {
         samples: Range<usize>,
         claim: Claim<'_>,
         status: Status,
-        note: &Note,
+        note: &Arc<Note>,
         times: Times,
     ) -> Completed {
         let outcomes = samples.map(|sample| {
             let score = if finish { self.stage(function).and_then(|stage| stage.read(sample, 0)) } else { None };
             if let Some((score, _)) =
-                score.filter(|(score, _)| score.status.is_failure() && self.note_of(sample, function).is_some())
+                score.filter(|(score, _)| score.status.is_failure() && self.has_note(sample, function))
             {
                 return score;
             }
@@ -130,7 +131,7 @@ impl Batch {
     }
 
     /// Keeps why a cell failed.
-    fn keep_note(&self, function: FunctionId, finish: bool, sample: usize, note: Note) {
+    fn keep_note(&self, function: FunctionId, finish: bool, sample: usize, note: Arc<Note>) {
         if finish || self.stage(function).is_none() {
             self.note(sample, function, note);
         } else {

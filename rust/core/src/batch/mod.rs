@@ -22,8 +22,8 @@ use crate::delivery::{Delivery, Quorum};
 use crate::function::{Function, FunctionId, Shape};
 use crate::grid::Grid;
 use crate::open_batch::OpenBatch;
-use crate::outcome::{Note, Outcome};
-use crate::payload::Payload;
+use crate::outcome::{Note, Outcome, Times};
+use crate::payload::{Payload, PayloadRelease, SharedPayload};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::wake::Wake;
 
@@ -101,17 +101,21 @@ pub struct Batch {
     /// Groups that were delivered early. Written under the scheduler's lock.
     delivered_early: Mutex<BTreeMap<usize, Cause>>,
     /// Written by `release`.
-    payload: Mutex<Option<Arc<dyn Payload>>>,
+    payload: Mutex<Option<SharedPayload>>,
     submitted_ns: u64,
     batch_timeout_ns: Option<u64>,
     grid: Grid,
     /// For functions with `finish_group`: the grid of their own scores, one column wide, that the
     /// calls fill first.
     stages: Box<[Option<Grid>]>,
-    /// Of failed cells, by (sample, function). Written by frames and sweeps.
-    notes: Mutex<BTreeMap<(usize, FunctionId), Note>>,
+    /// Of failed cells, by (sample, function); those that ended together share one. Written by
+    /// frames and sweeps.
+    notes: Mutex<BTreeMap<(usize, FunctionId), Arc<Note>>>,
     /// Per function. Written by frames.
     records: Mutex<Box<[Vec<Record>]>>,
+    /// Per function that gathers, the times of its calls: each counts once, though the times stand
+    /// in all of its cells. Written by frames and the scheduler.
+    gathered: Mutex<Box<[Vec<Times>]>>,
     /// Attempts beyond the first, per function. Written by the scheduler.
     retries: Box<[AtomicU32]>,
     /// Groups not complete yet, and one more while the batch is open. Written by `announce`, `add`
@@ -123,7 +127,13 @@ pub struct Batch {
 }
 
 impl Batch {
-    pub(crate) fn new(id: u64, clock: Clock, functions: Arc<[Function]>, spec: BatchSpec) -> io::Result<Self> {
+    pub(crate) fn new(
+        id: u64,
+        clock: Clock,
+        functions: Arc<[Function]>,
+        releases: &Arc<PayloadRelease>,
+        spec: BatchSpec,
+    ) -> io::Result<Self> {
         let misfit = if spec.streamed {
             spec.samples > 0 || spec.group_size == 0 || functions.is_empty()
         } else {
@@ -156,13 +166,14 @@ impl Batch {
             delivery: spec.delivery,
             quorum,
             delivered_early: Mutex::default(),
-            payload: Mutex::new(Some(spec.payload.into())),
+            payload: Mutex::new(Some(SharedPayload::new(spec.payload, releases))),
             submitted_ns,
             batch_timeout_ns: spec.batch_timeout_ns,
             grid: Grid::new(groups, spec.group_size, functions.len()),
             stages: functions.iter().map(stage).collect(),
             notes: Mutex::default(),
             records: Mutex::new(functions.iter().map(|_| Vec::new()).collect()),
+            gathered: Mutex::new(functions.iter().map(|_| Vec::new()).collect()),
             retries: functions.iter().map(|_| AtomicU32::new(0)).collect(),
             open_groups: AtomicU64::new(groups as u64 + u64::from(spec.streamed)),
             finished_ns: AtomicU64::new(0),
@@ -216,19 +227,18 @@ impl Batch {
 
     /// What the calls are made of; `None` once it was released.
     #[must_use]
-    pub fn payload(&self) -> Option<Arc<dyn Payload>> {
+    pub fn payload(&self) -> Option<SharedPayload> {
         self.payload.lock().clone()
     }
 
-    /// Looks at what the calls are made of without keeping it: who keeps it may be the last to let
-    /// it go, and must do that where it is safe.
+    /// Looks at what the calls are made of, without keeping it.
     pub(crate) fn with_payload<T>(&self, look: impl FnOnce(&dyn Payload) -> T) -> Option<T> {
         self.payload.lock().as_deref().map(look)
     }
 
     /// Gives up what the calls were made of, once all of them have ended: a result that is kept
-    /// shall not keep the inputs. The caller drops it, where dropping it is safe.
-    pub fn release(&self) -> Option<Arc<dyn Payload>> {
+    /// shall not keep the inputs.
+    pub fn release(&self) -> Option<SharedPayload> {
         if self.is_done() { self.payload.lock().take() } else { None }
     }
 

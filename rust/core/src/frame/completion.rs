@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::batch::{Batch, Completed, Record};
 use crate::batch_slice::BatchSlice;
 use crate::call::{Call, CallKind, Cause};
-use crate::frame::Frame;
 use crate::frame::ended::EndedCall;
+use crate::frame::{Frame, InHand};
 use crate::grid::Claim;
 use crate::limits::Feedback;
 use crate::outcome::{Cell, Failure, FailureKind, Note, Times, Traceback};
@@ -49,6 +49,7 @@ impl Frame {
         if self.ended.push(EndedCall { call, value, times }) {
             self.complete_ended();
         }
+        self.report();
     }
 
     /// Completes what has ended.
@@ -73,11 +74,15 @@ impl Frame {
     }
 
     fn end(&mut self, call: usize, cells: impl IntoIterator<Item = Cell>, times: Times) {
-        if !std::mem::take(&mut self.pending[call]) {
-            return;
+        if std::mem::take(&mut self.pending[call]) {
+            self.count(times);
+            self.end_permit(Feedback::Ok);
+            self.fill(call, cells, times);
+            self.report();
         }
-        self.count(times);
-        self.end_permit(Feedback::Ok);
+    }
+
+    fn fill(&mut self, call: usize, cells: impl IntoIterator<Item = Cell>, times: Times) {
         let record = self.records.remove(&call);
         if self.kind == CallKind::Gathered {
             self.end_gathered(cells, record, times);
@@ -103,8 +108,13 @@ impl Frame {
             let record = Record { first: self.first(0), gathered: samples, json };
             self.batch().record(self.function, record);
         }
+        let mut counted = None;
         for (((slice, call), claim), cell) in self.each().zip(claimed).zip(cells) {
             if let Some(claim) = claim {
+                // Before its cells: who sees them done sees the call counted.
+                if counted.replace(slice.batch().id()) != Some(slice.batch().id()) {
+                    slice.batch().count_gathered(self.function, times);
+                }
                 let completed = slice.batch().complete(self.function, *call, claim, [cell], times);
                 self.pass_on(slice.batch(), completed);
             }
@@ -126,6 +136,11 @@ impl Frame {
             return;
         }
         self.count(times);
+        self.pass_on_failure(call, failure, times);
+        self.report();
+    }
+
+    fn pass_on_failure(&mut self, call: usize, failure: Failure, times: Times) {
         let feedback = Feedback::of(&failure);
         let breaker_open = self.end_permit(feedback) && feedback == Feedback::Unhealthy;
         self.owner.note_endpoint_error(self.function, feedback, &failure.reason);
@@ -171,12 +186,14 @@ impl Frame {
     pub fn give_back(&mut self, calls: Range<usize>) {
         let calls = calls.filter(|call| std::mem::take(&mut self.pending[*call])).collect::<Vec<_>>();
         if !calls.is_empty() {
-            let all = calls.len() == self.pending.len();
-            if all {
-                self.counts = false;
+            let freed = if calls.len() == self.pending.len() {
                 drop(self.permit.take());
-            }
-            self.owner.clone().given_back(self.function, self.returning(&calls), all);
+                std::mem::take(&mut self.in_hand)
+            } else {
+                self.in_hand.calls -= calls.len();
+                InHand { frames: 0, calls: calls.len() }
+            };
+            self.owner.clone().given_back(self.function, self.returning(&calls), freed);
         }
     }
 
@@ -213,9 +230,20 @@ impl Frame {
     }
 
     fn count(&mut self, times: Times) {
+        self.unreported += 1;
         if times.started_ns != 0 {
             self.run_ns = self.run_ns.saturating_add(times.run_ns);
             self.ran += 1;
+        }
+    }
+
+    /// Tells the scheduler of calls that ended, if it is time: others may go in their place.
+    fn report(&mut self) {
+        if self.unreported >= self.report_every && self.unreported < self.in_hand.calls {
+            let calls = std::mem::take(&mut self.unreported);
+            self.in_hand.calls -= calls;
+            let (run_ns, ran) = (std::mem::take(&mut self.run_ns), std::mem::take(&mut self.ran));
+            self.owner.clone().calls_ended(self.function, calls, run_ns, ran);
         }
     }
 }
@@ -227,6 +255,6 @@ impl Drop for Frame {
         let unfinished = self.returning(&open);
         // A permit that was not used is given back before there is another look for work.
         drop(self.permit.take());
-        self.owner.clone().frame_ended(self.function, unfinished, self.counts, self.run_ns, self.ran);
+        self.owner.clone().frame_ended(self.function, unfinished, self.in_hand, self.run_ns, self.ran);
     }
 }

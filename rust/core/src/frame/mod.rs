@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::function::{Function, FunctionId};
 use crate::limits::Permit;
 use crate::outcome::Status;
-use crate::payload::Payload;
+use crate::payload::SharedPayload;
 use ended::EndedCalls;
 pub(crate) use owner::FrameOwner;
 
@@ -47,8 +47,19 @@ pub struct Frame {
     permit: Option<Permit>,
     /// Tokens that the call in hand used, where it told.
     tokens: Option<f64>,
-    /// It has a place with the scheduler.
-    counts: bool,
+    /// What the scheduler counts as with the lane.
+    in_hand: InHand,
+    /// Calls that ended and were not reported, and how many of them are; where calls run one after
+    /// the other the frame's end reports all.
+    unreported: usize,
+    report_every: usize,
+}
+
+/// What the lanes have of a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct InHand {
+    pub frames: usize,
+    pub calls: usize,
 }
 
 impl Frame {
@@ -64,6 +75,7 @@ impl Frame {
         let slices = BatchSlice::all(taken, function, kind);
         let calls: usize = slices.iter().map(|slice| slice.calls.len()).sum();
         let pending = vec![true; if kind == CallKind::Gathered { calls.min(1) } else { calls }];
+        let in_hand = InHand { frames: 1, calls: pending.len() };
         Self {
             id,
             owner,
@@ -79,8 +91,21 @@ impl Frame {
             ran: 0,
             permit: None,
             tokens: None,
-            counts: true,
+            in_hand,
+            unreported: 0,
+            report_every: usize::MAX,
         }
+    }
+
+    /// Has the frame report its calls as they end, so many together.
+    pub(crate) fn reporting(mut self, every: Option<usize>) -> Self {
+        self.report_every = every.unwrap_or(usize::MAX);
+        self
+    }
+
+    /// What the scheduler is to count as with the lane.
+    pub(crate) const fn in_hand(&self) -> InHand {
+        self.in_hand
     }
 
     /// Gives the frame, which has one call, the leave that it runs by.
@@ -231,7 +256,7 @@ impl Frame {
 
     /// What the calls of its batch are made of; of gathered samples those of the first slice.
     #[must_use]
-    pub fn payload(&self) -> Option<&Arc<dyn Payload>> {
+    pub fn payload(&self) -> Option<&SharedPayload> {
         self.own().payload()
     }
 

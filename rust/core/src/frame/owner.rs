@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::batch::{Batch, Completed};
 use crate::call::{Call, Cause};
+use crate::frame::InHand;
 use crate::function::FunctionId;
 use crate::grid::Claim;
 use crate::limits::Feedback;
@@ -42,19 +43,22 @@ pub(crate) trait FrameOwner: Send + Sync {
     /// Takes in a failed call's reason; calls the listener if the circuit breaker is newly open.
     fn note_endpoint_error(&self, function: FunctionId, feedback: Feedback, why: &str);
 
-    /// Takes back what a frame did not end, and frees its place if it has one still.
+    /// Takes back what a frame did not end, and what it still has.
     fn frame_ended(
         self: Arc<Self>,
         function: FunctionId,
         unfinished: Vec<(u64, Vec<Call>)>,
-        frees: bool,
+        freed: InHand,
         run_ns: u64,
         ran: u64,
     );
 
     /// Takes back innocent calls of a frame that goes on, and its place if they were all that it
     /// had.
-    fn given_back(self: Arc<Self>, function: FunctionId, calls: Vec<(u64, Vec<Call>)>, frees: bool);
+    fn given_back(self: Arc<Self>, function: FunctionId, calls: Vec<(u64, Vec<Call>)>, freed: InHand);
+
+    /// Learns that so many calls have ended of a frame that goes on, where calls run side by side.
+    fn calls_ended(self: Arc<Self>, function: FunctionId, calls: usize, run_ns: u64, ran: u64);
 
     /// Learns that a call has been running for `run_ns` and is not done.
     fn observe(&self, function: FunctionId, run_ns: u64);
@@ -62,6 +66,6 @@ pub(crate) trait FrameOwner: Send + Sync {
     /// Counts an outcome that found its call swept, or another attempt of it under way.
     fn count_late(&self);
 
-    /// Hands out frames until no lane with room has work waiting.
-    fn look_for_work(self: Arc<Self>);
+    /// Hands out frames until no lane with room has work waiting; here only one, if `brief`.
+    fn look_for_work(self: Arc<Self>, brief: bool);
 }

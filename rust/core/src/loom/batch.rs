@@ -75,7 +75,9 @@ struct BatchModel {
 
 impl BatchModel {
     fn new(groups: usize) -> Arc<Self> {
-        let batch = Batch::new(1, Clock::start(), [function(0, false)].into(), spec(groups, 1)).unwrap();
+        let batch =
+            Batch::new(1, Clock::start(), [function(0, false)].into(), &std::sync::Arc::default(), spec(groups, 1))
+                .unwrap();
         let handed_out = (0..groups).map(|_| AtomicU64::new(0)).collect();
         Arc::new(Self { batch, handed_out, last: AtomicU64::new(0) })
     }

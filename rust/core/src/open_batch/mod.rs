@@ -164,6 +164,11 @@ impl OpenBatch {
         }
     }
 
+    /// Whether all cells of a group have their outcome.
+    pub(crate) fn is_complete(&self, group: usize) -> bool {
+        self.state.lock().groups.get(group).is_some_and(|group| group.complete)
+    }
+
     /// Learns that a group needs no more samples.
     pub(crate) fn excuse(&self, group: usize) {
         if let Some(known) = self.state.lock().groups.get_mut(group) {

@@ -39,12 +39,18 @@ impl SchedulerCore {
                     Shape::Batch => Vec::new(),
                 };
                 // None when the batch is done: its cells have their outcomes.
-                let Some(queue) = state.queue(batch.id(), function) else { return };
-                if let Some(cause) = &queue.closed {
-                    closed.push((function, cause.clone()));
-                } else if !calls.is_empty() {
-                    queue.arrived.extend(&calls);
-                    self.set_total_timer(&mut state, batch, function, calls, added.at_ns);
+                let Some(cause) = state.works.edit(batch.id(), function, |queue| {
+                    if queue.closed.is_none() {
+                        queue.arrived.extend(&calls);
+                    }
+                    queue.closed.clone()
+                }) else {
+                    return;
+                };
+                if let Some(cause) = cause {
+                    closed.push((function, cause));
+                } else {
+                    self.set_total_timer(&mut state, batch, function, &calls, added.at_ns);
                 }
             }
             for group in &added.begun {
@@ -74,11 +80,16 @@ impl SchedulerCore {
             let last = batch.end_additions("it was finished", true)?;
             if was_open && batch.groups() > 0 {
                 for (function, _) in self.functions.iter().enumerate().filter(|(_, spec)| spec.shape == Shape::Batch) {
-                    let Some(queue) = state.queue(batch.id(), function).filter(|queue| queue.closed.is_none()) else {
-                        continue;
-                    };
-                    queue.arrived.push_back(Call::fresh(0));
-                    self.set_total_timer(&mut state, batch, function, vec![Call::fresh(0)], self.clock.now_ns());
+                    let call = Call::fresh(0);
+                    let opened = state.works.edit(batch.id(), function, |queue| {
+                        if queue.closed.is_none() {
+                            queue.arrived.push_back(call);
+                        }
+                        queue.closed.is_none()
+                    });
+                    if opened == Some(true) {
+                        self.set_total_timer(&mut state, batch, function, &[call], self.clock.now_ns());
+                    }
                 }
             }
             last
@@ -97,29 +108,52 @@ impl SchedulerCore {
         state: &mut SchedulerState,
         batch: &Batch,
         function: FunctionId,
-        calls: Vec<Call>,
+        calls: &[Call],
         at_ns: u64,
     ) {
         let Some(timeout) = self.function(function).policy.total_timeout.filter(|_| batch.is_streamed()) else {
             return;
         };
         let due_ns = at_ns.saturating_add(nanos(timeout));
-        if state.timers.set(due_ns, Due::Late { batch: batch.id(), function, calls }) {
+        let soonest = state.works.edit(batch.id(), function, |queue| {
+            let mut add = |call: &Call| queue.late.add(due_ns, (call.first, call.finish), ended_of(batch, function));
+            // All are added: no short cut.
+            calls.iter().fold(false, |soonest, call| add(call) | soonest)
+        });
+        if soonest == Some(true) && state.timers.set(due_ns, Due::Late { batch: batch.id(), function }) {
             self.timers_changed.notify_one();
         }
     }
 
     /// Ends calls whose `total_timeout` passed.
-    pub(super) fn end_late(self: &Arc<Self>, batch: u64, function: FunctionId, calls: Vec<Call>) {
+    pub(super) fn end_late(self: &Arc<Self>, batch: u64, function: FunctionId, now_ns: u64) {
         let Some(batch) = self.batch(batch) else { return };
+        let calls = {
+            let mut state = self.state.lock();
+            let over = ended_of(&batch, function);
+            let taken = state.works.edit(batch.id(), function, |queue| queue.late.take(now_ns, over));
+            let Some((calls, next_ns)) = taken else { return };
+            if let Some(due_ns) = next_ns {
+                state.timers.set(due_ns, Due::Late { batch: batch.id(), function });
+            }
+            calls
+        };
         let spec = self.function(function);
         let (status, note) = Cause::TotalTimeout.end();
-        for Call { first, finish, .. } in calls {
+        for (first, finish) in calls {
             let (grid, column) = batch.place(function, finish);
             let span = if finish { batch.group_size() } else { spec.span(batch.samples(), batch.group_size()) };
             if let Some(claim) = grid.claim_open(first, column) {
                 self.fail(&batch, function, finish, first..first + span, claim, status, &note, Times::default());
             }
         }
+    }
+}
+
+/// Whether a call has ended, for what waits for its timeout.
+fn ended_of(batch: &Batch, function: FunctionId) -> impl Fn(&(usize, bool)) -> bool {
+    move |(first, finish)| {
+        let (grid, column) = batch.place(function, *finish);
+        grid.read(*first, column).is_some()
     }
 }

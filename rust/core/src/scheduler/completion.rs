@@ -47,7 +47,7 @@ impl SchedulerCore {
             // Under the lock: a sweep of late calls takes it too, so an attempt that is not late
             // here is open when that comes (scheduler-1).
             let now_ns = self.clock.now_ns();
-            let closed = state.queue(batch.id(), function).and_then(|queue| queue.closed.clone());
+            let closed = state.closed(batch.id(), function);
             let expires_ns = batch.expires_ns(call.first, function);
             if let Some(cause) = closed.or_else(|| batch.early_delivery_of(call.first, function, call.finish)) {
                 swept = Some(cause);
@@ -66,15 +66,18 @@ impl SchedulerCore {
                 drop(state);
                 // The frame may go on for long yet: a lane with room beside it shall not wait for
                 // its end.
-                self.pump();
+                self.pump_after(function);
                 return;
             }
         }
         let (status, note) = match swept {
             Some(cause) => cause.end(),
-            None => (failure.kind.status(), failure.into()),
+            None => (failure.kind.status(), Arc::new(failure.into())),
         };
         let spec = self.function(function);
+        if spec.gather.is_some() && !call.finish {
+            batch.count_gathered(function, times);
+        }
         let span = if call.finish { batch.group_size() } else { spec.span(batch.samples(), batch.group_size()) };
         self.fail(batch, function, call.finish, call.first..call.first + span, claim, status, &note, times);
     }
@@ -84,7 +87,8 @@ impl SchedulerCore {
         let functions = function.map_or(0..batch.functions().len(), |one| one..one + 1);
         let (closed, open): (Vec<FunctionId>, bool) = {
             let mut state = self.state.lock();
-            let close = |id: &FunctionId| state.queue(batch.id(), *id).is_some_and(|queue| queue.close(cause));
+            let works = &mut state.works;
+            let close = |id: &FunctionId| works.edit(batch.id(), *id, |queue| queue.close(cause)) == Some(true);
             (functions.filter(close).collect(), batch.is_open())
         };
         if function.is_none() {
@@ -150,7 +154,7 @@ impl SchedulerCore {
         samples: Range<usize>,
         claim: Claim<'_>,
         status: Status,
-        note: &Note,
+        note: &Arc<Note>,
         times: Times,
     ) {
         let completed = batch.fail(function, finish, samples, claim, status, note, times);
@@ -169,8 +173,8 @@ impl SchedulerCore {
     /// Lets a batch go that is done.
     pub(super) fn forget(&self, batch: &Batch) {
         let SchedulerState { works, timers, .. } = &mut *self.state.lock();
-        works.remove(&batch.id());
-        timers.keep(|batch| works.contains_key(&batch));
+        works.remove(batch.id());
+        timers.forget(batch.id());
     }
 
     /// All scores of a group are there: its `finish_group` is next, unless there is nothing for it
@@ -187,9 +191,9 @@ impl SchedulerCore {
             {
                 let mut state = self.state.lock();
                 state.give_back(batch.id(), function, vec![call]);
-                self.set_total_timer(&mut state, batch, function, vec![call], self.clock.now_ns());
+                self.set_total_timer(&mut state, batch, function, &[call], self.clock.now_ns());
             }
-            self.pump();
+            self.pump_after(function);
         } else if let Some(claim) = batch.grid().claim_open(first, function) {
             self.completed(batch, function, true, batch.fill(true, claim, scores));
         }
@@ -200,7 +204,7 @@ impl SchedulerCore {
         let open: Vec<Arc<Batch>> = {
             let mut state = self.state.lock();
             state.closed = true;
-            state.works.values().map(|work| work.batch.clone()).collect()
+            state.works.all().map(|work| work.batch.clone()).collect()
         };
         self.timers_changed.notify_one();
         self.complete_ended();

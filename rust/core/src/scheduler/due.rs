@@ -4,7 +4,6 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
 
-use crate::call::Cause;
 use crate::function::FunctionId;
 use crate::scheduler::state::{SchedulerCore, SchedulerState};
 use crate::scheduler::timers::Due;
@@ -50,13 +49,8 @@ impl SchedulerCore {
                 Some(Due::Look) => {}
                 Some(Due::Flush { function }) => self.flush_limiter(function),
                 Some(Due::Retry { function, calls }) => self.state.lock().take_back(function, calls),
-                Some(Due::DeliverEarly { batch, groups }) => {
-                    let open = self.batch(batch);
-                    if let Some(batch) = open {
-                        self.deliver_early(&batch, groups, &Cause::GroupTimeout);
-                    }
-                }
-                Some(Due::Late { batch, function, calls }) => self.end_late(batch, function, calls),
+                Some(Due::DeliverEarly { batch }) => self.deliver_late(batch, now_ns),
+                Some(Due::Late { batch, function }) => self.end_late(batch, function, now_ns),
                 Some(Due::Expire { batch, function, cause }) => {
                     let open = self.batch(batch);
                     if let Some(batch) = open {

@@ -58,10 +58,28 @@ impl SchedulerCore {
 
     /// Sets the timer of groups that began at `at_ns`, if their batch has one.
     pub(super) fn set_group_timer(&self, state: &mut SchedulerState, batch: &Batch, groups: Range<usize>, at_ns: u64) {
-        if let Some(ns) = batch.delivery().group_timeout_ns
-            && state.timers.set(at_ns.saturating_add(ns), Due::DeliverEarly { batch: batch.id(), groups })
+        let Some(ns) = batch.delivery().group_timeout_ns else { return };
+        let Some(work) = state.works.get_mut(batch.id()) else { return };
+        let due_ns = at_ns.saturating_add(ns);
+        if work.early.add(due_ns, groups, |groups| batch.are_complete(groups))
+            && state.timers.set(due_ns, Due::DeliverEarly { batch: batch.id() })
         {
             self.timers_changed.notify_one();
         }
+    }
+
+    /// Delivers groups whose timeout passed.
+    pub(super) fn deliver_late(self: &Arc<Self>, batch: u64, now_ns: u64) {
+        let (batch, groups) = {
+            let mut state = self.state.lock();
+            let Some(work) = state.works.get_mut(batch) else { return };
+            let batch = work.batch.clone();
+            let (groups, next_ns) = work.early.take(now_ns, |groups| batch.are_complete(groups));
+            if let Some(due_ns) = next_ns {
+                state.timers.set(due_ns, Due::DeliverEarly { batch: batch.id() });
+            }
+            (batch, groups)
+        };
+        self.deliver_early(&batch, groups.into_iter().flatten(), &Cause::GroupTimeout);
     }
 }

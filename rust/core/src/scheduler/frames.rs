@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::batch::{Batch, Completed};
 use crate::call::{Call, Cause};
-use crate::frame::FrameOwner;
+use crate::frame::{FrameOwner, InHand};
 use crate::function::FunctionId;
 use crate::grid::Claim;
 use crate::limits::Feedback;
@@ -57,32 +57,45 @@ impl FrameOwner for SchedulerCore {
         self: Arc<Self>,
         function: FunctionId,
         unfinished: Vec<(u64, Vec<Call>)>,
-        frees: bool,
+        freed: InHand,
         run_ns: u64,
         ran: u64,
     ) {
         {
             let mut state = self.state.lock();
-            if frees {
-                state.in_flight[function] -= 1;
-            }
+            state.freed(function, freed);
             self.released(&mut state, function);
             state.estimates[function].learn(run_ns, ran);
             state.take_back(function, unfinished);
         }
-        Self::pump(&self);
+        self.pump_after(function);
     }
 
-    fn given_back(self: Arc<Self>, function: FunctionId, calls: Vec<(u64, Vec<Call>)>, frees: bool) {
+    fn given_back(self: Arc<Self>, function: FunctionId, calls: Vec<(u64, Vec<Call>)>, freed: InHand) {
         {
             let mut state = self.state.lock();
-            if frees {
-                state.in_flight[function] -= 1;
+            state.freed(function, freed);
+            if freed.frames > 0 {
                 self.released(&mut state, function);
             }
             state.take_back(function, calls);
         }
-        Self::pump(&self);
+        self.pump_after(function);
+    }
+
+    fn calls_ended(self: Arc<Self>, function: FunctionId, calls: usize, run_ns: u64, ran: u64) {
+        {
+            let mut state = self.state.lock();
+            state.freed(function, InHand { frames: 0, calls });
+            state.estimates[function].learn(run_ns, ran);
+            // Most of the time nothing waits, or there is enough with the lane.
+            let share = self.side_by_side(function, state.estimates[function]);
+            let enough = share.is_some_and(|share| !share.has_room(state.in_flight[function].calls));
+            if enough || !state.works.has_ready(function) {
+                return;
+            }
+        }
+        self.pump_after(function);
     }
 
     fn observe(&self, function: FunctionId, run_ns: u64) {
@@ -93,7 +106,7 @@ impl FrameOwner for SchedulerCore {
         self.late.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn look_for_work(self: Arc<Self>) {
-        Self::pump(&self);
+    fn look_for_work(self: Arc<Self>, brief: bool) {
+        self.hand_out(if brief { 1 } else { usize::MAX });
     }
 }

@@ -7,7 +7,6 @@
 //!   ends, counts and is retried in its own batch.
 //! - The batch whose turn it is takes half of the places; others fill the rest, oldest first.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::batch::Batch;
@@ -16,8 +15,8 @@ use crate::call::Call;
 use crate::clock::nanos;
 use crate::function::{Function, FunctionId, Gather};
 use crate::payload::Payload;
-use crate::scheduler::order::submitted;
 use crate::scheduler::queue::{Queue, Work};
+use crate::scheduler::works::Works;
 
 /// Samples that wait for more, of one function in one batch, and until when they do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,16 +36,21 @@ fn waits_until(batch: &Batch, function: FunctionId, gather: Gather, queue: &Queu
     (now_ns < until_ns).then_some(until_ns)
 }
 
-/// All that waits for more: too few samples stand in queue, with those of other batches that they
-/// could go with.
-pub(super) fn waiting(works: &BTreeMap<u64, Work>, functions: &[Function], now_ns: u64) -> Vec<Waiting> {
+/// All that waits for more, of functions that may be given a call: too few samples stand in queue,
+/// with those of other batches that they could go with.
+pub(super) fn waiting(
+    works: &Works,
+    functions: &[Function],
+    free: impl Fn(FunctionId) -> bool,
+    now_ns: u64,
+) -> Vec<Waiting> {
     let mut found = Vec::new();
     let gathers = functions.iter().enumerate().filter_map(|(function, spec)| Some((function, spec.gather?)));
-    for (function, gather) in gathers {
+    for (function, gather) in gathers.filter(|(function, _)| free(*function)) {
         let from = found.len();
-        for (id, work) in works.iter().filter(|(_, work)| work.batch.is_streamed()) {
+        for work in works.ready(function).filter(|work| work.batch.is_streamed()) {
             if let Some(until_ns) = waits_until(&work.batch, function, gather, &work.queues[function], now_ns) {
-                found.push(Waiting { batch: *id, function, until_ns });
+                found.push(Waiting { batch: work.batch.id(), function, until_ns });
             }
         }
         if gather.across && found.len() > from {
@@ -72,15 +76,15 @@ struct Kin {
 }
 
 impl Kin {
-    fn all(works: &BTreeMap<u64, Work>, function: FunctionId) -> Vec<Self> {
+    fn all(works: &Works, function: FunctionId) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
-        for (id, work) in works {
-            let Some((standing, _)) = work.queues[function].standing(submitted(&work.batch)) else { continue };
+        for work in works.ready(function) {
+            let Some((standing, _)) = work.queues[function].standing(work.submitted()) else { continue };
             if let Some(kin) = all.iter_mut().find(|kin| goes_with(&kin.names, &work.batch, function)) {
-                kin.batches.push(*id);
+                kin.batches.push(work.batch.id());
                 kin.standing += standing;
             } else if let Some(names) = names_of(&work.batch, function) {
-                all.push(Self { names, batches: vec![*id], standing });
+                all.push(Self { names, batches: vec![work.batch.id()], standing });
             }
         }
         all
@@ -107,27 +111,23 @@ fn goes_with(names: &Names, batch: &Batch, function: FunctionId) -> bool {
 
 /// Other batches whose samples can be in a call with those of this one, those first that have stood
 /// in line longest.
-fn beside(works: &BTreeMap<u64, Work>, batch: &Batch, function: FunctionId) -> Vec<u64> {
+fn beside(works: &Works, batch: &Batch, function: FunctionId) -> Vec<u64> {
     let Some(names) = names_of(batch, function) else { return Vec::new() };
-    let since = |(id, work): (&u64, &Work)| {
-        let (_, first) = work.queues[function].standing(submitted(&work.batch))?;
-        goes_with(&names, &work.batch, function).then(|| (work.batch.ready_ns(first, function), *id))
+    let since = |work: &Work| {
+        let (_, first) = work.queues[function].standing(work.submitted())?;
+        goes_with(&names, &work.batch, function).then(|| (work.batch.ready_ns(first, function), work.batch.id()))
     };
-    let mut found: Vec<(u64, u64)> = works.iter().filter(|(id, _)| **id != batch.id()).filter_map(since).collect();
+    let others = works.ready(function).filter(|work| work.batch.id() != batch.id());
+    let mut found: Vec<(u64, u64)> = others.filter_map(since).collect();
     found.sort_unstable();
     found.into_iter().map(|(_, id)| id).collect()
 }
 
-/// Takes the samples of the next call, which begins with a line that is ready; `None` if something
+/// Takes the samples of the next call, which begins with a queue that is ready; `None` if something
 /// goes first there that runs by itself.
-pub(super) fn take(
-    works: &mut BTreeMap<u64, Work>,
-    batch: u64,
-    function: FunctionId,
-    spec: &Function,
-) -> Option<TakenCalls> {
+pub(super) fn take(works: &mut Works, batch: u64, function: FunctionId, spec: &Function) -> Option<TakenCalls> {
     let gather = spec.gather?;
-    let head = works.get(&batch)?;
+    let head = works.get(batch)?;
     let (queue, first) = (&head.queues[function], head.batch.clone());
     if queue.is_headed_alone() {
         return None;
@@ -138,9 +138,9 @@ pub(super) fn take(
     let others = if gather.across { beside(works, &first, function) } else { Vec::new() };
     let mut room = gather.max_size;
     let mut draw = |batch: u64, most: usize, into: &mut Vec<Call>| {
-        let Some(work) = works.get_mut(&batch) else { return };
         let before = into.len();
-        work.queues[function].draw(submitted(&work.batch), room.min(most), into);
+        let Some(samples) = works.get(batch).map(Work::submitted) else { return };
+        works.edit(batch, function, |queue| queue.draw(samples, room.min(most), into));
         room -= into.len() - before;
     };
     let mut calls = Vec::new();
@@ -155,35 +155,28 @@ pub(super) fn take(
         .filter(|(_, calls)| !calls.is_empty())
         .collect();
     draw(batch, usize::MAX, &mut calls);
-    let others = drawn.into_iter().filter_map(|(id, calls)| Some((works.get(&id)?.batch.clone(), calls))).collect();
+    let others = drawn.into_iter().filter_map(|(id, calls)| Some((works.get(id)?.batch.clone(), calls))).collect();
     Some(TakenCalls { batch: first, calls, others, alone: spec.isolated })
 }
 
 /// Takes a part, whatever batches its samples are of.
-fn take_part(
-    works: &mut BTreeMap<u64, Work>,
-    batch: Arc<Batch>,
-    function: FunctionId,
-    part: u64,
-    alone: bool,
-) -> TakenCalls {
+fn take_part(works: &mut Works, batch: Arc<Batch>, function: FunctionId, part: u64, alone: bool) -> TakenCalls {
     let (mut calls, mut others) = (Vec::new(), Vec::new());
-    for work in works.values_mut() {
-        let drawn = work.queues[function].draw_part(part);
-        if work.batch.id() == batch.id() {
+    let ready: Vec<Arc<Batch>> = works.ready(function).map(|work| work.batch.clone()).collect();
+    for other in ready {
+        let drawn = works.edit(other.id(), function, |queue| queue.draw_part(part)).unwrap_or_default();
+        if other.id() == batch.id() {
             calls = drawn;
         } else if !drawn.is_empty() {
-            others.push((work.batch.clone(), drawn));
+            others.push((other, drawn));
         }
     }
     TakenCalls { batch, calls, others, alone }
 }
 
 /// Puts calls that were taken back to their places in the queue.
-pub(super) fn put_back(works: &mut BTreeMap<u64, Work>, function: FunctionId, taken: &TakenCalls) {
+pub(super) fn put_back(works: &mut Works, function: FunctionId, taken: &TakenCalls) {
     for (batch, calls) in taken.by_batch() {
-        if let Some(work) = works.get_mut(&batch.id()) {
-            work.queues[function].put_back(calls);
-        }
+        works.edit(batch.id(), function, |queue| queue.put_back(calls));
     }
 }

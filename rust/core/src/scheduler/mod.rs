@@ -23,6 +23,7 @@ mod split;
 mod state;
 mod throttled;
 mod timers;
+mod works;
 
 use std::future::poll_fn;
 use std::io;
@@ -38,7 +39,9 @@ use crate::frame::FrameOwner;
 use crate::function::{Function, FunctionId};
 use crate::lane::{Lane, LaneWaker};
 use crate::open_batch::{Added, IncompleteGroups};
+use crate::payload::Payload;
 use crate::sync::Ordering;
+use crate::task::spawn_restarted;
 use crate::wake::no_descriptor;
 use due::keep_time;
 use queue::Work;
@@ -64,9 +67,10 @@ impl Scheduler {
         let inner = Arc::new(SchedulerCore::new(clock, functions, lanes));
         let owner: Arc<dyn FrameOwner> = inner.clone();
         for lane in &inner.lanes {
-            lane.attach(LaneWaker::new(&owner));
+            lane.attach(LaneWaker::new(&owner, lane.shares_threads()));
         }
-        runtime.spawn(keep_time(Arc::downgrade(&inner), inner.timers_changed.clone()));
+        let (core, changed) = (Arc::downgrade(&inner), inner.timers_changed.clone());
+        spawn_restarted(runtime, move || keep_time(core.clone(), changed.clone()));
         Self { inner }
     }
 
@@ -76,19 +80,30 @@ impl Scheduler {
         let _ = self.inner.breaker_listener.set(Box::new(listener));
     }
 
+    /// Sets who takes a payload that nobody holds any more, on any thread (payload-1). Only the
+    /// first one counts.
+    pub fn on_payload_release(&self, listener: impl Fn(Box<dyn Payload>) + Send + Sync + 'static) {
+        self.inner.releases.listen(listener);
+    }
+
     /// Takes a batch on and returns at once. On a closed engine its cells are cancelled.
     pub fn submit(&self, spec: BatchSpec) -> io::Result<Arc<Batch>> {
         let inner = &self.inner;
-        let batch;
-        {
+        let id = {
             let mut state = inner.state.lock();
             state.last_batch += 1;
-            let new = Batch::new(state.last_batch, inner.clock, inner.functions.clone(), spec);
-            batch = Arc::new(new.map_err(|error| no_descriptors(&error))?);
-            if batch.is_done() {
-                return Ok(batch);
-            }
-            state.works.insert(batch.id(), Work::new(batch.clone()));
+            state.last_batch
+        };
+        // Without the lock: a large grid takes its time, and lane threads wait for the lock.
+        let new = Batch::new(id, inner.clock, inner.functions.clone(), &inner.releases, spec);
+        let batch = Arc::new(new.map_err(|error| no_descriptors(&error))?);
+        if batch.is_done() {
+            return Ok(batch);
+        }
+        let work = Work::new(batch.clone());
+        {
+            let mut state = inner.state.lock();
+            state.works.insert(work);
             let mut soonest = false;
             let mut expire = |after: u64, function, cause| {
                 let due_ns = batch.submitted_ns().saturating_add(after);
@@ -158,7 +173,7 @@ impl Scheduler {
     /// Cells without an outcome, per function, over all open batches.
     #[must_use]
     pub fn open_cells(&self) -> Vec<usize> {
-        let batches: Vec<Arc<Batch>> = self.inner.state.lock().works.values().map(|work| work.batch.clone()).collect();
+        let batches: Vec<Arc<Batch>> = self.inner.state.lock().works.all().map(|work| work.batch.clone()).collect();
         let open = |function| {
             let of = |batch: &Arc<Batch>| {
                 (0..batch.samples()).filter(|sample| batch.grid().read(*sample, function).is_none()).count()

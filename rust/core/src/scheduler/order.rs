@@ -1,11 +1,11 @@
 //! The order of work: which calls go to a lane next.
 //!
-//! - Oldest batch first. Within it, functions of one pool go through the groups together: none gets
-//!   further ahead of the last than a window of a few frames a worker. One at its limit holds none
-//!   back.
-//! - Inside the window the function with the longest expected call goes first; a function that was
-//!   passed over as often as there are functions waiting has its turn.
+//! - Oldest batch first. Within it, functions of one pool go through the groups together, none
+//!   further ahead than a window of a few frames a worker. One at its limit holds none back.
+//! - Inside the window the longest expected call goes first; a function that was passed over as
+//!   often as there are functions waiting has its turn.
 //! - A frame is sized by expected cost: a slow call holds up little, a round trip costs little.
+//!   Where calls run side by side the lane has those that run and that start within `FRAME_NS`.
 
 use std::cmp::Reverse;
 
@@ -20,6 +20,8 @@ use crate::scheduler::queue::{Queue, Work};
 const FRAME_NS: u64 = 4_000_000;
 /// Calls a frame while nothing is known of their cost.
 const FRAME_UNKNOWN: usize = 8;
+/// The most calls of a frame: it is made under the scheduler's lock.
+const MOST_CALLS: usize = 1 << 14;
 /// Frames a worker by which one function may be ahead of another.
 const WINDOW_FRAMES: usize = 4;
 
@@ -48,6 +50,76 @@ impl Estimate {
     }
 }
 
+/// How many calls of a function a lane is to have that runs them side by side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SideBySide {
+    /// So many run at a time.
+    width: usize,
+    /// So many are to wait for the places that become free.
+    ahead: usize,
+}
+
+impl SideBySide {
+    pub(crate) fn new(width: usize, estimate: Estimate) -> Self {
+        let width = width.max(1);
+        // Calls that never wait run one after the other, however many may run side by side.
+        let ahead = estimate.0.map_or(width / FRAME_UNKNOWN, |ns| {
+            let starts = usize::try_from((width as u64).saturating_mul(FRAME_NS) / ns.max(1)).unwrap_or(usize::MAX);
+            starts.min(width.max(estimate.frame_calls()))
+        });
+        Self { width, ahead: ahead.clamp(1, MOST_CALLS) }
+    }
+
+    /// Whether it is to get another frame, having so many calls.
+    pub(crate) const fn has_room(self, calls: usize) -> bool {
+        calls <= self.width.saturating_add(self.ahead / 2)
+    }
+
+    /// How many calls it takes, having so many.
+    pub(crate) const fn room(self, calls: usize) -> usize {
+        self.width.saturating_add(self.ahead).saturating_sub(calls)
+    }
+
+    /// After how many ended calls a frame reports them: well before what waits is used up.
+    pub(crate) fn report_every(self) -> usize {
+        (self.ahead / 4).max(1)
+    }
+}
+
+/// How many calls the next frame of a function may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FrameSize {
+    /// They run one after the other, on one of `parallelism` workers, which are to end together.
+    InTurn { estimate: Estimate, most: usize, parallelism: usize },
+    /// They run side by side.
+    AtMost(usize),
+}
+
+impl FrameSize {
+    /// Calls in the next frame, `remaining` being left.
+    fn of(self, remaining: usize) -> usize {
+        match self {
+            Self::InTurn { most: usize::MAX, .. } => remaining.min(MOST_CALLS),
+            Self::InTurn { estimate, most, parallelism } => {
+                let slice = if parallelism > 1 { remaining.div_ceil(parallelism.saturating_mul(2)) } else { remaining };
+                estimate.frame_calls().min(most).min(slice).clamp(1, MOST_CALLS)
+            }
+            Self::AtMost(most) => most.min(remaining).clamp(1, MOST_CALLS),
+        }
+    }
+
+    /// What was taken back from behind a slow call is spread out: one worker shall not be stuck
+    /// with all of it again.
+    fn spread_out(self) -> Self {
+        match self {
+            Self::InTurn { estimate, most, parallelism } => {
+                Self::InTurn { estimate, most, parallelism: parallelism.max(2) }
+            }
+            Self::AtMost(_) => self,
+        }
+    }
+}
+
 /// A function that has work waiting and may be given another frame.
 struct Candidate {
     function: FunctionId,
@@ -67,23 +139,24 @@ pub(crate) fn choose<'a>(
     free: impl Fn(FunctionId) -> bool,
     waits: impl Fn(FunctionId) -> bool,
 ) -> Option<FunctionId> {
-    let samples = submitted(&work.batch);
+    let samples = work.submitted();
     let mut waiting = Vec::with_capacity(work.queues.len());
     for (function, queue) in work.queues.iter().enumerate() {
         if queue.is_ready(samples) && free(function) && !waits(function) {
             let lane = lane_of(function);
             let calls = match work.batch.functions()[function].gather {
                 Some(gather) => gather.max_size,
-                None => {
+                None if lane.runs_concurrently() => lane.frame_calls(function),
+                None => lane.side_by_side(function).unwrap_or_else(|| {
                     let most = lane.frame_calls(function);
-                    frame_size(estimates[function], most, usize::MAX, 1, lane.runs_concurrently())
-                }
+                    FrameSize::InTurn { estimate: estimates[function], most, parallelism: 1 }.of(usize::MAX)
+                }),
             };
             waiting.push(Candidate {
                 function,
                 pool: (work.batch.functions()[function].lane, lane.pool(function)),
                 position: queue.position(),
-                window: calls.saturating_mul(WINDOW_FRAMES * lane.parallelism(function).max(1)),
+                window: lane.parallelism(function).max(1).saturating_mul(WINDOW_FRAMES).saturating_mul(calls),
                 expected_ns: estimates[function].expected_ns(),
             });
         }
@@ -105,36 +178,17 @@ pub(crate) fn choose<'a>(
     Some(chosen)
 }
 
-/// The samples that wait in the queue from the start; those of a streamed batch are queued as they
-/// come.
-pub(super) fn submitted(batch: &Batch) -> usize {
-    if batch.is_streamed() { 0 } else { batch.samples() }
-}
-
-/// Calls in the next frame, `remaining` of them being left for `parallelism` workers, which are to
-/// end together.
-fn frame_size(estimate: Estimate, most: usize, remaining: usize, parallelism: usize, concurrent: bool) -> usize {
-    if concurrent || most == usize::MAX {
-        return remaining.min(most).max(1);
-    }
-    let slice = if parallelism > 1 { remaining.div_ceil(2 * parallelism) } else { remaining };
-    estimate.frame_calls().min(most).min(slice).max(1)
-}
-
-/// Takes the calls of the next frame out of a line that is ready. The flag says that the frame is
+/// Takes the calls of the next frame out of a queue that is ready. The flag says that the frame is
 /// to run alone.
 pub(crate) fn take(
     queue: &mut Queue,
     batch: &Batch,
     function: FunctionId,
     lane: &dyn Lane,
-    estimate: Estimate,
+    size: FrameSize,
 ) -> (Vec<Call>, bool) {
     let spec = &batch.functions()[function];
     let span = spec.span(batch.samples(), batch.group_size()).max(1);
-    let parallelism = lane.parallelism(function);
-    // A permit is for one call.
-    let most = if spec.isolated || spec.policy.limit.is_some() { 1 } else { lane.frame_calls(function) };
     let mut room = lane.frame_bytes();
     let payload = batch.payload();
     let mut fits = |call: &Call, taken: usize| {
@@ -159,9 +213,7 @@ pub(crate) fn take(
             queue.returned.pop_front();
             return (vec![head], true);
         }
-        // What was taken back from behind a slow call is spread out: one worker shall not be stuck
-        // with all of it again.
-        let size = frame_size(estimate, most, queue.returned.len(), parallelism.max(2), lane.runs_concurrently());
+        let size = size.spread_out().of(queue.returned.len());
         while let Some(call) = queue.returned.front().copied() {
             if calls.len() == size || call.suspect || call.finish != head.finish || !fits(&call, calls.len()) {
                 break;
@@ -171,9 +223,9 @@ pub(crate) fn take(
         }
         return (calls, spec.isolated);
     }
-    let samples = submitted(batch);
+    let samples = if batch.is_streamed() { 0 } else { batch.samples() };
     let remaining = queue.arrived.len() + samples.saturating_sub(queue.cursor).div_ceil(span);
-    let size = frame_size(estimate, most, remaining, parallelism, lane.runs_concurrently());
+    let size = size.of(remaining);
     calls.reserve(size.min(remaining));
     while calls.len() < size {
         let call = match queue.arrived.front() {

@@ -1,22 +1,27 @@
 //! Hands out frames: which function's calls go where next, with a permit of its limiter.
+//!
+//! - One thread at a time does it. It looks once more after each frame, and ends under the lock,
+//!   finding nothing: so whoever finds it at work need not look.
+//! - A thread that others wait for hands out one frame at most and leaves the rest to `keep_time`.
+//! - A panic stops nothing: the function that was looked at ends as broken in its batch, or
+//!   in all, and others go on.
 
-use std::collections::BTreeMap;
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::batch_slice::TakenCalls;
 use crate::call::{Call, CallKind, Cause};
-use crate::frame::Frame;
+use crate::frame::{Frame, InHand};
 use crate::function::FunctionId;
 use crate::lane::Lane;
-use crate::limits::{Acquired, Tokens};
+use crate::limits::{Acquired, Permit, Tokens};
 use crate::outcome::{Failure, FailureKind, Note, Times};
 use crate::scheduler::gather::Waiting;
-use crate::scheduler::order::Estimate;
-use crate::scheduler::queue::Work;
 use crate::scheduler::state::{SchedulerCore, SchedulerState};
 use crate::scheduler::timers::Due;
+use crate::scheduler::works::Works;
 use crate::scheduler::{gather, order};
 
 /// What is to be done next.
@@ -24,112 +29,235 @@ enum Next {
     Frame(Arc<dyn Lane>, Frame),
     /// A call that its limit will never let through.
     Never(Frame, Failure),
-    /// The function's limit lets nothing of this batch through any more.
-    Refused(Arc<Batch>, FunctionId, Note),
+    /// Nothing of the function can be handed out any more, in these batches.
+    Broken(Vec<Arc<Batch>>, FunctionId, Note),
     Nothing,
+}
+
+/// What was chosen to go next.
+enum Chosen {
+    Calls(FunctionId, TakenCalls, Option<Permit>),
+    Never(FunctionId, TakenCalls, String),
+    Refused(u64, FunctionId, String),
+    Nothing,
+}
+
+/// This thread hands out frames. Dropped by a panic, it leaves that to `keep_time`.
+struct Pumping<'a>(&'a SchedulerCore);
+
+impl Drop for Pumping<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.state.lock().pumping = false;
+            self.0.timers_changed.notify_one();
+        }
+    }
 }
 
 impl SchedulerCore {
     /// Hands out frames until no lane with room has work waiting.
     pub(crate) fn pump(self: &Arc<Self>) {
+        self.hand_out(usize::MAX);
+    }
+
+    /// Hands out frames after an event of a function's frame, on the thread of its lane.
+    pub(super) fn pump_after(self: &Arc<Self>, function: FunctionId) {
+        let brief = self.lane(function).shares_threads();
+        self.hand_out(if brief { 1 } else { usize::MAX });
+    }
+
+    /// Hands out so many frames at most, and leaves what is left to `keep_time`.
+    pub(super) fn hand_out(self: &Arc<Self>, most: usize) {
         {
             let mut state = self.state.lock();
             if state.pumping {
-                // That thread looks once more after each frame: it ends under this lock, when it
-                // finds nothing.
                 return;
             }
             state.pumping = true;
         }
+        let _pumping = Pumping(self);
+        let mut handed_out = 0;
         loop {
-            let (lane, frame) = {
+            let next = {
                 let mut state = self.state.lock();
-                match self.next_frame(&mut state) {
-                    Next::Frame(lane, frame) => (lane, frame),
-                    Next::Never(mut frame, failure) => {
-                        drop(state);
-                        (0..frame.len()).for_each(|call| frame.fail(call, failure.clone(), Times::default()));
-                        continue;
+                if handed_out == most {
+                    state.pumping = false;
+                    // Only if there is more: waking costs a system call.
+                    if self.find_free(&mut state, self.now_if_needed()) {
+                        self.timers_changed.notify_one();
                     }
-                    Next::Refused(batch, function, why) => {
-                        drop(state);
-                        self.end_open(&batch, Some(function), &Cause::Broken(why));
-                        continue;
-                    }
-                    Next::Nothing => {
-                        state.pumping = false;
-                        return;
-                    }
+                    return;
                 }
+                let next = self.next_or_broken(&mut state);
+                if matches!(next, Next::Nothing) {
+                    state.pumping = false;
+                    return;
+                }
+                next
             };
-            if frame.is_empty() {
-                continue; // its calls were swept while they waited
-            }
-            let batches: Vec<Arc<Batch>> = frame.slices().iter().map(|slice| slice.batch().clone()).collect();
-            let function = frame.function_id();
-            // The calls of a frame that a panic dropped are back in their queue: handing them out
-            // again could go on for ever.
-            if catch_unwind(AssertUnwindSafe(|| lane.run(frame))).is_err() {
-                let why = Note { reason: "its lane panicked".to_owned(), traceback: None };
-                for batch in batches {
-                    self.end_open(&batch, Some(function), &Cause::Broken(why.clone()));
+            match next {
+                Next::Frame(lane, frame) if !frame.is_empty() => {
+                    self.run(&*lane, frame);
+                    handed_out += 1;
                 }
+                Next::Frame(..) | Next::Nothing => {} // its calls were swept while they waited
+                Next::Never(mut frame, failure) => {
+                    (0..frame.len()).for_each(|call| frame.fail(call, failure.clone(), Times::default()));
+                }
+                Next::Broken(batches, function, why) => self.end_broken(&batches, function, &why),
             }
         }
+    }
+
+    fn run(self: &Arc<Self>, lane: &dyn Lane, frame: Frame) {
+        let batches: Vec<Arc<Batch>> = frame.slices().iter().map(|slice| slice.batch().clone()).collect();
+        let function = frame.function_id();
+        // The calls of a frame that a panic dropped are back in their queue: handing them out again
+        // could go on for ever.
+        if catch_unwind(AssertUnwindSafe(|| lane.run(frame))).is_err() {
+            let why = Note { reason: "its lane panicked".to_owned(), traceback: None };
+            self.end_broken(&batches, function, &why);
+        }
+    }
+
+    fn end_broken(self: &Arc<Self>, batches: &[Arc<Batch>], function: FunctionId, why: &Note) {
+        let cause = Cause::Broken(why.clone());
+        batches.iter().for_each(|batch| self.end_open(batch, Some(function), &cause));
+    }
+
+    /// The next frame; if looking for it panics, what was looked at is broken.
+    fn next_or_broken(self: &Arc<Self>, state: &mut SchedulerState) -> Next {
+        state.looks_at = None;
+        let panic = match catch_unwind(AssertUnwindSafe(|| self.next_frame(state))) {
+            Ok(next) => return next,
+            Err(panic) => panic,
+        };
+        // What goes with others may have been taken out of several batches.
+        let Some((batch, function)) = state.looks_at else { return Next::Nothing };
+        let batch = batch.filter(|_| self.function(function).gather.is_none());
+        let batches = match batch {
+            Some(batch) => state.works.get(batch).map(|work| work.batch.clone()).into_iter().collect(),
+            None => state.works.all().map(|work| work.batch.clone()).collect(),
+        };
+        Next::Broken(batches, function, Note { reason: panicked(&*panic), traceback: None })
     }
 
     fn next_frame(self: &Arc<Self>, state: &mut SchedulerState) -> Next {
         if state.closed {
             return Next::Nothing;
         }
-        let SchedulerState { works, estimates, in_flight, throttled, timers, last_frame, .. } = state;
-        // Read once a round: without limits and gathering, and so without a look at the clock, for
-        // most.
-        let looks =
-            self.limiters.iter().any(Option::is_some) || self.functions.iter().any(|spec| spec.gather.is_some());
-        let now_ns = if looks { self.clock.now_ns() } else { 0 };
-        let waiting = gather::waiting(works, &self.functions, now_ns);
-        for Waiting { batch, function, until_ns } in &waiting {
-            let Some(queue) = works.get_mut(batch).and_then(|work| work.queues.get_mut(*function)) else { continue };
-            if std::mem::replace(&mut queue.looks_ns, *until_ns) != *until_ns && timers.set(*until_ns, Due::Look) {
-                self.timers_changed.notify_one();
+        let (function, taken, permit) = match self.choose(state) {
+            Chosen::Nothing => return Next::Nothing,
+            Chosen::Calls(function, taken, permit) => (function, taken, permit),
+            Chosen::Refused(batch, function, reason) => {
+                let batches = state.works.get(batch).map(|work| work.batch.clone()).into_iter().collect();
+                return Next::Broken(batches, function, Note { reason, traceback: None });
             }
-        }
-        let (function, permit, taken) = loop {
-            let free = |function: FunctionId| {
+            Chosen::Never(function, taken, reason) => {
+                let kind = FailureKind::Error;
+                let why = Failure { kind, reason, traceback: None, retryable: false, retry_after: None, answer: None };
+                return Next::Never(self.frame(state, function, taken), why);
+            }
+        };
+        let frame = self.frame(state, function, taken);
+        Next::Frame(self.lane(function).clone(), frame.permitted(permit))
+    }
+
+    fn frame(self: &Arc<Self>, state: &mut SchedulerState, function: FunctionId, taken: TakenCalls) -> Frame {
+        state.last_frame += 1;
+        let share = self.side_by_side(function, state.estimates[function]);
+        let frame = Frame::new(state.last_frame, self.clone(), self.clock, function, taken);
+        let frame = frame.reporting(share.map(order::SideBySide::report_every));
+        let InHand { frames, calls } = &mut state.in_flight[function];
+        *frames += 1;
+        *calls += frame.in_hand().calls;
+        frame
+    }
+
+    /// Whether a function may be given another frame.
+    fn is_free(&self, state: &SchedulerState, function: FunctionId, now_ns: u64) -> bool {
+        let in_flight = state.in_flight[function];
+        let fits = match self.side_by_side(function, state.estimates[function]) {
+            Some(share) => share.has_room(in_flight.calls),
+            None => {
                 let most = self.functions[function].policy.concurrency.unwrap_or(usize::MAX);
                 // A permit is not to wait for a place in the lane.
                 let limited = self.limiters[function].is_some();
-                let most = if limited { most.min(self.lane(function).parallelism(function)) } else { most };
-                throttled[function].is_over(now_ns)
-                    && in_flight[function] < most
-                    && self.lane(function).room(function) > 0
-            };
-            let chosen = works.values_mut().find_map(|work| {
-                let id = work.batch.id();
-                let waits = |function| waiting.iter().any(|one| (one.batch, one.function) == (id, function));
-                let chosen = order::choose(work, estimates, |function| &**self.lane(function), free, waits)?;
-                Some((id, chosen))
-            });
-            let Some((batch, function)) = chosen else { return Next::Nothing };
+                in_flight.frames < if limited { most.min(self.lane(function).parallelism(function)) } else { most }
+            }
+        };
+        state.throttled[function].is_over(now_ns) && fits && self.lane(function).room(function) > 0
+    }
+
+    /// The clock, where a limit or gathering looks at it: most are spared that.
+    fn now_if_needed(&self) -> u64 {
+        let looks =
+            self.limiters.iter().any(Option::is_some) || self.functions.iter().any(|spec| spec.gather.is_some());
+        if looks { self.clock.now_ns() } else { 0 }
+    }
+
+    /// Finds the functions that have calls to hand out and may be given a frame, if there are any.
+    fn find_free(&self, state: &mut SchedulerState, now_ns: u64) -> bool {
+        let mut free = std::mem::take(&mut state.free);
+        free.clear();
+        for function in 0..self.functions.len() {
+            state.looks_at = Some((None, function));
+            free.push(state.works.has_ready(function) && self.is_free(state, function, now_ns));
+        }
+        let any = free.contains(&true);
+        state.free = free;
+        any
+    }
+
+    /// Takes the calls that go next.
+    fn choose(self: &Arc<Self>, state: &mut SchedulerState) -> Chosen {
+        let now_ns = self.now_if_needed();
+        if !self.find_free(state, now_ns) {
+            return Chosen::Nothing;
+        }
+        let mut free = std::mem::take(&mut state.free);
+        let chosen = self.choose_of(state, &mut free, now_ns);
+        state.free = free;
+        chosen
+    }
+
+    /// Takes the calls that go next, of functions that are `free`.
+    fn choose_of(self: &Arc<Self>, state: &mut SchedulerState, free: &mut [bool], now_ns: u64) -> Chosen {
+        let SchedulerState { works, estimates, in_flight, throttled, timers, looks_at, .. } = state;
+        let waiting = gather::waiting(works, &self.functions, |function| free[function], now_ns);
+        for Waiting { batch, function, until_ns } in &waiting {
+            let looks_ns = works.edit(*batch, *function, |queue| std::mem::replace(&mut queue.looks_ns, *until_ns));
+            if looks_ns != Some(*until_ns) && timers.set(*until_ns, Due::Look) {
+                self.timers_changed.notify_one();
+            }
+        }
+        loop {
+            let waits = |batch, function| waiting.iter().any(|one| (one.batch, one.function) == (batch, function));
+            let all = (0..free.len()).filter(|function| free[*function]);
+            let Some(batch) = works.oldest(all, waits) else { return Chosen::Nothing };
+            let Some(work) = works.get_mut(batch) else { return Chosen::Nothing };
+            let lane = |function| &**self.lane(function);
+            let function = order::choose(work, estimates, lane, |one| free[one], |one| waits(batch, one));
+            let Some(function) = function else { return Chosen::Nothing };
+            *looks_at = Some((Some(batch), function));
             // Which calls are next is known by taking them: those that must wait go back to where
             // they stood.
-            let mut take = || self.take(works, batch, function, estimates[function]);
-            let Some(limiter) = &self.limiters[function] else { break (function, None, take()) };
+            let size = self.frame_size(function, estimates[function], in_flight[function]);
+            let mut take = || self.take(works, batch, function, size);
+            let of = |taken: Option<TakenCalls>, permit| {
+                taken.map_or(Chosen::Nothing, |taken| Chosen::Calls(function, taken, permit))
+            };
+            let Some(limiter) = &self.limiters[function] else { return of(take(), None) };
             let taken = if limiter.counts_tokens() { take() } else { None };
             let about = self.functions[function].policy.limit.as_ref().and_then(|limit| limit.tokens);
             let counted = taken.as_ref().and_then(|taken| tokens_of(taken, function));
             if let Some(reason) = counted.and_then(|tokens| limiter.exceeds(tokens))
                 && let Some(taken) = taken
             {
-                in_flight[function] += 1;
-                *last_frame += 1;
-                let kind = FailureKind::Error;
-                let why = Failure { kind, reason, traceback: None, retryable: false, retry_after: None, answer: None };
-                return Next::Never(Frame::new(*last_frame, self.clone(), self.clock, function, taken), why);
+                return Chosen::Never(function, taken, reason);
             }
             match limiter.acquire(now_ns, counted.map_or(Tokens::Estimated(about), Tokens::Counted)) {
-                Acquired::Permit(permit) => break (function, Some(permit), taken.or_else(take)),
+                Acquired::Permit(permit) => return of(taken.or_else(take), Some(permit)),
                 refused => {
                     if let Some(taken) = &taken {
                         gather::put_back(works, function, taken);
@@ -138,42 +266,34 @@ impl SchedulerCore {
                         Acquired::Permit(_) => {}
                         Acquired::Wait { until_ns, on_release } => {
                             throttled[function].until(until_ns, on_release);
+                            free[function] = throttled[function].is_over(now_ns);
                             if until_ns < u64::MAX && timers.set(until_ns, Due::Look) {
                                 self.timers_changed.notify_one();
                             }
                         }
-                        Acquired::Refused(reason) => {
-                            let Some(work) = works.get(&batch) else { return Next::Nothing };
-                            return Next::Refused(work.batch.clone(), function, Note { reason, traceback: None });
-                        }
+                        Acquired::Refused(reason) => return Chosen::Refused(batch, function, reason),
                     }
                 }
             }
-        };
-        let Some(taken) = taken else { return Next::Nothing };
-        in_flight[function] += 1;
-        *last_frame += 1;
-        let frame = Frame::new(*last_frame, self.clone(), self.clock, function, taken);
-        Next::Frame(self.lane(function).clone(), frame.permitted(permit))
+        }
     }
 
-    /// Takes the calls of the next frame, which begins with a line that is ready.
-    fn take(
-        &self,
-        works: &mut BTreeMap<u64, Work>,
-        batch: u64,
-        function: FunctionId,
-        estimate: Estimate,
-    ) -> Option<TakenCalls> {
+    /// Takes the calls of the next frame, which begins with a queue that is ready.
+    fn take(&self, works: &mut Works, batch: u64, function: FunctionId, size: order::FrameSize) -> Option<TakenCalls> {
         let gathered = gather::take(works, batch, function, &self.functions[function]);
         gathered.or_else(|| {
-            let work = works.get_mut(&batch)?;
-            let batch = work.batch.clone();
-            let queue = &mut work.queues[function];
-            let (calls, alone) = order::take(queue, &batch, function, &**self.lane(function), estimate);
-            Some(TakenCalls { batch, calls, others: Vec::new(), alone })
+            let of = works.get(batch)?.batch.clone();
+            let lane = &**self.lane(function);
+            let (calls, alone) = works.edit(batch, function, |queue| order::take(queue, &of, function, lane, size))?;
+            Some(TakenCalls { batch: of, calls, others: Vec::new(), alone })
         })
     }
+}
+
+/// Why a function is broken where looking for its calls panicked.
+fn panicked(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the scheduler panicked over it, please report this: {}", text.unwrap_or("no message"))
 }
 
 /// Tokens that these calls take together, where their function counts them.

@@ -1,10 +1,12 @@
 //! What is left to do of each batch: one queue of calls per function.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::call::{Call, Cause};
+use crate::scheduler::timers::DueQueue;
 
 /// The calls of one function in one batch that are not with a lane.
 #[derive(Default)]
@@ -22,6 +24,9 @@ pub(crate) struct Queue {
     pub passed_over: usize,
     /// Until when what waits in the queue waits for more, where a time was set to look again.
     pub looks_ns: u64,
+    /// Calls of a streamed batch that end when their `total_timeout` passes: where each begins, and
+    /// whether it is a `finish_group` call.
+    pub late: DueQueue<(usize, bool)>,
 }
 
 impl Queue {
@@ -95,11 +100,63 @@ impl Queue {
 pub(crate) struct Work {
     pub batch: Arc<Batch>,
     pub queues: Vec<Queue>,
+    /// Groups that are delivered when their timeout passes.
+    pub early: DueQueue<Range<usize>>,
 }
 
 impl Work {
     pub(crate) fn new(batch: Arc<Batch>) -> Self {
         let queues = batch.functions().iter().map(|_| Queue::default()).collect();
-        Self { batch, queues }
+        Self { batch, queues, early: DueQueue::default() }
+    }
+
+    /// The samples that wait in the queues from the start; those of a streamed batch are queued as
+    /// they come.
+    pub(crate) fn submitted(&self) -> usize {
+        if self.batch.is_streamed() { 0 } else { self.batch.samples() }
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+pub(crate) mod tests {
+    use std::any::Any;
+    use std::time::Duration;
+
+    use crate::function::{Function, FunctionId, OnFailure, Policy, Shape};
+    use crate::payload::Payload;
+
+    /// A payload without values.
+    pub(crate) struct Nothing;
+
+    impl Payload for Nothing {
+        fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
+            None
+        }
+
+        fn encode(&self, _: FunctionId, _: bool, _: &[u32], _: &mut Vec<u8>) {}
+
+        fn bytes(&self, _: FunctionId, _: u32) -> usize {
+            0
+        }
+
+        fn as_any(&self) -> &dyn Any {
+            self
+        }
+    }
+
+    pub(crate) fn function() -> Function {
+        let second = Duration::from_secs(1);
+        let policy = Policy {
+            timeout: second,
+            grace: second,
+            setup_timeout: second,
+            total_timeout: None,
+            retries: 0,
+            concurrency: None,
+            limit: None,
+            on_failure: OnFailure::Nan,
+        };
+        let (gather, finish, pinned, isolated) = (None, false, false, false);
+        Function { name: "f".into(), shape: Shape::Sample, gather, finish, pinned, isolated, lane: 0, policy }
     }
 }

@@ -48,7 +48,7 @@ impl SchedulerCore {
             // Under the lock, as for a call of one sample (scheduler-1).
             let now_ns = self.clock.now_ns();
             for (batch, mut call, claim) in claimed {
-                let closed = state.queue(batch.id(), function).and_then(|queue| queue.closed.clone());
+                let closed = state.closed(batch.id(), function);
                 if let Some(cause) = closed.or_else(|| batch.early_delivery_of(call.first, function, false)) {
                     ended.push(((batch, call), claim, Some(cause)));
                     continue;
@@ -91,11 +91,15 @@ impl SchedulerCore {
                 }
             }
         }
-        let why = (failure.kind.status(), Note::from(failure));
+        let why = (failure.kind.status(), Arc::new(Note::from(failure)));
+        let mut counted = None;
         for ((batch, call), claim, swept) in ended {
+            if swept.is_none() && counted.replace(batch.id()) != Some(batch.id()) {
+                batch.count_gathered(function, times);
+            }
             let (status, note) = swept.map_or_else(|| why.clone(), |cause| cause.end());
             self.fail(batch, function, false, call.first..call.first + 1, claim, status, &note, times);
         }
-        self.pump();
+        self.pump_after(function);
     }
 }

@@ -1,20 +1,21 @@
 //! What the scheduler's parts share: the functions and lanes, and the state under the lock.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Notify;
 
 use crate::batch::Batch;
-use crate::call::Call;
+use crate::call::{Call, Cause};
 use crate::clock::Clock;
+use crate::frame::InHand;
 use crate::function::{Function, FunctionId};
 use crate::lane::Lane;
 use crate::limits::Limiter;
-use crate::scheduler::order::Estimate;
-use crate::scheduler::queue::{Queue, Work};
+use crate::payload::PayloadRelease;
+use crate::scheduler::order::{Estimate, FrameSize, SideBySide};
 use crate::scheduler::throttled::Throttled;
 use crate::scheduler::timers::Timers;
+use crate::scheduler::works::Works;
 use crate::sync::{AtomicU64, Mutex};
 
 pub(super) struct SchedulerCore {
@@ -24,10 +25,12 @@ pub(super) struct SchedulerCore {
     /// Per function, where it has a limit.
     pub(super) limiters: Vec<Option<Arc<Limiter>>>,
     pub(super) state: Mutex<SchedulerState>,
-    /// Signalled when a timer was set that is sooner than all others, and at the end.
+    /// Signalled when a timer was set that is sooner than all others, when a thread leaves frames
+    /// to hand out to `keep_time`, and at the end.
     pub(super) timers_changed: Arc<Notify>,
     /// Outcomes that came too late. Written by frames.
     pub(super) late: AtomicU64,
+    pub(super) releases: Arc<PayloadRelease>,
     /// Called when a circuit breaker opens. Written once, before the first batch.
     pub(super) breaker_listener: OnceLock<BreakerListener>,
 }
@@ -36,11 +39,10 @@ pub(super) struct SchedulerCore {
 type BreakerListener = Box<dyn Fn(FunctionId, &str) + Send + Sync>;
 
 pub(super) struct SchedulerState {
-    /// Open batches; a lower id is an older batch.
-    pub(super) works: BTreeMap<u64, Work>,
+    pub(super) works: Works,
     pub(super) estimates: Vec<Estimate>,
-    /// Frames with the lanes, per function.
-    pub(super) in_flight: Vec<usize>,
+    /// What the lanes have, per function.
+    pub(super) in_flight: Vec<InHand>,
     /// Per function: until when its limit lets nothing through.
     pub(super) throttled: Vec<Throttled>,
     pub(super) timers: Timers,
@@ -50,6 +52,11 @@ pub(super) struct SchedulerState {
     pub(super) last_part: u64,
     /// A thread is handing out frames.
     pub(super) pumping: bool,
+    /// Which functions may be given another frame: kept to be used again.
+    pub(super) free: Vec<bool>,
+    /// What that thread looks at, for the case that this panics: a function, of one batch or of
+    /// all.
+    pub(super) looks_at: Option<(Option<u64>, FunctionId)>,
     pub(super) closed: bool,
 }
 
@@ -57,15 +64,17 @@ impl SchedulerCore {
     pub(super) fn new(clock: Clock, functions: Vec<Function>, lanes: Vec<Arc<dyn Lane>>) -> Self {
         let limiters = Limiter::all(functions.iter().map(|function| function.policy.limit.as_ref()));
         let state = SchedulerState {
-            works: BTreeMap::new(),
+            works: Works::new(functions.len()),
             estimates: vec![Estimate::default(); functions.len()],
-            in_flight: vec![0; functions.len()],
+            in_flight: vec![InHand::default(); functions.len()],
             throttled: vec![Throttled::default(); functions.len()],
             timers: Timers::default(),
             last_batch: 0,
             last_frame: 0,
             last_part: 0,
             pumping: false,
+            free: Vec::new(),
+            looks_at: None,
             closed: false,
         };
         Self {
@@ -76,6 +85,7 @@ impl SchedulerCore {
             state: Mutex::new(state),
             timers_changed: Arc::new(Notify::new()),
             late: AtomicU64::new(0),
+            releases: Arc::default(),
             breaker_listener: OnceLock::new(),
         }
     }
@@ -93,15 +103,42 @@ impl SchedulerCore {
         self.lanes.iter().for_each(|lane| lane.complete_ended());
     }
 
+    /// What the lane is to have of a function whose calls it runs side by side.
+    pub(super) fn side_by_side(&self, function: FunctionId, estimate: Estimate) -> Option<SideBySide> {
+        // With a limit a frame has one call, and there are no more than can go.
+        let limited = self.limiters[function].is_some();
+        let width = self.lane(function).side_by_side(function).filter(|_| !limited)?;
+        Some(SideBySide::new(width, estimate))
+    }
+
+    /// How many calls the next frame of a function may have.
+    pub(super) fn frame_size(&self, function: FunctionId, estimate: Estimate, in_flight: InHand) -> FrameSize {
+        let (spec, lane) = (self.function(function), self.lane(function));
+        let most = if spec.isolated || spec.policy.limit.is_some() { 1 } else { lane.frame_calls(function) };
+        match self.side_by_side(function, estimate) {
+            Some(share) => FrameSize::AtMost(share.room(in_flight.calls).min(most)),
+            None if lane.runs_concurrently() => FrameSize::AtMost(most),
+            None => FrameSize::InTurn { estimate, most, parallelism: lane.parallelism(function) },
+        }
+    }
+
     /// An open batch.
     pub(super) fn batch(&self, id: u64) -> Option<Arc<Batch>> {
-        self.state.lock().works.get(&id).map(|work| work.batch.clone())
+        self.state.lock().works.get(id).map(|work| work.batch.clone())
     }
 }
 
 impl SchedulerState {
-    pub(super) fn queue(&mut self, batch: u64, function: FunctionId) -> Option<&mut Queue> {
-        self.works.get_mut(&batch)?.queues.get_mut(function)
+    /// Why a queue was closed, if it was.
+    pub(super) fn closed(&self, batch: u64, function: FunctionId) -> Option<Cause> {
+        self.works.queue(batch, function)?.closed.clone()
+    }
+
+    /// A frame has so much less.
+    pub(super) fn freed(&mut self, function: FunctionId, freed: InHand) {
+        let InHand { frames, calls } = &mut self.in_flight[function];
+        *frames -= freed.frames;
+        *calls -= freed.calls;
     }
 
     /// `give_back` for several batches at once: what belongs together comes back together.
@@ -113,10 +150,10 @@ impl SchedulerState {
 
     /// Puts calls before all others of their queue, unless it was closed (scheduler-1).
     pub(super) fn give_back(&mut self, batch: u64, function: FunctionId, calls: Vec<Call>) {
-        if let Some(queue) = self.queue(batch, function).filter(|queue| queue.closed.is_none()) {
-            for call in calls.into_iter().rev() {
-                queue.returned.push_front(call);
+        self.works.edit(batch, function, |queue| {
+            if queue.closed.is_none() {
+                queue.put_back(&calls);
             }
-        }
+        });
     }
 }

@@ -1,8 +1,10 @@
 //! Timers: what is due when.
+//!
+//! A batch that is done takes its timers with it, at a cost that does not depend on how many others
+//! are set. Of timeouts that each call or group of a streamed batch has, only the soonest is here:
+//! the others stand in a `DueQueue`, which lets go of those that ended.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::ops::Range;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::call::{Call, Cause};
 use crate::function::FunctionId;
@@ -18,43 +20,30 @@ pub(crate) enum Due {
     Look,
     /// Write the ends of calls that a limiter could not write.
     Flush { function: FunctionId },
-    /// Deliver these groups as they are.
-    DeliverEarly { batch: u64, groups: Range<usize> },
-    /// End what is open of these calls of a streamed batch: their total timeout passed.
-    Late { batch: u64, function: FunctionId, calls: Vec<Call> },
+    /// Deliver groups of this batch as they are.
+    DeliverEarly { batch: u64 },
+    /// End calls of a streamed batch whose total timeout passed.
+    Late { batch: u64, function: FunctionId },
 }
 
-struct Timer {
-    due_ns: u64,
-    /// Keeps timers of the same time in the order in which they were set.
-    order: u64,
-    due: Due,
-}
-
-impl PartialEq for Timer {
-    fn eq(&self, other: &Self) -> bool {
-        (self.due_ns, self.order) == (other.due_ns, other.order)
+impl Due {
+    fn batches(&self) -> Vec<u64> {
+        match self {
+            Self::Retry { calls, .. } => calls.iter().map(|(batch, _)| *batch).collect(),
+            Self::Expire { batch, .. } | Self::Late { batch, .. } | Self::DeliverEarly { batch, .. } => vec![*batch],
+            Self::Look | Self::Flush { .. } => Vec::new(),
+        }
     }
 }
 
-impl Eq for Timer {}
-
-impl PartialOrd for Timer {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Timer {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.due_ns, self.order).cmp(&(other.due_ns, other.order))
-    }
-}
+/// When, and which of those of that time.
+type Key = (u64, u64);
 
 /// Timers, soonest first.
 #[derive(Default)]
 pub(crate) struct Timers {
-    heap: BinaryHeap<Reverse<Timer>>,
+    due: BTreeMap<Key, Due>,
+    of_batch: BTreeMap<u64, BTreeSet<Key>>,
     set: u64,
 }
 
@@ -63,31 +52,75 @@ impl Timers {
     pub(crate) fn set(&mut self, due_ns: u64, due: Due) -> bool {
         let soonest = self.next_ns().is_none_or(|next| due_ns < next);
         self.set += 1;
-        self.heap.push(Reverse(Timer { due_ns, order: self.set, due }));
+        let key = (due_ns, self.set);
+        for batch in due.batches() {
+            self.of_batch.entry(batch).or_default().insert(key);
+        }
+        self.due.insert(key, due);
         soonest
     }
 
     /// When the next one is due.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        self.heap.peek().map(|Reverse(timer)| timer.due_ns)
+        self.due.first_key_value().map(|((due_ns, _), _)| *due_ns)
     }
 
     /// The next one that is due at `now_ns`.
     pub(crate) fn take(&mut self, now_ns: u64) -> Option<Due> {
-        if self.next_ns()? > now_ns {
-            return None;
+        let next = self.due.first_entry().filter(|next| next.key().0 <= now_ns)?;
+        let (key, due) = next.remove_entry();
+        for batch in due.batches() {
+            if let Some(keys) = self.of_batch.get_mut(&batch) {
+                keys.remove(&key);
+            }
         }
-        self.heap.pop().map(|Reverse(timer)| timer.due)
+        Some(due)
     }
 
-    /// Keeps the timers of batches that are open. A retry may have calls of several; those of one
-    /// that is done go nowhere.
-    pub(crate) fn keep(&mut self, open: impl Fn(u64) -> bool) {
-        self.heap.retain(|Reverse(timer)| match &timer.due {
-            Due::Retry { calls, .. } => calls.iter().any(|(batch, _)| open(*batch)),
-            Due::Expire { batch, .. } | Due::Late { batch, .. } | Due::DeliverEarly { batch, .. } => open(*batch),
-            Due::Look | Due::Flush { .. } => true,
-        });
+    /// Lets the timers of a batch go, which is done. A retry may have calls of others too.
+    pub(crate) fn forget(&mut self, batch: u64) {
+        for key in self.of_batch.remove(&batch).unwrap_or_default() {
+            if let Some(Due::Retry { calls, .. }) = self.due.get_mut(&key) {
+                calls.retain(|(of, _)| *of != batch);
+                if !calls.is_empty() {
+                    continue;
+                }
+            }
+            self.due.remove(&key);
+        }
+    }
+}
+
+/// Things of one batch that are each due at a time of their own, soonest first.
+#[derive(Debug)]
+pub(crate) struct DueQueue<T>(VecDeque<(u64, T)>);
+
+impl<T> Default for DueQueue<T> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<T> DueQueue<T> {
+    /// Adds one; true if a timer must be set for it. What `is_over` at the front is let go: most
+    /// ends in the order in which it came.
+    pub(crate) fn add(&mut self, due_ns: u64, thing: T, is_over: impl Fn(&T) -> bool) -> bool {
+        while self.0.front().is_some_and(|(_, thing)| is_over(thing)) {
+            self.0.pop_front();
+        }
+        // They come nearly in order.
+        let place = self.0.iter().rposition(|(other_ns, _)| *other_ns <= due_ns).map_or(0, |before| before + 1);
+        self.0.insert(place, (due_ns, thing));
+        place == 0
+    }
+
+    /// What is due at `now_ns`, and when a timer must be set for the next.
+    pub(crate) fn take(&mut self, now_ns: u64, is_over: impl Fn(&T) -> bool) -> (Vec<T>, Option<u64>) {
+        let mut due = Vec::new();
+        while let Some((_, thing)) = self.0.pop_front_if(|(due_ns, thing)| *due_ns <= now_ns || is_over(thing)) {
+            due.push(thing);
+        }
+        (due, self.0.front().map(|(due_ns, _)| *due_ns))
     }
 }
 
@@ -99,10 +132,39 @@ mod tests {
     fn nothing_is_kept_for_batches_that_are_done() {
         let mut timers = Timers::default();
         timers.set(5, Due::Retry { function: 0, calls: vec![(1, Vec::new()), (2, Vec::new())] });
-        timers.set(6, Due::DeliverEarly { batch: 1, groups: 0..1 });
-        timers.keep(|batch| batch == 2);
-        assert_eq!(timers.next_ns(), Some(5));
-        timers.keep(|_| false);
-        assert_eq!(timers.next_ns(), None);
+        timers.set(6, Due::DeliverEarly { batch: 1 });
+        timers.set(7, Due::Look);
+        timers.forget(1);
+        assert_eq!((timers.due.len(), timers.next_ns()), (2, Some(5)));
+        timers.forget(2);
+        assert_eq!((timers.due.len(), timers.next_ns()), (1, Some(7)));
+        assert!(timers.of_batch.is_empty());
+    }
+
+    #[test]
+    fn timers_come_in_the_order_of_their_times_and_then_as_they_were_set() {
+        let mut timers = Timers::default();
+        assert!(timers.set(9, Due::Flush { function: 0 }));
+        assert!(!timers.set(9, Due::Flush { function: 1 }));
+        assert!(timers.set(3, Due::Late { batch: 4, function: 2 }));
+        assert!(timers.take(2).is_none());
+        assert!(matches!(timers.take(9), Some(Due::Late { .. })));
+        assert!(matches!(timers.take(9), Some(Due::Flush { function: 0 })));
+        assert!(matches!(timers.take(9), Some(Due::Flush { function: 1 })));
+        assert!(timers.take(u64::MAX).is_none());
+    }
+
+    #[test]
+    fn what_ended_is_let_go() {
+        let mut queue = DueQueue::default();
+        assert!(queue.add(10, 0, |_| false));
+        for thing in 1..1000 {
+            queue.add(10 + thing, thing, |_| true);
+            assert_eq!(queue.0.len(), 1);
+        }
+        assert!(queue.add(5, 7, |_| false), "it is the soonest now");
+        assert!(!queue.add(6, 8, |_| false));
+        assert_eq!(queue.take(5, |_| false), (vec![7], Some(6)));
+        assert_eq!(queue.take(6, |thing| *thing == 999), (vec![8, 999], None));
     }
 }

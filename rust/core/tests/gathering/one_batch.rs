@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::delivery::Delivery;
-use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind, Status};
+use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind, Status, Times};
+use guerdon_core::timings::Timings;
 use guerdon_testkit::{failure, paused, spec};
 use proptest::prelude::*;
 
@@ -253,4 +254,35 @@ proptest! {
             }
         });
     }
+}
+
+#[test]
+fn timings_count_calls_not_their_samples() {
+    paused(async {
+        let (engine, lane) = gathering(4, |_| {});
+        let batch = engine.submit(spec(5, 2)).unwrap();
+        for run_ns in [1_000, 1_000, 10] {
+            let (mut frame, samples) = lane.call();
+            let cells = samples.iter().map(|sample| Cell::Value(*sample as f64)).collect();
+            frame.complete_many(0, cells, Times { started_ns: 7, run_ns });
+        }
+        assert!(batch.is_done());
+        let timings = Timings::of(&batch, 0);
+        assert_eq!((timings.run_total, timings.run_max, timings.run_p50), (2_010, 1_000, 1_000));
+    });
+}
+
+#[test]
+fn timings_count_a_call_that_failed_for_good() {
+    paused(async {
+        let (engine, lane) = gathering(4, |_| {});
+        let batch = engine.submit(spec(1, 2)).unwrap();
+        // The call on both is split; each part fails.
+        for _ in 0..3 {
+            let (mut frame, _) = lane.call();
+            frame.fail(0, failure(FailureKind::Error), Times { started_ns: 7, run_ns: 5 });
+        }
+        assert!(batch.is_done());
+        assert_eq!(Timings::of(&batch, 0).run_total, 10, "attempts that gave no outcome do not count");
+    });
 }

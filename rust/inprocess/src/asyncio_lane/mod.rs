@@ -18,6 +18,7 @@ use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
 use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::task::spawn_restarted;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -100,20 +101,23 @@ impl AsyncioLane {
             return;
         }
         let (clock, loops, watched) = (self.clock, self.loops.clone(), self.watched.clone());
-        self.runtime.spawn(async move {
-            loop {
-                tokio::time::sleep(TICK).await;
-                let busy = loops.iter().filter(|one| one.check(clock.now_ns())).count();
-                if busy == 0 {
-                    let mut watched = watched.lock();
-                    // Work that arrived since then saw the watchdog running.
-                    if !loops.iter().any(|one| one.is_busy()) {
-                        *watched = false;
-                        return;
-                    }
-                }
+        spawn_restarted(&self.runtime, move || watchdog(clock, loops.clone(), watched.clone()));
+    }
+}
+
+/// Watches the loops until none has work.
+async fn watchdog(clock: Clock, loops: Vec<Arc<EventLoop<Frame>>>, watched: Arc<Mutex<bool>>) {
+    loop {
+        tokio::time::sleep(TICK).await;
+        let busy = loops.iter().filter(|one| one.check(clock.now_ns())).count();
+        if busy == 0 {
+            let mut watched = watched.lock();
+            // Work that arrived since then saw the watchdog running.
+            if !loops.iter().any(|one| one.is_busy()) {
+                *watched = false;
+                return;
             }
-        });
+        }
     }
 }
 
@@ -139,6 +143,10 @@ impl Lane for AsyncioLane {
     }
 
     fn runs_concurrently(&self) -> bool {
+        true
+    }
+
+    fn shares_threads(&self) -> bool {
         true
     }
 

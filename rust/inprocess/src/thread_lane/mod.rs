@@ -17,6 +17,7 @@ use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
 use guerdon_core::in_flight::InFlightCall;
 use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::task::spawn_restarted;
 use tokio::runtime::Handle;
 
 use crate::supervisor::SupervisorQueue;
@@ -58,7 +59,8 @@ impl ThreadLane {
     pub fn next_frame(&self, function: FunctionId, thread: u64, ident: u64) -> Option<ThreadFrame<Frame>> {
         let (frame, watch) = self.pool.next_frame(function, thread, ident)?;
         if watch {
-            self.runtime.spawn(watchdog(self.pool.clone(), self.waker.clone()));
+            let (pool, waker) = (self.pool.clone(), self.waker.clone());
+            spawn_restarted(&self.runtime, move || watchdog(pool.clone(), waker.clone()));
         }
         Some(frame)
     }
@@ -92,6 +94,10 @@ impl Lane for ThreadLane {
     fn frame_calls(&self, function: FunctionId) -> usize {
         // The first call is on its own: whether the function waits is not known yet.
         if self.pool.is_known(function) { FRAME_CALLS } else { 1 }
+    }
+
+    fn shares_threads(&self) -> bool {
+        true
     }
 
     fn run(&self, frame: Frame) {

@@ -1,0 +1,156 @@
+//! The open batches, and which of them have calls to hand out.
+//!
+//! works-1  With the lock free, a batch stands in the set of a function exactly if its queue of
+//! that function is ready. So whatever changes a queue goes through `edit`, and an event costs the
+//! same beside one open batch and beside a thousand.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::function::FunctionId;
+use crate::scheduler::queue::{Queue, Work};
+
+pub(crate) struct Works {
+    /// A lower id is an older batch.
+    open: BTreeMap<u64, Work>,
+    /// Per function: the batches with calls of it to hand out. Written by `edit`, `insert` and
+    /// `remove`.
+    ready: Vec<BTreeSet<u64>>,
+}
+
+impl Works {
+    pub(crate) fn new(functions: usize) -> Self {
+        Self { open: BTreeMap::new(), ready: vec![BTreeSet::new(); functions] }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(crate) fn get(&self, batch: u64) -> Option<&Work> {
+        self.open.get(&batch)
+    }
+
+    /// For what changes no queue's calls.
+    pub(crate) fn get_mut(&mut self, batch: u64) -> Option<&mut Work> {
+        self.open.get_mut(&batch)
+    }
+
+    /// All open batches, oldest first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Work> {
+        self.open.values()
+    }
+
+    pub(crate) fn insert(&mut self, work: Work) {
+        let (id, samples) = (work.batch.id(), work.submitted());
+        for (ready, queue) in self.ready.iter_mut().zip(&work.queues) {
+            if queue.is_ready(samples) {
+                ready.insert(id);
+            }
+        }
+        self.open.insert(id, work);
+    }
+
+    pub(crate) fn remove(&mut self, batch: u64) -> Option<Work> {
+        for ready in &mut self.ready {
+            ready.remove(&batch);
+        }
+        self.open.remove(&batch)
+    }
+
+    pub(crate) fn queue(&self, batch: u64, function: FunctionId) -> Option<&Queue> {
+        self.open.get(&batch)?.queues.get(function)
+    }
+
+    /// Changes a queue; `None` if its batch is not open.
+    pub(crate) fn edit<T>(
+        &mut self,
+        batch: u64,
+        function: FunctionId,
+        change: impl FnOnce(&mut Queue) -> T,
+    ) -> Option<T> {
+        let work = self.open.get_mut(&batch)?;
+        let samples = work.submitted();
+        let queue = work.queues.get_mut(function)?;
+        let before = queue.is_ready(samples);
+        let done = change(queue);
+        let after = queue.is_ready(samples);
+        if before != after {
+            let ready = &mut self.ready[function];
+            if after {
+                ready.insert(batch)
+            } else {
+                ready.remove(&batch)
+            };
+        }
+        Some(done)
+    }
+
+    /// Whether any batch has calls of this function to hand out.
+    pub(crate) fn has_ready(&self, function: FunctionId) -> bool {
+        !self.ready[function].is_empty()
+    }
+
+    /// The batches with calls of this function to hand out, oldest first.
+    pub(crate) fn ready(&self, function: FunctionId) -> impl Iterator<Item = &Work> {
+        self.ready[function].iter().filter_map(|id| self.open.get(id))
+    }
+
+    /// The oldest batch with a call to hand out of one of these functions that `waits` not for
+    /// more.
+    pub(crate) fn oldest(
+        &self,
+        functions: impl Iterator<Item = FunctionId>,
+        waits: impl Fn(u64, FunctionId) -> bool,
+    ) -> Option<u64> {
+        functions.filter_map(|one| self.ready[one].iter().copied().find(|batch| !waits(*batch, one))).min()
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::batch::{Batch, BatchSpec};
+    use crate::call::{Call, Cause};
+    use crate::clock::Clock;
+    use crate::function::Function;
+    use crate::scheduler::queue::tests::{Nothing, function};
+
+    fn batch(id: u64, samples: usize) -> Arc<Batch> {
+        let functions: Arc<[Function]> = [function(), function()].into();
+        let spec = BatchSpec::whole(samples, 1, Box::new(Nothing));
+        Arc::new(Batch::new(id, Clock::start(), functions, &Arc::default(), spec).unwrap())
+    }
+
+    /// What the set of a function must hold, found the long way.
+    fn found(works: &Works, function: usize) -> Vec<u64> {
+        let is_ready = |work: &&Work| work.queues[function].is_ready(work.submitted());
+        works.all().filter(is_ready).map(|work| work.batch.id()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn the_sets_hold_what_is_ready(steps in prop::collection::vec((0..6_u8, 1..5_u64, 0..2_usize), 1..60)) {
+            let mut works = Works::new(2);
+            for (what, id, function) in steps {
+                match what {
+                    0 => works.insert(Work::new(batch(id, 2))),
+                    1 => drop(works.remove(id)),
+                    2 => drop(works.edit(id, function, |queue| queue.cursor += 1)),
+                    3 => drop(works.edit(id, function, |queue| queue.returned.push_front(Call::fresh(0)))),
+                    4 => drop(works.edit(id, function, |queue| queue.returned.pop_front())),
+                    _ => drop(works.edit(id, function, |queue| queue.close(&Cause::TotalTimeout))),
+                }
+                for one in 0..2 {
+                    let ready: Vec<u64> = works.ready(one).map(|work| work.batch.id()).collect();
+                    prop_assert_eq!(&ready, &found(&works, one));
+                    prop_assert_eq!(works.has_ready(one), !ready.is_empty());
+                    prop_assert_eq!(works.oldest(std::iter::once(one), |id, _| id == 1), ready.into_iter().find(|id| *id != 1));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! A lane that keeps the frames it is given until somebody takes them: who ends them, and when, is
+//! up to the test.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use guerdon_core::frame::Frame;
+use guerdon_core::function::FunctionId;
+use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::outcome::Times;
+use parking_lot::Mutex;
+
+/// Keeps up to `places` frames of `frame_calls` calls.
+pub struct HoldingLane {
+    places: usize,
+    frame_calls: usize,
+    /// Oldest first. Written by `run` and `take`.
+    held: Mutex<VecDeque<Frame>>,
+}
+
+impl HoldingLane {
+    #[must_use]
+    pub fn new(places: usize, frame_calls: usize) -> Arc<Self> {
+        Arc::new(Self { places, frame_calls, held: Mutex::default() })
+    }
+
+    /// The oldest frame, with its place free again.
+    pub fn take(&self) -> Option<Frame> {
+        self.held.lock().pop_front()
+    }
+
+    /// Ends all calls of the oldest frame with a number; false if there is none.
+    pub fn complete(&self) -> bool {
+        let Some(mut frame) = self.take() else { return false };
+        let times = Times { started_ns: 1, run_ns: 1 };
+        (0..frame.len()).for_each(|call| frame.complete_soon(call, 1.0, times));
+        true
+    }
+}
+
+impl Lane for HoldingLane {
+    fn attach(&self, _: LaneWaker) {}
+
+    fn room(&self, _: FunctionId) -> usize {
+        self.places.saturating_sub(self.held.lock().len())
+    }
+
+    fn parallelism(&self, _: FunctionId) -> usize {
+        1 // the calls of a batch come in as few frames as they fit in
+    }
+
+    fn pool(&self, _: FunctionId) -> usize {
+        0
+    }
+
+    fn frame_calls(&self, _: FunctionId) -> usize {
+        self.frame_calls
+    }
+
+    fn run(&self, frame: Frame) {
+        self.held.lock().push_back(frame);
+    }
+
+    fn close(&self) -> Closing {
+        let held = std::mem::take(&mut *self.held.lock());
+        drop(held);
+        Box::pin(std::future::ready(()))
+    }
+}
