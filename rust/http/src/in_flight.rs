@@ -4,8 +4,6 @@
 //!   with the lock of a queue held.
 //! - The frame is dropped with its last call, with no lock held.
 
-use std::sync::Arc;
-
 use guerdon_core::frame::Frame;
 use guerdon_core::in_flight::InFlightCall;
 use guerdon_core::payload::{Payload, SharedPayload};

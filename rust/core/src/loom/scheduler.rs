@@ -30,6 +30,8 @@ pub(super) struct Holding {
     overrun: AtomicBool,
     /// Frames that came.
     started: AtomicUsize,
+    /// Its calls end on threads that others wait for.
+    shares_threads: bool,
 }
 
 impl Holding {
@@ -59,6 +61,10 @@ impl Lane for Holding {
 
     fn frame_calls(&self, _: FunctionId) -> usize {
         self.calls
+    }
+
+    fn shares_threads(&self) -> bool {
+        self.shares_threads
     }
 
     fn run(&self, frame: Frame) {
@@ -95,6 +101,10 @@ impl SchedulerModel {
 
     /// The lane has so many places, for frames of so many calls.
     fn with_frames(places: usize, calls: usize, function: Function) -> Arc<Self> {
+        Self::with_lane(places, calls, false, function)
+    }
+
+    fn with_lane(places: usize, calls: usize, shares_threads: bool, function: Function) -> Arc<Self> {
         let lane = Arc::new(Holding {
             places,
             calls,
@@ -102,6 +112,7 @@ impl SchedulerModel {
             running: AtomicBool::new(false),
             overrun: AtomicBool::new(false),
             started: AtomicUsize::new(0),
+            shares_threads,
         });
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone()];
@@ -318,6 +329,59 @@ fn no_work_waits_while_a_lane_has_room() {
             completed += 1;
         }
         assert!(batch.is_done());
+        world.close();
+    });
+}
+
+/// Calls end on threads that hand out one frame at most: what else could go has been left to
+/// `keep_time`, which was told so.
+#[test]
+fn what_a_shared_thread_leaves_is_told() {
+    explore(|| {
+        let world = SchedulerModel::with_lane(2, 1, true, function(0, false));
+        let batch = world.scheduler.submit(spec(5, 1)).unwrap();
+        let complete = || {
+            let world = world.clone();
+            Box::new(move || {
+                if let Some(mut frame) = world.lane.take() {
+                    frame.complete(0, Cell::Value(1.0), RAN);
+                }
+            }) as Box<dyn FnOnce() + Send>
+        };
+        let keeper = world.clone();
+        beside(vec![complete(), complete(), Box::new(move || drop(keeper.scheduler.keep_time_once()))]);
+        while !batch.is_done() {
+            while world.scheduler.keep_time_once() {}
+            let mut frame = world.lane.take().expect("work waits, the lane has room, and nobody was told");
+            frame.complete(0, Cell::Value(1.0), RAN);
+        }
+        world.close();
+    });
+}
+
+/// Batches come while calls of another end, and one is cancelled: each that has calls to hand out
+/// stands in the set that is looked at.
+#[test]
+fn batches_that_come_beside_an_outcome() {
+    explore(|| {
+        let world = SchedulerModel::new(1, function(0, false));
+        let first = world.scheduler.submit(spec(2, 1)).unwrap();
+        let complete = |world: &SchedulerModel| {
+            let frame = world.lane.take();
+            let some = frame.is_some();
+            if let Some(mut frame) = frame {
+                frame.complete(0, Cell::Value(1.0), RAN);
+            }
+            some
+        };
+        let (ends, submits, cancels) = (world.clone(), world.clone(), world.clone());
+        beside(vec![
+            Box::new(move || drop(complete(&ends))),
+            Box::new(move || drop(submits.scheduler.submit(spec(1, 1)).unwrap())),
+            Box::new(move || cancels.scheduler.cancel(&first, "stop")),
+        ]);
+        while complete(&world) {}
+        assert_eq!(world.scheduler.open_batches(), 0, "a batch was not looked at");
         world.close();
     });
 }

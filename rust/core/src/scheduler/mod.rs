@@ -159,6 +159,18 @@ impl Scheduler {
         all.await;
     }
 
+    /// What `keep_time` does once it is told to, for models, in which no runtime runs; whether it was
+    /// told.
+    #[cfg(all(test, feature = "loom"))]
+    pub(crate) fn keep_time_once(&self) -> bool {
+        let mut told = std::pin::pin!(self.inner.timers_changed.notified());
+        let told = told.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_ready();
+        if told {
+            self.inner.do_due();
+        }
+        told
+    }
+
     #[must_use]
     pub fn clock(&self) -> Clock {
         self.inner.clock
