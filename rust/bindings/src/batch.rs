@@ -13,7 +13,7 @@ use std::time::Instant;
 use guerdon_core::batch::{Batch, CellView};
 use guerdon_core::open_batch::{AddError, Placement};
 use guerdon_core::outcome::{Note, Times};
-use guerdon_core::payload::Payload;
+use guerdon_core::payload::SharedPayload;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_core::timings::Timings;
 use guerdon_core::wake::{Wake, no_descriptor};
@@ -423,11 +423,11 @@ fn refused(why: AddError) -> PyErr {
 
 impl PyBatch {
     /// The values, if nobody else holds them: each is shown to the collector by one owner alone.
-    fn own_payload(&self) -> Option<Arc<dyn Payload>> {
+    fn own_payload(&self) -> Option<SharedPayload> {
         // Nobody else has the batch, so nobody holds its locks, nor comes to.
         let own = Arc::strong_count(&self.batch) == 1 && self.batch.is_done() && self.check_process().is_ok();
         // The batch's, and this one.
-        own.then(|| self.batch.payload()).flatten().filter(|payload| Arc::strong_count(payload) == 2)
+        own.then(|| self.batch.payload()).flatten().filter(|payload| payload.holders() == 2)
     }
 
     fn check_function(&self, function: usize) -> PyResult<()> {

@@ -91,6 +91,12 @@ impl SharedPayload {
         Self(Arc::new(Held { payload: Some(payload), release: release.clone() }))
     }
 
+    /// How many hold it.
+    #[must_use]
+    pub fn holders(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
     /// What calls of these samples are made of, for as long as a frame of them lives.
     pub(crate) fn hold(&self, function: FunctionId, finish: bool, samples: &[u32]) -> Self {
         match self.deref().hold(function, finish, samples) {
