@@ -31,6 +31,7 @@ RETRYABLE = 1  # flag of FAIL
 PREPARED = 1  # flag of BEGUN: the function was just loaded or set up
 INTERRUPTED = 2  # flag of FAIL and SETUP_FAILED: by the timeout signal
 _LARGEST_RECORD = 16 << 20
+_FRAME_RECORDS = 64 << 20  # of all calls of one frame
 
 _ASCII, _LATIN1, _MIXED, _PICKLED, _CONSTANT, _PIECES = range(1, 7)
 _CODECS = {
@@ -193,6 +194,8 @@ class SupervisorSocket:
         self._buffer = _buffer_of(_BUFFER)
         self._filled = 0  # bytes in the buffer
         self._used = 0  # of these, in frames already returned
+        # The frame that recorded last, and how many bytes.
+        self._recorded = (0, 0)
 
     def next(self) -> Frame | None:
         """Waits for a message; None once the supervisor is gone.
@@ -282,9 +285,12 @@ class SupervisorSocket:
         self._send(USED, 0, call, frame, struct.pack("<d", tokens))
 
     def record(self, frame: int, call: int, json: bytes) -> bool:
-        """Sends a record; False if it is too large."""
-        if len(json) > _LARGEST_RECORD:
+        """Sends a record; False if it is too large, or with the others of its frame."""
+        last, size = self._recorded
+        size = len(json) + (size if last == frame else 0)
+        if len(json) > _LARGEST_RECORD or size > _FRAME_RECORDS:
             return False
+        self._recorded = (frame, size)
         self._send(RECORD, 0, call, frame, json)
         return True
 

@@ -280,7 +280,8 @@ class Worker:
         self._signal.shielded = True
         if not self._link.record(frame.id, index, json):
             _warn(
-                f"reward function {call.name!r} recorded {len(json) >> 20} MiB in one call; records over 16 MiB are dropped"
+                f"reward function {call.name!r} recorded {len(json) >> 20} MiB in one call; records over 16 MiB, and "
+                "over 64 MiB of up to 64 calls together, are dropped"
             )
         self._signal.shielded = False
 

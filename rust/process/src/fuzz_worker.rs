@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use guerdon_core::batch::{Batch, BatchSpec};
@@ -18,7 +17,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::in_flight::{InFlightFrames, Loss};
 use crate::shared_page::PageSnapshot;
-use crate::slots::{QueuedFrame, Slots};
+use crate::slots::{QueuedFrame, SlotState, Slots};
 use crate::watchdog::Watchdog;
 use crate::wire::Parser;
 
@@ -225,7 +224,7 @@ proptest! {
             let functions = vec![function(if grouped { Shape::Group } else { Shape::Sample })];
             let (places, new_slots) = Slots::new(1, &functions, |_| true);
             for (slot, _) in &new_slots {
-                slot.ready.store(true, Ordering::Release);
+                slot.set(SlotState::Ready);
             }
             let mut inboxes: Vec<_> = new_slots.into_iter().map(|(_, inbox)| inbox).collect();
             let lane = Arc::new(Trap(places));
@@ -253,7 +252,7 @@ async fn a_call_that_silences_every_worker_is_tried_twice() {
     let functions = vec![function(Shape::Sample)];
     let (places, new_slots) = Slots::new(1, &functions, |_| true);
     for (slot, _) in &new_slots {
-        slot.ready.store(true, Ordering::Release);
+        slot.set(SlotState::Ready);
     }
     let mut inboxes: Vec<_> = new_slots.into_iter().map(|(_, inbox)| inbox).collect();
     let scheduler =

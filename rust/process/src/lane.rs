@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::config::ProcessConfig;
+use crate::descriptors;
 use crate::inspect::WorkerSnapshot;
 use crate::lane_state::LaneState;
 use crate::output::Printer;
@@ -115,6 +116,7 @@ impl ProcessLane {
 impl Lane for ProcessLane {
     fn attach(&self, waker: LaneWaker) {
         let _context = self.runtime.enter();
+        descriptors::raise_limit(self.config.workers);
         let ours = self.functions.iter().zip(&self.ours).filter(|(_, ours)| **ours).map(|(function, _)| function);
         let load_timeout = ours.map(|function| function.policy.setup_timeout).max().unwrap_or_default();
         let printer = Printer::start(self.config.sink.clone());
@@ -146,8 +148,6 @@ impl Lane for ProcessLane {
     fn room(&self, function: FunctionId) -> usize {
         match self.shared.get() {
             None => 0,
-            // Calls fail at once instead of waiting for workers that can't be had.
-            Some(shared) if shared.broken().is_some() => 1,
             Some(shared) => shared.slots.room(function),
         }
     }
@@ -175,7 +175,7 @@ impl Lane for ProcessLane {
     fn run(&self, frame: Frame) {
         // Dropped frames go back to the scheduler.
         let Some(shared) = self.shared.get() else { return };
-        match shared.broken() {
+        match shared.slots.broken(frame.function_id(), frame.alone()) {
             Some(why) => LaneState::refuse(frame, why),
             None => shared.slots.put(frame),
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
@@ -11,18 +11,14 @@ use guerdon_core::lane::LaneWaker;
 use parking_lot::Mutex;
 use rustix::process::Pid;
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use crate::config::ProcessConfig;
+use crate::descriptors;
+use crate::give_way::{GiveWay, RoomRequest};
 use crate::inspect::Inspector;
 use crate::output::Printer;
-use crate::slots::Slots;
+use crate::slots::{SlotKind, Slots};
 use crate::zygote::{LaneStage, Zygote};
-
-/// Workers that may end in a row before they are ready, and for how long, until calls fail with the
-/// reason instead of waiting: a few may be killed one after another by whatever else goes on.
-const START_FAILURES: u32 = 3;
-const START_PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) struct LaneState {
     pub config: Arc<ProcessConfig>,
@@ -41,7 +37,10 @@ pub(super) struct LaneState {
     pub counts: Counts,
     /// The sessions that tell what their workers have in hand.
     pub inspector: Inspector,
-    starts: Mutex<Starts>,
+    /// Whether it was said that a pool is narrow. Written by the supervisors.
+    reported_narrow: AtomicBool,
+    /// Slots that can't start a worker ask others' to make room.
+    pub give_way: Arc<GiveWay>,
     /// Processes that have not been seen to end. Written by `LiveProcess`.
     live: Mutex<BTreeSet<i32>>,
     /// The size of `live`.
@@ -54,15 +53,6 @@ pub(super) struct Counts {
     pub forks: AtomicU64,
     pub restarts: AtomicU64,
     pub kills: AtomicU64,
-}
-
-#[derive(Default)]
-struct Starts {
-    failures: u32,
-    /// When the first of these failures was.
-    since: Option<Instant>,
-    /// Why no worker can be had.
-    broken: Option<String>,
 }
 
 impl LaneState {
@@ -91,7 +81,8 @@ impl LaneState {
             stage,
             counts: Counts::default(),
             inspector: Inspector::default(),
-            starts: Mutex::default(),
+            reported_narrow: AtomicBool::new(false),
+            give_way: Arc::default(),
             live: Mutex::default(),
             alive: watch::Sender::new(0),
         }
@@ -107,35 +98,23 @@ impl LaneState {
         *self.stage.borrow() > LaneStage::Open
     }
 
-    /// Notes that a worker is ready.
-    pub(super) fn started(&self) {
-        *self.starts.lock() = Starts::default();
+    /// Asks workers of other pools to make room for one of this pool.
+    pub(super) fn ask_for_room(&self, pool: usize) -> RoomRequest {
+        let request = self.give_way.ask(pool);
+        self.slots.nudge_others(pool);
+        request
     }
 
-    /// Notes that a worker could not be had; how long to wait before the next try.
-    pub(super) fn start_failed(&self, why: &str) -> Duration {
-        let (wait, breaks) = {
-            let mut starts = self.starts.lock();
-            starts.failures = starts.failures.saturating_add(1);
-            let since = *starts.since.get_or_insert_with(Instant::now);
-            let breaks =
-                starts.failures >= START_FAILURES && since.elapsed() >= START_PATIENCE && starts.broken.is_none();
-            if breaks {
-                starts.broken = Some(format!("no worker process could be started: {why}"));
-            }
-            // Until then no longer than that it is found out.
-            let most = if starts.broken.is_some() { 7 } else { 5 };
-            (Duration::from_millis(20 << starts.failures.min(most)), breaks)
-        };
-        if breaks {
-            self.waker.wake(); // what waits for room fails now
+    /// Says once that a pool runs with fewer workers than it may have.
+    pub(super) fn report_narrow(&self, kind: SlotKind, workers: usize, why: &str) {
+        if !self.reported_narrow.swap(true, Ordering::Relaxed) {
+            let of = if kind == SlotKind::Pinned { 1 } else { self.config.workers.max(1) };
+            let advice = descriptors::advice(why);
+            self.printer.say(&format!(
+                "runs with {workers} of {of} workers, as another could not be started: {why}. {advice}. More are tried \
+                 from time to time"
+            ));
         }
-        wait
-    }
-
-    /// Why calls can't run at all, if so.
-    pub(super) fn broken(&self) -> Option<String> {
-        self.starts.lock().broken.clone()
     }
 
     /// Fails a frame for which there is no worker to be had.

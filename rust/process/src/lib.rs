@@ -9,13 +9,16 @@
 
 #![forbid(unsafe_code)]
 
+mod blocking;
 mod child;
 mod child_guard;
 pub mod columns;
 mod config;
+mod descriptors;
 mod exit_status;
 #[cfg(test)]
 mod fuzz_worker;
+mod give_way;
 mod in_flight;
 mod inspect;
 mod lane;
@@ -24,6 +27,7 @@ mod load_retries;
 mod orphan_marker;
 mod output;
 mod output_meter;
+mod pool_starts;
 mod recycle;
 mod resource_limits;
 mod session;

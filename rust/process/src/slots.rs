@@ -1,21 +1,27 @@
 //! Where frames can go: the slots of the lane, each with at most one worker.
 //!
+//! - A worker starts with the first frame that no ready one is free for. What waits for a start
+//!   goes to a worker that is idle sooner.
 //! - A pool worker takes two frames, so that the next one waits in its socket; one while it is
-//!   slow.
-//! - A pinned function has one slot and one frame at a time; its worker starts with its first
-//!   frame.
-//! - Frames that must run alone go to slots of their own, a fresh worker each.
+//!   slow. A pinned function has one slot and one frame at a time. Frames that must run alone go to
+//!   slots of their own, a fresh worker each.
 //! - A place is free again before the scheduler learns that its frame ended.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
+
+use crate::pool_starts::PoolStarts;
 
 /// Frames that a pool worker holds at most.
 const DEPTH: usize = 2;
+
+/// The pool of frames that must run alone.
+const ALONE: usize = 1;
 
 /// What a slot is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +31,47 @@ pub(super) enum SlotKind {
     Alone,
 }
 
+/// How far a slot has a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum SlotState {
+    /// None; a frame starts one unless the pool is narrow.
+    Cold,
+    /// None; a frame starts one, to see whether the pool can widen.
+    Widens,
+    /// It takes no frames now: its worker starts, is the last of its slot, or is waited for.
+    Closed,
+    /// One that said ready.
+    Ready,
+}
+
+impl SlotState {
+    const fn of(number: u8) -> Self {
+        match number {
+            0 => Self::Cold,
+            1 => Self::Widens,
+            2 => Self::Closed,
+            _ => Self::Ready,
+        }
+    }
+}
+
 /// One slot.
 pub(super) struct Slot {
     pub kind: SlotKind,
-    /// A worker is there that said ready. Written by the slot's supervisor.
-    pub ready: AtomicBool,
+    /// Its number among all slots, and that of its pool.
+    pub index: usize,
+    pub pool: usize,
+    /// Shared by the slots of the pool.
+    pub starts: Arc<PoolStarts>,
+    /// Written by the slot's supervisor.
+    state: AtomicU8,
     /// What its worker has in hand is slow. Written by the slot's supervisor.
     pub stalled: AtomicBool,
     /// Frames that were given to the slot and have not ended. Written by `SlotGuard`.
     load: AtomicUsize,
+    /// What waits here for a start shall go to an idle worker, or a ready worker make room.
+    pub nudge: Notify,
     inbox: mpsc::UnboundedSender<QueuedFrame>,
 }
 
@@ -54,17 +92,23 @@ impl Drop for SlotGuard {
 }
 
 impl Slot {
-    /// A slot, and what its supervisor takes frames from.
-    fn new(kind: SlotKind) -> (Arc<Self>, mpsc::UnboundedReceiver<QueuedFrame>) {
-        let (inbox, frames) = mpsc::unbounded_channel();
-        let slot = Self {
-            kind,
-            ready: AtomicBool::new(false),
-            stalled: AtomicBool::new(false),
-            load: AtomicUsize::new(0),
-            inbox,
-        };
-        (Arc::new(slot), frames)
+    pub(super) fn state(&self) -> SlotState {
+        SlotState::of(self.state.load(Ordering::Acquire))
+    }
+
+    /// Sets the state; what it was.
+    pub(super) fn set(&self, state: SlotState) -> SlotState {
+        let before = SlotState::of(self.state.swap(state as u8, Ordering::AcqRel));
+        match (before == SlotState::Closed, state == SlotState::Closed) {
+            (false, true) => {
+                self.starts.slots_starting.fetch_add(1, Ordering::AcqRel);
+            }
+            (true, false) => {
+                self.starts.slots_starting.fetch_sub(1, Ordering::AcqRel);
+            }
+            _ => {}
+        }
+        before
     }
 
     /// Frames that its worker may hold at a time.
@@ -75,7 +119,7 @@ impl Slot {
         }
     }
 
-    fn load(&self) -> usize {
+    pub(super) fn load(&self) -> usize {
         self.load.load(Ordering::Acquire)
     }
 
@@ -83,11 +127,26 @@ impl Slot {
         if self.inbox.is_closed() {
             return 0; // its supervisor has ended
         }
-        let serves = match self.kind {
-            SlotKind::Pool => self.ready.load(Ordering::Acquire) && !self.stalled.load(Ordering::Acquire),
-            SlotKind::Pinned | SlotKind::Alone => true,
+        let most = match self.state() {
+            SlotState::Ready if self.stalled.load(Ordering::Acquire) => 0,
+            SlotState::Ready => self.depth(),
+            SlotState::Cold if self.starts.is_narrow() => 0,
+            SlotState::Cold | SlotState::Widens => 1,
+            SlotState::Closed => 0,
         };
-        if serves { self.depth().saturating_sub(self.load()) } else { 0 }
+        most.saturating_sub(self.load())
+    }
+
+    /// For the choice of a slot, the lower the better: an idle worker, one that is to be started, a
+    /// busy one.
+    fn rank(&self) -> (usize, usize) {
+        let load = self.load();
+        let rank = match self.state() {
+            _ if self.room() == 0 => 3,
+            SlotState::Ready => usize::from(load > 0) * 2,
+            SlotState::Cold | SlotState::Widens | SlotState::Closed => 1,
+        };
+        (rank, load)
     }
 
     /// Gives a frame to the slot.
@@ -105,6 +164,8 @@ pub(super) struct Slots {
     /// By function.
     pinned: Vec<Option<Arc<Slot>>>,
     isolated: Vec<bool>,
+    /// Whether functions run here that have a fresh worker for each call.
+    pub forks_ahead: bool,
 }
 
 /// What the supervisor of a slot starts with.
@@ -117,26 +178,40 @@ impl Slots {
         functions: &[Function],
         ours: impl Fn(FunctionId) -> bool,
     ) -> (Self, Vec<NewSlot>) {
-        let mut new_slots = Vec::new();
-        let mut new_slot = |kind| {
-            let (slot, frames) = Slot::new(kind);
+        let mut new_slots: Vec<NewSlot> = Vec::new();
+        let mut new_slot = |kind, pool, starts: &Arc<PoolStarts>| {
+            let (inbox, frames) = mpsc::unbounded_channel();
+            let slot = Arc::new(Slot {
+                kind,
+                index: new_slots.len(),
+                pool,
+                starts: starts.clone(),
+                state: AtomicU8::new(SlotState::Cold as u8),
+                stalled: AtomicBool::new(false),
+                load: AtomicUsize::new(0),
+                nudge: Notify::new(),
+                inbox,
+            });
             new_slots.push((slot.clone(), frames));
             slot
         };
         let pooled = |id: usize, function: &Function| ours(id) && !function.pinned && !function.isolated;
         let pool_size =
             if functions.iter().enumerate().any(|(id, function)| pooled(id, function)) { workers } else { 0 };
+        let (pool, alone) = (Arc::default(), Arc::default());
         let places = Self {
-            pool: (0..pool_size).map(|_| new_slot(SlotKind::Pool)).collect(),
-            alone: (0..workers).map(|_| new_slot(SlotKind::Alone)).collect(),
+            pool: (0..pool_size).map(|_| new_slot(SlotKind::Pool, 0, &pool)).collect(),
+            alone: (0..workers).map(|_| new_slot(SlotKind::Alone, ALONE, &alone)).collect(),
             pinned: functions
                 .iter()
                 .enumerate()
                 .map(|(id, function)| {
-                    (ours(id) && function.pinned && !function.isolated).then(|| new_slot(SlotKind::Pinned))
+                    (ours(id) && function.pinned && !function.isolated)
+                        .then(|| new_slot(SlotKind::Pinned, ALONE + 1 + id, &Arc::default()))
                 })
                 .collect(),
             isolated: functions.iter().map(|function| function.isolated).collect(),
+            forks_ahead: functions.iter().enumerate().any(|(id, function)| ours(id) && function.isolated),
         };
         (places, new_slots)
     }
@@ -151,9 +226,32 @@ impl Slots {
         }
     }
 
-    /// Frames of a function that would be taken now.
+    /// Frames of a function that would be taken now. Calls fail at once instead of waiting for
+    /// workers that can't be had.
     pub(super) fn room(&self, function: FunctionId) -> usize {
-        self.slots(function, false).iter().map(|slot| slot.room()).sum()
+        let slots = self.slots(function, false);
+        let room = slots.iter().map(|slot| slot.room()).sum();
+        if room == 0 && self.broken(function, false).is_some() { 1 } else { room }
+    }
+
+    /// Why a function's frames can't run, if so.
+    pub(super) fn broken(&self, function: FunctionId, alone: bool) -> Option<String> {
+        self.slots(function, alone).first().and_then(|slot| slot.starts.broken())
+    }
+
+    /// Whether a pool other than this one has workers that can make room.
+    pub(super) fn others_can_give_way(&self, pool: usize) -> bool {
+        let first = [self.pool.first(), self.alone.first()];
+        first.into_iter().flatten().any(|slot| slot.pool != pool && slot.starts.ready_workers() > 0)
+    }
+
+    /// Has the workers of other pools look whether they can make room.
+    pub(super) fn nudge_others(&self, pool: usize) {
+        for slot in self.pool.iter().chain(&self.alone).filter(|slot| slot.pool != pool) {
+            if slot.state() == SlotState::Ready {
+                slot.nudge.notify_waiters();
+            }
+        }
     }
 
     /// Frames of a function that can be at work at a time.
@@ -163,19 +261,34 @@ impl Slots {
 
     /// Functions with the same number share their places.
     pub(super) fn pool(&self, function: FunctionId) -> usize {
-        match (self.isolated[function], &self.pinned[function]) {
-            (true, _) => 1,
-            (false, None) => 0,
-            (false, Some(_)) => 2 + function,
-        }
+        self.slots(function, false).first().map_or(0, |slot| slot.pool)
     }
 
-    /// Puts a frame where the least waits. Without room it is dropped, which gives it back.
+    /// Puts a frame where it runs soonest. Without room it is dropped, which gives it back.
     pub(super) fn put(&self, frame: Frame) {
         let slots = self.slots(frame.function_id(), frame.alone());
         let open = |slot: &&Arc<Slot>| frame.alone() || slot.room() > 0;
-        if let Some(slot) = slots.iter().filter(open).min_by_key(|slot| slot.load()) {
+        if let Some(slot) = slots.iter().filter(open).min_by_key(|slot| slot.rank()) {
             slot.put(frame);
         }
+    }
+
+    /// Has a slot give back what waits there for a start: a pool worker is idle.
+    pub(super) fn let_one_go(&self, idle: &Slot) {
+        if idle.kind != SlotKind::Pool || idle.load() > 0 || idle.starts.slots_starting.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        if let Some(slot) = self.pool.iter().find(|slot| slot.state() == SlotState::Closed && slot.load() > 0) {
+            slot.nudge.notify_waiters();
+        }
+    }
+}
+
+/// Drops what waits: the scheduler gives it to others, or waits for room. What must run alone may
+/// come back here at once, and waits.
+pub(super) fn give_back(inbox: &mut mpsc::UnboundedReceiver<QueuedFrame>, waiting: &mut VecDeque<QueuedFrame>) {
+    let mut held = std::mem::take(waiting);
+    while let Ok(frame) = inbox.try_recv() {
+        held.push_back(frame);
     }
 }

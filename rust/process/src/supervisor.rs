@@ -1,17 +1,32 @@
-//! The supervisor of one slot: gets it a worker, and another when that one has ended.
+//! The supervisor of one slot: gets it a worker when work comes, and another when that one has
+//! ended.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::child::Forked;
+use crate::descriptors;
 use crate::lane_state::LaneState;
+use crate::pool_starts::{Failure, Next};
 use crate::session::{Session, SessionEnd};
-use crate::slots::{QueuedFrame, Slot, SlotKind};
+use crate::slots::{QueuedFrame, Slot, SlotKind, SlotState, give_back};
 use crate::zygote::Fork;
+
+/// How long a slot whose worker made room for another pool's stays without one: longer than a
+/// worker may take to go.
+const MADE_ROOM: Duration = Duration::from_millis(1500);
+/// Most time between two tries of a slot for which another pool's worker makes room.
+const ROOM_IS_MADE: Duration = Duration::from_millis(100);
+/// How long a slot without a worker stays closed while another tries.
+const STAND_BACK: Duration = Duration::from_millis(50);
+/// How long the process before it may take to be gone, when there was no room for a successor.
+const PREDECESSOR: Duration = Duration::from_millis(50);
 
 /// Runs until the lane closes. Frames that wait then are dropped, and so given back.
 pub(super) async fn supervise(
@@ -22,8 +37,14 @@ pub(super) async fn supervise(
     let mut waiting = VecDeque::new();
     let mut starts = 0u32;
     let mut successor = None;
+    let mut by_itself = false;
     while !shared.is_closing() {
-        if slot.kind != SlotKind::Pool && waiting.is_empty() {
+        if successor.is_none() && !by_itself && waiting.is_empty() {
+            if slot.state() == SlotState::Closed {
+                let widens = slot.starts.widens(slot.index);
+                slot.set(if widens { SlotState::Widens } else { SlotState::Cold });
+                shared.waker.wake();
+            }
             tokio::select! {
                 () = shared.closed() => return,
                 held = inbox.recv() => match held {
@@ -32,9 +53,12 @@ pub(super) async fn supervise(
                 },
             }
         }
+        slot.set(SlotState::Closed);
+        by_itself = false;
         let started = tokio::select! {
             () = shared.closed() => return,
-            forked = fork(&shared, successor.take()) => forked,
+            forked = fork(&shared, &slot, successor.take()) => forked,
+            () = let_go(&slot, &mut inbox, &mut waiting) => return,
         };
         let end = match started {
             Ok(forked) => {
@@ -44,37 +68,82 @@ pub(super) async fn supervise(
                 }
                 Session::new(shared.clone(), slot.clone(), forked).serve(&mut inbox, &mut waiting).await
             }
-            Err(error) => SessionEnd::NeverReady(error.to_string()),
+            Err(error) => SessionEnd::NeverReady { why: error.to_string(), died: false },
         };
         // A last message may have said that it is ready.
-        slot.ready.store(false, Ordering::Release);
+        slot.set(SlotState::Closed);
         match end {
             SessionEnd::Closing => return,
-            SessionEnd::Over(fork) => successor = fork,
-            SessionEnd::NeverReady(why) => {
-                let wait = shared.start_failed(&why);
-                if let Some(why) = shared.broken() {
-                    refuse_all(&mut inbox, &mut waiting, &why);
-                }
-                tokio::select! {
-                    () = shared.closed() => return,
-                    () = tokio::time::sleep(wait) => {}
+            SessionEnd::Over(fork) => {
+                successor = fork;
+                if slot.kind == SlotKind::Pool {
+                    // Others may have room for what came in while there was no worker.
+                    give_back(&mut inbox, &mut waiting);
+                    successor.get_or_insert_with(|| shared.zygote.fork());
                 }
             }
-        }
-        if slot.kind == SlotKind::Pool {
-            // Others may have room for what came in while there was no worker.
-            waiting.clear();
-            while inbox.try_recv().is_ok() {}
+            SessionEnd::MadeRoom => {
+                give_back(&mut inbox, &mut waiting);
+                pause(&shared, MADE_ROOM).await;
+            }
+            SessionEnd::NeverReady { why, died } => {
+                let others = shared.slots.others_can_give_way(slot.pool);
+                let failed = slot.starts.failed(slot.index, Instant::now(), Failure { why: &why, died, others });
+                if let Some(workers) = failed.narrowed {
+                    shared.report_narrow(slot.kind, workers, &why);
+                }
+                if let Some(why) = slot.starts.broken() {
+                    refuse_all(&mut inbox, &mut waiting, &why);
+                }
+                give_back(&mut inbox, &mut waiting);
+                if failed.breaks {
+                    shared.waker.wake(); // what waits for room fails now
+                }
+                match failed.next {
+                    // What must run alone is not given elsewhere.
+                    Next::StandBack => pause(&shared, STAND_BACK).await,
+                    Next::Widen(wait) => pause(&shared, wait).await,
+                    Next::Again(wait) => {
+                        let room = others.then(|| shared.ask_for_room(slot.pool));
+                        pause(&shared, if others { wait.min(ROOM_IS_MADE) } else { wait }).await;
+                        drop(room);
+                        by_itself = true;
+                    }
+                }
+            }
         }
     }
 }
 
-async fn fork(shared: &LaneState, asked: Option<Fork>) -> io::Result<Forked> {
-    asked
-        .unwrap_or_else(|| shared.zygote.fork())
-        .await
-        .unwrap_or_else(|_| Err(io::Error::other("the zygote's supervisor has ended")))
+async fn pause(shared: &LaneState, wait: Duration) {
+    tokio::select! {
+        () = shared.closed() => {}
+        () = tokio::time::sleep(wait) => {}
+    }
+}
+
+async fn fork(shared: &LaneState, slot: &Slot, asked: Option<Fork>) -> io::Result<Forked> {
+    if let Some(asked) = asked {
+        if let Ok(Ok(forked)) = asked.await {
+            return Ok(forked);
+        }
+        // There may have been no room for two.
+        tokio::time::sleep(PREDECESSOR).await;
+    }
+    // A pool's first worker may have the last descriptors; the trainer needs some more than others
+    // do.
+    if slot.starts.has_process() {
+        descriptors::keep_some()?;
+    }
+    shared.zygote.fork().await.unwrap_or_else(|_| Err(io::Error::other("the zygote's supervisor has ended")))
+}
+
+/// Gives back what waits for the worker, each time that another could run it.
+async fn let_go(slot: &Slot, inbox: &mut mpsc::UnboundedReceiver<QueuedFrame>, waiting: &mut VecDeque<QueuedFrame>) {
+    loop {
+        slot.nudge.notified().await;
+        give_back(inbox, waiting);
+    }
 }
 
 fn refuse_all(inbox: &mut mpsc::UnboundedReceiver<QueuedFrame>, waiting: &mut VecDeque<QueuedFrame>, why: &str) {

@@ -1,9 +1,9 @@
 //! Messages between the supervisor and a worker; `python/guerdon/_worker/wire.py` is the other
 //! side.
 //!
-//! A worker is not trusted: no bytes make the parser panic, or hold more memory than one message
-//! may. Messages of a call arrive before the `DONE` of its frame, and before the page's progress
-//! moves on.
+//! A worker is not trusted: no bytes make the parser panic, or hold more memory than one message of
+//! their kind may; longer reasons and tracebacks are truncated. Messages of a call arrive before
+//! the `DONE` of its frame, and before the page's progress moves on.
 
 // The format, all numbers little-endian.
 //
@@ -47,8 +47,15 @@ use thiserror::Error;
 
 use crate::columns;
 
-/// Most bytes of a body from a worker; its records stop at a quarter of that.
-const LARGEST: usize = 64 << 20;
+/// Most bytes of a body from a worker: cells of a call, a record, what a failure says.
+const LARGEST_CELLS: usize = 64 << 20;
+const LARGEST_RECORD: usize = 16 << 20;
+const LARGEST_TEXT: usize = 1 << 20;
+/// Most bytes kept of a reason or a traceback, and of all reasons of one message.
+const LONGEST_TEXT: usize = 32 << 10;
+const LONGEST_REASONS: usize = 4 << 20;
+/// What stands for the rest.
+const TRUNCATED: &str = "… (shortened)";
 const HEADER: usize = 16;
 const NONE: u32 = u32::MAX;
 const NO_ANSWER: u16 = u16::MAX;
@@ -219,13 +226,22 @@ impl Parser {
             return Ok(None);
         };
         let length = length as usize;
-        if length > LARGEST {
+        if length > largest(kind) {
             return Err(WireError::Size(length));
         }
         let Some(body) = rest.get(..length) else { return Ok(None) };
         let message = parse(kind, flags, usize::from(call), frame, Reader(body))?;
         self.used += HEADER + length;
         Ok(Some(message))
+    }
+}
+
+/// Most bytes of a message of this kind.
+const fn largest(kind: u8) -> usize {
+    match kind {
+        4 => LARGEST_CELLS,
+        5 => LARGEST_RECORD,
+        _ => LARGEST_TEXT,
     }
 }
 
@@ -285,14 +301,18 @@ impl<'a> Reader<'a> {
         Some(first)
     }
 
-    fn string(&mut self, length: usize) -> Option<String> {
-        self.bytes(length).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+    /// A text of which at most `most` bytes are kept.
+    fn string(&mut self, length: usize, most: usize) -> Option<String> {
+        let bytes = self.bytes(length)?;
+        let kept = &bytes[..bytes.len().min(most)];
+        let text = String::from_utf8_lossy(kept);
+        Some(if kept.len() < bytes.len() { format!("{text}{TRUNCATED}") } else { text.into_owned() })
     }
 
     fn text(&mut self) -> Option<Text> {
         let (reason, traceback) = (self.u32()?, self.u32()?);
-        let reason = self.string(reason as usize)?;
-        let traceback = if traceback == NONE { None } else { Some(self.string(traceback as usize)?) };
+        let reason = self.string(reason as usize, LONGEST_TEXT)?;
+        let traceback = if traceback == NONE { None } else { Some(self.string(traceback as usize, LONGEST_TEXT)?) };
         Some(Text { reason, traceback })
     }
 
@@ -309,9 +329,11 @@ impl<'a> Reader<'a> {
                 _ => Cell::Invalid(String::new()),
             });
         }
+        let mut left = LONGEST_REASONS;
         while !self.0.is_empty() {
             let (index, length) = (self.u32()? as usize, self.u32()? as usize);
-            *cells.get_mut(index)? = Cell::Invalid(self.string(length)?);
+            *cells.get_mut(index)? = Cell::Invalid(self.string(length, left.min(LONGEST_TEXT))?);
+            left = left.saturating_sub(length);
         }
         Some(cells)
     }
@@ -390,6 +412,44 @@ mod tests {
         let mut parser = Parser::default();
         parser.buffer().extend_from_slice(&bytes);
         assert_eq!(parser.next(), Err(WireError::Size(u32::MAX as usize)));
+    }
+
+    #[test]
+    fn a_message_has_the_size_that_its_kind_may_have() {
+        for (kind, most) in [(2, LARGEST_TEXT), (3, LARGEST_TEXT), (5, LARGEST_RECORD), (4, LARGEST_CELLS)] {
+            let mut parser = Parser::default();
+            parser.buffer().extend_from_slice(&count(most));
+            parser.buffer().extend_from_slice(&message(kind, 0, 0, 0, &[])[4..]);
+            assert_eq!(parser.next(), Ok(None), "it may come yet");
+            let mut parser = Parser::default();
+            parser.buffer().extend_from_slice(&count(most + 1));
+            parser.buffer().extend_from_slice(&message(kind, 0, 0, 0, &[])[4..]);
+            assert_eq!(parser.next(), Err(WireError::Size(most + 1)));
+        }
+    }
+
+    #[test]
+    fn long_reasons_are_truncated_each_and_together() {
+        let long = "x".repeat(LONGEST_TEXT + 1);
+        let mut parser = Parser::default();
+        parser.buffer().extend_from_slice(&message(6, 0, 0, 1, &text(&long, Some(&long))));
+        let Ok(Some(Message::SetupFailed { text: Text { reason, traceback }, .. })) = parser.next() else { panic!() };
+        assert!(reason.len() == LONGEST_TEXT + TRUNCATED.len() && reason.ends_with(TRUNCATED));
+        assert_eq!(traceback.as_deref(), Some(reason.as_str()));
+
+        let cells = 200;
+        let mut body = count(cells).to_vec();
+        body.resize(4 + 9 * cells, 3);
+        for index in 0..cells {
+            body.extend_from_slice(&count(index));
+            body.extend_from_slice(&count(long.len()));
+            body.extend_from_slice(long.as_bytes());
+        }
+        parser.buffer().extend_from_slice(&message(4, 0, 0, 1, &body));
+        let Ok(Some(Message::Cells { cells, .. })) = parser.next() else { panic!() };
+        let held: usize = cells.iter().map(|cell| if let Cell::Invalid(why) = cell { why.len() } else { 0 }).sum();
+        assert!(held < LONGEST_REASONS + 201 * TRUNCATED.len(), "{held} bytes");
+        assert!(matches!(&cells[199], Cell::Invalid(why) if why == TRUNCATED));
     }
 
     proptest! {

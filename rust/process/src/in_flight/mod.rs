@@ -79,7 +79,7 @@ impl InFlightFrames {
     ) {
         self.last_id += 1;
         wire::run(self.last_id, &frame, out);
-        self.sent.push_back(SentFrame { id: self.last_id, sent_ns: now_ns, memory_limit, guard, frame });
+        self.sent.push_back(SentFrame { id: self.last_id, sent_ns: now_ns, memory_limit, recorded: 0, guard, frame });
     }
 
     /// What the page says is in hand.
@@ -207,7 +207,7 @@ impl InFlightFrames {
             Message::Record { frame, call, json } => {
                 let sent = self.named(frame)?;
                 sent.held(call)?;
-                sent.frame.record(call, json);
+                sent.record(call, json);
             }
             Message::Fail { frame, call, text, retry_after, answer, retryable, expired } => {
                 let sent = self.named(frame)?;

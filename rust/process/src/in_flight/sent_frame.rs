@@ -14,12 +14,17 @@ use crate::resource_limits::ByteSize;
 use crate::shared_page::{CALLS, DECODING, LOADING, PageSnapshot, SETUP};
 use crate::slots::SlotGuard;
 
+/// Most bytes that the calls of one frame record; `python/guerdon/_worker/wire.py` has it too.
+const FRAME_RECORDS: usize = 64 << 20;
+
 /// A frame with the worker. Dropping it tells the scheduler that the frame ended.
 pub(crate) struct SentFrame {
     pub(super) id: u64,
     pub(super) sent_ns: u64,
     /// What its function may allocate.
     pub(super) memory_limit: Option<u64>,
+    /// Bytes of the records of its calls.
+    pub(super) recorded: usize,
     /// Before the frame, so that the place is free when the scheduler learns that the frame ended.
     #[expect(dead_code, reason = "held until the frame ends")]
     pub(super) guard: SlotGuard,
@@ -35,6 +40,15 @@ pub(super) enum Current {
 }
 
 impl SentFrame {
+    /// Keeps what a call recorded, unless it is more than a frame's calls may record: its worker
+    /// drops such records itself, and says so.
+    pub(super) fn record(&mut self, call: usize, json: Vec<u8>) {
+        self.recorded = self.recorded.saturating_add(json.len());
+        if self.recorded <= FRAME_RECORDS {
+            self.frame.record(call, json);
+        }
+    }
+
     pub(super) fn hand(&self, page: &PageSnapshot) -> Current {
         let (frame, low) = (page.progress() >> 8, (page.progress() & 0xFF) as u8);
         match self.hand_of(low) {

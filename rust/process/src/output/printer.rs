@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::Sink;
+use crate::blocking;
 
 const LINES_A_SECOND: u32 = 1000;
 const SECOND: Duration = Duration::from_secs(1);
@@ -68,7 +69,7 @@ impl Printer {
                 let sink = sink.clone();
                 // A terminal may block: not on a thread that others need. A sink that panicked has
                 // nothing more to say.
-                let _ = tokio::task::spawn_blocking(move || sink(text.as_bytes())).await;
+                let _ = blocking::run(move || sink(text.as_bytes())).await;
                 for answer in flushed {
                     let _ = answer.send(()); // whoever waited may have given up
                 }
@@ -129,6 +130,11 @@ impl Printer {
         }
     }
 
+    /// Says something of the lane itself.
+    pub(crate) fn say(&self, text: &str) {
+        self.send(format!("[guerdon] {text}\n"));
+    }
+
     /// Says how many lines were dropped; as droppable as any line.
     fn tell(&self, dropped: u64) {
         if dropped > 0 {
@@ -169,8 +175,8 @@ mod tests {
         print(LINES_A_SECOND + 7);
         tokio::time::sleep(2 * SECOND).await;
         let mut all = String::new();
-        while let Ok(lines) = seen.try_recv() {
-            all.push_str(&lines);
+        while !all.contains("were dropped") {
+            all.push_str(&seen.recv().await.unwrap()); // the paused clock waits for no thread
         }
         assert!(all.ends_with("[guerdon] 7 lines of output were dropped (1000 a second are shown)\n"), "{all}");
         print(LINES_A_SECOND + 2);

@@ -35,7 +35,7 @@ impl Session {
                 if was_ready {
                     SessionEnd::Over(successor)
                 } else {
-                    SessionEnd::NeverReady(format!("a worker {ending} before it was ready"))
+                    SessionEnd::NeverReady { why: format!("a worker {ending} before it was ready"), died: true }
                 }
             }
             SessionEvent::Kill(mut loss) => {
@@ -51,7 +51,9 @@ impl Session {
                 self.lose(&loss);
                 self.process.shut_down(self.socket, Duration::ZERO);
                 match loss {
-                    Loss::Crashed(why, _) if !was_ready => SessionEnd::NeverReady(format!("a worker {why}")),
+                    Loss::Crashed(why, _) if !was_ready => {
+                        SessionEnd::NeverReady { why: format!("a worker {why}"), died: true }
+                    }
                     _ => SessionEnd::Over(successor),
                 }
             }
@@ -61,7 +63,7 @@ impl Session {
                 }
                 drop(self.in_flight); // what it did not begin goes back
                 self.process.shut_down(self.socket, FAREWELL);
-                SessionEnd::Over(successor)
+                if self.makes_room { SessionEnd::MadeRoom } else { SessionEnd::Over(successor) }
             }
             SessionEvent::Closing => {
                 // It may be about to end: a failure to tell it changes nothing.

@@ -31,7 +31,8 @@ use crate::in_flight::{InFlightFrames, Loss, Update};
 use crate::inspect::InspectRequests;
 use crate::lane_state::LaneState;
 use crate::output_meter::OutputMeter;
-use crate::slots::{QueuedFrame, Slot, SlotKind};
+use crate::pool_starts::Start;
+use crate::slots::{QueuedFrame, Slot, SlotKind, SlotState, give_back};
 use crate::watchdog::{LATE, TICK, Watchdog};
 use crate::wire;
 use crate::worker_process::WorkerProcess;
@@ -49,9 +50,11 @@ const WEIGH: Duration = Duration::from_secs(1);
 /// Why a session ended.
 pub(super) enum SessionEnd {
     /// The worker ended or was killed before it was ready.
-    NeverReady(String),
+    NeverReady { why: String, died: bool },
     /// It did its work; the slot needs another worker, which may have been asked for.
     Over(Option<Fork>),
+    /// It left so that another pool can have a worker.
+    MadeRoom,
     /// The lane closes.
     Closing,
 }
@@ -79,6 +82,8 @@ pub(super) struct Session {
     shared: Arc<LaneState>,
     slot: Arc<Slot>,
     process: WorkerProcess,
+    /// Counts the worker in its pool.
+    start: Start,
     socket: WorkerSocket,
     in_flight: InFlightFrames,
     watchdog: Watchdog,
@@ -98,6 +103,8 @@ pub(super) struct Session {
     successor: Option<Fork>,
     /// The next frame would be more calls than it shall run.
     full: bool,
+    /// It leaves so that another pool can have a worker.
+    makes_room: bool,
     /// When its connection was seen to be closed.
     disconnected_ns: Option<u64>,
     /// Whether it took too much memory, and when that was looked at.
@@ -111,6 +118,7 @@ impl Session {
         Self {
             inspect_requests: shared.inspector.open(child.pid.as_raw_nonzero().get()),
             process: WorkerProcess::new(shared.clone(), child, output),
+            start: slot.starts.started(slot.index),
             shared,
             slot,
             socket: WorkerSocket::new(socket),
@@ -126,6 +134,7 @@ impl Session {
             born: Instant::now(),
             successor: None,
             full: false,
+            makes_room: false,
             disconnected_ns: None,
             heavy: false,
             weighed: Instant::now(),
@@ -139,7 +148,7 @@ impl Session {
         waiting: &mut VecDeque<QueuedFrame>,
     ) -> SessionEnd {
         let event = self.turns(inbox, waiting).await;
-        self.slot.ready.store(false, Ordering::Release);
+        self.slot.set(SlotState::Closed);
         self.end(event).await
     }
 
@@ -165,15 +174,14 @@ impl Session {
                 };
             }
             let over = self.is_over(used);
-            if self.slot.kind == SlotKind::Pool {
-                let serves = self.ready && !over;
-                if serves && !self.slot.ready.swap(true, Ordering::AcqRel) {
+            if self.ready && !over {
+                if self.slot.set(SlotState::Ready) != SlotState::Ready {
                     self.shared.waker.wake(); // calls of its last frame went to others
-                } else if !serves {
-                    self.slot.ready.store(false, Ordering::Release);
                 }
+            } else {
+                self.slot.set(SlotState::Closed);
             }
-            if over && self.successor.is_none() && self.slot.kind == SlotKind::Pool {
+            if over && self.successor.is_none() && self.has_successor() {
                 self.successor = Some(self.shared.zygote.fork());
             }
             if over && self.in_flight.is_empty() {
@@ -199,6 +207,14 @@ impl Session {
             let news = tokio::select! {
                 biased;
                 () = self.shared.closed() => return SessionEvent::Closing,
+                () = self.slot.nudge.notified() => {
+                    if self.ready {
+                        self.makes_room |= self.can_make_room();
+                    } else {
+                        give_back(inbox, waiting);
+                    }
+                    continue;
+                }
                 ask = self.inspect_requests.asked() => {
                     self.answer(ask);
                     continue;
@@ -263,10 +279,27 @@ impl Session {
     fn is_over(&self, used: bool) -> bool {
         let config = &self.shared.config;
         match self.slot.kind {
+            _ if self.makes_room => true,
             SlotKind::Alone => used,
             SlotKind::Pinned => false,
             SlotKind::Pool => self.full || self.heavy || config.recycle.is_due(self.sent_calls(), self.born.elapsed()),
         }
+    }
+
+    /// Whether another worker follows this one at once.
+    fn has_successor(&self) -> bool {
+        let wanted = match self.slot.kind {
+            SlotKind::Pool => true,
+            SlotKind::Pinned => false,
+            // Where each call has a worker of its own the next one starts ahead of its call.
+            SlotKind::Alone => self.shared.slots.forks_ahead && !self.slot.starts.is_narrow(),
+        };
+        wanted && !self.makes_room
+    }
+
+    /// Takes on another pool's request for room. What a pinned function keeps in its worker stays.
+    fn can_make_room(&self) -> bool {
+        self.slot.kind != SlotKind::Pinned && !self.makes_room && self.shared.give_way.accept(self.slot.pool)
     }
 
     /// Whether a frame, or else any frame, may be sent beside what the worker holds.
@@ -288,7 +321,7 @@ impl Session {
         let recycle = &self.shared.config.recycle;
         if self.slot.kind == SlotKind::Pool && !recycle.has_room(self.sent_calls(), frame.len() as u64) {
             self.full = true;
-            self.slot.ready.store(false, Ordering::Release);
+            self.slot.set(SlotState::Closed);
             drop(guard);
             drop(frame);
             return false;
@@ -351,9 +384,10 @@ impl Session {
         if news.ready && !self.ready {
             self.ready = true;
             self.slot.stalled.store(false, Ordering::Release);
-            self.slot.ready.store(true, Ordering::Release);
-            self.shared.started();
+            self.start.ready();
+            self.slot.set(SlotState::Ready);
             self.shared.waker.wake();
+            self.shared.slots.let_one_go(&self.slot);
         }
         if let Some(ran) = news.ended {
             self.calls += ran as u64;
@@ -363,10 +397,13 @@ impl Session {
                 self.slot.stalled.store(false, Ordering::Release);
             }
             if news.retire {
-                self.slot.ready.store(false, Ordering::Release);
+                self.slot.set(SlotState::Closed);
             }
             let ended = self.in_flight.pop();
             drop(ended);
+            if !news.retire {
+                self.shared.slots.let_one_go(&self.slot);
+            }
         }
         news.retire
     }

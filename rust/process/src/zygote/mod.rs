@@ -17,10 +17,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
+use crate::blocking;
 use crate::child::{Child, Forked, Pidfd, WorkerMark, pid_from_message};
 use crate::config::ProcessConfig;
 use crate::exit_status::ExitStatus;
@@ -118,7 +120,7 @@ struct ZygoteSupervisor {
     loading: LoadRetries,
     spare: Option<Forked>,
     /// Lost stems that are waited for and whose leavings are killed.
-    leavings: Vec<JoinHandle<()>>,
+    leavings: Vec<oneshot::Receiver<()>>,
 }
 
 impl ZygoteSupervisor {
@@ -311,8 +313,8 @@ impl ZygoteSupervisor {
             zygote.lost();
             // It has ended, or is out of step: either way it has to go, and be waited for.
             let _ = zygote.pidfd.signal(Signal::KILL);
-            self.leavings.retain(|left| !left.is_finished());
-            self.leavings.push(tokio::task::spawn_blocking(move || {
+            self.leavings.retain_mut(|left| matches!(left.try_recv(), Err(TryRecvError::Empty)));
+            self.leavings.push(blocking::run(move || {
                 // it can't be said to anyone that it was not ours to wait for
                 let _ = zygote.process.wait();
                 zygote.token.sweep();
@@ -333,7 +335,7 @@ impl ZygoteSupervisor {
             zygote.lost();
             // It has ended: this does not wait.
             if !zygote.process.wait().is_ok_and(|status| status.success()) {
-                self.leavings.push(tokio::task::spawn_blocking(move || zygote.token.sweep()));
+                self.leavings.push(blocking::run(move || zygote.token.sweep()));
             }
             let _ = zygote.reader.await;
         }

@@ -1,0 +1,229 @@
+//! Whether workers of one pool can be had: how wide it runs, and which slot tries again when.
+//!
+//! - A pool with a ready worker never refuses calls. A start that fails makes it narrow: it runs
+//!   with the workers it has, and one slot at a time tries whether there is room for more.
+//! - Without a ready worker one slot tries again and again. Calls fail with the reason once that
+//!   has gone on for a while, unless another pool's worker can give way.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Starts that may fail in a row, and for how long, until calls fail with the reason instead of
+/// waiting: a few may be killed one after another by whatever else goes on.
+const FAILURES: u32 = 3;
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Time between two tries without a ready worker: doubled up to the first bound, up to the second
+/// once calls fail.
+const AGAIN: Duration = Duration::from_millis(20);
+const AGAIN_DOUBLINGS: u32 = 5;
+const BROKEN_DOUBLINGS: u32 = 7;
+/// Time until a narrow pool tries to widen, doubled with each try that fails.
+const WIDEN: Duration = Duration::from_millis(250);
+const WIDEN_DOUBLINGS: u32 = 7;
+/// How long no start may fail until the next failure counts as the first.
+const CALM: Duration = Duration::from_secs(120);
+
+/// The starts of one pool's workers.
+#[derive(Default)]
+pub(super) struct PoolStarts {
+    state: Mutex<State>,
+    /// No slot but the one that tries may start a worker. Written with `state` held.
+    narrow: AtomicBool,
+    /// Whether `State::broken` is set. Written with `state` held.
+    is_broken: AtomicBool,
+    /// Slots between their first frame and a ready worker. Written by the slots.
+    pub slots_starting: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    /// Workers that serve, and processes that are about to.
+    ready: usize,
+    starting: usize,
+    prober: Option<(usize, Mode)>,
+    /// Failures since a worker was ready: all, and those of processes that died.
+    failures: u32,
+    deaths: u32,
+    since: Option<Instant>,
+    tries: u32,
+    /// Failed tries to widen.
+    narrow_tries: u32,
+    last_failure: Option<Instant>,
+    warned: bool,
+    /// Why no worker can be had.
+    broken: Option<String>,
+}
+
+/// How the one slot that tries again does so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// By itself: the pool has no worker.
+    Again,
+    /// With the next frame that no worker is free for.
+    Widen,
+}
+
+/// What a slot does after its start failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Wait until the pool is wide again.
+    StandBack,
+    /// Try again after this, with the next frame.
+    Widen(Duration),
+    /// Try again after this.
+    Again(Duration),
+}
+
+/// What a failed start changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failed {
+    pub next: Next,
+    /// Workers of the pool when it first became narrow.
+    pub narrowed: Option<usize>,
+    /// From now on calls fail.
+    pub breaks: bool,
+}
+
+/// How a start failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failure<'a> {
+    pub why: &'a str,
+    /// A process was there, and died.
+    pub died: bool,
+    /// Other pools have workers that can make room.
+    pub others: bool,
+}
+
+impl PoolStarts {
+    /// Whether a slot without a worker must not start one.
+    pub(super) fn is_narrow(&self) -> bool {
+        self.narrow.load(Ordering::Acquire)
+    }
+
+    /// Why calls can't run at all, if so.
+    pub(super) fn broken(&self) -> Option<String> {
+        if self.is_broken.load(Ordering::Acquire) { self.state.lock().broken.clone() } else { None }
+    }
+
+    /// Workers that serve.
+    pub(super) fn ready_workers(&self) -> usize {
+        self.state.lock().ready
+    }
+
+    /// Whether there is a process, ready or about to be.
+    pub(super) fn has_process(&self) -> bool {
+        let state = self.state.lock();
+        state.ready + state.starting > 0
+    }
+
+    /// Counts a process until the guard is dropped.
+    pub(super) fn started(self: &Arc<Self>, slot: usize) -> Start {
+        self.state.lock().starting += 1;
+        Start { pool: self.clone(), slot, ready: false }
+    }
+
+    /// Notes that a slot got no worker.
+    pub(super) fn failed(&self, slot: usize, now: Instant, failure: Failure<'_>) -> Failed {
+        let mut state = self.state.lock();
+        let failed = state.failed(slot, now, failure);
+        self.narrow.store(true, Ordering::Release);
+        self.is_broken.store(state.broken.is_some(), Ordering::Release);
+        failed
+    }
+
+    /// Whether it is this slot that tries to widen the pool.
+    pub(super) fn widens(&self, slot: usize) -> bool {
+        self.state.lock().prober == Some((slot, Mode::Widen))
+    }
+}
+
+impl State {
+    fn failed(&mut self, slot: usize, now: Instant, failure: Failure<'_>) -> Failed {
+        if self.prober.is_some_and(|(prober, _)| prober == slot) {
+            self.prober = None;
+        }
+        if self.ready > 0 {
+            if self.last_failure.is_some_and(|last| now - last >= CALM) {
+                self.narrow_tries = 0;
+            }
+            self.last_failure = Some(now);
+            let next = if self.prober.is_some() {
+                Next::StandBack
+            } else {
+                let wait = WIDEN * (1 << self.narrow_tries.min(WIDEN_DOUBLINGS));
+                self.narrow_tries = self.narrow_tries.saturating_add(1);
+                self.prober = Some((slot, Mode::Widen));
+                Next::Widen(wait)
+            };
+            let first = !std::mem::replace(&mut self.warned, true);
+            return Failed { next, narrowed: first.then_some(self.ready + self.starting), breaks: false };
+        }
+        self.failures = self.failures.saturating_add(1);
+        self.deaths = self.deaths.saturating_add(u32::from(failure.died));
+        let since = *self.since.get_or_insert(now);
+        // A worker that is still loading may be ready yet, unless others died of it.
+        let hopeless = (self.starting == 0 || self.deaths >= FAILURES) && !failure.others;
+        let breaks = self.failures >= FAILURES && now - since >= PATIENCE && hopeless && self.broken.is_none();
+        if breaks {
+            self.broken = Some(format!("no worker process could be started: {}", failure.why));
+        }
+        let next = if let Some((_, Mode::Again)) = self.prober {
+            Next::StandBack
+        } else {
+            self.tries = self.tries.saturating_add(1);
+            self.prober = Some((slot, Mode::Again));
+            // Until calls fail no longer than that it is found out.
+            let most = if self.broken.is_some() { BROKEN_DOUBLINGS } else { AGAIN_DOUBLINGS };
+            Next::Again(AGAIN * (1 << self.tries.min(most)))
+        };
+        Failed { next, narrowed: None, breaks }
+    }
+
+    /// A worker is ready; whether others may start again.
+    fn ready(&mut self, slot: usize) -> bool {
+        self.starting -= 1;
+        self.ready += 1;
+        (self.failures, self.deaths, self.tries, self.since) = (0, 0, 0, None);
+        self.broken = None;
+        let widens = self.prober.is_none_or(|(prober, _)| prober == slot);
+        if widens {
+            self.prober = None;
+        }
+        widens
+    }
+}
+
+/// A process that is ready or about to be.
+pub(super) struct Start {
+    pool: Arc<PoolStarts>,
+    slot: usize,
+    ready: bool,
+}
+
+impl Start {
+    /// Notes that the worker serves.
+    pub(super) fn ready(&mut self) {
+        if !std::mem::replace(&mut self.ready, true) {
+            let mut state = self.pool.state.lock();
+            if state.ready(self.slot) {
+                self.pool.narrow.store(false, Ordering::Release);
+            }
+            self.pool.is_broken.store(false, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Start {
+    fn drop(&mut self) {
+        let mut state = self.pool.state.lock();
+        if self.ready { state.ready -= 1 } else { state.starting -= 1 }
+    }
+}
+
+#[cfg(test)]
+#[path = "pool_starts_tests.rs"]
+mod tests;

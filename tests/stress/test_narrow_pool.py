@@ -1,0 +1,196 @@
+"""A pool that can't have all its workers: it scores with those it has, and says so once.
+
+Each trainer is a process of its own, under a real limit on descriptors or processes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guerdon import Dispatcher, reward
+from tests.stress.harness import wait_for
+
+TRAINER = """
+import json, os, resource, sys, time
+from guerdon import Dispatcher, reward
+from tests.stress import faulty_functions
+
+TEXTS = [f"give:{index}" for index in range(60)]
+ALL = [float(index) for index in range(60)]
+
+def made(*more, **options):
+    function = reward(faulty_functions.act, timeout=30, max_failure_rate=1.0, **options)
+    return Dispatcher([function, *more], workers=8)
+
+def scored(dispatcher):
+    notes = [os.environ["NOTES"]] * len(TEXTS)
+    result = dispatcher.score(completions=TEXTS, notes=notes, num_generations=1)
+    return result.rewards[:, 0, 0].tolist() == ALL, [failure.reason for failure in result.failures()][:3]
+
+def open_files():
+    warm = Dispatcher([reward(lambda completion: 1.0, lane="thread", name="warm")])
+    warm.score(completions=["a"], num_generations=1)  # the engine's own
+    opened.append(warm)
+    return len(os.listdir("/proc/self/fd"))
+
+opened = []
+
+def descriptors(limit):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+
+def report(dispatcher, **what):
+    print(json.dumps({"workers": len(dispatcher.worker_pids()), **what}))
+"""
+ONE_OF_EIGHT = """
+with made() as dispatcher:
+    right = [scored(dispatcher) for _ in range(3)]
+    report(dispatcher, right=right)
+"""
+
+
+def run(script: str, notes: Path, *prefix: str) -> tuple[dict[str, Any], str]:
+    """The report of the trainer process, and its standard error."""
+    notes.chmod(0o777)
+    done = subprocess.run(
+        [*prefix, sys.executable, "-c", TRAINER + script],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=110,
+        check=False,
+        env={**os.environ, "NOTES": str(notes), "OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found, done.stderr
+
+
+def expect_one_warning(stderr: str, advice: str) -> None:
+    warnings = [line for line in stderr.splitlines() if " workers, as another could not be started" in line]
+    assert len(warnings) == 1, stderr[-3000:]
+    assert warnings[0].startswith("[guerdon] runs with ")
+    assert advice in warnings[0]
+
+
+@pytest.mark.fault(
+    "descriptors for one of eight workers are left (RLIMIT_NOFILE)",
+    sees="nothing but one warning: that worker scores everything",
+)
+def test_descriptors_for_one_of_eight_workers(tmp_path: Path) -> None:
+    found, stderr = run("descriptors(open_files() + 14)" + ONE_OF_EIGHT, tmp_path)
+    assert found == {"workers": 1, "right": [[True, []]] * 3}
+    expect_one_warning(stderr, "`ulimit -n`")
+
+
+def test_the_soft_limit_on_descriptors_is_raised_for_all_workers(tmp_path: Path) -> None:
+    found, stderr = run(
+        "_, hard = resource.getrlimit(resource.RLIMIT_NOFILE); resource.setrlimit(resource.RLIMIT_NOFILE, (24, hard))"
+        + ONE_OF_EIGHT,
+        tmp_path,
+    )
+    assert found == {"workers": 8, "right": [[True, []]] * 3}
+    assert "could not be started" not in stderr
+
+
+@pytest.mark.fault(
+    "a control group's processes are used up after one of eight workers (pids.max)",
+    sees="nothing but one warning; the pool widens again when the limit is raised",
+)
+def test_processes_for_one_of_eight_workers(tmp_path: Path) -> None:
+    group = Path("/sys/fs/cgroup/pids") / f"guerdon-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError:
+        pytest.skip("no control group can be made here")
+    try:
+        found, stderr = run(
+            f"""
+from pathlib import Path
+group = Path({str(group)!r})
+dispatcher = made()
+warm = Dispatcher([reward(lambda completion: 1.0, lane="thread", name="warm")])
+warm.score(completions=["a"], num_generations=1)  # the engine's own threads
+group.joinpath("cgroup.procs").write_text(str(os.getpid()))
+threads = int(group.joinpath("pids.current").read_text())
+group.joinpath("pids.max").write_text(str(threads + 3))  # the zygote, the loader, a worker
+narrow = [scored(dispatcher) for _ in range(3)]
+workers = len(dispatcher.worker_pids())
+group.joinpath("pids.max").write_text("max")
+deadline = time.monotonic() + 60
+while len(dispatcher.worker_pids()) < 8 and time.monotonic() < deadline:
+    wide = scored(dispatcher)
+    time.sleep(0.05)
+report(dispatcher, narrow=narrow, then=workers, wide=wide)
+dispatcher.close()
+warm.close()
+""",
+            tmp_path,
+        )
+    finally:
+        wait_for(lambda: not (group / "cgroup.procs").read_text(), "the group is empty")
+        group.rmdir()
+    assert found == {"workers": 8, "narrow": [[True, []]] * 3, "then": 1, "wide": [True, []]}
+    expect_one_warning(stderr, "`pids.max`")
+
+
+@pytest.mark.fault(
+    'calls with `isolation="call"` find all processes taken by the pool (RLIMIT_NPROC)',
+    sees="nothing but a delay: an idle worker of the pool makes room",
+)
+def test_a_call_with_a_process_of_its_own_finds_none_left(tmp_path: Path) -> None:
+    setpriv = shutil.which("setpriv")
+    if setpriv is None or os.getuid() != 0:
+        pytest.skip("another user is needed, and setpriv to become it")
+    may = "--inh-caps=+dac_override,+dac_read_search", "--ambient-caps=+dac_override,+dac_read_search"
+    found, _ = run(
+        """
+def lengths(completions, **columns):
+    return [float(len(text)) for text in completions]
+
+with made(reward(faulty_functions.act, timeout=30, isolation="call", name="alone", max_failure_rate=1.0)) as dispatcher:
+    alone = ["give:1"] * 4
+    notes = [os.environ["NOTES"]]
+    dispatcher.score(completions=["give:1"] * 40, notes=notes * 40, num_generations=1)
+    deadline = time.monotonic() + 20
+    while len(dispatcher.worker_pids()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    import psutil
+    mine = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    taken = sum(process.num_threads() for process in psutil.process_iter() if process.uids().real == os.getuid())
+    before = resource.getrlimit(resource.RLIMIT_NPROC)
+    for process in mine:
+        resource.prlimit(process.pid, resource.RLIMIT_NPROC, (taken, before[1]))
+    result = dispatcher.score(completions=alone, notes=notes * 4, num_generations=1)
+    report(dispatcher, failures=[failure.reason for failure in result.failures()][:3], rewards=result.rewards.ravel().tolist())
+""",
+        tmp_path,
+        setpriv,
+        "--reuid=54323",
+        "--clear-groups",
+        *may,
+    )
+    assert found["failures"] == []
+    assert found["rewards"] == [1.0] * 8
+
+
+def number_of(completion: str) -> float:
+    return float(completion)
+
+
+def test_few_samples_start_few_workers() -> None:
+    with Dispatcher([reward(number_of, timeout=30)], workers=12) as dispatcher:
+        assert dispatcher.score(completions=["3"], num_generations=1).rewards.ravel().tolist() == [3.0]
+        assert len(dispatcher.worker_pids()) == 1
+        texts = [str(index) for index in range(400)]
+        assert dispatcher.score(completions=texts, num_generations=1).rewards.ravel().tolist() == list(
+            map(float, texts)
+        )
+        wait_for(lambda: len(dispatcher.worker_pids()) == 12, "a batch with work for all starts all")
