@@ -21,6 +21,9 @@ from guerdon.errors import GuerdonError, RegistrationError
 __all__ = ["Limit", "RetryAfter"]
 
 FOLDER = "GUERDON_LIMITS_DIR"
+USUAL_CONCURRENCY = 256
+"""Calls in flight at once, over all ranks, of a function that says nothing of it, on a lane whose
+calls wait; as of the engine."""
 _MOST_RATE = 1e9
 
 
@@ -33,9 +36,10 @@ class Limit:
     429, `RetryAfter`) lowers the rates for a while; successful calls raise them again.
 
     Args:
-        concurrency: Calls in flight at once, at least 1. Without a limit: 256 on the asyncio and
-            http lanes, 8 on the thread lane, the number of workers on the process lane. With a key:
-            of all that name it together.
+        concurrency: Calls in flight at once of each rank, at least 1. Without a limit: on the
+            asyncio and http lanes 256 divided by the ranks of the run (``WORLD_SIZE``), at least 1;
+            8 on the thread lane, the number of workers on the process lane. With a key: of all that
+            name it together.
         rpm: Requests (calls) per minute, at a steady rate, without an opening burst.
         tpm: Tokens per minute. What a call used is taken from its result, a dict with ``"score"``
             and ``"usage"`` (the object or dict that OpenAI-compatible servers send, or a number); a
@@ -97,6 +101,13 @@ class Limit:
                         f"Limit(tokens={self.tokens!r}, tpm={self.tpm!r}): one call needs more tokens than a minute allows, and could "
                         "never start. Raise tpm=, or pass the tokens of one call."
                     )
+
+
+@dataclass(frozen=True)
+class DefaultLimit(Limit):
+    """The limit of a function that was given none: the ranks of a run share it."""
+
+    concurrency: int | None = USUAL_CONCURRENCY
 
 
 class RetryAfter(GuerdonError):

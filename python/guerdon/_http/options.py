@@ -19,11 +19,10 @@ from guerdon._http.reward import HttpReward
 from guerdon._registration import options as checked
 from guerdon._registration.options import Options
 from guerdon.errors import RegistrationError
-from guerdon.limits import Limit
+from guerdon.limits import DefaultLimit
 
 __all__ = ["build", "extra_body", "name_of", "non_empty_text"]
 
-_AT_ONCE = 256  # as of the engine, where a limit says nothing of it
 # They say how the request is sent: with another value the server would read its body wrongly.
 _OWN_HEADERS = frozenset(
     (
@@ -69,7 +68,7 @@ def build(by: Callable[..., HttpReward], given: dict[str, Any], request: Mapping
     policy = {
         option: given[option] for option in ("timeout", "total_timeout", "retries", "on_failure", "max_failure_rate")
     }
-    limit = Limit(concurrency=_AT_ONCE) if given["limit"] is None else given["limit"]
+    limit = DefaultLimit() if given["limit"] is None else given["limit"]
     return HttpReward((by, given), plan, Options(name=name, limit=limit, **policy))
 
 

@@ -28,12 +28,11 @@ from guerdon._worker.invoke.call import Call
 from guerdon._worker.invoke.reasons import has_type, setup_reason_of
 from guerdon._worker.invoke.returned_values import to_cell
 from guerdon._worker.invoke.tracebacks import traceback_of
+from guerdon.limits import USUAL_CONCURRENCY
 
 if TYPE_CHECKING:
     from guerdon._native import LoopFrame, LoopQueue, Turn
     from guerdon._registration.spec import FunctionSpec
-
-CONCURRENCY = 256
 
 
 class LoopFunction:
@@ -48,9 +47,8 @@ class LoopFunction:
         loop: asyncio.AbstractEventLoop,
         clean: Context,
     ) -> None:
-        limit = spec.policy.limit
         self.name = spec.name
-        self._limit = CONCURRENCY if limit is None or limit.concurrency is None else limit.concurrency
+        self._limit = spec.concurrency or USUAL_CONCURRENCY
         self._timeout = spec.policy.timeout
         self._call = call
         self._queue = queue

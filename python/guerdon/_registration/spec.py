@@ -14,14 +14,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from guerdon._launcher import world_size
 from guerdon._registration import options, resource_limits
 from guerdon._registration.callables import innermost, is_async, is_reward_model, name_of
 from guerdon._registration.options import Isolation, Lane, OnFailure, Options
 from guerdon._registration.signature import Contract, Shape, Wants, inspect_finish, inspect_wants, names_environments
 from guerdon.errors import RegistrationError
-from guerdon.limits import Limit
+from guerdon.limits import USUAL_CONCURRENCY, DefaultLimit, Limit
 from guerdon.stateful import StatefulReward
 
 if TYPE_CHECKING:
@@ -122,6 +124,20 @@ class FunctionSpec:
             "max_output": self.policy.max_output,
         }
 
+    @cached_property
+    def concurrency(self) -> int | None:
+        """Calls in flight at once on this rank; None where the lane decides.
+
+        A function without a limit of its own, on a lane whose calls wait for other machines, shares
+        what is usual with the functions of all ranks: they may call one server.
+        """
+        limit = self.policy.limit
+        if isinstance(limit, DefaultLimit) or (limit is None and self.lane == "asyncio"):
+            ranks = world_size()
+            alone = None if limit is None else limit.concurrency
+            return alone if ranks == 1 else max(1, USUAL_CONCURRENCY // ranks)
+        return None if limit is None else limit.concurrency
+
     def config(self) -> _native.FunctionConfig:
         """The function's configuration for the engine."""
         from guerdon._native import FunctionConfig
@@ -138,7 +154,7 @@ class FunctionSpec:
             setup_timeout=policy.setup_timeout,
             total_timeout=policy.total_timeout,
             retries=policy.retries,
-            concurrency=policy.limit.concurrency if policy.limit is not None else None,
+            concurrency=self.concurrency,
             isolation=policy.isolation,
             pinned=self.pinned,
             finish=self.finish is not None,
