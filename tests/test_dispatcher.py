@@ -167,13 +167,14 @@ def test_reward_models_are_left_to_the_trainer() -> None:
 
 
 def test_too_many_failures_raise_with_the_whole_batch(dispatcher: Dispatcher) -> None:
-    batch: dict[str, Any] = {"prompts": ["p"] * 8, "completions": ["a"] * 8, "num_generations": 2}
-    with pytest.raises(RewardFailureError, match="'answer_is' failed on 5 of 8 samples") as caught:
-        dispatcher.score(**batch, answer=["bad"] * 5 + ["a"] * 3)
+    batch: dict[str, Any] = {"prompts": ["p"] * 64, "completions": ["a"] * 64, "num_generations": 2}
+    with dispatcher.replace() as fresh:  # it counts samples from its first one on
+        with pytest.raises(RewardFailureError, match="'answer_is' failed on 33 of 64 samples") as caught:
+            fresh.score(**batch, answer=["bad"] * 33 + ["a"] * 31)
+        result = fresh.score(**batch, answer=["bad"] * 32 + ["a"] * 32)
     assert caught.value.result is not None
-    assert caught.value.result.rewards.shape == (4, 2, 5)
-    result = dispatcher.score(**batch, answer=["bad"] * 4 + ["a"] * 4)
-    assert int(result.unscorable.sum()) == 4
+    assert caught.value.result.rewards.shape == (32, 2, 5)
+    assert int(result.unscorable.sum()) == 32
 
 
 def test_several_batches_at_once(dispatcher: Dispatcher) -> None:

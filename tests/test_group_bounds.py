@@ -85,13 +85,13 @@ def test_what_a_quorum_leaves_behind_is_no_failure_of_its_function(dispatcher: D
 
 
 def test_a_deadline_of_a_group_counts_as_failure(dispatcher: Dispatcher) -> None:
-    given = {**batch(*[0.0, LONG] * 4), "num_generations": 2, "group_timeout": 2.0}
-    with pytest.raises(RewardFailureError, match=r"(?s)'slept' failed on 4 of 8.*group timeout") as raised:
+    given = {**batch(*[0.0, LONG] * 32), "num_generations": 2, "group_timeout": 2.0}
+    with pytest.raises(RewardFailureError, match=r"(?s)'slept' failed on 32 of .*group timeout") as raised:
         dispatcher.score(**given)
     result = raised.value.result
     assert result is not None
-    assert (result.status[:, :, 0] == [[0, Status.TIMEOUT]] * 4).all()
-    assert asyncio.run(dispatcher.ascore(**{**given, "pause": [0.0] * 8})).status.max() == Status.OK
+    assert (result.status[:, :, 0] == [[0, Status.TIMEOUT]] * 32).all()
+    assert asyncio.run(dispatcher.ascore(**{**given, "pause": [0.0] * 64})).status.max() == Status.OK
 
 
 def test_a_quorum_and_a_timeout_together_whichever_comes_first() -> None:

@@ -306,7 +306,7 @@ def test_ctrl_c_cancels_the_batch_and_leaves_the_dispatcher_usable(how: str) -> 
         timer.join()
         for pending in pending_batches:
             pending.wait(timeout=25)
-            assert (pending._complete()[0].status == Status.CANCELLED).all()
+            assert (pending._complete().status == Status.CANCELLED).all()
         assert made.score(**batch(0.0)).status.max() == Status.OK
 
 

@@ -19,7 +19,7 @@ from hypothesis.extra import numpy as hnp
 
 from guerdon import Dispatcher, Failure, RewardBatch, RewardFailureError, Status, reward
 from guerdon._registration.spec import FunctionSpec, spec_of
-from guerdon._result.failures import breach
+from guerdon._result_builder import ResultBuilder
 
 NAN = math.nan
 
@@ -225,21 +225,31 @@ def cells(failed: int, samples: int, status: Status = Status.ERROR) -> RewardBat
     return make(rewards, np.where(np.isnan(rewards), status, Status.OK))
 
 
+def breach(result: RewardBatch, functions: tuple[FunctionSpec, ...], limit: float) -> str | None:
+    """What a dispatcher says of its first batch."""
+    return ResultBuilder(functions, (1.0,) * len(functions), "drop", limit).judge(result)
+
+
 def test_more_than_the_fraction_is_too_many() -> None:
-    assert breach(cells(4, 8), specs(), 0.5) is None
-    message = breach(cells(5, 8), specs(), 0.5)
+    assert breach(cells(32, 64), specs(), 0.5) is None
+    message = breach(cells(33, 64), specs(), 0.5)
     assert message is not None
-    assert "reward function 'f0' failed on 5 of 8 samples (limit 50 %): 5 error." in message
+    assert "reward function 'f0' failed on 33 of 64 samples (limit 50 %): 33 error." in message
     assert "First: sample 0: ValueError: bad (after 1 attempt)." in message
 
 
-def test_a_small_batch_is_never_too_many() -> None:
+def test_a_small_batch_is_too_many_only_if_all_of_it_failed() -> None:
     assert breach(cells(7, 7), specs(), 0.5) is None
+    assert breach(cells(7, 8), specs(), 0.5) is None
+    assert breach(cells(63, 64), specs(), 0.99) is None
+    message = breach(cells(8, 8), specs(), 0.99)
+    assert message is not None
+    assert "failed on 8 of 8 samples (limit 99 %)" in message
 
 
 def test_the_functions_own_fraction_goes_first() -> None:
-    assert breach(cells(8, 8), specs(max_failure_rate=1.0), 0.5) is None
-    assert breach(cells(1, 8), specs(max_failure_rate=0.0), 0.5) is not None
+    assert breach(cells(64, 64), specs(max_failure_rate=1.0), 0.5) is None
+    assert breach(cells(1, 64), specs(max_failure_rate=0.0), 0.5) is not None
 
 
 def test_raise_is_the_first_failure_of_any_batch() -> None:
@@ -249,11 +259,11 @@ def test_raise_is_the_first_failure_of_any_batch() -> None:
 
 
 def test_failures_count_whatever_became_of_their_cells() -> None:
-    failed = [(sample, 0, int(Status.TIMEOUT), "timeout", None, 3, 0.0, 30.0) for sample in range(5)]
+    failed = [(sample, 0, int(Status.TIMEOUT), "timeout", None, 3, 0.0, 30.0) for sample in range(8)]
     result = make(np.ones((8, 1, 1)), np.zeros((8, 1, 1)), failures=failed)
     message = breach(result, specs(timeout=30), 0.5)
     assert message is not None
-    assert "5 timeout (30 s)" in message
+    assert "8 timeout (30 s)" in message
     assert "(after 3 attempts). Raise `timeout`" in message
 
 
@@ -266,11 +276,11 @@ def test_failures_count_whatever_became_of_their_cells() -> None:
     ],
 )
 def test_a_time_that_is_not_the_attempts_own_is_named(reason: str, advice: str) -> None:
-    failed = [(sample, 0, int(Status.TIMEOUT), reason, None, 1, 0.0, 1.0) for sample in range(5)]
+    failed = [(sample, 0, int(Status.TIMEOUT), reason, None, 1, 0.0, 1.0) for sample in range(8)]
     result = make(np.full((8, 1, 1), NAN), np.full((8, 1, 1), Status.TIMEOUT), failures=failed)
     message = breach(result, specs(timeout=30), 0.5)
     assert message is not None
-    assert f"5 timeout ({reason}).\n" in message
+    assert f"8 timeout ({reason}).\n" in message
     assert advice in message
     assert "30 s" not in message
 

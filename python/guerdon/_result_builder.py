@@ -10,6 +10,8 @@ from guerdon._registration.spec import FunctionSpec
 
 if TYPE_CHECKING:
     from guerdon._native import Batch
+    from guerdon._result.failure_rate import FailureRate
+    from guerdon._result.failures import BatchFailures
     from guerdon.results import Group, RewardBatch, SampleResult
 
 
@@ -33,18 +35,39 @@ class ResultBuilder:
     def _columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return tuple(spec.name for spec in self.specs), tuple(spec.shape for spec in self.specs)
 
-    def build(self, batch: Batch, *, cancelled: bool) -> tuple[RewardBatch, str | None]:
-        """The result of a complete batch, and the error message if failures were too many.
+    @cached_property
+    def failure_rate(self) -> FailureRate:
+        """The functions' failures, of the batches that no trainer brought."""
+        return self.new_failure_rate()
 
-        Args:
-            cancelled: By its caller, who gets what there is.
-        """
-        from guerdon._result.failures import breach
+    def new_failure_rate(self) -> FailureRate:
+        """An empty record of the functions' failures."""
+        from guerdon._result.failure_rate import FailureRate
+
+        default = self.max_failure_rate
+        own = ((spec.name, spec.policy.max_failure_rate) for spec in self.specs)
+        return FailureRate({name: default if limit is None else limit for name, limit in own})
+
+    def build(self, batch: Batch) -> RewardBatch:
+        """The result of a complete batch."""
         from guerdon.results import RewardBatch
 
         names, shapes = self._columns
-        result = RewardBatch(batch, names, shapes, self.weights, self.incomplete)
-        return result, None if cancelled else breach(result, self.specs, self.max_failure_rate)
+        return RewardBatch(batch, names, shapes, self.weights, self.incomplete)
+
+    def count(self, result: RewardBatch) -> tuple[BatchFailures, str | None]:
+        """The failures of a result, and the error message if the first one is too many."""
+        from guerdon._result.failures import count, first_failure_raises
+
+        counted = count(result, self.specs)
+        return counted, first_failure_raises(counted, self.specs)
+
+    def judge(self, result: RewardBatch) -> str | None:
+        """Counts a result that no trainer brought, once; the error message if failures are too
+        many."""
+        counted, message = self.count(result)
+        too_many = self.failure_rate.add([counted])
+        return "\n".join(filter(None, (message, too_many))) or None
 
     def sample(self, batch: Batch, group: Group) -> SampleResult:
         """The result of the one sample of a complete group."""

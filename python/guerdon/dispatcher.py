@@ -69,8 +69,9 @@ class Dispatcher:
         workers: Processes of the process lane; by default this rank's share of the cores that the
             host, or its container, may use.
         num_generations: Completions per prompt, where neither the call nor the trainer says it.
-        max_failure_rate: More failures than this in a function, in a batch of at least 8 samples,
-            raise `RewardFailureError`. 0 to 1; a function's own value goes first.
+        max_failure_rate: A larger share of failures than this in a function's last 256 samples,
+            once there are 64, raises `RewardFailureError`, as does a batch of at least 8 in which
+            all failed. 0 to 1, at which nothing raises; a function's own value goes first.
         batch_timeout: Seconds that a whole batch may take; what isn't finished then is `timeout`.
         incomplete: ``"drop"``: a sample on which a function failed has no reward at all. ``"sum"``:
             it has the sum of what is left.

@@ -55,7 +55,9 @@ class PendingBatch:
             # completed groups; appended under `_news` by the thread that took them from the batch
         ] = []
         self._waiters = AsyncWaiters(self._news)
-        self._built: tuple[RewardBatch, str | None] | None = None  # written under `_news`, once
+        self._built: RewardBatch | None = None  # written under `_news`, once
+        # Why `result` raises, after it was asked: a batch counts once. Written under `_news`.
+        self._judged: tuple[str | None] | None = None
 
     @property
     def done(self) -> bool:
@@ -169,18 +171,21 @@ class PendingBatch:
         self._interrupted = True  # first: other waiters must know why the batch ended
         self._batch.cancel("interrupted")
 
-    def _complete(self) -> tuple[RewardBatch, str | None]:
-        """The result of the complete batch, and the error message if failures were too many."""
+    def _complete(self) -> RewardBatch:
+        """The result of the complete batch, however many failed."""
         with self._news:
             if self._built is None:
                 self._batch.release()
-                self._built = self._builder.build(self._batch.apart(), cancelled=self._cancelled)
+                self._built = self._builder.build(self._batch.apart())
             return self._built
 
     def _result(self) -> RewardBatch:
-        result, message = self._complete()
-        if message is not None:
-            raise RewardFailureError(message, result)
+        result = self._complete()
+        with self._news:
+            if self._judged is None:  # one who cancelled gets what there is
+                self._judged = (None if self._cancelled else self._builder.judge(result),)
+        if self._judged[0] is not None:
+            raise RewardFailureError(self._judged[0], result)
         return result
 
     def _check_process(self, *, done: bool = True) -> None:

@@ -139,15 +139,28 @@ def test_on_failure_may_leave_the_sample_scorable(on_failure: Any) -> None:
 @pytest.mark.parametrize("on_failure", ["nan", "abstain", 0.5])
 def test_every_failure_counts_whatever_became_of_it(on_failure: Any) -> None:
     with Dispatcher([reward(behaviours.end, on_failure=on_failure, name="main")], workers=1) as made:
-        with pytest.raises(RewardFailureError, match="'main' failed on 5 of 8 samples") as caught:
-            made.score(completions=["c"] * 8, how=["error"] * 5 + [""] * 3)
+        with pytest.raises(RewardFailureError, match="'main' failed on 33 of 64 samples") as caught:
+            made.score(completions=["c"] * 64, how=["error"] * 33 + [""] * 31)
         assert caught.value.result is not None
-        assert len(caught.value.result.failures()) == 5
+        assert len(caught.value.result.failures()) == 33
         # all of it was scored first
-        assert caught.value.result.rewards[5:].ravel().tolist() == [1.0] * 3
-        made.score(completions=["c"] * 8, how=["error"] * 4 + [""] * 4)
+        assert caught.value.result.rewards[33:].ravel().tolist() == [1.0] * 31
+        made.score(completions=["c"] * 64, how=["error"] * 32 + [""] * 32)
         made.score(completions=["c"] * 8, how=["none"] * 8)  # abstaining is no failure
+        with pytest.raises(RewardFailureError, match="'main' failed on 8 of 8 samples"):
+            made.score(completions=["c"] * 8, how=["error"] * 8)
         made.score(completions=["c"] * 7, how=["error"] * 7)  # too few to tell
+
+
+def test_one_hard_group_ends_nothing_and_many_do() -> None:
+    """Batches of one group, as a trainer's defaults make them, in each of which 5 of 8 fail."""
+    with Dispatcher([reward(behaviours.end, name="main")], workers=1) as made:
+        hard: dict[str, Any] = {"completions": ["c"] * 8, "how": ["error"] * 5 + [""] * 3}
+        for _ in range(7):
+            pending = made.submit(**hard)
+            assert pending.result() is pending.result()  # asked twice, it counts once
+        with pytest.raises(RewardFailureError, match=r"'main' failed on 40 of its last 64.*in this batch on 5 of 8"):
+            made.score(**hard)
 
 
 def test_on_failure_raise_raises_after_the_batch_is_complete() -> None:
@@ -165,7 +178,7 @@ def test_a_functions_own_fraction_goes_first() -> None:
     with Dispatcher([lax], workers=1) as made:
         assert len(made.score(completions=["c"] * 8, how=["error"] * 8).failures()) == 8
     with Dispatcher([strict, lax], workers=1) as made, pytest.raises(RewardFailureError) as caught:
-        made.score(completions=["c"] * 8, how=["error"] + [""] * 7)
+        made.score(completions=["c"] * 64, how=["error"] + [""] * 63)
     assert "'strict'" in str(caught.value)
     assert "'lax'" not in str(caught.value)
 

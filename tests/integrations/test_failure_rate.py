@@ -1,13 +1,14 @@
-"""`FailureRate`: whether a function fails too often over its last samples."""
+"""`ResultFailureRate`: results of single groups or responses, judged together."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Literal
 
 import pytest
 
 from guerdon import Dispatcher, RewardBatch, RewardFailureError, reward
-from guerdon.integrations.failure_rate import WINDOW, FailureRate
+from guerdon.integrations.failure_rate import ResultFailureRate
 
 
 def results(dispatcher: Dispatcher, *batches: list[str]) -> list[RewardBatch]:
@@ -31,27 +32,42 @@ def fails_on_bad(completion: str) -> float:
 def test_failures_count_whatever_became_of_their_cells(on_failure: Literal["nan", "abstain"] | float) -> None:
     with Dispatcher([reward(fails_on_bad, lane="thread", on_failure=on_failure)]) as dispatcher:
         good, bad = results(dispatcher, ["ok"] * 4, ["bad"] * 4)
-        rate = FailureRate([dispatcher], 12)
-        rate.add(good)
-        rate.add(bad)
-        with pytest.raises(RewardFailureError, match="failed on 8 of its last 12 samples"):
+        rate = ResultFailureRate([dispatcher])
+        for _ in range(7):
+            rate.add(good)
+        for _ in range(8):
             rate.add(bad)
+        with pytest.raises(RewardFailureError, match="failed on 36 of its last 64 samples") as caught:
+            rate.add(bad)
+        assert caught.value.result is bad
 
 
-def test_what_lies_further_back_is_forgotten() -> None:
-    with Dispatcher([reward(fails_on_bad, lane="thread")]) as dispatcher:
-        good, bad, one = results(dispatcher, ["ok"] * WINDOW, ["bad"] * 100, ["ok"] * 7 + ["bad"])
-        rate = FailureRate([dispatcher], 128)
-        rate.add(bad)
-        rate.add(good)
-        rate.add(one)
-        rate.add(bad)
-        with pytest.raises(RewardFailureError, match=rf"failed on 201 of its last {WINDOW} samples"):
+def test_functions_of_several_dispatchers_are_counted_apart() -> None:
+    with (
+        Dispatcher([reward(fails_on_bad, lane="thread", name="one")]) as one,
+        Dispatcher([reward(fails_on_bad, lane="thread", name="two", max_failure_rate=1.0)]) as two,
+    ):
+        rate = ResultFailureRate([one, two])
+        bad, worse = results(one, ["bad"] * 8)[0], results(two, ["bad"] * 8)[0]
+        for _ in range(20):
+            rate.add(worse)
+        with pytest.raises(RewardFailureError, match="'one' failed on 8 of 8 samples"):
             rate.add(bad)
 
 
 def test_with_raise_the_first_failure_does() -> None:
     with Dispatcher([reward(fails_on_bad, lane="thread", on_failure="raise")]) as dispatcher:
-        rate = FailureRate([dispatcher], 128)
-        with pytest.raises(RewardFailureError, match="on_failure='raise'"):
+        rate = ResultFailureRate([dispatcher])
+        with pytest.raises(RewardFailureError, match='on_failure="raise"'):
             rate.add(results(dispatcher, ["bad", "ok"])[0])
+
+
+def test_single_samples_count_like_batches_of_one() -> None:
+    with Dispatcher([reward(fails_on_bad, lane="thread")]) as dispatcher:
+        rate = ResultFailureRate([dispatcher])
+        good, bad = (asyncio.run(dispatcher.ascore_one(completion=text)) for text in ("ok", "bad"))
+        for one in [good] * 31 + [bad] * 32:
+            rate.add_one(one)
+        with pytest.raises(RewardFailureError, match="failed on 33 of its last 64 samples") as caught:
+            rate.add_one(bad)
+        assert "ValueError: bad" in str(caught.value)

@@ -132,7 +132,7 @@ def test_group_mean_leaves_the_mean_of_a_group_as_it_is(make: Any, tokenizer: An
 def test_too_many_failures_raise_whatever_a_failure_becomes(make: Any, tokenizer: Any) -> None:
     manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:dispatcher", "+reward.reward_kwargs.failed_reward=0")
     answers = ask(manager, make_data(tokenizer, ["bad"] * 12))
-    assert all("'length' failed on 12 of its last 12 samples" in str(error) for error in answers)
+    assert all("'length' failed on 12 of 12 samples" in str(error) for error in answers)
     assert all(isinstance(error, RewardFailureError) for error in answers)
 
 

@@ -88,7 +88,7 @@ def test_a_restart_of_the_server_in_mid_run_is_survived(server: Server, tmp_path
 
 def test_a_function_that_fails_too_often_is_an_error_of_the_trainer(server: Server, tmp_path: Path) -> None:
     trainer = make_trainer(AsyncGRPOTrainer, server, tmp_path, reward_functions.always_fails, {})
-    with pytest.raises(RewardFailureError, match="'always_fails' failed on 32 of its last 32 samples"):
+    with pytest.raises(RewardFailureError, match=r"'always_fails' failed on (\d+) of (its last )?\1 samples"):
         trainer.train()
     assert not multiprocessing.active_children()
     assert not paused(server)

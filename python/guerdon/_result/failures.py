@@ -1,15 +1,14 @@
-"""When failures are too many.
+"""The failures of one batch on one rank, counted by function, in plain values that ranks exchange.
 
-- A function fails too often when more than ``max_failure_rate`` of its cells failed, in a batch of
-  at least 8 samples; with ``on_failure="raise"`` at the first failure, whatever the size.
 - Every failure counts, whatever ``on_failure`` made of its cell; what a quorum left behind is none.
-- The message names the timeout that ran out, and how to allow more time.
+- A message names the timeout that ran out, and how to allow more time.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from guerdon._registration.spec import FunctionSpec
@@ -18,7 +17,6 @@ from guerdon.status import Status
 if TYPE_CHECKING:
     from guerdon.results import Failure, RewardBatch
 
-FEWEST_SAMPLES = 8
 QUORUM_REASON = "quorum"  # of a cell that `group_quorum` left behind
 # Reasons of timeouts that are not an attempt's own, as the engine gives them, and what to raise.
 LONGER = {
@@ -28,26 +26,81 @@ LONGER = {
 }
 
 
-def breach(result: RewardBatch, specs: Sequence[FunctionSpec], max_failure_rate: float) -> str | None:
-    """The error message when a function failed too often; None when none did."""
+@dataclass(frozen=True)
+class FunctionFailures:
+    """The failures of one function in one batch, at least one.
+
+    Attributes:
+        samples: Indices of the samples, ascending.
+        kinds: How many of each kind.
+        first: The first sample and what happened to it.
+        advice: What to do about the most frequent kind.
+    """
+
+    samples: tuple[int, ...]
+    kinds: Mapping[str, int]
+    first: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class BatchFailures:
+    """The failures of one batch.
+
+    Attributes:
+        samples: Samples of the batch.
+        functions: The failures of each function that has any, by name.
+        cancelled: Whether calls were cancelled, so that the batch says nothing of others.
+    """
+
+    samples: int
+    functions: Mapping[str, FunctionFailures]
+    cancelled: bool = False
+
+
+def count(result: RewardBatch, specs: Sequence[FunctionSpec]) -> BatchFailures:
+    """The failures of a result."""
     failures: dict[str, list[Failure]] = {}
+    cancelled = False
     for failure in result.failures():
-        if failure.status is Status.CANCELLED and failure.reason == QUORUM_REASON:
-            continue
+        if failure.status is Status.CANCELLED:
+            if failure.reason == QUORUM_REASON:
+                continue
+            cancelled = True
         failures.setdefault(failure.function, []).append(failure)
-    if not failures:
-        return None
-    samples = len(result)
+    counted = {spec.name: _of_function(spec, failures[spec.name]) for spec in specs if spec.name in failures}
+    return BatchFailures(len(result), counted, cancelled)
+
+
+def first_failure_raises(counted: BatchFailures, specs: Sequence[FunctionSpec]) -> str | None:
+    """The error message where a function with ``on_failure="raise"`` failed; None where none
+    did."""
     messages = []
     for spec in specs:
-        failed = failures.get(spec.name, [])
-        limit = spec.policy.max_failure_rate
-        limit = max_failure_rate if limit is None else limit
-        if failed and spec.policy.on_failure == "raise":
-            messages.append(_message(spec, failed, samples, 'on_failure="raise"'))
-        elif samples >= FEWEST_SAMPLES and len(failed) > limit * samples:
-            messages.append(_message(spec, failed, samples, f"limit {100 * limit:.3g} %"))
+        found = counted.functions.get(spec.name)
+        if found is not None and spec.policy.on_failure == "raise":
+            failed = f"{len(found.samples)} of {counted.samples} samples"
+            messages.append(describe(spec.name, f'{failed} (on_failure="raise")', [(0, found)], ranks=1))
     return "\n".join(messages) or None
+
+
+def describe(function: str, failed: str, found: Sequence[tuple[int, FunctionFailures]], *, ranks: int) -> str:
+    """An error message.
+
+    Args:
+        failed: On how many samples, and of which limit.
+        found: The failures of the batch by rank, those of the ranks that have any.
+        ranks: How many ranks there are.
+    """
+    kinds: Counter[str] = Counter()
+    for _, one in found:
+        kinds.update(one.kinds)
+    most = kinds.most_common(1)[0][0]
+    mostly = (one.advice for _, one in found if max(one.kinds, key=one.kinds.__getitem__) == most)
+    advice = next(mostly, found[0][1].advice)
+    where = f"rank {found[0][0]}, " if ranks > 1 else ""
+    counts = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
+    return f"reward function {function!r} failed on {failed}: {counts}.\nFirst: {where}{found[0][1].first}. {advice}"
 
 
 def any_cancelled(result: RewardBatch) -> bool:
@@ -55,16 +108,16 @@ def any_cancelled(result: RewardBatch) -> bool:
     return any(failure.status is Status.CANCELLED for failure in result.failures())
 
 
-def _message(spec: FunctionSpec, failed: list[Failure], samples: int, limit: str) -> str:
-    counts = Counter(_kind(spec, failure) for failure in failed)
-    kinds = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
-    most = counts.most_common(1)[0][0]
+def _of_function(spec: FunctionSpec, failed: list[Failure]) -> FunctionFailures:
+    kinds = Counter(_kind(spec, failure) for failure in failed)
+    most = kinds.most_common(1)[0][0]
     first = failed[0]
     tries = "1 attempt" if first.attempts == 1 else f"{first.attempts} attempts"
-    return (
-        f"reward function {spec.name!r} failed on {len(failed)} of {samples} samples ({limit}): {kinds}.\n"
-        f"First: sample {first.sample}: {first.reason} (after {tries}). "
-        f"{_advice(spec, next(failure for failure in failed if _kind(spec, failure) == most))}"
+    return FunctionFailures(
+        samples=tuple(failure.sample for failure in failed),
+        kinds=dict(kinds),
+        first=f"sample {first.sample}: {first.reason} (after {tries})",
+        advice=_advice(spec, next(failure for failure in failed if _kind(spec, failure) == most)),
     )
 
 

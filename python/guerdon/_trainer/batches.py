@@ -28,6 +28,7 @@ from guerdon.pending import OpenBatch, PendingBatch
 if TYPE_CHECKING:
     from guerdon._engine import EngineHandle
     from guerdon._native import Batch
+    from guerdon._result.failures import BatchFailures
     from guerdon._result_builder import ResultBuilder
     from guerdon._submit.appending import Appender
     from guerdon._submit.submission import Submitter
@@ -178,16 +179,18 @@ class TrainerBatches:
             ClosedError: The dispatcher was closed meanwhile.
         """
         result: RewardBatch | None = None
+        failures: BatchFailures | None = None
         error: Exception | None = None
         try:
             batch.pending.wait()
-            result, message = batch.pending._complete()
+            result = batch.pending._complete()
             self._refuse_closed(result)
+            failures, message = self._builder.count(result)
             if message is not None:
                 error = RewardFailureError(message, result)
         except Exception as unforeseen:
             error = unforeseen
-        error = batch.context.agree(error, result)
+        error = self._judge(batch.context, error, failures, result)
         if error is not None or result is None:
             try:
                 raise error or GuerdonError("a batch ended without a result")
@@ -198,14 +201,43 @@ class TrainerBatches:
         batch.context.log(result, batch.arguments)
         return result
 
+    def complete_without_rows(self, arguments: Mapping[str, Any]) -> None:
+        """What a rank without samples does where the others `complete` a batch. Collective.
+
+        Raises:
+            RewardFailureError: A function fails too often.
+        """
+        error = self._judge(self._context(arguments), None, None, None)
+        if error is not None:
+            raise error
+
     def forget(self) -> None:
         """In a forked child: the open batches are the parent's."""
+        self._builder.failure_rate.after_fork()
         self._lock = threading.Lock()
         self._open = OrderedDict()
 
     def _context(self, arguments: Mapping[str, Any]) -> TrainerContext:
         with self._lock:
             return context_of(arguments, self._memories)
+
+    def _judge(
+        self,
+        context: TrainerContext,
+        error: Exception | None,
+        failures: BatchFailures | None,
+        result: RewardBatch | None,
+    ) -> Exception | None:
+        """The error that all ranks raise, if one has one, or if functions fail too often over all
+        of them."""
+        error, every = context.exchange(error, failures, result)
+        if error is not None:
+            return error
+        rate = self._builder.failure_rate
+        if context.known:  # of its own, so that it is the same on each rank
+            rate = context.memory.failure_rate = context.memory.failure_rate or self._builder.new_failure_rate()
+        message = rate.add(every)
+        return None if message is None else RewardFailureError(message, result)
 
     def _submit(self, context: TrainerContext, arguments: Mapping[str, Any], started: list[Batch]) -> PendingBatch:
         context.check_weights(self._rewards)
@@ -234,7 +266,7 @@ class TrainerBatches:
                 "this batch was interrupted while another column waited for it. To score it again, call the columns "
                 "with it again."
             )
-        result, _ = batch.pending._complete()
+        result = batch.pending._complete()
         self._refuse_closed(result)
         return result
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from guerdon.status import Status
 
 if TYPE_CHECKING:
+    from guerdon._result.failure_rate import FailureRate
+    from guerdon._result.failures import BatchFailures
     from guerdon._trainer.column import RewardList
     from guerdon.results import RewardBatch
 
@@ -41,6 +43,8 @@ class TrainerMemory:
     # By function the columns that it ever logged, in order; written by `TrainerContext.log`.
     extra: dict[str, dict[str, None]] = field(default_factory=dict)
     reported: ReportedFailures = field(default_factory=set)  # written by `report_failures`
+    # Of the batches that this trainer brought; written by `TrainerBatches`.
+    failure_rate: FailureRate | None = None
 
 
 class TrainerContext:
@@ -83,9 +87,15 @@ class TrainerContext:
         """
 
     def agree(self, error: Exception | None, result: RewardBatch | None) -> Exception | None:
-        """The error that all ranks raise together. Called for each batch by every rank; `result` is
-        its own."""
-        return error
+        """The error that all ranks raise together, each with its own `result`. Collective."""
+        return self.exchange(error, None, result)[0]
+
+    def exchange(
+        self, error: Exception | None, failures: BatchFailures | None, result: RewardBatch | None
+    ) -> tuple[Exception | None, list[BatchFailures | None]]:
+        """The error that all ranks raise together, and if there is none the failures of each rank.
+        Called once for each batch by every rank, with its own."""
+        return error, [failures]
 
     def log(self, result: RewardBatch, arguments: Mapping[str, Any]) -> None:
         """Logs what the functions recorded, and the metrics of each of them."""

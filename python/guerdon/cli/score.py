@@ -34,6 +34,7 @@ __all__ = ["add_to", "run"]
 
 CHUNK: Final = 4096
 _IN_FLIGHT: Final = 2
+_MIN_JUDGED: Final = 8  # samples of a file
 
 _DESCRIPTION: Final = """\
 Score completions with reward functions.
@@ -187,8 +188,6 @@ class ScoreRun:
 
     def breaches(self) -> list[str]:
         """A message for each function that failed more often than allowed."""
-        from guerdon._result.failures import FEWEST_SAMPLES
-
         messages = []
         default: float = self._dispatcher.options["max_failure_rate"]
         for spec, row in zip(self._dispatcher._specs, self._report.rows(), strict=True):
@@ -197,7 +196,7 @@ class ScoreRun:
             found = f"too many failures: {spec.name!r} failed on {row.failed} of {row.samples} samples"
             if row.failed and spec.policy.on_failure == "raise":
                 messages.append(f'{found}, and has on_failure="raise".')
-            elif row.samples >= FEWEST_SAMPLES and row.failed > limit * row.samples:
+            elif row.samples >= _MIN_JUDGED and row.failed > limit * row.samples:
                 messages.append(f"{found}, more than the {100 * limit:.3g} % allowed (max_failure_rate).")
         return messages
 

@@ -22,15 +22,12 @@ from typing import Any, Final, TypeVar
 from guerdon._columns import BATCH_OPTIONS, COMPLETION_IDS, RECORDERS, TRAINER_STATE
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonError, GuerdonWarning, RegistrationError, RewardFailureError
-from guerdon.integrations.failure_rate import FailureRate
+from guerdon.integrations.failure_rate import ResultFailureRate
 from guerdon.results import SampleResult
 
 __all__ = ["EventLoopThread", "FrameworkSample", "SampleRewards", "checked_failure_value"]
 
 T = TypeVar("T")
-
-MIN_JUDGED: Final = 64
-"""Samples of a function before which its failure rate is not judged."""
 
 # Names that `Dispatcher.ascore_one` and a batch's arguments take for themselves.
 _RESERVED: Final = frozenset(
@@ -90,7 +87,7 @@ class SampleRewards:
         self.dispatcher = dispatcher
         self._framework = framework
         self._becomes = becomes
-        self._failure_rate = FailureRate([dispatcher], MIN_JUDGED)
+        self._failure_rate = ResultFailureRate([dispatcher])
         self._thread = EventLoopThread()
         # Each is set once, by whichever thread comes first: at worst a warning comes twice.
         self._failure_reported = False

@@ -16,11 +16,11 @@ from tests.integrations.trl.torchrun import run_ranks
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What one launch wrote: a run that works, and one that fails, with which it ends."""
+    """What one launch wrote: runs that work, and runs that fail, with which it ends."""
     made = tmp_path_factory.mktemp("ranks")
     done = run_ranks(made, "tests.integrations.trl.two_ranks")
     assert done.returncode != 0
-    assert len(list(made.glob("fails?.json"))) == 2, done.stderr[-4000:]
+    assert len(list(made.glob("always?.json"))) == 2, done.stderr[-4000:]
     return made
 
 
@@ -49,5 +49,32 @@ def test_row_25_failures_of_one_rank_end_both_with_the_same_error(folder: Path) 
     """More failures than allowed on one rank end both, within 10 s."""
     fails = reports(folder, "fails")
     assert fails[0]["error"] == fails[1]["error"]
-    assert fails[0]["error"].startswith("RewardFailureError: rank 1: reward function 'rank_one_fails' failed on 8 of 8")
+    failed = "'rank_one_fails' failed on 32 of its last 64 samples on 2 ranks (limit 25 %), in this batch on 8 of 16: 8 error"
+    assert fails[0]["error"].startswith(f"RewardFailureError: reward function {failed}")
+    assert "First: rank 1, sample 0: ValueError: on this rank" in fails[0]["error"]
     assert all(report["seconds"] < 10 for report in fails)
+
+
+def test_row_36_one_hard_prompt_ends_no_run(folder: Path) -> None:
+    """5 of 8 failures in a batch of one group, on both ranks."""
+    for report in reports(folder, "hard"):
+        assert "error" not in report
+        assert report["step"] == 2
+
+
+def test_row_36_a_function_that_always_fails_ends_the_run_at_once(folder: Path) -> None:
+    always = reports(folder, "always")
+    assert always[0]["error"] == always[1]["error"]
+    failed = "'always_fails' failed on 16 of 16 samples on 2 ranks (limit 50 %): 16 error"
+    assert always[0]["error"].startswith(f"RewardFailureError: reward function {failed}")
+    assert [report["step"] for report in always] == [0, 0]
+
+
+def test_ranks_whose_trainer_runs_in_a_thread_raise_together(folder: Path) -> None:
+    """As under Ray Train; a rank that raised alone would leave the other in a collective."""
+    threaded = reports(folder, "threaded")
+    assert threaded[0]["error"] == threaded[1]["error"]
+    assert threaded[0]["error"].startswith(
+        "RewardFailureError: rank 1: reward function 'rank_one_fails' failed on 8 of 8"
+    )
+    assert all(report["seconds"] < 30 for report in threaded)

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from guerdon import DataError, Dispatcher, GuerdonError, GuerdonWarning, RewardFailureError, group_reward, reward
+from guerdon._result.failures import BatchFailures, FunctionFailures
 from guerdon._trainer.context import TrainerContext, TrainerMemory, context_of
 from guerdon.integrations.trl import trainer_context as integration
-from guerdon.integrations.trl.trainer_context import TRLTrainerContext
+from guerdon.integrations.trl.trainer_context import RankReport, TRLTrainerContext
 
 # These call columns by themselves; tests/integrations/trl/test_unmasked_trainers.py has the
 # warning.
@@ -66,7 +67,7 @@ class Ranks:
     """Two ranks of torch.distributed; the other one's message is fixed."""
 
     def __init__(self, other: Any = None, rank: int = 0) -> None:
-        self.other, self.rank = other, rank
+        self.other, self.rank = RankReport(None, None) if other is None else other, rank
         self.gathered: list[Any] = []
 
     def get_world_size(self) -> int:
@@ -137,7 +138,7 @@ def test_a_group_that_is_split_over_ranks_is_refused_where_a_function_needs_it_w
 def test_the_first_rank_that_failed_speaks_for_all(ranks: Ranks) -> None:
     context = TRLTrainerContext(TrainerMemory(), Trainer())
     assert context.agree(None, None) is None
-    ranks.other = (RewardFailureError, "too many")
+    ranks.other = RankReport((RewardFailureError, "too many"), None)
     for mine in (None, ValueError("mine")):
         ranks.rank = 1
         error = context.agree(mine, None)
@@ -150,16 +151,41 @@ def test_the_first_rank_that_failed_speaks_for_all(ranks: Ranks) -> None:
     # What takes more than a message becomes what every rank has
     error = context.agree(OSError(2, "mine"), None)
     assert type(error) is GuerdonError
-    assert ranks.gathered[-1] == (GuerdonError, "[Errno 2] mine")
+    assert ranks.gathered[-1] == RankReport((GuerdonError, "[Errno 2] mine"), None)
 
 
 def test_a_rank_that_can_score_raises_with_the_others(ranks: Ranks) -> None:
-    ranks.rank, ranks.other = 1, (RewardFailureError, "too many")
+    ranks.rank, ranks.other = 1, RankReport((RewardFailureError, "too many"), None)
     with Dispatcher([one]) as dispatcher:
         with pytest.raises(RewardFailureError, match="rank 0: too many") as caught:
             dispatcher.reward_funcs[0](**Trainer().arguments("a", "b", "c", "d"))
         assert caught.value.result is not None
-    assert ranks.gathered == [None]
+    assert ranks.gathered == [RankReport(None, BatchFailures(4, {}))]
+
+
+def test_failures_are_those_of_all_ranks(ranks: Ranks) -> None:
+    """Of a trainer's own batches: what a rank scores beside them is no part of it."""
+
+    @reward(lane="thread", name="picky")
+    def picky(completion: str) -> float:
+        if completion == "bad":
+            raise ValueError("bad")
+        return 1.0
+
+    trainer = Trainer()
+    with Dispatcher([picky], incomplete="sum") as dispatcher:
+        column = dispatcher.reward_funcs[0]
+        ranks.other = RankReport(None, BatchFailures(8, {}))
+        for _ in range(20):  # 4 of 16
+            assert column(**trainer.arguments(*["bad"] * 4, *"abcd"))[0] is None
+        with pytest.raises(RewardFailureError, match="failed on 8 of 8 samples"):
+            dispatcher.score(completions=["bad"] * 8)
+        failures = FunctionFailures(tuple(range(8)), {"error": 8}, "sample 0: bad", "Mend it.")
+        ranks.other = RankReport(None, BatchFailures(8, {"picky": failures}))
+        with pytest.raises(RewardFailureError, match="failed on 16 of 16 samples on 2 ranks") as caught:
+            column(**trainer.arguments(*["bad"] * 8))
+    assert caught.value.result is not None
+    assert len(caught.value.result) == 8
 
 
 def test_ranks_are_asked_on_the_trainers_thread_alone(ranks: Ranks) -> None:

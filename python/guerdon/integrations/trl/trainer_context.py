@@ -12,19 +12,27 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from guerdon._trainer.call_stack import owners_of_reward_funcs, running_codes, runs_method_of
 from guerdon._trainer.context import TrainerContext, TrainerMemory, report_failures
 from guerdon.errors import DataError, GuerdonError, RewardFailureError
 
 if TYPE_CHECKING:
+    from guerdon._result.failures import BatchFailures
     from guerdon._trainer.column import RewardList
     from guerdon.results import RewardBatch
 
 
 # What TRL calls the samples that it leaves out of a group's baseline, where it does (since 1.6).
 _MASK = "unscorable_mask"
+
+
+class RankReport(NamedTuple):
+    """What a rank tells the others of a batch."""
+
+    error: tuple[type[Exception], str] | None
+    failures: BatchFailures | None
 
 
 class TRLTrainerContext(TrainerContext):
@@ -84,20 +92,22 @@ class TRLTrainerContext(TrainerContext):
         kind, version = type(self._trainer), getattr(sys.modules.get("trl"), "__version__", None)
         return f"{kind.__module__}.{kind.__qualname__}{'' if version is None else f' (trl {version})'}"
 
-    def agree(self, error: Exception | None, result: RewardBatch | None) -> Exception | None:
-        """The error that all ranks raise, that of the first rank that has one. Collective."""
+    def exchange(
+        self, error: Exception | None, failures: BatchFailures | None, result: RewardBatch | None
+    ) -> tuple[Exception | None, list[BatchFailures | None]]:
+        """As in `TrainerContext`; the error is that of the first rank that has one. Collective."""
         dist = _distributed()
         if dist is None or not self._runs_here():
-            return error
-        mine = None if error is None else (_kind(error), str(error))
-        every: list[tuple[type[Exception], str] | None] = [None] * dist.get_world_size()
+            return error, [failures]
+        mine = RankReport(None if error is None else (_kind(error), str(error)), failures)
+        every: list[RankReport] = [mine] * dist.get_world_size()
         dist.all_gather_object(every, mine)
         for rank, one in enumerate(every):
-            if one is not None:
-                kind, message = one
+            if one.error is not None:
+                kind, message = one.error
                 text = f"rank {rank}: {message}"
-                return RewardFailureError(text, result) if kind is RewardFailureError else kind(text)
-        return None
+                return (RewardFailureError(text, result) if kind is RewardFailureError else kind(text)), []
+        return None, [one.failures for one in every]
 
     def _runs_here(self) -> bool:
         """Whether this is the thread in which the trainer's collectives run."""

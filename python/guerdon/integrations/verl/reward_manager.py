@@ -16,7 +16,7 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from guerdon._submit.coalescing import Coalescer
 from guerdon.errors import DataError, RewardFailureError
-from guerdon.integrations.failure_rate import FailureRate
+from guerdon.integrations.failure_rate import ResultFailureRate
 from guerdon.integrations.verl import settings
 from guerdon.integrations.verl.groups import FillingGroup, Groups
 from guerdon.integrations.verl.partial_groups import PartialGroup
@@ -26,9 +26,6 @@ from guerdon.integrations.verl.sample import Response, columns_of, read
 from guerdon.results import RewardBatch
 
 __all__ = ["RewardManager"]
-
-MIN_JUDGED: Final = 8
-"""Responses of a function before which its failure rate is not judged."""
 
 MOST_TOGETHER: Final = 64
 """Responses of one batch, of those that come in the same moment."""
@@ -59,7 +56,7 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         self._router = {} if reward_router_address is None else fixed
         self._settings = settings.read(config, compute_score, self._router, _nodes())
         self.dispatcher = self._settings.dispatcher
-        self._failure_rate = FailureRate([self.dispatcher], MIN_JUDGED)
+        self._failure_rate = ResultFailureRate([self.dispatcher])
         self._routing = WorkerRouting(self._settings.reward_workers)
         # A batch of verl's is a few of the engine's, and a slow response holds up few others.
         self._coalescer: Coalescer[Response, tuple[RewardBatch, int]] = Coalescer(self._score_apart, MOST_TOGETHER)
@@ -114,7 +111,7 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         return await self._counted(self.dispatcher.ascore(num_generations=group, **self._columns(samples)))
 
     async def _counted(self, scored: Awaitable[RewardBatch]) -> RewardBatch:
-        """A result, however many failed in it; `FailureRate` judges over several."""
+        """A result, however many failed in it; `ResultFailureRate` judges over several."""
         try:
             result = await scored
         except RewardFailureError as error:

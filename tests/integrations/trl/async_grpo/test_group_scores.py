@@ -124,15 +124,14 @@ def test_group_functions_see_whole_groups_in_order(scored: Any) -> None:
 
 def test_failures_are_judged_over_the_last_groups(scored: Any) -> None:
     dispatcher = Dispatcher([reward_functions.always_fails])
-    few = [group_of(index, ["a"] * 8) for index in range(3)]
-    _, found = scored(dispatcher, few, num_generations=8)
-    assert len(found) == 3  # a batch of 8 with 8 failures: too few to judge by
-    with pytest.raises(RewardFailureError, match="failed on 32 of its last 32 samples"):
-        scored(
-            Dispatcher([reward_functions.always_fails]),
-            [group_of(index, ["a"] * 8) for index in range(4)],
-            num_generations=8,
-        )
+    few = [group_of(index, ["a"] * 4) for index in range(15)]
+    _, found = scored(dispatcher, few, num_generations=4)
+    assert len(found) == 15  # of 4 samples each: too few to judge by
+    always_fails = reward_functions.always_fails
+    with pytest.raises(RewardFailureError, match="failed on 64 of its last 64 samples"):
+        scored(Dispatcher([always_fails]), [group_of(index, ["a"] * 4) for index in range(16)], num_generations=4)
+    with pytest.raises(RewardFailureError, match="failed on 8 of 8 samples"):
+        scored(Dispatcher([always_fails]), [group_of(0, ["a"] * 8)], num_generations=8)
 
 
 def test_a_function_that_must_not_fail_ends_the_run_at_once(scored: Any) -> None:

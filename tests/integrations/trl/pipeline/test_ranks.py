@@ -67,7 +67,11 @@ def test_row_26_a_group_function_sees_a_group_of_two_ranks_whole_and_once(
 def test_a_failure_on_one_rank_ends_both_with_the_same_error(ranks: list[dict[str, Any]]) -> None:
     errors = [rank["failing"]["error"] for rank in ranks]
     assert errors[0] == errors[1]
-    assert errors[0].startswith("RewardFailureError: rank 1: reward function 'on_rank_one' failed on 12 of 12")
+    failed = (
+        "reward function 'on_rank_one' failed on 12 of its last 72 samples on 2 ranks (limit 10 %), in this batch on 12"
+    )
+    assert errors[0].startswith(f"RewardFailureError: {failed}")
+    assert "First: rank 1, sample 0: ValueError: on this rank" in errors[0]
     assert all(rank["failing"]["seconds"] < 60 for rank in ranks)
     assert all(rank["failing"]["open"] == 0 for rank in ranks)
 

@@ -35,7 +35,7 @@ async def waiting(text: str) -> float:
     return reward_functions.share(text, "mnopq")
 
 
-@reward(lane="thread")
+@reward(lane="thread", max_failure_rate=0.1)
 def on_rank_one(text: str, trainer_state: Any) -> float:
     if os.environ["RANK"] == "1" and trainer_state.global_step:
         raise ValueError("on this rank")

@@ -2,7 +2,7 @@
 
 A sample on which a function failed has no reward in any column, so the group's baseline leaves it
 out. TRL sums columns with weight 1: it gets weighted values, while the logs show the raw ones. One
-group is a small batch, so `FailureRate` judges failures over the last groups together.
+group is a small batch, so `ResultFailureRate` judges failures over the last groups together.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -21,12 +21,9 @@ from guerdon._trainer.column import RewardColumn
 from guerdon._trainer.context import ReportedFailures, TrainerContext, TrainerMemory, metrics_of, report_failures
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import ClosedError, RewardFailureError
-from guerdon.integrations.failure_rate import FailureRate
+from guerdon.integrations.failure_rate import ResultFailureRate
 from guerdon.integrations.trl.reward_funcs import dispatcher_of, dispatchers_of
 from guerdon.results import RewardBatch
-
-MIN_JUDGED: Final = 32
-"""Samples of a function before which its failure rate is not judged."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ class GroupScorer:
         self._columns = tuple(columns)
         self.dispatchers = dispatchers_of(columns)
         self._weights = [dispatcher_of(column).reward_weights[column.index] for column in columns]
-        self._failure_rate = FailureRate(self.dispatchers, MIN_JUDGED)
+        self._failure_rate = ResultFailureRate(self.dispatchers)
         self._reported: ReportedFailures = set()
 
     async def of(self, given: Mapping[str, Any], generations: int) -> GroupScores:
@@ -121,7 +118,7 @@ async def _score(dispatcher: Dispatcher, given: Mapping[str, Any], generations: 
         pending = dispatcher._trainer_batches.start_in(_GroupContext(generations), given, held)
         try:
             result = await pending.aresult()
-        except RewardFailureError as error:  # in this group; `FailureRate` judges
+        except RewardFailureError as error:  # in this group; `ResultFailureRate` judges
             if error.result is None:
                 raise
             result = error.result

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from accelerate.utils import gather_object
 
-from guerdon._trainer.context import TrainerMemory
 from guerdon.integrations.trl.patching import patched
 from guerdon.integrations.trl.pipeline.generated_batch import GeneratedBatch, Replay
 from guerdon.integrations.trl.pipeline.overlap import EarlyScoring, columns_of
 from guerdon.integrations.trl.pipeline.rank_exchange import RankExchange
 from guerdon.integrations.trl.pipeline.scoring import BatchScoring
 from guerdon.integrations.trl.pipeline.trl_families import Family, changed
-from guerdon.integrations.trl.trainer_context import TRLTrainerContext, raise_together
+from guerdon.integrations.trl.trainer_context import raise_together
 
 if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
@@ -127,7 +126,7 @@ class BatchRewards(_Trainer):  # type: ignore[misc]  # trl is not typed
             return None
         if all(dispatcher._submitter.group_function is None for dispatcher in self.dispatchers):
             return None
-        return RankExchange(self.accelerator.process_index, ranks, rows, size, TRLTrainerContext(TrainerMemory(), self))
+        return RankExchange(self.accelerator.process_index, ranks, rows, size, self._common)
 
     def complete(self, scoring: BatchScoring) -> None:
         """Waits for a batch's rewards; what functions recorded is then in TRL's logs."""

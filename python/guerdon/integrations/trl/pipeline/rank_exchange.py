@@ -8,13 +8,12 @@ ranks exchange at the same two points: before the rewards begin and after the la
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from accelerate.utils import gather_object
 from numpy.typing import NDArray
-
-from guerdon._trainer.context import TrainerContext
 
 
 def foreign_rows(rank: int, rows: int, size: int) -> int:
@@ -30,11 +29,13 @@ class RankExchange:
         ranks: How many there are.
         rows: Rows of each rank.
         size: Completions per prompt.
-        context: The trainer, in which ranks agree on errors.
+        arguments: By which dispatchers know the trainer.
     """
 
-    def __init__(self, rank: int, ranks: int, rows: int, size: int, context: TrainerContext | None = None) -> None:
-        self._context = context
+    def __init__(
+        self, rank: int, ranks: int, rows: int, size: int, arguments: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        self.arguments = arguments
         self._rank = rank
         self._rows = rows
         self._size = size
@@ -60,16 +61,6 @@ class RankExchange:
         taken = np.concatenate([rows for _, rows in sorted(sent, key=lambda one: int(one[0]))])
         first = sum(self._given[: self._rank])
         return np.concatenate([taken[first : first + self._given[self._rank]], scored[:kept]])
-
-    def agree(self) -> None:
-        """What a rank without rewards does where the others say whether they failed. Collective.
-
-        Raises:
-            RewardFailureError: Another rank failed.
-        """
-        error = None if self._context is None else self._context.agree(None, None)
-        if error is not None:
-            raise error
 
     def _behind(self, heads: Mapping[int, list[dict[str, Any]]]) -> list[dict[str, Any]]:
         """The rows that complete this rank's last group."""

@@ -174,7 +174,7 @@ class BatchScoring:
                 rewards, status = np.empty((0, count), np.float32), np.empty((0, count), np.uint8)
             if self._exchange is not None:
                 if not self._started:
-                    self._exchange.agree()
+                    dispatcher._trainer_batches.complete_without_rows(self._exchange.arguments)
                 rewards, status = self._exchange.values(rewards), self._exchange.values(status)
             self._keep(dispatcher, slice(None), rewards, status)
         self._completed = True

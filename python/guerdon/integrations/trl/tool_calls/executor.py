@@ -222,7 +222,7 @@ class PendingCall:
         return value
 
     def _read_outcome(self) -> tuple[Any, Exception | None]:
-        result, _ = self._pending._complete()
+        result = self._pending._complete()
         status = Status(int(result.status[0, 0, 0]))
         value: Any = None
         error: Exception | None = None

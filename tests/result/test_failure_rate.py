@@ -1,0 +1,162 @@
+"""When a function fails too often: the rule, over hostile days (failure-rate-1, failure-rate-2)."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from guerdon._result.failure_rate import MIN_ALL_FAILED, MIN_JUDGED, WINDOW, FailureRate, FailureWindow
+from guerdon._result.failures import BatchFailures, FunctionFailures
+
+
+def batch(samples: int, failed: Iterable[int] = (), *, cancelled: bool = False) -> BatchFailures:
+    """One rank's batch, with these samples failed."""
+    places = tuple(sorted(failed))
+    found = FunctionFailures(places, {"error": len(places)}, f"sample {places[0]}: bad", "Mend it.") if places else None
+    return BatchFailures(samples, {} if found is None else {"f": found}, cancelled)
+
+
+def ended_at(days: Iterable[Sequence[BatchFailures | None]], limit: float = 0.5) -> int | None:
+    """The number of the batch that ends the run; None if none does."""
+    rate = FailureRate({"f": limit})
+    return next((number for number, ranks in enumerate(days) if rate.add(ranks) is not None), None)
+
+
+def test_one_hard_prompt_ends_no_run() -> None:
+    """5 of 8 timeouts in a batch of one group (the defaults of a GRPO trainer), and days
+    between."""
+    hard, easy = [batch(8, range(5))], [batch(8)]
+    assert ended_at([hard]) is None
+    for between in (1, 3, 20):
+        assert ended_at([*[easy] * between, hard] * 100) is None
+    assert ended_at([hard] * 7) is None
+    assert ended_at([hard] * 8) == 7  # 40 of 64
+
+
+def test_a_function_that_always_fails_ends_it_at_once() -> None:
+    assert ended_at([[batch(MIN_ALL_FAILED, range(MIN_ALL_FAILED))]]) == 0
+    assert ended_at([[batch(7, range(7))]] * 100) == MIN_JUDGED // 7  # too small to tell alone
+    assert ended_at([[batch(1, [0])]] * 100) == MIN_JUDGED - 1
+    # after long good days too
+    assert ended_at([*[[batch(8)]] * 1000, [batch(8, range(8))]]) == 1000
+
+
+def test_with_a_limit_of_one_nothing_raises() -> None:
+    assert ended_at([[batch(8, range(8)), batch(8, range(8))]] * 100, limit=1.0) is None
+
+
+def test_with_a_limit_of_zero_any_failure_does_once_there_are_enough() -> None:
+    assert ended_at([[batch(16)], [batch(16, [3])], [batch(16)], [batch(15)], [batch(16, [1])]], limit=0.0) == 4
+    assert ended_at([[batch(16)]] * 50, limit=0.0) is None
+
+
+def test_all_of_a_batch_is_all_of_all_ranks() -> None:
+    """One rank of many that fails altogether is not the function."""
+    all_failed, good = batch(8, range(8)), batch(8)
+    # half of the samples, no more than the limit
+    assert ended_at([[good, all_failed]] * 200) is None
+    assert ended_at([[good, all_failed]] * 200, limit=0.4) == MIN_JUDGED // 16 - 1
+    assert ended_at([[all_failed, all_failed]]) == 0
+    assert ended_at([[batch(4, range(4)), batch(4, range(4))]]) == 0  # 8 in all
+    assert ended_at([[batch(4, range(4)), batch(3, range(3))]]) is None
+    assert ended_at([[None, all_failed]]) == 0  # a rank that scores nothing says nothing
+
+
+def test_one_bad_rank_of_eight_for_days() -> None:
+    days = [[batch(8, range(8) if rank == 5 else ()) for rank in range(8)]] * 500
+    assert ended_at(days) is None
+    assert ended_at(days, limit=0.12) == 0
+
+
+def test_alternating_batches_are_judged_by_their_mean() -> None:
+    """Never by the worse ones, however regular."""
+    good, bad = [batch(16)], [batch(16, range(15))]
+    assert ended_at([good, bad] * 500) is None
+    assert ended_at([good, bad] * 500, limit=0.4) == 3  # 30 of 64
+    assert ended_at([good, bad, bad] * 500) == 4  # 45 of 80
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_drifting_rate_ends_the_run_near_the_limit(seed: int) -> None:
+    """From 0 to 100 % over 400 batches of 32: the end comes where the window's share is the
+    limit."""
+    chance = random.Random(seed)
+    days = [
+        [batch(16, [one for one in range(16) if chance.random() < day / 400]) for _ in range(2)] for day in range(400)
+    ]
+    end = ended_at(days)
+    assert end is not None
+    assert 170 <= end <= 230
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3])
+def test_a_steady_rate_well_below_the_limit_ends_nothing(share: float) -> None:
+    chance = random.Random(7)
+    days = ([batch(8, [one for one in range(8) if chance.random() < share])] for _ in range(20_000))
+    assert ended_at(days) is None
+
+
+def test_what_lies_further_back_is_forgotten() -> None:
+    bad, good = [batch(100, range(50))], [batch(WINDOW)]
+    rate = FailureRate({"f": 0.5})
+    for ranks in (bad, good, [batch(100, range(90))], [batch(30, range(29))]):
+        assert rate.add(ranks) is None
+    message = rate.add([batch(30, range(29))])
+    assert message is not None
+    assert "failed on 148 of its last 256 samples (limit 50 %), in this batch on 29 of 30: 29 error." in message
+
+
+def test_a_batch_larger_than_the_window_is_judged_as_a_whole() -> None:
+    """Not by its last samples, which may be sorted."""
+    assert ended_at([[batch(1000, range(700, 1000))]]) is None
+    assert ended_at([[batch(1000, range(501))]]) == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_window_is_the_last_samples(seed: int) -> None:
+    """Against all samples in a list."""
+    chance = random.Random(seed)
+    window = FailureWindow()
+    samples: deque[bool] = deque()
+    for _ in range(60):
+        size = chance.choice([0, 1, 3, 8, 64, 255, 256, 257, 700])
+        failed = sorted(chance.sample(range(size), chance.randint(0, size)))
+        window.add(size, failed)
+        samples.extend(place in set(failed) for place in range(size))
+        while size and len(samples) > max(WINDOW, size):
+            samples.popleft()
+        assert (window.samples, window.failed) == (len(samples), sum(samples))
+
+
+def test_ranks_that_add_the_same_come_to_the_same_end() -> None:
+    chance = random.Random(3)
+    rates = [FailureRate({"f": 0.5}) for _ in range(2)]
+    for _ in range(300):
+        ranks = [batch(8, [one for one in range(8) if chance.random() < 0.5]) for _ in range(4)]
+        one, other = (rate.add(ranks) for rate in rates)
+        assert one == other
+
+
+def test_the_message_names_ranks_where_there_are_several() -> None:
+    rate = FailureRate({"f": 0.5})
+    assert rate.add([batch(8), batch(8, [2])]) is None
+    message = rate.add([batch(4, range(4)), batch(4, range(4))])
+    assert message is not None
+    assert message.startswith("reward function 'f' failed on 8 of 8 samples on 2 ranks (limit 50 %): 8 error.")
+    assert "First: rank 0, sample 0: bad. Mend it." in message
+
+
+def test_after_the_error_a_function_starts_anew() -> None:
+    """Who catches it and goes on is not hit by old failures again."""
+    rate = FailureRate({"f": 0.5})
+    assert rate.add([batch(256, range(256))]) is not None
+    assert rate.add([batch(64, [1])]) is None
+
+
+def test_a_cancelled_batch_says_nothing_of_later_ones() -> None:
+    rate = FailureRate({"f": 0.5})
+    assert rate.add([batch(256, range(200), cancelled=True)]) is not None  # judged by itself
+    assert rate.add([batch(64, range(30))]) is None
