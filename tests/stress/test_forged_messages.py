@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,18 @@ def test_a_repeated_frame_end_ends_the_worker(tmp_path: Path) -> None:
 def test_garbage_in_the_shared_page(what: str, tmp_path: Path) -> None:
     with Scene(tmp_path, timeout=1.0) as scene:
         expect(scene.commit(f"scribble_over_the_page:{what}"), Status.TIMEOUT, "of 1 s")
+
+
+@pytest.mark.fault(
+    "a function opens the pages of all workers under `/proc/<trainer>/fd` to write values of other calls",
+    sees="its own value: the pages are sealed against it",
+)
+def test_other_workers_pages_can_not_be_written(tmp_path: Path) -> None:
+    with Scene(tmp_path) as scene:
+        scene.expect_whole()  # all workers are there
+        result = scene.score([f"forge_pages:{os.getpid()}"] * 4)
+        assert result.rewards.ravel().tolist() == [0.0] * 4
+        scene.expect_whole()
 
 
 @pytest.mark.fault("a worker sends messages without end", sees="`timeout`, in time")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import pickle
 import signal
@@ -76,8 +77,8 @@ class Shifting:
 class Engine:
     """What the supervisor does, by hand."""
 
-    def __init__(self, socket_: socket.socket, page: SharedPage, pid: int) -> None:
-        self.socket, self.page, self.pid = socket_, page, pid
+    def __init__(self, socket_: socket.socket, page: SharedPage, commands: memoryview, pid: int) -> None:
+        self.socket, self.page, self.commands, self.pid = socket_, page, commands, pid
         self._rest = b""
 
     def message(self) -> tuple[int, int, int, int, bytes]:
@@ -145,7 +146,10 @@ def start() -> Iterator[Start]:
         ours, theirs = socket.socketpair()
         fd = os.memfd_create("page")
         os.ftruncate(fd, shared_page.SIZE)
-        page = SharedPage(fd)
+        stack = os.memfd_create("stack")
+        os.ftruncate(stack, shared_page.SIZE)
+        commands = mmap.mmap(stack, shared_page.SIZE)
+        page = SharedPage(fd, stack)
         pid = os.fork()
         if pid == 0:
             try:
@@ -155,7 +159,8 @@ def start() -> Iterator[Start]:
                 os._exit(0)
         theirs.close()
         os.close(fd)
-        engine = Engine(ours, page, pid)
+        os.close(stack)
+        engine = Engine(ours, page, memoryview(commands).cast("Q"), pid)
         engines.append(engine)
         assert engine.message()[0] == wire.READY
         return engine
@@ -201,7 +206,7 @@ def test_what_was_taken_back_is_not_run(start: Start) -> None:
     engine.run(1, ["give 1", "sleep 0.3", "give 3", "give 4"])
     engine.run(2, ["give 5"])
     engine.wait_for_claim(1 << 8 | 2)
-    engine.page.words[shared_page.TAKEN] = 2
+    engine.commands[shared_page.TAKEN] = 2
     assert engine.message() == (wire.DONE, 0, 2, 1, b"")
     assert engine.message() == (wire.DONE, 0, 0, 2, b"")
     engine.run(3, ["give 6"])
@@ -231,7 +236,7 @@ def test_a_late_signal_does_nothing(start: Start) -> None:
     engine = start((work, {}))
     engine.run(1, ["give 1"])
     engine.message()
-    engine.page.words[shared_page.FIRE] = 1 << 8 | 1
+    engine.commands[shared_page.FIRE] = 1 << 8 | 1
     os.kill(engine.pid, signal.SIGURG)
     engine.run(2, ["sleep 0.1", "give 2"])
     os.kill(engine.pid, signal.SIGURG)
@@ -310,5 +315,5 @@ def _fire(engine: Engine, claim: int, inside: Path) -> None:
     while not inside.exists():
         assert time.monotonic() < deadline
         time.sleep(0.001)
-    engine.page.words[shared_page.FIRE] = claim
+    engine.commands[shared_page.FIRE] = claim
     os.kill(engine.pid, signal.SIGURG)

@@ -72,7 +72,7 @@ def run_worker(request: ForkRequest, functions: LoadedFunctions) -> None:
     os.dup2(output_fd, 2)
     markers = OutputMarkers(output_fd)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    page = SharedPage(page_fd)
+    page = SharedPage(page_fd, stack_fd)
     os.close(page_fd)
     stack_dump.enable(stack_fd, page.words)
     if request.flags & LOAD_FIRST:

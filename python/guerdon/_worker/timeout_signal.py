@@ -25,10 +25,11 @@ class CallInterrupted(BaseException):
 class TimeoutSignal:
     """The handler of the signal."""
 
-    __slots__ = ("_words", "fired", "shielded")
+    __slots__ = ("_commands", "_words", "fired", "shielded")
 
-    def __init__(self, words: memoryview) -> None:
+    def __init__(self, words: memoryview, commands: memoryview) -> None:
         self._words = words
+        self._commands = commands
         # Written by the worker around its reports.
         self.shielded = False
         # The last claim that the exception was raised for. Written by the handler.
@@ -40,7 +41,7 @@ class TimeoutSignal:
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if self.shielded:
             return
-        claim = self._words[FIRE]
+        claim = self._commands[FIRE]
         if claim and claim != self.fired and claim == self._words[PROGRESS]:
             self.fired = claim
             raise CallInterrupted("interrupted by guerdon: timeout, max_output or cancelled")

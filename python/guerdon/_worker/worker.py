@@ -51,9 +51,10 @@ class Worker:
         self._link = link
         self._page = page
         self._words = page.words
+        self._commands = page.commands
         self._functions = functions
         self._markers = markers
-        self._signal = TimeoutSignal(page.words)
+        self._signal = TimeoutSignal(page.words, page.commands)
         self._awaiter = Awaiter(_warn)
         self._limits = ResourceLimits(functions.hidden)
         # Functions whose setup ran, in that order.
@@ -85,11 +86,12 @@ class Worker:
 
     def _run(self, frame: Frame) -> bool:
         """Runs one frame and reports its end; True when the worker must retire."""
-        words, signal, limits, base = self._words, self._signal, self._limits, frame.id << 8
+        words, commands, signal, limits = self._words, self._commands, self._signal, self._limits
+        base = frame.id << 8
         stack_dump.disable_if_taken(words)
         ran = 0
         try:
-            if words[TAKEN] < frame.id:
+            if commands[TAKEN] < frame.id:
                 ran = self._run_calls(frame)
             signal.shielded = True
             limits.lift()
@@ -129,7 +131,7 @@ class Worker:
         self._link.begun(frame.id, prepared)
         self._signal.shielded = False
         until = time.monotonic() + _COUNTING_S
-        while prepared and self._words[COUNTED] != frame.id and time.monotonic() < until:
+        while prepared and self._commands[COUNTED] != frame.id and time.monotonic() < until:
             time.sleep(0.0001)
 
     def _prepare(self, frame: Frame) -> Call | None:
@@ -191,7 +193,7 @@ class Worker:
         """The loop of per-sample calls: no system call, and a message only if the result is no
         float."""
         # All in locals: this loop is the lane's overhead per call.
-        words, clock, fid = self._words, time.monotonic_ns, frame.id
+        words, commands, clock, fid = self._words, self._commands, time.monotonic_ns, frame.id
         results = self._page.results_of(fid)
         stamps, values, states = results.stamps, results.values, results.states
         states[: frame.calls] = bytes(frame.calls)
@@ -203,7 +205,7 @@ class Worker:
             stamps[index] = clock()
             words[PROGRESS] = claim
             # never before the first call, however long decoding took
-            if words[TAKEN] >= fid and index:
+            if commands[TAKEN] >= fid and index:
                 words[PROGRESS] = fid << 8
                 return index
             try:
@@ -240,7 +242,7 @@ class Worker:
 
     def _lists(self, frame: Frame, call: Call, bound: Callable[..., Any], columns: list[Any]) -> int:
         """Group, batch and finish calls: lists in, cells out as a message."""
-        words, fid, base = self._words, frame.id, frame.id << 8
+        words, commands, fid, base = self._words, self._commands, frame.id, frame.id << 8
         stamps = self._page.results_of(fid).stamps
         start = 0
         for index, count in enumerate(frame.counts):
@@ -251,7 +253,7 @@ class Worker:
             stamps[index] = time.monotonic_ns()
             words[PROGRESS] = base + index + 1
             # never before the first call, however long decoding took
-            if words[TAKEN] >= fid and index:
+            if commands[TAKEN] >= fid and index:
                 words[PROGRESS] = base
                 return index
             try:

@@ -1,15 +1,20 @@
 //! The page that a worker shares with its supervisor; `python/guerdon/_worker/shared_page.py` is
 //! the other side. The worker maps it; the supervisor uses `pread` and `pwrite`: no unsafe code.
 //!
-//! - The supervisor writes `TAKEN`, `FIRE` and `COUNTED`, nothing else.
+//! - Only the worker writes to it: it seals the page, which others find under `/proc/<trainer>/fd`.
+//!   The supervisor's words, `TAKEN`, `FIRE` and `COUNTED`, stand in a page before the stack.
 //! - shared-page-1  Each word of a snapshot is atomic, the snapshot is not: what depends on two
 //!   words is acted on when two snapshots agree.
 //! - Whatever stands in the page, reading it is safe: indices and numbers are checked.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags};
+
+use crate::stack_file::StackFile;
 
 /// Most calls in one frame.
 pub(super) const CALLS: usize = 64;
@@ -35,14 +40,20 @@ const USED: usize = HEAD + 2 * HALF;
 /// The supervisor's end of the page.
 pub(super) struct SharedPage {
     fd: OwnedFd,
+    /// Where the supervisor's words stand.
+    commands: Arc<OwnedFd>,
+    /// The last frame that was taken back. Written by the supervisor.
+    taken: AtomicU64,
 }
 
 impl SharedPage {
-    pub(super) fn new() -> io::Result<Self> {
+    /// Args: where the supervisor's words shall stand.
+    pub(super) fn new(stack: &StackFile) -> io::Result<Self> {
         let fd = rustix::fs::memfd_create("guerdon-page", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, SIZE)?;
-        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        Ok(Self { fd })
+        // The worker adds those against writing, and against further seals.
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
+        Ok(Self { fd, commands: stack.shared(), taken: AtomicU64::new(0) })
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
@@ -53,11 +64,13 @@ impl SharedPage {
     pub(super) fn read(&self) -> io::Result<PageSnapshot> {
         let mut bytes = [0; USED];
         rustix::io::pread(&self.fd, &mut bytes, 0)?;
+        bytes[TAKEN as usize..][..8].copy_from_slice(&self.taken.load(Ordering::Relaxed).to_ne_bytes());
         Ok(PageSnapshot { bytes })
     }
 
     /// The worker shall start no call of this frame or an earlier one.
     pub(super) fn take_back(&self, frame: u64) -> io::Result<()> {
+        self.taken.store(frame, Ordering::Relaxed);
         self.write(TAKEN, frame)
     }
 
@@ -72,7 +85,7 @@ impl SharedPage {
     }
 
     fn write(&self, at: u64, word: u64) -> io::Result<()> {
-        rustix::io::pwrite(&self.fd, &word.to_ne_bytes(), at)?;
+        rustix::io::pwrite(&self.commands, &word.to_ne_bytes(), at)?;
         Ok(())
     }
 }
@@ -161,19 +174,21 @@ mod tests {
 
     #[test]
     fn words_of_the_two_halves_do_not_meet() {
-        let page = SharedPage::new().unwrap();
-        page.write((half(2) + VALUES + 8 * 63) as u64, 1.5f64.to_bits()).unwrap();
-        page.write((half(3)) as u64, 77).unwrap();
-        page.write((half(2) + 8 * CALLS) as u64, 99).unwrap();
+        let page = SharedPage::new(&StackFile::new().unwrap()).unwrap();
+        let write = |at: usize, word: u64| rustix::io::pwrite(&page.fd, &word.to_ne_bytes(), at as u64).unwrap();
+        write(half(2) + VALUES + 8 * 63, 1.5f64.to_bits());
+        write(half(3), 77);
+        write(half(2) + 8 * CALLS, 99);
         page.take_back(5).unwrap();
         let seen = page.read().unwrap();
         assert_eq!((seen.value(2, 63), seen.state(2, 0)), (1.5, 0));
         assert_eq!((seen.stamp(3, 0), seen.stamp(2, 64), seen.stamp(3, 64)), (77, 99, 0));
+        assert_eq!(seen.taken(), 5);
     }
 
     #[test]
     fn indices_beyond_the_page_are_harmless() {
-        let seen = SharedPage::new().unwrap().read().unwrap();
+        let seen = SharedPage::new(&StackFile::new().unwrap()).unwrap().read().unwrap();
         assert_eq!((seen.stamp(u64::MAX, 65), seen.state(1, 64)), (0, u8::MAX));
         assert!(seen.value(0, usize::MAX).is_nan());
         assert_eq!(seen.done(3), None);

@@ -1,9 +1,11 @@
 //! The file that a worker's stack is written to, and what is shown of it. Any bytes in it are text,
 //! and it is bounded: the file by a size that the worker can't change, the shown stack by
-//! `LONGEST`.
+//! `LONGEST`. Before the stack is a page for what the supervisor writes (`SharedPage`): a second
+//! file would be one more descriptor for each worker.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, SeekFrom};
 use tokio::sync::Mutex;
@@ -12,6 +14,8 @@ use tokio::sync::Mutex;
 pub(super) const NAME: &str = "guerdon-stack";
 /// Room for a hundred frames, which is what `faulthandler` writes at most.
 const SIZE: usize = 64 << 10;
+/// Where the stack begins: behind the supervisor's page, which no stack can reach then.
+const START: u64 = 4096;
 /// Most bytes of a stack that is shown.
 const LONGEST: usize = 16 << 10;
 /// How `faulthandler` begins, since a signal is answered for one thread.
@@ -19,7 +23,7 @@ const HEADER: &str = "Stack (most recent call first):";
 
 /// The file that a worker's stack is written to.
 pub(super) struct StackFile {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     /// Held by whoever asks; whether anyone asked before.
     pub requests: Mutex<bool>,
 }
@@ -27,27 +31,33 @@ pub(super) struct StackFile {
 impl StackFile {
     pub(super) fn new() -> io::Result<Self> {
         let fd = rustix::fs::memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        rustix::fs::ftruncate(&fd, SIZE as u64)?;
+        rustix::fs::ftruncate(&fd, START + SIZE as u64)?;
+        rustix::fs::seek(&fd, SeekFrom::Start(START))?;
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        Ok(Self { fd, requests: Mutex::default() })
+        Ok(Self { fd: Arc::new(fd), requests: Mutex::default() })
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
+    /// The file, for whoever writes the supervisor's page.
+    pub(super) fn shared(&self) -> Arc<OwnedFd> {
+        self.fd.clone()
+    }
+
     /// Empties the file; what is written next stands at its beginning, since both ends share one
     /// position.
     pub(super) fn clear(&self) -> io::Result<()> {
-        rustix::fs::fallocate(&self.fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, SIZE as u64)?;
-        rustix::fs::seek(&self.fd, SeekFrom::Start(0))?;
+        rustix::fs::fallocate(&self.fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, START, SIZE as u64)?;
+        rustix::fs::seek(&self.fd, SeekFrom::Start(START))?;
         Ok(())
     }
 
     /// What was written since it was emptied.
     pub(super) fn read(&self) -> String {
         let mut bytes = vec![0; SIZE];
-        let got = rustix::io::pread(&self.fd, &mut bytes, 0).unwrap_or(0);
+        let got = rustix::io::pread(&self.fd, &mut bytes, START).unwrap_or(0);
         bytes.truncate(got);
         if let Some(end) = bytes.iter().position(|byte| *byte == 0) {
             bytes.truncate(end);
@@ -147,10 +157,15 @@ mod tests {
     fn a_worker_can_not_make_the_file_grow() {
         let stack = StackFile::new().unwrap();
         let bytes = vec![b'x'; SIZE + 4096];
-        rustix::io::pwrite(&stack.fd, &bytes[..10], 0).unwrap();
-        assert_eq!(stack.read(), "x".repeat(10));
-        assert!(rustix::io::pwrite(&stack.fd, &bytes[..10], SIZE as u64).is_err());
-        stack.clear().unwrap();
-        assert_eq!(stack.read(), "");
+        for _ in 0..2 {
+            assert_eq!(rustix::io::write(&stack.fd, &bytes[..10]), Ok(10));
+            assert_eq!(stack.read(), "x".repeat(10));
+            assert_eq!(rustix::io::write(&stack.fd, &bytes), Ok(SIZE - 10)); // no further
+            stack.clear().unwrap();
+            assert_eq!(stack.read(), "");
+        }
+        let mut page = [1; START as usize];
+        rustix::io::pread(&stack.fd, &mut page, 0).unwrap();
+        assert!(page.iter().all(|byte| *byte == 0));
     }
 }

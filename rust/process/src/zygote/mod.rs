@@ -217,8 +217,8 @@ impl ZygoteSupervisor {
         let load_late = self.loading.is_late();
         let Some(zygote) = &mut self.zygote else { return Err(io::ErrorKind::NotConnected.into()) };
         let (socket, their_socket) = zygote_requests::pair()?;
-        let page = SharedPage::new()?;
         let stack = StackFile::new()?;
+        let page = SharedPage::new(&stack)?;
         let (output, their_output) = output::pipe()?;
         let fds = [their_socket.as_fd(), page.fd(), their_output.as_fd(), stack.fd()];
         // Kept until the child's pidfd takes its guard: that must not be the one for which there is
