@@ -209,3 +209,33 @@ def test_a_column_keeps_its_dispatcher_and_is_the_same_as_long_as_it_is_held() -
     # the other one failed
     assert column(prompts=["p"], completions=["a"], environments=[None]) == [None]
     column.dispatcher.close()
+
+
+@pytest.mark.parametrize("lane", ["thread", "asyncio", "stream"])
+def test_a_cycle_through_a_batch_that_nobody_collected_is_collected(lane: str) -> None:
+    """A value of the batch leads back to it: only the collector can tell."""
+
+    def function(environment: Thing) -> float:
+        return 1.0
+
+    async def waits(environment: Thing) -> float:
+        return 1.0
+
+    one = reward(waits) if lane == "asyncio" else reward(function, lane="thread")
+    with Dispatcher([one]) as dispatcher:
+        thing = Thing()
+        if lane == "stream":
+            pending: Any = dispatcher.stream()
+            pending.add(completions=["a"], environments=[thing])
+            pending.finish()
+        else:
+            pending = dispatcher.submit(completions=["a"], environments=[thing])
+        thing.pending = pending  # type: ignore[attr-defined]
+        pending.wait(60)
+        gone = weakref.ref(thing)
+        del thing, pending
+        deadline = time.monotonic() + 20
+        while gone() is not None and time.monotonic() < deadline:
+            gc.collect()  # a thread may still have the last call in hand
+            time.sleep(0.01)
+        assert gone() is None

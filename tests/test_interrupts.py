@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -88,3 +91,68 @@ def test_no_batch_is_left_wherever_ctrl_c_hits(how: str) -> None:
         assert interrupt.waited
         assert place > 2
         assert made.score(completions=["quick"]).rewards.tolist() == [[[1.0]]]
+
+
+def interrupted(program: str) -> float:
+    """Sends SIGINT to a program once it has said "now"; the seconds until it has ended.
+
+    It is to print "interrupted" then.
+    """
+    running = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == "now\n"
+    time.sleep(0.3)  # it begins to wait
+    start = time.monotonic()
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert "interrupted" in out, err
+    return time.monotonic() - start
+
+
+def test_ctrl_c_ends_the_wait_of_close() -> None:
+    """Closing waits 5 s for a function that doesn't come back."""
+    took = interrupted("""
+        import os, time
+        from guerdon import Dispatcher, reward
+
+        def stuck(completion):
+            time.sleep(60)
+
+        dispatcher = Dispatcher([reward(stuck, lane="thread")])
+        pending = dispatcher.submit(completions=["a"])
+        time.sleep(0.5)
+        print("now", flush=True)
+        try:
+            dispatcher.close()
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        os._exit(0)
+    """)
+    assert took < 4
+
+
+def test_ctrl_c_ends_a_look_at_the_workers() -> None:
+    """A worker that the kernel holds, here in vfork, doesn't say where it stands: the look waits
+    for as long as it may."""
+    took = interrupted("""
+        import ctypes, os, time
+        from guerdon import Dispatcher, reward
+
+        def stuck(completion):
+            ctypes.PyDLL(None).vfork()  # its parent waits until this one has ended
+            time.sleep(60)
+
+        with Dispatcher([reward(stuck, timeout=60)], workers=1) as dispatcher:
+            pending = dispatcher.submit(completions=["a"])
+            while not dispatcher.worker_pids():
+                time.sleep(0.01)
+            time.sleep(0.5)
+            print("now", flush=True)
+            try:
+                dispatcher.dump(timeout=50)
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+    """)
+    assert took < 20

@@ -118,6 +118,35 @@ def test_a_forked_child_has_nothing_to_wait_for(dispatcher: Dispatcher) -> None:
     assert pending.result(60).rewards.shape == (1, 1, 2)
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_refuses_to_add_whatever_lock_was_held(dispatcher: Dispatcher) -> None:
+    """Another thread adds while the process forks: the child has its locks as they were then."""
+    pending = dispatcher.stream(max_pending=1 << 20)
+    stop = threading.Event()
+
+    def keep_adding() -> None:
+        while not stop.is_set():
+            pending.add(completions=["c"], seconds=[0.0])
+
+    adding = threading.Thread(target=keep_adding)
+    adding.start()
+    try:
+        for _ in range(40):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)  # it hangs
+                try:
+                    pending.add(completions=["c"], seconds=[0.0])
+                except ClosedError:
+                    os._exit(0)
+                os._exit(1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        stop.set()
+        adding.join()
+        pending.cancel()
+
+
 def test_groups_come_as_they_complete(dispatcher: Dispatcher) -> None:
     pending = dispatcher.submit(**batch(2.0, 2.0, 0.05, 0.1, 1.0, 1.0, size=2))
     groups = list(pending.groups())

@@ -332,6 +332,7 @@ class OpenBatch(PendingBatch):
             [[[1.0], [3.0]]]
         """
         _refuse_options(columns)
+        self._check_process(done=False)
         try:
             self._batch.wait_for_room()
         except (KeyboardInterrupt, SystemExit):
@@ -353,6 +354,7 @@ class OpenBatch(PendingBatch):
         """`add` for coroutines: waiting for room never blocks the loop; cancelled meanwhile, it
         adds nothing."""
         _refuse_options(columns)
+        self._check_process(done=False)
         room = self._batch.room_fileno()
         while room is not None and not self._batch.has_room:
             await self._waiters.wait(room, None, lambda: self._batch.has_room)
