@@ -20,6 +20,7 @@ BENCHES = {
     "bench_import": "",
     "bench_judge": "2048",
     "bench_timeout_kill": "",
+    "bench_asyncio_backlog": "",
     "bench_asyncio_lane_lag": "",
     "bench_lanes": "",
     "bench_rate_limit": "4",

@@ -1,5 +1,5 @@
 """How long the trainer's thread is busy submitting 2048 samples of 64 KB, compared with pickling
-them.
+them; and 2048 conversations, for one function of the process lane and for four.
 
     python -m pytest benches/python/bench_submit.py --benchmark-only
 
@@ -79,3 +79,35 @@ def test_pickle(benchmark: Any, tables: Any, kind: str) -> None:
     if not benchmark.disabled:
         stats = benchmark.stats.stats
         tables.add(TITLE, f"pickle, {kind}", {"median": stats.median * 1e3, "max": stats.max * 1e3})
+
+
+CONVERSATIONS = [
+    [{"role": "user", "content": f"{index:08d}" * 8}, {"role": "assistant", "content": f"{index:08d}" * 128}]
+    for index in range(SAMPLES)
+]
+SHARED = f"{SAMPLES} conversations: ms on the caller's thread"
+
+
+@pytest.mark.parametrize("functions", [1, 4])
+def test_conversations(benchmark: Any, tables: Any, functions: int) -> None:
+    """What several functions get is pickled once."""
+    benchmark.group = SHARED
+    pending: list[Any] = []
+
+    def submit() -> None:
+        pending.append(dispatcher.submit(completions=CONVERSATIONS))
+
+    def finish() -> None:
+        if pending:
+            assert pending.pop().result().status.max() == Status.OK
+
+    rewards = [reward(trivial, name=f"trivial {number}") for number in range(functions)]
+    with Dispatcher(rewards, workers=2) as dispatcher:
+        submit()
+        finish()
+        benchmark.pedantic(submit, setup=finish, rounds=ROUNDS)
+        finish()
+    if not benchmark.disabled:
+        stats = benchmark.stats.stats
+        cells = {"median": stats.median * 1e3, "max": stats.max * 1e3}
+        tables.add(SHARED, f"guerdon submit, {functions} functions", cells, "as for one" * (functions > 1))
