@@ -1,8 +1,10 @@
 //! `ThreadSlot`: the place of one thread of the thread lane, from when it was asked for to its end.
 //!
-//! Whoever holds it is the thread. When it is dropped the thread has ended, whatever it was that
-//! ended it, and wherever: no function waits for a thread that is no more.
+//! Whoever holds it is the thread. When it is dropped, or the thread that asked it for work ends,
+//! the thread has ended for the lane, whatever it was that ended it, and wherever: no function
+//! waits for a thread that is no more.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,32 +14,77 @@ use pyo3::prelude::*;
 use crate::gil;
 use crate::lanes::thread_frame::PyThreadFrame;
 
-#[pyclass(frozen, module = "guerdon._native")]
-pub struct ThreadSlot {
+thread_local! {
+    /// Of a thread that asked for work. Python may keep its own objects when a thread ends at a bad
+    /// moment; this goes with the thread.
+    static ENDS: RefCell<Option<Ends>> = const { RefCell::new(None) };
+}
+
+struct Place {
     pid: u32,
     lane: Arc<ThreadLane>,
-    #[pyo3(get)]
     function: usize,
-    /// The thread's number.
-    #[pyo3(get)]
     thread: u64,
-    /// It takes no more work, and: its last call was made. Written once.
+    /// It takes no more work, and: its last call was made. Each is written once.
     left: AtomicBool,
     over: AtomicBool,
+}
+
+/// Ends a thread when it is dropped, unless it has ended.
+struct Ends(Arc<Place>);
+
+#[pyclass(frozen, module = "guerdon._native")]
+pub struct ThreadSlot(Ends);
+
+impl Place {
+    fn leave(&self, death: Option<Death<'_>>) -> bool {
+        !self.left.swap(true, Ordering::AcqRel) && self.lane.pool().leave(self.function, self.thread, death)
+    }
+
+    fn end(&self) {
+        self.leave(None);
+        if !self.over.swap(true, Ordering::AcqRel) {
+            self.lane.pool().thread_ended();
+        }
+    }
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        // In a forked child the lane's locks may be held by threads that it lacks.
+        if self.0.pid == std::process::id() {
+            self.0.end();
+        }
+    }
 }
 
 impl ThreadSlot {
     pub fn new(lane: Arc<ThreadLane>, function: usize, thread: u64) -> Self {
         let (left, over) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { pid: std::process::id(), lane, function, thread, left, over }
+        Self(Ends(Arc::new(Place { pid: std::process::id(), lane, function, thread, left, over })))
     }
 }
 
 #[pymethods]
 impl ThreadSlot {
+    #[getter]
+    fn function(&self) -> usize {
+        self.0.0.function
+    }
+
+    /// The thread's number.
+    #[getter]
+    fn thread(&self) -> u64 {
+        self.0.0.thread
+    }
+
     /// Waits for work; None when this thread must end.
     fn next_frame(&self, py: Python<'_>, ident: u64) -> PyResult<Option<PyThreadFrame>> {
-        while let Some(frame) = gil::detached(py, || self.lane.next_frame(self.function, self.thread, ident)) {
+        let place = &self.0.0;
+        ENDS.with_borrow_mut(|ends| {
+            ends.get_or_insert_with(|| Ends(place.clone()));
+        });
+        while let Some(frame) = gil::detached(py, || place.lane.next_frame(place.function, place.thread, ident)) {
             // None if the watchdog was quicker: then this thread was abandoned.
             if let Some(frame) = PyThreadFrame::new(py, frame)? {
                 return Ok(Some(frame));
@@ -50,32 +97,12 @@ impl ThreadSlot {
     /// call the function's `close()` first.
     #[pyo3(signature = (reason = None, traceback = None))]
     fn leave(&self, py: Python<'_>, reason: Option<&str>, traceback: Option<&str>) -> bool {
-        if self.left.swap(true, Ordering::Relaxed) {
-            return false;
-        }
         let death = reason.map(|reason| Death { reason, traceback });
-        gil::detached(py, || self.lane.pool().leave(self.function, self.thread, death))
+        gil::detached(py, || self.0.0.leave(death))
     }
 
     /// The thread has ended: its last call here.
     fn end(&self, py: Python<'_>) {
-        self.leave(py, None, None);
-        if !self.over.swap(true, Ordering::Relaxed) {
-            gil::detached(py, || self.lane.pool().thread_ended());
-        }
-    }
-}
-
-impl Drop for ThreadSlot {
-    fn drop(&mut self) {
-        if self.pid != std::process::id() {
-            return; // the lane's locks may be held by threads that a forked child lacks
-        }
-        if !*self.left.get_mut() {
-            self.lane.pool().leave(self.function, self.thread, None);
-        }
-        if !*self.over.get_mut() {
-            self.lane.pool().thread_ended();
-        }
+        gil::detached(py, || self.0.0.end());
     }
 }
