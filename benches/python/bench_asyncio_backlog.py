@@ -57,7 +57,7 @@ def test_one_by_one(benchmark: Any, tables: Any, side: str, samples: int) -> Non
         benchmark.pedantic(streamed if side == "guerdon" else lambda: asyncio.run(gathered()), rounds=3)
     if not benchmark.disabled:
         cells = {"best": benchmark.stats.stats.min * 1e6 / samples}
-        tables.add(ADDED, f"{side}, {samples} samples", cells, "those of 10 000, and of gather" * (side == "guerdon"))
+        tables.add(ADDED, f"{side}, {samples} samples", cells, "flat" * (side == "guerdon"))
 
 
 class Slow(StatefulReward):
