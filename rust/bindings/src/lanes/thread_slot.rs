@@ -20,7 +20,7 @@ thread_local! {
     static ENDS: RefCell<Option<Ends>> = const { RefCell::new(None) };
 }
 
-struct Place {
+struct SlotState {
     pid: u32,
     lane: Arc<ThreadLane>,
     function: usize,
@@ -31,12 +31,12 @@ struct Place {
 }
 
 /// Ends a thread when it is dropped, unless it has ended.
-struct Ends(Arc<Place>);
+struct Ends(Arc<SlotState>);
 
 #[pyclass(frozen, module = "guerdon._native")]
 pub struct ThreadSlot(Ends);
 
-impl Place {
+impl SlotState {
     fn leave(&self, death: Option<Death<'_>>) -> bool {
         !self.left.swap(true, Ordering::AcqRel) && self.lane.pool().leave(self.function, self.thread, death)
     }
@@ -61,7 +61,7 @@ impl Drop for Ends {
 impl ThreadSlot {
     pub fn new(lane: Arc<ThreadLane>, function: usize, thread: u64) -> Self {
         let (left, over) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self(Ends(Arc::new(Place { pid: std::process::id(), lane, function, thread, left, over })))
+        Self(Ends(Arc::new(SlotState { pid: std::process::id(), lane, function, thread, left, over })))
     }
 }
 
@@ -80,11 +80,11 @@ impl ThreadSlot {
 
     /// Waits for work; None when this thread must end.
     fn next_frame(&self, py: Python<'_>, ident: u64) -> PyResult<Option<PyThreadFrame>> {
-        let place = &self.0.0;
+        let slot = &self.0.0;
         ENDS.with_borrow_mut(|ends| {
-            ends.get_or_insert_with(|| Ends(place.clone()));
+            ends.get_or_insert_with(|| Ends(slot.clone()));
         });
-        while let Some(frame) = gil::detached(py, || place.lane.next_frame(place.function, place.thread, ident)) {
+        while let Some(frame) = gil::detached(py, || slot.lane.next_frame(slot.function, slot.thread, ident)) {
             // None if the watchdog was quicker: then this thread was abandoned.
             if let Some(frame) = PyThreadFrame::new(py, frame)? {
                 return Ok(Some(frame));
