@@ -59,7 +59,7 @@ def test_functions_that_are_forked(guerdon: Command, tmp_path: Path) -> None:
     assert "A worker is forked with the functions loaded" in table
 
 
-def test_what_a_module_left_is_named(guerdon: Command, tmp_path: Path) -> None:
+def test_row_33_what_a_module_left_is_named(guerdon: Command, tmp_path: Path) -> None:
     _write(
         tmp_path, "costs_helper", "held = bytearray(b'x') * 20_000_000\n@guerdon.reward\ndef first(text): return 1.0\n"
     )

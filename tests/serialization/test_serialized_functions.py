@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+import os
 import pickle
+import signal
 import subprocess
 import sys
 import textwrap
@@ -303,3 +305,26 @@ def test_arrays_and_tensors_travel_in_closures(kind: str) -> None:
     library = pytest.importorskip(kind)
     weights = library.arange(4)
     assert in_another_process(reward(lambda completion: float(weights.sum())))["results"] == [6.0]
+
+
+def test_a_child_forked_while_a_function_is_pickled_can_pickle() -> None:
+    started, end = threading.Event(), threading.Event()
+
+    class Waits:
+        def __reduce__(self) -> Any:
+            started.set()
+            end.wait(30)
+            return int, ()
+
+    thread = threading.Thread(target=dumps, args=(Waits(),))
+    thread.start()
+    try:
+        assert started.wait(30)
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(20)  # ends a child that waits for the lock
+            os._exit(0 if pickle.loads(dumps([1])) == [1] else 1)
+        assert os.waitpid(pid, 0)[1] == 0
+    finally:
+        end.set()
+        thread.join()

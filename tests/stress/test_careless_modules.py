@@ -31,7 +31,7 @@ def _act(**options: float) -> object:
     "a module starts threads when it is imported",
     sees="its functions run; one warning names the threads, and `stats()` counts the workers that load for themselves",
 )
-def test_threads(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_row_33_threads(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("CARELESS", "threads")
     stats = _twice([_act()])
     assert stats["worker_loads"] >= 2
@@ -44,7 +44,9 @@ def test_threads(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[s
     "a module makes a CUDA context when it is imported (a file in its place)",
     sees="its functions run in workers that load it for themselves; one warning names the device",
 )
-def test_an_accelerator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_row_33_an_accelerator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     device = tmp_path / "nvidia-uvm"
     (tmp_path / "nvidia-uvm0").touch()
     monkeypatch.setenv("CARELESS", "device")

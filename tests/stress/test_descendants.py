@@ -118,7 +118,7 @@ def test_what_a_function_leaves_behind_is_gone_after_close(deed: str, count: int
         ),
     ],
 )
-def test_what_a_failed_call_left_behind_is_gone_with_its_worker(
+def test_row_32_what_a_failed_call_left_behind_is_gone_with_its_worker(
     deed: str, status: Status, reason: str, tmp_path: Path
 ) -> None:
     with Scene(tmp_path, timeout=3.0) as scene:  # what it leaves behind is there by then

@@ -69,7 +69,7 @@ SCORED = "[1.0, 2.0, nan, 3.0] ['TIMEOUT']"
     "the interpreter was built without `os.pidfd_open`, as conda's are",
     sees="nothing: the engine opens the descriptors and passes them on",
 )
-def test_an_interpreter_without_pidfd_open(tmp_path: Path) -> None:
+def test_row_30_an_interpreter_without_pidfd_open(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import os\nif hasattr(os, 'pidfd_open'):\n    del os.pidfd_open\n")
     before = "assert not hasattr(os, 'pidfd_open')"
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH", "")]))
@@ -80,7 +80,7 @@ def test_an_interpreter_without_pidfd_open(tmp_path: Path) -> None:
     "the kernel is Linux 5.4: `PIDFD_NONBLOCK` and all later system calls are refused (a seccomp filter)",
     sees="nothing",
 )
-def test_the_calls_of_linux_5_4_are_enough(tmp_path: Path) -> None:
+def test_row_30_the_calls_of_linux_5_4_are_enough(tmp_path: Path) -> None:
     seen = _score(tmp_path, LINUX_5_4)
     if seen.startswith("no seccomp"):
         pytest.skip(seen)

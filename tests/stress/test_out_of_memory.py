@@ -67,7 +67,7 @@ def _own_cgroup(root: str, prefix: str) -> Path:
     "a function allocates without end in a memory cgroup of which the trainer holds most",
     sees="`crashed`, by SIGKILL (out of memory?); the trainer and the other samples are not affected",
 )
-def test_workers_die_before_the_trainer(tmp_path: Path) -> None:
+def test_row_31_workers_die_before_the_trainer(tmp_path: Path) -> None:
     with memory_cgroup(LIMIT) as cgroup:
         ended = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", TRAINER.format(cgroup=str(cgroup), held=HELD, notes=str(tmp_path))],
