@@ -33,6 +33,22 @@ unsafe impl Send for Texts {}
 // SAFETY: as above.
 unsafe impl Sync for Texts {}
 
+/// Whether the characters of an exact str, one byte each, are all ASCII, as the string knows itself.
+#[cfg(not(Py_3_14))]
+fn is_ascii(text: &Bound<'_, PyString>, _units: &[u8]) -> bool {
+    #[expect(unsafe_code, reason = "asks the string whether it is ASCII")]
+    // SAFETY: `text` is an exact str, made ready where its data were looked up.
+    let ascii = unsafe { pyo3::ffi::PyUnicode_IS_ASCII(text.as_ptr()) };
+    ascii != 0
+}
+
+/// The same, by where the characters lie: the header of an ASCII string is the shorter one. (From
+/// 3.14 on the string's flags can't be read from here.)
+#[cfg(Py_3_14)]
+fn is_ascii(text: &Bound<'_, PyString>, units: &[u8]) -> bool {
+    units.as_ptr().addr() - text.as_ptr().addr() == size_of::<pyo3::ffi::PyASCIIObject>()
+}
+
 impl Texts {
     /// Notes the strings of a list that nobody else changes; `None` if a value is no string.
     pub fn of(list: &Bound<'_, PyList>) -> PyResult<Option<Self>> {
@@ -46,10 +62,8 @@ impl Texts {
             let data = unsafe { text.data()? };
             let (start, bytes, kind) = match data {
                 PyStringData::Ucs1(units) => {
-                    #[expect(unsafe_code, reason = "asks the string whether it is ASCII, which it knows")]
-                    // SAFETY: `text` is an exact str, made ready by `data` above.
-                    let ascii = unsafe { pyo3::ffi::PyUnicode_IS_ASCII(text.as_ptr()) } != 0;
-                    (units.as_ptr(), units.len(), if ascii { TextKind::Ascii } else { TextKind::Latin1 })
+                    let kind = if is_ascii(text, units) { TextKind::Ascii } else { TextKind::Latin1 };
+                    (units.as_ptr(), units.len(), kind)
                 }
                 PyStringData::Ucs2(units) => (units.as_ptr().cast(), units.len() * 2, TextKind::Utf16),
                 PyStringData::Ucs4(units) => (units.as_ptr().cast(), units.len() * 4, TextKind::Utf32),
