@@ -291,6 +291,18 @@ environments: $(VENV)/.dependencies $(PARALLEL)/.dependencies $(VLLM)/.dependenc
 test-pythons: ## the source distribution, and wheels of it on each Python from 3.10 to 3.13 (PYTHONS="3.10 3.12": on these)
 	TARGET=$(TARGET)/pythons scripts/test-pythons
 
+.PHONY: test-debian-pythons
+test-debian-pythons: $(VENV)/.dependencies ## wheels on the Pythons of Debian's newer suites, 3.14 and 3.15, in a chroot (needs root, mmdebstrap)
+	unset PYO3_PYTHON
+	BIN=$(BIN) TARGET=$(TARGET)/pythons scripts/test-debian-pythons
+
+.PHONY: check-aarch64
+check-aarch64: $(VENV)/.dependencies ## type-check the crates for 64-bit ARM (needs gcc-aarch64-linux-gnu)
+	unset PYO3_PYTHON
+	rustup --quiet target add aarch64-unknown-linux-gnu
+	PYO3_CROSS=1 PYO3_CROSS_PYTHON_VERSION=3.11 CARGO_TARGET_DIR=$(TARGET)/aarch64 \
+		cargo check --workspace --locked --quiet --target aarch64-unknown-linux-gnu
+
 ROUNDS := 10
 .PHONY: stress
 stress: setup ## the soak tests too, more cases and deeper model checking

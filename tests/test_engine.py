@@ -24,6 +24,7 @@ from guerdon import (
     RegistrationError,
     Status,
     _engine,
+    errors,
     reward,
 )
 from tests.simple import answer_is, judge, length, rank
@@ -281,3 +282,9 @@ def test_the_interpreter_exits_cleanly(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[[[1.0, 1.0, 1.0]]]"
     assert done.stderr == ""
+
+
+def test_an_interpreter_that_keeps_the_gil_off_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    with pytest.raises(errors.GuerdonError, match="PYTHON_GIL=0"):
+        Dispatcher([lambda completions, **_: [0.0] * len(completions)])

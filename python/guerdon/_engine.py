@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from guerdon._registration.spec import FunctionSpec
-from guerdon.errors import ClosedError, MainGuardError, RegistrationError
+from guerdon.errors import ClosedError, GuerdonError, MainGuardError, RegistrationError
 
 if TYPE_CHECKING:
     from guerdon._lanes import ThreadSupervisor
@@ -31,6 +31,16 @@ CLOSE_TIMEOUT_S = 5.0
 EXIT_TIMEOUT_S = 1.0
 
 
+def _refuse_to_run_without_the_gil() -> None:
+    # A free-threaded interpreter turns the GIL on when it imports the extension, and says so;
+    # unless it was told not to.
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise GuerdonError(
+            "Guerdon's engine does not support running without the GIL yet, and PYTHON_GIL=0 or -X gil=0 keeps it off. "
+            "Leave that setting out: a free-threaded interpreter then turns the GIL on for Guerdon."
+        )
+
+
 class EngineHandle:
     """Starts and ends the engine of a list of functions."""
 
@@ -41,6 +51,7 @@ class EngineHandle:
         recycle: Recycle | None = None,
         worker_env: Mapping[str, str | None] | None = None,
     ) -> None:
+        _refuse_to_run_without_the_gil()
         self._specs = tuple(specs)
         self._workers = workers
         self._recycle = recycle

@@ -18,6 +18,8 @@ from tests.lanes import lane_helpers
 from tests.lanes.lane_helpers import eventually, looped, scored
 
 PATIENCE_S = 60.0
+# asyncio's policies go in Python 3.16; until then users have them.
+WITH_A_POLICY = pytest.mark.filterwarnings("ignore:'?asyncio\\..*[pP]olicy.* is deprecated:DeprecationWarning")
 
 
 @pytest.fixture(autouse=True)
@@ -93,6 +95,7 @@ def test_a_loop_that_user_code_closes_is_followed_by_another() -> None:
     assert len(set(loops)) == 3
 
 
+@WITH_A_POLICY
 def test_a_policy_that_makes_no_loop_fails_the_batch_and_only_that() -> None:
     class Policy(asyncio.DefaultEventLoopPolicy):
         def new_event_loop(self) -> asyncio.AbstractEventLoop:
@@ -114,6 +117,7 @@ def test_a_policy_that_makes_no_loop_fails_the_batch_and_only_that() -> None:
         assert (dispatcher.submit(completions=[""] * 20).result(timeout=PATIENCE_S).status == Status.OK).all()
 
 
+@WITH_A_POLICY
 def test_loops_of_a_policy_of_the_users_are_used() -> None:
     class Loop(asyncio.SelectorEventLoop):
         tasks = 0

@@ -65,7 +65,8 @@ def test_a_status_is_found_wherever_clients_keep_it() -> None:
     assert http_status_of(ClientError(status_code=429)) == 429  # openai
     assert http_status_of(ClientError(status=503)) == 503  # aiohttp
     assert http_status_of(ClientError(response=respond(404))) == 404  # httpx, requests
-    assert http_status_of(urllib.error.HTTPError("http://x", 500, "", Message(), None)) == 500
+    with urllib.error.HTTPError("http://x", 500, "", Message(), None) as error:
+        assert http_status_of(error) == 500
     for odd in (200, 999, "429", True, None, 4.29):
         assert http_status_of(ClientError(status_code=odd)) is None
 
