@@ -62,3 +62,16 @@ def test_tools_and_options_ask_for_no_version() -> None:
         "from guerdon.integrations.trl import Pipeline, tools, environments"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("missing", "named"), [(["aiohttp"], "aiohttp"), (["aiohttp", "requests"], "aiohttp and requests")]
+)
+def test_what_the_asynchronous_trainer_lacks_is_named_with_the_extra(
+    missing: list[str], named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in missing:
+        monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(vars(integration), "AsyncGRPOTrainer", raising=False)
+    with pytest.raises(ImportError, match=rf"AsyncGRPOTrainer needs {named}, .*pip install 'guerdon\[trl-async\]'"):
+        integration.AsyncGRPOTrainer  # noqa: B018

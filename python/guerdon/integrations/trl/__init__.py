@@ -51,7 +51,9 @@ _find, __dir__ = _names(globals(), _HOMES)
 
 def __getattr__(name: str) -> object:
     if _HOMES.get(name, "").endswith(".trainer"):
-        from guerdon.integrations.trl.trl_version import require_trl
+        from guerdon.integrations.trl.trl_version import require_http_clients, require_trl
 
         require_trl(name)
+        if name == "AsyncGRPOTrainer":
+            require_http_clients(name)
     return _find(name)

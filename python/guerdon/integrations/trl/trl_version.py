@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import warnings
 from importlib import metadata
+from importlib.util import find_spec
 from typing import Final
 
 from guerdon.errors import GuerdonWarning
@@ -50,4 +51,21 @@ def require_trl(name: str) -> None:
             f"where a part that it overrides has changed, training may fail. If it does, pip install 'trl=={_NAME}.*'. {instead}",
             GuerdonWarning,
             stacklevel=4,
+        )
+
+
+def require_http_clients(name: str) -> None:
+    """Checks for what TRL's asynchronous trainer speaks to vLLM with, and does not bring.
+
+    Args:
+        name: What is asked for.
+
+    Raises:
+        ImportError: One is missing.
+    """
+    missing = [package for package in ("aiohttp", "requests") if find_spec(package) is None]
+    if missing:
+        raise ImportError(
+            f"guerdon.integrations.trl.{name} needs {' and '.join(missing)}, with which TRL's asynchronous trainer speaks to "
+            "vLLM: pip install 'guerdon[trl-async]'"
         )
