@@ -107,6 +107,15 @@ def test_a_factory_can_be_pickled_and_refuses_what_makes_nothing() -> None:
         environments(lambda: None)()
 
 
+def test_a_class_under_two_names_stays_one_class() -> None:
+    """So that a trainer gives it one reward column, in a pickled copy too."""
+    made = environments({"one": LineGame, "other": LineGame, "room": Room})
+    for factories in (made, pickle.loads(pickle.dumps(made))):
+        one, other, room = (type(factories[name]()) for name in ("one", "other", "room"))
+        assert one is other is not room
+    assert type(environments(LineGame)()) is not type(made["one"]())
+
+
 def test_an_abandoned_call_keeps_its_environment_from_all_others() -> None:
     owner = environments(Room, timeout=0.5)
     room: Any = owner()

@@ -44,6 +44,29 @@ def test_a_player_learns_the_game(tmp_path: Path) -> None:
     assert sum(scores[-3:]) / 3 > scores[0] + 0.5, scores
 
 
+class Scored(LineGame):
+    """It says itself how far the goal is."""
+
+    def get_reward(self) -> float:
+        return -float(self.distance)
+
+
+@pytest.mark.parametrize("timeouts", [(5, 5), (5, 9)], ids=["alike", "each its own"])
+def test_a_class_under_two_names_has_one_reward_column(timeouts: tuple[float, float], tmp_path: Path) -> None:
+    """As in plain TRL: the rewards, weights and logs are the same."""
+    data = rows(8).add_column("environment", ["left", "right"] * 4)
+    both = dict.fromkeys(("left", "right"), Scored)
+    plain = played(trl.GRPOTrainer, [away], tmp_path / "plain", both, data=data)
+    given = {name: environments(Scored, timeout=own) for name, own in zip(both, timeouts, strict=True)}
+    for number, factories in enumerate((both, environments(both), given)):
+        mine = played(ours.GRPOTrainer, [away], tmp_path / f"ours{number}", factories, data=data)
+        assert mine.reward_func_names == plain.reward_func_names == ["away", "Scored"]
+        assert mine.reward_weights.tolist() == [1.0, 1.0]
+        assert len(mine.reward_processing_classes) == 2
+        assert rewards_of(mine) == rewards_of(plain)
+        assert without_times(mine.state.log_history) == without_times(plain.state.log_history)
+
+
 # --- resets
 
 

@@ -37,10 +37,27 @@ def use_reward_columns(trainer: Any) -> Dispatcher | None:
             classes[index] = kind
     if not classes:
         return None
+    _drop_repeated(trainer, classes)
     dispatcher = environment_reward_dispatcher(list(classes.values()))
     for index, column in zip(classes, dispatcher.reward_funcs, strict=True):
         trainer.reward_funcs[index] = column
     return dispatcher
+
+
+def _drop_repeated(trainer: Any, classes: dict[int, type]) -> None:
+    """Leaves one column for each of the user's classes, the first, as the trainer itself does: a
+    class whose factories have timeouts of their own came as several."""
+    first: dict[type, int] = {}
+    repeated = [index for index, kind in classes.items() if first.setdefault(_plain(kind), index) != index]
+    for index in reversed(repeated):
+        for name in ("reward_funcs", "reward_func_names", "reward_processing_classes"):
+            del getattr(trainer, name)[index]
+    kept = [index for index in range(len(trainer.reward_weights)) if index not in repeated]
+    trainer.reward_weights = trainer.reward_weights[kept]
+    places = {index: place for place, index in enumerate(kept)}
+    remaining = {places[index]: kind for index, kind in classes.items() if index in places}
+    classes.clear()
+    classes.update(remaining)
 
 
 def environment_reward_dispatcher(kinds: Sequence[type]) -> Dispatcher:
@@ -48,11 +65,17 @@ def environment_reward_dispatcher(kinds: Sequence[type]) -> Dispatcher:
     functions = []
     for kind in kinds:
         owner = owner_of_class(kind)
-        plain: Any = kind.__dict__.get(USER_CLASS, kind)
+        plain: Any = _plain(kind)
         one = _AsyncGetReward(plain) if is_async(plain.get_reward) else _GetReward(plain)
         timeout = None if owner is None else owner.timeout_of(REWARD)
         functions.append(reward(one, name=plain.__name__, timeout=timeout, limit=Limit(concurrency=_MAX_CONCURRENT)))
     return Dispatcher(functions, workers=1)
+
+
+def _plain(kind: type) -> type:
+    """The user's own class."""
+    plain: type = kind.__dict__.get(USER_CLASS, kind)
+    return plain
 
 
 class _GetReward:

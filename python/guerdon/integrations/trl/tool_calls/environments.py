@@ -95,7 +95,8 @@ def environments(
     """
     timeouts = {"timeout": timeout, "reset_timeout": reset_timeout, "reward_timeout": reward_timeout}
     if isinstance(factory, Mapping):
-        return {name: _environments(one, timeouts) for name, one in factory.items()}
+        classes = _DerivedClasses()
+        return {name: _environments(one, timeouts, classes) for name, one in factory.items()}
     return _environments(factory, timeouts)
 
 
@@ -114,6 +115,14 @@ class ResetSource(Protocol):
     """Starts resets, possibly before they are asked for."""
 
     def reset(self, environment: object, kwargs: Mapping[str, Any]) -> Any: ...
+
+
+class _DerivedClasses(dict[type, type]):
+    """The class with proxies of each class of environments. Factories that were given together have
+    one: under two names a class stays one class, and has one reward column."""
+
+    def __reduce__(self) -> tuple[type[_DerivedClasses], tuple[()]]:
+        return _DerivedClasses, ()
 
 
 class Environments:
@@ -149,8 +158,8 @@ class Environments:
         self.reset_source: ResetSource | None = None
         self.counter = CallCounter()
         self._lock = threading.Lock()
-        self._classes: dict[type, type] = {}  # under the lock, as all below
-        self._executors: dict[tuple[Lane, float], Executor] = {}
+        self._classes = _DerivedClasses()
+        self._executors: dict[tuple[Lane, float], Executor] = {}  # under the lock, as below
         # Calls whose code has not returned. Weak: a `PendingCall` is its waiter's, and holds the
         # engine's batch, which holds the environment.
         self._open: list[tuple[object, str, LocalCall, weakref.ref[PendingCall]]] = []
@@ -163,7 +172,7 @@ class Environments:
         with self._lock:
             try:
                 if kind not in self._classes:
-                    self._classes[kind] = self._class_of(kind)
+                    self._classes.setdefault(kind, self._class_of(kind))
                 object.__setattr__(environment, "__class__", self._classes[kind])
             except TypeError as error:
                 raise RegistrationError(
@@ -252,8 +261,10 @@ class Environments:
         asynchronous = name != RESET and is_async(function)
         return make_proxy(function, name, launch, function, self.counter, asynchronous=asynchronous, method=True)
 
-    def __reduce__(self) -> tuple[Callable[..., Environments], tuple[Factory, dict[str, float | None]]]:
-        return _environments, (self._factory, self._given)
+    def __reduce__(
+        self,
+    ) -> tuple[Callable[..., Environments], tuple[Factory, dict[str, float | None], _DerivedClasses]]:
+        return _environments, (self._factory, self._given, self._classes)
 
 
 def _returned(call: LocalCall, pending: PendingCall | None) -> bool:
@@ -261,8 +272,15 @@ def _returned(call: LocalCall, pending: PendingCall | None) -> bool:
     return call.over or (not call.begun and (pending is None or pending.done))
 
 
-def _environments(factory: Factory, timeouts: Mapping[str, Any]) -> Environments:
-    return factory if isinstance(factory, Environments) else Environments(factory, **timeouts)
+def _environments(
+    factory: Factory, timeouts: Mapping[str, Any], classes: _DerivedClasses | None = None
+) -> Environments:
+    if isinstance(factory, Environments):
+        return factory
+    made = Environments(factory, **timeouts)
+    if classes is not None:
+        made._classes = classes
+    return made
 
 
 def _stuck_message(environment: object, method: str) -> str:
