@@ -112,8 +112,9 @@ def prepare() -> None:
     stack_dump.choose_signal()
     # A process that ignores it can't learn how its children ended. None: a handler of C code.
     global _child_handler
-    _child_handler = signal.getsignal(signal.SIGCHLD)
-    if _child_handler is not None:
+    handler = signal.getsignal(signal.SIGCHLD)
+    if handler is not None and handler is not signal.SIG_DFL:
+        _child_handler = handler
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     gc.collect()
     gc.freeze()  # the collector won't write to pages shared by all children
