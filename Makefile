@@ -241,6 +241,29 @@ test-parallel: setup $(PARALLEL)/.dependencies ## pipelines on two ranks under D
 	echo '== pytest, parallel training'
 	$(PARALLEL)/bin/python -m pytest tests/parallel $(ARGS)
 
+# Likewise, an environment for each TRL, and for packages built on TRL: above .venv lies that TRL,
+# and the transformers that older ones need. 1.16 is the one of .venv.
+TRL := .venv-trl
+TRL_ENVIRONMENTS = $(patsubst %,$(TRL)/%/.dependencies,$(filter-out 1.16,$(TRL_VERSIONS)))
+TRL_VERSIONS ?= 0.18 0.24 1.0 1.6 1.9 1.15 1.16 axolotl ms-swift
+$(TRL)/%/.dependencies: tests/trl_versions/requirements/%.txt $(VENV)/.dependencies
+	echo '== TRL $* into $(@D)'
+	rm -rf $(@D)
+	$(BIN)/python -m venv --without-pip $(@D)
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' >"$$(echo $(@D)/lib/python*/site-packages)/below.pth"
+	$(UV_PIP) install --python $(@D)/bin/python --quiet --no-deps -r $<
+	touch $@
+
+.PHONY: test-trl-versions
+test-trl-versions: setup $(TRL_ENVIRONMENTS) ## reward_funcs in the trainers of each TRL, in .venv-trl (TRL_VERSIONS="0.18 1.6": with these)
+	for version in $(TRL_VERSIONS); do
+		echo "== pytest, TRL $$version"
+		python=$(TRL)/$$version/bin/python
+		if [ $$version = 1.16 ]; then python=$(BIN)/python; fi
+		case $$version in [0-9]*) tests=test_reward_funcs ;; *) tests=test_$${version//-/_} ;; esac
+		TRL_VERSION=$$version $$python -m pytest tests/trl_versions/$$tests.py $(ARGS)
+	done
+
 # On top of .venv likewise: what verl pins otherwise (transformers below 5.11) lies above what comes
 # from there.
 VERL := .venv-verl
@@ -285,7 +308,7 @@ $(VERL)/.trainers: $(VERL)/.dependencies
 	touch $@
 
 .PHONY: environments
-environments: $(VENV)/.dependencies $(PARALLEL)/.dependencies $(VLLM)/.dependencies $(VERL)/.dependencies ## what the targets install, without building anything
+environments: $(VENV)/.dependencies $(PARALLEL)/.dependencies $(TRL_ENVIRONMENTS) $(VLLM)/.dependencies $(VERL)/.dependencies ## what the targets install, without building anything
 
 .PHONY: test-pythons
 test-pythons: ## the source distribution, and wheels of it on each Python from 3.10 to 3.13 (PYTHONS="3.10 3.12": on these)
@@ -328,5 +351,5 @@ bench-training: setup ## the published asynchronous-reward recipe, scaled down, 
 
 .PHONY: clean
 clean: ## remove what the targets made
-	rm -rf $(VENV) $(PARALLEL) $(VLLM) $(VERL) $(FRAMEWORKS) $(TARGET) dist demo-out .hypothesis .mypy_cache .pytest_cache .ruff_cache .benchmarks
+	rm -rf $(VENV) $(PARALLEL) $(TRL) $(VLLM) $(VERL) $(FRAMEWORKS) $(TARGET) dist demo-out .hypothesis .mypy_cache .pytest_cache .ruff_cache .benchmarks
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

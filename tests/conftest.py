@@ -19,6 +19,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Hooks and a fixture, which pytest takes from here by their names.
+from tests.compatibility.recorder import compatibility, pytest_addoption, pytest_configure  # noqa: F401
+
 # the machine may be busy with other things
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("default", derandomize=True, deadline=None, suppress_health_check=SLOW)

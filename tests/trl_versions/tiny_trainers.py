@@ -1,0 +1,152 @@
+"""Trainers of any TRL from 0.18 on, with a model and a tokenizer made on the spot."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is looked up or reported
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+os.environ.setdefault("TRITON_INTERPRET", "1")  # TRL 1.15 has a kernel in its loss
+
+import torch
+import tqdm
+from datasets import Dataset
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, set_seed
+
+tqdm.tqdm.monitor_interval = 0  # else a thread that stays
+torch.set_num_threads(1)  # the model is too small for more
+
+VERSION = tuple(int(part) for part in metadata.version("trl").split(".")[:2])
+
+# Where each trainer and its config are, the newest place first.
+_HOMES = {
+    "GRPO": ("trl",),
+    "RLOO": ("trl",),
+    "SDPO": ("trl.experimental.sdpo",),
+    "OnlineDPO": ("trl.experimental.online_dpo", "trl"),
+}
+
+
+def classes(kind: str) -> tuple[Any, Any] | None:
+    """The trainer and its config; None where this TRL has none that takes reward functions."""
+    for home in _HOMES[kind]:
+        try:
+            module = import_module(home)
+            trainer, config = getattr(module, f"{kind}Trainer"), getattr(module, f"{kind}Config")
+        except (ImportError, AttributeError):
+            continue
+        if "reward_funcs" in inspect.signature(trainer.__init__).parameters:
+            return trainer, config
+    return None
+
+
+def make_tokenizer() -> PreTrainedTokenizerFast:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    special = ["<|end|>", "<|pad|>"]
+    tokenizer.train_from_iterator(
+        [], trainers.BpeTrainer(vocab_size=300, special_tokens=special, initial_alphabet=alphabet)
+    )
+    made = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token=special[0],
+        pad_token=special[1],
+        padding_side="left",
+        model_input_names=["input_ids", "attention_mask"],
+    )
+    made.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    return made
+
+
+def make_model(tokenizer: PreTrainedTokenizerFast, folder: Path) -> Qwen2ForCausalLM:
+    """A model that trainers can load once more from where it says that it comes from."""
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=512,
+        initializer_range=0.1,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    model = Qwen2ForCausalLM(config)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    model.config._name_or_path = str(folder)
+    model.name_or_path = str(folder)
+    return model
+
+
+def make_data() -> Dataset:
+    rows = range(8)
+    return Dataset.from_dict(
+        {"prompt": [f"say {row}" for row in rows], "answer": ["?" if row % 3 == 2 else "a" for row in rows]}
+    )
+
+
+def make_trainer(
+    functions: list[Any], folder: Path, kind: str = "GRPO", trainer: Any = None, config: Any = None, **options: Any
+) -> Any:
+    """A trainer with a fresh model; the same seed and functions give the same run.
+
+    Args:
+        trainer: Another class than TRL's of this `kind`.
+        config: Its class, likewise.
+        **options: Of its config.
+    """
+    if trainer is None or config is None:
+        found = classes(kind)
+        assert found is not None
+        trainer, config = trainer or found[0], config or found[1]
+    settings: dict[str, Any] = {
+        "output_dir": str(folder / "out"),
+        "use_cpu": True,
+        "bf16": False,
+        "seed": 7,
+        "report_to": [],
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "logging_steps": 1,
+        "max_steps": 2,
+        "gradient_checkpointing": False,
+        "learning_rate": 1e-3,
+        "per_device_train_batch_size": 8,
+    }
+    if kind == "OnlineDPO":
+        settings.update(max_new_tokens=6)
+    else:
+        settings.update(max_completion_length=6, num_generations=4, beta=0.0)
+    if kind == "SDPO":
+        settings.update(distillation_weight=0.0, sdpo_policy_loss_mode="hybrid")
+    set_seed(7)
+    tokenizer = make_tokenizer()
+    data = make_data()
+    known = inspect.signature(config.__init__).parameters
+    arguments = {
+        "model": make_model(tokenizer, folder / "model"),
+        "reward_funcs": functions,
+        "args": config(**{name: value for name, value in {**settings, **options}.items() if name in known}),
+        "train_dataset": data,
+        "processing_class": tokenizer,
+    }
+    return trainer(**arguments)
+
+
+def without_times(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A trainer's log less what no two runs have alike, and less our own metrics."""
+    timed = ("runtime", "per_second", "step_time", "profiling")
+    return [
+        {key: value for key, value in entry.items() if not any(word in key for word in timed) and "guerdon/" not in key}
+        for entry in history
+    ]
