@@ -109,6 +109,15 @@ def has_ended(pid: int) -> bool:
         return False
 
 
+def is_gone(pid: int) -> bool:
+    """Whether a process, of whatever parent, is a zombie or not there."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] in b"ZX"
+    except OSError:
+        return True
+
+
 def reap(pid: int) -> int:
     """The wait status of a child that ended; -1 if it is no child or still runs."""
     try:

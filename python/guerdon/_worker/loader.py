@@ -39,9 +39,15 @@ def run(control_fd: int, serialized: Callable[[], Buffer], reported: mmap.mmap) 
         link.reply(zygote_requests.LOADED, 0, 1 + len(obstacles.threads) + len(obstacles.devices))
     except BrokenPipeError:  # the engine was closed meanwhile
         return
+    _serve(link, functions)
+
+
+def _serve(link: ControlSocket, functions: LoadedFunctions) -> None:
     while (request := link.next()) is not None:
         if request.op == zygote_requests.WORKER:
             forking.fork(link, request, lambda: forking.run_worker(request, functions))
+        elif request.op == zygote_requests.LOADER:
+            forking.fork(link, request, lambda: _serve(ControlSocket(request.fds[0]), functions))
         elif request.op == zygote_requests.BECOME:
             link.reply(request.op, os.getpid())
             link.close()

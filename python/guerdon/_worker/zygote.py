@@ -30,8 +30,8 @@ class Zygote:
         self._functions_fd = -1
         # Forked here and not reaped yet.
         self._forked: set[int] = set()
-        # The current loader. Its workers become children of this process when it ends.
-        self._loader = 0
+        # The loaders. Their workers become children of this process when they end.
+        self._loaders: set[int] = set()
         # Shared with the loaders: whether one has warned of what stands against forks.
         self._reported = mmap.mmap(-1, 1)
         # Marks of workers that ended, as long as there is anything that carries them.
@@ -64,9 +64,11 @@ class Zygote:
 
     def _serve(self, request: zygote_requests.ForkRequest, parent: int) -> None:
         if request.op == zygote_requests.LOADER:
-            self._loader = (
-                self._fork(request, parent, lambda: loader.run(request.fds[0], self._serialized, self._reported)) or 0
-            )
+            pid = self._fork(request, parent, lambda: loader.run(request.fds[0], self._serialized, self._reported))
+            if pid is not None:
+                self._loaders.add(pid)
+        elif request.op == zygote_requests.KNOW:
+            self._loaders.add(request.value)
         elif request.op == zygote_requests.WORKER:
             self._fork(request, parent, lambda: forking.run_worker(request, LoadedFunctions(self._serialized())))
         elif request.op == zygote_requests.ORPHANS:
@@ -74,8 +76,7 @@ class Zygote:
         elif request.op == zygote_requests.REAP:
             status = linux.reap(request.value)
             self._forked.discard(request.value)
-            if request.value == self._loader:
-                self._loader = 0
+            self._loaders.discard(request.value)
             self._link.reply(request.op, status, request.value)
 
     def _fork(self, request: zygote_requests.ForkRequest, parent: int, run: Callable[[], None]) -> int | None:
@@ -102,7 +103,7 @@ class Zygote:
         """
         if self._serving:
             return
-        keep = self._loader and linux.has_ended(self._loader)
+        keep = any(linux.is_gone(pid) for pid in self._loaders)
         again = True
         while again:
             again, found = False, set()

@@ -16,7 +16,7 @@ _REPLY = struct.Struct("<Iiq")
 
 # [serialized functions, pidfd of the engine]: the first request, there before the zygote; no reply
 FUNCTIONS = 1
-LOADER = 2  # [control socket]: fork the loader; reply: pid, or -errno
+LOADER = 2  # [control socket]: fork the loader, or another of a loader; reply: pid, or -errno
 # [socket, page, output, stack]: fork a worker; value is its mark (`linux.mark_descendants`); reply:
 # pid, or -errno
 WORKER = 3
@@ -26,6 +26,7 @@ REAP = 4
 BECOME = 5  # like WORKER, but without a fork: the process itself becomes the worker; reply: its pid
 END = 6  # kill all descendants and end; no reply
 LOADED = 7  # sent once by a loader: extra is 1 if it can fork workers, more if it can not
+KNOW = 9  # value is the pid of a loader that another one forked; no reply
 ORPHANS = 8  # value is the mark of a worker that ended: kill what it left behind; no reply
 
 # Flag of WORKER: load all functions before reporting ready. Without it they are loaded already, or

@@ -121,9 +121,9 @@ impl Lane for ProcessLane {
         let load_timeout = ours.map(|function| function.policy.setup_timeout).max().unwrap_or_default();
         let printer = Printer::start(self.config.sink.clone());
         let stage = self.stage.subscribe();
-        let (zygote, zygote_supervisor) =
-            Zygote::start(self.config.clone(), load_timeout, printer.clone(), stage.clone());
         let (places, new_slots) = Slots::new(self.config.workers.max(1), &self.functions, |id| self.ours[id]);
+        let (zygote, zygote_supervisor) =
+            Zygote::start(self.config.clone(), load_timeout, places.forks_ahead, printer.clone(), stage.clone());
         let names = self.functions.iter().map(|function| function.name.clone()).collect();
         let shared = Arc::new(LaneState::new(
             self.config.clone(),

@@ -17,8 +17,8 @@ use crate::lane_state::{LaneState, LiveProcess};
 use crate::output::{self, Source};
 use crate::worker_socket::WorkerSocket;
 
-/// How long to wait for the zygote to say how a worker ended.
-const ASK: Duration = Duration::from_secs(1);
+/// How long to wait for the zygote to say how a worker ended: longer than a round of forks.
+const ASK: Duration = Duration::from_secs(5);
 
 /// A worker's process.
 pub(super) struct WorkerProcess {

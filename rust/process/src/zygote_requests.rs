@@ -22,6 +22,7 @@ pub(super) const BECOME: u32 = 5;
 pub(super) const END: u32 = 6;
 pub(super) const LOADED: u32 = 7;
 pub(super) const ORPHANS: u32 = 8;
+pub(super) const KNOW: u32 = 9;
 
 /// What our end of a socket holds of what was not read yet: two large frames, so that sending one
 /// takes one call and no waiting. The system may grant less.

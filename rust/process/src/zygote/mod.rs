@@ -6,61 +6,41 @@
 //! - A zygote that ends is replaced at the next fork; what outlives it is found by its mark and
 //!   killed.
 //! - A stopped zygote is continued; one that stays stopped is replaced.
-//! - One task serves all requests, in order.
+//! - One task serves all requests: reaps first, then forks, one by each loader at a time.
 
+mod new_worker;
 mod process;
+mod requests;
+mod rounds;
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use crate::blocking;
-use crate::child::{Child, Forked, Pidfd, WorkerMark, pid_from_message};
+use crate::child::{Forked, Pidfd, WorkerMark, pid_from_message};
 use crate::config::ProcessConfig;
 use crate::exit_status::ExitStatus;
 use crate::load_retries::LoadRetries;
-use crate::output::{self, Printer};
-use crate::shared_page::SharedPage;
-use crate::stack_file::StackFile;
-use crate::zygote_requests;
-use process::{ANSWER, Load, Loader, ZygoteProcess, start_loader, start_zygote, stay_stopped};
+use crate::output::Printer;
+use crate::zygote_requests::{self, ZygoteSocket};
+use new_worker::{NewWorker, answered_by, fork_by, is_refusal};
+use process::{ANSWER, Load, Loader, LoaderClone, ZygoteProcess, start_loader, start_zygote, stay_stopped};
+pub(super) use requests::{Fork, LaneStage, Zygote};
+use requests::{Reap, Request};
+use rounds::{Step, most_loaders, next_step};
 
 /// How long the zygote may take to end everything, before it is killed.
 const END: Duration = Duration::from_secs(2);
-
-/// How far the lane is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum LaneStage {
-    Open,
-    /// Workers are sent away, and none is forked.
-    Closing,
-    /// What is left is the zygote's to end.
-    Ended,
-}
-
-/// A worker that was asked for.
-pub(super) type Fork = oneshot::Receiver<io::Result<Forked>>;
-
-/// Asks the zygote's supervisor.
-#[derive(Clone)]
-pub(super) struct Zygote {
-    requests: mpsc::UnboundedSender<Request>,
-    /// Workers that loaded the functions themselves. Written by the supervisor.
-    loads: Arc<AtomicU64>,
-}
-
-enum Request {
-    Fork(oneshot::Sender<io::Result<Forked>>),
-    Reap(Pid, WorkerMark, oneshot::Sender<ExitStatus>),
-}
 
 impl Zygote {
     /// Starts the supervisor, which starts the zygote. The second value is the supervisor's end,
@@ -68,6 +48,7 @@ impl Zygote {
     pub(super) fn start(
         config: Arc<ProcessConfig>,
         load_timeout: Duration,
+        forks_for_calls: bool,
         printer: Arc<Printer>,
         stage: watch::Receiver<LaneStage>,
     ) -> (Self, JoinHandle<()>) {
@@ -75,6 +56,9 @@ impl Zygote {
         let loads = Arc::<AtomicU64>::default();
         let supervisor = ZygoteSupervisor {
             loads: loads.clone(),
+            reaps: VecDeque::new(),
+            asked: VecDeque::new(),
+            most_loaders: most_loaders(config.workers, forks_for_calls),
             config,
             load_timeout,
             printer,
@@ -86,26 +70,6 @@ impl Zygote {
         };
         (Self { requests, loads }, tokio::spawn(supervisor.run(received, stage)))
     }
-
-    /// Workers that loaded the functions themselves, because no loaded process could be forked.
-    pub(super) fn loads(&self) -> u64 {
-        self.loads.load(Ordering::Relaxed)
-    }
-
-    /// Asks for a worker; it comes on the returned channel.
-    pub(super) fn fork(&self) -> Fork {
-        let (reply, worker) = oneshot::channel();
-        // A supervisor that is gone drops the reply, which says so.
-        let _ = self.requests.send(Request::Fork(reply));
-        worker
-    }
-
-    /// Takes leave of a process that has ended, and has killed what it left behind; how it did.
-    pub(super) fn reap(&self, child: &Child) -> oneshot::Receiver<ExitStatus> {
-        let (reply, ending) = oneshot::channel();
-        let _ = self.requests.send(Request::Reap(child.pid, child.mark, reply));
-        ending
-    }
 }
 
 struct ZygoteSupervisor {
@@ -114,6 +78,10 @@ struct ZygoteSupervisor {
     load_timeout: Duration,
     printer: Arc<Printer>,
     zygote: Option<ZygoteProcess>,
+    reaps: VecDeque<Reap>,
+    /// Who waits for a worker.
+    asked: VecDeque<oneshot::Sender<io::Result<Forked>>>,
+    most_loaders: usize,
     /// Workers forked so far.
     forks: usize,
     /// Whether there is to be a loader.
@@ -136,34 +104,120 @@ impl ZygoteSupervisor {
             } => {}
         }
         loop {
-            let request = tokio::select! {
-                _ = stage.wait_for(|stage| *stage == LaneStage::Ended) => break,
-                request = requests.recv() => request,
-                () = gone(&self.zygote) => {
-                    self.lose_stem();
-                    continue;
-                }
-            };
-            match request {
-                None => break,
-                Some(Request::Fork(reply)) => tokio::select! {
-                    biased;
-                    _ = stage.wait_for(|stage| *stage > LaneStage::Open) => {}
-                    child = self.fork() => {
-                        // If whoever asked has gone, the child ends as its socket does.
-                        let _ = reply.send(child);
-                    }
-                },
-                Some(Request::Reap(pid, mark, reply)) => tokio::select! {
-                    biased;
+            while let Ok(request) = requests.try_recv() {
+                self.note(request);
+            }
+            let loaders = self.zygote.as_ref().map_or(0, ZygoteProcess::loaders);
+            match next_step(self.reaps.len(), self.asked.len(), loaders, self.most_loaders) {
+                Step::Wait => tokio::select! {
                     _ = stage.wait_for(|stage| *stage == LaneStage::Ended) => break,
-                    ending = self.answered(async |supervisor| Ok(supervisor.reap(pid, mark).await)) => {
-                        let _ = reply.send(ending.unwrap_or(ExitStatus::Unknown));
-                    }
+                    request = requests.recv() => match request {
+                        Some(request) => self.note(request),
+                        None => break,
+                    },
+                    () = gone(&self.zygote) => self.lose_stem(),
                 },
+                Step::Reap => {
+                    let Some(Reap { pid, mark, parent, reply }) = self.reaps.pop_front() else { continue };
+                    tokio::select! {
+                        biased;
+                        _ = stage.wait_for(|stage| *stage == LaneStage::Ended) => break,
+                        ending = self.answered(async |supervisor| Ok(supervisor.reap(pid, mark, &parent).await)) => {
+                            let _ = reply.send(ending.unwrap_or(ExitStatus::Unknown));
+                        }
+                    }
+                }
+                Step::Clone => tokio::select! {
+                    biased;
+                    _ = stage.wait_for(|stage| *stage > LaneStage::Open) => self.asked.clear(),
+                    () = self.clone_loader() => {}
+                },
+                Step::Fork(count) => {
+                    let asked = self.asked.drain(..count).collect();
+                    tokio::select! {
+                        biased;
+                        _ = stage.wait_for(|stage| *stage > LaneStage::Open) => {}
+                        () = self.fork_round(asked) => {}
+                    }
+                }
             }
         }
         self.end().await;
+    }
+
+    fn note(&mut self, request: Request) {
+        match request {
+            Request::Fork(reply) => self.asked.push_back(reply),
+            Request::Reap(reap) => self.reaps.push_back(reap),
+        }
+    }
+
+    /// Forks a worker for each, by as many loaders at the same time.
+    async fn fork_round(&mut self, asked: Vec<oneshot::Sender<io::Result<Forked>>>) {
+        let mut again = Vec::new();
+        if asked.len() < 2 || self.prepared().await.is_err() {
+            again = asked;
+        } else {
+            let mut round = JoinSet::new();
+            let mut loaders = self.zygote.iter().flat_map(ZygoteProcess::forking);
+            for reply in asked {
+                match loaders.next() {
+                    Some((control, pid, alive)) => {
+                        let ask = async move { (answered_by(pid, fork_by(&control, alive)).await, pid, reply) };
+                        round.spawn(ask);
+                    }
+                    None => again.push(reply),
+                }
+            }
+            drop(loaders);
+            while let Some(forked) = round.join_next().await {
+                let Ok((forked, pid, reply)) = forked else { continue };
+                match forked {
+                    Err(error) if !is_refusal(&error) => {
+                        // It is lost or out of step, and the next look finds that it has ended.
+                        if let Some(zygote) = &self.zygote {
+                            zygote.kill_loader(pid);
+                        }
+                        again.push(reply);
+                    }
+                    forked => {
+                        self.forks += usize::from(forked.is_ok());
+                        let _ = reply.send(forked);
+                    }
+                }
+            }
+        }
+        for reply in again {
+            let forked = self.fork().await;
+            // If whoever asked has gone, the child ends as its socket does.
+            let _ = reply.send(forked);
+        }
+    }
+
+    /// Has the loader fork another.
+    async fn clone_loader(&mut self) {
+        let made = self.answered(async |supervisor| supervisor.ask_for_loader().await).await;
+        if made.is_err() {
+            // There may be no room for more; workers are forked all the same.
+            self.most_loaders = 1;
+        }
+    }
+
+    async fn ask_for_loader(&mut self) -> io::Result<()> {
+        self.prepared().await?;
+        let Some(zygote) = &mut self.zygote else { return Err(io::ErrorKind::NotConnected.into()) };
+        let Loader::Forks(first, ..) = &zygote.loader else { return Ok(()) };
+        let (control, theirs) = ZygoteSocket::new()?;
+        first.send(zygote_requests::LOADER, 0, 0, &[theirs.as_fd()]).await?;
+        let pid = pid_from_message(first.reply_to(zygote_requests::LOADER).await?.value)?;
+        let clone = LoaderClone::new(control, pid, Pidfd::open(pid)?);
+        // Before the first worker: they are not to be reaped unasked when it ends.
+        zygote
+            .control
+            .send(zygote_requests::KNOW, 0, u64::from(pid.as_raw_nonzero().get().unsigned_abs()), &[])
+            .await?;
+        zygote.clones.push(clone);
+        Ok(())
     }
 
     async fn fork(&mut self) -> io::Result<Forked> {
@@ -192,11 +246,7 @@ impl ZygoteSupervisor {
             match &result {
                 Ok(_) => break,
                 // What fork() itself said: the zygote is well.
-                Err(error)
-                    if error.raw_os_error().is_some_and(|errno| errno != rustix::io::Errno::PIPE.raw_os_error()) =>
-                {
-                    break;
-                }
+                Err(error) if is_refusal(error) => break,
                 // The zygote is lost or out of step.
                 Err(_) => self.lose_stem(),
             }
@@ -216,47 +266,37 @@ impl ZygoteSupervisor {
     async fn ask_for_worker(&mut self) -> io::Result<Forked> {
         let load_late = self.loading.is_late();
         let Some(zygote) = &mut self.zygote else { return Err(io::ErrorKind::NotConnected.into()) };
-        let (socket, their_socket) = zygote_requests::pair()?;
-        let stack = StackFile::new()?;
-        let page = SharedPage::new(&stack)?;
-        let (output, their_output) = output::pipe()?;
-        let fds = [their_socket.as_fd(), page.fd(), their_output.as_fd(), stack.fd()];
-        // Kept until the child's pidfd takes its guard: that must not be the one for which there is
-        // no room, when the child is there already.
-        let reserve = output::duplicate(page.fd())?;
-        let mark = WorkerMark::new();
-        let mut zygote_alive = zygote.alive.clone();
-        let pid = match &zygote.loader {
+        let alive = zygote.alive.clone();
+        let control = match &zygote.loader {
             Loader::Forks(control, .., alive) => {
-                zygote_alive = alive.clone();
-                control.send(zygote_requests::WORKER, 0, mark.0, &fds).await?;
-                pid_from_message(control.reply_to(zygote_requests::WORKER).await?.value)?
+                let (control, alive) = (control.clone(), alive.clone());
+                return fork_by(&control, alive).await;
             }
             Loader::Becomes(control, pid) => {
-                control.send(zygote_requests::BECOME, 0, mark.0, &fds).await?;
+                let new = NewWorker::new()?;
+                new.send(control, zygote_requests::BECOME, 0).await?;
                 control.reply_to(zygote_requests::BECOME).await?;
                 let pid = *pid;
                 zygote.loader = Loader::Absent;
                 self.loads.fetch_add(1, Ordering::Relaxed);
-                pid
+                return new.forked(pid, alive);
             }
-            Loader::None | Loader::Absent => {
-                let flags = if load_late { 0 } else { zygote_requests::LOAD_FIRST };
-                zygote.control.send(zygote_requests::WORKER, flags, mark.0, &fds).await?;
-                pid_from_message(zygote.control.reply_to(zygote_requests::WORKER).await?.value)
-                    .inspect(|_| _ = self.loads.fetch_add(1, Ordering::Relaxed))?
-            }
+            Loader::None | Loader::Absent => &zygote.control,
         };
-        drop(reserve);
-        let child = Child { pid, pidfd: Pidfd::open(pid)?, mark, page, stack, zygote_alive };
-        Ok(Forked { child, socket, output })
+        let flags = if load_late { 0 } else { zygote_requests::LOAD_FIRST };
+        let new = NewWorker::new()?;
+        new.send(control, zygote_requests::WORKER, flags).await?;
+        let pid = pid_from_message(control.reply_to(zygote_requests::WORKER).await?.value)?;
+        self.loads.fetch_add(1, Ordering::Relaxed);
+        new.forked(pid, alive)
     }
 
-    async fn reap(&mut self, pid: Pid, mark: WorkerMark) -> ExitStatus {
+    async fn reap(&mut self, pid: Pid, mark: WorkerMark, parent: &Arc<AtomicBool>) -> ExitStatus {
         let Some(zygote) = &self.zygote else { return ExitStatus::Unknown };
         // What it left became the zygote's when it ended; a lost zygote shows at the next request.
         let _ = zygote.control.send(zygote_requests::ORPHANS, 0, mark.0, &[]).await;
-        if let Loader::Forks(control, ..) = &zygote.loader
+        let forked_it = zygote.forking().find(|(.., alive)| Arc::ptr_eq(alive, parent));
+        if let Some((control, ..)) = forked_it
             && let Ok(ending @ (ExitStatus::Exited(_) | ExitStatus::Killed(_))) = control.reap(pid).await
         {
             return ending;
@@ -277,16 +317,7 @@ impl ZygoteSupervisor {
                 self.zygote.insert(zygote)
             }
         };
-        if let Loader::Forks(_, pid, pidfd, alive) = &zygote.loader {
-            let pid = *pid;
-            let lost = timeout(Duration::ZERO, pidfd.ended()).await.is_ok();
-            if lost {
-                // In this order: its workers are the zygote's to reap, unasked, once it is gone.
-                alive.store(false, Ordering::Release);
-                zygote.loader = Loader::None;
-                zygote.reap(pid).await?;
-            }
-        }
+        zygote.forget_ended_loaders().await?;
         if matches!(zygote.loader, Loader::Absent) && self.loading.tries_again(Instant::now()) {
             zygote.loader = Loader::None;
         }

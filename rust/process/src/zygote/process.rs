@@ -34,6 +34,8 @@ pub(super) struct ZygoteProcess {
     pub(super) alive: Arc<AtomicBool>,
     pub(super) token: OrphanMarker,
     pub(super) loader: Loader,
+    /// Loaders that the first one forked; none without it.
+    pub(super) clones: Vec<LoaderClone>,
     pub(super) output_ended: Arc<Notify>,
     /// Reads what it and the loader print.
     pub(super) reader: JoinHandle<()>,
@@ -43,14 +45,87 @@ pub(super) enum Loader {
     /// Not started yet, or lost: the next fork starts one.
     None,
     /// Forks workers; the flag is read by everyone who holds one of them.
-    Forks(ZygoteSocket, Pid, Pidfd, Arc<AtomicBool>),
+    Forks(Arc<ZygoteSocket>, Pid, Pidfd, Arc<AtomicBool>),
     /// Loaded, with several threads: becomes the next worker.
     Becomes(ZygoteSocket, Pid),
     /// Workers load for themselves.
     Absent,
 }
 
+/// A fork of the loader that forks workers too. It ends with the loader.
+pub(super) struct LoaderClone {
+    control: Arc<ZygoteSocket>,
+    pid: Pid,
+    pidfd: Pidfd,
+    /// Read by everyone who holds a worker that it forked.
+    alive: Arc<AtomicBool>,
+}
+
+impl LoaderClone {
+    pub(super) fn new(control: ZygoteSocket, pid: Pid, pidfd: Pidfd) -> Self {
+        Self { control: Arc::new(control), pid, pidfd, alive: Arc::new(AtomicBool::new(true)) }
+    }
+}
+
 impl ZygoteProcess {
+    /// The loaders that fork workers, with their flags.
+    pub(super) fn forking(&self) -> impl Iterator<Item = (Arc<ZygoteSocket>, Pid, Arc<AtomicBool>)> {
+        let first = match &self.loader {
+            Loader::Forks(control, pid, _, alive) => Some((control.clone(), *pid, alive.clone())),
+            Loader::None | Loader::Becomes(..) | Loader::Absent => None,
+        };
+        first.into_iter().chain(self.clones.iter().map(|clone| (clone.control.clone(), clone.pid, clone.alive.clone())))
+    }
+
+    pub(super) fn loaders(&self) -> usize {
+        self.forking().count()
+    }
+
+    /// Kills a loader that is of no use any more.
+    pub(super) fn kill_loader(&self, pid: Pid) {
+        let first = if let Loader::Forks(_, first, pidfd, _) = &self.loader { Some((*first, pidfd)) } else { None };
+        let clones = self.clones.iter().map(|clone| (clone.pid, &clone.pidfd));
+        for (_, pidfd) in first.into_iter().chain(clones).filter(|(loader, _)| *loader == pid) {
+            let _ = pidfd.signal(Signal::KILL);
+        }
+    }
+
+    /// Takes leave of loaders that have ended. In this order: the workers of a loader are the
+    /// zygote's to reap, unasked, once it is gone.
+    pub(super) async fn forget_ended_loaders(&mut self) -> io::Result<()> {
+        let lost = match &self.loader {
+            Loader::Forks(_, pid, pidfd, alive) if has_ended(pidfd).await => {
+                alive.store(false, Ordering::Release);
+                Some(*pid)
+            }
+            _ => None,
+        };
+        let mut ended = Vec::new();
+        for index in (0..self.clones.len()).rev() {
+            if lost.is_some() {
+                // It ends with the first.
+                let _ = timeout(DYING, self.clones[index].pidfd.ended()).await;
+            }
+            if lost.is_some() || has_ended(&self.clones[index].pidfd).await {
+                let clone = self.clones.swap_remove(index);
+                clone.alive.store(false, Ordering::Release);
+                ended.push(clone.pid);
+            }
+        }
+        for pid in &ended {
+            // The zygote forgets it; it is its child only where the first has ended.
+            self.reap(*pid).await?;
+            if let (None, Loader::Forks(first, ..)) = (lost, &self.loader) {
+                timeout(ANSWER, first.reap(*pid)).await.map_err(io::Error::from)??;
+            }
+        }
+        if let Some(pid) = lost {
+            self.loader = Loader::None;
+            self.reap(pid).await?;
+        }
+        Ok(())
+    }
+
     /// Takes leave of a child that has ended.
     pub(super) async fn reap(&self, pid: Pid) -> io::Result<ExitStatus> {
         timeout(ANSWER, self.control.reap(pid)).await.map_err(io::Error::from)?
@@ -65,11 +140,15 @@ impl ZygoteProcess {
     /// From now on its children may be reaped by anyone.
     pub(super) fn lost(&self) {
         self.alive.store(false, Ordering::Release);
-        if let Loader::Forks(.., alive) = &self.loader {
+        for (.., alive) in self.forking() {
             alive.store(false, Ordering::Release);
         }
         self.output_ended.notify_one();
     }
+}
+
+async fn has_ended(pidfd: &Pidfd) -> bool {
+    timeout(Duration::ZERO, pidfd.ended()).await.is_ok()
 }
 
 /// Ends when one of these processes is stopped and stays so though it was continued to go on.
@@ -131,6 +210,7 @@ pub(super) async fn start_zygote(config: &ProcessConfig, printer: &Arc<Printer>)
         alive: Arc::new(AtomicBool::new(true)),
         token,
         loader: Loader::None,
+        clones: Vec::new(),
         output_ended,
         reader,
     })
@@ -165,7 +245,7 @@ pub(super) async fn start_loader(zygote: &ZygoteProcess, load_timeout: Duration)
     };
     let failed = match loaded {
         Ok(Ok(reply)) if reply.extra == 1 => {
-            return Ok(Load::Done(Loader::Forks(control, pid, pidfd, Arc::new(AtomicBool::new(true)))));
+            return Ok(Load::Done(Loader::Forks(Arc::new(control), pid, pidfd, Arc::new(AtomicBool::new(true)))));
         }
         Ok(Ok(_)) => return Ok(Load::Done(Loader::Becomes(control, pid))),
         Ok(Err(_)) => Load::Ended,

@@ -2,6 +2,7 @@
 //!
 //! Needs a Python 3.10 or later: `GUERDON_TEST_PYTHON`, or `python3` on the path.
 
+mod many_workers;
 mod rig;
 
 use std::time::{Duration, Instant};

@@ -1,0 +1,79 @@
+//! What a worker is given before it is there, and what asks a loader for one.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use rustix::io::Errno;
+use rustix::process::Pid;
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe::Receiver;
+use tokio::time::timeout;
+
+use super::process::{ANSWER, stay_stopped};
+use crate::child::{Child, Forked, Pidfd, WorkerMark, pid_from_message};
+use crate::output;
+use crate::shared_page::SharedPage;
+use crate::stack_file::StackFile;
+use crate::zygote_requests::{self, ZygoteSocket};
+
+pub(super) struct NewWorker {
+    mark: WorkerMark,
+    socket: UnixStream,
+    their_socket: OwnedFd,
+    page: SharedPage,
+    stack: StackFile,
+    output: Receiver,
+    their_output: OwnedFd,
+    /// Kept until the child's pidfd takes its place: that must not be the one for which there is no
+    /// room, when the child is there already.
+    reserve: OwnedFd,
+}
+
+impl NewWorker {
+    pub(super) fn new() -> io::Result<Self> {
+        let (socket, their_socket) = zygote_requests::pair()?;
+        let stack = StackFile::new()?;
+        let page = SharedPage::new(&stack)?;
+        let (output, their_output) = output::pipe()?;
+        let reserve = output::duplicate(page.fd())?;
+        Ok(Self { mark: WorkerMark::new(), socket, their_socket, page, stack, output, their_output, reserve })
+    }
+
+    /// Asks a forking process for it.
+    pub(super) async fn send(&self, control: &ZygoteSocket, op: u32, flags: u32) -> io::Result<()> {
+        let fds = [self.their_socket.as_fd(), self.page.fd(), self.their_output.as_fd(), self.stack.fd()];
+        control.send(op, flags, self.mark.0, &fds).await
+    }
+
+    /// The worker, once it has a pid; `zygote_alive` is its parent's flag.
+    pub(super) fn forked(self, pid: Pid, zygote_alive: Arc<AtomicBool>) -> io::Result<Forked> {
+        drop(self.reserve);
+        let Self { mark, socket, page, stack, output, .. } = self;
+        let child = Child { pid, pidfd: Pidfd::open(pid)?, mark, page, stack, zygote_alive };
+        Ok(Forked { child, socket, output })
+    }
+}
+
+/// Whether the system refused a fork: the process that was asked is well.
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    let lost = [Errno::PIPE, Errno::CONNRESET].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|errno| !lost.contains(&errno))
+}
+
+/// What a loader answers; an error when it doesn't, in time or ever.
+pub(super) async fn answered_by<T>(pid: Pid, answer: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    tokio::select! {
+        answer = timeout(ANSWER, answer) => answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+        () = stay_stopped(vec![pid]) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+/// Has a loader fork a worker.
+pub(super) async fn fork_by(control: &ZygoteSocket, alive: Arc<AtomicBool>) -> io::Result<Forked> {
+    let new = NewWorker::new()?;
+    new.send(control, zygote_requests::WORKER, 0).await?;
+    let pid = pid_from_message(control.reply_to(zygote_requests::WORKER).await?.value)?;
+    new.forked(pid, alive)
+}

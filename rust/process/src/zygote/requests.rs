@@ -1,0 +1,69 @@
+//! What the lane asks the zygote's supervisor for, and how far the lane is closed.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rustix::process::Pid;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::child::{Child, Forked, WorkerMark};
+use crate::exit_status::ExitStatus;
+
+/// How far the lane is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum LaneStage {
+    Open,
+    /// Workers are sent away, and none is forked.
+    Closing,
+    /// What is left is the zygote's to end.
+    Ended,
+}
+
+/// A worker that was asked for.
+pub(crate) type Fork = oneshot::Receiver<io::Result<Forked>>;
+
+/// Asks the zygote's supervisor.
+#[derive(Clone)]
+pub(crate) struct Zygote {
+    pub(super) requests: mpsc::UnboundedSender<Request>,
+    /// Workers that loaded the functions themselves. Written by the supervisor.
+    pub(super) loads: Arc<AtomicU64>,
+}
+
+pub(super) enum Request {
+    Fork(oneshot::Sender<io::Result<Forked>>),
+    Reap(Reap),
+}
+
+/// A child that has ended.
+pub(super) struct Reap {
+    pub pid: Pid,
+    pub mark: WorkerMark,
+    /// Whether the process that forked it lives; one flag for each such process.
+    pub parent: Arc<AtomicBool>,
+    pub reply: oneshot::Sender<ExitStatus>,
+}
+
+impl Zygote {
+    /// Workers that loaded the functions themselves, because no loaded process could be forked.
+    pub(crate) fn loads(&self) -> u64 {
+        self.loads.load(Ordering::Relaxed)
+    }
+
+    /// Asks for a worker; it comes on the returned channel.
+    pub(crate) fn fork(&self) -> Fork {
+        let (reply, worker) = oneshot::channel();
+        // A supervisor that is gone drops the reply, which says so.
+        let _ = self.requests.send(Request::Fork(reply));
+        worker
+    }
+
+    /// Takes leave of a process that has ended, and has killed what it left behind; how it did.
+    pub(crate) fn reap(&self, child: &Child) -> oneshot::Receiver<ExitStatus> {
+        let (reply, ending) = oneshot::channel();
+        let (pid, mark, parent) = (child.pid, child.mark, child.zygote_alive.clone());
+        let _ = self.requests.send(Request::Reap(Reap { pid, mark, parent, reply }));
+        ending
+    }
+}
