@@ -1,7 +1,6 @@
 //! A lane that keeps the frames it is given until somebody takes them: who ends them, and when, is
 //! up to the test.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use guerdon_core::frame::Frame;
@@ -15,7 +14,7 @@ pub struct HoldingLane {
     places: usize,
     frame_calls: usize,
     /// Oldest first. Written by `run` and `take`.
-    held: Mutex<VecDeque<Frame>>,
+    held: Mutex<Vec<Frame>>,
 }
 
 impl HoldingLane {
@@ -24,12 +23,12 @@ impl HoldingLane {
         Arc::new(Self { places, frame_calls, held: Mutex::default() })
     }
 
-    /// The oldest frame, with its place free again.
+    /// The newest frame, with its place free again.
     pub fn take(&self) -> Option<Frame> {
-        self.held.lock().pop_front()
+        self.held.lock().pop()
     }
 
-    /// Ends all calls of the oldest frame with a number; false if there is none.
+    /// Ends all calls of the newest frame with a number; false if there is none.
     pub fn complete(&self) -> bool {
         let Some(mut frame) = self.take() else { return false };
         let times = Times { started_ns: 1, run_ns: 1 };
@@ -58,7 +57,7 @@ impl Lane for HoldingLane {
     }
 
     fn run(&self, frame: Frame) {
-        self.held.lock().push_back(frame);
+        self.held.lock().push(frame);
     }
 
     fn close(&self) -> Closing {

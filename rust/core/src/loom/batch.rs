@@ -76,8 +76,7 @@ struct BatchModel {
 impl BatchModel {
     fn new(groups: usize) -> Arc<Self> {
         let batch =
-            Batch::new(1, Clock::start(), [function(0, false)].into(), &std::sync::Arc::default(), spec(groups, 1))
-                .unwrap();
+            Batch::new(1, Clock::start(), [function(0, false)].into(), &Arc::default(), spec(groups, 1)).unwrap();
         let handed_out = (0..groups).map(|_| AtomicU64::new(0)).collect();
         Arc::new(Self { batch, handed_out, last: AtomicU64::new(0) })
     }

@@ -349,7 +349,13 @@ fn what_a_shared_thread_leaves_is_told() {
             }) as Box<dyn FnOnce() + Send>
         };
         let keeper = world.clone();
-        beside(vec![complete(), complete(), Box::new(move || drop(keeper.scheduler.keep_time_once()))]);
+        beside(vec![
+            complete(),
+            complete(),
+            Box::new(move || {
+                keeper.scheduler.keep_time_once();
+            }),
+        ]);
         while !batch.is_done() {
             while world.scheduler.keep_time_once() {}
             let mut frame = world.lane.take().expect("work waits, the lane has room, and nobody was told");
@@ -376,7 +382,9 @@ fn batches_that_come_beside_an_outcome() {
         };
         let (ends, submits, cancels) = (world.clone(), world.clone(), world.clone());
         beside(vec![
-            Box::new(move || drop(complete(&ends))),
+            Box::new(move || {
+                complete(&ends);
+            }),
             Box::new(move || drop(submits.scheduler.submit(spec(1, 1)).unwrap())),
             Box::new(move || cancels.scheduler.cancel(&first, "stop")),
         ]);

@@ -37,7 +37,7 @@ pub(super) async fn keep_time(inner: Weak<SchedulerCore>, changed: Arc<Notify>) 
 }
 
 impl SchedulerCore {
-    fn do_due(self: &Arc<Self>) {
+    pub(super) fn do_due(self: &Arc<Self>) {
         let now_ns = self.clock.now_ns();
         loop {
             let due = self.state.lock().timers.take(now_ns);
