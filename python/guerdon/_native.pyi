@@ -474,7 +474,7 @@ class BreakerOpen:
     def reason(self) -> str: ...
 
 _SupervisorRequest: TypeAlias = (
-    StartThread | StartLoop | ThreadAbandoned | ReadStack | LoopBlocked | LoopWasBlocked | BreakerOpen
+    StartThread | StartLoop | ThreadAbandoned | ReadStack | LoopBlocked | LoopWasBlocked | BreakerOpen | list[object]
 )
 
 @final

@@ -91,6 +91,8 @@ class ThreadSupervisor:
                     loop.warn_of_past_block(request.function)
             case BreakerOpen():
                 self._warn_of_breaker(request.function, request.reason)
+            case list():
+                pass  # values that a late call was the last to hold: gone as we return
 
     def thread_name(self, function: int, number: int) -> str:
         return f"guerdon {self._specs[function].name} {number}"

@@ -30,6 +30,7 @@ use crate::gil;
 use crate::location;
 use crate::values::columns::PyFunctionColumns;
 use crate::values::open_batch::OpenBatchValues;
+use crate::values::released::ReleasedValues;
 use crate::values::whole_batch::WholeBatchPayload;
 
 /// (sample, function, status, reason, traceback, attempts, `queue_s`, `run_s`)
@@ -46,6 +47,8 @@ pub struct PyBatch {
     scheduler: Weak<Scheduler>,
     /// Of a batch that streamed: its values.
     open_values: Option<Arc<OpenBatchValues>>,
+    /// Values that calls on lanes' threads were the last to hold.
+    released: Arc<ReleasedValues>,
     /// Not in what is kept for a result.
     end: Option<Arc<Wake>>,
     runtime: Handle,
@@ -56,10 +59,11 @@ impl PyBatch {
         batch: Arc<Batch>,
         scheduler: &Arc<Scheduler>,
         open_values: Option<Arc<OpenBatchValues>>,
+        released: Arc<ReleasedValues>,
         runtime: Handle,
     ) -> Self {
-        let end = batch.end();
-        Self { pid: std::process::id(), batch, scheduler: Arc::downgrade(scheduler), open_values, end, runtime }
+        let (pid, end) = (std::process::id(), batch.end());
+        Self { pid, batch, scheduler: Arc::downgrade(scheduler), open_values, released, end, runtime }
     }
 
     fn end(&self) -> PyResult<&Wake> {
@@ -85,6 +89,7 @@ impl PyBatch {
 
     /// Lets the values of complete groups go, on this thread.
     fn let_go(&self, py: Python<'_>) -> PyResult<()> {
+        self.released.let_go(py);
         let Some(open_values) = &self.open_values else { return Ok(()) };
         let size = self.batch.group_size();
         self.batch
@@ -170,8 +175,8 @@ impl PyBatch {
 
     /// The same batch for its result, which is all that it can be read for.
     fn apart(&self) -> Self {
-        let (batch, runtime) = (self.batch.clone(), self.runtime.clone());
-        Self { pid: self.pid, batch, scheduler: Weak::new(), open_values: None, end: None, runtime }
+        let (batch, released, runtime) = (self.batch.clone(), self.released.clone(), self.runtime.clone());
+        Self { pid: self.pid, batch, scheduler: Weak::new(), open_values: None, released, end: None, runtime }
     }
 
     #[pyo3(signature = (timeout = None))]
@@ -281,9 +286,10 @@ impl PyBatch {
         }
     }
 
-    fn __clear__(&self) {
+    fn __clear__(&self, py: Python<'_>) {
         if self.own_payload().is_some() {
             drop(self.batch.release());
+            self.released.let_go(py);
         }
     }
 
@@ -306,6 +312,7 @@ impl PyBatch {
             self.let_go(py)?;
             // Not in a forked child: what the batch holds is not the child's to release.
             drop(self.batch.release());
+            self.released.let_go(py);
         }
         Ok(())
     }

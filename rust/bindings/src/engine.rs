@@ -37,6 +37,7 @@ use crate::lanes::Lanes;
 use crate::runtime;
 use crate::values::columns::PyFunctionColumns;
 use crate::values::open_batch::{OpenBatchPayload, OpenBatchValues};
+use crate::values::released::ReleasedValues;
 use crate::values::whole_batch::WholeBatchPayload;
 
 /// Looking at the workers has a bound, whatever was asked for.
@@ -61,6 +62,7 @@ struct Parts {
     threads: Arc<ThreadLane>,
     loops: Arc<AsyncioLane>,
     http: Arc<HttpLane>,
+    released: Arc<ReleasedValues>,
 }
 
 impl Engine {
@@ -138,11 +140,14 @@ impl Engine {
         scheduler.on_breaker_open(move |function, reason| {
             requests.push(SupervisorRequest::BreakerOpen { function, reason: reason.to_owned() });
         });
+        let released = Arc::new(ReleasedValues::new(supervisor.clone()));
+        let keeper = released.clone();
+        scheduler.on_payload_release(move |values| keeper.keep(values));
         Ok(Self {
             pid: std::process::id(),
             runtime,
             functions: lanes.into_iter().zip(one_by_one).collect(),
-            parts: ManuallyDrop::new(Parts { scheduler, process, supervisor, threads, loops, http }),
+            parts: ManuallyDrop::new(Parts { scheduler, process, supervisor, threads, loops, http, released }),
             closed: AtomicBool::new(false),
         })
     }
@@ -151,7 +156,8 @@ impl Engine {
     #[getter]
     fn lanes(&self) -> PyResult<Lanes> {
         let parts = self.parts()?;
-        Ok(Lanes::new(parts.supervisor.clone(), parts.threads.clone(), parts.loops.clone()))
+        let Parts { supervisor, threads, loops, released, .. } = parts;
+        Ok(Lanes::new(supervisor.clone(), threads.clone(), loops.clone(), released.clone()))
     }
 
     #[pyo3(signature = (columns, uses, *, samples, num_generations, held, dumps, batch_timeout = None, group_quorum = None, group_timeout = None))]
@@ -170,6 +176,7 @@ impl Engine {
         group_timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyBatch>> {
         let parts = self.parts()?;
+        parts.released.let_go(py);
         if num_generations == 0 || !samples.is_multiple_of(num_generations) {
             let problem = format!("num_generations={num_generations} does not divide {samples} samples");
             return Err(PyValueError::new_err(problem));
@@ -183,7 +190,8 @@ impl Engine {
         };
         let scheduler = &parts.scheduler;
         let batch = gil::detached(py, || scheduler.submit(spec))?;
-        let batch = Bound::new(py, PyBatch::new(batch, scheduler, None, self.runtime.clone()))?;
+        let released = parts.released.clone();
+        let batch = Bound::new(py, PyBatch::new(batch, scheduler, None, released, self.runtime.clone()))?;
         held.append(&batch)?;
         Ok(batch)
     }
@@ -213,7 +221,9 @@ impl Engine {
         };
         let scheduler = &parts.scheduler;
         let batch = gil::detached(py, || scheduler.submit(spec))?;
-        let batch = Bound::new(py, PyBatch::new(batch, scheduler, Some(open_values), self.runtime.clone()))?;
+        let released = parts.released.clone();
+        let batch = PyBatch::new(batch, scheduler, Some(open_values), released, self.runtime.clone());
+        let batch = Bound::new(py, batch)?;
         held.append(&batch)?;
         Ok(batch)
     }
@@ -226,7 +236,10 @@ impl Engine {
         let timeout = Duration::try_from_secs_f64(timeout.max(0.0)).unwrap_or(Duration::MAX);
         // A task of its own: what isn't ended in time, or before Ctrl-C, goes on ending in the
         // background.
-        gil::finished(py, &self.runtime, timeout, async move { scheduler.close().await }).map(|done| done.is_some())
+        let closing = async move { scheduler.close().await };
+        let done = gil::finished(py, &self.runtime, timeout, closing)?.is_some();
+        parts.released.let_go(py);
+        Ok(done)
     }
 
     #[getter]

@@ -26,6 +26,8 @@ pub enum SupervisorRequest {
     /// Warn that the circuit breaker of this function's endpoint is open, and what its last call
     /// said.
     BreakerOpen { function: usize, reason: String },
+    /// Let values go that nobody holds any more.
+    ReleaseValues,
 }
 
 /// A lane that the supervisor works for.

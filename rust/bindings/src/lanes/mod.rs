@@ -23,6 +23,7 @@ use guerdon_inprocess::thread_lane::ThreadLane;
 use pyo3::prelude::*;
 
 use crate::gil;
+use crate::values::released::ReleasedValues;
 use supervisor::PySupervisorRequest;
 
 /// Where the Python threads of the lanes get their work, and report that they have ended.
@@ -31,11 +32,17 @@ pub struct Lanes {
     supervisor: Arc<SupervisorQueue>,
     threads: Arc<ThreadLane>,
     loops: Arc<AsyncioLane>,
+    released: Arc<ReleasedValues>,
 }
 
 impl Lanes {
-    pub const fn new(supervisor: Arc<SupervisorQueue>, threads: Arc<ThreadLane>, loops: Arc<AsyncioLane>) -> Self {
-        Self { supervisor, threads, loops }
+    pub const fn new(
+        supervisor: Arc<SupervisorQueue>,
+        threads: Arc<ThreadLane>,
+        loops: Arc<AsyncioLane>,
+        released: Arc<ReleasedValues>,
+    ) -> Self {
+        Self { supervisor, threads, loops, released }
     }
 }
 
@@ -44,9 +51,14 @@ impl Lanes {
     fn next_request(&self, py: Python<'_>) -> PyResult<Option<PySupervisorRequest>> {
         // What is there already is taken with the GIL kept: a loop that C code blocked would move
         // on while it is released, and what the supervisor is to look at would be gone.
-        let there = self.supervisor.try_next();
-        let request = there.or_else(|| gil::detached(py, || self.supervisor.next()));
-        request.map(|request| PySupervisorRequest::of(py, request, &self.threads, &self.loops)).transpose()
+        loop {
+            let there = self.supervisor.try_next();
+            let Some(request) = there.or_else(|| gil::detached(py, || self.supervisor.next())) else { return Ok(None) };
+            // None: a thread of the caller's was quicker to let values go.
+            if let Some(request) = PySupervisorRequest::of(py, request, &self.threads, &self.loops, &self.released)? {
+                return Ok(Some(request));
+            }
+        }
     }
 
     fn set_stack(&self, py: Python<'_>, thread: u64, stack: String) {

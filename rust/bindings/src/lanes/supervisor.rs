@@ -6,9 +6,11 @@ use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::supervisor::SupervisorRequest;
 use guerdon_inprocess::thread_lane::ThreadLane;
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 
 use crate::lanes::loop_queue::PyLoopQueue;
 use crate::lanes::thread_slot::ThreadSlot;
+use crate::values::released::ReleasedValues;
 
 /// Start a thread. A slot that is dropped is one of a thread that could not be started.
 #[pyclass(frozen, get_all, module = "guerdon._native")]
@@ -71,6 +73,8 @@ pub enum PySupervisorRequest {
     LoopBlocked(LoopBlocked),
     LoopWasBlocked(LoopWasBlocked),
     BreakerOpen(BreakerOpen),
+    /// Values to let go.
+    Values(Py<PyList>),
 }
 
 impl PySupervisorRequest {
@@ -79,9 +83,11 @@ impl PySupervisorRequest {
         request: SupervisorRequest,
         threads: &Arc<ThreadLane>,
         loops: &AsyncioLane,
-    ) -> PyResult<Self> {
+        released: &ReleasedValues,
+    ) -> PyResult<Option<Self>> {
         use SupervisorRequest as Request;
-        Ok(match request {
+        Ok(Some(match request {
+            Request::ReleaseValues => return Ok(released.next(py).map(Self::Values)),
             Request::StartThread { function, thread } => Self::StartThread(StartThread {
                 slot: Py::new(py, ThreadSlot::new(threads.clone(), function, thread))?,
             }),
@@ -96,6 +102,6 @@ impl PySupervisorRequest {
                 Self::LoopWasBlocked(LoopWasBlocked { index, generation, function })
             }
             Request::BreakerOpen { function, reason } => Self::BreakerOpen(BreakerOpen { function, reason }),
-        })
+        }))
     }
 }

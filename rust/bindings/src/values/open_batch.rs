@@ -242,6 +242,19 @@ impl OpenBatchValues {
         })
     }
 
+    /// The Python values that it holds, in lists.
+    pub fn lists(&self, py: Python<'_>) -> Vec<Py<PyList>> {
+        let Some(schema) = self.schema.get() else { return Vec::new() };
+        let own = schema.lists.iter().flatten().map(|list| list.clone_ref(py));
+        let rows = schema.functions.iter().flatten().flat_map(|kind| match &kind.values {
+            SampleValues::Python(values, tuples) => {
+                values.lists(py).chain(tuples.as_ref().map(|tuples| tuples.clone_ref(py))).collect()
+            }
+            SampleValues::Wire(_) => Vec::new(),
+        });
+        own.chain(rows).collect()
+    }
+
     fn kind(&self, function: FunctionId, finish: bool) -> Option<&CallValues> {
         self.schema.get()?.functions.get(function).map(|kinds| &kinds[usize::from(finish)])
     }

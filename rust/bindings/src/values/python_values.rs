@@ -57,6 +57,12 @@ impl PythonValues {
         self.names.as_ref().map(|names| names.clone_ref(py))
     }
 
+    /// All that it holds, in lists.
+    pub fn lists(&self, py: Python<'_>) -> impl Iterator<Item = Py<PyList>> {
+        let tuples = self.tuples.as_ref().map(|tuples| tuples.clone_ref(py));
+        std::iter::once(self.columns.clone_ref(py)).chain(tuples)
+    }
+
     pub fn columns(&self, py: Python<'_>) -> Py<PyList> {
         self.columns.clone_ref(py)
     }

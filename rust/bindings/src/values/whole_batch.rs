@@ -13,6 +13,7 @@ use guerdon_core::text::RawText;
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 
 use crate::config::LaneKind;
 use crate::values::columns::{ArgumentColumns, PyFunctionColumns, sources};
@@ -101,6 +102,24 @@ impl WholeBatchPayload {
             CapturedValues::Python(rows) => Some(rows),
             CapturedValues::Wire(_) => None,
         }
+    }
+
+    fn python_values(&self) -> impl Iterator<Item = &PythonValues> {
+        let kinds = self.functions.iter().flat_map(|arguments| [&arguments.call, &arguments.finish]);
+        kinds.filter_map(|captured| match &captured.values {
+            CapturedValues::Python(rows) => Some(rows),
+            CapturedValues::Wire(_) => None,
+        })
+    }
+
+    /// Whether it holds Python values, rather than bytes and strings alone.
+    pub fn has_python_values(&self) -> bool {
+        self.python_values().next().is_some()
+    }
+
+    /// The Python values that it holds, in lists.
+    pub fn lists(&self, py: Python<'_>) -> Vec<Py<PyList>> {
+        self.python_values().flat_map(|values| values.lists(py)).collect()
     }
 
     fn wire(&self, function: FunctionId, finish: bool) -> Option<&WireValues> {
