@@ -6,7 +6,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,7 +18,7 @@ ENOUGH = 30.0
 class Watched:
     """Tells on which thread it ended."""
 
-    ended: list[str] = []
+    ended: ClassVar[list[str]] = []
 
     def __del__(self) -> None:
         Watched.ended.append(threading.current_thread().name)
