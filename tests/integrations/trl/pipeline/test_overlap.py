@@ -5,11 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("trl")
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util.retry import Retry
 
 from guerdon import DataError, Dispatcher, reward
 from guerdon.integrations.trl import Pipeline
@@ -202,3 +207,14 @@ def test_an_error_of_one_request_is_the_batchs() -> None:
     client.on_complete = lambda rows, ids: None
     with pytest.raises(ConnectionError, match="gone"):
         client.generate(PROMPTS, n=2)
+
+
+def test_a_session_keeps_as_many_connections_as_requests_run() -> None:
+    """The session of TRL's client keeps 64, and has retries that stay."""
+    session = requests.Session()
+    retries = Retry(total=5, connect=5)
+    session.mount("http://", HTTPAdapter(max_retries=retries, pool_maxsize=64))
+    SplitVLLMClient(SimpleNamespace(session=session))
+    adapter: Any = session.get_adapter("http://localhost:8000")
+    assert adapter.poolmanager.connection_pool_kw["maxsize"] == MAX_REQUESTS
+    assert adapter.max_retries is retries

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, GuerdonWarning, RegistrationError, reward
+from guerdon import Dispatcher, GuerdonWarning, Limit, RegistrationError, reward
 from guerdon.integrations.trl import Pipeline
 from guerdon.integrations.trl.pipeline.options import PRESETS, check_pipeline
 
@@ -18,7 +19,7 @@ def one(text: str) -> float:
     return 1.0
 
 
-DISPATCHER = Dispatcher([one])
+DISPATCHER = Dispatcher([one], workers=2)
 
 
 def trainer(**changed: Any) -> Any:
@@ -151,7 +152,11 @@ def test_group_sizes_that_differ_are_refused_with_mini_batches() -> None:
     [
         ("mini_batch", {"args__gradient_accumulation_steps": 2}, "scored fastest"),
         ("mini_batch", {"args__gradient_accumulation_steps": 6}, "scored fastest"),
-        ("off", {"args__world_size": 2, "args__ddp_timeout": 20}, r"may run 30 s.*ddp_timeout=20"),
+        ("off", {"args__world_size": 2, "args__ddp_timeout": 20}, r"'one' may run 240 s.*ddp_timeout=20"),
+        ("mini_batch", {"loss_type": "bnpo"}, "bnpo.*gradient differs"),
+        ("mini_batch", {"top_entropy_quantile": 0.8}, "quantile of a micro-step.*gradient differs"),
+        ("mini_batch", {"_entropy_bonus_enabled": True}, "entropy bonus.*gradient differs"),
+        ("all", {"aux_loss_enabled": True}, "auxiliary loss.*gradient differs"),
         ("one_step", {"args__sync_ref_model": True}, "sync_ref_model"),
         ("all", {"args__save_strategy": "steps", "args__save_steps": 1, "num_iterations": 2}, "middle of a batch"),
     ],
@@ -159,6 +164,37 @@ def test_group_sizes_that_differ_are_refused_with_mini_batches() -> None:
 def test_surprising_settings_are_warned_of(preset: str, changed: dict[str, Any], warning: str) -> None:
     with pytest.warns(GuerdonWarning, match=warning):
         check_pipeline(PRESETS[preset], trainer(**changed), [DISPATCHER])
+
+
+@pytest.mark.parametrize(
+    ("options", "seconds"),
+    [
+        ({}, "240 s for a batch (its timeout of 30 s, 16 calls, 2 at a time)"),
+        ({"retries": 2}, "720 s for a batch (its timeout of 30 s, 3 attempts, 16 calls, 2 at a time)"),
+        ({"lane": "thread", "timeout": 50}, "100 s for a batch (its timeout of 50 s, 16 calls, 8 at a time)"),
+        (
+            {"lane": "thread", "limit": Limit(concurrency=16), "retries": 4},
+            "150 s for a batch (its timeout of 30 s, 5 att",
+        ),
+        ({"total_timeout": 90}, None),
+        ({"timeout": 5}, None),
+    ],
+    ids=str,
+)
+def test_the_time_that_ranks_wait_counts_attempts_and_calls_one_after_another(
+    options: dict[str, Any], seconds: str | None
+) -> None:
+    two_ranks = trainer(args__world_size=2, args__ddp_timeout=95)
+    plain: Any = one
+    dispatcher = Dispatcher([reward(plain.__wrapped__, **options)], workers=2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check_pipeline(PRESETS["off"], two_ranks, [dispatcher])
+        check_pipeline(PRESETS["off"], two_ranks, [dispatcher.replace(batch_timeout=80)])
+        check_pipeline(PRESETS["off"], trainer(args__ddp_timeout=1), [dispatcher])
+    messages = [str(warning.message) for warning in caught]
+    assert len(messages) == (seconds is not None)
+    assert seconds is None or f"'one' may run {seconds}" in messages[0]
 
 
 @pytest.mark.filterwarnings("default")

@@ -18,7 +18,7 @@ import trl
 from guerdon import Dispatcher, ToolError, reward
 from guerdon.integrations import trl as ours
 from guerdon.integrations.trl import environments
-from tests.integrations.trl.line_game import LineGame, away, played, rows
+from tests.integrations.trl.line_game import LineGame, away, make_player, played, rows
 from tests.integrations.trl.tiny_trainer import rewards_of, without_times
 
 pytestmark = [
@@ -205,3 +205,16 @@ def test_an_environment_that_hangs_costs_its_sample_and_is_replaced(tmp_path: Pa
         )
         == 1
     )
+
+
+class Passing(trl.GRPOTrainer):  # type: ignore[misc]
+    """A class of a user that passes on what it is given."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+
+
+def test_an_environment_factory_that_a_class_passes_on_is_found(tmp_path: Path) -> None:
+    """Its resets go on concurrently as if the class named the argument."""
+    trainer = make_player(ours.pipelined(Passing), [away], tmp_path, more={"environment_factory": LineGame})
+    assert all(isinstance(factory, ours.Environments) for factory in trainer.environment_factories.values())

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from guerdon.errors import GuerdonWarning, RegistrationError
+from guerdon.integrations.trl.pipeline.option_warnings import pipeline_warnings
 
 if TYPE_CHECKING:
     from guerdon.dispatcher import Dispatcher
@@ -125,7 +126,7 @@ def check_pipeline(
             raise RegistrationError(
                 f"pipeline: {part} can't work with this trainer: {reason} Without {part}: pipeline={_as_written(without)}."
             )
-    for warning in _warnings(pipeline, trainer, dispatchers):
+    for warning in pipeline_warnings(pipeline, trainer, dispatchers):
         warnings.warn(warning, GuerdonWarning, stacklevel=4)
     return pipeline
 
@@ -187,44 +188,3 @@ def _lookahead_problem(trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> str
     if trainer.args.auto_find_batch_size:
         return "auto_find_batch_size=True restarts the run with another batch size."
     return None
-
-
-def _warnings(pipeline: Pipeline, trainer: Any, dispatchers: tuple[Dispatcher, ...]) -> Iterable[str]:
-    args = trainer.args
-    longest = max((spec.policy.timeout for one in dispatchers for spec in one._specs), default=0.0)
-    if args.world_size > 1 and longest > args.ddp_timeout:
-        yield (
-            f"a reward function may run {longest:g} s (its timeout), but ranks wait for each other at most "
-            f"ddp_timeout={args.ddp_timeout} s: raise ddp_timeout."
-        )
-    yield from _whole_batch_functions(pipeline, dispatchers)
-    cycle = args.steps_per_generation * trainer.num_iterations
-    if pipeline.mini_batch and args.gradient_accumulation_steps % args.steps_per_generation:
-        yield (
-            f"mini_batch with steps_per_generation={args.steps_per_generation}, which does not divide "
-            f"gradient_accumulation_steps={args.gradient_accumulation_steps}: optimizer steps end in the middle of a batch, "
-            "and the first steps on a batch see the groups that are scored fastest, which may be biased."
-        )
-    if pipeline.lookahead and args.sync_ref_model:
-        yield "lookahead with sync_ref_model=True: the reference model's log-probabilities are as stale as the batch."
-    saves = str(getattr(args.save_strategy, "value", args.save_strategy)) == "steps" and args.save_steps >= 1
-    if pipeline.defers and saves and int(args.save_steps) * args.gradient_accumulation_steps % cycle:
-        yield (
-            f"save_steps={args.save_steps} saves in the middle of a batch (of {cycle} micro-steps); a run resumed from there "
-            "generates that batch again and trains on all of it, as TRL's own trainer does."
-        )
-
-
-def _whole_batch_functions(pipeline: Pipeline, dispatchers: tuple[Dispatcher, ...]) -> Iterable[str]:
-    """Names the functions that are called once a batch, after its last completion: no part of the
-    batch has all its rewards before."""
-    names = [spec.name for dispatcher in dispatchers for spec in dispatcher._specs if spec.shape == "batch"]
-    parts = [part for part in ("overlap", "mini_batch") if getattr(pipeline, part)]
-    if names and parts:
-        several = len(names) > 1
-        yield (
-            f"{' and '.join(parts)} can't hide {'the reward functions' if several else 'reward function'} "
-            f"{', '.join(map(repr, names))}: {'each is' if several else 'it is'} called once with the whole batch (TRL's "
-            "contract), so no group is complete before that call ends. Where rows are independent, pass "
-            f"reward({names[0]}, rowwise=True), or decorate {'them' if several else 'it'} with @reward(rowwise=True)."
-        )

@@ -23,6 +23,7 @@ class SplitVLLMClient:
 
     def __init__(self, client: Any) -> None:
         self._client = client
+        _widen(getattr(client, "session", None))
         self.on_complete: Callable[[list[int], list[list[int]]], None] | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -52,6 +53,14 @@ class SplitVLLMClient:
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
         return _merged(answers, n // each)
+
+
+def _widen(session: Any) -> None:
+    """Lets a session of requests keep as many connections as requests run: else it opens and drops
+    one for each request beyond its own number."""
+    for prefix, adapter in dict(getattr(session, "adapters", {})).items():
+        if getattr(adapter, "_pool_maxsize", MAX_REQUESTS) < MAX_REQUESTS:
+            session.mount(prefix, type(adapter)(max_retries=adapter.max_retries, pool_maxsize=MAX_REQUESTS))
 
 
 def _merged(answers: Sequence[dict[str, Any]], requests: int) -> dict[str, Any]:

@@ -23,7 +23,7 @@ class GRPOTrainer(PipelinedTrainer, ConcurrentToolCalls, trl.GRPOTrainer):  # ty
     what TRL knows (a function of its batch contract, a reward model or its name), a decorated
     function, a `guerdon.StatefulReward`, or a `Dispatcher` or its columns; `reward_funcs` may be a
     dispatcher itself. A dispatcher's weights hold where ``args.reward_weights`` is None; where the
-    dispatcher is the whole list, weights other than its own are refused at the first batch.
+    dispatcher is the whole list, weights other than its own are refused when training starts.
     Functions that belong to no dispatcher get one of the trainer's own.
 
     Args:

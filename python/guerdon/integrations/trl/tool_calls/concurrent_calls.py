@@ -21,6 +21,7 @@ from guerdon.integrations.trl.tool_calls.environments import Environments, envir
 from guerdon.integrations.trl.tool_calls.executor import CallCount, CallCounter, PendingCall
 from guerdon.integrations.trl.tool_calls.proxies import counter_of
 from guerdon.integrations.trl.tool_calls.snapshots import take_snapshots
+from guerdon.integrations.trl.tool_calls.tools import start_tools
 from guerdon.integrations.trl.tool_calls.turns import ToolTurns
 
 __all__ = ["ConcurrentToolCalls", "tool_metrics"]
@@ -52,6 +53,7 @@ class ConcurrentToolCalls:
         super().__init__(*args, **kwargs)
         if any(factory is not None for factory in factories):
             self._environment_rewards = use_reward_columns(self)
+        start_tools(self.tools)
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         score: Callable[[Any], Any] = super()._generate_and_score_completions  # type: ignore[misc]
