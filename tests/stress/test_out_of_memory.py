@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.stress.harness import wait_for
+
 LIMIT = 1 << 30
 # Four fifths of the cgroup: more than its workers and their loader together.
 HELD = 800 << 20
@@ -52,8 +54,14 @@ def memory_cgroup(limit: int) -> Iterator[Path]:
             yield cgroup
             return
         finally:
-            cgroup.rmdir()
+            _remove(cgroup)
     pytest.skip("no memory cgroup can be made here: that takes root, or a delegated cgroup")
+
+
+def _remove(cgroup: Path) -> None:
+    processes = cgroup / "cgroup.procs"  # of a killed trainer, for a moment
+    wait_for(lambda: not (processes.exists() and processes.read_text()), "the cgroup is empty")
+    cgroup.rmdir()
 
 
 def _own_cgroup(root: str, prefix: str) -> Path:
