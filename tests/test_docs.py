@@ -28,7 +28,13 @@ LINKING = [
     *PAGES,
     *(path for name in ("CHANGELOG.md", "CONTRIBUTING.md", "benches/README.md") if (path := ROOT / name).exists()),
 ]
-NEEDS = {"trl.md": ("trl", "datasets"), "pipeline.md": ("trl", "datasets"), "trl-async.md": ("trl",)}
+FRAMEWORKS = ("areal", "miles", "nemo_rl", "openrlhf", "roll", "skyrl", "slime", "verifiers")
+NEEDS = {
+    "frameworks.md": ("torch",),
+    "trl.md": ("trl", "datasets"),
+    "pipeline.md": ("trl", "datasets"),
+    "trl-async.md": ("trl",),
+}
 
 _PIECE = re.compile(
     r"^<!-- test\n(?P<hidden>.*?)^-->$|^(?:<!-- test-file (?P<file>\S+) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```$",
@@ -154,7 +160,10 @@ def test_each_public_name_is_in_the_api_reference() -> None:
     }
     public = {
         f"{package}.{name}"
-        for package in ("guerdon", "guerdon.integrations.trl", "guerdon.integrations.verl")
+        for package in (
+            *("guerdon", "guerdon.integrations.trl", "guerdon.integrations.verl"),
+            *(f"guerdon.integrations.{framework}" for framework in FRAMEWORKS),
+        )
         for name in importlib.import_module(package).__all__
         if name != "__version__"
     }

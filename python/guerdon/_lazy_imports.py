@@ -10,15 +10,16 @@ __all__ = ["names"]
 
 
 def names(
-    package: dict[str, Any], homes: Mapping[str, str | None]
+    scope: dict[str, Any], homes: Mapping[str, str | None], package: str | None = None
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """The ``__getattr__`` and ``__dir__`` of a package.
 
     Args:
-        package: Its ``globals()``; what was used once is put there.
+        scope: Its ``globals()``; what was used once is put there.
         homes: The module below it in which each public name is, None for a module itself.
+        package: Its name where it may be loaded under another.
     """
-    own: str = package["__name__"]
+    own: str = package or scope["__name__"]
 
     def find(name: str) -> object:
         if name not in homes:
@@ -27,7 +28,7 @@ def names(
 
         home = homes[name]
         value = import_module(f"{own}.{name}") if home is None else getattr(import_module(f"{own}.{home}"), name)
-        package[name] = value
+        scope[name] = value
         return value
 
-    return find, lambda: sorted({*package, *homes})
+    return find, lambda: sorted({*scope, *homes})

@@ -6,6 +6,9 @@ import asyncio
 import inspect
 import math
 import re
+import subprocess
+import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +17,25 @@ import pytest
 pytest.importorskip("verl")
 
 from guerdon.errors import DataError, GuerdonWarning, RegistrationError, RewardFailureError
-from guerdon.integrations.verl import routing, settings
+from guerdon.integrations.verl import RewardManager, routing, settings
 from tests.verl import rewards
 from tests.verl.verl_setup import changed, make_config, make_data, make_model, reward_loop
 
 # Imported last: verl_setup imports verl without its warnings.
+from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls  # isort: skip
+from verl.experimental.reward_loop.reward_manager.dapo import DAPORewardManager  # isort: skip
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager  # isort: skip
 from verl.trainer.ppo.reward import load_reward_manager  # isort: skip
 from verl.utils import hf_tokenizer  # isort: skip
 
 REWARDS = Path(rewards.__file__)
+DAPO = [
+    "+reward.reward_kwargs.overlong_buffer_cfg.enable=true",
+    "+reward.reward_kwargs.overlong_buffer_cfg.len=8",
+    "+reward.reward_kwargs.overlong_buffer_cfg.penalty_factor=0.5",
+    "+reward.reward_kwargs.overlong_buffer_cfg.log=true",
+    "+reward.reward_kwargs.max_resp_len=16",
+]
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +118,43 @@ def test_what_never_returns_ends_at_its_timeout_and_shows(make: Any, tokenizer: 
     assert [failed[key] for key in answers[0]["reward_extra_info"] if key != "guerdon_status"] == [None] * 4
 
 
-def test_a_failure_raises_unless_something_else_was_chosen(make: Any, tokenizer: Any) -> None:
-    answers = ask(make(*custom("compute_score")), make_data(tokenizer, ["a", "raise", "bc", "d"]))
+def test_by_default_a_failure_is_warned_of_and_has_the_mean_of_its_group(make: Any, tokenizer: Any) -> None:
+    """One call that failed does not end a run: its advantage is 0."""
+    manager = make(*custom("compute_score"))
+    data = make_data(tokenizer, ["a", "raise", "bc", "dddddd", "a", "raise", "raise", "raise"])
+    with pytest.warns(GuerdonWarning) as caught:
+        answers = ask(manager, data)
+    assert [answer["reward_score"] for answer in answers] == [1.0, 3.0, 2.0, 6.0, 1.0, 1.0, 1.0, 1.0]
+    assert len(caught) == 1, "the first alone"
+    message = str(caught[0].message)
+    assert "a response has no reward" in message
+    assert "no score for this" in message
+    assert "the mean of the others of its prompt" in message
+
+
+def test_where_groups_are_unknown_a_failure_raises_and_that_is_reported_before_one(make: Any, tokenizer: Any) -> None:
+    """Without the field, and where validation could have other groups; no response waits."""
+    without = make_data(tokenizer, ["a", "raise", "bc"])
+    del without.non_tensor_batch["uid"]
+    no_split = make_data(tokenizer, ["a", "raise", "bc"], extra_info=[{"index": index} for index in range(3)])
+    for data, lacks in ((without, "the field 'uid'"), (no_split, r"extra_info\['split'\]")):
+        with pytest.warns(GuerdonWarning, match=f"lacks {lacks}.*failed_reward=<a number>"):
+            answers = ask(make(*custom("compute_score")), data)
+        assert [answer["reward_score"] for answer in answers if isinstance(answer, dict)] == [1.0, 2.0]
+        assert isinstance(answers[1], RewardFailureError)
+
+
+def test_where_there_is_no_group_the_choice_is_asked_for_when_the_manager_is_made(make: Any) -> None:
+    single = [*custom("compute_score"), "actor_rollout_ref.rollout.n=1"]
+    with pytest.raises(RegistrationError, match=r"one response .* failed_reward=<a number>"):
+        make(*single)
+    make(*single, "+reward.reward_kwargs.failed_reward=0")
+    make(*single, "+reward.reward_kwargs.failed_reward=raise")
+
+
+def test_a_failure_raises_where_that_was_chosen(make: Any, tokenizer: Any) -> None:
+    manager = make(*custom("compute_score"), "+reward.reward_kwargs.failed_reward=raise")
+    answers = ask(manager, make_data(tokenizer, ["a", "raise", "bc", "d"]))
     assert isinstance(answers[1], RewardFailureError)
     assert "failed_reward" in str(answers[1])
     assert "no score for this" in str(answers[1])
@@ -137,7 +184,7 @@ def test_too_many_failures_raise_whatever_a_failure_becomes(make: Any, tokenizer
 
 
 def test_thousands_at_once_are_a_few_batches(make: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    manager = make(*custom("slow_score"))
+    manager = make(*custom("slow_score"), "+reward.reward_kwargs.failed_reward=raise")
     sizes, score = [], manager.dispatcher.ascore
 
     async def counted(**columns: Any) -> Any:
@@ -231,6 +278,21 @@ def test_a_group_that_does_not_get_complete_says_what_to_set(make: Any, tokenize
         ([*custom("plain_score"), "+reward.reward_kwargs.failed_reward=lowest"], "'group_mean'"),
         ([*custom("plain_score"), "+reward.reward_kwargs.options.timeuot=1"], "timeuot"),
         ([*custom("plain_score"), "+reward.reward_kwargs.dispacher=x"], "dispacher"),
+        ([*custom("plain_score"), *DAPO[:-1]], "max_resp_len=None"),
+        (
+            [*custom("plain_score"), *DAPO, "+reward.reward_kwargs.max_resp_len=7"],
+            "less than overlong_buffer_cfg.len=8",
+        ),
+        (
+            [*custom("plain_score"), *DAPO, "+reward.reward_kwargs.overlong_buffer_cfg.len=0"],
+            "overlong_buffer_cfg.len=0",
+        ),
+        ([*custom("plain_score"), *DAPO, "+reward.reward_kwargs.overlong_buffer_cfg.lenght=8"], "lenght"),
+        ([*custom("plain_score"), "+reward.reward_kwargs.overlong_buffer_cfg=8"], "overlong_buffer_cfg=8"),
+        (
+            [*custom("plain_score"), "reward.reward_model.enable=True", "reward.num_workers=3"],
+            "failed_reward=<a number>",
+        ),
         ([*custom("plain_score"), "+reward.reward_kwargs.group_timeout=0"], "more than 0"),
         ([*custom("plain_score"), "+reward.reward_kwargs.group_by=null"], "the name of a field"),
         ([*custom("plain_score"), "reward.num_workers=0"], "at least 1"),
@@ -266,10 +328,89 @@ def test_more_responses_than_ray_lets_workers_have_are_reported_with_the_number_
 
 def test_verls_default_function_works_too(make: Any, tokenizer: Any) -> None:
     data = make_data(tokenizer, ["#### 0", "#### 7"], data_source=["openai/gsm8k"] * 2)
-    assert [answer["reward_score"] for answer in ask(make("+reward.reward_kwargs.options.lane=thread"), data)] == [
-        1.0,
-        0.0,
-    ]
+    manager = make("+reward.reward_kwargs.options.lane=thread", "+reward.reward_kwargs.failed_reward=0")
+    assert [answer["reward_score"] for answer in ask(manager, data)] == [1.0, 0.0]
+
+
+def test_dapos_options_give_what_they_give_in_verls_own_manager(make: Any, base: Any, tokenizer: Any) -> None:
+    """Responses before the buffer, in it, at its end and beyond."""
+    data = make_data(tokenizer, ["a", "b" * 11, "c" * 15, "d" * 20])
+
+    async def in_verl() -> list[Any]:
+        own = DAPORewardManager(changed(base, *DAPO), tokenizer, rewards.plain_score)
+        return [await own.run_single(data[index : index + 1]) for index in range(len(data))]
+
+    ours, verls = ask(make(*custom("plain_score"), *DAPO), data), asyncio.run(in_verl())
+    for mine, theirs in zip(ours, verls, strict=True):
+        assert mine["reward_score"] == pytest.approx(float(theirs["reward_score"]))
+        for key in ("overlong", "overlong_reward", "acc"):
+            assert float(mine["reward_extra_info"][key]) == pytest.approx(float(theirs["reward_extra_info"][key]))
+    penalties = [answer["reward_extra_info"]["overlong_reward"] for answer in ours]
+    assert penalties == pytest.approx([0.0, -0.25, -0.5, -0.8125])
+
+
+def test_a_failed_response_has_the_mean_of_what_the_others_are_trained_on(make: Any, tokenizer: Any) -> None:
+    manager = make(*custom("compute_score"), *DAPO)
+    with pytest.warns(GuerdonWarning):
+        scores = [
+            answer["reward_score"]
+            for answer in ask(
+                manager, make_data(tokenizer, ["a", "raise", "b" * 11, "c" * 15], session_id=[0, 1, 2, 3])
+            )
+        ]
+    assert scores == pytest.approx([1.0, (1.0 + 10.75 + 14.5) / 3, 10.75, 14.5])
+
+
+def test_dapos_options_switched_off(make: Any, tokenizer: Any) -> None:
+    """As verl's recipes leave them, without what only an enabled one needs."""
+    manager = make(*custom("plain_score"), "+reward.reward_kwargs.overlong_buffer_cfg.enable=false")
+    answers = ask(manager, make_data(tokenizer, ["a", "b" * 20, "1", "d"]))
+    assert all("overlong" not in answer["reward_extra_info"] for answer in answers)
+
+
+@pytest.mark.parametrize("loaded", ["the registry first", "the plugin first"])
+def test_the_plugin_needs_one_setting(loaded: str, base: Any, model: Path) -> None:
+    """In a process of its own: verl loads plugins when it is imported, and without its registry."""
+    registry = "import verl.experimental.reward_loop.reward_manager.registry"
+    plugin = "import guerdon.integrations.verl.plugin"
+    program = f"""
+import sys, warnings
+warnings.simplefilter("ignore")
+import verl
+if {loaded == "the registry first"}:
+    {registry}
+    before = set(sys.modules)
+    {plugin}
+else:
+    {plugin}
+    assert "verl.experimental.reward_loop" not in sys.modules, "nothing is imported for it"
+    {registry}
+from verl.experimental.reward_loop.reward_manager.registry import get_reward_manager_cls
+from guerdon.integrations.verl import RewardManager
+assert get_reward_manager_cls("guerdon") is RewardManager
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=240)
+
+
+def test_verl_finds_the_plugin() -> None:
+    (found,) = (one for one in entry_points(group="verl.plugins") if one.name == "guerdon")
+    assert found.value == "guerdon.integrations.verl.plugin"
+    assert get_reward_manager_cls("guerdon") is RewardManager
+
+
+def test_a_manager_by_its_registered_name(base: Any, tokenizer: Any, request: pytest.FixtureRequest) -> None:
+    named = ["reward.reward_manager.source=register", "reward.reward_manager.name=guerdon"]
+    manager = load_reward_manager(changed(base, *named, *custom("plain_score")), tokenizer)
+    request.addfinalizer(manager.dispatcher.close)
+    assert type(manager) is RewardManager
+
+
+@pytest.mark.parametrize("file", ["__init__.py", "reward_manager.py"])
+def test_the_manager_given_by_file(file: str, make: Any, tokenizer: Any) -> None:
+    """verl loads it under a name of its own making, which nothing can import."""
+    path = Path(settings.__file__).with_name(file)
+    manager = make(f"reward.reward_manager.module.path={path}", *custom("plain_score"))
+    assert ask(manager, make_data(tokenizer, ["a", "1", "2", "x"]))[1]["reward_score"] == 2.0
 
 
 def test_the_seams_are_where_they_were() -> None:

@@ -2,8 +2,9 @@
 
 Importing this module imports neither verl nor torch: the class is loaded when first used.
 
-- `reward_manager`: the class that verl makes, one in each of its reward workers.
-- `settings`, `compute_score`: what the configuration says, and verl's own function as a reward.
+- `reward_manager`, `plugin`: the class that verl makes, one in each reward worker, and its name.
+- `settings`, `overlong`, `compute_score`: what the configuration says, and verl's own function as a
+  reward.
 - `sample`, `reward_output`: a response as columns, and its reward as verl takes it.
 - `groups`, `partial_groups`, `routing`: the responses of one prompt put together, wherever they
   come.
@@ -22,4 +23,5 @@ __all__ = ["RewardManager"]
 
 _HOMES: Final = {"RewardManager": "reward_manager"}
 
-__getattr__, __dir__ = _names(globals(), _HOMES)
+# By its own name, whatever verl calls the module that it loads from a file's path.
+__getattr__, __dir__ = _names(globals(), _HOMES, package="guerdon.integrations.verl")

@@ -13,6 +13,7 @@ from typing import Any
 
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonError
+from guerdon.integrations.verl.reward_output import Scored
 from guerdon.integrations.verl.sample import Response
 from guerdon.pending import OpenBatch
 from guerdon.results import RewardBatch
@@ -27,7 +28,7 @@ class PartialGroup:
         dispatcher: Started by the first group, in a thread.
         size: Responses of the group.
         columns: The columns of some responses.
-        counted: Counts a result's failures.
+        counted: Counts a result's failures; it gets the tokens of each response too.
     """
 
     def __init__(
@@ -35,10 +36,11 @@ class PartialGroup:
         dispatcher: Dispatcher,
         size: int,
         columns: Callable[[list[Response]], dict[str, Any]],
-        counted: Callable[[Awaitable[RewardBatch]], Awaitable[RewardBatch]],
+        counted: Callable[[Awaitable[RewardBatch], list[int]], Awaitable[Scored]],
     ) -> None:
         self._columns = columns
         self._counted = counted
+        self._tokens = [0] * size
         self._names: list[str] | None = None  # of the first response's columns
         self._waiting: list[tuple[int, Response]] = []  # until the stream is there
         self._error: GuerdonError | None = None
@@ -49,11 +51,12 @@ class PartialGroup:
 
     def add(self, number: int, sample: Response) -> None:
         """The response with this number in the group, which no other has."""
+        self._tokens[number] = len(sample.completion_ids)
         self._waiting.append((number, sample))
         if self._stream.done():
             self._send(self._stream)
 
-    async def result(self) -> RewardBatch:
+    async def result(self) -> Scored:
         """The whole group, once all its responses were added.
 
         Raises:
@@ -66,7 +69,7 @@ class PartialGroup:
             raise self._error
         stream.finish()
         try:
-            return await self._counted(stream.aresult())
+            return await self._counted(stream.aresult(), self._tokens)
         except asyncio.CancelledError:
             stream.cancel()
             raise

@@ -7,6 +7,7 @@ they arrived. What can't work is refused when verl makes its workers.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import AsyncGenerator, Awaitable
 from typing import Any, Final
 
@@ -15,14 +16,14 @@ from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from guerdon._submit.coalescing import Coalescer
-from guerdon.errors import DataError, RewardFailureError
+from guerdon.errors import DataError, GuerdonWarning, RewardFailureError
 from guerdon.integrations.failure_rate import ResultFailureRate
 from guerdon.integrations.verl import settings
 from guerdon.integrations.verl.groups import FillingGroup, Groups
 from guerdon.integrations.verl.partial_groups import PartialGroup
-from guerdon.integrations.verl.reward_output import reward_output
+from guerdon.integrations.verl.reward_output import Scored, has_reward, reward_output
 from guerdon.integrations.verl.routing import WorkerRouting
-from guerdon.integrations.verl.sample import Response, columns_of, read
+from guerdon.integrations.verl.sample import Response, columns_of, has_split, read
 from guerdon.results import RewardBatch
 
 __all__ = ["RewardManager"]
@@ -34,7 +35,9 @@ MOST_TOGETHER: Final = 64
 class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no types
     """Rewards through Guerdon in verl 0.9.
 
-    Set ``reward.reward_manager.source=importlib``, ``reward.reward_manager.name=RewardManager`` and
+    Set ``reward.reward_manager.name=guerdon``; where verl's plugins are switched off
+    (``VERL_USE_EXTERNAL_PLUGINS=none``), ``reward.reward_manager.source=importlib``,
+    ``reward.reward_manager.name=RewardManager`` and
     ``reward.reward_manager.module.path=pkg://guerdon.integrations.verl``. The functions are those
     of ``+reward.reward_kwargs.dispatcher=module:attribute`` (or ``file.py:attribute``), else verl's
     own ``reward.custom_reward_function`` or default ``compute_score``.
@@ -59,10 +62,11 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         self._failure_rate = ResultFailureRate([self.dispatcher])
         self._routing = WorkerRouting(self._settings.reward_workers)
         # A batch of verl's is a few of the engine's, and a slow response holds up few others.
-        self._coalescer: Coalescer[Response, tuple[RewardBatch, int]] = Coalescer(self._score_apart, MOST_TOGETHER)
+        self._coalescer: Coalescer[Response, tuple[Scored, int]] = Coalescer(self._score_apart, MOST_TOGETHER)
         # batch_timeout would count the time in which a group fills.
         begin = self._begin if self.dispatcher.options["batch_timeout"] is None else None
-        self._groups: Groups[Response, RewardBatch] = Groups(self._score_group, self._settings.group_timeout, begin)
+        self._reported: set[str] = set()
+        self._groups: Groups[Response, Scored] = Groups(self._score_group, self._settings.group_timeout, begin)
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """The reward of one response.
@@ -78,26 +82,60 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
                 a function fails too often.
         """
         given = self._settings
-        if not given.grouped:
-            result, index = await self._coalescer.add(read(data, self.tokenizer))
+        failed = given.failed
+        if given.assumed and not self._knows_group(data):
+            failed = "raise"
+        if not given.grouped or (failed == "raise" and given.assumed):
+            scored, index = await self._coalescer.add(read(data, self.tokenizer))
         else:
             position = self._routing.position(data)  # first: responses are numbered as they come
             key = self._key(data)
             if not self._routing.owns(key):
                 return await self._routing.send(key, position, data)
             sample = read(data, self.tokenizer)
-            result, index = await self._groups.add(key, position, sample, given.sizes[sample.validation])
-        return reward_output(result, index, given.failed, plain=given.plain)
+            scored, index = await self._groups.add(key, position, sample, given.sizes[sample.validation])
+        output = reward_output(scored, index, failed, plain=given.plain, overlong=given.overlong)
+        if not has_reward(scored, index):
+            self._report_failure(scored, index, output["reward_score"])
+        return output
 
-    async def _score_apart(self, samples: list[Response]) -> AsyncGenerator[tuple[int, tuple[RewardBatch, int]], None]:
-        result = await self._score(samples, 1)
+    def _knows_group(self, data: DataProto) -> bool:
+        """Whether the data says which responses belong together, and how many they are."""
+        given = self._settings
+        field = given.group_by if given.group_by not in data.non_tensor_batch else None
+        if field is None and (given.sizes[0] == given.sizes[1] or has_split(data)):
+            return True
+        lacks = f"the field {field!r}" if field else "extra_info['split'], which tells training from validation"
+        self._report(
+            "groups",
+            f"verl's data lacks {lacks}, so the responses to a prompt can't be put together: one on which a function fails "
+            "will raise. Choose what it becomes: +reward.reward_kwargs.failed_reward=<a number>, raise or group_mean.",
+        )
+        return False
+
+    def _report_failure(self, scored: Scored, index: int, score: float) -> None:
+        why = [str(failure) for failure in scored.result.failures() if failure.sample == index]
+        rule = "the mean of the others of its prompt" if self._settings.failed == "group_mean" else "failed_reward"
+        self._report(
+            "failure",
+            f"a response has no reward ({'; '.join(why) or 'all functions abstained'}) and gets {score:g}, {rule}. Further ones "
+            "are not reported one by one: see guerdon_status; more than max_failure_rate of a function's last responses raise.",
+        )
+
+    def _report(self, what: str, message: str) -> None:
+        if what not in self._reported:
+            self._reported.add(what)
+            warnings.warn(message, GuerdonWarning, stacklevel=3)
+
+    async def _score_apart(self, samples: list[Response]) -> AsyncGenerator[tuple[int, tuple[Scored, int]], None]:
+        scored = await self._score(samples, 1)
         for index in range(len(samples)):
-            yield index, (result, index)
+            yield index, (scored, index)
 
-    async def _score_group(self, samples: list[Response]) -> RewardBatch:
+    async def _score_group(self, samples: list[Response]) -> Scored:
         return await self._score(samples, len(samples))
 
-    def _begin(self, size: int) -> FillingGroup[Response, RewardBatch]:
+    def _begin(self, size: int) -> FillingGroup[Response, Scored]:
         return PartialGroup(self.dispatcher, size, self._columns, self._counted)
 
     def _columns(self, samples: list[Response]) -> dict[str, Any]:
@@ -106,11 +144,12 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
             columns.update({name: [value] * len(samples) for name, value in self._router.items()})
         return columns
 
-    async def _score(self, samples: list[Response], group: int) -> RewardBatch:
+    async def _score(self, samples: list[Response], group: int) -> Scored:
         """Scores responses, in groups of this size."""
-        return await self._counted(self.dispatcher.ascore(num_generations=group, **self._columns(samples)))
+        tokens = [len(sample.completion_ids) for sample in samples]
+        return await self._counted(self.dispatcher.ascore(num_generations=group, **self._columns(samples)), tokens)
 
-    async def _counted(self, scored: Awaitable[RewardBatch]) -> RewardBatch:
+    async def _counted(self, scored: Awaitable[RewardBatch], tokens: list[int]) -> Scored:
         """A result, however many failed in it; `ResultFailureRate` judges over several."""
         try:
             result = await scored
@@ -119,7 +158,8 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
                 raise
             result = error.result
         self._failure_rate.add(result)
-        return result
+        overlong = self._settings.overlong
+        return Scored(result, [0.0 if overlong is None else overlong.penalty(count) for count in tokens])
 
     def _key(self, data: DataProto) -> object:
         name = self._settings.group_by

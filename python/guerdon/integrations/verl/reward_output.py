@@ -7,6 +7,9 @@ for every response, whatever failed, because verl reads those of the first from 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +18,24 @@ from guerdon.errors import RewardFailureError
 from guerdon.status import Status
 
 if TYPE_CHECKING:
+    from guerdon.integrations.verl.overlong import Overlong
     from guerdon.integrations.verl.settings import Failed
     from guerdon.results import RewardBatch
 
-__all__ = ["ExtraInfo", "reward_output"]
+__all__ = ["ExtraInfo", "Scored", "has_reward", "reward_output"]
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """A batch of responses with its result.
+
+    Attributes:
+        result: The rewards of the functions.
+        penalties: What each response's length adds; zeros without DAPO's option.
+    """
+
+    result: RewardBatch
+    penalties: Sequence[float]
 
 
 class ExtraInfo(dict[str, Any]):
@@ -28,20 +45,29 @@ class ExtraInfo(dict[str, Any]):
         return None
 
 
-def reward_output(result: RewardBatch, sample: int, failed: Failed, *, plain: bool) -> dict[str, Any]:
+def has_reward(scored: Scored, sample: int) -> bool:
+    """Whether this response of a batch has a reward of its own."""
+    return not math.isnan(scored.result.total.reshape(-1)[sample])
+
+
+def reward_output(
+    scored: Scored, sample: int, failed: Failed, *, plain: bool, overlong: Overlong | None = None
+) -> dict[str, Any]:
     """The reward of one response, for verl.
 
     Args:
+        scored: The batch that it was scored in.
         sample: Its index in the batch.
         failed: Its score if it has no reward.
         plain: The one function is verl's ``compute_score``: its fields keep the names that verl's
             own manager gives them.
+        overlong: Where the penalties come from.
 
     Raises:
         RewardFailureError: It has no reward, and `failed` is ``"raise"``.
     """
+    result = scored.result
     prompt, generation = divmod(sample, result.rewards.shape[1])
-    total = float(result.total[prompt, generation])
     info = ExtraInfo()
     values = result.rewards[prompt, generation].tolist()
     for name, value in zip(result.functions, values, strict=True):
@@ -52,16 +78,22 @@ def reward_output(result: RewardBatch, sample: int, failed: Failed, *, plain: bo
             info[key] = recorded[sample]
     if plain:
         info.setdefault("acc", info["score"])
+    if overlong is not None:
+        info.update(overlong.info(scored.penalties[sample]))
     states = result.status[prompt, generation].tolist()
     info["guerdon_status"] = " ".join(
         f"{name}:{Status(state).label}" for name, state in zip(result.functions, states, strict=True)
     )
-    score = total if total == total else _substitute(result, sample, failed, info["guerdon_status"])
+    if has_reward(scored, sample):
+        score = float(result.total[prompt, generation]) + scored.penalties[sample]
+    else:
+        score = _substitute(scored, sample, failed, info["guerdon_status"])
     return {"reward_score": score, "reward_extra_info": info}
 
 
-def _substitute(result: RewardBatch, sample: int, failed: Failed, status: str) -> float:
+def _substitute(scored: Scored, sample: int, failed: Failed, status: str) -> float:
     """The score of a response that has no reward."""
+    result = scored.result
     if failed == "raise":
         why = [str(failure) for failure in result.failures() if failure.sample == sample]
         raise RewardFailureError(
@@ -70,7 +102,9 @@ def _substitute(result: RewardBatch, sample: int, failed: Failed, status: str) -
             result,
         )
     if failed == "group_mean":
-        others = result.total[sample // result.total.shape[1]]
+        # As they are trained on, penalties included: so its advantage is 0.
+        finals = result.total + np.asarray(scored.penalties, dtype=np.float64).reshape(result.total.shape)
+        others = finals[sample // result.total.shape[1]]
         others = others[~np.isnan(others)]
         return float(others.mean()) if others.size else 0.0
     return float(failed)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["Response", "columns_of", "read"]
+__all__ = ["Response", "columns_of", "has_split", "read"]
 
 _RESERVED: Final = frozenset(
     (
@@ -79,6 +79,12 @@ def read(data: Any, tokenizer: Any) -> Response:
     if isinstance(model, Mapping) and "ground_truth" in model:
         fields["ground_truth"] = model["ground_truth"]
     return Response(text, ids, _plain(given.get("raw_prompt")), fields)
+
+
+def has_split(data: Any) -> bool:
+    """Whether verl's data says if this response is for training."""
+    infos = data.non_tensor_batch.get("extra_info")
+    return infos is not None and isinstance(infos[-1], Mapping) and infos[-1].get("split") is not None
 
 
 def columns_of(samples: Sequence[Response]) -> dict[str, Any]:

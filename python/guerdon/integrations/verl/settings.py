@@ -18,6 +18,7 @@ from guerdon.cli.exit_codes import UsageError
 from guerdon.cli.load_rewards import load
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonWarning, RegistrationError
+from guerdon.integrations.verl import overlong
 from guerdon.integrations.verl.compute_score import as_reward
 
 __all__ = ["Failed", "Settings", "read"]
@@ -25,7 +26,8 @@ __all__ = ["Failed", "Settings", "read"]
 Failed = Literal["raise", "group_mean"] | float
 """The score of a response on which a function failed."""
 
-_KNOWN: Final = ("dispatcher", "failed_reward", "group_by", "group_timeout", "options")
+_OWN: Final = ("dispatcher", "failed_reward", "group_by", "group_timeout", "options")
+_KNOWN: Final = (*_OWN, "max_resp_len", "overlong_buffer_cfg")
 _WHERE: Final = "reward.reward_kwargs"
 GROUP_TIMEOUT: Final = 600.0
 MAX_IN_FLIGHT: Final = 1000
@@ -41,6 +43,8 @@ class Settings:
         plain: Its one function is verl's ``compute_score``: fields that it returns keep their
             names.
         failed: The score of a response on which a function failed.
+        assumed: It was not chosen; it is ``"group_mean"`` where the data tells groups.
+        overlong: The penalty of long responses; None without one.
         grouped: Responses are scored in whole groups.
         group_by: The field that is the same for the responses of one prompt.
         group_timeout: Seconds that a group may wait for its next response.
@@ -51,6 +55,8 @@ class Settings:
     dispatcher: Dispatcher
     plain: bool
     failed: Failed
+    assumed: bool
+    overlong: overlong.Overlong | None
     grouped: bool
     group_by: str
     group_timeout: float
@@ -71,8 +77,10 @@ def read(config: Any, compute_score: Callable[..., Any] | None, fixed: Mapping[s
         RegistrationError: The configuration can't work.
     """
     given = _reward_kwargs(config)
-    failed = _failed(given.get("failed_reward", "raise"))
     workers = _count("reward.num_workers", config.reward.num_workers)
+    chosen = given.get("failed_reward")
+    failed = _default_failed(config, workers) if chosen is None else _failed(chosen)
+    penalty = overlong.read(given)
     named = given.get("dispatcher")
     if named is not None:
         if given.get("options"):
@@ -89,11 +97,13 @@ def read(config: Any, compute_score: Callable[..., Any] | None, fixed: Mapping[s
     size = dispatcher.options["num_generations"] or int(rollout.n)
     grouped = dispatcher._submitter.group_function is not None or failed == "group_mean"
     if grouped:
-        _check_workers(config, workers, int(config.data.train_batch_size) * int(rollout.n))
+        _check_workers(config, workers, _responses(config))
     return Settings(
         dispatcher=dispatcher,
         plain=named is None,
         failed=failed,
+        assumed=chosen is None and dispatcher._submitter.group_function is None,
+        overlong=penalty,
         grouped=grouped,
         group_by=_field(given.get("group_by", "uid")),
         group_timeout=_checked_seconds(given.get("group_timeout", GROUP_TIMEOUT)),
@@ -195,9 +205,7 @@ def _check_functions(config: Any, dispatcher: Dispatcher, named: object) -> None
 
 def _check_workers(config: Any, workers: int, responses: int) -> None:
     """Whether that many reward workers can put the groups of a training step together."""
-    model = config.reward.reward_model
-    # Else responses are handed out one by one, not as a batch
-    if model.enable and not model.enable_resource_pool:
+    if _handed_out_as_a_batch(config):
         if responses % workers:
             raise RegistrationError(
                 f"reward.num_workers={workers} does not divide the {responses} responses of a batch (data.train_batch_size times "
@@ -213,6 +221,35 @@ def _check_workers(config: Any, workers: int, responses: int) -> None:
             GuerdonWarning,
             stacklevel=2,
         )
+
+
+def _handed_out_as_a_batch(config: Any) -> bool:
+    """Else responses are handed out one by one."""
+    model = config.reward.reward_model
+    return bool(model.enable and not model.enable_resource_pool)
+
+
+def _responses(config: Any) -> int:
+    """Of one training batch."""
+    return int(config.data.train_batch_size) * int(config.actor_rollout_ref.rollout.n)
+
+
+def _default_failed(config: Any, workers: int) -> Failed:
+    """What is assumed where nothing was chosen: the mean of the group, whose advantage is 0."""
+    ask = (
+        f"Choose what a response without a reward becomes (verl has no mask for it): +{_WHERE}.failed_reward=<a number>, which "
+        "is trained on, or raise, which ends the run or leaves the response out, as the trainer does with errors"
+    )
+    if int(config.actor_rollout_ref.rollout.n) == 1:
+        raise RegistrationError(
+            f"a prompt has one response (actor_rollout_ref.rollout.n=1), so there is no mean of others to take. {ask}."
+        )
+    if _handed_out_as_a_batch(config) and _responses(config) % workers:
+        raise RegistrationError(
+            f"reward.num_workers={workers} does not divide the {_responses(config)} responses of a batch, so verl fills it up "
+            f"with copies, and groups can't be told. {ask}; or set a number of workers that divides it."
+        )
+    return "group_mean"
 
 
 def _in_flight(responses: int, workers: int) -> float:

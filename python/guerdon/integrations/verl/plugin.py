@@ -1,0 +1,62 @@
+"""verl's plugin: ``reward.reward_manager.name=guerdon`` needs no other setting.
+
+verl loads it at ``import verl`` in each of its processes, by the entry point ``verl.plugins``. Most
+have no reward manager, and verl's registry of them takes seconds to import: so nothing is imported
+here, and the manager is registered when verl imports its registry.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any, Final
+
+NAME: Final = "guerdon"
+_REGISTRY: Final = "verl.experimental.reward_loop.reward_manager.registry"
+
+
+class _Finder(MetaPathFinder):
+    """Finds verl's registry as Python does, once, and registers the manager behind its import."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != _REGISTRY:
+            return None
+        sys.meta_path.remove(self)
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+class _Loader(Loader):
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        created: ModuleType | None = self._loader.create_module(spec)
+        return created
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        _register(module)
+
+
+def _register(registry: Any) -> None:
+    try:
+        from guerdon.integrations.verl.reward_manager import RewardManager
+
+        registry.register(NAME)(RewardManager)
+    except Exception as error:  # verl goes on without it
+        warnings.warn(f"guerdon could not register its reward manager with verl: {error}", stacklevel=2)
+
+
+if _REGISTRY in sys.modules:
+    _register(sys.modules[_REGISTRY])
+else:
+    sys.meta_path.insert(0, _Finder())
