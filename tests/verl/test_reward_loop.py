@@ -55,9 +55,13 @@ def made(request: pytest.FixtureRequest) -> Any:
 
 
 def test_a_users_compute_score(made: Any, model: Path, tokenizer: Any) -> None:
-    """The function unchanged, with configured arguments; one call hangs, one raises."""
+    """The function unchanged, with configured arguments; one call hangs, one raises. The manager by
+    its registered name: Ray's workers have it from verl's plugins.
+    """
     config = make_config(
         model,
+        "reward.reward_manager.source=register",
+        "reward.reward_manager.name=guerdon",
         f"reward.custom_reward_function.path={REWARDS}",
         "+reward.custom_reward_function.reward_kwargs.bonus=0.25",
         "+reward.reward_kwargs.failed_reward=-1",

@@ -110,7 +110,8 @@ def test_what_never_returns_ends_at_its_timeout_and_shows(make: Any, tokenizer: 
         "+reward.reward_kwargs.options.timeout=0.5",
         "+reward.reward_kwargs.failed_reward=-1",
     )
-    answers = ask(manager, make_data(tokenizer, ["a", "hang", "raise", "bc"]))
+    with pytest.warns(GuerdonWarning, match="a response has no reward .* gets -1, failed_reward"):
+        answers = ask(manager, make_data(tokenizer, ["a", "hang", "raise", "bc"]))
     assert [answer["reward_score"] for answer in answers] == [1.5, -1.0, -1.0, 2.5]
     states = [answer["reward_extra_info"]["guerdon_status"].rpartition(":")[2] for answer in answers]
     assert states == ["ok", "timeout", "error", "ok"]
@@ -146,7 +147,7 @@ def test_where_groups_are_unknown_a_failure_raises_and_that_is_reported_before_o
 
 def test_where_there_is_no_group_the_choice_is_asked_for_when_the_manager_is_made(make: Any) -> None:
     single = [*custom("compute_score"), "actor_rollout_ref.rollout.n=1"]
-    with pytest.raises(RegistrationError, match=r"one response .* failed_reward=<a number>"):
+    with pytest.raises(RegistrationError, match=r"one response .*failed_reward=<a number>"):
         make(*single)
     make(*single, "+reward.reward_kwargs.failed_reward=0")
     make(*single, "+reward.reward_kwargs.failed_reward=raise")
@@ -165,7 +166,8 @@ def test_group_mean_leaves_the_mean_of_a_group_as_it_is(make: Any, tokenizer: An
     manager = make(
         f"+reward.reward_kwargs.dispatcher={REWARDS}:dispatcher", "+reward.reward_kwargs.failed_reward=group_mean"
     )
-    answers = ask(manager, make_data(tokenizer, ["a", "bad", "ccc", "dd"]))
+    with pytest.warns(GuerdonWarning, match="the mean of the others of its prompt"):
+        answers = ask(manager, make_data(tokenizer, ["a", "bad", "ccc", "dd"]))
     scores = [answer["reward_score"] for answer in answers]
     assert scores[0::2] == pytest.approx([1.0, 3.02])
     assert scores[3] == pytest.approx(2.03)

@@ -15,7 +15,6 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, Final
 
-NAME: Final = "guerdon"
 _REGISTRY: Final = "verl.experimental.reward_loop.reward_manager.registry"
 
 
@@ -44,19 +43,17 @@ class _Loader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
-        _register(module)
+        _register()
 
 
-def _register(registry: Any) -> None:
+def _register() -> None:
     try:
-        from guerdon.integrations.verl.reward_manager import RewardManager
-
-        registry.register(NAME)(RewardManager)
+        import guerdon.integrations.verl.reward_manager  # noqa: F401 # which registers itself
     except Exception as error:  # verl goes on without it
         warnings.warn(f"guerdon could not register its reward manager with verl: {error}", stacklevel=2)
 
 
 if _REGISTRY in sys.modules:
-    _register(sys.modules[_REGISTRY])
+    _register()
 else:
     sys.meta_path.insert(0, _Finder())
