@@ -212,3 +212,24 @@ def test_the_trainer_asks_when_it_is_made(tmp_path: Path) -> None:
     closed.close()
     with pytest.raises(RegistrationError, match="is closed: make a new one"):
         make_recording_trainer(closed, tmp_path, "off")
+
+
+@pytest.mark.filterwarnings("default")
+def test_reward_models_alone_are_trained_with_without_a_pipeline(tmp_path: Path) -> None:
+    pytest.importorskip("trl")
+    from transformers import Qwen2ForSequenceClassification
+
+    from guerdon.integrations.trl import GRPOTrainer
+    from tests.integrations.trl.tiny_trainer import make_config, make_tokenizer, make_trainer, rewards_of
+
+    tokenizer = make_tokenizer()
+    path = tmp_path / "scorer"
+    Qwen2ForSequenceClassification(make_config(tokenizer, num_labels=1)).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    with pytest.warns(GuerdonWarning, match="pipeline='one_step' has nothing to hide"):
+        made = make_trainer(
+            [str(path)], tmp_path / "out", trainer_class=GRPOTrainer, more={"pipeline": "one_step"}, max_steps=2
+        )
+    assert made.pipeline == Pipeline()
+    made.train()
+    assert len(rewards_of(made)["scorer"]) == 8
