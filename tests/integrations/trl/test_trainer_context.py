@@ -132,6 +132,34 @@ def test_a_group_that_is_split_over_ranks_is_refused_where_a_function_needs_it_w
             dispatcher.reward_funcs[0](**trainer.arguments(*"abcde"))
 
 
+class OldGRPOTrainer(Trainer):
+    """One that passes nothing of itself to its functions, as TRL's before 1.0 do."""
+
+    args = None
+
+    def score(self, *texts: str) -> list[Any]:
+        return [function(prompts=list(texts), completions=list(texts)) for function in self.reward_funcs]
+
+
+# The same code in a module of TRL's, of which it is known that every rank calls it
+TRLS: dict[str, Any] = {"__name__": "trl.trainer.grpo_trainer"}
+exec(
+    "def score(self, *texts):\n    return [one(prompts=[*texts], completions=[*texts]) for one in self.reward_funcs]",
+    TRLS,
+)
+
+
+@pytest.mark.parametrize("kind", [OldGRPOTrainer, type("GRPOTrainer", (OldGRPOTrainer,), {"score": TRLS["score"]})])
+def test_a_trainer_that_passes_nothing_is_found_where_it_calls(kind: Any, ranks: Ranks) -> None:
+    with Dispatcher([size]) as dispatcher:
+        trainer = kind(reward_funcs=dispatcher.reward_funcs)
+        with pytest.warns(GuerdonWarning, match=rf"{kind.__name__}.* is not known to leave out samples"):
+            assert trainer.score(*"abcdefgh") == [[4.0] * 8]
+        trainer.model.training = False
+        assert trainer.score("a", "b") == [[2.0] * 2]
+    assert len(ranks.gathered) == (0 if kind is OldGRPOTrainer else 2)
+
+
 # --- ranks agree
 
 
