@@ -18,6 +18,12 @@ WRAPPED = {
     "zero2": "DeepSpeedEngine",
     "zero3": "DeepSpeedEngine",
 }
+# Of docs/compatibility.md
+ROWS = {
+    "fsdp2": ("FSDP2", ("torch", "trl", "accelerate")),
+    "zero2": ("DeepSpeed ZeRO-2", ("deepspeed", "torch", "trl")),
+    "zero3": ("DeepSpeed ZeRO-3", ("deepspeed", "torch", "trl")),
+}
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +56,12 @@ def assert_same_log(ours: list[dict[str, Any]], expected: list[dict[str, Any]], 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", KINDS[1:])
-def test_row_38_a_sharded_model_is_trained_as_under_ddp(kind: str, mode: str, ranks: Reports) -> None:
+def test_row_38_a_sharded_model_is_trained_as_under_ddp(
+    kind: str, mode: str, ranks: Reports, compatibility: Any
+) -> None:
     """Prompts, rows and rewards are equal; gradients, ratios and weights but for rounding."""
+    name, packages = ROWS[kind]
+    compatibility("parallel", name, mode, "works", packages)
     for rank in ranks:
         ours, ddp = rank[kind][mode], rank["ddp"][mode]
         assert ours["wrapped"] == WRAPPED[kind]

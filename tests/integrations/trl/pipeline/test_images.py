@@ -100,8 +100,8 @@ def test_every_pipeline_trains_with_images_and_logs_each_beside_its_prompt(
         assert trainer.state.log_history[0]["guerdon/shade/failed_frac"] == 0
         table = zip(trainer._logs["prompt"], trainer._logs["images"], strict=True)
         for prompt, images in table:
-            said = next(part["text"] for part in prompt[-1]["content"] if part["type"] == "text")
-            assert images[0].getpixel((0, 0))[0] == 10 * int(said.removeprefix("say "))
+            number = next(part["text"] for part in prompt[-1]["content"] if part["type"] == "text")
+            assert images[0].getpixel((0, 0))[0] == 10 * int(number.removeprefix("say "))
     capsys.readouterr()
     for log in logs[1:]:
         for ours, plain in zip(log, logs[0], strict=True):

@@ -53,10 +53,9 @@ def _longest_batch(spec: FunctionSpec, samples: int, size: int, dispatcher: Disp
     """The seconds of a batch in which every call runs to its timeout, and how they add up."""
     policy = spec.policy
     calls = {"sample": -(-samples // (spec.batch_size or 1)), "group": -(-samples // size), "batch": 1}[spec.shape]
-    limit = policy.limit
     at_once = _AT_ONCE.get(spec.lane, 1 if spec.pinned else dispatcher.workers)
-    if limit is not None and limit.concurrency is not None:
-        at_once = limit.concurrency if spec.lane != "process" else min(at_once, limit.concurrency)
+    if spec.concurrency is not None:
+        at_once = spec.concurrency if spec.lane != "process" else min(at_once, spec.concurrency)
     rounds, attempts = -(-calls // at_once), policy.retries + 1
     seconds = policy.timeout * attempts * rounds
     parts = [f"its timeout of {policy.timeout:g} s"]
