@@ -52,6 +52,8 @@ def ask(wrapped: Any, texts: list[str]) -> list[Any]:
     return asyncio.run(gather())
 
 
+# The pool's processes are forked with this filter; each warns of its first failure.
+@pytest.mark.filterwarnings("ignore:a sample of AReaL")
 def test_rewards_and_a_trajectory_without_one(wrapper: Any) -> None:
     """It raises what the function raised, and AReaL's executor rejects the trajectory."""
     wrapped = wrapper(reward_function(dispatcher(), eos_token="</s>"), max_workers=2, max_retries=1)
@@ -61,6 +63,7 @@ def test_rewards_and_a_trajectory_without_one(wrapper: Any) -> None:
     assert "no reward" in str(failed)
 
 
+@pytest.mark.filterwarnings("ignore:a sample of AReaL")
 def test_a_chosen_value(wrapper: Any) -> None:
     wrapped = wrapper(reward_function(dispatcher(), failure_value=-1, eos_token="</s>"), max_workers=1)
     assert ask(wrapped, ["bad", "4"]) == [-1.0, 1.0]
