@@ -23,6 +23,7 @@ TRAINER_STATE = "trainer_state"
 # Arguments of `Dispatcher.score`, so never columns there.
 BATCH_OPTIONS = ("num_generations", "group_quorum", "group_timeout", "batch_timeout")
 RECORDERS = ("log_extra", "log_metric")
+_PIECE = 1 << 16  # a few milliseconds, if the memory of the values is cold
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def as_values(name: str, values: Any, samples: int | None = None) -> list[object
     if not _is_list_like(values):
         raise _not_list(name, values, samples)
     if isinstance(values, (list, tuple)):
-        listed = list(values)
+        listed = _copied(values)
     # torch; a row is a copy, because a view is pickled with all of its storage
     elif hasattr(values, "detach"):
         tensor = values.detach().cpu()
@@ -144,6 +145,16 @@ def as_values(name: str, values: Any, samples: int | None = None) -> list[object
         raise DataError(
             f"column {name!r} has {len(listed)} values, but there are {samples} completions: give one value per sample"
         )
+    return listed
+
+
+def _copied(values: list[object] | tuple[object, ...]) -> list[object]:
+    """A copy, made in pieces: between two of them other threads get the GIL."""
+    if len(values) <= _PIECE or type(values) not in (list, tuple):
+        return list(values)
+    listed: list[object] = []
+    for start in range(0, len(values), _PIECE):
+        listed += values[start : start + _PIECE]
     return listed
 
 

@@ -20,6 +20,14 @@ use tokio::runtime::Handle;
 /// caught does not interrupt `poll`.
 const SIGNAL_NET: Duration = Duration::from_secs(1);
 
+/// How many values are looked at in one go: a few milliseconds, if their memory is cold.
+pub const PIECE: usize = 1 << 16;
+
+/// Lets other threads have the GIL, if they wait for it.
+pub fn pass_on(py: Python<'_>) {
+    py.detach(|| ());
+}
+
 /// Runs `work` without the GIL.
 pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     py.detach(work)

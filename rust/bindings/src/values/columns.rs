@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::config::LaneKind;
+use crate::gil;
 
 /// A column with the same value for every sample.
 #[pyclass(frozen, module = "guerdon._native", name = "Constant")]
@@ -85,8 +86,23 @@ impl Column {
             let problem = format!("column {index} has {} values for {samples} samples", list.len());
             return Err(PyValueError::new_err(problem));
         }
-        Ok(Self::List(list.get_slice(0, samples).unbind()))
+        let copy = copied(list, samples)?;
+        if copy.len() != samples {
+            return Err(PyValueError::new_err(format!("column {index} was changed while it was submitted")));
+        }
+        Ok(Self::List(copy.unbind()))
     }
+}
+
+/// A copy of a list, made in pieces: between two of them other threads get the GIL.
+fn copied<'py>(list: &Bound<'py, PyList>, samples: usize) -> PyResult<Bound<'py, PyList>> {
+    let copy = list.get_slice(0, samples.min(gil::PIECE));
+    for start in (gil::PIECE..samples).step_by(gil::PIECE) {
+        gil::pass_on(list.py());
+        let piece = list.get_slice(start, samples.min(start + gil::PIECE));
+        copy.set_slice(start, start, &piece)?;
+    }
+    Ok(copy)
 }
 
 /// The columns as they were submitted, for these uses by functions of these lanes.

@@ -11,6 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::string::PyStringData;
 use pyo3::types::{PyList, PyString};
 
+use crate::gil;
+
 /// Where one string's characters lie. `Utf16` means two bytes a character here, surrogates or not.
 struct Note {
     start: *const u8,
@@ -33,7 +35,8 @@ unsafe impl Send for Texts {}
 // SAFETY: as above.
 unsafe impl Sync for Texts {}
 
-/// Whether the characters of an exact str, one byte each, are all ASCII, as the string knows itself.
+/// Whether the characters of an exact str, one byte each, are all ASCII, as the string knows
+/// itself.
 #[cfg(not(Py_3_14))]
 fn is_ascii(text: &Bound<'_, PyString>, _units: &[u8]) -> bool {
     #[expect(unsafe_code, reason = "asks the string whether it is ASCII")]
@@ -53,7 +56,10 @@ impl Texts {
     /// Notes the strings of a list that nobody else changes; `None` if a value is no string.
     pub fn of(list: &Bound<'_, PyList>) -> PyResult<Option<Self>> {
         let mut notes = Vec::with_capacity(list.len());
-        for value in list.iter() {
+        for (index, value) in list.iter().enumerate() {
+            if index % gil::PIECE == gil::PIECE - 1 {
+                gil::pass_on(list.py());
+            }
             // A subclass may have state that its text does not show: it goes the way of other
             // objects.
             let Ok(text) = value.cast_exact::<PyString>() else { return Ok(None) };

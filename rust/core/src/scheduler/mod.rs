@@ -159,8 +159,8 @@ impl Scheduler {
         all.await;
     }
 
-    /// What `keep_time` does once it is told to, for models, in which no runtime runs; whether it was
-    /// told.
+    /// What `keep_time` does once it is told to, for models, in which no runtime runs; whether it
+    /// was told.
     #[cfg(all(test, feature = "loom"))]
     pub(crate) fn keep_time_once(&self) -> bool {
         let mut told = std::pin::pin!(self.inner.timers_changed.notified());
