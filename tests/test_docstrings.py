@@ -13,6 +13,12 @@ import pytest
     [
         "guerdon",
         "guerdon.dispatcher",
+        "guerdon.integrations.areal",
+        "guerdon.integrations.nemo_rl",
+        "guerdon.integrations.openrlhf",
+        "guerdon.integrations.skyrl",
+        "guerdon.integrations.slime",
+        "guerdon.integrations.verifiers",
         "guerdon.integrations.trl.async_grpo.vllm_calls",
         "guerdon.integrations.trl.pipeline.options",
         "guerdon.integrations.trl.tool_calls.tools",
