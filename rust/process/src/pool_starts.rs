@@ -159,7 +159,9 @@ impl State {
                 self.prober = Some((slot, Mode::Widen));
                 Next::Widen(wait)
             };
-            let first = !std::mem::replace(&mut self.warned, true);
+            // One process that died may have been killed by whatever else goes on.
+            let counts = !failure.died || self.narrow_tries > 1;
+            let first = counts && !std::mem::replace(&mut self.warned, true);
             return Failed { next, narrowed: first.then_some(self.ready + self.starting), breaks: false };
         }
         self.failures = self.failures.saturating_add(1);

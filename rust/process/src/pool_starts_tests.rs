@@ -221,6 +221,17 @@ fn one_that_loads_for_long_is_waited_for_though_others_are_refused() {
 }
 
 #[test]
+fn one_process_that_dies_as_it_starts_is_no_reason_for_a_warning() {
+    let pool = Arc::new(PoolStarts::default());
+    let mut serves = pool.started(0);
+    serves.ready();
+    let (now, died) = (Instant::now(), Failure { why: "killed", died: true, others: false });
+    assert_eq!(pool.failed(1, now, died).narrowed, None);
+    assert_eq!(pool.failed(1, now + Duration::from_secs(1), died).narrowed, Some(1));
+    assert_eq!(pool.failed(1, now + Duration::from_secs(2), died).narrowed, None);
+}
+
+#[test]
 fn a_pool_that_can_not_start_one_waits_while_others_can_make_room() {
     let pool = Arc::new(PoolStarts::default());
     let mut now = Instant::now();
