@@ -245,7 +245,7 @@ test-parallel: setup $(PARALLEL)/.dependencies ## pipelines on two ranks under D
 # and the transformers that older ones need. 1.16 is the one of .venv.
 TRL := .venv-trl
 TRL_ENVIRONMENTS = $(patsubst %,$(TRL)/%/.dependencies,$(filter-out 1.16,$(TRL_VERSIONS)))
-TRL_VERSIONS ?= 0.18 0.24 1.0 1.6 1.9 1.15 1.16 axolotl ms-swift
+TRL_VERSIONS ?= 0.18 0.24 1.0 1.6 1.9 1.15 1.16 axolotl ms-swift unsloth
 $(TRL)/%/.dependencies: tests/trl_versions/requirements/%.txt $(VENV)/.dependencies
 	echo '== TRL $* into $(@D)'
 	rm -rf $(@D)
