@@ -315,7 +315,7 @@ test-pythons: ## the source distribution, and wheels of it on each Python from 3
 	TARGET=$(TARGET)/pythons scripts/test-pythons
 
 .PHONY: test-debian-pythons
-test-debian-pythons: $(VENV)/.dependencies ## wheels on the Pythons of Debian's newer suites, 3.14 and 3.15, in a chroot (needs root, mmdebstrap)
+test-debian-pythons: $(VENV)/.dependencies ## on Python 3.14 and 3.15, in a chroot of Debian's (root, mmdebstrap)
 	unset PYO3_PYTHON
 	BIN=$(BIN) TARGET=$(TARGET)/pythons scripts/test-debian-pythons
 

@@ -434,7 +434,7 @@ impl PyBatch {
         // Nobody else has the batch, so nobody holds its locks, nor comes to.
         let own = Arc::strong_count(&self.batch) == 1 && self.batch.is_done() && self.check_process().is_ok();
         // The batch's, and this one.
-        own.then(|| self.batch.payload()).flatten().filter(|payload| payload.holders() == 2)
+        own.then(|| self.batch.payload()).flatten().filter(|payload| payload.owners() == 2)
     }
 
     fn check_function(&self, function: usize) -> PyResult<()> {

@@ -141,8 +141,8 @@ impl Engine {
             requests.push(SupervisorRequest::BreakerOpen { function, reason: reason.to_owned() });
         });
         let released = Arc::new(ReleasedValues::new(supervisor.clone()));
-        let keeper = released.clone();
-        scheduler.on_payload_release(move |values| keeper.keep(values));
+        let kept = released.clone();
+        scheduler.on_payload_release(move |values| kept.keep(values));
         Ok(Self {
             pid: std::process::id(),
             runtime,

@@ -45,7 +45,7 @@ pub trait Lane: Send + Sync + 'static {
     /// How many calls of a function run at a time, in a lane that runs those of a frame side by
     /// side and takes whatever it gets. The scheduler then gives it what it runs and what it starts
     /// next: what waits in a lane is out of the scheduler's order.
-    fn side_by_side(&self, _function: FunctionId) -> Option<usize> {
+    fn concurrent_calls(&self, _function: FunctionId) -> Option<usize> {
         None
     }
 

@@ -68,13 +68,13 @@ impl PayloadRelease {
     }
 }
 
-struct Held {
+struct Released {
     /// Taken when it is dropped.
     payload: Option<Box<dyn Payload>>,
     release: Arc<PayloadRelease>,
 }
 
-impl Drop for Held {
+impl Drop for Released {
     fn drop(&mut self) {
         if let (Some(listener), Some(payload)) = (self.release.listener.get(), self.payload.take()) {
             listener(payload);
@@ -84,23 +84,23 @@ impl Drop for Held {
 
 /// A payload in the hands of several, its batch and frames (payload-1).
 #[derive(Clone)]
-pub struct SharedPayload(Arc<Held>);
+pub struct SharedPayload(Arc<Released>);
 
 impl SharedPayload {
     pub(crate) fn new(payload: Box<dyn Payload>, release: &Arc<PayloadRelease>) -> Self {
-        Self(Arc::new(Held { payload: Some(payload), release: release.clone() }))
+        Self(Arc::new(Released { payload: Some(payload), release: release.clone() }))
     }
 
-    /// How many hold it.
+    /// How many batches and frames share it.
     #[must_use]
-    pub fn holders(&self) -> usize {
+    pub fn owners(&self) -> usize {
         Arc::strong_count(&self.0)
     }
 
     /// What calls of these samples are made of, for as long as a frame of them lives.
     pub(crate) fn hold(&self, function: FunctionId, finish: bool, samples: &[u32]) -> Self {
         match self.deref().hold(function, finish, samples) {
-            Some(held) => Self::new(held, &self.0.release),
+            Some(part) => Self::new(part, &self.0.release),
             None => self.clone(),
         }
     }

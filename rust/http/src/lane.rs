@@ -147,7 +147,7 @@ impl Lane for HttpLane {
         usize::MAX
     }
 
-    fn side_by_side(&self, function: FunctionId) -> Option<usize> {
+    fn concurrent_calls(&self, function: FunctionId) -> Option<usize> {
         self.queues[function].as_ref().map(|queue| queue.limit)
     }
 

@@ -125,7 +125,7 @@ impl Lane for FakeLane {
         if self.room.at_once { usize::MAX } else { self.room.frame_calls }
     }
 
-    fn side_by_side(&self, _: FunctionId) -> Option<usize> {
+    fn concurrent_calls(&self, _: FunctionId) -> Option<usize> {
         self.room.width
     }
 

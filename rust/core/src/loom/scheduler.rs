@@ -336,7 +336,7 @@ fn no_work_waits_while_a_lane_has_room() {
 /// Calls end on threads that hand out one frame at most: what else could go has been left to
 /// `keep_time`, which was told so.
 #[test]
-fn what_a_shared_thread_leaves_is_told() {
+fn what_a_shared_thread_leaves_is_reported() {
     explore(|| {
         let world = SchedulerModel::with_lane(2, 1, true, function(0, false));
         let batch = world.scheduler.submit(spec(5, 1)).unwrap();
@@ -348,12 +348,12 @@ fn what_a_shared_thread_leaves_is_told() {
                 }
             }) as Box<dyn FnOnce() + Send>
         };
-        let keeper = world.clone();
+        let timekeeper = world.clone();
         beside(vec![
             complete(),
             complete(),
             Box::new(move || {
-                keeper.scheduler.keep_time_once();
+                timekeeper.scheduler.keep_time_once();
             }),
         ]);
         while !batch.is_done() {

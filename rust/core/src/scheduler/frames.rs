@@ -89,7 +89,7 @@ impl FrameOwner for SchedulerCore {
             state.freed(function, InHand { frames: 0, calls });
             state.estimates[function].learn(run_ns, ran);
             // Most of the time nothing waits, or there is enough with the lane.
-            let share = self.side_by_side(function, state.estimates[function]);
+            let share = self.concurrent_calls(function, state.estimates[function]);
             let enough = share.is_some_and(|share| !share.has_room(state.in_flight[function].calls));
             if enough || !state.works.has_ready(function) {
                 return;

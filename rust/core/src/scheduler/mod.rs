@@ -159,16 +159,16 @@ impl Scheduler {
         all.await;
     }
 
-    /// What `keep_time` does once it is told to, for models, in which no runtime runs; whether it
-    /// was told.
+    /// What `keep_time` does once it is notified, for models, where no runtime runs. Whether
+    /// it was.
     #[cfg(all(test, feature = "loom"))]
     pub(crate) fn keep_time_once(&self) -> bool {
-        let mut told = std::pin::pin!(self.inner.timers_changed.notified());
-        let told = told.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_ready();
-        if told {
+        let mut notified = std::pin::pin!(self.inner.timers_changed.notified());
+        let notified = notified.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_ready();
+        if notified {
             self.inner.do_due();
         }
-        told
+        notified
     }
 
     #[must_use]

@@ -52,14 +52,14 @@ impl Estimate {
 
 /// How many calls of a function a lane is to have that runs them side by side.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SideBySide {
+pub(crate) struct ConcurrentCalls {
     /// So many run at a time.
     width: usize,
     /// So many are to wait for the places that become free.
     ahead: usize,
 }
 
-impl SideBySide {
+impl ConcurrentCalls {
     pub(crate) fn new(width: usize, estimate: Estimate) -> Self {
         let width = width.max(1);
         // Calls that never wait run one after the other, however many may run side by side.
@@ -147,7 +147,7 @@ pub(crate) fn choose<'a>(
             let calls = match work.batch.functions()[function].gather {
                 Some(gather) => gather.max_size,
                 None if lane.runs_concurrently() => lane.frame_calls(function),
-                None => lane.side_by_side(function).unwrap_or_else(|| {
+                None => lane.concurrent_calls(function).unwrap_or_else(|| {
                     let most = lane.frame_calls(function);
                     FrameSize::InTurn { estimate: estimates[function], most, parallelism: 1 }.of(usize::MAX)
                 }),

@@ -165,9 +165,9 @@ impl SchedulerCore {
 
     fn frame(self: &Arc<Self>, state: &mut SchedulerState, function: FunctionId, taken: TakenCalls) -> Frame {
         state.last_frame += 1;
-        let share = self.side_by_side(function, state.estimates[function]);
+        let share = self.concurrent_calls(function, state.estimates[function]);
         let frame = Frame::new(state.last_frame, self.clone(), self.clock, function, taken);
-        let frame = frame.reporting(share.map(order::SideBySide::report_every));
+        let frame = frame.reporting(share.map(order::ConcurrentCalls::report_every));
         let InHand { frames, calls } = &mut state.in_flight[function];
         *frames += 1;
         *calls += frame.in_hand().calls;
@@ -177,7 +177,7 @@ impl SchedulerCore {
     /// Whether a function may be given another frame.
     fn is_free(&self, state: &SchedulerState, function: FunctionId, now_ns: u64) -> bool {
         let in_flight = state.in_flight[function];
-        let fits = match self.side_by_side(function, state.estimates[function]) {
+        let fits = match self.concurrent_calls(function, state.estimates[function]) {
             Some(share) => share.has_room(in_flight.calls),
             None => {
                 let most = self.functions[function].policy.concurrency.unwrap_or(usize::MAX);

@@ -126,9 +126,9 @@ pub(crate) mod tests {
     use crate::payload::Payload;
 
     /// A payload without values.
-    pub(crate) struct Nothing;
+    pub(crate) struct NoValues;
 
-    impl Payload for Nothing {
+    impl Payload for NoValues {
         fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
             None
         }

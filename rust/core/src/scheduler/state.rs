@@ -12,7 +12,7 @@ use crate::function::{Function, FunctionId};
 use crate::lane::Lane;
 use crate::limits::Limiter;
 use crate::payload::PayloadRelease;
-use crate::scheduler::order::{Estimate, FrameSize, SideBySide};
+use crate::scheduler::order::{ConcurrentCalls, Estimate, FrameSize};
 use crate::scheduler::throttled::Throttled;
 use crate::scheduler::timers::Timers;
 use crate::scheduler::works::Works;
@@ -104,18 +104,18 @@ impl SchedulerCore {
     }
 
     /// What the lane is to have of a function whose calls it runs side by side.
-    pub(super) fn side_by_side(&self, function: FunctionId, estimate: Estimate) -> Option<SideBySide> {
+    pub(super) fn concurrent_calls(&self, function: FunctionId, estimate: Estimate) -> Option<ConcurrentCalls> {
         // With a limit a frame has one call, and there are no more than can go.
         let limited = self.limiters[function].is_some();
-        let width = self.lane(function).side_by_side(function).filter(|_| !limited)?;
-        Some(SideBySide::new(width, estimate))
+        let width = self.lane(function).concurrent_calls(function).filter(|_| !limited)?;
+        Some(ConcurrentCalls::new(width, estimate))
     }
 
     /// How many calls the next frame of a function may have.
     pub(super) fn frame_size(&self, function: FunctionId, estimate: Estimate, in_flight: InHand) -> FrameSize {
         let (spec, lane) = (self.function(function), self.lane(function));
         let most = if spec.isolated || spec.policy.limit.is_some() { 1 } else { lane.frame_calls(function) };
-        match self.side_by_side(function, estimate) {
+        match self.concurrent_calls(function, estimate) {
             Some(share) => FrameSize::AtMost(share.room(in_flight.calls).min(most)),
             None if lane.runs_concurrently() => FrameSize::AtMost(most),
             None => FrameSize::InTurn { estimate, most, parallelism: lane.parallelism(function) },

@@ -117,11 +117,11 @@ mod tests {
     use crate::call::{Call, Cause};
     use crate::clock::Clock;
     use crate::function::Function;
-    use crate::scheduler::queue::tests::{Nothing, function};
+    use crate::scheduler::queue::tests::{NoValues, function};
 
     fn batch(id: u64, samples: usize) -> Arc<Batch> {
         let functions: Arc<[Function]> = [function(), function()].into();
-        let spec = BatchSpec::whole(samples, 1, Box::new(Nothing));
+        let spec = BatchSpec::whole(samples, 1, Box::new(NoValues));
         Arc::new(Batch::new(id, Clock::start(), functions, &Arc::default(), spec).unwrap())
     }
 

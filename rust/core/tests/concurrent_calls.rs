@@ -80,7 +80,7 @@ fn a_retry_goes_before_the_backlog_of_a_newer_batch() {
         let calls = lane.log().calls();
         let began = calls.iter().map(|call| call.started_ns).min().unwrap();
         let again = calls.iter().filter(|call| call.attempt == 2).map(|call| call.started_ns).max().unwrap();
-        // Failed after one second, put off for 0.2 s at most, then there is a place each second.
+        // Failed after one second, deferred for 0.2 s at most, then there is a place each second.
         assert!(again - began < 3 * SECOND_NS + SECOND_NS / 2, "retried {} ns after the start", again - began);
         engine.close().await;
     });
