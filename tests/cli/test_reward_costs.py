@@ -146,3 +146,13 @@ def test_an_interrupt_ends_it(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
+
+
+def test_what_a_module_prints_and_streams_that_it_replaces(guerdon: Command, tmp_path: Path) -> None:
+    """Neither is lost what the command prints, nor mixed with what the module does."""
+    streams = "import io\nprint('noise')\nsys.stdout, sys.stderr = io.StringIO(), None\n"
+    costs = _costs(guerdon, _write(tmp_path, "costs_streams", streams + PLAIN))
+    assert len(costs["functions"]) == 3
+    raising = guerdon("info", _write(tmp_path, "costs_raising", streams + "raise ValueError('mine')\n"))
+    assert raising.code == 2
+    assert "ValueError: mine" in raising.err

@@ -136,7 +136,12 @@ def _is_free(path: Path) -> bool:
 
 
 def _import_or_explain(imported: Callable[[], ModuleType], place: str) -> ModuleType:
-    """The module; an error in it becomes a `UsageError` with its traceback."""
+    """The module; an error in it becomes a `UsageError` with its traceback.
+
+    What it prints goes to stderr, as it is no result, and streams that it replaces are put back.
+    """
+    streams = sys.stdout, sys.stderr
+    sys.stdout = sys.stderr
     try:
         return imported()
     except GuerdonError as error:
@@ -144,6 +149,8 @@ def _import_or_explain(imported: Callable[[], ModuleType], place: str) -> Module
     except (Exception, SystemExit) as error:
         lines = "".join(traceback.format_exception(type(error), error, _user_traceback(error))).rstrip()
         raise UsageError(f"{place} can't be loaded, it raised:\n{lines}") from error
+    finally:
+        sys.stdout, sys.stderr = streams
 
 
 def _user_traceback(error: BaseException) -> Any:

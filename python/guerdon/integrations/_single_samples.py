@@ -10,24 +10,25 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import threading
 import warnings
 import weakref
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from guerdon._columns import BATCH_OPTIONS, COMPLETION_IDS, RECORDERS, TRAINER_STATE
 from guerdon.dispatcher import Dispatcher
-from guerdon.errors import GuerdonError, GuerdonWarning, RegistrationError, RewardFailureError
+from guerdon.errors import DataError, GuerdonError, GuerdonWarning, RegistrationError, RewardFailureError
 from guerdon.integrations.failure_rate import ResultFailureRate
 from guerdon.results import SampleResult
 
-__all__ = ["EventLoopThread", "FrameworkSample", "SampleRewards", "checked_failure_value"]
+__all__ = ["EventLoopThread", "FrameworkSample", "SampleRewards", "check_lengths", "checked_failure_value"]
 
 T = TypeVar("T")
+
+_FLOAT32_MAX: Final = 3.4028234663852886e38
 
 # Names that `Dispatcher.ascore_one` and a batch's arguments take for themselves.
 _RESERVED: Final = frozenset(
@@ -46,17 +47,18 @@ class FrameworkSample:
         completion: A text or a list of messages.
         prompt: The same; None where the framework does not give it.
         completion_ids: Token ids; None where the framework does not give them.
-        columns: The dataset's fields; those with a name of the three above are left out.
+        columns: The dataset's fields; those with a name of the three above, or one that is no text,
+            are left out.
     """
 
     completion: object
     prompt: object = None
     completion_ids: object = None
-    columns: Mapping[str, object] = field(default_factory=dict)
+    columns: Mapping[Any, object] = field(default_factory=dict)
 
     def arguments(self) -> dict[str, Any]:
         """As `Dispatcher.ascore_one` takes them."""
-        given = {name: value for name, value in self.columns.items() if name not in _RESERVED}
+        given = {name: value for name, value in self.columns.items() if isinstance(name, str) and name not in _RESERVED}
         return {
             **given,
             "completion": self.completion,
@@ -200,16 +202,29 @@ def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
 
 
 def checked_failure_value(value: object) -> float:
-    """A finite number.
+    """A finite number, as float32 too.
 
     Raises:
         RegistrationError: It is something else.
     """
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and -_FLOAT32_MAX <= value <= _FLOAT32_MAX:
         return float(value)
     raise RegistrationError(
-        f"failure_value={value!r}: expected a finite number, the reward of a sample on which a function failed."
+        f"failure_value={value!r:.60}: expected a finite number (float32), the reward of a sample on which a function failed."
     )
+
+
+def check_lengths(framework: str, **lists: Sized) -> None:
+    """Whether lists of one call belong together.
+
+    Raises:
+        DataError: Their lengths differ.
+    """
+    if len({len(values) for values in lists.values()}) > 1:
+        lengths = ", ".join(f"{name} {len(values)}" for name, values in lists.items())
+        raise DataError(
+            f"the lists of one call by {framework} need the same length, one entry a sample. They have: {lengths}."
+        )
 
 
 def _check_functions(dispatcher: Dispatcher, framework: str) -> None:

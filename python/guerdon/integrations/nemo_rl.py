@@ -10,7 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from guerdon.dispatcher import Dispatcher
-from guerdon.integrations._single_samples import FrameworkSample, SampleRewards, checked_failure_value
+from guerdon.integrations._single_samples import (
+    FrameworkSample,
+    SampleRewards,
+    check_lengths,
+    checked_failure_value,
+)
 
 __all__ = ["EnvironmentReturn", "reward_function"]
 
@@ -74,6 +79,7 @@ def reward_function(
     ) -> EnvironmentReturn:
         import torch
 
+        check_lengths("NeMo-RL", message_log_batch=message_log_batch, metadata=metadata)
         samples = [_read(log, given) for log, given in zip(message_log_batch, metadata, strict=True)]
         rewards = [value if one is None else one for one in scorer.wait(scorer.rewards(samples))]
         texts = [str(log[-1]["content"]) if log else None for log in message_log_batch]

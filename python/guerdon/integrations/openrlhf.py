@@ -10,13 +10,20 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from guerdon.dispatcher import Dispatcher
-from guerdon.errors import GuerdonWarning
-from guerdon.integrations._single_samples import FrameworkSample, SampleRewards, checked_failure_value
+from guerdon.errors import DataError, GuerdonWarning
+from guerdon.integrations._single_samples import (
+    FrameworkSample,
+    SampleRewards,
+    check_lengths,
+    checked_failure_value,
+)
 
 __all__ = ["reward_function", "serve"]
+
+_Texts: TypeAlias = "Sequence[str | None] | None"
 
 MOST_BYTES = 64 << 20
 """Of a request to the server."""
@@ -52,7 +59,7 @@ def reward_function(
     rewards = _Rewards(dispatcher, failure_value, eos_token)
 
     def reward_func(
-        queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any], **kwargs: Any
+        queries: Sequence[str], prompts: Sequence[str] | None, labels: Sequence[Any] | None, **kwargs: Any
     ) -> dict[str, Any]:
         import torch  # OpenRLHF's own contract: the tensor of one sample becomes a number there
 
@@ -95,12 +102,12 @@ async def serve(
     rewards = _Rewards(dispatcher, failure_value, eos_token)
 
     async def get_reward(request: web.Request) -> web.Response:
-        data = await request.json()
-        queries, prompts, labels = (data.get(name) for name in ("query", "prompts", "labels"))
-        if not isinstance(queries, list):
-            return web.json_response({"error": "expected a JSON object with a list of texts in 'query'"}, status=400)
-        count = len(queries)
-        numbers = await rewards.get(queries, prompts or [None] * count, labels or [None] * count)
+        try:
+            queries, prompts, labels = _lists_of(await request.json())
+            check_lengths("OpenRLHF", query=queries, prompts=prompts, labels=labels)
+        except (ValueError, DataError) as error:  # ValueError: it is no JSON
+            return web.json_response({"error": str(error)}, status=400)
+        numbers = await rewards.get(queries, prompts, labels)
         return web.json_response({"rewards": numbers, "scores": numbers, "extra_logs": {}})
 
     app = web.Application(client_max_size=MOST_BYTES)
@@ -117,6 +124,23 @@ async def serve(
         await runner.cleanup()
 
 
+def _lists_of(data: Any) -> tuple[list[str], list[str | None], list[Any]]:
+    """What a request has; None for each prompt or label where it has none.
+
+    Raises:
+        DataError: It has something else.
+    """
+    queries = data.get("query") if isinstance(data, dict) else None
+    if not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):
+        raise DataError("expected a JSON object with a list of texts in 'query'.")
+    prompts, labels = (data.get(name) or [None] * len(queries) for name in ("prompts", "labels"))
+    if not isinstance(prompts, list) or not all(prompt is None or isinstance(prompt, str) for prompt in prompts):
+        raise DataError("expected a list of texts in 'prompts', or none.")
+    if not isinstance(labels, list):
+        raise DataError("expected a list in 'labels', or none.")
+    return queries, prompts, labels
+
+
 class _Rewards:
     """The rewards of queries, failures included."""
 
@@ -126,10 +150,13 @@ class _Rewards:
         self._scorer = SampleRewards(dispatcher, "OpenRLHF", f"its reward becomes {self._value:g}")
         self._split_reported = False
 
-    def wait(self, queries: Sequence[str], prompts: Sequence[str | None], labels: Sequence[Any]) -> list[float]:
+    def wait(self, queries: Sequence[str], prompts: _Texts, labels: Sequence[Any] | None) -> list[float]:
         return self._scorer.wait(self.get(queries, prompts, labels))
 
-    async def get(self, queries: Sequence[str], prompts: Sequence[str | None], labels: Sequence[Any]) -> list[float]:
+    async def get(self, queries: Sequence[str], prompts: _Texts, labels: Sequence[Any] | None) -> list[float]:
+        prompts = [None] * len(queries) if prompts is None else prompts
+        labels = [None] * len(queries) if labels is None else labels
+        check_lengths("OpenRLHF", queries=queries, prompts=prompts, labels=labels)
         samples = [
             FrameworkSample(self._completion(query, prompt), prompt, columns={"label": label, "query": query})
             for query, prompt, label in zip(queries, prompts, labels, strict=True)

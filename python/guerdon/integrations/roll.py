@@ -6,13 +6,17 @@ chosen. The responses of a ``DataProto`` are scored at once.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from guerdon.dispatcher import Dispatcher
+from guerdon.errors import GuerdonWarning
 from guerdon.integrations._single_samples import FrameworkSample, SampleRewards, checked_failure_value
 
 __all__ = ["reward_function"]
+
+_FLOAT16_MAX = 65504.0
 
 
 def reward_function(dispatcher: Dispatcher, *, tokenizer: Any, failure_value: float) -> Callable[[Any], Any]:
@@ -53,7 +57,7 @@ def reward_function(dispatcher: Dispatcher, *, tokenizer: Any, failure_value: fl
         ]
         rewards = [value if one is None else one for one in scorer.wait(scorer.rewards(samples))]
         # float16, as in ROLL's workers: batches of several are put together.
-        tensor = torch.tensor(rewards, dtype=torch.float16)
+        tensor = torch.tensor(_within_float16(rewards), dtype=torch.float16)
         return type(data).from_dict(
             tensors={
                 "token_level_rewards": torch.zeros_like(responses, dtype=torch.float16),
@@ -63,6 +67,20 @@ def reward_function(dispatcher: Dispatcher, *, tokenizer: Any, failure_value: fl
         )
 
     return compute_rewards
+
+
+def _within_float16(rewards: list[float]) -> list[float]:
+    """Rewards that float16 would make infinite become the largest that it holds."""
+    far = [reward for reward in rewards if abs(reward) > _FLOAT16_MAX]
+    if not far:
+        return rewards
+    warnings.warn(
+        f"{len(far)} of {len(rewards)} rewards, {far[0]:g} first, are beyond the {_FLOAT16_MAX:g} of ROLL's float16 and become "
+        "that: scale the reward functions down, or their weights.",
+        GuerdonWarning,
+        stacklevel=3,
+    )
+    return [max(-_FLOAT16_MAX, min(_FLOAT16_MAX, reward)) for reward in rewards]
 
 
 def _ids(row: Any, tokenizer: Any) -> list[int]:

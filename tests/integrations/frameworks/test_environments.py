@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from guerdon import Dispatcher, reward
-from guerdon.errors import GuerdonWarning
+from guerdon.errors import DataError, GuerdonWarning
 from guerdon.integrations import nemo_rl, roll, skyrl
 from tests.integrations.frameworks.rewards import dispatcher, meeting
 
@@ -81,6 +81,13 @@ def test_what_nemo_rl_gives() -> None:
     assert step([turns], [{"label": "4"}]).rewards.tolist() == [1.0]
 
 
+def test_nemo_rl_samples_without_metadata_of_their_own() -> None:
+    step = nemo_rl.reward_function(dispatcher(), failure_value=0.0)
+    assert step([log("4")], [{"label": "4", 5: "a name that is no text"}]).rewards.tolist() == [1.0]
+    with pytest.raises(DataError, match="message_log_batch 2, metadata 1"):
+        step([log("4"), log("5")], [{"label": "4"}])
+
+
 class DataProto:
     """As much of ROLL's as a reward worker touches."""
 
@@ -133,3 +140,13 @@ def test_what_roll_gives() -> None:
     compute = roll.reward_function(Dispatcher([reward(look, lane="thread")]), tokenizer=Tokenizer(), failure_value=0.0)
     data = DataProto({"prompts": tokens("2+2"), "responses": tokens("ab")}, {"label": np.array(["4"], dtype=object)})
     assert compute(data).batch["scores"].tolist() == [1.0]
+
+
+def test_rewards_beyond_rolls_float16() -> None:
+    def far(text: str) -> float:
+        return 1e6 if text == "a" else -1e6
+
+    compute = roll.reward_function(Dispatcher([reward(far, lane="thread")]), tokenizer=Tokenizer(), failure_value=0.0)
+    with pytest.warns(GuerdonWarning, match="2 of 2 rewards, 1e\\+06 first, are beyond the 65504"):
+        rewards = compute(DataProto({"prompts": tokens("2", "2"), "responses": tokens("a", "b")}, {}))
+    assert rewards.batch["scores"].tolist() == [65504.0, -65504.0]

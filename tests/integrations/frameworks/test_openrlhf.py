@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from guerdon import Dispatcher, reward
-from guerdon.errors import GuerdonWarning
+from guerdon.errors import DataError, GuerdonWarning
 from guerdon.integrations import openrlhf
 from tests.integrations.frameworks.rewards import dispatcher, meeting
 
@@ -63,6 +64,16 @@ def test_what_a_function_may_ask_for_and_a_prompt_that_was_cut_off() -> None:
     with pytest.warns(GuerdonWarning, match="does not contain its prompt"):
         function(["+ 2 = 4"], ["2 + 2 = "], ["4"])
     assert seen.pop() == ("2 + 2 = ", "+ 2 = 4", "+ 2 = 4", "4")
+
+
+def test_a_dataset_without_labels_and_lists_that_do_not_belong_together() -> None:
+    function = openrlhf.reward_function(
+        Dispatcher([reward(lambda label: float(label is None), name="none", lane="thread")]), failure_value=0.0
+    )
+    assert function(["2 + 2 = 4"], ["2 + 2 = "], None)["rewards"].tolist() == [1.0]
+    assert function(["4"], None, None)["rewards"].tolist() == [1.0]
+    with pytest.raises(DataError, match="queries 2, prompts 1, labels 2"):
+        function(["a", "b"], ["a"], ["", ""])
 
 
 def test_a_file_that_is_loaded_by_its_path(tmp_path: Path) -> None:
@@ -128,12 +139,19 @@ def test_the_server() -> None:
     async def gather(url: str) -> list[Any]:
         return await asyncio.gather(*(post(url, text) for text in ("4", "5", "bad")))
 
-    async def wrong(url: str) -> int:
-        async with aiohttp.ClientSession() as session, session.post(url, json={"queries": 1}) as response:
-            return response.status
+    async def wrong(url: str) -> set[int]:
+        lists = (
+            {"queries": 1},
+            {"query": [1]},
+            {"query": ["a"], "labels": ["b", "c"]},
+            {"query": ["a"], "prompts": "a"},
+        )
+        async with aiohttp.ClientSession() as session:
+            bodies = [json.dumps(body).encode() for body in (*lists, [])] + [b"no JSON"]
+            return {(await session.post(url, data=body)).status for body in bodies}
 
     with serving(dispatcher()) as url:
         answers = asyncio.run(gather(url))
-        assert asyncio.run(wrong(url)) == 400
+        assert asyncio.run(wrong(url)) == {400}
     assert [answer["rewards"] for answer in answers] == [[1.0], [0.0], [-1.0]]
     assert all(answer["scores"] == answer["rewards"] for answer in answers)

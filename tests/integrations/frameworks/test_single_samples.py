@@ -34,7 +34,7 @@ RAISES: list[Any] = [areal.reward_function, areal.async_reward_function, verifie
 def test_where_no_reward_can_be_left_out_its_value_has_to_be_chosen(make: Any) -> None:
     with pytest.raises(TypeError, match="failure_value"):
         make(dispatcher())
-    for value in (None, float("nan"), "0", True):
+    for value in (None, float("nan"), "0", True, 1e300, 10**400):
         with pytest.raises(RegistrationError, match="finite number"):
             make(dispatcher(), failure_value=value)
 
