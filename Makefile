@@ -320,7 +320,7 @@ test-debian-pythons: $(VENV)/.dependencies ## on Python 3.14 and 3.15, in a chro
 	BIN=$(BIN) TARGET=$(TARGET)/pythons scripts/test-debian-pythons
 
 .PHONY: check-aarch64
-check-aarch64: $(VENV)/.dependencies ## type-check the crates for 64-bit ARM (needs gcc-aarch64-linux-gnu)
+check-aarch64: $(VENV)/.dependencies ## type-check for 64-bit ARM (needs gcc-aarch64-linux-gnu)
 	unset PYO3_PYTHON
 	rustup --quiet target add aarch64-unknown-linux-gnu
 	PYO3_CROSS=1 PYO3_CROSS_PYTHON_VERSION=3.11 CARGO_TARGET_DIR=$(TARGET)/aarch64 \

@@ -122,7 +122,7 @@ mod tests {
     fn batch(id: u64, samples: usize) -> Arc<Batch> {
         let functions: Arc<[Function]> = [function(), function()].into();
         let spec = BatchSpec::whole(samples, 1, Box::new(NoValues));
-        Arc::new(Batch::new(id, Clock::start(), functions, &Arc::default(), spec).unwrap())
+        Arc::new(Batch::new(id, Clock::start(), functions, &Arc::default(), spec).expect("a valid batch"))
     }
 
     /// What the set of a function must hold, found the long way.
