@@ -119,10 +119,11 @@ mod tests {
     use crate::function::Function;
     use crate::scheduler::queue::tests::{NoValues, function};
 
+    #[expect(clippy::unwrap_used, reason = "a batch that can't be made fails its test")]
     fn batch(id: u64, samples: usize) -> Arc<Batch> {
         let functions: Arc<[Function]> = [function(), function()].into();
         let spec = BatchSpec::whole(samples, 1, Box::new(NoValues));
-        Arc::new(Batch::new(id, Clock::start(), functions, &Arc::default(), spec).expect("a valid batch"))
+        Arc::new(Batch::new(id, Clock::start(), functions, &Arc::default(), spec).unwrap())
     }
 
     /// What the set of a function must hold, found the long way.
