@@ -123,6 +123,27 @@ def test_no_process_of_an_import_is_left(guerdon: Command, tmp_path: Path) -> No
     assert not psutil.pid_exists(int(pids.read_text()))
 
 
+@pytest.mark.parametrize("end", ["os._exit(3)", "time.sleep(1000)"], ids=["exits", "hangs"])
+def test_no_fork_of_an_import_that_does_not_end_well_is_left_or_waited_for(
+    guerdon: Command, tmp_path: Path, end: str
+) -> None:
+    pids = tmp_path / "pids"
+    seconds = 60 if "exit" in end else 2
+    path = _write(
+        tmp_path,
+        f"costs_forks_and_{'exits' if 'exit' in end else 'hangs'}",
+        "if IN_WORKER:\n"
+        "    if os.fork() == 0:\n"
+        f"        os.setsid(); open({str(pids)!r} + '~', 'w').write(str(os.getpid())); os.rename({str(pids)!r} + '~', {str(pids)!r}); time.sleep(1000)\n"
+        f"    while not os.path.exists({str(pids)!r}): time.sleep(0.01)\n"
+        f"    {end}\n"
+        f"@guerdon.reward(setup_timeout={seconds})\ndef stuck(completion): return 1.0\n",
+    )
+    said = "ended the process" if "exit" in end else "did not end within its setup_timeout of 2 s"
+    assert _costs(guerdon, path)["functions"][0]["error"] == f"importing its module {said}"
+    assert not psutil.pid_exists(int(pids.read_text()))
+
+
 def test_a_file_that_is_not_there(guerdon: Command, tmp_path: Path) -> None:
     ended = guerdon("info", tmp_path / "none.py")
     assert ended.code == 2
@@ -150,7 +171,7 @@ def test_an_interrupt_ends_it(tmp_path: Path) -> None:
 
 def test_what_a_module_prints_and_streams_that_it_replaces(guerdon: Command, tmp_path: Path) -> None:
     """Neither is lost what the command prints, nor mixed with what the module does."""
-    streams = "import io\nprint('noise')\nsys.stdout, sys.stderr = io.StringIO(), None\n"
+    streams = "import io, signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nprint('noise')\nsys.stdout, sys.stderr = io.StringIO(), None\n"
     costs = _costs(guerdon, _write(tmp_path, "costs_streams", streams + PLAIN))
     assert len(costs["functions"]) == 3
     raising = guerdon("info", _write(tmp_path, "costs_raising", streams + "raise ValueError('mine')\n"))

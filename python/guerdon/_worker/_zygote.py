@@ -1,5 +1,5 @@
 """Entry of the zygote: ``python <this folder>/_zygote.py <pid of the engine>``, control socket as
-stdin. With ``measure`` instead of the pid it is the entry of `measure`.
+stdin. With ``measure`` or ``load`` instead of the pid it is an entry of `measure`.
 
 - The folder of this script never stays on ``sys.path``: user imports must not find our modules.
 - The modules beside this one are loaded as a package of their own: no process of the lane imports
@@ -30,5 +30,7 @@ if __name__ == "__main__":
 
     if sys.argv[1] == "measure":
         import_module(f"{PACKAGE}.measure").main()
+    elif sys.argv[1] == "load":
+        import_module(f"{PACKAGE}.measure").load()
     else:
         import_module(f"{PACKAGE}.zygote").main(int(sys.argv[1]))

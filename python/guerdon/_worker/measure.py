@@ -3,7 +3,8 @@ one after another and writes a line of JSON for each.
 
 - It runs in the workers' environment, and calls no function.
 - A module that several functions share counts for the first of them.
-- Nothing that an import started outlives it.
+- Nothing that an import started outlives it, however the import ended: a process that runs no user
+  code watches over the one that does, and ends it when asked to.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections import Counter
 from typing import Any
@@ -21,6 +23,22 @@ from .zygote import Zygote
 
 
 def main() -> None:
+    """Runs `load` in a process of its own, which leaves nothing behind; SIGTERM ends it."""
+    signal.signal(signal.SIGTERM, lambda *_: _end())
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it may be ignored where the command runs
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    linux.adopt_orphans()
+    pid = os.posix_spawn(sys.executable, [sys.executable, sys.argv[0], "load"], os.environ)
+    os.waitpid(pid, 0)
+    _end()
+
+
+def _end() -> None:
+    Zygote.end()
+    os._exit(0)
+
+
+def load() -> None:
     """Reads the serialized functions from stdin and writes to stdout; what imports print goes to
     stderr."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -31,7 +49,6 @@ def main() -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    linux.adopt_orphans()
     linux.no_core_dumps()
     forking.prepare()
     status = 1
@@ -39,7 +56,6 @@ def main() -> None:
         _measure(LoadedFunctions(serialized), results)
         status = 0
     finally:
-        Zygote.end()
         forking.end(status)
 
 

@@ -7,10 +7,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -55,10 +53,10 @@ def _measured(dispatcher: Dispatcher, functions: list[dict[str, Any]]) -> dict[s
         output, _ = process.communicate(setup.functions, timeout=patience)
     except subprocess.TimeoutExpired:
         ended = f"did not end within its setup_timeout of {patience:g} s"
-        _kill(process)
+        process.terminate()
         output, _ = process.communicate()
     except BaseException:  # Ctrl-C
-        _kill(process)
+        process.terminate()
         process.wait()
         raise
     worker = None
@@ -76,11 +74,6 @@ def _measured(dispatcher: Dispatcher, functions: list[dict[str, Any]]) -> dict[s
         guilty = next((each for each in ours if "error" not in each), ours[-1])
         guilty["error"] = f"importing its module {ended}"
     return worker
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def text(known: dict[str, Any]) -> str:
