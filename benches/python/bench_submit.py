@@ -1,5 +1,6 @@
 """How long the trainer's thread is busy submitting 2048 samples of 64 KB, compared with pickling
-them; and 2048 conversations, for one function of the process lane and for four.
+them; 2048 conversations, for one function of the process lane and for four; and for how long
+another thread stands while a million samples are submitted.
 
     python -m pytest benches/python/bench_submit.py --benchmark-only
 
@@ -10,10 +11,12 @@ from __future__ import annotations
 
 import pickle
 import statistics
+import threading
 import time
 from typing import Any
 
 import pytest
+from typing_extensions import Self
 
 from guerdon import Dispatcher, Status, reward
 
@@ -111,3 +114,61 @@ def test_conversations(benchmark: Any, tables: Any, functions: int) -> None:
         stats = benchmark.stats.stats
         cells = {"median": stats.median * 1e3, "max": stats.max * 1e3}
         tables.add(SHARED, f"guerdon submit, {functions} functions", cells, "as for one" * (functions > 1))
+
+
+STANDSTILL = "1,000,000 samples, 4 functions: the longest time that another thread stands, ms"
+
+
+class Ticker:
+    """A thread that does next to nothing, and the longest time between two of its turns."""
+
+    def __enter__(self) -> Self:
+        self.longest_s = 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        last = time.perf_counter()
+        while not self._ended.is_set():
+            time.sleep(0.0002)
+            now = time.perf_counter()
+            self.longest_s, last = max(self.longest_s, now - last), now
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
+def copied(texts: list[str]) -> object:
+    """The bound: Python code that makes as many objects, and gives way as the interpreter has it."""
+    return [[text for text in texts] for _ in range(4)]  # noqa: C416 - in steps, as Python code runs
+
+
+@pytest.mark.parametrize("who", ["guerdon submit", "list comprehensions"])
+def test_others_run_during_submit(benchmark: Any, tables: Any, who: str) -> None:
+    benchmark.group = STANDSTILL
+    texts = [str(index) for index in range(10_000 if benchmark.disabled else 1_000_000)]
+    rewards = [reward(trivial, name=f"trivial {number}", lane="thread") for number in range(4)]
+    stood: list[float] = []
+
+    with Dispatcher(rewards) as dispatcher:
+        dispatcher.score(completions=texts[:100])
+
+        def round_() -> None:
+            pending = None
+            with Ticker() as ticker:
+                if who == "guerdon submit":
+                    pending = dispatcher.submit(completions=texts)
+                else:
+                    copied(texts)
+            stood.append(ticker.longest_s)
+            if pending is not None:
+                pending.cancel()
+                pending.result()
+
+        benchmark.pedantic(round_, rounds=5)
+    if not benchmark.disabled:
+        cells = {"median": statistics.median(stood) * 1e3, "max": max(stood) * 1e3}
+        tables.add(STANDSTILL, who, cells, "< 10" if who == "guerdon submit" else "")

@@ -23,9 +23,9 @@ def test_deepspeed(tmp_path: Path) -> None:
     script = tmp_path / "rank.py"
     script.write_text(_RANK)
     environment = {**os.environ, "DS_ACCELERATOR": "cpu", "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
+    launcher = [sys.executable, "-c", "from deepspeed.launcher.runner import main; main()"]
     ended = subprocess.run(
-        [sys.executable, "-c", "from deepspeed.launcher.runner import main; main()"]
-        + ["--num_accelerators=2", "--no_local_rank", "--master_port=29731", str(script)],
+        [*launcher, "--num_accelerators=2", "--no_local_rank", "--master_port=29731", str(script)],
         env=environment,
         capture_output=True,
         text=True,
