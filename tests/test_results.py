@@ -256,6 +256,7 @@ def test_raise_is_the_first_failure_of_any_batch() -> None:
     message = breach(cells(1, 2), specs(on_failure="raise"), 0.5)
     assert message is not None
     assert 'on_failure="raise"' in message
+    assert "or choose another `on_failure`." in message
 
 
 def test_failures_count_whatever_became_of_their_cells() -> None:

@@ -128,12 +128,13 @@ def _kind(spec: FunctionSpec, failure: Failure) -> str:
 
 
 def _advice(spec: FunctionSpec, failure: Failure) -> str:
+    otherwise = "choose another `on_failure`" if spec.policy.on_failure == "raise" else "set `max_failure_rate`"
     if failure.status is Status.TIMEOUT:
         longer = LONGER.get(failure.reason, "Raise `timeout`")
         slower = ", lower `Limit.concurrency`" if spec.lane == "asyncio" else ""
-        return f"{longer}{slower}, or set `max_failure_rate`."
+        return f"{longer}{slower}, or {otherwise}."
     if failure.status is Status.CRASHED:
-        return "It ends the worker that runs it: look at what it printed above, or set `max_failure_rate`."
+        return f"It ends the worker that runs it: look at what it printed above, or {otherwise}."
     if failure.status is Status.CANCELLED:
         return "The batch was cancelled before it was complete."
-    return "The tracebacks are in `error.result.failures()`; fix the function, or set `max_failure_rate`."
+    return f"The tracebacks are in `error.result.failures()`; fix the function, or {otherwise}."

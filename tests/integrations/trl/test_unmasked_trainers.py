@@ -4,6 +4,7 @@ the first optimizer step."""
 from __future__ import annotations
 
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,18 @@ def test_a_trainer_with_a_mask_is_known(kind: str, tmp_path: Path) -> None:
     with Dispatcher([reward_functions.flaky], workers=1) as dispatcher, warnings.catch_warnings():
         warnings.simplefilter("error", GuerdonWarning)
         make_trainer(dispatcher.reward_funcs, tmp_path, kind=kind, trainer_class=Derived).train()
+
+
+def test_a_trainer_with_a_mask_is_known_on_other_threads(tmp_path: Path) -> None:
+    """As where a function of one's own calls columns concurrently."""
+    with Dispatcher([reward(good, lane="thread")]) as dispatcher, ThreadPoolExecutor(1) as pool:
+
+        def threaded(**columns: Any) -> Any:
+            return pool.submit(dispatcher.reward_funcs[0], **columns).result()
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", GuerdonWarning)
+            make_trainer([threaded], tmp_path).train()
 
 
 def test_a_trainer_that_does_its_own_sum_is_not(tmp_path: Path) -> None:

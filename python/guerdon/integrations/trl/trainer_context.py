@@ -9,9 +9,11 @@ main thread or on one that runs the trainer.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from guerdon._trainer.call_stack import owners_of_reward_funcs, running_codes, runs_method_of
@@ -87,9 +89,12 @@ class TRLTrainerContext(TrainerContext):
         self.memory.weights_checked = True
 
     def counts_failures(self) -> str | None:
-        if any(_MASK in code.co_varnames for code in running_codes()):
+        kind = type(self._trainer)
+        # Columns may be called on threads that run nothing of the trainer.
+        codes = running_codes() if runs_method_of(kind) else _codes_of(kind)
+        if any(_MASK in code.co_varnames for code in codes):
             return None
-        kind, version = type(self._trainer), getattr(sys.modules.get("trl"), "__version__", None)
+        version = getattr(sys.modules.get("trl"), "__version__", None)
         return f"{kind.__module__}.{kind.__qualname__}{'' if version is None else f' (trl {version})'}"
 
     def exchange(
@@ -159,6 +164,15 @@ def leaves_failures_out() -> bool:
     processes: Any = sys.modules.get("multiprocessing")
     child = processes is not None and processes.parent_process() is not None
     return child and "trl.experimental.async_grpo.async_rollout_worker" in sys.modules
+
+
+def _codes_of(kind: type) -> Iterator[CodeType]:
+    """The code of all methods of a class."""
+    for base in kind.__mro__:
+        for method in vars(base).values():
+            code = getattr(inspect.unwrap(method) if inspect.isfunction(method) else None, "__code__", None)
+            if code is not None:
+                yield code
 
 
 def _just_these(functions: Any, rewards: RewardList) -> bool:
