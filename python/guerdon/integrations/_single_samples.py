@@ -162,7 +162,12 @@ class EventLoopThread:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The result of `coroutine`, for callers on other threads; an interrupt cancels it."""
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._running())
+        try:
+            loop = self._running()
+        except BaseException:
+            coroutine.close()  # nobody will await it
+            raise
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:
             return future.result()
         except BaseException:
@@ -174,7 +179,14 @@ class EventLoopThread:
             if self._loop is None or self._pid != os.getpid():
                 loop = asyncio.new_event_loop()
                 thread = threading.Thread(target=_turn, args=(loop,), name="guerdon-single-samples", daemon=True)
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    loop.close()
+                    raise GuerdonError(
+                        f"no sample can be scored, as their event loop has no thread: {error}. Raise the limit on processes and "
+                        "threads (`ulimit -u`, or the container's), or start fewer of them."
+                    ) from error
                 weakref.finalize(self, _stop, loop, thread)
                 self._loop, self._pid = loop, os.getpid()
             return self._loop

@@ -13,7 +13,7 @@ import pytest
 
 import guerdon
 from guerdon import Dispatcher, reward
-from guerdon.errors import DataError, GuerdonWarning, RegistrationError, RewardFailureError
+from guerdon.errors import DataError, GuerdonError, GuerdonWarning, RegistrationError, RewardFailureError
 from guerdon.integrations import areal, miles, nemo_rl, openrlhf, roll, skyrl, slime, verifiers
 from guerdon.integrations._single_samples import EventLoopThread, FrameworkSample, SampleRewards
 from tests.integrations.frameworks.rewards import dispatcher, meeting
@@ -139,3 +139,17 @@ def test_a_forked_child_scores_too() -> None:
     child.join(30)
     assert child.exitcode == 0
     answers.close()
+
+
+def test_no_thread_for_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    score = nemo_rl.reward_function(dispatcher(), failure_value=0.0)
+    log = [{"role": "assistant", "content": "4"}]
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        with pytest.raises(GuerdonError, match=r"can't start new thread.*`ulimit -u`"):
+            score([log], [{"label": "4"}])
+    assert score([log], [{"label": "4"}]).rewards.tolist() == [1.0]
