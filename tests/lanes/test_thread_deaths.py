@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+import time
 from typing import Any
 
 import pytest
@@ -135,6 +136,24 @@ def test_a_thread_that_cant_be_started_fails_its_calls_and_the_next_is_tried(mon
             [failure] = dispatcher.score(completions=["a"]).failures()
             assert "no thread could be started" in failure.reason
         assert dispatcher.score(completions=["a"]).rewards.item() == 1.0
+
+
+def test_where_one_thread_alone_can_be_had_it_runs_all_and_few_more_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, tries = LaneThread.start, list[str]()
+
+    def refuse(self: LaneThread) -> None:
+        tries.append(self.name)
+        if len(tries) > 1:
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    def slow(completion: str) -> float:
+        time.sleep(0.05)
+        return float(completion)
+
+    monkeypatch.setattr(LaneThread, "start", refuse)
+    assert scored(threaded(slow), 16).rewards[:, 0, 0].tolist() == list(range(16))
+    assert len(tries) < 50
 
 
 def test_scores_of_many_threads_stay_in_order() -> None:

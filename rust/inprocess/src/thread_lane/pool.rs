@@ -158,7 +158,11 @@ impl<F: CallFrame> ThreadPool<F> {
             if !closed {
                 // It may have been on its way to what waits, or in `setup()`.
                 one.wake_all();
-                self.assign(&mut slots, function);
+                // Where none can be had another try is in vain: those that are there take what
+                // waits.
+                if !left.unused {
+                    self.assign(&mut slots, function);
+                }
             }
             left
         };

@@ -62,6 +62,8 @@ impl<F> ThreadState<F> {
 pub struct Left<F> {
     /// It must run the function's `close()` first.
     pub close: bool,
+    /// It could not be started, or died before it asked for work.
+    pub unused: bool,
     /// It died with this in hand.
     pub died_in: Option<Arc<RunningFrame<F>>>,
     /// It ended before it ever asked for work, and no other is there to take these.
@@ -252,8 +254,8 @@ impl<F> FunctionSlots<F> {
     /// A thread is about to end.
     pub fn leave(&mut self, thread: u64, closed: bool) -> Left<F> {
         let before = self.set(thread, None);
-        let unused = matches!(before, Some(ThreadState::Ordered)) && !self.has_threads();
-        let stranded = if unused { self.drain() } else { VecDeque::new() };
+        let unused = matches!(before, Some(ThreadState::Ordered));
+        let stranded = if unused && !self.has_threads() { self.drain() } else { VecDeque::new() };
         let died_in = if let Some(ThreadState::Running(frame)) = before { Some(frame) } else { None };
         if self.setup == Setup::Running && self.sets_up == Some(thread) {
             self.setup = Setup::Needed;
@@ -262,7 +264,7 @@ impl<F> FunctionSlots<F> {
         if close {
             self.setup = Setup::Needed;
         }
-        Left { close, died_in, stranded }
+        Left { close, unused, died_in, stranded }
     }
 
     /// Whether the function was set up, and no thread is there to close it.
