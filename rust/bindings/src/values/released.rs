@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use guerdon_core::payload::Payload;
 use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -27,6 +27,14 @@ pub struct ReleasedValues {
 struct Kept {
     payloads: Vec<Box<dyn Payload>>,
     lists: Vec<Py<PyList>>,
+    /// The supervisor has a request to come for them.
+    asked: bool,
+}
+
+impl Kept {
+    fn take(&mut self) -> (Vec<Box<dyn Payload>>, Vec<Py<PyList>>) {
+        (std::mem::take(&mut self.payloads), std::mem::take(&mut self.lists))
+    }
 }
 
 impl ReleasedValues {
@@ -36,24 +44,38 @@ impl ReleasedValues {
 
     /// Keeps values; on any thread.
     pub fn keep(&self, values: Box<dyn Payload>) {
-        let whole = values.as_any().downcast_ref::<WholeBatchPayload>();
-        if whole.is_some_and(|whole| !whole.has_python_values()) {
-            return; // bytes and strings: their end runs no code
+        let any = values.as_any();
+        let whole = any.downcast_ref::<WholeBatchPayload>().is_some_and(WholeBatchPayload::has_python_values);
+        if !whole && !any.is::<OpenBatchPayload>() {
+            return; // bytes and strings, a frame's for workers too: their end runs no code
         }
-        self.kept.lock().payloads.push(values);
-        self.supervisor.push(SupervisorRequest::ReleaseValues);
+        let mut kept = self.kept.lock();
+        kept.payloads.push(values);
+        self.ask(kept);
     }
 
     /// Lets go of what is kept, on a thread of the caller's.
     pub fn let_go(&self, _py: Python<'_>) {
         // Not with the lock held: user code may run.
-        let kept = std::mem::take(&mut *self.kept.lock());
+        let kept = self.kept.lock().take();
         drop(kept);
+    }
+
+    /// Asks the supervisor to come, unless it was asked: there may be none that takes requests.
+    fn ask(&self, mut kept: MutexGuard<'_, Kept>) {
+        if !std::mem::replace(&mut kept.asked, true) {
+            drop(kept);
+            self.supervisor.push(SupervisorRequest::ReleaseValues);
+        }
     }
 
     /// A list for Python to let go, if there is one.
     pub fn next(&self, py: Python<'_>) -> Option<Py<PyList>> {
-        let Kept { payloads, mut lists } = std::mem::take(&mut *self.kept.lock());
+        let (payloads, mut lists) = {
+            let mut kept = self.kept.lock();
+            kept.asked = false;
+            kept.take()
+        };
         for payload in &payloads {
             let values = payload.as_any();
             if let Some(whole) = values.downcast_ref::<WholeBatchPayload>() {
@@ -66,8 +88,9 @@ impl ReleasedValues {
         drop(payloads);
         let next = lists.pop();
         if !lists.is_empty() {
-            self.kept.lock().lists.append(&mut lists);
-            self.supervisor.push(SupervisorRequest::ReleaseValues);
+            let mut kept = self.kept.lock();
+            kept.lists.append(&mut lists);
+            self.ask(kept);
         }
         next
     }
