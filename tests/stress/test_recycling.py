@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from guerdon import Dispatcher, Recycle, RegistrationError, reward
-from tests.stress import limited_functions
+from tests.stress import careless_modules, limited_functions
 
 
 @pytest.mark.fault(
@@ -53,6 +53,16 @@ def test_a_worker_is_replaced_for_its_age() -> None:
             assert not result.failures()
             pids.update(result.extra["spin/pid"])
     assert len(pids) >= 2
+
+
+def test_workers_that_load_longer_than_they_may_live_are_of_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CARELESS", "slow threads")
+    functions = [reward(careless_modules.act, max_failure_rate=1.0)]
+    with Dispatcher(functions, workers=1, recycle=Recycle(age=0.2), batch_timeout=30) as dispatcher:
+        for _ in range(3):
+            assert dispatcher.score(completions=["ab"] * 2).rewards.ravel().tolist() == [2.0, 2.0]
+            time.sleep(0.3)
+        assert dispatcher.stats()["worker_restarts"] < 8
 
 
 def test_a_worker_is_replaced_for_its_memory() -> None:

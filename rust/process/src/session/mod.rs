@@ -282,7 +282,10 @@ impl Session {
             _ if self.makes_room => true,
             SlotKind::Alone => used,
             SlotKind::Pinned => false,
-            SlotKind::Pool => self.full || self.heavy || config.recycle.is_due(self.sent_calls(), self.born.elapsed()),
+            SlotKind::Pool => {
+                let due = || config.recycle.is_due(self.sent_calls(), self.born.elapsed());
+                self.full || self.heavy || (self.ready && due())
+            }
         }
     }
 
@@ -299,7 +302,9 @@ impl Session {
 
     /// Takes on another pool's request for room. What a pinned function keeps in its worker stays.
     fn can_make_room(&self) -> bool {
-        self.slot.kind != SlotKind::Pinned && !self.makes_room && self.shared.give_way.accept(self.slot.pool)
+        // Nor does one leave that another follows already.
+        let may = self.slot.kind != SlotKind::Pinned && !self.makes_room && self.successor.is_none();
+        may && self.shared.give_way.accept(self.slot.pool)
     }
 
     /// Whether a frame, or else any frame, may be sent beside what the worker holds.
@@ -383,6 +388,7 @@ impl Session {
         }
         if news.ready && !self.ready {
             self.ready = true;
+            self.born = Instant::now(); // loading may take longer than it shall live
             self.slot.stalled.store(false, Ordering::Release);
             self.start.ready();
             self.slot.set(SlotState::Ready);
