@@ -174,9 +174,9 @@ impl ZygoteSupervisor {
                 let Ok((forked, pid, reply)) = forked else { continue };
                 match forked {
                     Err(error) if !is_refusal(&error) => {
-                        // It is lost or out of step, and the next look finds that it has ended.
+                        // It is lost or out of step.
                         if let Some(zygote) = &self.zygote {
-                            zygote.kill_loader(pid);
+                            zygote.kill_loader(pid).await;
                         }
                         again.push(reply);
                     }

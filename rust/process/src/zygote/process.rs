@@ -81,12 +81,13 @@ impl ZygoteProcess {
         self.forking().count()
     }
 
-    /// Kills a loader that is of no use any more.
-    pub(super) fn kill_loader(&self, pid: Pid) {
+    /// Kills a loader that is of no use any more, and waits for its end: the next look finds it.
+    pub(super) async fn kill_loader(&self, pid: Pid) {
         let first = if let Loader::Forks(_, first, pidfd, _) = &self.loader { Some((*first, pidfd)) } else { None };
         let clones = self.clones.iter().map(|clone| (clone.pid, &clone.pidfd));
         for (_, pidfd) in first.into_iter().chain(clones).filter(|(loader, _)| *loader == pid) {
             let _ = pidfd.signal(Signal::KILL);
+            let _ = timeout(DYING, pidfd.ended()).await;
         }
     }
 
