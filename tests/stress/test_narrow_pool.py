@@ -10,6 +10,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -100,27 +102,45 @@ def test_the_soft_limit_on_descriptors_is_raised_for_all_workers(tmp_path: Path)
     assert "could not be started" not in stderr
 
 
-@pytest.mark.fault(
-    "a control group's processes are used up after one of eight workers (pids.max)",
-    sees="nothing but one warning; the pool widens again when the limit is raised",
-)
-def test_processes_for_one_of_eight_workers(tmp_path: Path) -> None:
+IN_GROUP = """
+from pathlib import Path
+group = Path({group!r})
+warm = Dispatcher([reward(lambda completion: 1.0, lane="thread", name="warm")])
+warm.score(completions=["a"], num_generations=1)  # the engine's own threads
+group.joinpath("cgroup.procs").write_text(str(os.getpid()))
+
+def limit(more):
+    threads = int(group.joinpath("pids.current").read_text())
+    group.joinpath("pids.max").write_text(str(threads + more))
+"""
+
+
+@contextmanager
+def processes_group() -> Iterator[Path]:
+    """A control group of this test's own, for a trainer to join and limit."""
     group = Path("/sys/fs/cgroup/pids") / f"guerdon-test-{os.getpid()}"
     try:
         group.mkdir()
     except OSError:
         pytest.skip("no control group can be made here")
     try:
+        yield group
+    finally:
+        wait_for(lambda: not (group / "cgroup.procs").read_text(), "the group is empty")
+        group.rmdir()
+
+
+@pytest.mark.fault(
+    "a control group's processes are used up after one of eight workers (pids.max)",
+    sees="nothing but one warning; the pool widens again when the limit is raised",
+)
+def test_processes_for_one_of_eight_workers(tmp_path: Path) -> None:
+    with processes_group() as group:
         found, stderr = run(
             f"""
-from pathlib import Path
-group = Path({str(group)!r})
+{IN_GROUP.format(group=str(group))}
 dispatcher = made()
-warm = Dispatcher([reward(lambda completion: 1.0, lane="thread", name="warm")])
-warm.score(completions=["a"], num_generations=1)  # the engine's own threads
-group.joinpath("cgroup.procs").write_text(str(os.getpid()))
-threads = int(group.joinpath("pids.current").read_text())
-group.joinpath("pids.max").write_text(str(threads + 3))  # the zygote, the loader, a worker
+limit(3)  # the zygote, the loader, a worker
 narrow = [scored(dispatcher) for _ in range(3)]
 workers = len(dispatcher.worker_pids())
 group.joinpath("pids.max").write_text("max")
@@ -134,10 +154,27 @@ warm.close()
 """,
             tmp_path,
         )
-    finally:
-        wait_for(lambda: not (group / "cgroup.procs").read_text(), "the group is empty")
-        group.rmdir()
     assert found == {"workers": 8, "narrow": [[True, []]] * 3, "then": 1, "wide": [True, []]}
+    expect_one_warning(stderr, "`pids.max`")
+
+
+@pytest.mark.fault(
+    'calls with `isolation="call"` have processes for two of four workers (pids.max)',
+    sees="nothing but one warning: each worker that ends is followed by another",
+)
+def test_calls_with_workers_of_their_own_go_on_in_a_narrow_pool(tmp_path: Path) -> None:
+    with processes_group() as group:
+        found, stderr = run(
+            f"""
+{IN_GROUP.format(group=str(group))}
+with Dispatcher([reward(faulty_functions.act, timeout=30, isolation="call")], workers=4) as dispatcher:
+    limit(4)  # the zygote, the loader, two workers
+    report(dispatcher, right=[scored(dispatcher) for _ in range(2)])
+warm.close()
+""",
+            tmp_path,
+        )
+    assert found["right"] == [[True, []]] * 2
     expect_one_warning(stderr, "`pids.max`")
 
 

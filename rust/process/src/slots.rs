@@ -37,7 +37,7 @@ pub(super) enum SlotKind {
 pub(super) enum SlotState {
     /// None; a frame starts one unless the pool is narrow.
     Cold,
-    /// None; a frame starts one, to see whether the pool can widen.
+    /// None; a frame starts one, in the place of the last one or to see whether the pool can widen.
     Widens,
     /// It takes no frames now: its worker starts, is the last of its slot, or is waited for.
     Closed,

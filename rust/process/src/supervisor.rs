@@ -25,8 +25,10 @@ const MADE_ROOM: Duration = Duration::from_millis(1500);
 const ROOM_IS_MADE: Duration = Duration::from_millis(100);
 /// How long a slot without a worker stays closed while another tries.
 const STAND_BACK: Duration = Duration::from_millis(50);
-/// How long the process before it may take to be gone, when there was no room for a successor.
+/// Time between two tries while the process before it may take up the room.
 const PREDECESSOR: Duration = Duration::from_millis(50);
+/// How long it is waited for at most: longer than a worker may take to go.
+const PREDECESSOR_GONE: Duration = Duration::from_millis(1500);
 
 /// Runs until the lane closes. Frames that wait then are dropped, and so given back.
 pub(super) async fn supervise(
@@ -38,10 +40,12 @@ pub(super) async fn supervise(
     let mut starts = 0u32;
     let mut successor = None;
     let mut by_itself = false;
+    // The worker before left room for one, however narrow the pool is.
+    let mut follows = false;
     while !shared.is_closing() {
         if successor.is_none() && !by_itself && waiting.is_empty() {
             if slot.state() == SlotState::Closed {
-                let widens = slot.starts.widens(slot.index);
+                let widens = follows || slot.starts.widens(slot.index);
                 slot.set(if widens { SlotState::Widens } else { SlotState::Cold });
                 shared.waker.wake();
             }
@@ -57,7 +61,7 @@ pub(super) async fn supervise(
         by_itself = false;
         let started = tokio::select! {
             () = shared.closed() => return,
-            forked = fork(&shared, &slot, successor.take()) => forked,
+            forked = fork(&shared, &slot, successor.take(), std::mem::take(&mut follows)) => forked,
             () = let_go(&slot, &mut inbox, &mut waiting) => return,
         };
         let end = match started {
@@ -76,6 +80,7 @@ pub(super) async fn supervise(
             SessionEnd::Closing => return,
             SessionEnd::Over(fork) => {
                 successor = fork;
+                follows = true;
                 if slot.kind == SlotKind::Pool {
                     // Others may have room for what came in while there was no worker.
                     give_back(&mut inbox, &mut waiting);
@@ -122,7 +127,8 @@ async fn pause(shared: &LaneState, wait: Duration) {
     }
 }
 
-async fn fork(shared: &LaneState, slot: &Slot, asked: Option<Fork>) -> io::Result<Forked> {
+async fn fork(shared: &LaneState, slot: &Slot, asked: Option<Fork>, follows: bool) -> io::Result<Forked> {
+    let until = Instant::now() + if follows { PREDECESSOR_GONE } else { Duration::ZERO };
     if let Some(asked) = asked {
         if let Ok(Ok(forked)) = asked.await {
             return Ok(forked);
@@ -130,6 +136,15 @@ async fn fork(shared: &LaneState, slot: &Slot, asked: Option<Fork>) -> io::Resul
         // There may have been no room for two.
         tokio::time::sleep(PREDECESSOR).await;
     }
+    loop {
+        match fork_now(shared, slot).await {
+            Err(_) if Instant::now() < until => tokio::time::sleep(PREDECESSOR).await,
+            forked => return forked,
+        }
+    }
+}
+
+async fn fork_now(shared: &LaneState, slot: &Slot) -> io::Result<Forked> {
     // A pool's first worker may have the last descriptors; the trainer needs some more than others
     // do.
     if slot.starts.has_process() {
