@@ -3,7 +3,7 @@
 //! - A pool with a ready worker never refuses calls. A start that fails makes it narrow: it runs
 //!   with the workers it has, and one slot at a time tries whether there is room for more.
 //! - Without a ready worker one slot tries again and again. Calls fail with the reason once that
-//!   has gone on for a while, unless another pool's worker can give way.
+//!   has gone on for a while; for longer where another pool's worker can give way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,6 +16,8 @@ use tokio::time::Instant;
 /// waiting: a few may be killed one after another by whatever else goes on.
 const FAILURES: u32 = 3;
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The same where other pools have workers that can make room, once their calls have ended.
+const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(60);
 /// Time between two tries without a ready worker: doubled up to the first bound, up to the second
 /// once calls fail.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -168,8 +170,9 @@ impl State {
         self.deaths = self.deaths.saturating_add(u32::from(failure.died));
         let since = *self.since.get_or_insert(now);
         // A worker that is still loading may be ready yet, unless others died of it.
-        let hopeless = (self.starting == 0 || self.deaths >= FAILURES) && !failure.others;
-        let breaks = self.failures >= FAILURES && now - since >= PATIENCE && hopeless && self.broken.is_none();
+        let hopeless = self.starting == 0 || self.deaths >= FAILURES;
+        let patience = if failure.others { PATIENCE_WITH_OTHERS } else { PATIENCE };
+        let breaks = self.failures >= FAILURES && now - since >= patience && hopeless && self.broken.is_none();
         if breaks {
             self.broken = Some(format!("no worker process could be started: {}", failure.why));
         }

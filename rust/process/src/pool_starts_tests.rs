@@ -232,14 +232,29 @@ fn one_process_that_dies_as_it_starts_is_no_reason_for_a_warning() {
 }
 
 #[test]
-fn a_pool_that_can_not_start_one_waits_while_others_can_make_room() {
+fn a_pool_that_can_not_start_one_waits_longer_while_others_can_make_room() {
     let pool = Arc::new(PoolStarts::default());
-    let mut now = Instant::now();
-    for _ in 0..100 {
-        now += Duration::from_secs(1);
+    let began = Instant::now();
+    for second in 0..60 {
+        let now = began + Duration::from_secs(second);
         let failed = pool.failed(0, now, Failure { why: "os error 11", died: false, others: true });
-        assert!(!failed.breaks && matches!(failed.next, Next::Again(_)));
+        assert!(!failed.breaks && matches!(failed.next, Next::Again(_)), "after {second} s");
     }
+    // Whatever others give, workers of this pool can't be had: its calls don't wait for ever.
+    let now = began + PATIENCE_WITH_OTHERS;
+    assert!(pool.failed(0, now, Failure { why: "killed", died: true, others: true }).breaks);
+    assert!(pool.broken().is_some());
+}
+
+#[test]
+fn a_pool_that_others_can_not_help_any_more_fails_its_calls_at_once() {
+    let pool = Arc::new(PoolStarts::default());
+    let began = Instant::now();
+    for second in 0..30 {
+        let now = began + Duration::from_secs(second);
+        assert!(!pool.failed(0, now, Failure { why: "os error 11", died: false, others: true }).breaks);
+    }
+    let now = began + Duration::from_secs(30);
     assert!(pool.failed(0, now, Failure { why: "os error 11", died: false, others: false }).breaks);
 }
 
