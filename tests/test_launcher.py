@@ -207,7 +207,7 @@ import json, os, pathlib, sys
 from guerdon._cpu_count import default_workers
 from guerdon._launcher import ranks_on_host, world_size
 reported = [ranks_on_host(), world_size(), default_workers()]
-(pathlib.Path(__file__).parent / f"{os.getpid()}.json").write_text(json.dumps(told))
+(pathlib.Path(__file__).parent / f"{os.getpid()}.json").write_text(json.dumps(reported))
 """
 
 

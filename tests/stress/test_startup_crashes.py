@@ -55,11 +55,11 @@ def test_a_lost_loader_is_replaced_and_waited_for() -> None:
 
 
 def _loader() -> int:
-    """The loaded zygote, once it has forked two workers."""
+    """The loaded zygote, once it has forked a worker: they start as work comes."""
     deadline = time.monotonic() + 60
     while True:
         _, loaders, workers = tree(os.getpid())
-        if len(loaders) == 1 and len(workers) == 2:
+        if len(loaders) == 1 and workers:
             return loaders[0]
         assert time.monotonic() < deadline, (loaders, workers)
         time.sleep(0.02)

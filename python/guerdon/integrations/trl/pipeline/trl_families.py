@@ -110,17 +110,18 @@ def override_problems(kind: type, mixin: type) -> dict[str, str]:
     for one in theirs:
         if "transformers" in one.__module__ or one is object:
             break
+        is_behind = kind.__mro__.index(one) > behind
         name = "_generate_and_score_completions"
         if name in vars(one):
             reason = f"{one.__name__} overrides {name}, "
             problems["mini_batch"] = (
                 f"{reason}of which a batch in several pieces makes one call with stubs for each piece."
             )
-            if kind.__mro__.index(one) > behind:
+            if is_behind:
                 problems["lookahead"] = (
                     f"{reason}which is called a second time, with stubs, when the rewards are complete."
                 )
-        if "_prepare_inputs" in vars(one):
+        if "_prepare_inputs" in vars(one) and is_behind:
             problems["mini_batch"] = f"{one.__name__} overrides _prepare_inputs, which makes the pieces of a batch."
     return problems
 
