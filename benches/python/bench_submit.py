@@ -142,7 +142,7 @@ class Ticker:
 
 
 def copied(texts: list[str]) -> object:
-    """The bound: Python code that makes as many objects, and gives way as the interpreter has it."""
+    """The bound: Python code that makes as many objects and gives way as Python code does."""
     return [[text for text in texts] for _ in range(4)]  # noqa: C416 - in steps, as Python code runs
 
 
@@ -151,7 +151,7 @@ def test_others_run_during_submit(benchmark: Any, tables: Any, who: str) -> None
     benchmark.group = STANDSTILL
     texts = [str(index) for index in range(10_000 if benchmark.disabled else 1_000_000)]
     rewards = [reward(trivial, name=f"trivial {number}", lane="thread") for number in range(4)]
-    stood: list[float] = []
+    standstills_s: list[float] = []
 
     with Dispatcher(rewards) as dispatcher:
         dispatcher.score(completions=texts[:100])
@@ -163,12 +163,12 @@ def test_others_run_during_submit(benchmark: Any, tables: Any, who: str) -> None
                     pending = dispatcher.submit(completions=texts)
                 else:
                     copied(texts)
-            stood.append(ticker.longest_s)
+            standstills_s.append(ticker.longest_s)
             if pending is not None:
                 pending.cancel()
                 pending.result()
 
         benchmark.pedantic(round_, rounds=5)
     if not benchmark.disabled:
-        cells = {"median": statistics.median(stood) * 1e3, "max": max(stood) * 1e3}
+        cells = {"median": statistics.median(standstills_s) * 1e3, "max": max(standstills_s) * 1e3}
         tables.add(STANDSTILL, who, cells, "< 10" if who == "guerdon submit" else "")

@@ -139,8 +139,8 @@ def test_no_fork_of_an_import_that_does_not_end_well_is_left_or_waited_for(
         f"    {end}\n"
         f"@guerdon.reward(setup_timeout={seconds})\ndef stuck(completion): return 1.0\n",
     )
-    said = "ended the process" if "exit" in end else "did not end within its setup_timeout of 2 s"
-    assert _costs(guerdon, path)["functions"][0]["error"] == f"importing its module {said}"
+    printed = "ended the process" if "exit" in end else "did not end within its setup_timeout of 2 s"
+    assert _costs(guerdon, path)["functions"][0]["error"] == f"importing its module {printed}"
     assert not psutil.pid_exists(int(pids.read_text()))
 
 
