@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -51,9 +52,9 @@ Command = Callable[..., Ended]
 
 @pytest.fixture
 def guerdon(capsysbinary: pytest.CaptureFixture[bytes], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
-    """Runs the command line in this process; what it imports and puts on the path is forgotten
-    afterwards."""
-    path, modules = list(sys.path), set(sys.modules)
+    """Runs the command line in this process; what it imports and puts on the path, and what a module
+    makes of SIGCHLD, is forgotten afterwards."""
+    path, modules, on_child = list(sys.path), set(sys.modules), signal.getsignal(signal.SIGCHLD)
     files_of_tests = tmp_path_factory.getbasetemp()
 
     def run(*arguments: object) -> Ended:
@@ -62,6 +63,7 @@ def guerdon(capsysbinary: pytest.CaptureFixture[bytes], tmp_path_factory: pytest
         return Ended(code, captured.out.decode(), captured.err.decode())
 
     yield run
+    signal.signal(signal.SIGCHLD, on_child)
     sys.path[:] = path
     for name in set(sys.modules) - modules:
         file = getattr(sys.modules[name], "__file__", None)
