@@ -87,7 +87,13 @@ class Scene:
         assert time.monotonic() - start < 40
         assert not result.failures()
         assert result.rewards[:, 0, 0].tolist() == [float(index) for index in range(100)]
-        wait_for(lambda: len(self.dispatcher.worker_pids()) == WORKERS, "all workers are back")
+        wait_for(lambda: self._runs_as_wide_as_before(texts), "all workers are back")
+
+    def _runs_as_wide_as_before(self, texts: list[str]) -> bool:
+        # Workers start as work comes, so there must be some.
+        if len(self.dispatcher.worker_pids()) < WORKERS:
+            self.score(texts)
+        return len(self.dispatcher.worker_pids()) == WORKERS
 
     def pids(self) -> list[int]:
         """The processes that calls left behind."""
