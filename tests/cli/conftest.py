@@ -52,7 +52,7 @@ Command = Callable[..., Ended]
 
 @pytest.fixture
 def guerdon(capsysbinary: pytest.CaptureFixture[bytes], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
-    """Runs the command line in this process; what it imports and puts on the path, and what a module
+    """Runs the command line in this process; what it imports and puts on the path, and what it
     makes of SIGCHLD, is forgotten afterwards."""
     path, modules, on_child = list(sys.path), set(sys.modules), signal.getsignal(signal.SIGCHLD)
     files_of_tests = tmp_path_factory.getbasetemp()
