@@ -49,6 +49,12 @@ _TORCHRUN = {"RANK": "3", "LOCAL_RANK": "3", "WORLD_SIZE": "16", "LOCAL_WORLD_SI
             {"SLURM_STEP_NUM_TASKS": "10", "SLURM_STEP_TASKS_PER_NODE": "4,6"}, 6, 10, id="srun, node not told"
         ),
         pytest.param(
+            {"SLURM_STEP_NUM_TASKS": "10", "SLURM_STEP_TASKS_PER_NODE": "4,6", "SLURM_NODEID": "1" * 5000},
+            6,
+            10,
+            id="srun, a node that can't be",
+        ),
+        pytest.param(
             {**_SLURM_STEP, "SLURM_TASKS_PER_NODE": "8(x2)", "SLURM_NTASKS": "16"}, 1, 1, id="sbatch without srun"
         ),
         pytest.param(

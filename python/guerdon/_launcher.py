@@ -98,7 +98,7 @@ def _slurm_tasks_on_node(environ: Mapping[str, str]) -> int | None:
             return None
         nodes += [int(match[1])] * int(match[2] or 1)
     node = environ.get("SLURM_NODEID", "")
-    if node.isascii() and node.isdigit() and int(node) < len(nodes):
+    if re.fullmatch(r"[0-9]{1,6}", node) and int(node) < len(nodes):
         return nodes[int(node)]
     return max(nodes)
 
