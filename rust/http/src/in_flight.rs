@@ -9,6 +9,8 @@ use guerdon_core::in_flight::InFlightCall;
 use guerdon_core::payload::{Payload, SharedPayload};
 use parking_lot::Mutex;
 
+use crate::fleet::Route;
+
 /// See the module.
 pub struct InFlightFrame {
     /// Oldest batch first; within it retries first, so that they are not the batch's last calls.
@@ -56,6 +58,15 @@ impl InFlightFrame {
         let Some(frame) = inner.frame.as_mut() else { return Vec::new() };
         frame.leave_out_swept();
         frame.samples_by_slice(call).map(|(share, sample)| (share, sample as u32)).collect()
+    }
+
+    /// Which call it is, for the fleet.
+    pub fn route(&self, call: usize) -> Route {
+        let inner = self.inner.lock();
+        let Some(frame) = inner.frame.as_ref() else { return Route::default() };
+        let (batch, sample) = (frame.batch(), frame.first(call));
+        let (group_size, attempt) = (batch.group_size(), frame.attempt(call));
+        Route { batch: batch.id(), group: sample / group_size.max(1), sample, group_size, attempt }
     }
 
     /// Completes a call with `end`, which does nothing if the scheduler has completed it.

@@ -12,22 +12,18 @@ use guerdon_core::lane::{Closing, Lane, LaneWaker};
 use guerdon_core::task::spawn_restarted;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
-use crate::endpoint::Endpoint;
 use crate::endpoint_error::EndpointError;
+use crate::fleet::{Fleet, Pools};
 use crate::function::HttpFunction;
 use crate::in_flight::InFlightFrame;
-use crate::pool::{Pool, connections};
 use crate::request_queue::RequestQueue;
 
 /// Requests in flight of a function without a limit.
 pub const CONCURRENCY: usize = 256;
 /// How often the watchdog checks requests in flight.
 const TICK: Duration = Duration::from_millis(50);
-/// Long responses that are read at once, over all functions: together with the short ones they take
-/// some hundred MB at most, whatever servers send.
-const LONG_RESPONSES: usize = 16;
 /// The lane always has room: the scheduler gives it no more than it can send.
 const ROOM: usize = 1 << 16;
 
@@ -54,33 +50,16 @@ impl HttpLane {
         let limits: Vec<usize> = functions.iter().map(|one| one.policy.concurrency.unwrap_or(CONCURRENCY)).collect();
         // Functions that go to one server share its connections; each may use as many as it has
         // requests.
-        let mut pools: Vec<(Endpoint, usize)> = Vec::new();
-        let mut pool_of = Vec::with_capacity(specs.len());
-        for (spec, limit) in specs.iter().zip(&limits) {
-            let Some(spec) = spec else {
-                pool_of.push(None);
-                continue;
-            };
-            let known = pools.iter().position(|(endpoint, _)| endpoint.shares_pool(&spec.endpoint));
-            pool_of.push(Some(known.unwrap_or(pools.len())));
-            match known {
-                Some(index) => pools[index].1 += limit,
-                None => pools.push((spec.endpoint.clone(), *limit)),
-            }
-        }
-        let connections = pools.iter().map(|(endpoint, requests)| connections(endpoint, *requests)).sum();
-        let long_responses = Arc::new(Semaphore::new(LONG_RESPONSES));
-        let pools: Result<Vec<Arc<Pool>>, EndpointError> = pools
-            .iter()
-            .map(|(endpoint, most)| Pool::new(endpoint, *most, long_responses.clone()).map(Arc::new))
-            .collect();
-        let (pools, gone) = (pools?, Arc::new(Notify::new()));
-        let queue = |(function, (spec, pool)): (usize, (Option<HttpFunction>, Option<usize>))| {
-            let (spec, pool) = (spec?, pools.get(pool?)?.clone());
+        let planned = specs.iter().zip(&limits).filter_map(|(spec, limit)| Some((&spec.as_ref()?.endpoint, *limit)));
+        let (pools, gone) = (Pools::new(planned), Arc::new(Notify::new()));
+        let connections = pools.connections();
+        let queue = |(function, spec): (usize, Option<HttpFunction>)| {
+            let Some(spec) = spec else { return Ok(None) };
+            let fleet = Arc::new(Fleet::new(&spec.endpoint, limits[function], &pools)?);
             let bounds = (limits[function], functions[function].policy.timeout);
-            Some(RequestQueue::new(spec, function, bounds, clock, runtime.clone(), gone.clone(), pool))
+            Ok(Some(RequestQueue::new(spec, function, bounds, clock, runtime.clone(), gone.clone(), fleet)))
         };
-        let queues = specs.into_iter().zip(pool_of).enumerate().map(queue).collect();
+        let queues = specs.into_iter().enumerate().map(queue).collect::<Result<_, EndpointError>>()?;
         let watchdog_runs = Arc::new(Mutex::new(false));
         Ok(Self { runtime: runtime.clone(), clock, queues, connections, watchdog_runs, gone })
     }

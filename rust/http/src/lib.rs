@@ -1,6 +1,6 @@
 //! The http lane: calls that are HTTP requests, to judges (chat and completion endpoints) and
-//! reward services. `lane` takes the scheduler's frames, `request_queue` sends their calls over the
-//! `pool`.
+//! reward services. `lane` takes the scheduler's frames, `request_queue` sends their calls through
+//! the `fleet` of a function's endpoints.
 //!
 //! - No request needs Python: templates are split and texts captured before.
 //! - A key leaves the process in the header of a request to its endpoint, and in no other way: not
@@ -15,6 +15,7 @@ mod endpoint;
 mod endpoint_error;
 mod fd_limit;
 mod first_number;
+mod fleet;
 mod function;
 mod http2;
 mod in_flight;

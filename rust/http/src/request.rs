@@ -8,6 +8,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use guerdon_core::outcome::{Cell, Failure};
 use guerdon_core::timeout_messages::{no_answer, timed_out};
 use http_body_util::BodyExt;
@@ -17,6 +18,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::connector::TransportError;
 use crate::endpoint::Endpoint;
+use crate::fleet::{FleetRequest, Member, SendError};
 use crate::pool::{Exchange, Pool};
 use crate::quote::quoted;
 use crate::request_error::RequestError;
@@ -31,19 +33,38 @@ const LONGEST_ERROR: usize = 8 << 10;
 /// No response yet.
 const NO_RESPONSE: usize = usize::MAX;
 
+/// A request for the scores of `samples` samples.
+pub struct ScoreRequest<'a> {
+    pub parser: &'a ResponseParser,
+    pub body: Bytes,
+    pub samples: usize,
+}
+
+impl FleetRequest for ScoreRequest<'_> {
+    type Answer = Scores;
+
+    async fn send(&self, at: &Member, within: Duration) -> Result<Scores, SendError> {
+        let Self { parser, body, samples } = self;
+        send(at.endpoint(), at.pool(), parser, body.clone(), *samples, within).await
+    }
+}
+
 /// Sends `body` and reads the scores of `samples` samples.
-pub async fn send(
+async fn send(
     endpoint: &Endpoint,
     pool: &Pool,
     parser: &ResponseParser,
-    body: Vec<u8>,
+    body: Bytes,
     samples: usize,
     timeout: Duration,
-) -> Result<Scores, Failure> {
+) -> Result<Scores, SendError> {
     let progress = AtomicUsize::new(NO_RESPONSE);
     match tokio::time::timeout(timeout, exchange(endpoint, pool, parser, body, samples, &progress)).await {
-        Ok(scores) => scores.map_err(RequestError::into_failure),
-        Err(_) => Err(timeout_failure(endpoint, timeout, progress.into_inner())),
+        Ok(scores) => scores.map_err(|error| SendError { unsent: error.unsent, failure: error.into_failure() }),
+        Err(_) => {
+            let failure = timeout_failure(endpoint, timeout, progress.into_inner());
+            Err(SendError { failure, unsent: false })
+        }
     }
 }
 
@@ -61,12 +82,12 @@ async fn exchange(
     endpoint: &Endpoint,
     pool: &Pool,
     parser: &ResponseParser,
-    body: Vec<u8>,
+    body: Bytes,
     samples: usize,
     progress: &AtomicUsize,
 ) -> Result<Scores, RequestError> {
     let broken = |error: &TransportError| RequestError::from_transport(endpoint, error);
-    let Exchange { response, connection } = pool.send(endpoint, body.into()).await.map_err(|error| broken(&error))?;
+    let Exchange { response, connection } = pool.send(endpoint, body).await.map_err(|error| broken(&error))?;
     progress.store(0, Ordering::Relaxed);
     let (head, mut incoming) = response.into_parts();
     let longest = if head.status.is_success() { LONGEST_RESPONSE } else { LONGEST_ERROR };
@@ -190,13 +211,13 @@ mod tests {
         let score = |length: usize, timeout_ms| {
             let (endpoint, pool, parser) = (&endpoint, &pool, &parser);
             async move {
-                let asked = length.to_string().into_bytes();
+                let asked = length.to_string().into();
                 send(endpoint, pool, parser, asked, 1, Duration::from_millis(timeout_ms)).await
             }
         };
         let taken = permit.acquire().await.unwrap();
         assert!(score(1000, 20_000).await.is_ok(), "a short one needs none");
-        let late = score(1 << 20, 300).await.unwrap_err();
+        let late = score(1 << 20, 300).await.unwrap_err().failure;
         assert!(late.kind == FailureKind::Timeout && late.reason.contains(" bytes of its answer"), "{}", late.reason);
         drop(taken);
         let (one, two) = tokio::join!(score(1 << 20, 20_000), score(1 << 20, 20_000));
@@ -235,11 +256,11 @@ mod tests {
         let endpoint = Endpoint::new(&url, Vec::new(), None, true, None).unwrap();
         let pool = Pool::new(&endpoint, 4, Arc::new(Semaphore::new(1))).unwrap();
         let parser = ResponseParser::Rewards { path: None };
-        let score = || send(&endpoint, &pool, &parser, Vec::new(), 1, Duration::from_secs(60));
+        let score = || send(&endpoint, &pool, &parser, Bytes::new(), 1, Duration::from_secs(60));
         let (one, two, three, four) = tokio::join!(score(), score(), score(), score());
         for scores in [one, two, three, four] {
             // It is not a reward: what counts is that all of it came.
-            assert_ne!(scores.err().map(|failure| failure.kind), Some(FailureKind::Timeout));
+            assert_ne!(scores.err().map(|error| error.failure.kind), Some(FailureKind::Timeout));
         }
     }
 }

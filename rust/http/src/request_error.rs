@@ -28,6 +28,8 @@ pub struct RequestError {
     pub retry_after: Option<Duration>,
     /// What it says about the server, for limits.
     pub answer: Option<Answer>,
+    /// There was no connection: the server knows nothing of the request.
+    pub unsent: bool,
 }
 
 impl RequestError {
@@ -48,6 +50,7 @@ impl RequestError {
             retryable: matches!(code, 408 | 425 | 429 | 500..),
             retry_after: retry_after(headers, SystemTime::now()),
             answer: Some(Answer::Status(code)),
+            unsent: false,
         }
     }
 
@@ -69,18 +72,19 @@ impl RequestError {
             ""
         };
         let reason = endpoint.redact(&format!("ConnectionError: {why}{hint}"));
-        Self { reason, retryable: true, retry_after: None, answer: Some(Answer::Unreachable) }
+        let unsent = matches!(error, TransportError::Connect(_));
+        Self { reason, retryable: true, retry_after: None, answer: Some(Answer::Unreachable), unsent }
     }
 
     /// The response has no score.
     pub fn invalid_response(endpoint: &Endpoint, why: &str) -> Self {
         let reason = endpoint.redact(&format!("{} returned {why}", endpoint.host()));
-        Self { reason, retryable: true, retry_after: None, answer: Some(Answer::Status(200)) }
+        Self { reason, retryable: true, retry_after: None, answer: Some(Answer::Status(200)), unsent: false }
     }
 
     /// As the scheduler takes it.
     pub fn into_failure(self) -> Failure {
-        let Self { reason, retryable, retry_after, answer } = self;
+        let Self { reason, retryable, retry_after, answer, .. } = self;
         Failure { kind: FailureKind::Error, reason, traceback: None, retryable, retry_after, answer }
     }
 }

@@ -19,10 +19,10 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::body::{JSON, Text};
+use crate::fleet::{Failed, Fleet};
 use crate::function::HttpFunction;
 use crate::in_flight::InFlightFrame;
-use crate::pool::Pool;
-use crate::request;
+use crate::request::ScoreRequest;
 use crate::response::Scores;
 
 /// A call: its frame, and its index in that.
@@ -52,7 +52,7 @@ struct QueueState {
     idle: usize,
     last: u64,
     /// Taken by `close`.
-    pool: Option<Arc<Pool>>,
+    fleet: Option<Arc<Fleet>>,
 }
 
 struct WaitingFrame {
@@ -71,12 +71,12 @@ struct RequestTask {
     abort: Option<AbortHandle>,
 }
 
-/// The next request: its call and samples, what stops it, and the pool to send it by.
+/// The next request: its call and samples, what stops it, and the fleet to send it through.
 struct NextRequest {
     call: Call,
     samples: Vec<(usize, u32)>,
     stop: Arc<Notify>,
-    pool: Arc<Pool>,
+    fleet: Arc<Fleet>,
 }
 
 /// Frees the slot of a request, however it ended.
@@ -91,7 +91,7 @@ impl Drop for TaskGuard {
             let mut state = self.queue.state.lock();
             let task = state.tasks.remove(&self.task);
             state.idle -= usize::from(task.as_ref().is_some_and(|task| task.call.is_none()));
-            if state.pool.is_none() && state.tasks.is_empty() {
+            if state.fleet.is_none() && state.tasks.is_empty() {
                 self.queue.gone.notify_waiters();
             }
             task.and_then(|task| task.call)
@@ -112,10 +112,10 @@ impl RequestQueue {
         clock: Clock,
         runtime: Handle,
         gone: Arc<Notify>,
-        pool: Arc<Pool>,
+        fleet: Arc<Fleet>,
     ) -> Arc<Self> {
         let (waiting, tasks) = (BTreeMap::new(), BTreeMap::new());
-        let state = Mutex::new(QueueState { waiting, tasks, left: 0, idle: 0, last: 0, pool: Some(pool) });
+        let state = Mutex::new(QueueState { waiting, tasks, left: 0, idle: 0, last: 0, fleet: Some(fleet) });
         Arc::new(Self { spec, function, limit, timeout, clock, runtime, gone, state })
     }
 
@@ -123,7 +123,7 @@ impl RequestQueue {
     pub fn push(self: &Arc<Self>, frame_ref: Arc<InFlightFrame>) {
         {
             let mut state = self.state.lock();
-            if state.pool.is_none() {
+            if state.fleet.is_none() {
                 drop(state);
                 return; // and drops the frame without the lock
             }
@@ -137,7 +137,7 @@ impl RequestQueue {
     fn start(self: &Arc<Self>) {
         let begun: Vec<u64> = {
             let mut state = self.state.lock();
-            if state.pool.is_none() {
+            if state.fleet.is_none() {
                 return;
             }
             // One that has no call yet is about to take one.
@@ -161,10 +161,10 @@ impl RequestQueue {
     /// The next request.
     fn take(&self, task: u64) -> Option<NextRequest> {
         loop {
-            let (call, pool) = {
+            let (call, fleet) = {
                 let mut state = self.state.lock();
-                let pool = state.pool.clone()?;
-                (state.next()?, pool)
+                let fleet = state.fleet.clone()?;
+                (state.next()?, fleet)
             };
             // Without the lock: completing a call may push another frame (see `in_flight`).
             let (frame_ref, index) = &call;
@@ -179,12 +179,12 @@ impl RequestQueue {
                 task.started_ns = self.clock.now_ns();
                 state.idle -= 1;
             }
-            return Some(NextRequest { call, samples, stop, pool });
+            return Some(NextRequest { call, samples, stop, fleet });
         }
     }
 
     /// Completes the call of a request; `None` where the scheduler has completed it.
-    fn complete(&self, task: u64, (frame_ref, call): &Call, started_ns: u64, ended: Option<Result<Scores, Failure>>) {
+    fn complete(&self, task: u64, (frame_ref, call): &Call, started_ns: u64, ended: Option<Result<Scores, Failed>>) {
         {
             let mut state = self.state.lock();
             if let Some(task) = state.tasks.get_mut(&task) {
@@ -200,7 +200,12 @@ impl RequestQueue {
                 }
                 frame.complete_many(*call, cells, times);
             }
-            Some(Err(failure)) => frame.fail(*call, failure, times),
+            Some(Err(Failed { failure, others_up })) => {
+                if others_up {
+                    frame.others_are_up();
+                }
+                frame.fail(*call, failure, times);
+            }
             None => {}
         });
     }
@@ -247,20 +252,20 @@ impl RequestQueue {
 
     /// Ends all requests and closes the connections.
     pub fn close(&self) {
-        let (waiting, tasks, pool) = {
+        let (waiting, tasks, fleet) = {
             let mut state = self.state.lock();
             let tasks: Vec<AbortHandle> = state.tasks.values().filter_map(|task| task.abort.clone()).collect();
-            (std::mem::take(&mut state.waiting), tasks, state.pool.take())
+            (std::mem::take(&mut state.waiting), tasks, state.fleet.take())
         };
         for task in tasks {
             task.abort();
         }
-        drop((waiting, pool));
+        drop((waiting, fleet));
     }
 
     pub fn is_gone(&self) -> bool {
         let state = self.state.lock();
-        state.pool.is_none() && state.tasks.is_empty()
+        state.fleet.is_none() && state.tasks.is_empty()
     }
 }
 
@@ -288,25 +293,30 @@ impl QueueState {
 /// Sends one request after the other, until no call waits.
 async fn run_requests(guard: TaskGuard) {
     let queue = guard.queue.clone();
-    while let Some(NextRequest { call, samples, stop, pool }) = queue.take(guard.task) {
+    while let Some(NextRequest { call, samples, stop, fleet }) = queue.take(guard.task) {
         let started_ns = queue.clock.now_ns();
         let ended = match queue.body(&call.0, &samples) {
             Some(body) => {
-                let HttpFunction { endpoint, parser, .. } = &queue.spec;
+                let route = call.0.route(call.1);
+                let request = ScoreRequest { parser: &queue.spec.parser, body: body.into(), samples: samples.len() };
                 tokio::select! {
-                    ended = request::send(endpoint, &pool, parser, body, samples.len(), queue.timeout) => Some(ended),
+                    ended = fleet.send(route, &request, queue.timeout) => Some(ended),
                     () = stop.notified() => None,
                 }
             }
-            None => Some(Err(Failure {
-                kind: FailureKind::Error,
-                reason: "internal error: the texts of its request were not captured".to_owned(),
-                traceback: None,
-                retryable: false,
-                retry_after: None,
-                answer: None,
-            })),
+            None => Some(Err(Failed { failure: no_texts(), others_up: false })),
         };
         queue.complete(guard.task, &call, started_ns, ended);
+    }
+}
+
+fn no_texts() -> Failure {
+    Failure {
+        kind: FailureKind::Error,
+        reason: "internal error: the texts of its request were not captured".to_owned(),
+        traceback: None,
+        retryable: false,
+        retry_after: None,
+        answer: None,
     }
 }

@@ -217,9 +217,16 @@ impl Frame {
         self.tokens = Some(tokens);
     }
 
+    /// Tells that the call, which is about to fail, went to one of several endpoints, and that
+    /// others are up: its failure says nothing about the function's limit.
+    pub const fn others_are_up(&mut self) {
+        self.others_up = true;
+    }
+
     /// Tells the function's limiter how its call ended; true if the circuit breaker is open.
     fn end_permit(&mut self, feedback: Feedback) -> bool {
         let tokens = self.tokens.take();
+        let feedback = if std::mem::take(&mut self.others_up) { Feedback::Unknown } else { feedback };
         // Most calls have no permit: they are spared the look at the clock.
         self.permit.take().is_some_and(|permit| permit.end(self.clock().now_ns(), feedback, tokens))
     }

@@ -47,6 +47,8 @@ pub struct Frame {
     permit: Option<Permit>,
     /// Tokens that the call in hand used, where it told.
     tokens: Option<f64>,
+    /// What failed was one of several endpoints, and others are up.
+    others_up: bool,
     /// What the scheduler counts as with the lane.
     in_hand: InHand,
     /// Calls that ended and were not reported, and how many of them are; where calls run one after
@@ -91,6 +93,7 @@ impl Frame {
             ran: 0,
             permit: None,
             tokens: None,
+            others_up: false,
             in_hand,
             unreported: 0,
             report_every: usize::MAX,

@@ -1,0 +1,66 @@
+//! The connections of all functions: those that go to one server in the same way share a pool.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use crate::endpoint::Endpoint;
+use crate::endpoint_error::EndpointError;
+use crate::pool::{Pool, connections};
+
+/// Long responses that are read at once, over all functions: together with the short ones they take
+/// some hundred MB at most, whatever servers send.
+const LONG_RESPONSES: usize = 16;
+
+/// See the module.
+pub struct Pools {
+    long_responses: Arc<Semaphore>,
+    known: Mutex<Vec<KnownServer>>,
+}
+
+struct KnownServer {
+    endpoint: Endpoint,
+    /// Requests in flight to it at most, of all functions that use it from the start.
+    requests: usize,
+    /// Ends with the last fleet that uses it. Written by `get`.
+    pool: Weak<Pool>,
+}
+
+impl Pools {
+    /// For endpoints that are known from the start, each with the requests in flight of its
+    /// function.
+    pub fn new<'a>(planned: impl IntoIterator<Item = (&'a Endpoint, usize)>) -> Self {
+        let mut known: Vec<KnownServer> = Vec::new();
+        for (endpoint, requests) in planned {
+            match known.iter_mut().find(|one| one.endpoint.shares_pool(endpoint)) {
+                Some(one) => one.requests += requests,
+                None => known.push(KnownServer { endpoint: endpoint.clone(), requests, pool: Weak::new() }),
+            }
+        }
+        Self { long_responses: Arc::new(Semaphore::new(LONG_RESPONSES)), known: Mutex::new(known) }
+    }
+
+    /// How many connections may be open at a time.
+    pub fn connections(&self) -> usize {
+        self.known.lock().iter().map(|one| connections(&one.endpoint, one.requests)).sum()
+    }
+
+    /// The pool of an endpoint; a new server's is for so many requests in flight.
+    pub fn get(&self, endpoint: &Endpoint, requests: usize) -> Result<Arc<Pool>, EndpointError> {
+        let mut known = self.known.lock();
+        let place = known.iter().position(|one| one.endpoint.shares_pool(endpoint));
+        if let Some(pool) = place.and_then(|place| known[place].pool.upgrade()) {
+            return Ok(pool);
+        }
+        let requests = place.map_or(requests, |place| known[place].requests);
+        let pool = Arc::new(Pool::new(endpoint, requests, self.long_responses.clone())?);
+        match place {
+            Some(place) => known[place].pool = Arc::downgrade(&pool),
+            None => {
+                known.push(KnownServer { endpoint: endpoint.clone(), requests, pool: Arc::downgrade(&pool) });
+            }
+        }
+        Ok(pool)
+    }
+}

@@ -1,0 +1,63 @@
+//! What a fleet sends and what it hears: the call that a request belongs to, the request itself,
+//! and how it failed.
+
+use std::future::Future;
+use std::time::Duration;
+
+use guerdon_core::outcome::{Answer, Failure, FailureKind};
+
+use crate::fleet::member::Member;
+
+/// Which call a request belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Route {
+    /// The number of the batch; of gathered samples that of the first, as below.
+    pub batch: u64,
+    /// The group of its samples, in the batch: they have a prefix in common.
+    pub group: usize,
+    /// The first sample.
+    pub sample: usize,
+    /// Samples of a group, 1 where there are no groups.
+    pub group_size: usize,
+    /// Number of this attempt, from 1.
+    pub attempt: u16,
+}
+
+/// A request that can go to any endpoint, and more than once.
+pub trait FleetRequest: Sync {
+    type Answer: Send;
+
+    /// Sends it to one endpoint and reads the response, in so much time at most.
+    fn send(&self, at: &Member, within: Duration) -> impl Future<Output = Result<Self::Answer, SendError>> + Send;
+}
+
+/// Why there is no answer from one endpoint.
+#[derive(Debug)]
+pub struct SendError {
+    pub failure: Failure,
+    /// There was no connection: the server knows nothing of the request.
+    pub unsent: bool,
+}
+
+/// Why there is no answer from any.
+#[derive(Debug)]
+pub struct Failed {
+    pub failure: Failure,
+    /// Other endpoints are up: what failed says nothing about the function's limit.
+    pub others_up: bool,
+}
+
+impl Failed {
+    /// There is no endpoint to send it to.
+    pub fn no_endpoint() -> Self {
+        let failure = Failure {
+            kind: FailureKind::Error,
+            reason: "ConnectionError: there is no endpoint to send it to".to_owned(),
+            traceback: None,
+            retryable: true,
+            retry_after: None,
+            answer: Some(Answer::Unreachable),
+        };
+        Self { failure, others_up: false }
+    }
+}
