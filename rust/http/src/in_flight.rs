@@ -9,7 +9,7 @@ use guerdon_core::in_flight::InFlightCall;
 use guerdon_core::payload::{Payload, SharedPayload};
 use parking_lot::Mutex;
 
-use crate::fleet::Route;
+use crate::fleet::RequestKey;
 
 /// See the module.
 pub struct InFlightFrame {
@@ -61,12 +61,12 @@ impl InFlightFrame {
     }
 
     /// Which call it is, for the fleet.
-    pub fn route(&self, call: usize) -> Route {
+    pub fn key(&self, call: usize) -> RequestKey {
         let inner = self.inner.lock();
-        let Some(frame) = inner.frame.as_ref() else { return Route::default() };
+        let Some(frame) = inner.frame.as_ref() else { return RequestKey::default() };
         let (batch, sample) = (frame.batch(), frame.first(call));
         let (group_size, attempt) = (batch.group_size(), frame.attempt(call));
-        Route { batch: batch.id(), group: sample / group_size.max(1), sample, group_size, attempt }
+        RequestKey { batch: batch.id(), group: sample / group_size.max(1), sample, group_size, attempt }
     }
 
     /// Completes a call with `end`, which does nothing if the scheduler has completed it.

@@ -15,6 +15,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_ENCODING, HeaderValue};
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
 
 use crate::connector::TransportError;
 use crate::endpoint::Endpoint;
@@ -38,14 +39,15 @@ pub struct ScoreRequest<'a> {
     pub parser: &'a ResponseParser,
     pub body: Bytes,
     pub samples: usize,
+    /// For messages: the time that its fleet gave it.
+    pub timeout: Duration,
 }
 
-impl FleetRequest for ScoreRequest<'_> {
-    type Answer = Scores;
-
-    async fn send(&self, at: &Member, within: Duration) -> Result<Scores, SendError> {
-        let Self { parser, body, samples } = self;
-        send(at.endpoint(), at.pool(), parser, body.clone(), *samples, within).await
+impl FleetRequest<Scores> for ScoreRequest<'_> {
+    async fn send(&self, at: &Member, until: Instant) -> Result<Scores, SendError> {
+        let Self { parser, body, samples, timeout } = self;
+        let limits = (until, *timeout);
+        send(at.endpoint(), at.pool(), parser, body.clone(), *samples, limits).await
     }
 }
 
@@ -56,10 +58,10 @@ async fn send(
     parser: &ResponseParser,
     body: Bytes,
     samples: usize,
-    timeout: Duration,
+    (until, timeout): (Instant, Duration),
 ) -> Result<Scores, SendError> {
     let progress = AtomicUsize::new(NO_RESPONSE);
-    match tokio::time::timeout(timeout, exchange(endpoint, pool, parser, body, samples, &progress)).await {
+    match tokio::time::timeout_at(until, exchange(endpoint, pool, parser, body, samples, &progress)).await {
         Ok(scores) => scores.map_err(|error| SendError { unsent: error.unsent, failure: error.into_failure() }),
         Err(_) => {
             let failure = timeout_failure(endpoint, timeout, progress.into_inner());
@@ -212,7 +214,8 @@ mod tests {
             let (endpoint, pool, parser) = (&endpoint, &pool, &parser);
             async move {
                 let asked = length.to_string().into();
-                send(endpoint, pool, parser, asked, 1, Duration::from_millis(timeout_ms)).await
+                let timeout = Duration::from_millis(timeout_ms);
+                send(endpoint, pool, parser, asked, 1, (Instant::now() + timeout, timeout)).await
             }
         };
         let taken = permit.acquire().await.unwrap();
@@ -256,7 +259,8 @@ mod tests {
         let endpoint = Endpoint::new(&url, Vec::new(), None, true, None).unwrap();
         let pool = Pool::new(&endpoint, 4, Arc::new(Semaphore::new(1))).unwrap();
         let parser = ResponseParser::Rewards { path: None };
-        let score = || send(&endpoint, &pool, &parser, Bytes::new(), 1, Duration::from_secs(60));
+        let timeout = Duration::from_secs(60);
+        let score = || send(&endpoint, &pool, &parser, Bytes::new(), 1, (Instant::now() + timeout, timeout));
         let (one, two, three, four) = tokio::join!(score(), score(), score(), score());
         for scores in [one, two, three, four] {
             // It is not a reward: what counts is that all of it came.

@@ -297,10 +297,11 @@ async fn run_requests(guard: TaskGuard) {
         let started_ns = queue.clock.now_ns();
         let ended = match queue.body(&call.0, &samples) {
             Some(body) => {
-                let route = call.0.route(call.1);
-                let request = ScoreRequest { parser: &queue.spec.parser, body: body.into(), samples: samples.len() };
+                let key = call.0.key(call.1);
+                let (parser, timeout) = (&queue.spec.parser, queue.timeout);
+                let request = ScoreRequest { parser, body: body.into(), samples: samples.len(), timeout };
                 tokio::select! {
-                    ended = fleet.send(route, &request, queue.timeout) => Some(ended),
+                    ended = fleet.send(key, &request, timeout) => Some(ended),
                     () = stop.notified() => None,
                 }
             }

@@ -11,7 +11,7 @@ use crate::endpoint::Endpoint;
 use crate::endpoint_error::EndpointError;
 use crate::fleet::member::Member;
 use crate::fleet::pools::Pools;
-use crate::fleet::request::{Failed, FleetRequest, Route};
+use crate::fleet::request::{Failed, FleetRequest, RequestKey};
 
 /// See the module.
 pub struct Fleet {
@@ -26,16 +26,16 @@ impl Fleet {
     }
 
     /// Sends a request, in so much time at most.
-    pub async fn send<R: FleetRequest>(
+    pub async fn send<T>(
         &self,
-        _route: Route,
-        request: &R,
+        _key: RequestKey,
+        request: &impl FleetRequest<T>,
         within: Duration,
-    ) -> Result<R::Answer, Failed> {
-        let start = Instant::now();
+    ) -> Result<T, Failed> {
+        let until = Instant::now() + within;
         let mut ended = Err(Failed::no_endpoint());
         for (place, member) in self.members.iter().enumerate() {
-            let error = match request.send(member, within.saturating_sub(start.elapsed())).await {
+            let error = match request.send(member, until).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };

@@ -14,4 +14,4 @@ mod request;
 pub use fleet::Fleet;
 pub use member::Member;
 pub use pools::Pools;
-pub use request::{Failed, FleetRequest, Route, SendError};
+pub use request::{Failed, FleetRequest, RequestKey, SendError};

@@ -2,15 +2,15 @@
 //! and how it failed.
 
 use std::future::Future;
-use std::time::Duration;
 
 use guerdon_core::outcome::{Answer, Failure, FailureKind};
+use tokio::time::Instant;
 
 use crate::fleet::member::Member;
 
 /// Which call a request belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Route {
+pub struct RequestKey {
     /// The number of the batch; of gathered samples that of the first, as below.
     pub batch: u64,
     /// The group of its samples, in the batch: they have a prefix in common.
@@ -24,11 +24,9 @@ pub struct Route {
 }
 
 /// A request that can go to any endpoint, and more than once.
-pub trait FleetRequest: Sync {
-    type Answer: Send;
-
-    /// Sends it to one endpoint and reads the response, in so much time at most.
-    fn send(&self, at: &Member, within: Duration) -> impl Future<Output = Result<Self::Answer, SendError>> + Send;
+pub trait FleetRequest<T>: Sync {
+    /// Sends it to one endpoint and reads the response, which may take until then.
+    fn send(&self, at: &Member, until: Instant) -> impl Future<Output = Result<T, SendError>> + Send;
 }
 
 /// Why there is no answer from one endpoint.
