@@ -79,6 +79,9 @@ impl HttpConfig {
         let parser = match api {
             "chat" => ResponseParser::Judge { api: Api::Chat, parser: parse()? },
             "completions" => ResponseParser::Judge { api: Api::Completions, parser: parse()? },
+            "responses" => ResponseParser::Judge { api: Api::Responses, parser: parse()? },
+            "anthropic" => ResponseParser::Judge { api: Api::Anthropic, parser: parse()? },
+            "score" => ResponseParser::Score { path: if value.is_empty() { None } else { Some(path(value)?) } },
             "rewards" => ResponseParser::Rewards { path: if value.is_empty() { None } else { Some(path(value)?) } },
             other => return Err(wrong(format!("unknown endpoint '{other}'"))),
         };

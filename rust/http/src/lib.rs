@@ -10,6 +10,7 @@
 
 mod body;
 mod connector;
+mod dialect;
 mod dns;
 mod endpoint;
 mod endpoint_error;
@@ -23,6 +24,7 @@ mod json_path;
 mod lane;
 mod pool;
 mod quote;
+mod raw_json;
 mod redaction;
 mod request;
 mod request_error;
@@ -33,11 +35,12 @@ mod tcp;
 mod tls;
 
 pub use body::{BodyTemplate, JSON, Piece, Text};
+pub use dialect::{Api, JudgeAnswer, Usage};
 pub use endpoint::{Endpoint, Key};
 pub use endpoint_error::EndpointError;
 pub use fd_limit::{TooFewDescriptors, check as check_descriptors};
 pub use function::HttpFunction;
 pub use json_path::JsonPath;
 pub use lane::HttpLane;
-pub use response::{Api, ResponseParser};
+pub use response::ResponseParser;
 pub use score_parser::{PatternError, ScoreParser};

@@ -6,24 +6,21 @@
 //!   its sample alone, where there are others.
 
 use guerdon_core::outcome::Cell;
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
+use crate::dialect::{Api, JudgeAnswer, Usage, rewards, score};
 use crate::json_path::JsonPath;
 use crate::quote::quoted;
 use crate::score_parser::{self, ScoreParser};
-
-/// Which endpoint of an OpenAI-compatible server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Api {
-    Chat,
-    Completions,
-}
 
 /// How a response is read.
 #[derive(Clone, Debug)]
 pub enum ResponseParser {
     /// A judge's answer.
     Judge { api: Api, parser: ScoreParser },
+    /// A reward model's number, at the path; without one the only one that there is.
+    Score { path: Option<JsonPath> },
     /// A reward service's numbers, at the path; without one in the usual fields.
     Rewards { path: Option<JsonPath> },
 }
@@ -37,113 +34,72 @@ pub struct Scores {
     pub tokens: Option<f64>,
 }
 
-/// Fields in which reward services return their numbers.
-const USUAL: [&str; 4] = ["rewards", "scores", "reward", "score"];
+/// The tokens of an answer that is scores.
+#[derive(Default, Deserialize)]
+struct Tokens<'a> {
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
+}
 
 impl ResponseParser {
     /// The scores of `samples` samples; `Err` says what is wrong.
     pub fn read(&self, body: &[u8], samples: usize) -> Result<Scores, String> {
-        let value: Value = serde_json::from_slice(body)
-            .map_err(|error| format!("invalid JSON ({error}): {}", quoted(&String::from_utf8_lossy(body))))?;
-        let cells = match self {
-            Self::Judge { api, parser } => vec![judgment(*api, parser, &value)?],
-            Self::Rewards { path } => rewards(path.as_ref(), &value, samples)?,
+        let (cells, usage) = match self {
+            Self::Judge { api, parser } => {
+                let answer = api.read(body).map_err(|error| error.to_string())?;
+                (vec![judgment(parser, &answer, body)?], answer.usage)
+            }
+            Self::Score { path } => {
+                let answer = json(body)?;
+                (vec![cell(score::find(path.as_ref(), answer)?)?], usage(answer))
+            }
+            Self::Rewards { path } => {
+                let answer = json(body)?;
+                let found =
+                    rewards::find(path.as_ref(), answer, samples)?.into_iter().map(|found| found.and_then(cell));
+                let cells = if samples == 1 {
+                    found.collect::<Result<_, _>>()?
+                } else {
+                    found.map(|found| found.unwrap_or_else(Cell::Invalid)).collect()
+                };
+                (cells, usage(answer))
+            }
         };
         if cells.len() != samples {
-            return Err(format!("{} scores for {samples} samples in {}", cells.len(), quoted(&value.to_string())));
+            let shown = quoted(&String::from_utf8_lossy(body));
+            return Err(format!("{} scores for {samples} samples in {shown}", cells.len()));
         }
-        let tokens = value.pointer("/usage/total_tokens").and_then(Value::as_f64);
-        Ok(Scores { cells, tokens })
+        Ok(Scores { cells, tokens: usage.map(|usage| usage.total as f64) })
     }
 }
 
-fn judgment(api: Api, parser: &ScoreParser, value: &Value) -> Result<Cell, String> {
-    let choice = value
-        .pointer("/choices/0")
-        .ok_or_else(|| format!("no choices in the answer {}", quoted(&value.to_string())))?;
+fn judgment(parser: &ScoreParser, answer: &JudgeAnswer, body: &[u8]) -> Result<Cell, String> {
     if matches!(parser, ScoreParser::LogProb { .. })
-        && let Some(most_likely) = most_likely(api, choice)
+        && let Some(first_token) = &answer.first_token
     {
+        let most_likely: Vec<(&str, f64)> = first_token.iter().map(|(token, given)| (token.as_str(), *given)).collect();
         return parser.read_logprobs(&most_likely);
     }
-    let at = match api {
-        Api::Chat => "/message/content",
-        Api::Completions => "/text",
-    };
-    match choice.pointer(at) {
-        Some(Value::String(text)) => parser.read(text, was_cut(choice, value)),
-        _ => {
-            let refusal = choice.pointer("/message/refusal").and_then(Value::as_str);
-            Err(refusal.map_or_else(
-                || format!("no text in the answer {}", quoted(&choice.to_string())),
-                |refusal| format!("the judge refused: {}", quoted(refusal)),
-            ))
-        }
-    }
+    parser.read(answer.text(body)?, answer.cut)
 }
 
-/// Whether the answer was truncated. One of a single token was meant to end there.
-fn was_cut(choice: &Value, value: &Value) -> bool {
-    let single = value.pointer("/usage/completion_tokens").and_then(Value::as_u64) == Some(1);
-    choice.get("finish_reason").and_then(Value::as_str) == Some("length") && !single
+fn json(body: &[u8]) -> Result<&RawValue, String> {
+    serde_json::from_slice(body)
+        .map_err(|error| format!("invalid JSON ({error}): {}", quoted(&String::from_utf8_lossy(body))))
 }
 
-/// The most likely first tokens of an answer, with their log-probabilities.
-fn most_likely(api: Api, choice: &Value) -> Option<Vec<(&str, f64)>> {
-    match api {
-        Api::Chat => {
-            fn pair(one: &Value) -> Option<(&str, f64)> {
-                Some((one.get("token")?.as_str()?, logprob(one.get("logprob"))))
-            }
-            let listed = choice.pointer("/logprobs/content/0/top_logprobs")?.as_array()?;
-            Some(listed.iter().filter_map(pair).collect())
-        }
-        Api::Completions => {
-            let listed = choice.pointer("/logprobs/top_logprobs/0")?.as_object()?;
-            Some(listed.iter().map(|(token, given)| (token.as_str(), logprob(Some(given)))).collect())
-        }
+/// The score that stands here.
+fn cell(value: &RawValue) -> Result<Cell, String> {
+    let text = value.get();
+    if text.starts_with(['[', '{']) {
+        return Err(format!("{}, which is not a number", quoted(text)));
     }
+    score_parser::score(&serde_json::from_str(text).map_err(|error| error.to_string())?)
 }
 
-/// NaN for anything else.
-fn logprob(given: Option<&Value>) -> f64 {
-    given.and_then(Value::as_f64).unwrap_or(f64::NAN)
-}
-
-fn rewards(path: Option<&JsonPath>, value: &Value, samples: usize) -> Result<Vec<Cell>, String> {
-    let found = match path {
-        Some(path) => path.all(value).ok_or_else(|| format!("no field {path} in {}", quoted(&value.to_string())))?,
-        None => match value {
-            Value::Object(fields) => {
-                let field = USUAL.iter().find_map(|name| fields.get(*name));
-                vec![field.ok_or_else(|| format!("none of {USUAL:?} in {}", quoted(&value.to_string())))?]
-            }
-            other => vec![other],
-        },
-    };
-    // A list stands for its values, unless the path has selected each of them.
-    let values: Vec<&Value> = match found[..] {
-        [Value::Array(values)] => values.iter().collect(),
-        _ => found,
-    };
-    if values.len() != samples {
-        return Err(format!("{} scores for {samples} samples in {}", values.len(), quoted(&value.to_string())));
-    }
-    if samples == 1 {
-        return values.into_iter().map(one_reward).collect();
-    }
-    Ok(values.into_iter().map(|value| one_reward(value).unwrap_or_else(Cell::Invalid)).collect())
-}
-
-/// A score, or an object that holds one.
-fn one_reward(value: &Value) -> Result<Cell, String> {
-    match value {
-        Value::Object(fields) => {
-            let field = ["reward", "score"].iter().find_map(|name| fields.get(*name));
-            score_parser::score(field.ok_or_else(|| format!("no score in {}", quoted(&value.to_string())))?)
-        }
-        other => score_parser::score(other),
-    }
+fn usage(answer: &RawValue) -> Option<Usage> {
+    let found: Tokens<'_> = serde_json::from_str(answer.get()).ok()?;
+    Usage::openai(found.usage)
 }
 
 #[cfg(test)]

@@ -1,0 +1,70 @@
+//! What a judge answered, whatever the API.
+
+use crate::dialect::usage::Usage;
+use crate::quote::quoted;
+
+/// What a judge answered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JudgeAnswer {
+    /// What it said; `None` where there is no text, as in a refusal.
+    pub text: Option<String>,
+    /// What it thought before, where the server tells that apart from the text.
+    pub reasoning: Option<String>,
+    /// Why it says nothing.
+    pub refusal: Option<String>,
+    /// Why the answer ends, in the API's own word.
+    pub finish_reason: Option<String>,
+    /// It would have gone on: its tokens were used up. An answer of one token was meant to end
+    /// there.
+    pub cut: bool,
+    /// The most likely first tokens, each with its log-probability: NaN for what is no number.
+    pub first_token: Option<Vec<(String, f64)>>,
+    pub usage: Option<Usage>,
+    /// As the server names it, which may be more exact than the name that was asked for.
+    pub model: Option<String>,
+    /// What to name when asking the server's provider about this answer.
+    pub request_id: Option<String>,
+}
+
+impl JudgeAnswer {
+    /// What it said; `Err` says why there is nothing. `body` is what it was read from.
+    pub fn text(&self, body: &[u8]) -> Result<&str, String> {
+        self.text.as_deref().ok_or_else(|| match &self.refusal {
+            Some(refusal) => format!("the judge refused: {}", quoted(refusal)),
+            None => format!("no text in the answer {}", quoted(&String::from_utf8_lossy(body))),
+        })
+    }
+
+    /// Sets `cut`, for a finish reason that says so.
+    pub(super) fn cut_at(&mut self, reason: &str) {
+        let single = self.usage.is_some_and(|usage| usage.completion == 1);
+        self.cut = self.finish_reason.as_deref() == Some(reason) && !single;
+    }
+}
+
+/// Why the body of a response is no answer of its API.
+#[derive(Debug, thiserror::Error)]
+pub enum NotAnAnswer {
+    #[error("invalid JSON ({0}): {1}")]
+    NotJson(serde_json::Error, String),
+    #[error("{0}, in the answer {1}")]
+    Unknown(String, String),
+    #[error("no {0} in the answer {1}")]
+    Missing(&'static str, String),
+    /// The server says with status 200 that it failed.
+    #[error("an error: {0}")]
+    Failed(String),
+}
+
+impl NotAnAnswer {
+    /// There is no such field.
+    pub(super) fn missing(what: &'static str, body: &[u8]) -> Self {
+        Self::Missing(what, quoted(&String::from_utf8_lossy(body)))
+    }
+
+    /// It is not JSON, or not what this API answers.
+    pub(super) fn unreadable(error: serde_json::Error, body: &[u8]) -> Self {
+        let shown = quoted(&String::from_utf8_lossy(body));
+        if error.is_data() { Self::Unknown(error.to_string(), shown) } else { Self::NotJson(error, shown) }
+    }
+}

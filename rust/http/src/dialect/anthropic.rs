@@ -1,0 +1,87 @@
+//! Answers of Anthropic's messages.
+
+use serde::Deserialize;
+
+use crate::dialect::answer::{JudgeAnswer, NotAnAnswer};
+use crate::dialect::usage::Usage;
+use crate::raw_json::{Raw, each_as, push, text};
+
+#[derive(Deserialize)]
+struct MessagesAnswer<'a> {
+    #[serde(borrow, default)]
+    id: Raw<'a>,
+    #[serde(borrow, default)]
+    model: Raw<'a>,
+    #[serde(borrow, default)]
+    content: Raw<'a>,
+    #[serde(borrow, default)]
+    stop_reason: Raw<'a>,
+    #[serde(borrow, default)]
+    usage: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct ContentBlock<'a> {
+    #[serde(borrow, default)]
+    text: Raw<'a>,
+    #[serde(borrow, default)]
+    thinking: Raw<'a>,
+}
+
+pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
+    let found: MessagesAnswer<'_> =
+        serde_json::from_slice(body).map_err(|error| NotAnAnswer::unreadable(error, body))?;
+    if found.content.is_none() {
+        return Err(NotAnAnswer::missing("content", body));
+    }
+    let mut answer = JudgeAnswer {
+        finish_reason: text(found.stop_reason),
+        usage: Usage::anthropic(found.usage),
+        model: text(found.model),
+        request_id: text(found.id),
+        ..JudgeAnswer::default()
+    };
+    each_as(found.content, |block: ContentBlock<'_>| {
+        push(&mut answer.text, text(block.text));
+        push(&mut answer.reasoning, text(block.thinking));
+    });
+    stopped(&mut answer);
+    Ok(answer)
+}
+
+/// What the reason of an answer's end says about it.
+fn stopped(answer: &mut JudgeAnswer) {
+    match answer.finish_reason.as_deref() {
+        Some("model_context_window_exceeded") => answer.cut = true,
+        Some("refusal") => answer.refusal = Some(answer.text.take().unwrap_or_default()),
+        _ => answer.cut_at("max_tokens"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message() {
+        let body = r#"{"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-x", "content": [
+            {"type": "thinking", "thinking": "Hm.", "signature": "s"}, {"type": "text", "text": "Score: 7"}],
+            "stop_reason": "end_turn", "usage": {"input_tokens": 9, "cache_read_input_tokens": 4, "output_tokens": 3}}"#;
+        let answer = read(body.as_bytes()).unwrap();
+        assert_eq!((answer.text.as_deref(), answer.reasoning.as_deref()), (Some("Score: 7"), Some("Hm.")));
+        assert_eq!((answer.finish_reason.as_deref(), answer.cut), (Some("end_turn"), false));
+        assert_eq!(answer.usage.map(|usage| (usage.prompt, usage.cached, usage.total)), Some((13, 4, 16)));
+    }
+
+    #[test]
+    fn a_message_that_ended_early() {
+        let of = |reason: &str| {
+            let body = format!(r#"{{"content": [{{"type": "text", "text": "1"}}], "stop_reason": "{reason}"}}"#);
+            read(body.as_bytes()).unwrap()
+        };
+        assert!(of("max_tokens").cut && of("model_context_window_exceeded").cut && !of("stop_sequence").cut);
+        assert_eq!((of("refusal").text, of("refusal").refusal), (None, Some("1".to_owned())));
+        assert!(read(br#"{"type": "error"}"#).unwrap_err().to_string().starts_with("no content in"));
+        assert_eq!(read(br#"{"content": []}"#).unwrap().text, None);
+    }
+}

@@ -1,0 +1,43 @@
+//! The APIs that judges are asked by: how each one's answer is read. Their requests are made by
+//! `guerdon._http.dialects`, once a judge.
+//!
+//! - Whatever the API, an answer is a `JudgeAnswer`, or it is scores (`score`, `rewards`).
+//! - What one API lacks is `None`; a field of a type that nobody expects counts as missing.
+//! - An answer takes about its own length in memory: only what is used of it is kept.
+
+mod answer;
+mod anthropic;
+mod chat;
+mod completions;
+mod responses;
+pub(crate) mod rewards;
+pub(crate) mod score;
+mod usage;
+
+pub use answer::{JudgeAnswer, NotAnAnswer};
+pub use usage::Usage;
+
+/// Which API a judge is asked by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Api {
+    /// OpenAI's chat completions, as most servers have them.
+    Chat,
+    /// OpenAI's completions, without a chat template.
+    Completions,
+    /// OpenAI's responses.
+    Responses,
+    /// Anthropic's messages.
+    Anthropic,
+}
+
+impl Api {
+    /// An answer out of the body of a response.
+    pub fn read(self, body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
+        match self {
+            Self::Chat => chat::read(body),
+            Self::Completions => completions::read(body),
+            Self::Responses => responses::read(body),
+            Self::Anthropic => anthropic::read(body),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Answers of OpenAI's responses.
+
+use serde::Deserialize;
+
+use crate::dialect::answer::{JudgeAnswer, NotAnAnswer};
+use crate::dialect::chat::{FirstToken, most_likely};
+use crate::dialect::usage::Usage;
+use crate::quote::quoted;
+use crate::raw_json::{First, Raw, each_as, push, text};
+
+#[derive(Deserialize)]
+struct ModelResponse<'a> {
+    #[serde(borrow, default)]
+    id: Raw<'a>,
+    #[serde(borrow, default)]
+    model: Raw<'a>,
+    #[serde(borrow, default)]
+    status: Raw<'a>,
+    #[serde(borrow, default)]
+    error: Raw<'a>,
+    #[serde(borrow, default)]
+    incomplete_details: Raw<'a>,
+    #[serde(borrow, default)]
+    output: Raw<'a>,
+    #[serde(borrow, default)]
+    usage: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct Incomplete<'a> {
+    #[serde(borrow, default)]
+    reason: Raw<'a>,
+}
+
+/// A message, or reasoning, or the call of a tool.
+#[derive(Deserialize)]
+struct OutputItem<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Raw<'a>,
+    #[serde(borrow, default)]
+    content: Raw<'a>,
+    #[serde(borrow, default)]
+    summary: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct OutputPart<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Raw<'a>,
+    #[serde(borrow, default)]
+    text: Raw<'a>,
+    #[serde(borrow, default)]
+    refusal: Raw<'a>,
+    #[serde(borrow, default)]
+    logprobs: Raw<'a>,
+}
+
+pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
+    let found: ModelResponse<'_> =
+        serde_json::from_slice(body).map_err(|error| NotAnAnswer::unreadable(error, body))?;
+    let status = text(found.status);
+    if status.as_deref() == Some("failed") {
+        return Err(NotAnAnswer::Failed(quoted(found.error.map_or("", |error| error.get()))));
+    }
+    if found.output.is_none() {
+        return Err(NotAnAnswer::missing("output", body));
+    }
+    let incomplete: Option<Incomplete<'_>> =
+        found.incomplete_details.and_then(|given| serde_json::from_str(given.get()).ok());
+    let mut answer = JudgeAnswer {
+        finish_reason: incomplete.and_then(|given| text(given.reason)).or(status),
+        usage: Usage::openai(found.usage),
+        model: text(found.model),
+        request_id: text(found.id),
+        ..JudgeAnswer::default()
+    };
+    each_as(found.output, |item: OutputItem<'_>| take(&mut answer, &item));
+    answer.cut_at("max_output_tokens");
+    Ok(answer)
+}
+
+/// Adds what an item says.
+fn take(answer: &mut JudgeAnswer, item: &OutputItem<'_>) {
+    match text(item.kind).as_deref() {
+        Some("message") => each_as(item.content, |part: OutputPart<'_>| match text(part.kind).as_deref() {
+            Some("refusal") => push(&mut answer.refusal, text(part.refusal)),
+            Some("output_text") => {
+                push(&mut answer.text, text(part.text));
+                if answer.first_token.is_none() {
+                    answer.first_token = first_token(part.logprobs);
+                }
+            }
+            _ => {}
+        }),
+        Some("reasoning") => {
+            let before = answer.reasoning.as_ref().map_or(0, String::len);
+            each_as(item.content, |part: OutputPart<'_>| push(&mut answer.reasoning, text(part.text)));
+            if answer.reasoning.as_ref().map_or(0, String::len) == before {
+                each_as(item.summary, |part: OutputPart<'_>| push(&mut answer.reasoning, text(part.text)));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn first_token(logprobs: Raw<'_>) -> Option<Vec<(String, f64)>> {
+    let First(first): First<FirstToken<'_>> = serde_json::from_str(logprobs?.get()).ok()?;
+    most_likely(first?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response() {
+        let body = r#"{"id": "resp_1", "object": "response", "status": "completed", "model": "gpt-5-2026", "error": null,
+            "output": [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}], "content": []},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Score: ", "logprobs":
+            [{"token": "Score", "top_logprobs": [{"token": "Score", "logprob": -0.5}]}]}, {"type": "output_text", "text": "7"}]}],
+            "usage": {"input_tokens": 9, "output_tokens": 30, "output_tokens_details": {"reasoning_tokens": 25}}}"#;
+        let answer = read(body.as_bytes()).unwrap();
+        assert_eq!((answer.text.as_deref(), answer.reasoning.as_deref()), (Some("Score: 7"), Some("Hm.")));
+        assert_eq!((answer.finish_reason.as_deref(), answer.cut), (Some("completed"), false));
+        assert_eq!(answer.first_token, Some(vec![("Score".to_owned(), -0.5)]));
+        let usage = answer.usage.unwrap();
+        assert_eq!((usage.prompt, usage.completion, usage.reasoning, usage.total), (9, 30, 25, 39));
+    }
+
+    #[test]
+    fn a_response_that_ended_early() {
+        let body = r#"{"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "output": [
+            {"type": "message", "content": [{"type": "output_text", "text": "Score: 1"}]}], "usage": {"output_tokens": 16}}"#;
+        assert!(read(body.as_bytes()).unwrap().cut);
+        let refused = r#"{"status": "completed", "output": [{"type": "message", "content": [{"type": "refusal", "refusal": "No."}]}]}"#;
+        let answer = read(refused.as_bytes()).unwrap();
+        assert_eq!((answer.text, answer.refusal.as_deref()), (None, Some("No.")));
+        let failed = br#"{"status": "failed", "error": {"code": "server_error", "message": "later"}, "output": []}"#;
+        assert!(read(failed).unwrap_err().to_string().contains("server_error"));
+        assert!(read(b"{}").unwrap_err().to_string().starts_with("no output in"));
+    }
+}

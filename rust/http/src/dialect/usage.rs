@@ -1,0 +1,131 @@
+//! The tokens that a request took, as its server counts them.
+
+use serde::Deserialize;
+
+use crate::raw_json::{Raw, count};
+
+/// Tokens of one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Of the request, cached ones included.
+    pub prompt: u64,
+    /// Those of the prompt that the server had in its cache.
+    pub cached: u64,
+    /// Of the answer, reasoning included.
+    pub completion: u64,
+    /// Those of the answer that are reasoning.
+    pub reasoning: u64,
+    /// As the server adds them up.
+    pub total: u64,
+}
+
+/// `usage` of OpenAI's APIs, old and new names.
+#[derive(Deserialize)]
+struct OpenAi<'a> {
+    #[serde(borrow, default)]
+    prompt_tokens: Raw<'a>,
+    #[serde(borrow, default)]
+    input_tokens: Raw<'a>,
+    #[serde(borrow, default)]
+    completion_tokens: Raw<'a>,
+    #[serde(borrow, default)]
+    output_tokens: Raw<'a>,
+    #[serde(borrow, default)]
+    total_tokens: Raw<'a>,
+    #[serde(borrow, default)]
+    prompt_tokens_details: Option<Details<'a>>,
+    #[serde(borrow, default)]
+    input_tokens_details: Option<Details<'a>>,
+    #[serde(borrow, default)]
+    completion_tokens_details: Option<Details<'a>>,
+    #[serde(borrow, default)]
+    output_tokens_details: Option<Details<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Details<'a> {
+    #[serde(borrow, default)]
+    cached_tokens: Raw<'a>,
+    #[serde(borrow, default)]
+    reasoning_tokens: Raw<'a>,
+}
+
+/// `usage` of Anthropic's messages, where cached tokens are not among the input's.
+#[derive(Deserialize)]
+struct Anthropic<'a> {
+    #[serde(borrow, default)]
+    input_tokens: Raw<'a>,
+    #[serde(borrow, default)]
+    cache_creation_input_tokens: Raw<'a>,
+    #[serde(borrow, default)]
+    cache_read_input_tokens: Raw<'a>,
+    #[serde(borrow, default)]
+    output_tokens: Raw<'a>,
+}
+
+impl Usage {
+    /// Of OpenAI's APIs.
+    pub fn openai(given: Raw<'_>) -> Option<Self> {
+        let given: OpenAi<'_> = serde_json::from_str(given?.get()).ok()?;
+        let prompt = count(given.prompt_tokens).or_else(|| count(given.input_tokens));
+        let completion = count(given.completion_tokens).or_else(|| count(given.output_tokens));
+        let total = count(given.total_tokens);
+        prompt.or(completion).or(total)?;
+        let (prompt, completion) = (prompt.unwrap_or(0), completion.unwrap_or(0));
+        let of_prompt = given.prompt_tokens_details.or(given.input_tokens_details);
+        let of_completion = given.completion_tokens_details.or(given.output_tokens_details);
+        Some(Self {
+            prompt,
+            cached: of_prompt.and_then(|details| count(details.cached_tokens)).unwrap_or(0),
+            completion,
+            reasoning: of_completion.and_then(|details| count(details.reasoning_tokens)).unwrap_or(0),
+            total: total.unwrap_or(prompt.saturating_add(completion)),
+        })
+    }
+
+    /// Of Anthropic's messages.
+    pub fn anthropic(given: Raw<'_>) -> Option<Self> {
+        let given: Anthropic<'_> = serde_json::from_str(given?.get()).ok()?;
+        let (input, output) = (count(given.input_tokens), count(given.output_tokens));
+        input.or(output)?;
+        let cached = count(given.cache_read_input_tokens).unwrap_or(0);
+        let written = count(given.cache_creation_input_tokens).unwrap_or(0);
+        let prompt = input.unwrap_or(0).saturating_add(cached).saturating_add(written);
+        let completion = output.unwrap_or(0);
+        Some(Self { prompt, cached, completion, reasoning: 0, total: prompt.saturating_add(completion) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn each_api_counts_in_its_own_words() {
+        let chat = r#"{"prompt_tokens": 40, "completion_tokens": 10, "total_tokens": 50,
+            "prompt_tokens_details": {"cached_tokens": 32}, "completion_tokens_details": {"reasoning_tokens": 6}}"#;
+        let responses = r#"{"input_tokens": 40, "output_tokens": 10, "total_tokens": 50,
+            "input_tokens_details": {"cached_tokens": 32}, "output_tokens_details": {"reasoning_tokens": 6}}"#;
+        let same = Usage { prompt: 40, cached: 32, completion: 10, reasoning: 6, total: 50 };
+        assert_eq!(Usage::openai(Some(&raw(chat))), Some(same));
+        assert_eq!(Usage::openai(Some(&raw(responses))), Some(same));
+        let messages = r#"{"input_tokens": 3, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 32, "output_tokens": 10}"#;
+        assert_eq!(Usage::anthropic(Some(&raw(messages))), Some(Usage { reasoning: 0, ..same }));
+    }
+
+    #[test]
+    fn what_is_missing_or_odd_counts_nothing() {
+        assert_eq!(Usage::openai(None), None);
+        assert_eq!(Usage::openai(Some(&raw("7"))), None);
+        assert_eq!(Usage::openai(Some(&raw("{}"))), None);
+        let odd = r#"{"prompt_tokens": "many", "total_tokens": 7.0, "prompt_tokens_details": null}"#;
+        assert_eq!(Usage::openai(Some(&raw(odd))), Some(Usage { total: 7, ..Usage::default() }));
+        assert_eq!(Usage::anthropic(Some(&raw(r#"{"input_tokens": -1}"#))), None);
+    }
+}
