@@ -122,6 +122,7 @@ ATTRIBUTES = {
         "to_torch",
         "total",
         "unscorable",
+        "usage",
         "weights",
     },
     "RewardFunction": {"name", "options", "spec"},

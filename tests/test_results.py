@@ -27,12 +27,15 @@ NAN = math.nan
 class FakeBatch:
     """A finished batch with the cells that a test asks for."""
 
-    def __init__(self, rewards: Any, status: Any = None, failures: Any = None, records: Any = None) -> None:
+    def __init__(
+        self, rewards: Any, status: Any = None, failures: Any = None, records: Any = None, extra: Any = None
+    ) -> None:
         self._rewards = np.asarray(rewards, np.float32)
         default = np.where(np.isnan(self._rewards), Status.ERROR, Status.OK)
         self._status = np.asarray(default if status is None else status, np.uint8)
         self._failures = failures
         self._records = records or {}
+        self._extra = extra or {}
         self.elapsed_s = 0.5
 
     def rewards(self) -> Any:
@@ -54,6 +57,9 @@ class FakeBatch:
 
     def records(self, function: int) -> list[tuple[int, list[int], bytes]]:
         return self._records.get(function, [])  # type: ignore[no-any-return]
+
+    def extra(self, function: int) -> list[tuple[int, str, Any]]:
+        return self._extra.get(function, [])  # type: ignore[no-any-return]
 
     def failures(self) -> list[Any]:
         if self._failures is not None:
@@ -121,6 +127,13 @@ def test_a_result_can_be_pickled_whole() -> None:
     assert copy.metrics == {"m": [1.0]}
     assert copy.timings == {"f0": {"run_p50_s": 0.0}}
     assert copy.attempts.shape == (1, 2, 1)
+
+
+def test_what_a_lane_reports_of_samples_becomes_columns() -> None:
+    extra = [(0, "said", "first try"), (0, "said", "7"), (1, "votes", [1.0, None])]
+    result = make([[[1.0], [NAN]]], extra={0: extra}, records={0: [(0, [], b'[["fields", {"a": "b"}]]')]})
+    assert result.extra == {"f0/a": ["b", None], "f0/said": ["7", None], "f0/votes": [None, [1.0, None]]}
+    assert result.usage == {}, "none of them makes requests"
 
 
 def test_torch_shares_the_memory() -> None:

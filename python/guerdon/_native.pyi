@@ -170,6 +170,9 @@ class Engine:
         ``late_outcomes``, ``open_batches``.
         """
 
+    def usage(self) -> list[dict[str, float]]:
+        """What each function used since start, as `Batch.usage`."""
+
     def worker_pids(self) -> list[int]: ...
     def inspect_workers(self, timeout: float) -> list[WorkerSnapshot]:
         """The calls in worker processes; waits up to `timeout` seconds for their stacks."""
@@ -320,6 +323,21 @@ class Batch:
         """What a function recorded, in sample order.
 
         (first sample of the call, all of them if they were gathered, JSON)
+        """
+
+    def usage(self, function: int) -> dict[str, float] | None:
+        """What the calls of a function used, retries and losers included; None if nothing was
+        reported.
+
+        ``requests``, ``unknown``, ``prompt_tokens``, ``cached_tokens``, ``completion_tokens``,
+        ``reasoning_tokens``, ``cost``.
+        """
+
+    def extra(self, function: int) -> list[tuple[int, str, Any]]:
+        """Named values that the lane reported, in sample order: None, a float, a str, or a list of
+        them.
+
+        Of one name and sample the last one counts.
         """
 
     def timings(self, function: int) -> dict[str, float]:

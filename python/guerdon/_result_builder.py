@@ -36,6 +36,11 @@ class ResultBuilder:
         return tuple(spec.name for spec in self.specs), tuple(spec.shape for spec in self.specs)
 
     @cached_property
+    def priced(self) -> dict[str, bool]:
+        """The functions that make requests, and whether they have a price."""
+        return {spec.name: False for spec in self.specs if spec.http is not None}
+
+    @cached_property
     def failure_rate(self) -> FailureRate:
         """The functions' failures, of the batches that no trainer brought."""
         return self.new_failure_rate()
@@ -53,7 +58,7 @@ class ResultBuilder:
         from guerdon.results import RewardBatch
 
         names, shapes = self._columns
-        return RewardBatch(batch, names, shapes, self.weights, self.incomplete)
+        return RewardBatch(batch, names, shapes, self.weights, self.incomplete, self.priced)
 
     def count(self, result: RewardBatch) -> tuple[BatchFailures, str | None]:
         """The failures of a result, and the error message if the first one is too many."""

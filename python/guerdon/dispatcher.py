@@ -19,6 +19,7 @@ from guerdon._cpu_count import default_workers
 from guerdon._engine import EngineHandle
 from guerdon._registration.function_list import checked_items, merge_limits, model_name, refuse_repeated_names
 from guerdon._registration.spec import is_reward_model, spec_of
+from guerdon._result.usage import usage_of
 from guerdon._result_builder import ResultBuilder
 from guerdon._serialization.serialized_functions import check_serializable
 from guerdon._submit.single_samples import SampleScorer
@@ -420,11 +421,24 @@ class Dispatcher:
         """End the engine, its workers and threads; batches under way become cancelled."""
         self._engine.close()
 
-    def stats(self) -> dict[str, int]:
+    def stats(self) -> dict[str, Any]:
         """Counters of the engine since its start (worker restarts, kills, abandoned threads, …);
-        empty before the first use."""
+        empty before the first use.
+
+        With judges or reward services ``"usage"`` holds what each of them used so far, by name, as
+        `RewardBatch.usage` does for one batch.
+        """
         engine = self._engine.started
-        return {} if engine is None else engine.stats()
+        if engine is None:
+            return {}
+        priced = self._builder.priced
+        if not priced:
+            return dict(engine.stats())
+        used = zip(self.names, engine.usage(), strict=True)
+        return {
+            **engine.stats(),
+            "usage": {name: usage_of(usage, priced[name]) for name, usage in used if name in priced},
+        }
 
     def dump(self, timeout: float = 1.0) -> Dump:
         """What is in flight now, with its age, its worker and its Python stack:

@@ -9,15 +9,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from guerdon._result import totals
 from guerdon._result.records import Recorded, decode
+from guerdon._result.usage import usage_of
 from guerdon.status import Status
 
 if TYPE_CHECKING:
@@ -116,9 +118,16 @@ class RewardBatch:
     """
 
     def __init__(
-        self, batch: Batch, functions: Sequence[str], shapes: Sequence[str], weights: Sequence[float], incomplete: str
+        self,
+        batch: Batch,
+        functions: Sequence[str],
+        shapes: Sequence[str],
+        weights: Sequence[float],
+        incomplete: str,
+        priced: Mapping[str, bool] = MappingProxyType({}),
     ) -> None:
         self._batch: Batch | None = batch
+        self._priced = dict(priced)  # functions that make requests, and whether they have a price
         self._shapes = tuple(shapes)
         self.incomplete = incomplete
         self.functions = tuple(functions)
@@ -245,9 +254,25 @@ class RewardBatch:
         ]
 
     @cached_property
+    def usage(self) -> dict[str, dict[str, float]]:
+        """What judges and reward services used on this batch, by function: ``requests``,
+        ``unknown``, ``prompt_tokens``, ``cached_tokens``, ``completion_tokens``,
+        ``reasoning_tokens`` and ``cost``.
+
+        Every request counts: retries, hedges that lost, answers without a score. ``unknown`` are
+        those whose answer never came or did not say. ``cost`` is NaN for a function without
+        ``price=``.
+        """
+        used: dict[str, dict[str, float]] = {}
+        for index, name in enumerate(self.functions):
+            if name in self._priced:
+                used[name] = usage_of(self._source.usage(index), self._priced[name])
+        return used
+
+    @cached_property
     def extra(self) -> dict[str, list[Any]]:
-        """Columns recorded by ``log_extra`` and by the extra fields of dict results
-        (``<function>/<field>``), as a trainer would get them."""
+        """Columns recorded by ``log_extra``, by the extra fields of dict results, and by judges
+        (both ``<function>/<field>``), as a trainer would get them: one value a sample."""
         extra: dict[str, list[Any]] = {}
         for recorded in self._recorded:
             for column, values in recorded.extra:
@@ -284,7 +309,9 @@ class RewardBatch:
         """What each function recorded, in the order of the functions."""
         prompts, generations, _ = self.rewards.shape
         return [
-            decode(name, shape, prompts * generations, generations, self._source.records(index))
+            decode(
+                name, shape, prompts * generations, generations, self._source.records(index), self._source.extra(index)
+            )
             for index, (name, shape) in enumerate(zip(self.functions, self._shapes, strict=True))
         ]
 
@@ -294,7 +321,7 @@ class RewardBatch:
         return int(prompts * generations)
 
     def __getstate__(self) -> dict[str, Any]:
-        for name in ("attempts", "queue_s", "run_s", "timings", "_recorded"):
+        for name in ("attempts", "queue_s", "run_s", "timings", "usage", "_recorded"):
             getattr(self, name)
         return {**self.__dict__, "_batch": None}
 

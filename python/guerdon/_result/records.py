@@ -23,12 +23,18 @@ class Recorded:
 
 
 def decode(
-    name: str, shape: str, samples: int, num_generations: int, blobs: Iterable[tuple[int, list[int], bytes]]
+    name: str,
+    shape: str,
+    samples: int,
+    num_generations: int,
+    blobs: Iterable[tuple[int, list[int], bytes]],
+    reported: Iterable[tuple[int, str, Any]] = (),
 ) -> Recorded:
     """The records of the function `name` of this `shape`, from (first sample of the call, its
-    samples if they were gathered, JSON) in sample order.
+    samples if they were gathered, JSON) in sample order, and what its lane `reported` of a sample,
+    as (sample, field, value).
 
-    Extra fields of dict results become columns named ``<function>/<field>``.
+    Extra fields of dict results and reported fields become columns named ``<function>/<field>``.
     """
     recorded = Recorded()
     columns: dict[str, list[Any]] = {}
@@ -45,6 +51,8 @@ def decode(
                 recorded.extra.append((str(item[0]), item[1] if isinstance(item[1], list) else [item[1]]))
             else:
                 _place(_column(columns, str(item[0]), samples), gathered or range(first, first + width), item[1])
+    for sample, key, value in reported:
+        _column(columns, f"{name}/{key}", samples)[sample] = value
     recorded.extra.extend(columns.items())
     return recorded
 

@@ -6,6 +6,7 @@
 //! - It holds a descriptor to wait for its end by, one more once somebody has waited for a group,
 //!   and one more with `max_pending`. What is kept of it for its result (`apart`) holds none.
 
+use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -28,6 +29,7 @@ use tokio::runtime::Handle;
 
 use crate::gil;
 use crate::location;
+use crate::reports;
 use crate::values::columns::PyFunctionColumns;
 use crate::values::open_batch::OpenBatchValues;
 use crate::values::released::ReleasedValues;
@@ -377,6 +379,19 @@ impl PyBatch {
         self.check_function(function)?;
         let records = self.batch.records_of(function);
         Ok(records.into_iter().map(|record| (record.first, record.gathered, PyBytes::new(py, &record.json))).collect())
+    }
+
+    /// What a function used, by name; None where it reported nothing.
+    fn usage(&self, function: usize) -> PyResult<Option<BTreeMap<&'static str, f64>>> {
+        self.check_function(function)?;
+        Ok(self.batch.usage_of(function).map(reports::usage))
+    }
+
+    /// Named values of samples that a function reported, in sample order.
+    fn extra<'py>(&self, py: Python<'py>, function: usize) -> PyResult<Vec<(usize, String, Bound<'py, PyAny>)>> {
+        self.check_function(function)?;
+        let named = self.batch.extra_of(function).into_iter();
+        named.map(|(sample, (name, value))| Ok((sample, name.into_owned(), reports::value(py, value)?))).collect()
     }
 
     fn timings<'py>(&self, py: Python<'py>, function: usize) -> PyResult<Bound<'py, PyDict>> {

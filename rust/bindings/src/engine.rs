@@ -34,6 +34,7 @@ use crate::gil;
 use crate::http;
 use crate::in_flight::{self, PyLoopSnapshot, PyRequestSnapshot, PyThreadSnapshot, PyWorkerSnapshot};
 use crate::lanes::Lanes;
+use crate::reports;
 use crate::runtime;
 use crate::values::columns::PyFunctionColumns;
 use crate::values::open_batch::{OpenBatchPayload, OpenBatchValues};
@@ -259,6 +260,11 @@ impl Engine {
             ("late_outcomes", parts.scheduler.late_outcomes()),
             ("open_batches", parts.scheduler.open_batches() as u64),
         ]))
+    }
+
+    /// What each function used since the start, see `Batch.usage`.
+    fn usage(&self) -> PyResult<Vec<BTreeMap<&'static str, f64>>> {
+        Ok(self.parts()?.scheduler.usage().into_iter().map(reports::usage).collect())
     }
 
     /// The calls in worker processes, and where their Python is; waits up to `timeout` seconds.

@@ -9,6 +9,7 @@ mod http;
 mod in_flight;
 mod lanes;
 mod location;
+mod reports;
 mod runtime;
 mod values;
 

@@ -25,6 +25,7 @@ mod loom;
 pub mod open_batch;
 pub mod outcome;
 pub mod payload;
+pub mod report;
 pub mod scheduler;
 mod sync;
 pub mod task;

@@ -8,6 +8,7 @@ use crate::call::{CallKind, Cause};
 use crate::function::{FunctionId, OnFailure};
 use crate::grid::Grid;
 use crate::outcome::{Note, Status, Times};
+use crate::report::{NamedExtra, Usage};
 use crate::sync::Ordering;
 
 impl Batch {
@@ -52,6 +53,30 @@ impl Batch {
 
     pub(crate) fn record(&self, function: FunctionId, record: Record) {
         self.records.lock()[function].push(record);
+    }
+
+    pub(crate) fn count_usage(&self, function: FunctionId, usage: Usage) {
+        self.reported.lock().entry(function).or_default().usage += usage;
+    }
+
+    pub(crate) fn keep_extra(&self, function: FunctionId, extra: impl Iterator<Item = (usize, NamedExtra)>) {
+        self.reported.lock().entry(function).or_default().extra.extend(extra);
+    }
+
+    /// What the calls of a function used, `None` where none of them said.
+    #[must_use]
+    pub fn usage_of(&self, function: FunctionId) -> Option<Usage> {
+        let reported = self.reported.lock().get(&function).map(|reported| reported.usage);
+        reported.filter(|usage| *usage != Usage::default())
+    }
+
+    /// The named values of samples that a function reported, in sample order; of one name the last
+    /// one counts.
+    #[must_use]
+    pub fn extra_of(&self, function: FunctionId) -> Vec<(usize, NamedExtra)> {
+        let mut extra = self.reported.lock().get(&function).map_or_else(Vec::new, |reported| reported.extra.clone());
+        extra.sort_by_key(|(sample, _)| *sample);
+        extra
     }
 
     /// Keeps the times of a call on gathered samples, once, as it ends.

@@ -4,8 +4,8 @@
 //! - `news` is readable while a completed group waits to be handed out, and for ever once all have
 //!   been; `end` from the last outcome on. `news` is made for the first who asks: most wait for the
 //!   end alone.
-//! - Notes and records of a cell are written before its outcome, so whoever sees the outcome reads
-//!   them.
+//! - Notes, records and extra values of a cell are written before its outcome, so whoever sees the
+//!   outcome reads them.
 //! - A batch that is done lets its descriptors go once nobody waits, so a kept result holds none.
 
 mod adding;
@@ -24,6 +24,7 @@ use crate::grid::Grid;
 use crate::open_batch::OpenBatch;
 use crate::outcome::{Note, Outcome, Times};
 use crate::payload::{Payload, PayloadRelease, SharedPayload};
+use crate::report::{NamedExtra, Usage};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::wake::Wake;
 
@@ -62,6 +63,14 @@ pub struct Record {
     /// Of a call on gathered samples: all of them, in its order.
     pub gathered: Vec<usize>,
     pub json: Vec<u8>,
+}
+
+/// What the calls of one function reported.
+#[derive(Clone, Debug, Default)]
+struct Reported {
+    usage: Usage,
+    /// By sample, in the order in which attempts ended.
+    extra: Vec<(usize, NamedExtra)>,
 }
 
 /// One cell of a finished group, with the function's `on_failure` not applied.
@@ -113,6 +122,9 @@ pub struct Batch {
     notes: Mutex<BTreeMap<(usize, FunctionId), Arc<Note>>>,
     /// Per function. Written by frames.
     records: Mutex<Box<[Vec<Record>]>>,
+    /// What functions used, and named values of samples; only of those that report. Written by
+    /// frames.
+    reported: Mutex<BTreeMap<FunctionId, Reported>>,
     /// Per function that gathers, the times of its calls: each counts once, though the times stand
     /// in all of its cells. Written by frames and the scheduler.
     gathered: Mutex<Box<[Vec<Times>]>>,
@@ -173,6 +185,7 @@ impl Batch {
             stages: functions.iter().map(stage).collect(),
             notes: Mutex::default(),
             records: Mutex::new(functions.iter().map(|_| Vec::new()).collect()),
+            reported: Mutex::default(),
             gathered: Mutex::new(functions.iter().map(|_| Vec::new()).collect()),
             retries: functions.iter().map(|_| AtomicU32::new(0)).collect(),
             open_groups: AtomicU64::new(groups as u64 + u64::from(spec.streamed)),

@@ -7,6 +7,7 @@ use crate::batch::{Batch, Completed, Record};
 use crate::batch_slice::BatchSlice;
 use crate::call::{Call, CallKind, Cause};
 use crate::frame::ended::EndedCall;
+use crate::frame::reports::CallExtra;
 use crate::frame::{Frame, InHand};
 use crate::grid::Claim;
 use crate::limits::Feedback;
@@ -38,7 +39,8 @@ impl Frame {
 
     /// Ends a call of one sample with a number, which is completed soon, with those that end next.
     pub fn complete_soon(&mut self, call: usize, value: f64, times: Times) {
-        if self.kind != CallKind::Sample || self.permit.is_some() || !self.records.is_empty() {
+        if self.kind != CallKind::Sample || self.permit.is_some() || !self.records.is_empty() || !self.extra.is_empty()
+        {
             self.complete(call, Cell::Value(value), times);
             return;
         }
@@ -49,7 +51,7 @@ impl Frame {
         if self.ended.push(EndedCall { call, value, times }) {
             self.complete_ended();
         }
-        self.report();
+        self.report_ended();
     }
 
     /// Completes what has ended.
@@ -78,14 +80,14 @@ impl Frame {
             self.count(times);
             self.end_permit(Feedback::Ok);
             self.fill(call, cells, times);
-            self.report();
+            self.report_ended();
         }
     }
 
     fn fill(&mut self, call: usize, cells: impl IntoIterator<Item = Cell>, times: Times) {
-        let record = self.records.remove(&call);
+        let (record, extra) = (self.records.remove(&call), self.extra.remove(&call));
         if self.kind == CallKind::Gathered {
-            self.end_gathered(cells, record, times);
+            self.end_gathered(cells, record, extra, times);
             return;
         }
         let (slice, this) = (self.own(), self.own().calls[call]);
@@ -93,6 +95,7 @@ impl Frame {
             if let Some(json) = record {
                 slice.batch().record(self.function, Record { first: this.first, gathered: Vec::new(), json });
             }
+            self.keep_extra(this.first, extra);
             let completed = slice.batch().complete(self.function, this, claim, cells, times);
             self.pass_on(slice.batch(), completed);
         } else {
@@ -100,8 +103,15 @@ impl Frame {
         }
     }
 
-    fn end_gathered(&self, cells: impl IntoIterator<Item = Cell>, record: Option<Vec<u8>>, times: Times) {
+    fn end_gathered(
+        &self,
+        cells: impl IntoIterator<Item = Cell>,
+        record: Option<Vec<u8>>,
+        extra: Option<CallExtra>,
+        times: Times,
+    ) {
         let claimed: Vec<_> = self.each().map(|(slice, call)| self.claim(slice, call)).collect();
+        self.keep_gathered_extra(extra, |sample| claimed.get(sample).is_some_and(Option::is_some));
         // A function that records is called on samples of one batch.
         if let Some(json) = record.filter(|_| claimed.iter().any(Option::is_some) && self.slices.len() == 1) {
             let samples: Vec<usize> = self.samples(0).collect();
@@ -137,7 +147,7 @@ impl Frame {
         }
         self.count(times);
         self.pass_on_failure(call, failure, times);
-        self.report();
+        self.report_ended();
     }
 
     fn pass_on_failure(&mut self, call: usize, failure: Failure, times: Times) {
@@ -150,14 +160,18 @@ impl Frame {
             slice.calls[all].iter_mut().for_each(|one| one.excused = one.excused.saturating_add(1));
         }
         self.records.remove(&call);
+        let extra = self.extra.remove(&call);
         if gathered && self.size(call) != 1 {
-            let claimed =
-                self.each().filter_map(|(slice, call)| Some((slice.batch(), *call, self.claim(slice, call)?)));
+            let claimed: Vec<_> = self.each().map(|(slice, call)| self.claim(slice, call)).collect();
+            self.keep_gathered_extra(extra, |sample| claimed.get(sample).is_some_and(Option::is_some));
+            let each = self.each().zip(claimed);
+            let claimed = each.filter_map(|((slice, call), claim)| Some((slice.batch(), *call, claim?)));
             self.owner.clone().gathered_failed(self.function, claimed.collect(), failure, breaker_open, times);
             return;
         }
         let Some((slice, this)) = self.of(call).next() else { return };
         if let Some(claim) = slice.claim(self.function, this) {
+            self.keep_extra(this.first, extra);
             self.owner.clone().attempt_failed(slice.batch(), self.function, *this, claim, failure, times);
         } else {
             self.owner.count_late();
@@ -245,7 +259,7 @@ impl Frame {
     }
 
     /// Tells the scheduler of calls that ended, if it is time: others may go in their place.
-    fn report(&mut self) {
+    fn report_ended(&mut self) {
         if self.unreported >= self.report_every && self.unreported < self.in_hand.calls {
             let calls = std::mem::take(&mut self.unreported);
             self.in_hand.calls -= calls;

@@ -10,6 +10,7 @@
 mod completion;
 mod ended;
 mod owner;
+mod reports;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::function::{Function, FunctionId};
 use crate::limits::Permit;
 use crate::outcome::Status;
 use crate::payload::SharedPayload;
+use crate::report::NamedExtra;
 use ended::EndedCalls;
 pub(crate) use owner::FrameOwner;
 
@@ -41,6 +43,8 @@ pub struct Frame {
     ended: EndedCalls,
     /// Recorded by calls that are not completed yet.
     records: BTreeMap<usize, Vec<u8>>,
+    /// Reported by calls that have not ended yet.
+    extra: BTreeMap<usize, Vec<(usize, NamedExtra)>>,
     run_ns: u64,
     ran: u64,
     /// Of the one call of a frame whose function has a limit.
@@ -89,6 +93,7 @@ impl Frame {
             pending,
             ended: EndedCalls::default(),
             records: BTreeMap::new(),
+            extra: BTreeMap::new(),
             run_ns: 0,
             ran: 0,
             permit: None,

@@ -9,6 +9,7 @@ use crate::function::FunctionId;
 use crate::grid::Claim;
 use crate::limits::Feedback;
 use crate::outcome::{Failure, Times};
+use crate::report::Usage;
 
 /// The scheduler, as its frames and lanes see it. Nothing of this is called for each sample that
 /// gives a number: what frames complete is passed on by group.
@@ -62,6 +63,9 @@ pub(crate) trait FrameOwner: Send + Sync {
 
     /// Learns that a call has been running for `run_ns` and is not done.
     fn observe(&self, function: FunctionId, run_ns: u64);
+
+    /// Counts what a call used, whatever becomes of it.
+    fn count_usage(&self, function: FunctionId, usage: Usage);
 
     /// Counts an outcome that found its call swept, or another attempt of it under way.
     fn count_late(&self);

@@ -9,6 +9,7 @@ use crate::function::FunctionId;
 use crate::grid::Claim;
 use crate::limits::Feedback;
 use crate::outcome::{Failure, Times};
+use crate::report::Usage;
 use crate::scheduler::state::SchedulerCore;
 use crate::sync::Ordering;
 
@@ -100,6 +101,10 @@ impl FrameOwner for SchedulerCore {
 
     fn observe(&self, function: FunctionId, run_ns: u64) {
         self.state.lock().estimates[function].learn(run_ns, 1);
+    }
+
+    fn count_usage(&self, function: FunctionId, usage: Usage) {
+        self.usage.lock()[function] += usage;
     }
 
     fn count_late(&self) {

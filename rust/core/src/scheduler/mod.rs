@@ -40,6 +40,7 @@ use crate::function::{Function, FunctionId};
 use crate::lane::{Lane, LaneWaker};
 use crate::open_batch::{Added, IncompleteGroups};
 use crate::payload::Payload;
+use crate::report::Usage;
 use crate::sync::Ordering;
 use crate::task::spawn_restarted;
 use crate::wake::no_descriptor;
@@ -193,6 +194,12 @@ impl Scheduler {
             batches.iter().map(of).sum()
         };
         (0..self.inner.functions.len()).map(open).collect()
+    }
+
+    /// What each function used since the start.
+    #[must_use]
+    pub fn usage(&self) -> Vec<Usage> {
+        self.inner.usage.lock().clone()
     }
 
     /// Outcomes that came too late and were dropped.

@@ -12,6 +12,7 @@ use crate::function::{Function, FunctionId};
 use crate::lane::Lane;
 use crate::limits::Limiter;
 use crate::payload::PayloadRelease;
+use crate::report::Usage;
 use crate::scheduler::order::{ConcurrentCalls, Estimate, FrameSize};
 use crate::scheduler::throttled::Throttled;
 use crate::scheduler::timers::Timers;
@@ -30,6 +31,8 @@ pub(super) struct SchedulerCore {
     pub(super) timers_changed: Arc<Notify>,
     /// Outcomes that came too late. Written by frames.
     pub(super) late: AtomicU64,
+    /// What each function used since the start. Written by frames.
+    pub(super) usage: Mutex<Vec<Usage>>,
     pub(super) releases: Arc<PayloadRelease>,
     /// Called when a circuit breaker opens. Written once, before the first batch.
     pub(super) breaker_listener: OnceLock<BreakerListener>,
@@ -79,6 +82,7 @@ impl SchedulerCore {
         };
         Self {
             clock,
+            usage: Mutex::new(vec![Usage::default(); functions.len()]),
             functions: functions.into(),
             lanes,
             limiters,

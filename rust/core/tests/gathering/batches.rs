@@ -8,6 +8,7 @@ use guerdon_core::call::CallKind;
 use guerdon_core::function::FunctionId;
 use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind, Status};
 use guerdon_core::payload::Payload;
+use guerdon_core::report::{Extra, Report, Usage};
 use guerdon_testkit::{failure, paused, spec};
 
 use crate::rig::{RAN, WAIT, add, engine, free, gathering, give_worth, occupied, occupy, open, places, sleep, worth};
@@ -72,6 +73,29 @@ fn what_waits_at_the_same_time_goes_together() {
         assert_eq!(samples, [(4, 3), (4, 4)]);
         give_worth(&mut frame);
         assert!(is_right(&c));
+    });
+}
+
+#[test]
+fn each_batch_gets_its_part_of_what_a_request_used() {
+    paused(async {
+        let (engine, lane, first) = occupied(8);
+        let (a, b) = (engine.submit(spec(1, 3)).unwrap(), engine.submit(spec(1, 4)).unwrap());
+        free(&lane, first);
+        let (mut frame, _) = lane.mixed();
+        let usage = Usage { requests: 1, prompt_tokens: 100, cost: 7.0, ..Usage::default() };
+        let mut report = Report { usage, ..Report::default() };
+        (0..7).for_each(|sample| report.add(sample, "place", sample as f64));
+        frame.report(0, report);
+        give_worth(&mut frame);
+        let (of_a, of_b) = (a.usage_of(0).unwrap(), b.usage_of(0).unwrap());
+        assert_eq!((of_a.prompt_tokens, of_b.prompt_tokens), (42, 58), "no token is lost or counted twice");
+        assert_eq!((of_a.requests, of_b.requests), (0, 1));
+        assert!((of_a.cost - 3.0).abs() + (of_b.cost - 4.0).abs() < 1e-9);
+        let extra =
+            |batch: &Batch| -> Vec<_> { batch.extra_of(0).into_iter().map(|(at, (_, value))| (at, value)).collect() };
+        assert_eq!(extra(&a), (0..3).map(|at| (at, Extra::Number(at as f64))).collect::<Vec<_>>());
+        assert_eq!(extra(&b), (0..4).map(|at| (at, Extra::Number(at as f64 + 3.0))).collect::<Vec<_>>());
     });
 }
 
