@@ -40,9 +40,11 @@ pub(crate) struct Call {
     pub finish: bool,
     /// A worker died with it in hand: it runs alone from now on, and a second death is its end.
     pub suspect: bool,
-    /// Attempts that are not counted: their circuit breaker was open, or there were other samples
-    /// in them.
+    /// Attempts that `retries` does not count: put off by a server that had too many requests,
+    /// failed for an open circuit breaker, and made with other samples in them.
+    pub deferred: u16,
     pub excused: u16,
+    pub shared: u16,
     /// Of a part of a call that failed: its number. Those with the same one go together, and
     /// nothing goes with them; 0: of none.
     pub part: u64,
@@ -51,7 +53,23 @@ pub(crate) struct Call {
 impl Call {
     /// The first attempt of a function's own call.
     pub(crate) const fn fresh(first: usize) -> Self {
-        Self { first, attempt: 1, finish: false, suspect: false, excused: 0, part: 0 }
+        Self { first, attempt: 1, finish: false, suspect: false, deferred: 0, excused: 0, shared: 0, part: 0 }
+    }
+
+    /// The `finish_group` call of the group that begins there.
+    pub(crate) const fn finish(first: usize) -> Self {
+        Self { finish: true, ..Self::fresh(first) }
+    }
+
+    /// Whether an earlier attempt has failed.
+    pub(crate) const fn has_failed(&self) -> bool {
+        self.attempt > self.deferred.saturating_add(1)
+    }
+
+    /// Attempts that count toward `retries`, this one included.
+    pub(crate) fn counted(&self) -> u16 {
+        let others = [self.deferred, self.excused, self.shared, self.suspect.into()];
+        others.into_iter().fold(self.attempt, u16::saturating_sub)
     }
 
     /// Whether it may be gathered with whatever comes.

@@ -105,15 +105,22 @@ impl FailureKind {
 pub enum Answer {
     /// A status as in HTTP; 429 says "too many requests", however it was said.
     Status(u16),
-    /// There was none: no connection, or one that broke.
+    /// There was no connection.
     Unreachable,
+    /// The connection broke before there was one.
+    Broken,
 }
 
 impl Answer {
-    /// As it crosses from Python and from workers: a status, or 0 for none.
+    /// As it crosses from Python and from workers: a status, 0 for no connection, 1 for one that
+    /// broke.
     #[must_use]
     pub const fn from_u16(number: u16) -> Self {
-        if number == 0 { Self::Unreachable } else { Self::Status(number) }
+        match number {
+            0 => Self::Unreachable,
+            1 => Self::Broken,
+            status => Self::Status(status),
+        }
     }
 
     /// Asks to come back later, rather than that something failed.

@@ -72,8 +72,11 @@ impl RequestError {
             ""
         };
         let reason = endpoint.redact(&format!("ConnectionError: {why}{hint}"));
-        let unsent = matches!(error, TransportError::Connect(_));
-        Self { reason, retryable: true, retry_after: None, answer: Some(Answer::Unreachable), unsent }
+        let (answer, unsent) = match error {
+            TransportError::Connect(_) => (Answer::Unreachable, true),
+            TransportError::Exchange(_) => (Answer::Broken, false),
+        };
+        Self { reason, retryable: true, retry_after: None, answer: Some(answer), unsent }
     }
 
     /// The response has no score.

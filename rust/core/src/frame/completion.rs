@@ -78,7 +78,7 @@ impl Frame {
     fn end(&mut self, call: usize, cells: impl IntoIterator<Item = Cell>, times: Times) {
         if std::mem::take(&mut self.pending[call]) {
             self.count(times);
-            self.end_permit(Feedback::Ok);
+            self.end_permit(call, Feedback::Ok);
             self.fill(call, cells, times);
             self.report_ended();
         }
@@ -152,10 +152,10 @@ impl Frame {
 
     fn pass_on_failure(&mut self, call: usize, failure: Failure, times: Times) {
         let feedback = Feedback::of(&failure);
-        let breaker_open = self.end_permit(feedback) && feedback == Feedback::Unhealthy;
+        let excused = self.end_permit(call, feedback);
         self.owner.note_endpoint_error(self.function, feedback, &failure.reason);
         let gathered = self.kind == CallKind::Gathered;
-        for slice in self.slices.iter_mut().filter(|_| breaker_open) {
+        for slice in self.slices.iter_mut().filter(|_| excused) {
             let all = if gathered { 0..slice.calls.len() } else { call..call + 1 };
             slice.calls[all].iter_mut().for_each(|one| one.excused = one.excused.saturating_add(1));
         }
@@ -166,7 +166,7 @@ impl Frame {
             self.keep_gathered_extra(extra, |sample| claimed.get(sample).is_some_and(Option::is_some));
             let each = self.each().zip(claimed);
             let claimed = each.filter_map(|((slice, call), claim)| Some((slice.batch(), *call, claim?)));
-            self.owner.clone().gathered_failed(self.function, claimed.collect(), failure, breaker_open, times);
+            self.owner.clone().gathered_failed(self.function, claimed.collect(), failure, excused, times);
             return;
         }
         let Some((slice, this)) = self.of(call).next() else { return };
@@ -237,12 +237,13 @@ impl Frame {
         self.others_up = true;
     }
 
-    /// Tells the function's limiter how its call ended; true if the circuit breaker is open.
-    fn end_permit(&mut self, feedback: Feedback) -> bool {
+    /// Tells the function's limiter how its call ended; true if its failure is excused.
+    fn end_permit(&mut self, call: usize, feedback: Feedback) -> bool {
         let tokens = self.tokens.take();
         let feedback = if std::mem::take(&mut self.others_up) { Feedback::Unknown } else { feedback };
         // Most calls have no permit: they are spared the look at the clock.
-        self.permit.take().is_some_and(|permit| permit.end(self.clock().now_ns(), feedback, tokens))
+        let Some(permit) = self.permit.take() else { return false };
+        permit.end(self.clock().now_ns(), feedback, tokens, self.history(call))
     }
 
     /// Tells how long the call in hand has been running, so that the next frames are sized for it.

@@ -20,7 +20,7 @@ use crate::batch_slice::{BatchSlice, TakenCalls};
 use crate::call::{Call, CallKind};
 use crate::clock::Clock;
 use crate::function::{Function, FunctionId};
-use crate::limits::Permit;
+use crate::limits::{History, Permit};
 use crate::outcome::Status;
 use crate::payload::SharedPayload;
 use crate::report::NamedExtra;
@@ -239,6 +239,13 @@ impl Frame {
     #[must_use]
     pub fn attempt(&self, call: usize) -> u16 {
         self.of(call).next().map_or(1, |(_, one)| one.attempt)
+    }
+
+    /// What became of its earlier attempts; of gathered samples that of the one with most.
+    #[must_use]
+    pub fn history(&self, call: usize) -> History {
+        let of = |one: &Call| History { failed_before: one.has_failed(), excused: one.excused };
+        self.of(call).map(|(_, one)| one).max_by_key(|one| one.attempt).map_or_else(History::default, of)
     }
 
     /// Whether the lane has not ended the call yet.

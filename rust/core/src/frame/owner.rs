@@ -34,7 +34,7 @@ pub(crate) trait FrameOwner: Send + Sync {
         function: FunctionId,
         claimed: Vec<(&Arc<Batch>, Call, Claim<'_>)>,
         failure: Failure,
-        breaker_open: bool,
+        excused: bool,
         times: Times,
     );
 

@@ -1,46 +1,97 @@
 //! The circuit breaker of one endpoint: closed, open, half-open. Arithmetic only: no clock, no
-//! lock, no file.
+//! lock, no file. For all processes that share a limit, and for each endpoint of a fleet.
 //!
-//! - `FAILURES` failures in a row, without an answer to what was sent in between, open it.
-//! - Open, it lets nothing through until `open_until_ns`; then it is half-open and lets one trial
-//!   call through at a time.
-//! - An answer closes it; a trial that fails opens it again, for longer.
+//! - Any answer below 500 is a sign of life, whenever its request was sent. It closes the breaker;
+//!   that of a trial doubles how many trials may be in flight, until nothing is held back.
+//! - Failures of one call count once, and open it only where nothing was answered in between and as
+//!   many failed as are in flight. A call can't cause that there is no connection: that counts
+//!   always.
 //! - One that has not closed for `PATIENCE_NS` refuses calls instead of letting them wait.
 
 use super::nanoseconds::{nanoseconds, real};
 
-/// Failures in a row that open the breaker.
-const FAILURES: u64 = 5;
-const FIRST_OPEN_NS: u64 = 1_000_000_000;
+/// Failures in a row that open the breaker, at least.
+pub const FAILURES: u64 = 5;
+/// Requests in a row without an answer, sent since the last answer, after which the endpoint is
+/// reported.
+pub const SILENT: u64 = 3;
+/// Trials that must be answered until the breaker is closed: as many may then be in flight as
+/// `1 << RAMP`.
+pub const RAMP: u64 = 8;
+/// Failures of one call that are put down to an open breaker; and those for lack of a connection,
+/// more than there are trials within `PATIENCE_NS`.
+pub const EXCUSED: u16 = 2;
+pub const EXCUSED_UNCONNECTED: u16 = 40;
+const FIRST_OPEN_NS: u64 = 250_000_000;
 const LONGEST_OPEN_NS: u64 = 15_000_000_000;
-/// A trial call without an outcome for so long is given up for another.
+/// Trials without an outcome for so long are given up for others.
 const TRIAL_NS: u64 = 60_000_000_000;
 /// Longer than a model server takes to start.
 const PATIENCE_NS: u64 = 300_000_000_000;
 
-/// See the module.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Breaker {
-    /// Failures in a row, and when the first of them was seen.
-    pub failures: u64,
-    pub failing_since_ns: u64,
-    /// How often it has opened since it was last closed, and until when it is open.
-    pub openings: u64,
-    pub open_until_ns: u64,
-    /// Half-open: until when the trial call under way is waited for.
-    pub trial_until_ns: u64,
+/// What became of a request, as far as its endpoint is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// It was answered with a status below 500: 429 and what refuses this request too.
+    Answered,
+    /// There was no connection to send it by.
+    NoConnection,
+    /// It was answered with 500 or above, or its connection broke: the request may be the cause.
+    Failed,
+    /// There was no answer within its timeout.
+    TimedOut,
+    /// It was cancelled, or ended for reasons that are not the endpoint's.
+    Nothing,
 }
 
-/// What the breaker says to the next call.
+/// What became of the earlier attempts of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// One of them has failed.
+    pub failed_before: bool,
+    /// Failures that were excused so far.
+    pub excused: u16,
+}
+
+/// What the breaker must know of a request beside its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attempt {
+    pub sent_ns: u64,
+    /// It was sent as a trial (`Breaker::start_trial`).
+    pub trial: bool,
+    pub history: History,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Breaker {
+    /// Failures of distinct calls in a row, those without a connection among them, and when the
+    /// first of them was seen.
+    pub(super) failures: u64,
+    pub(super) unconnected: u64,
+    pub(super) failing_since_ns: u64,
+    /// Timeouts in a row of requests that were sent since the last answer, and when that was.
+    pub(super) timeouts: u64,
+    pub(super) answered_ns: u64,
+    /// How often it has opened since it was last closed, and until when it is open.
+    pub(super) openings: u64,
+    pub(super) open_until_ns: u64,
+    /// Half-open: trials in flight, until when they are waited for, and how many were answered.
+    pub(super) trials: u64,
+    pub(super) trials_until_ns: u64,
+    pub(super) ramp: u64,
+}
+
+/// What the breaker says to the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
     Closed,
-    /// Half-open: this call would be the trial.
+    /// Half-open: it would be a trial, and should be of a call that has not failed before.
     Trial,
     /// Open until then.
     Open(u64),
-    /// Half-open with a trial in flight, waited for until then.
-    TrialInFlight(u64),
+    /// Half-open with as many trials in flight as may be, waited for until then.
+    TrialsInFlight(u64),
     /// Open for so long (nanoseconds) that waiting is pointless.
     Refused(u64),
 }
@@ -49,10 +100,18 @@ impl Breaker {
     /// Whether it is open or half-open.
     #[must_use]
     pub const fn is_open(&self) -> bool {
-        self.failures >= FAILURES
+        self.openings > 0
     }
 
-    pub(super) fn state(&self, now_ns: u64) -> BreakerState {
+    /// Whether requests are sent and none is answered: the endpoint hangs.
+    #[must_use]
+    pub const fn is_silent(&self) -> bool {
+        self.timeouts >= SILENT
+    }
+
+    /// What it says to a request that would be sent now.
+    #[must_use]
+    pub fn state(&self, now_ns: u64) -> BreakerState {
         if !self.is_open() {
             return BreakerState::Closed;
         }
@@ -61,53 +120,129 @@ impl Breaker {
             let patient = failing_ns < PATIENCE_NS;
             return if patient { BreakerState::Open(self.open_until_ns) } else { BreakerState::Refused(failing_ns) };
         }
-        if self.trial_until_ns > now_ns {
-            return BreakerState::TrialInFlight(self.trial_until_ns.min(now_ns + TRIAL_NS));
+        if self.trials >= 1 << self.ramp && self.trials_until_ns > now_ns {
+            return BreakerState::TrialsInFlight(self.trials_until_ns.min(now_ns.saturating_add(TRIAL_NS)));
         }
         BreakerState::Trial
     }
 
-    pub(super) const fn start_trial(&mut self, now_ns: u64) {
-        self.trial_until_ns = now_ns + TRIAL_NS;
-    }
-
-    /// The trial was never made: another call may be the trial.
-    pub(super) const fn cancel_trial(&mut self) {
-        self.trial_until_ns = 0;
-    }
-
-    /// An answer to a call that was sent then.
-    pub(super) fn succeeded(&mut self, sent_ns: u64) {
-        // A call that was sent before the failures began says nothing of the time since.
-        if sent_ns >= self.failing_since_ns {
-            *self = Self { failing_since_ns: self.failing_since_ns, ..Self::default() };
+    /// Sends a request for which the state was `Trial`.
+    pub const fn start_trial(&mut self, now_ns: u64) {
+        if self.trials_until_ns <= now_ns {
+            self.trials = 0; // they are given up
         }
+        self.trials += 1;
+        self.trials_until_ns = now_ns.saturating_add(TRIAL_NS);
     }
 
-    /// A call failed for the endpoint's sake; `random` is uniform in [0, 1).
-    pub(super) fn failed(&mut self, now_ns: u64, trial: bool, random: f64) {
-        if self.failures == 0 {
-            self.failing_since_ns = now_ns;
+    /// A trial was never sent: another request may be one.
+    pub const fn cancel_trial(&mut self) {
+        self.trials = self.trials.saturating_sub(1);
+    }
+
+    /// Takes in how a request ended; `in_flight` are those that are still under way, and `random`
+    /// is uniform in [0, 1). True where a failure is excused: the endpoint is to blame, and not the
+    /// call.
+    pub fn record(&mut self, attempt: Attempt, signal: Signal, now_ns: u64, in_flight: usize, random: f64) -> bool {
+        if attempt.trial {
+            self.cancel_trial();
         }
-        let was_open = self.is_open();
-        self.failures = self.failures.saturating_add(1);
-        if self.is_open() && (trial || !was_open) {
+        match signal {
+            Signal::Answered => self.answered(attempt.trial, now_ns),
+            Signal::Nothing => {}
+            Signal::NoConnection | Signal::Failed | Signal::TimedOut => {
+                return self.failed(attempt, signal, now_ns, in_flight, random);
+            }
+        }
+        false
+    }
+
+    fn answered(&mut self, trial: bool, now_ns: u64) {
+        let ramp = if trial { self.ramp + 1 } else { RAMP };
+        let answered = Self { answered_ns: self.answered_ns.max(now_ns), ..Self::default() };
+        if !self.is_open() || ramp >= RAMP {
+            *self = answered;
+            return;
+        }
+        let Self { openings, open_until_ns, trials, trials_until_ns, .. } = *self;
+        *self = Self { openings, open_until_ns, trials, trials_until_ns, ramp, ..answered };
+    }
+
+    fn failed(&mut self, attempt: Attempt, signal: Signal, now_ns: u64, in_flight: usize, random: f64) -> bool {
+        let unconnected = signal == Signal::NoConnection;
+        // Others were answered while this one waited: it is slow by itself.
+        let slow = signal == Signal::TimedOut && attempt.sent_ns <= self.answered_ns;
+        self.timeouts = self.timeouts.saturating_add((signal == Signal::TimedOut && !slow).into());
+        let most = if unconnected { EXCUSED_UNCONNECTED } else { EXCUSED };
+        let own = slow || (attempt.history.failed_before && attempt.history.excused >= most);
+        let counts = unconnected || !(attempt.history.failed_before || slow);
+        // What was sent before the breaker opened says nothing of the time since.
+        if counts && (!self.is_open() || attempt.trial) {
+            self.failing_since_ns = if self.failures == 0 { now_ns } else { self.failing_since_ns };
+            self.failures = self.failures.saturating_add(1);
+            self.unconnected = self.unconnected.saturating_add(unconnected.into());
+        }
+        if self.is_open() {
+            let conclusive = attempt.trial && (unconnected || !own) && self.open_until_ns <= now_ns;
+            if conclusive && (self.ramp == 0 || self.failures >= FAILURES) {
+                self.open(now_ns, random);
+            }
+        } else if counts
+            && (self.unconnected >= FAILURES
+                || self.failures >= FAILURES.max(u64::try_from(in_flight).unwrap_or(FAILURES)))
+        {
             self.open(now_ns, random);
         }
+        self.is_open() && !own
     }
 
-    pub(super) fn open(&mut self, now_ns: u64, random: f64) {
+    fn open(&mut self, now_ns: u64, random: f64) {
         let longest_ns = FIRST_OPEN_NS.saturating_mul(1 << self.openings.min(10)).min(LONGEST_OPEN_NS);
-        // Jitter between half and all of it: a trial at once would tell nothing.
+        // Jitter between half and all of it: all processes at once would be a wave.
         self.open_until_ns = now_ns.saturating_add(nanoseconds(real(longest_ns) * (0.5 + random / 2.0)));
         self.openings = self.openings.saturating_add(1);
-        self.trial_until_ns = 0;
+        (self.trials, self.ramp) = (0, 0);
     }
 
-    /// Brings times that another process wrote into bounds.
+    /// Brings what another process wrote into bounds.
     pub(super) fn clamp(&mut self, now_ns: u64, latest_ns: u64) {
         self.open_until_ns = self.open_until_ns.min(latest_ns);
         self.failing_since_ns = self.failing_since_ns.min(now_ns);
-        self.trial_until_ns = self.trial_until_ns.min(now_ns.saturating_add(TRIAL_NS));
+        self.answered_ns = self.answered_ns.min(now_ns);
+        self.trials_until_ns = self.trials_until_ns.min(now_ns.saturating_add(TRIAL_NS));
+        self.ramp = self.ramp.min(RAMP - 1);
+        self.trials = self.trials.min(1 << RAMP);
+    }
+    pub(super) const fn to_words(&self) -> [u64; WORDS] {
+        [
+            self.failures,
+            self.unconnected,
+            self.failing_since_ns,
+            self.timeouts,
+            self.answered_ns,
+            self.openings,
+            self.open_until_ns,
+            self.trials,
+            self.trials_until_ns,
+            self.ramp,
+        ]
+    }
+
+    pub(super) const fn from_words(words: [u64; WORDS]) -> Self {
+        Self {
+            failures: words[0],
+            unconnected: words[1],
+            failing_since_ns: words[2],
+            timeouts: words[3],
+            answered_ns: words[4],
+            openings: words[5],
+            open_until_ns: words[6],
+            trials: words[7],
+            trials_until_ns: words[8],
+            ramp: words[9],
+        }
     }
 }
+
+/// Numbers of a breaker in a file.
+pub(super) const WORDS: usize = 10;

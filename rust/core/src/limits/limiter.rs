@@ -10,9 +10,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::rate_limiter::{Decision, Feedback, Grant, RateLimiter, Rules, Tokens};
+use super::breaker::History;
+use super::rate_limiter::{CallEnd, Decision, Feedback, Grant, RateLimiter, Rules, Tokens};
 use super::shared_file::{Locked, SharedFile};
-use crate::outcome::{Answer, Failure, FailureKind};
 use crate::sync::Mutex;
 
 /// How soon to ask again when the file is locked.
@@ -48,23 +48,6 @@ pub enum Acquired {
     Refused(String),
 }
 
-impl Feedback {
-    /// What a failed attempt says about the endpoint.
-    #[must_use]
-    pub fn of(failure: &Failure) -> Self {
-        match (failure.kind, failure.answer) {
-            (FailureKind::Error, Some(Answer::Status(429))) => Self::Throttled(failure.retry_after),
-            // "Overloaded, come back": it is not down.
-            (FailureKind::Error, Some(Answer::Status(500..))) if failure.retry_after.is_some() => {
-                Self::Throttled(failure.retry_after)
-            }
-            (FailureKind::Error, Some(Answer::Status(500..) | Answer::Unreachable)) => Self::Unhealthy,
-            (FailureKind::Error, Some(Answer::Status(_))) => Self::Ok,
-            _ => Self::Unknown,
-        }
-    }
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct Limiter {
@@ -80,7 +63,7 @@ struct LimiterState {
     /// Permits that have not ended.
     in_flight: usize,
     /// Ends that are not written yet.
-    unwritten: Vec<CallEnd>,
+    unwritten: Vec<Ended>,
     /// Since when the file was locked whenever it was tried, and when that was last. Written by
     /// `acquire`.
     locked_ns: Option<(u64, u64)>,
@@ -98,13 +81,13 @@ enum Store {
     Shared(Box<SharedFile>),
 }
 
+/// A permit that has ended.
 #[derive(Clone, Copy, Debug)]
-struct CallEnd {
+struct Ended {
     grant: Grant,
     now_ns: u64,
-    feedback: Feedback,
-    tokens: Option<f64>,
-    used: bool,
+    /// How its call ended; `None`: none was made.
+    end: Option<CallEnd>,
 }
 
 impl Limiter {
@@ -167,7 +150,7 @@ impl Limiter {
         let mut state = self.state.lock();
         let in_flight = state.in_flight;
         let shared = matches!(state.store, Store::Shared(_));
-        let decision = state.with(&self.rules, now_ns, |view| {
+        let decision = state.with(&self.rules, now_ns, |view, _| {
             let mut decision = view.ask(&self.rules, now_ns, tokens, in_flight);
             if matches!(decision, Decision::Wait { on_release: true, .. }) && view.free_expired(now_ns) {
                 decision = view.ask(&self.rules, now_ns, tokens, in_flight);
@@ -218,21 +201,28 @@ impl Limiter {
     pub fn flush(&self, now_ns: u64) -> bool {
         let mut state = self.state.lock();
         // A file that can't be used is reported when a call asks.
-        state.unwritten.is_empty() || state.with(&self.rules, now_ns, |_| ()).is_ok_and(|done| done.is_some())
+        state.unwritten.is_empty() || state.with(&self.rules, now_ns, |_, _| ()).is_ok_and(|done| done.is_some())
     }
 
-    fn end(&self, end: CallEnd) -> bool {
+    /// True where its failure is excused: the circuit breaker is open, and the call not to blame.
+    fn end(&self, ended: Ended) -> bool {
         let mut state = self.state.lock();
         state.in_flight -= 1;
-        state.unwritten.push(end);
+        state.unwritten.push(ended);
+        let Some(CallEnd { feedback, .. }) = ended.end else { return false };
         // Answers wait for the next use of the file: many ends are one write.
-        if !end.used || (end.feedback == Feedback::Ok && matches!(state.store, Store::Shared(_))) {
+        if feedback == Feedback::Ok && matches!(state.store, Store::Shared(_)) {
             return false;
         }
-        let breaker_open = |view: &mut View<'_>| view.limiter().breaker_open();
-        let breaker_open = matches!(state.with(&self.rules, end.now_ns, breaker_open), Ok(Some(true)));
-        state.note(breaker_open);
-        breaker_open
+        let look = |view: &mut View<'_>, excused| (view.limiter().breaker_open(), excused);
+        match state.with(&self.rules, ended.now_ns, look) {
+            Ok(Some((breaker_open, excused))) => {
+                state.note(breaker_open);
+                excused
+            }
+            // Not written yet. A trial is sent for all others, and shall not pay for it.
+            _ => ended.grant.trial && feedback.is_endpoint_error(),
+        }
     }
 
     /// Keeps the reason of a call that failed for the endpoint's sake; true if the circuit breaker
@@ -269,8 +259,14 @@ impl View<'_> {
     }
 
     fn ask(&mut self, rules: &Rules, now_ns: u64, tokens: Tokens, in_flight: usize) -> Decision {
+        let all = self.in_flight(in_flight);
+        self.limiter().ask(rules, now_ns, tokens, all)
+    }
+
+    /// Calls in flight of all engines, so many being this one's.
+    fn in_flight(&self, own: usize) -> usize {
         let others = if let Self::Shared(locked) = self { locked.in_flight_elsewhere() } else { 0 };
-        self.limiter().ask(rules, now_ns, tokens, in_flight.saturating_add(others))
+        own.saturating_add(others)
     }
 
     fn set_in_flight(&mut self, in_flight: usize) {
@@ -298,19 +294,27 @@ impl LimiterState {
         now_ns.saturating_sub(since)
     }
 
-    /// Does something with the rate limiter, after ends were written; `None` if the file is locked.
-    fn with<R>(&mut self, rules: &Rules, now_ns: u64, work: impl FnOnce(&mut View<'_>) -> R) -> io::Result<Option<R>> {
+    /// Does something with the rate limiter, after ends were written, and with whether the last of
+    /// them is excused; `None` if the file is locked.
+    fn with<R>(
+        &mut self,
+        rules: &Rules,
+        now_ns: u64,
+        work: impl FnOnce(&mut View<'_>, bool) -> R,
+    ) -> io::Result<Option<R>> {
         let Self { store, unwritten, in_flight, .. } = self;
         let write = |view: &mut View<'_>| {
-            for CallEnd { grant, now_ns, feedback, tokens, used } in unwritten.drain(..) {
-                if used {
-                    view.limiter().record(rules, now_ns, grant, feedback, tokens, fastrand::f64());
-                } else {
-                    view.limiter().refund(rules, grant);
+            let (all, mut excused) = (view.in_flight(*in_flight), false);
+            for Ended { grant, now_ns, end } in unwritten.drain(..) {
+                match end {
+                    Some(end) => {
+                        excused = view.limiter().record(rules, now_ns, grant, end, all, fastrand::f64());
+                    }
+                    None => view.limiter().refund(rules, grant),
                 }
             }
             view.set_in_flight(*in_flight);
-            work(view)
+            work(view, excused)
         };
         match store {
             Store::Own(limiter) => Ok(Some(write(&mut View::Own(limiter)))),
@@ -328,26 +332,19 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// The call has ended; `tokens` are those it used, if it reported them. True if the circuit
-    /// breaker is open: the call is not to blame.
-    pub fn end(mut self, now_ns: u64, feedback: Feedback, tokens: Option<f64>) -> bool {
+    /// The call has ended; `tokens` are those it used, if it reported them. True where its failure
+    /// is excused: the circuit breaker is open, and the call not to blame.
+    pub fn end(mut self, now_ns: u64, feedback: Feedback, tokens: Option<f64>, history: History) -> bool {
         self.open = false;
-        let breaker_open = self.limiter.end(CallEnd { grant: self.grant, now_ns, feedback, tokens, used: true });
-        breaker_open || self.grant.trial
+        let end = Some(CallEnd { feedback, tokens, history });
+        self.limiter.end(Ended { grant: self.grant, now_ns, end })
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         if self.open {
-            let now_ns = self.grant.sent_ns;
-            self.limiter.end(CallEnd {
-                grant: self.grant,
-                now_ns,
-                feedback: Feedback::Unknown,
-                tokens: None,
-                used: false,
-            });
+            self.limiter.end(Ended { grant: self.grant, now_ns: self.grant.sent_ns, end: None });
         }
     }
 }

@@ -15,5 +15,6 @@ mod shared_file;
 #[cfg(test)]
 mod tests;
 
+pub use breaker::{Attempt, Breaker, BreakerState, History, Signal};
 pub use limiter::{Acquired, Limit, Limiter, Permit};
 pub use rate_limiter::{Feedback, Rules, Tokens};

@@ -9,9 +9,10 @@
 
 use std::time::Duration;
 
-use super::breaker::{Breaker, BreakerState};
+use super::breaker::{self, Attempt, Breaker, BreakerState, History, Signal};
 use super::nanoseconds::{nanoseconds, real};
 use crate::clock::nanos;
+use crate::outcome::{Answer, Failure, FailureKind};
 
 const MINUTE_NS: f64 = 60e9;
 /// Share of an allowance that is used. The rest is room for the server's sliding window and
@@ -55,10 +56,61 @@ pub enum Feedback {
     Ok,
     /// Too many requests; come back after this time.
     Throttled(Option<Duration>),
-    /// It can't be reached, or fails by itself.
-    Unhealthy,
-    /// Nothing: the call was cancelled, timed out, or failed for reasons of its own.
+    /// There was no connection to it.
+    NoConnection,
+    /// It answered 500 or above, or broke the connection.
+    Failed,
+    /// It did not answer in time.
+    TimedOut,
+    /// Nothing: the call was cancelled, or failed for reasons of its own.
     Unknown,
+}
+
+impl Feedback {
+    /// What a failed attempt says about the endpoint.
+    #[must_use]
+    pub fn of(failure: &Failure) -> Self {
+        match (failure.kind, failure.answer) {
+            (FailureKind::Timeout, _) => Self::TimedOut,
+            (FailureKind::Error, Some(Answer::Status(429))) => Self::Throttled(failure.retry_after),
+            // "Overloaded, come back": it is not down.
+            (FailureKind::Error, Some(Answer::Status(500..))) if failure.retry_after.is_some() => {
+                Self::Throttled(failure.retry_after)
+            }
+            (FailureKind::Error, Some(Answer::Unreachable)) => Self::NoConnection,
+            (FailureKind::Error, Some(Answer::Status(500..) | Answer::Broken)) => Self::Failed,
+            (FailureKind::Error, Some(Answer::Status(_))) => Self::Ok,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The same for a circuit breaker.
+    #[must_use]
+    pub const fn signal(self) -> Signal {
+        match self {
+            Self::Ok | Self::Throttled(_) => Signal::Answered,
+            Self::NoConnection => Signal::NoConnection,
+            Self::Failed => Signal::Failed,
+            Self::TimedOut => Signal::TimedOut,
+            Self::Unknown => Signal::Nothing,
+        }
+    }
+
+    /// Whether the endpoint may be to blame.
+    #[must_use]
+    pub const fn is_endpoint_error(self) -> bool {
+        matches!(self, Self::NoConnection | Self::Failed | Self::TimedOut)
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CallEnd {
+    pub feedback: Feedback,
+    /// Tokens that it used, if it reported them.
+    pub tokens: Option<f64>,
+    /// Of its earlier attempts.
+    pub history: History,
 }
 
 /// Tokens of a call, before it is made.
@@ -142,7 +194,7 @@ impl RateLimiter {
         match breaker {
             BreakerState::Closed | BreakerState::Trial => {}
             BreakerState::Open(until_ns) => return wait(until_ns),
-            BreakerState::TrialInFlight(until_ns) => return Decision::Wait { until_ns, on_release: true },
+            BreakerState::TrialsInFlight(until_ns) => return Decision::Wait { until_ns, on_release: true },
             BreakerState::Refused(failing_ns) => return Decision::BreakerOpen(failing_ns),
         }
         if rules.concurrency.is_some_and(|most| in_flight >= self.allowed_concurrency(rules, most)) {
@@ -177,17 +229,18 @@ impl RateLimiter {
         Decision::Go(Grant { sent_ns: now_ns, tokens, trial })
     }
 
-    /// Takes in how a call ended; `tokens` are those it used, if it reported them, and `random` is
-    /// uniform in [0, 1).
+    /// Takes in how a call ended while others are `in_flight`; `random` is uniform in [0, 1). True
+    /// where a failure is excused (`Breaker::record`).
     pub fn record(
         &mut self,
         rules: &Rules,
         now_ns: u64,
         grant: Grant,
-        feedback: Feedback,
-        tokens: Option<f64>,
+        end: CallEnd,
+        in_flight: usize,
         random: f64,
-    ) {
+    ) -> bool {
+        let CallEnd { feedback, tokens, history } = end;
         self.rescale_debt(rules, now_ns);
         if let Some(tokens) = tokens.filter(|tokens| *tokens >= 0.0 && *tokens <= most_tokens(rules)) {
             let charged_ns = self.cost_ns(rules.tpm, grant.tokens);
@@ -199,7 +252,6 @@ impl RateLimiter {
         }
         match feedback {
             Feedback::Ok => {
-                self.breaker.succeeded(grant.sent_ns);
                 if grant.sent_ns >= self.lowered_ns {
                     let since_ns = self.raised_ns.max(self.lowered_ns);
                     let step_ns = now_ns.saturating_sub(since_ns).min(RECOVERY_STEP_NS);
@@ -208,7 +260,6 @@ impl RateLimiter {
                 }
             }
             Feedback::Throttled(retry_after) => {
-                self.breaker.succeeded(grant.sent_ns);
                 // A call that was sent before the rates were lowered says nothing of the new ones.
                 if grant.sent_ns >= self.lowered_ns {
                     let again = self.lowered_ns != 0 && now_ns.saturating_sub(self.lowered_ns) < SOON_NS;
@@ -220,10 +271,10 @@ impl RateLimiter {
                     self.retry_after_ns = self.retry_after_ns.max(until_ns);
                 }
             }
-            Feedback::Unhealthy => self.breaker.failed(now_ns, grant.trial, random),
-            Feedback::Unknown if grant.trial => self.breaker.open(now_ns, random),
-            Feedback::Unknown => {}
+            Feedback::NoConnection | Feedback::Failed | Feedback::TimedOut | Feedback::Unknown => {}
         }
+        let attempt = Attempt { sent_ns: grant.sent_ns, trial: grant.trial, history };
+        self.breaker.record(attempt, feedback.signal(), now_ns, in_flight, random)
     }
 
     /// Refunds a call that was never made.
@@ -254,7 +305,8 @@ impl RateLimiter {
             self.retry_after_ns,
             self.breaker.failing_since_ns,
             self.breaker.open_until_ns,
-            self.breaker.trial_until_ns,
+            self.breaker.answered_ns,
+            self.breaker.trials_until_ns,
         ];
         let rates = (LEAST_FACTOR..=1.0).contains(&self.factor)
             && [self.mean_tokens, self.tpm].iter().all(|number| number.is_finite() && *number >= 0.0);
@@ -317,11 +369,13 @@ fn most_tokens(rules: &Rules) -> f64 {
 }
 
 /// Numbers of a rate limiter in a file.
-pub(super) const WORDS: usize = 13;
+pub(super) const WORDS: usize = 8 + breaker::WORDS;
 
 impl RateLimiter {
-    pub(super) const fn to_words(&self) -> [u64; WORDS] {
-        [
+    pub(super) fn to_words(&self) -> [u64; WORDS] {
+        let mut words = [0; WORDS];
+        let (own, breaker) = words.split_at_mut(WORDS - breaker::WORDS);
+        own.copy_from_slice(&[
             self.requests_ns,
             self.tokens_ns,
             self.mean_tokens.to_bits(),
@@ -329,32 +383,25 @@ impl RateLimiter {
             self.lowered_ns,
             self.raised_ns,
             self.retry_after_ns,
-            self.breaker.failures,
-            self.breaker.failing_since_ns,
-            self.breaker.openings,
-            self.breaker.open_until_ns,
-            self.breaker.trial_until_ns,
             self.tpm.to_bits(),
-        ]
+        ]);
+        breaker.copy_from_slice(&self.breaker.to_words());
+        words
     }
 
-    pub(super) const fn from_words(words: [u64; WORDS]) -> Self {
+    pub(super) fn from_words(words: [u64; WORDS]) -> Self {
+        let [requests_ns, tokens_ns, mean_tokens, factor, lowered_ns, raised_ns, retry_after_ns, tpm, breaker @ ..] =
+            words;
         Self {
-            requests_ns: words[0],
-            tokens_ns: words[1],
-            mean_tokens: f64::from_bits(words[2]),
-            factor: f64::from_bits(words[3]),
-            lowered_ns: words[4],
-            raised_ns: words[5],
-            retry_after_ns: words[6],
-            breaker: Breaker {
-                failures: words[7],
-                failing_since_ns: words[8],
-                openings: words[9],
-                open_until_ns: words[10],
-                trial_until_ns: words[11],
-            },
-            tpm: f64::from_bits(words[12]),
+            requests_ns,
+            tokens_ns,
+            mean_tokens: f64::from_bits(mean_tokens),
+            factor: f64::from_bits(factor),
+            lowered_ns,
+            raised_ns,
+            retry_after_ns,
+            tpm: f64::from_bits(tpm),
+            breaker: Breaker::from_words(breaker),
         }
     }
 }

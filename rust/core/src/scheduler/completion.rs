@@ -54,6 +54,7 @@ impl SchedulerCore {
             } else if let Some(again) = retry::decide(policy, &call, &failure, now_ns, expires_ns, fastrand::f64()) {
                 batch.count_retry(function);
                 call.suspect = again.suspect;
+                call.deferred = call.deferred.saturating_add(again.deferred.into());
                 call.attempt = claim.reopen();
                 if again.due_ns > now_ns {
                     let retry = Due::Retry { function, calls: vec![(batch.id(), vec![call])] };
@@ -187,7 +188,7 @@ impl SchedulerCore {
             .map(|(score, _)| score)
             .collect();
         if scores.iter().any(|score| !score.status.is_failure()) {
-            let call = Call { first, attempt: 1, finish: true, suspect: false, excused: 0, part: 0 };
+            let call = Call::finish(first);
             {
                 let mut state = self.state.lock();
                 state.give_back(batch.id(), function, vec![call]);

@@ -35,10 +35,10 @@ impl FrameOwner for SchedulerCore {
         function: FunctionId,
         claimed: Vec<(&Arc<Batch>, Call, Claim<'_>)>,
         failure: Failure,
-        breaker_open: bool,
+        excused: bool,
         times: Times,
     ) {
-        Self::gathered_failed(&self, function, claimed, failure, breaker_open, times);
+        Self::gathered_failed(&self, function, claimed, failure, excused, times);
     }
 
     fn end_function(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, cause: &Cause) {
@@ -46,7 +46,7 @@ impl FrameOwner for SchedulerCore {
     }
 
     fn note_endpoint_error(&self, function: FunctionId, feedback: Feedback, why: &str) {
-        if feedback == Feedback::Unhealthy
+        if feedback.is_endpoint_error()
             && self.limiters[function].as_ref().is_some_and(|limiter| limiter.note_error(why))
             && let Some(listener) = self.breaker_listener.get()
         {

@@ -1,11 +1,11 @@
 //! Whether a failed attempt gets another, and when.
 //!
 //! - `retries` counts attempts after the first. A call whose worker died is tried once more, alone,
-//!   beyond them. An attempt that failed while its circuit breaker is open is not counted.
+//!   beyond them. Deferrals and what is excused by an open circuit breaker are not counted.
 //! - The wait is uniform in [0, min(10 s, 0.2 s * 2^(n-1))] (full jitter), at least what was asked
 //!   for.
 //! - No attempt starts after `total_timeout` or `batch_timeout`.
-//! - "Too many requests" reschedules a call up to `PUT_OFF` times. 400, 401, 403, 404 and 422 are
+//! - "Too many requests" defers a call up to `DEFERRALS` times. 400, 401, 403, 404 and 422 are
 //!   final.
 
 use std::time::Duration;
@@ -17,14 +17,16 @@ use crate::outcome::{Answer, Failure, FailureKind};
 
 const BASE_NS: u64 = 200_000_000;
 const CAP_NS: u64 = 10_000_000_000;
-/// How often a call without retries of its own is deferred.
-const PUT_OFF: u16 = 8;
+/// How often a call is deferred that has fewer retries.
+const DEFERRALS: u16 = 8;
 
 /// Another attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Again {
     pub due_ns: u64,
     pub suspect: bool,
+    /// The attempt was no failure of the call's: the server had too many requests.
+    pub deferred: bool,
 }
 
 /// Decides about a failed attempt; `random` is uniform in [0, 1).
@@ -38,19 +40,21 @@ pub(crate) fn decide(
 ) -> Option<Again> {
     let first_crash = failure.kind == FailureKind::Crashed && !call.suspect;
     let again = if first_crash {
-        Again { due_ns: now_ns, suspect: true }
+        Again { due_ns: now_ns, suspect: true, deferred: false }
     } else {
-        // The try after a crash, and attempts while the breaker is open, are not counted.
-        let counted = call.attempt.saturating_sub(call.excused.saturating_add(call.suspect.into()));
-        let later = failure.answer.is_some_and(Answer::is_later);
-        let most = if later { policy.retries.max(PUT_OFF) } else { policy.retries };
+        let deferred = failure.answer.is_some_and(Answer::is_later);
+        let (times, most) = if deferred {
+            (call.deferred.saturating_add(1), policy.retries.max(DEFERRALS))
+        } else {
+            (call.counted(), policy.retries)
+        };
         let hopeless = !failure.retryable || failure.answer.is_some_and(Answer::is_final);
-        if call.finish || hopeless || counted > most || call.attempt == u16::MAX {
+        if call.finish || hopeless || times > most || call.attempt == u16::MAX {
             return None;
         }
-        let jitter = backoff_ns(counted, random);
+        let jitter = backoff_ns(times, random);
         let wait = failure.retry_after.map_or(jitter, |asked: Duration| jitter.max(nanos(asked)));
-        Again { due_ns: now_ns.saturating_add(wait), suspect: call.suspect }
+        Again { due_ns: now_ns.saturating_add(wait), suspect: call.suspect, deferred }
     };
     (expires_ns.is_none_or(|expires| again.due_ns < expires)).then_some(again)
 }
@@ -91,7 +95,7 @@ mod tests {
     }
 
     fn call(attempt: u16, suspect: bool) -> Call {
-        Call { first: 0, attempt, finish: false, suspect, excused: 0, part: 0 }
+        Call { attempt, suspect, ..Call::fresh(0) }
     }
 
     #[test]
@@ -107,7 +111,10 @@ mod tests {
     #[test]
     fn the_first_crash_is_free_and_makes_the_call_suspect() {
         let crash = failure(FailureKind::Crashed);
-        assert_eq!(decide(&policy(0), &call(1, false), &crash, 9, None, 0.5), Some(Again { due_ns: 9, suspect: true }));
+        assert_eq!(
+            decide(&policy(0), &call(1, false), &crash, 9, None, 0.5),
+            Some(Again { due_ns: 9, suspect: true, deferred: false })
+        );
         assert!(decide(&policy(0), &call(2, true), &crash, 9, None, 0.5).is_none());
         assert!(decide(&policy(1), &call(2, true), &crash, 9, None, 0.5).is_some());
         assert!(decide(&policy(1), &call(3, true), &crash, 9, None, 0.5).is_none());
@@ -124,14 +131,21 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_to_come_later_is_rescheduled_without_retries() {
+    fn deferrals_and_retries_are_counted_apart() {
         let later = Failure { answer: Some(Answer::Status(429)), ..failure(FailureKind::Error) };
-        assert!(decide(&policy(0), &call(PUT_OFF, false), &later, 0, None, 0.5).is_some());
-        assert!(decide(&policy(0), &call(PUT_OFF + 1, false), &later, 0, None, 0.5).is_none());
-        assert!(decide(&policy(20), &call(20, false), &later, 0, None, 0.5).is_some());
+        let after = |deferred| Call { deferred, ..call(deferred + 1, false) };
+        assert!(decide(&policy(0), &after(DEFERRALS - 1), &later, 0, None, 0.5).unwrap().deferred);
+        assert!(decide(&policy(0), &after(DEFERRALS), &later, 0, None, 0.5).is_none());
+        assert!(decide(&policy(20), &after(19), &later, 0, None, 0.5).is_some());
         let broken = Failure { answer: Some(Answer::Status(500)), ..failure(FailureKind::Error) };
         assert!(decide(&policy(0), &call(1, false), &broken, 0, None, 0.5).is_none());
         assert!(decide(&policy(2), &call(3, false), &broken, 0, None, 0.5).is_none());
+        // Eight deferrals and two failures: both retries are still there for the failures.
+        let both = Call { deferred: 8, ..call(10, false) };
+        assert!(!decide(&policy(2), &both, &broken, 0, None, 0.5).unwrap().deferred);
+        assert!(decide(&policy(2), &Call { attempt: 11, ..both }, &broken, 0, None, 0.5).is_none());
+        // And failures take nothing of the deferrals.
+        assert!(decide(&policy(2), &Call { deferred: 7, ..call(10, false) }, &later, 0, None, 0.5).is_some());
     }
 
     #[test]

@@ -16,7 +16,9 @@ type Of<'a> = (&'a Arc<Batch>, Call);
 
 /// Whether a failure is about the endpoint, for all calls alike.
 fn is_of_endpoint(failure: &Failure) -> bool {
-    let Some(Answer::Status(status)) = failure.answer else { return failure.answer == Some(Answer::Unreachable) };
+    let Some(Answer::Status(status)) = failure.answer else {
+        return matches!(failure.answer, Some(Answer::Unreachable | Answer::Broken));
+    };
     matches!(status, 300..=399 | 401 | 403 | 404 | 405 | 407 | 429 | 502..=504)
 }
 
@@ -28,17 +30,17 @@ fn by_batch(calls: Vec<Of<'_>>) -> Vec<(u64, Vec<Call>)> {
 
 impl SchedulerCore {
     /// A call on several samples failed: they are tried again in two parts, or have failed.
-    /// `breaker_open`: its endpoint fails for all calls.
+    /// `excused`: its endpoint fails for all calls.
     pub(crate) fn gathered_failed(
         self: &Arc<Self>,
         function: FunctionId,
         claimed: Vec<(&Arc<Batch>, Call, Claim<'_>)>,
         failure: Failure,
-        breaker_open: bool,
+        excused: bool,
         times: Times,
     ) {
         let policy = &self.function(function).policy;
-        let together = breaker_open || is_of_endpoint(&failure);
+        let together = excused || is_of_endpoint(&failure);
         let crashed = failure.kind == FailureKind::Crashed;
         let random = fastrand::f64();
         let (mut again, mut due_ns): (Vec<Of<'_>>, u64) = (Vec::new(), 0);
@@ -59,6 +61,7 @@ impl SchedulerCore {
                     if let Some(granted) = granted {
                         batch.count_retry(function);
                         call.suspect = granted.suspect;
+                        call.deferred = call.deferred.saturating_add(granted.deferred.into());
                         due_ns = due_ns.max(granted.due_ns);
                     }
                     granted.is_some()
@@ -66,7 +69,7 @@ impl SchedulerCore {
                     if crashed && !call.suspect {
                         call.suspect = true;
                     } else {
-                        call.excused = call.excused.saturating_add(1);
+                        call.shared = call.shared.saturating_add(1);
                     }
                     call.attempt < u16::MAX && expires_ns.is_none_or(|expires_ns| now_ns < expires_ns)
                 };

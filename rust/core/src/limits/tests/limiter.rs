@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use super::super::breaker::History;
 use super::super::limiter::{Acquired, Limit, Limiter, Permit};
 use super::super::rate_limiter::{Feedback, Rules, Tokens};
 use super::Folder;
@@ -44,7 +45,7 @@ fn engines_with_one_key_share_its_limit() {
     assert!(
         matches!(two.acquire(S, Tokens::Estimated(None)), Acquired::Wait { until_ns, .. } if until_ns < S + S / 10)
     );
-    held.pop().unwrap().end(S, Feedback::Ok, None);
+    held.pop().unwrap().end(S, Feedback::Ok, None, History::default());
     assert!(one.has_unwritten() && one.flush(S) && !one.has_unwritten());
     let third = go(&two, S);
     assert!(third.is_some() && go(&one, S).is_none());
@@ -58,7 +59,7 @@ fn retry_after_of_one_engine_holds_for_all() {
     let folder = Folder::new();
     let limit = keyed(&folder, Rules { concurrency: Some(3), ..Rules::default() });
     let (one, two) = (limiter(&limit), limiter(&limit));
-    go(&one, S).unwrap().end(S, Feedback::Throttled(Some(Duration::from_secs(5))), None);
+    go(&one, S).unwrap().end(S, Feedback::Throttled(Some(Duration::from_secs(5))), None, History::default());
     assert!(matches!(two.acquire(S, Tokens::Estimated(None)), Acquired::Wait { until_ns, .. } if until_ns == 6 * S));
 }
 
@@ -70,7 +71,7 @@ fn an_end_that_cannot_be_written_is_written_later() {
     let permit = go(&one, S).unwrap();
     let busy = std::fs::File::open(folder.file()).unwrap();
     rustix::fs::flock(&busy, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    permit.end(S, Feedback::Ok, None);
+    permit.end(S, Feedback::Ok, None, History::default());
     assert!(!one.flush(S));
     assert!(
         matches!(one.acquire(S, Tokens::Estimated(None)), Acquired::Wait { until_ns, on_release: false } if until_ns < S + S / 100)
@@ -137,7 +138,7 @@ fn engines_never_have_more_in_flight_than_the_key_allows() {
                     if held.len() > engine || (mine == 300 && !held.is_empty()) || fastrand::bool() {
                         for permit in held.drain(..) {
                             inside.fetch_sub(1, Ordering::SeqCst);
-                            permit.end(now_ns(), Feedback::Ok, None);
+                            permit.end(now_ns(), Feedback::Ok, None, History::default());
                             done.fetch_add(1, Ordering::SeqCst);
                         }
                     }

@@ -1,6 +1,7 @@
 //! Tests of the limits: the rate limiter alone, the file that processes share, and the limiter over
 //! both.
 
+mod breaker;
 mod limiter;
 mod rate_limiter;
 mod shared_file;

@@ -6,10 +6,15 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::super::rate_limiter::{Decision, Feedback, Grant, RateLimiter, Rules, Tokens};
+use super::super::breaker::History;
+use super::super::rate_limiter::{CallEnd, Decision, Feedback, Grant, RateLimiter, Rules, Tokens};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
+
+fn ended(feedback: Feedback, tokens: Option<f64>) -> CallEnd {
+    CallEnd { feedback, tokens, history: History::default() }
+}
 
 fn rpm(rpm: f64) -> Rules {
     Rules { rpm: Some(rpm), ..Rules::default() }
@@ -66,7 +71,7 @@ fn run(rules: &Rules, server: &mut Server, for_ns: u64, lag_ns: u64, jitter_ns: 
                 count.throttled += 1;
                 count.late_throttled += usize::from(late);
             }
-            limiter.record(rules, at_ns, grant, feedback, None, random.f64());
+            limiter.record(&rules, at_ns, grant, ended(feedback, None), 0, random.f64());
         }
         match limiter.ask(rules, now_ns, Tokens::Estimated(None), 0) {
             Decision::Go(grant) => {
@@ -124,7 +129,7 @@ fn one_wave_of_throttling_lowers_the_rate_once_and_answers_raise_it() {
             .collect();
         assert_eq!(sent.len(), 20);
         for grant in &sent {
-            limiter.record(&rules, wave + S, *grant, Feedback::Throttled(None), None, 0.5);
+            limiter.record(&rules, wave + S, *grant, ended(Feedback::Throttled(None), None), 0, 0.5);
         }
     }
     let steady = |limiter: &mut RateLimiter, from_ns: u64| {
@@ -132,7 +137,7 @@ fn one_wave_of_throttling_lowers_the_rate_once_and_answers_raise_it() {
         for at in 0..1000 {
             if let Decision::Go(grant) = limiter.ask(&rules, from_ns + at * MS, Tokens::Estimated(None), 0) {
                 count += 1;
-                limiter.record(&rules, from_ns + at * MS, grant, Feedback::Ok, None, 0.5);
+                limiter.record(&rules, from_ns + at * MS, grant, ended(Feedback::Ok, None), 0, 0.5);
             }
         }
         count
@@ -153,13 +158,13 @@ fn without_rates_throttling_lowers_the_concurrency() {
         panic!("there is room for one")
     };
     assert!(matches!(limiter.ask(&rules, S, Tokens::Estimated(None), 10), Decision::Wait { on_release: true, .. }));
-    limiter.record(&rules, S, grant, Feedback::Throttled(None), None, 0.5);
+    limiter.record(&rules, S, grant, ended(Feedback::Throttled(None), None), 0, 0.5);
     assert!(matches!(limiter.ask(&rules, S + 2, Tokens::Estimated(None), 9), Decision::Wait { on_release: true, .. }));
     assert!(matches!(limiter.ask(&rules, S + 2, Tokens::Estimated(None), 8), Decision::Go(_)));
     // However often it is refused, one may go.
     for at in 1..100 {
         let grant = Grant { sent_ns: S + at * S, tokens: 0.0, trial: false };
-        limiter.record(&rules, S + at * S, grant, Feedback::Throttled(None), None, 0.5);
+        limiter.record(&rules, S + at * S, grant, ended(Feedback::Throttled(None), None), 0, 0.5);
     }
     assert!(matches!(limiter.ask(&rules, 200 * S, Tokens::Estimated(None), 0), Decision::Go(_)));
     assert!(matches!(limiter.ask(&rules, 200 * S, Tokens::Estimated(None), 1), Decision::Wait { .. }));
@@ -172,7 +177,7 @@ fn retry_after_holds_for_all_calls() {
     let Decision::Go(grant) = limiter.ask(&rules, S, Tokens::Estimated(None), 0) else {
         panic!("nothing is in the way")
     };
-    limiter.record(&rules, S, grant, Feedback::Throttled(Some(Duration::from_secs(7))), None, 0.5);
+    limiter.record(&rules, S, grant, ended(Feedback::Throttled(Some(Duration::from_secs(7))), None), 0, 0.5);
     assert_eq!(
         limiter.ask(&rules, S, Tokens::Estimated(None), 0),
         Decision::Wait { until_ns: 8 * S, on_release: false }
@@ -191,11 +196,11 @@ fn an_open_breaker_lets_trials_through_and_then_refuses() {
     let sent: Vec<Grant> = (0..20).filter_map(|_| go(&mut limiter, S)).collect();
     assert_eq!(sent.len(), 20);
     for grant in sent {
-        limiter.record(&rules, S, grant, Feedback::Unhealthy, None, 1.0);
+        limiter.record(&rules, S, grant, ended(Feedback::NoConnection, None), 0, 1.0);
     }
     assert_eq!(
         limiter.ask(&rules, S, Tokens::Estimated(None), 0),
-        Decision::Wait { until_ns: 2 * S, on_release: false }
+        Decision::Wait { until_ns: S + S / 4, on_release: false }
     );
     let (mut now_ns, mut trials) = (S, 0);
     loop {
@@ -203,15 +208,9 @@ fn an_open_breaker_lets_trials_through_and_then_refuses() {
             Decision::Go(grant) => {
                 assert!(grant.trial && go(&mut limiter, now_ns).is_none(), "one trial at a time");
                 trials += 1;
-                // A call that fails that the endpoint never answered does not close the breaker.
-                limiter.record(
-                    &rules,
-                    now_ns,
-                    grant,
-                    if trials % 2 == 0 { Feedback::Unhealthy } else { Feedback::Unknown },
-                    None,
-                    1.0,
-                );
+                // One that says nothing leaves its place to another.
+                let feedback = if trials % 2 == 0 { Feedback::NoConnection } else { Feedback::Unknown };
+                limiter.record(&rules, now_ns, grant, ended(feedback, None), 0, 1.0);
             }
             Decision::Wait { until_ns, .. } => now_ns = until_ns,
             Decision::BreakerOpen(for_ns) => {
@@ -220,11 +219,17 @@ fn an_open_breaker_lets_trials_through_and_then_refuses() {
             }
         }
     }
-    assert!((20..=30).contains(&trials), "{trials}");
-    // It still gets trials, and one answer is enough.
-    let grant = go(&mut limiter, now_ns + 15 * S).unwrap();
-    limiter.record(&rules, now_ns + 15 * S, grant, Feedback::Ok, None, 0.5);
-    assert!((0..20).all(|_| go(&mut limiter, now_ns + 15 * S).is_some()));
+    assert!((50..=60).contains(&trials), "{trials}");
+    // It still gets trials.
+    now_ns += 15 * S;
+    for width in [1, 2, 8] {
+        let sent: Vec<Grant> = (0..20).map_while(|_| go(&mut limiter, now_ns)).collect();
+        assert_eq!(sent.len(), width, "it ramps up");
+        for grant in sent {
+            limiter.record(&rules, now_ns, grant, ended(Feedback::Ok, None), 0, 0.5);
+        }
+    }
+    assert!((0..200).all(|_| go(&mut limiter, now_ns).is_some_and(|grant| !grant.trial)));
 }
 
 #[test]
@@ -233,7 +238,14 @@ fn an_answer_in_between_keeps_the_breaker_closed() {
     let mut limiter = RateLimiter::default();
     for at in 1..100 {
         let Decision::Go(grant) = limiter.ask(&rules, at * S, Tokens::Estimated(None), 0) else { panic!("{at}") };
-        limiter.record(&rules, at * S, grant, if at % 5 == 0 { Feedback::Ok } else { Feedback::Unhealthy }, None, 0.5);
+        limiter.record(
+            &rules,
+            at * S,
+            grant,
+            ended(if at % 5 == 0 { Feedback::Ok } else { Feedback::Failed }, None),
+            0,
+            0.5,
+        );
     }
 }
 
@@ -245,7 +257,7 @@ fn a_trial_that_was_never_made_leaves_room_for_another() {
         let Decision::Go(grant) = limiter.ask(&rules, S, Tokens::Estimated(None), 0) else {
             panic!("the breaker is closed")
         };
-        limiter.record(&rules, S, grant, Feedback::Unhealthy, None, 0.0);
+        limiter.record(&rules, S, grant, ended(Feedback::NoConnection, None), 0, 0.0);
     }
     let Decision::Go(trial) = limiter.ask(&rules, 3 * S, Tokens::Estimated(None), 0) else { panic!("a trial is due") };
     assert!(trial.trial);
@@ -263,7 +275,7 @@ fn tokens_are_charged_when_their_use_is_known() {
             match limiter.ask(&rules, now_ns, Tokens::Estimated(reported), 0) {
                 Decision::Go(grant) => {
                     sent += 1;
-                    limiter.record(&rules, now_ns, grant, Feedback::Ok, Some(used), 0.5);
+                    limiter.record(&rules, now_ns, grant, ended(Feedback::Ok, Some(used)), 0, 0.5);
                 }
                 Decision::Wait { until_ns, .. } => now_ns = until_ns,
                 Decision::BreakerOpen(_) => panic!("the breaker is closed"),
@@ -294,19 +306,19 @@ proptest! {
     }
 
     #[test]
-    fn no_stored_state_makes_anyone_wait_for_ever_or_panics(words in prop::array::uniform13(any::<u64>()), now_ns in S..1_000_000 * S, feedback in 0..4_usize) {
+    fn no_stored_state_makes_anyone_wait_for_ever_or_panics(words in prop::array::uniform18(any::<u64>()), now_ns in S..1_000_000 * S, feedback in 0..6_usize) {
         let rules = Rules { rpm: Some(60.0), tpm: Some(1000.0), concurrency: Some(2) };
         let mut limiter = RateLimiter::from_words(words);
         limiter.clamp(now_ns);
-        let feedback = [Feedback::Ok, Feedback::Throttled(Some(Duration::MAX)), Feedback::Unhealthy, Feedback::Unknown][feedback];
-        limiter.record(&rules, now_ns, Grant { sent_ns: now_ns, tokens: 5.0, trial: true }, feedback, Some(f64::MAX), 0.5);
+        let feedback = [Feedback::Ok, Feedback::Throttled(Some(Duration::MAX)), Feedback::NoConnection, Feedback::Failed, Feedback::TimedOut, Feedback::Unknown][feedback];
+        limiter.record(&rules, now_ns, Grant { sent_ns: now_ns, tokens: 5.0, trial: true }, ended(feedback, Some(f64::MAX)), 0, 0.5);
         if let Decision::Wait { until_ns, .. } = limiter.ask(&rules, now_ns, Tokens::Estimated(None), 0) {
             prop_assert!(until_ns <= now_ns + 600 * S);
         }
     }
 
     #[test]
-    fn the_words_in_a_file_give_the_same_state(words in prop::array::uniform13(0..u64::MAX / 2)) {
+    fn the_words_in_a_file_give_the_same_state(words in prop::array::uniform18(0..u64::MAX / 2)) {
         prop_assert_eq!(RateLimiter::from_words(words).to_words(), words);
     }
 }
@@ -336,7 +348,7 @@ fn counted_tokens_are_charged_and_corrected_by_the_reported_use() {
     // Its end may make room, so whoever waits is reported of that.
     let Decision::Wait { until_ns, on_release: true } = ask(S, 1.0) else { panic!("ten seconds are paid for") };
     assert!((11 * S - S / 10..=11 * S).contains(&until_ns), "{until_ns}");
-    limiter.record(&rules, 2 * S, large, Feedback::Ok, Some(98.0), 0.5);
+    limiter.record(&rules, 2 * S, large, ended(Feedback::Ok, Some(98.0)), 0, 0.5);
     assert!(matches!(limiter.ask(&rules, 2 * S, Tokens::Counted(1.0), 0), Decision::Go(_)));
 }
 
@@ -382,7 +394,7 @@ fn impossible_token_use_is_ignored() {
                 }
             };
             assert_eq!(grant.tokens, 100.0, "{reported}");
-            limiter.record(&rules, now_ns, grant, Feedback::Ok, Some(reported), 0.5);
+            limiter.record(&rules, now_ns, grant, ended(Feedback::Ok, Some(reported)), 0, 0.5);
         }
         assert!(now_ns < 2 * S, "{reported}: {now_ns}");
     }

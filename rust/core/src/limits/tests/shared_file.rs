@@ -5,7 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use rustix::fs::{FlockOperation, flock};
 
-use super::super::rate_limiter::{Decision, Feedback, Grant, Rules, Tokens};
+use super::super::breaker::History;
+use super::super::rate_limiter::{CallEnd, Decision, Feedback, Grant, Rules, Tokens};
 use super::super::shared_file::{Locked, SharedFile};
 use super::Folder;
 
@@ -91,7 +92,9 @@ fn a_wrong_checksum_starts_anew() {
     let folder = Folder::new();
     let rules = Rules { rpm: Some(60.0), ..Rules::default() };
     let busy = |locked: &mut Locked| {
-        locked.limiter.record(&rules, 100 * S, GRANT, Feedback::Throttled(Some(Duration::from_secs(500))), None, 0.5);
+        let feedback = Feedback::Throttled(Some(Duration::from_secs(500)));
+        let end = CallEnd { feedback, tokens: None, history: History::default() };
+        locked.limiter.record(&rules, 100 * S, GRANT, end, 0, 0.5);
     };
     let asked = |shared: &mut SharedFile, now_ns| {
         with(shared, now_ns, |locked| locked.limiter.ask(&rules, now_ns, Tokens::Estimated(None), 0))
