@@ -71,7 +71,7 @@ fn run(rules: &Rules, server: &mut Server, for_ns: u64, lag_ns: u64, jitter_ns: 
                 count.throttled += 1;
                 count.late_throttled += usize::from(late);
             }
-            limiter.record(&rules, at_ns, grant, ended(feedback, None), 0, random.f64());
+            limiter.record(rules, at_ns, grant, ended(feedback, None), 0, random.f64());
         }
         match limiter.ask(rules, now_ns, Tokens::Estimated(None), 0) {
             Decision::Go(grant) => {
