@@ -40,7 +40,7 @@ pub(crate) struct Call {
     pub finish: bool,
     /// A worker died with it in hand: it runs alone from now on, and a second death is its end.
     pub suspect: bool,
-    /// Attempts that `retries` does not count: put off by a server that had too many requests,
+    /// Attempts that `retries` does not count: deferred by a server that had too many requests,
     /// failed for an open circuit breaker, and made with other samples in them.
     pub deferred: u16,
     pub excused: u16,
