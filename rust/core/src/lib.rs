@@ -27,6 +27,7 @@ pub mod outcome;
 pub mod payload;
 pub mod report;
 pub mod scheduler;
+pub mod spending;
 mod sync;
 pub mod task;
 pub mod text;

@@ -14,7 +14,7 @@ const LEASE_NS: u64 = 900_000_000_000;
 
 /// One engine with calls in flight, as the file has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lease {
+pub(crate) struct Lease {
     pub pid: u64,
     /// When it started, in the system's ticks; 0 where that can't be had.
     pub started: u64,
@@ -29,30 +29,30 @@ pub(super) struct Lease {
 }
 
 /// Numbers of a lease in a file.
-pub(super) const WORDS: usize = 6;
+pub(crate) const WORDS: usize = 6;
 
 impl Lease {
     /// This process, for one more engine.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::of(std::process::id())
     }
 
-    pub(super) fn of(pid: u32) -> Self {
+    pub(crate) fn of(pid: u32) -> Self {
         let engine = fastrand::u64(1..);
         Self { pid: pid.into(), started: start_of(pid), namespace: namespace(), engine, in_flight: 0, seen_ns: 0 }
     }
 
-    pub(super) const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.pid == 0
     }
 
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         (self.pid, self.started, self.namespace, self.engine)
             == (other.pid, other.started, other.namespace, other.engine)
     }
 
     /// Whether its process may still release what it took, seen from `namespace`.
-    pub(super) fn is_alive(&self, namespace: u64, now_ns: u64) -> bool {
+    pub(crate) fn is_alive(&self, namespace: u64, now_ns: u64) -> bool {
         if self.namespace != namespace {
             return now_ns.saturating_sub(self.seen_ns) < LEASE_NS;
         }
@@ -66,11 +66,11 @@ impl Lease {
         started == 0 || started == self.started
     }
 
-    pub(super) const fn to_words(self) -> [u64; WORDS] {
+    pub(crate) const fn to_words(self) -> [u64; WORDS] {
         [self.pid, self.started, self.namespace, self.engine, self.in_flight, self.seen_ns]
     }
 
-    pub(super) const fn from_words(words: [u64; WORDS]) -> Self {
+    pub(crate) const fn from_words(words: [u64; WORDS]) -> Self {
         Self {
             pid: words[0],
             started: words[1],
@@ -96,7 +96,7 @@ fn start_of(pid: u32) -> u64 {
 }
 
 /// The pid namespace of this process.
-pub(super) fn namespace() -> u64 {
+pub(crate) fn namespace() -> u64 {
     let link = fs::read_link("/proc/self/ns/pid").ok();
     let digits: String = link
         .iter()

@@ -7,11 +7,11 @@
 //! governor has the same arithmetic (GCRA), but for one process and fixed rates.
 
 mod breaker;
-mod lease;
+pub(crate) mod lease;
 mod limiter;
 mod nanoseconds;
 mod rate_limiter;
-mod shared_file;
+pub(crate) mod shared_file;
 #[cfg(test)]
 mod tests;
 

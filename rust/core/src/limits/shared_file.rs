@@ -238,7 +238,7 @@ impl SharedFile {
 }
 
 /// Takes the lock if it is free, or gets free within microseconds.
-fn lock(file: &File) -> io::Result<bool> {
+pub(crate) fn lock(file: &File) -> io::Result<bool> {
     for _ in 0..LOCK_TRIES {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(true),
@@ -250,13 +250,13 @@ fn lock(file: &File) -> io::Result<bool> {
 }
 
 /// Tells a file that was written as a whole from one that was not, or not by us.
-fn checksum(numbers: &[u64]) -> u64 {
+pub(crate) fn checksum(numbers: &[u64]) -> u64 {
     let mix = |sum: u64, number: &u64| (sum ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
     numbers.iter().fold(numbers.len() as u64, mix)
 }
 
 /// As many numbers as there are, up to `count`.
-fn words(file: &File, offset: usize, count: usize) -> io::Result<Vec<u64>> {
+pub(crate) fn words(file: &File, offset: usize, count: usize) -> io::Result<Vec<u64>> {
     let mut bytes = vec![0; count * 8];
     let mut filled = 0;
     while filled < bytes.len() {
@@ -271,7 +271,7 @@ fn words(file: &File, offset: usize, count: usize) -> io::Result<Vec<u64>> {
 }
 
 /// Opens or makes the file.
-fn open(path: &Path) -> io::Result<File> {
+pub(crate) fn open(path: &Path) -> io::Result<File> {
     let folder = path.parent().unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     if std::fs::symlink_metadata(folder)?.uid() != rustix::process::geteuid().as_raw() {
@@ -283,7 +283,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Tells boots of the machine apart, whose clocks begin anew; 0 where that can't be had.
-fn boot() -> u64 {
+pub(crate) fn boot() -> u64 {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).take(16).collect();
     u64::from_str_radix(&digits, 16).unwrap_or(0)

@@ -1,0 +1,147 @@
+//! What was spent under a cap, in a file, for all processes of a host that share it, used under a
+//! lock. Layout: `u64` magic, boot, checksum, 2 of the ledger, number of leases, 6 per lease.
+//!
+//! - The lock is the kernel's, ends with its process, and is held for microseconds.
+//! - Requests in flight of a dead process are forgotten; what it had spent counts.
+//! - Once no process that shares it lives, the next one starts at 0, unless the file is `kept`: it
+//!   is then of one run by its name.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::ledger::Ledger;
+use crate::limits::lease::{self, Lease};
+use crate::limits::shared_file::{boot, checksum, lock, open, words};
+
+/// "GUERCOS" and the version of the layout.
+const MAGIC: u64 = 0x4755_4552_434F_5301;
+const HEAD: usize = 6;
+/// Engines that can share a cap.
+const MOST_ENGINES: usize = 1024;
+/// Between two looks which leases are alive.
+const CHECK_NS: u64 = 200_000_000;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct SpendingFile {
+    path: PathBuf,
+    kept: bool,
+    /// Opened with the first use.
+    file: Option<File>,
+    boot: u64,
+    me: Lease,
+    /// When leases were looked at.
+    checked_ns: Option<u64>,
+}
+
+/// The contents of the file, under the lock.
+pub(super) struct Locked {
+    pub ledger: Ledger,
+    leases: Vec<Lease>,
+    me: usize,
+}
+
+impl Locked {
+    /// Requests in flight of all engines.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.leases.iter().map(|lease| lease.in_flight).fold(0, u64::saturating_add)
+    }
+
+    /// Sets how many requests this engine has in flight.
+    pub(super) fn set_in_flight(&mut self, in_flight: u64) {
+        self.leases[self.me].in_flight = in_flight;
+    }
+}
+
+impl SpendingFile {
+    pub(super) fn new(path: &Path, kept: bool) -> Self {
+        Self { path: path.to_owned(), kept, file: None, boot: boot(), me: Lease::new(), checked_ns: None }
+    }
+
+    /// Does something with what it holds, under the lock; `None` if another process has it just
+    /// now.
+    pub(super) fn with<R>(&mut self, now_ns: u64, work: impl FnOnce(&mut Locked) -> R) -> io::Result<Option<R>> {
+        // One that was removed is made again.
+        let still_there = |file: &File| file.metadata().is_ok_and(|found| found.nlink() > 0);
+        let file = match self.file.take().filter(still_there) {
+            Some(file) => file,
+            None => open(&self.path)?,
+        };
+        if !lock(&file)? {
+            self.file = Some(file);
+            return Ok(None);
+        }
+        let done = self.use_locked(&file, now_ns, work);
+        let unlocked = flock(&file, FlockOperation::Unlock);
+        self.file = Some(file);
+        unlocked?;
+        done.map(Some)
+    }
+
+    /// Gives up its lease, so that a cap that is not kept starts anew with the next run.
+    pub(super) fn leave(&mut self, now_ns: u64) {
+        if self.file.is_some() {
+            // Where the lock is taken the lease ends with the process.
+            let _ = self.with(now_ns, |locked| locked.leases[locked.me] = Lease::default());
+        }
+    }
+
+    fn use_locked<R>(&mut self, file: &File, now_ns: u64, work: impl FnOnce(&mut Locked) -> R) -> io::Result<R> {
+        let mut locked = self.read(file, now_ns)?;
+        let done = work(&mut locked);
+        let lease = &mut locked.leases[locked.me];
+        if !lease.is_empty() {
+            lease.seen_ns = now_ns;
+        }
+        let Ledger { spent, known } = locked.ledger;
+        let leases = locked.leases.iter().flat_map(|lease| lease.to_words());
+        let numbers: Vec<u64> =
+            [spent.to_bits(), known, locked.leases.len() as u64].into_iter().chain(leases).collect();
+        let head = [MAGIC, self.boot, checksum(&numbers)];
+        let bytes: Vec<u8> = head.into_iter().chain(numbers).flat_map(u64::to_le_bytes).collect();
+        file.write_all_at(&bytes, 0)?;
+        Ok(done)
+    }
+
+    fn read(&mut self, file: &File, now_ns: u64) -> io::Result<Locked> {
+        let (mut ledger, mut leases) = self.stored(&words(file, 0, HEAD + MOST_ENGINES * lease::WORDS)?);
+        let known = leases.iter().any(|lease| lease.is(&self.me));
+        if !known || self.checked_ns.is_none_or(|checked_ns| now_ns.saturating_sub(checked_ns) >= CHECK_NS) {
+            self.checked_ns = Some(now_ns);
+            let (me, namespace) = (self.me, self.me.namespace);
+            leases.retain(|lease| !lease.is_empty() && (lease.is(&me) || lease.is_alive(namespace, now_ns)));
+        }
+        if !known {
+            if leases.len() >= MOST_ENGINES {
+                return Err(io::Error::other(format!("{MOST_ENGINES} engines share {}", self.path.display())));
+            }
+            if leases.is_empty() && !self.kept {
+                ledger = Ledger::default();
+            }
+            leases.push(self.me);
+        }
+        let me = leases.iter().position(|lease| lease.is(&self.me)).unwrap_or(0);
+        Ok(Locked { ledger, leases, me })
+    }
+
+    /// What the file holds: nothing, where it is of another boot or version, or was not written as
+    /// a whole.
+    fn stored(&self, all: &[u64]) -> (Ledger, Vec<Lease>) {
+        let Some(([MAGIC, boot, wanted], rest)) = all.split_first_chunk::<3>() else { return Default::default() };
+        let Some(count) = rest.get(2).and_then(|count| usize::try_from(*count).ok()) else { return Default::default() };
+        let Some(numbers) = count.checked_mul(lease::WORDS).and_then(|words| rest.get(..words.checked_add(3)?)) else {
+            return Default::default();
+        };
+        let ledger = Ledger { spent: f64::from_bits(numbers[0]), known: numbers[1] };
+        if *wanted != checksum(numbers) || !ledger.is_plausible() || (*boot != self.boot && !self.kept) {
+            return Default::default();
+        }
+        let (leases, _) = numbers[3..].as_chunks::<{ lease::WORDS }>();
+        let leases = leases.iter().map(|words| Lease::from_words(*words));
+        (ledger, if *boot == self.boot { leases.collect() } else { Vec::new() })
+    }
+}

@@ -1,0 +1,176 @@
+//! A cap on what requests cost: each asks before it is sent, and says what it cost when it has
+//! ended.
+//!
+//! - A request that is refused fails at once: no waiting makes room.
+//! - What could not be written, because another process had the file, is written with the next use.
+//! - A file that can't be used refuses requests and says why: the cap is a hard one.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::file::SpendingFile;
+use super::ledger::Ledger;
+use crate::sync::{AtomicU32, Mutex, Ordering};
+
+/// A cap as it was set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cap {
+    pub max_cost: f64,
+    /// Whose it is, for messages: "of the dispatcher".
+    pub whose: String,
+    /// Without one it is this engine's own.
+    pub shared: Option<SharedCap>,
+}
+
+/// Where processes share a cap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedCap {
+    pub path: PathBuf,
+    /// What was spent counts even when no process lives that shares it.
+    pub kept: bool,
+}
+
+/// Whether a request may go.
+#[derive(Debug, PartialEq)]
+pub enum Admitted {
+    /// It is in flight, until `settle`.
+    Yes,
+    /// It is to fail, for this reason.
+    Refused(String),
+    /// Ask again in a moment: another process has the file.
+    Busy,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Spending {
+    cap: Cap,
+    /// 1 once nothing more may go, as of the last use. Written under the lock of `state`.
+    exhausted: AtomicU32,
+    state: Mutex<SpendingState>,
+}
+
+#[derive(Debug)]
+struct SpendingState {
+    store: Store,
+    /// Requests of this engine.
+    in_flight: u64,
+    /// Settled and not written yet.
+    unwritten: Ledger,
+    /// The clock at the last use.
+    used_ns: u64,
+}
+
+#[derive(Debug)]
+enum Store {
+    Own(Ledger),
+    Shared(Box<SpendingFile>),
+}
+
+impl Spending {
+    #[must_use]
+    pub fn new(cap: Cap) -> Self {
+        let store = match &cap.shared {
+            Some(SharedCap { path, kept }) => Store::Shared(Box::new(SpendingFile::new(path, *kept))),
+            None => Store::Own(Ledger::default()),
+        };
+        let state = SpendingState { store, in_flight: 0, unwritten: Ledger::default(), used_ns: 0 };
+        Self { cap, exhausted: AtomicU32::new(0), state: Mutex::new(state) }
+    }
+
+    /// Asks for one request, which costs `least` at least.
+    pub fn admit(&self, now_ns: u64, least: f64) -> Admitted {
+        let max_cost = self.cap.max_cost;
+        let mut state = self.state.lock();
+        let looked = state.with(now_ns, |ledger, in_flight, own| {
+            let admitted = ledger.admits(max_cost, in_flight, least);
+            *own += u64::from(admitted);
+            (admitted, *ledger, in_flight)
+        });
+        match looked {
+            Ok(None) => Admitted::Busy,
+            Ok(Some((admitted, ledger, in_flight))) => {
+                self.note(&ledger);
+                if admitted { Admitted::Yes } else { Admitted::Refused(self.reason(&ledger, in_flight, least)) }
+            }
+            Err(error) => Admitted::Refused(self.unusable(&error)),
+        }
+    }
+
+    /// A request has ended, and cost so much; `None` where it cost nothing, or nobody knows.
+    pub fn settle(&self, now_ns: u64, cost: Option<f64>) {
+        let mut state = self.state.lock();
+        state.in_flight = state.in_flight.saturating_sub(1);
+        if let Some(spent) = cost.filter(|cost| cost.is_finite() && *cost >= 0.0) {
+            state.unwritten.add(Ledger { spent, known: 1 });
+        }
+        // A file that can't be used is reported when a request asks.
+        if let Ok(Some(ledger)) = state.with(now_ns, |ledger, _, _| *ledger) {
+            self.note(&ledger);
+        }
+    }
+
+    /// Why nothing more may go, if so, as of the last use: calls need not wait for their turn to be
+    /// told.
+    #[must_use]
+    pub fn exhausted(&self, now_ns: u64) -> Option<String> {
+        if self.exhausted.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut state = self.state.lock();
+        let found = state.with(now_ns, |ledger, in_flight, _| (*ledger, in_flight)).ok().flatten();
+        found.map(|(ledger, in_flight)| self.reason(&ledger, in_flight, 0.0))
+    }
+
+    fn note(&self, ledger: &Ledger) {
+        self.exhausted.store(u32::from(ledger.is_exhausted(self.cap.max_cost)), Ordering::Release);
+    }
+
+    fn reason(&self, ledger: &Ledger, in_flight: u64, least: f64) -> String {
+        let Cap { max_cost, whose, .. } = &self.cap;
+        let (Ledger { spent, known }, estimate) = (ledger, ledger.estimate(least));
+        let more = if in_flight == 0 { String::new() } else { format!(", {in_flight} more in flight") };
+        format!(
+            "max_cost={max_cost} {whose} is reached: {spent:.6} spent on {known} requests{more}, about {estimate:.6} each"
+        )
+    }
+
+    fn unusable(&self, error: &io::Error) -> String {
+        let path = self.cap.shared.as_ref().map_or_else(String::new, |shared| shared.path.display().to_string());
+        format!("what was spent under max_cost={} is not known: {path}: {error}", self.cap.max_cost)
+    }
+}
+
+impl SpendingState {
+    /// Looks at what was spent, at what is in flight, and at the engine's own part of that, which
+    /// may be changed, after what had ended was written; `None` if the file is locked.
+    fn with<R>(&mut self, now_ns: u64, look: impl FnOnce(&Ledger, u64, &mut u64) -> R) -> io::Result<Option<R>> {
+        let Self { store, in_flight, unwritten, used_ns } = self;
+        *used_ns = now_ns;
+        match store {
+            Store::Own(ledger) => {
+                ledger.add(std::mem::take(unwritten));
+                Ok(Some(look(ledger, *in_flight, in_flight)))
+            }
+            Store::Shared(file) => file.with(now_ns, |locked| {
+                locked.ledger.add(std::mem::take(unwritten));
+                locked.set_in_flight(*in_flight);
+                let done = look(&locked.ledger, locked.in_flight(), in_flight);
+                locked.set_in_flight(*in_flight);
+                done
+            }),
+        }
+    }
+}
+
+impl Drop for Spending {
+    fn drop(&mut self) {
+        let mut state = self.state.lock();
+        state.in_flight = 0;
+        let now_ns = state.used_ns;
+        let _ = state.with(now_ns, |_, _, _| ());
+        if let Store::Shared(file) = &mut state.store {
+            file.leave(now_ns);
+        }
+    }
+}
