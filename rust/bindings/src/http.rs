@@ -13,6 +13,8 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use tokio::runtime::Handle;
 
+use crate::tariff::PyTariff;
+
 /// A piece of a body: JSON as it is, ("text" or "value", column), or a list of pieces for each
 /// sample.
 #[derive(FromPyObject)]
@@ -47,7 +49,7 @@ pub struct HttpConfig {
 impl HttpConfig {
     #[new]
     #[pyo3(signature = (url, *, body, api, parse = "", value = "", words = BTreeMap::new(), others = Vec::new(),
-        headers = Vec::new(), key = None, http2 = false, authorities = None))]
+        headers = Vec::new(), key = None, http2 = false, authorities = None, tariff = None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
         url: &str,
@@ -61,6 +63,7 @@ impl HttpConfig {
         key: Option<String>,
         http2: bool,
         authorities: Option<PyBackedBytes>,
+        tariff: Option<PyRef<'_, PyTariff>>,
     ) -> PyResult<Self> {
         let wrong = |why: String| PyValueError::new_err(why);
         let path =
@@ -85,11 +88,12 @@ impl HttpConfig {
             "rewards" => ResponseParser::Rewards { path: if value.is_empty() { None } else { Some(path(value)?) } },
             other => return Err(wrong(format!("unknown endpoint '{other}'"))),
         };
+        let tariff = tariff.map(|tariff| tariff.tariff.clone()).unwrap_or_default();
         let authorities = authorities.map(|pem| pem.to_vec());
         let endpoint = Endpoint::new(url, headers, key.map(Key::new), http2, authorities);
         let endpoint = endpoint.map_err(|error| wrong(error.to_string()))?;
         let pieces = body.into_iter().map(PieceArg::piece).collect::<PyResult<_>>()?;
-        Ok(Self { function: HttpFunction { endpoint, body: BodyTemplate { pieces }, parser } })
+        Ok(Self { function: HttpFunction { endpoint, body: BodyTemplate { pieces }, parser, tariff } })
     }
 }
 

@@ -11,6 +11,7 @@ mod lanes;
 mod location;
 mod reports;
 mod runtime;
+mod tariff;
 mod values;
 
 /// The compiled engine of guerdon.
@@ -44,6 +45,8 @@ mod _native {
     use crate::lanes::thread_frame::PyThreadFrame;
     #[pymodule_export]
     use crate::lanes::thread_slot::ThreadSlot;
+    #[pymodule_export]
+    use crate::tariff::{PyTariff, SpendingCap};
     #[pymodule_export]
     use crate::values::columns::{PyConstant, PyFunctionColumns};
 

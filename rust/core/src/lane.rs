@@ -49,6 +49,12 @@ pub trait Lane: Send + Sync + 'static {
         None
     }
 
+    /// Why calls of a function are to fail now, though its limit might let them go later: those
+    /// that wait for their turn are told at once. Asked of functions with a limit alone.
+    fn refuses(&self, _function: FunctionId) -> Option<String> {
+        None
+    }
+
     /// Whether calls end on threads that others wait for, such as those that hold an interpreter's
     /// lock: there the scheduler hands out one frame at most, the rest on a thread of the runtime.
     fn shares_threads(&self) -> bool {

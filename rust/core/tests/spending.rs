@@ -46,7 +46,7 @@ fn calls_of_one_price_stop_at_the_cap() {
     let spending = own(1.0);
     let mut calls = 0;
     while admitted(&spending) {
-        spending.settle(1, Some(0.25));
+        spending.complete(1, Some(0.25));
         calls += 1;
         assert!(calls <= 4);
     }
@@ -60,13 +60,13 @@ fn calls_of_one_price_stop_at_the_cap() {
 fn what_is_in_flight_is_reserved_and_room_that_it_leaves_is_used() {
     let spending = own(1.0);
     assert!(admitted(&spending));
-    spending.settle(1, Some(0.25));
+    spending.complete(1, Some(0.25));
     assert!((0..3).all(|_| admitted(&spending)));
     assert!(refused(&spending).contains("0.250000 spent on 1 requests, 3 more in flight, about 0.250000 each"));
     assert_eq!(spending.exhausted(1), None, "it is not spent yet");
-    (0..2).for_each(|_| spending.settle(1, None));
+    (0..2).for_each(|_| spending.complete(1, None));
     assert!(admitted(&spending), "two of them cost nothing that is known");
-    (0..2).for_each(|_| spending.settle(1, Some(0.25)));
+    (0..2).for_each(|_| spending.complete(1, Some(0.25)));
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_shared_cap_ends_with_the_last_engine_that_shares_it_unless_it_is_kept() {
         let folder = Folder::new();
         let (one, two) = (shared(1.0, &folder.0, kept), shared(1.0, &folder.0, kept));
         assert!(admitted(&one));
-        one.settle(1, Some(0.75));
+        one.complete(1, Some(0.75));
         assert!(!admitted(&two), "the other's request counts");
         drop(one);
         assert!(!admitted(&two), "and goes on counting");
@@ -105,12 +105,12 @@ fn a_damaged_file_starts_anew() {
     let folder = Folder::new();
     let first = shared(1.0, &folder.0, true);
     assert!(admitted(&first));
-    first.settle(1, Some(1.0));
+    first.complete(1, Some(1.0));
     drop(first);
     let path = &folder.0.join("cap");
-    let mut bytes = std::fs::read(&path).unwrap();
+    let mut bytes = std::fs::read(path).unwrap();
     bytes[30] ^= 1;
-    std::fs::write(&path, bytes).unwrap();
+    std::fs::write(path, bytes).unwrap();
     assert!(admitted(&shared(1.0, &folder.0, true)));
 }
 
@@ -163,7 +163,7 @@ proptest! {
                     if in_flight[one] > 0 {
                         in_flight[one] -= 1;
                         let cost = cost.map(f64::from);
-                        engines[one].settle(1, cost);
+                        engines[one].complete(1, cost);
                         spent += cost.unwrap_or(0.0);
                         known += u64::from(cost.is_some());
                     }
@@ -176,7 +176,7 @@ proptest! {
             }
             prop_assert!(spent <= bound + 1e-9, "{} spent of {}", spent, bound);
         }
-        let reason = format!("{:.6} spent on {known} requests", spent);
+        let reason = format!("{spent:.6} spent on {known} requests");
         if let Admitted::Refused(found) = make().admit(1, 0.0) {
             prop_assert!(found.contains(&reason), "{} in {}", reason, found);
         }

@@ -2,6 +2,7 @@
 
 use crate::body::BodyTemplate;
 use crate::endpoint::Endpoint;
+use crate::meter::Tariff;
 use crate::response::ResponseParser;
 
 /// How one function's calls become requests.
@@ -10,4 +11,5 @@ pub struct HttpFunction {
     pub endpoint: Endpoint,
     pub body: BodyTemplate,
     pub parser: ResponseParser,
+    pub tariff: Tariff,
 }

@@ -130,6 +130,10 @@ impl Lane for HttpLane {
         self.queues[function].as_ref().map(|queue| queue.limit)
     }
 
+    fn refuses(&self, function: FunctionId) -> Option<String> {
+        self.queues[function].as_ref()?.spec.tariff.exhausted(self.clock)
+    }
+
     fn run(&self, frame: Frame) {
         if frame.is_empty() {
             return;

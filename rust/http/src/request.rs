@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use crate::connector::TransportError;
 use crate::endpoint::Endpoint;
 use crate::fleet::{FleetRequest, Member, SendError};
+use crate::meter::Meter;
 use crate::pool::{Exchange, Pool};
 use crate::quote::quoted;
 use crate::request_error::RequestError;
@@ -39,15 +40,16 @@ pub struct ScoreRequest<'a> {
     pub parser: &'a ResponseParser,
     pub body: Bytes,
     pub samples: usize,
+    pub meter: &'a Meter<'a>,
     /// For messages: the time that its fleet gave it.
     pub timeout: Duration,
 }
 
 impl FleetRequest<Scores> for ScoreRequest<'_> {
     async fn send(&self, at: &Member, until: Instant) -> Result<Scores, SendError> {
-        let Self { parser, body, samples, timeout } = self;
+        let Self { parser, body, samples, meter, timeout } = self;
         let limits = (until, *timeout);
-        send(at.endpoint(), at.pool(), parser, body.clone(), *samples, limits).await
+        send(at.endpoint(), at.pool(), parser, body.clone(), *samples, meter, limits).await
     }
 }
 
@@ -58,10 +60,11 @@ async fn send(
     parser: &ResponseParser,
     body: Bytes,
     samples: usize,
+    meter: &Meter<'_>,
     (until, timeout): (Instant, Duration),
 ) -> Result<Scores, SendError> {
     let progress = AtomicUsize::new(NO_RESPONSE);
-    match tokio::time::timeout_at(until, exchange(endpoint, pool, parser, body, samples, &progress)).await {
+    match tokio::time::timeout_at(until, exchange(endpoint, pool, parser, body, samples, meter, &progress)).await {
         Ok(scores) => scores.map_err(|error| SendError { unsent: error.unsent, failure: error.into_failure() }),
         Err(_) => {
             let failure = timeout_failure(endpoint, timeout, progress.into_inner());
@@ -86,10 +89,18 @@ async fn exchange(
     parser: &ResponseParser,
     body: Bytes,
     samples: usize,
+    meter: &Meter<'_>,
     progress: &AtomicUsize,
 ) -> Result<Scores, RequestError> {
+    let mut metered = meter.begin(body.len()).await.map_err(RequestError::over_the_cap)?;
     let broken = |error: &TransportError| RequestError::from_transport(endpoint, error);
-    let Exchange { response, connection } = pool.send(endpoint, body).await.map_err(|error| broken(&error))?;
+    let Exchange { response, connection } = pool.send(endpoint, body).await.map_err(|error| {
+        let error = broken(&error);
+        if error.unsent {
+            metered.unsent();
+        }
+        error
+    })?;
     progress.store(0, Ordering::Relaxed);
     let (head, mut incoming) = response.into_parts();
     let longest = if head.status.is_success() { LONGEST_RESPONSE } else { LONGEST_ERROR };
@@ -99,6 +110,7 @@ async fn exchange(
         connection.release().await;
     }
     if !head.status.is_success() {
+        metered.refused();
         // The status says enough, even if its body breaks.
         return Err(RequestError::from_status(endpoint, head.status, &head.headers, &body));
     }
@@ -114,8 +126,9 @@ async fn exchange(
                 let why = format!("an answer in {}, an encoding that was not requested", quoted(coding));
                 return Err(RequestError::invalid_response(endpoint, &why));
             }
-            let mut scores =
-                parser.read(&body, samples).map_err(|why| RequestError::invalid_response(endpoint, &why))?;
+            let mut scores = parser
+                .read(&body, samples, &mut metered)
+                .map_err(|why| RequestError::invalid_response(endpoint, &why))?;
             for cell in &mut scores.cells {
                 if let Cell::Invalid(why) = cell {
                     *why = RequestError::invalid_response(endpoint, why).reason;
@@ -174,11 +187,13 @@ mod tests {
     use std::future::poll_fn;
     use std::sync::Arc;
 
+    use guerdon_core::clock::Clock;
     use guerdon_core::outcome::FailureKind;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::meter::Tariff;
 
     /// A server whose answers are the score 1 after so many spaces as the request has bytes.
     async fn server() -> Endpoint {
@@ -210,12 +225,14 @@ mod tests {
         let (endpoint, permit) = (server().await, Arc::new(Semaphore::new(1)));
         let pool = Pool::new(&endpoint, 3, permit.clone()).unwrap();
         let parser = ResponseParser::Rewards { path: None };
+        let tariff = Tariff::default();
+        let meter = Meter::new(&tariff, Clock::start());
         let score = |length: usize, timeout_ms| {
-            let (endpoint, pool, parser) = (&endpoint, &pool, &parser);
+            let (endpoint, pool, parser, meter) = (&endpoint, &pool, &parser, &meter);
             async move {
                 let asked = length.to_string().into();
                 let timeout = Duration::from_millis(timeout_ms);
-                send(endpoint, pool, parser, asked, 1, (Instant::now() + timeout, timeout)).await
+                send(endpoint, pool, parser, asked, 1, meter, (Instant::now() + timeout, timeout)).await
             }
         };
         let taken = permit.acquire().await.unwrap();
@@ -260,7 +277,9 @@ mod tests {
         let pool = Pool::new(&endpoint, 4, Arc::new(Semaphore::new(1))).unwrap();
         let parser = ResponseParser::Rewards { path: None };
         let timeout = Duration::from_secs(60);
-        let score = || send(&endpoint, &pool, &parser, Bytes::new(), 1, (Instant::now() + timeout, timeout));
+        let tariff = Tariff::default();
+        let meter = Meter::new(&tariff, Clock::start());
+        let score = || send(&endpoint, &pool, &parser, Bytes::new(), 1, &meter, (Instant::now() + timeout, timeout));
         let (one, two, three, four) = tokio::join!(score(), score(), score(), score());
         for scores in [one, two, three, four] {
             // It is not a reward: what counts is that all of it came.

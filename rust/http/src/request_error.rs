@@ -79,6 +79,11 @@ impl RequestError {
         Self { reason, retryable: true, retry_after: None, answer: Some(answer), unsent }
     }
 
+    /// It would cost more than it may, so it was not sent.
+    pub const fn over_the_cap(reason: String) -> Self {
+        Self { reason, retryable: false, retry_after: None, answer: None, unsent: false }
+    }
+
     /// The response has no score.
     pub fn invalid_response(endpoint: &Endpoint, why: &str) -> Self {
         let reason = endpoint.redact(&format!("{} returned {why}", endpoint.host()));

@@ -22,6 +22,7 @@ use crate::body::{JSON, Text};
 use crate::fleet::{Failed, Fleet};
 use crate::function::HttpFunction;
 use crate::in_flight::InFlightFrame;
+use crate::meter::Meter;
 use crate::request::ScoreRequest;
 use crate::response::Scores;
 
@@ -184,7 +185,14 @@ impl RequestQueue {
     }
 
     /// Completes the call of a request; `None` where the scheduler has completed it.
-    fn complete(&self, task: u64, (frame_ref, call): &Call, started_ns: u64, ended: Option<Result<Scores, Failed>>) {
+    fn complete(
+        &self,
+        task: u64,
+        (frame_ref, call): &Call,
+        started_ns: u64,
+        ended: Option<Result<Scores, Failed>>,
+        meter: &Meter<'_>,
+    ) {
         {
             let mut state = self.state.lock();
             if let Some(task) = state.tasks.get_mut(&task) {
@@ -193,20 +201,21 @@ impl RequestQueue {
             }
         }
         let times = Times { started_ns, run_ns: self.clock.now_ns().saturating_sub(started_ns) };
-        frame_ref.end(|frame| match ended {
-            Some(Ok(Scores { cells, tokens })) => {
-                if let Some(tokens) = tokens {
-                    frame.used(tokens);
-                }
-                frame.complete_many(*call, cells, times);
+        frame_ref.end(|frame| {
+            if let Some(tokens) = meter.tokens() {
+                frame.used(tokens);
             }
-            Some(Err(Failed { failure, others_up })) => {
-                if others_up {
-                    frame.others_are_up();
+            frame.report(*call, meter.report());
+            match ended {
+                Some(Ok(Scores { cells })) => frame.complete_many(*call, cells, times),
+                Some(Err(Failed { failure, others_up })) => {
+                    if others_up {
+                        frame.others_are_up();
+                    }
+                    frame.fail(*call, failure, times);
                 }
-                frame.fail(*call, failure, times);
+                None => {}
             }
-            None => {}
         });
     }
 
@@ -295,11 +304,13 @@ async fn run_requests(guard: TaskGuard) {
     let queue = guard.queue.clone();
     while let Some(NextRequest { call, samples, stop, fleet }) = queue.take(guard.task) {
         let started_ns = queue.clock.now_ns();
+        let meter = Meter::new(&queue.spec.tariff, queue.clock);
         let ended = match queue.body(&call.0, &samples) {
             Some(body) => {
                 let key = call.0.key(call.1);
                 let (parser, timeout) = (&queue.spec.parser, queue.timeout);
-                let request = ScoreRequest { parser, body: body.into(), samples: samples.len(), timeout };
+                let request =
+                    ScoreRequest { parser, body: body.into(), samples: samples.len(), meter: &meter, timeout };
                 tokio::select! {
                     ended = fleet.send(key, &request, timeout) => Some(ended),
                     () = stop.notified() => None,
@@ -307,7 +318,7 @@ async fn run_requests(guard: TaskGuard) {
             }
             None => Some(Err(Failed { failure: no_texts(), others_up: false })),
         };
-        queue.complete(guard.task, &call, started_ns, ended);
+        queue.complete(guard.task, &call, started_ns, ended, &meter);
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::dialect::{Api, JudgeAnswer, Usage, rewards, score};
 use crate::json_path::JsonPath;
+use crate::meter::MeteredRequest;
 use crate::quote::quoted;
 use crate::score_parser::{self, ScoreParser};
 
@@ -30,8 +31,6 @@ pub enum ResponseParser {
 pub struct Scores {
     /// One a sample.
     pub cells: Vec<Cell>,
-    /// Of the whole request, where the server says.
-    pub tokens: Option<f64>,
 }
 
 /// The tokens of an answer that is scores.
@@ -42,34 +41,39 @@ struct Tokens<'a> {
 }
 
 impl ResponseParser {
-    /// The scores of `samples` samples; `Err` says what is wrong.
-    pub fn read(&self, body: &[u8], samples: usize) -> Result<Scores, String> {
-        let (cells, usage) = match self {
+    /// The scores of `samples` samples; `Err` says what is wrong. What the answer cost is counted
+    /// in both cases.
+    pub fn read(&self, body: &[u8], samples: usize, request: &mut MeteredRequest<'_>) -> Result<Scores, String> {
+        let cells = match self {
             Self::Judge { api, parser } => {
                 let answer = api.read(body).map_err(|error| error.to_string())?;
-                (vec![judgment(parser, &answer, body)?], answer.usage)
+                request.answered(answer.usage);
+                let found = judgment(parser, &answer, body);
+                request.keep(answer);
+                vec![found?]
             }
             Self::Score { path } => {
                 let answer = json(body)?;
-                (vec![cell(score::find(path.as_ref(), answer)?)?], usage(answer))
+                request.answered(usage(answer));
+                vec![cell(score::find(path.as_ref(), answer)?)?]
             }
             Self::Rewards { path } => {
                 let answer = json(body)?;
+                request.answered(usage(answer));
                 let found =
                     rewards::find(path.as_ref(), answer, samples)?.into_iter().map(|found| found.and_then(cell));
-                let cells = if samples == 1 {
+                if samples == 1 {
                     found.collect::<Result<_, _>>()?
                 } else {
                     found.map(|found| found.unwrap_or_else(Cell::Invalid)).collect()
-                };
-                (cells, usage(answer))
+                }
             }
         };
         if cells.len() != samples {
             let shown = quoted(&String::from_utf8_lossy(body));
             return Err(format!("{} scores for {samples} samples in {shown}", cells.len()));
         }
-        Ok(Scores { cells, tokens: usage.map(|usage| usage.total as f64) })
+        Ok(Scores { cells })
     }
 }
 
@@ -104,14 +108,24 @@ fn usage(answer: &RawValue) -> Option<Usage> {
 
 #[cfg(test)]
 mod tests {
+    use guerdon_core::clock::Clock;
+
     use super::*;
+    use crate::meter::{Meter, Tariff};
+
+    /// What a response held, and the tokens that it took.
+    fn read(parser: &ResponseParser, body: &[u8], samples: usize) -> (Result<Scores, String>, Option<f64>) {
+        let tariff = Tariff::default();
+        let meter = Meter::new(&tariff, Clock::start());
+        (parser.read(body, samples, &mut meter.uncapped()), meter.tokens())
+    }
 
     fn values(answer: &ResponseParser, body: &str, samples: usize) -> Result<Vec<f64>, String> {
         let number = |cell| match cell {
             Cell::Value(value) => value,
             _ => -1.0,
         };
-        answer.read(body.as_bytes(), samples).map(|scores| scores.cells.into_iter().map(number).collect())
+        read(answer, body.as_bytes(), samples).0.map(|scores| scores.cells.into_iter().map(number).collect())
     }
 
     #[test]
@@ -126,7 +140,7 @@ mod tests {
         assert!(error.contains("2 scores for 3 samples"), "{error}");
         let error = values(&usual, r#"{"rewards": ["high"]}"#, 1).unwrap_err();
         assert!(error.contains("\"high\", which is not a number"), "{error}");
-        let scores = usual.read(br#"{"rewards": [1, "high", null]}"#, 3).unwrap();
+        let scores = read(&usual, br#"{"rewards": [1, "high", null]}"#, 3).0.unwrap();
         let [Cell::Value(1.0), Cell::Invalid(why), Cell::Abstained] = &scores.cells[..] else { panic!("{scores:?}") };
         assert!(why.contains("\"high\", which is not a number"), "{why}");
         assert!(values(&usual, r#"{"value": 1}"#, 1).unwrap_err().contains("none of"));
@@ -148,7 +162,7 @@ mod tests {
         let chat = ResponseParser::Judge { api: Api::Chat, parser: ScoreParser::Number };
         let body = r#"{"choices": [{"message": {"content": "Score: 7"}}], "usage": {"total_tokens": 12}}"#;
         assert_eq!(values(&chat, body, 1), Ok(vec![7.0]));
-        assert_eq!(chat.read(body.as_bytes(), 1).unwrap().tokens, Some(12.0));
+        assert_eq!(read(&chat, body.as_bytes(), 1).1, Some(12.0));
         let text = ResponseParser::Judge { api: Api::Completions, parser: ScoreParser::Number };
         assert_eq!(values(&text, r#"{"choices": [{"text": " 3"}]}"#, 1), Ok(vec![3.0]));
         let refused = r#"{"choices": [{"message": {"content": null, "refusal": "I can't"}}]}"#;

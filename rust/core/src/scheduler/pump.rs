@@ -248,6 +248,11 @@ impl SchedulerCore {
                 taken.map_or(Chosen::Nothing, |taken| Chosen::Calls(function, taken, permit))
             };
             let Some(limiter) = &self.limiters[function] else { return of(take(), None) };
+            if let Some(reason) = self.lane(function).refuses(function)
+                && let Some(taken) = take()
+            {
+                return Chosen::Never(function, taken, reason);
+            }
             let taken = if limiter.counts_tokens() { take() } else { None };
             let about = self.functions[function].policy.limit.as_ref().and_then(|limit| limit.tokens);
             let counted = taken.as_ref().and_then(|taken| tokens_of(taken, function));

@@ -39,13 +39,13 @@ pub(super) struct SpendingFile {
 }
 
 /// The contents of the file, under the lock.
-pub(super) struct Locked {
+pub(super) struct LockedSpending {
     pub ledger: Ledger,
     leases: Vec<Lease>,
     me: usize,
 }
 
-impl Locked {
+impl LockedSpending {
     /// Requests in flight of all engines.
     pub(super) fn in_flight(&self) -> u64 {
         self.leases.iter().map(|lease| lease.in_flight).fold(0, u64::saturating_add)
@@ -64,7 +64,11 @@ impl SpendingFile {
 
     /// Does something with what it holds, under the lock; `None` if another process has it just
     /// now.
-    pub(super) fn with<R>(&mut self, now_ns: u64, work: impl FnOnce(&mut Locked) -> R) -> io::Result<Option<R>> {
+    pub(super) fn with<R>(
+        &mut self,
+        now_ns: u64,
+        work: impl FnOnce(&mut LockedSpending) -> R,
+    ) -> io::Result<Option<R>> {
         // One that was removed is made again.
         let still_there = |file: &File| file.metadata().is_ok_and(|found| found.nlink() > 0);
         let file = match self.file.take().filter(still_there) {
@@ -90,7 +94,12 @@ impl SpendingFile {
         }
     }
 
-    fn use_locked<R>(&mut self, file: &File, now_ns: u64, work: impl FnOnce(&mut Locked) -> R) -> io::Result<R> {
+    fn use_locked<R>(
+        &mut self,
+        file: &File,
+        now_ns: u64,
+        work: impl FnOnce(&mut LockedSpending) -> R,
+    ) -> io::Result<R> {
         let mut locked = self.read(file, now_ns)?;
         let done = work(&mut locked);
         let lease = &mut locked.leases[locked.me];
@@ -107,7 +116,7 @@ impl SpendingFile {
         Ok(done)
     }
 
-    fn read(&mut self, file: &File, now_ns: u64) -> io::Result<Locked> {
+    fn read(&mut self, file: &File, now_ns: u64) -> io::Result<LockedSpending> {
         let (mut ledger, mut leases) = self.stored(&words(file, 0, HEAD + MOST_ENGINES * lease::WORDS)?);
         let known = leases.iter().any(|lease| lease.is(&self.me));
         if !known || self.checked_ns.is_none_or(|checked_ns| now_ns.saturating_sub(checked_ns) >= CHECK_NS) {
@@ -125,7 +134,7 @@ impl SpendingFile {
             leases.push(self.me);
         }
         let me = leases.iter().position(|lease| lease.is(&self.me)).unwrap_or(0);
-        Ok(Locked { ledger, leases, me })
+        Ok(LockedSpending { ledger, leases, me })
     }
 
     /// What the file holds: nothing, where it is of another boot or version, or was not written as

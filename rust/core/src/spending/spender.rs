@@ -33,7 +33,7 @@ pub struct SharedCap {
 /// Whether a request may go.
 #[derive(Debug, PartialEq)]
 pub enum Admitted {
-    /// It is in flight, until `settle`.
+    /// It is in flight, until `complete`.
     Yes,
     /// It is to fail, for this reason.
     Refused(String),
@@ -52,17 +52,17 @@ pub struct Spending {
 
 #[derive(Debug)]
 struct SpendingState {
-    store: Store,
+    store: SpendingStore,
     /// Requests of this engine.
     in_flight: u64,
-    /// Settled and not written yet.
+    /// Completed and not written yet.
     unwritten: Ledger,
     /// The clock at the last use.
     used_ns: u64,
 }
 
 #[derive(Debug)]
-enum Store {
+enum SpendingStore {
     Own(Ledger),
     Shared(Box<SpendingFile>),
 }
@@ -71,8 +71,8 @@ impl Spending {
     #[must_use]
     pub fn new(cap: Cap) -> Self {
         let store = match &cap.shared {
-            Some(SharedCap { path, kept }) => Store::Shared(Box::new(SpendingFile::new(path, *kept))),
-            None => Store::Own(Ledger::default()),
+            Some(SharedCap { path, kept }) => SpendingStore::Shared(Box::new(SpendingFile::new(path, *kept))),
+            None => SpendingStore::Own(Ledger::default()),
         };
         let state = SpendingState { store, in_flight: 0, unwritten: Ledger::default(), used_ns: 0 };
         Self { cap, exhausted: AtomicU32::new(0), state: Mutex::new(state) }
@@ -98,7 +98,7 @@ impl Spending {
     }
 
     /// A request has ended, and cost so much; `None` where it cost nothing, or nobody knows.
-    pub fn settle(&self, now_ns: u64, cost: Option<f64>) {
+    pub fn complete(&self, now_ns: u64, cost: Option<f64>) {
         let mut state = self.state.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
         if let Some(spent) = cost.filter(|cost| cost.is_finite() && *cost >= 0.0) {
@@ -148,11 +148,11 @@ impl SpendingState {
         let Self { store, in_flight, unwritten, used_ns } = self;
         *used_ns = now_ns;
         match store {
-            Store::Own(ledger) => {
+            SpendingStore::Own(ledger) => {
                 ledger.add(std::mem::take(unwritten));
                 Ok(Some(look(ledger, *in_flight, in_flight)))
             }
-            Store::Shared(file) => file.with(now_ns, |locked| {
+            SpendingStore::Shared(file) => file.with(now_ns, |locked| {
                 locked.ledger.add(std::mem::take(unwritten));
                 locked.set_in_flight(*in_flight);
                 let done = look(&locked.ledger, locked.in_flight(), in_flight);
@@ -169,7 +169,7 @@ impl Drop for Spending {
         state.in_flight = 0;
         let now_ns = state.used_ns;
         let _ = state.with(now_ns, |_, _, _| ());
-        if let Store::Shared(file) = &mut state.store {
+        if let SpendingStore::Shared(file) = &mut state.store {
             file.leave(now_ns);
         }
     }

@@ -13,7 +13,9 @@ use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_core::text::{RawText, TextKind};
-use guerdon_http::{Api, BodyTemplate, Endpoint, HttpFunction, HttpLane, Key, Piece, ResponseParser, ScoreParser};
+use guerdon_http::{
+    Api, BodyTemplate, Endpoint, HttpFunction, HttpLane, Key, Piece, ResponseParser, ScoreParser, Tariff,
+};
 use guerdon_testkit::judge::MockJudge;
 use tokio::runtime::Handle;
 
@@ -59,6 +61,7 @@ pub fn chat(endpoint: Endpoint) -> HttpFunction {
         endpoint,
         body: BodyTemplate { pieces },
         parser: ResponseParser::Judge { api: Api::Chat, parser: ScoreParser::Number },
+        tariff: Tariff::default(),
     }
 }
 
@@ -66,7 +69,8 @@ pub fn chat(endpoint: Endpoint) -> HttpFunction {
 pub fn rewards(endpoint: Endpoint) -> HttpFunction {
     let each = Piece::Each(vec![Piece::Value(0)]);
     let pieces = vec![Piece::Raw(br#"{"completions": ["#.to_vec()), each, Piece::Raw(b"]}".to_vec())];
-    HttpFunction { endpoint, body: BodyTemplate { pieces }, parser: ResponseParser::Rewards { path: None } }
+    let (body, parser) = (BodyTemplate { pieces }, ResponseParser::Rewards { path: None });
+    HttpFunction { endpoint, body, parser, tariff: Tariff::default() }
 }
 
 pub fn policy(timeout: Duration, retries: u16, concurrency: usize) -> Policy {

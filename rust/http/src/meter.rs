@@ -1,0 +1,227 @@
+//! What the requests of a call use: counted one by one, whatever becomes of the call.
+//!
+//! - A request counts once it may have been sent; one whose answer never came, or does not say,
+//!   counts as unknown, also when it is dropped in mid-flight.
+//! - Answers that are no success cost nothing. Nothing is counted twice.
+//! - Under a cap each request asks first, and is refused once the cap is reached.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use guerdon_core::clock::Clock;
+use guerdon_core::report::{Report, Usage};
+use guerdon_core::spending::{Admitted, Price, Spending};
+use parking_lot::Mutex;
+
+use crate::dialect::{self, JudgeAnswer};
+use crate::kept_answers::KeptAnswers;
+
+/// How soon to ask again when another process has the file of a cap.
+const RETRY_LOCK: Duration = Duration::from_millis(1);
+/// Bytes of a token, about, for requests whose cost nobody knows yet.
+const BYTES_OF_A_TOKEN: f64 = 4.0;
+
+/// What a function's requests cost, how much they may, and whether answers are kept.
+#[derive(Clone, Debug, Default)]
+pub struct Tariff {
+    pub price: Option<Price>,
+    /// The function's own cap and the dispatcher's; they need a price.
+    pub caps: Vec<Arc<Spending>>,
+    pub keep_answers: bool,
+}
+
+impl Tariff {
+    /// Why no request may go any more, if so.
+    #[must_use]
+    pub fn exhausted(&self, clock: Clock) -> Option<String> {
+        self.caps.iter().find_map(|cap| cap.exhausted(clock.now_ns()))
+    }
+}
+
+/// Counts the requests of one attempt of a call.
+pub struct Meter<'a> {
+    tariff: &'a Tariff,
+    clock: Clock,
+    counted: Mutex<Counted>,
+}
+
+#[derive(Default)]
+struct Counted {
+    usage: Usage,
+    /// As servers add them up, where they say.
+    tokens: Option<f64>,
+    answers: KeptAnswers,
+}
+
+impl<'a> Meter<'a> {
+    pub fn new(tariff: &'a Tariff, clock: Clock) -> Self {
+        Self { tariff, clock, counted: Mutex::default() }
+    }
+
+    /// Starts a request whose body has so many bytes; `Err` says why it may not go.
+    pub async fn begin(&self, bytes: usize) -> Result<MeteredRequest<'_>, String> {
+        let mut request = MeteredRequest { meter: self, caps: 0, open: true };
+        #[expect(clippy::cast_precision_loss, reason = "bytes of a request")]
+        let least = |price: &Price| bytes as f64 / BYTES_OF_A_TOKEN * price.input.min(price.cached) / 1e6;
+        let least = self.tariff.price.as_ref().map_or(0.0, least);
+        for cap in &self.tariff.caps {
+            loop {
+                match cap.admit(self.clock.now_ns(), least) {
+                    Admitted::Yes => break,
+                    Admitted::Refused(reason) => {
+                        request.unsent();
+                        return Err(reason);
+                    }
+                    Admitted::Busy => tokio::time::sleep(RETRY_LOCK).await,
+                }
+            }
+            request.caps += 1;
+        }
+        Ok(request)
+    }
+
+    /// A request that asks no cap.
+    #[cfg(test)]
+    pub fn uncapped(&self) -> MeteredRequest<'_> {
+        MeteredRequest { meter: self, caps: 0, open: true }
+    }
+
+    /// What was counted, to be reported once.
+    pub fn report(&self) -> Report {
+        let Counted { usage, answers, .. } = std::mem::take(&mut *self.counted.lock());
+        let mut report = Report { usage, ..Report::default() };
+        answers.report(&mut report);
+        report
+    }
+
+    /// Tokens of all requests, as servers add them up, where any did.
+    pub fn tokens(&self) -> Option<f64> {
+        self.counted.lock().tokens
+    }
+}
+
+/// A request in flight. Dropped without an answer it counts as unknown.
+pub struct MeteredRequest<'a> {
+    meter: &'a Meter<'a>,
+    /// How many caps have admitted it.
+    caps: usize,
+    open: bool,
+}
+
+impl MeteredRequest<'_> {
+    /// It found no server: it is none.
+    pub fn unsent(&mut self) {
+        self.end(Usage::default(), None);
+    }
+
+    /// The server refused or failed it, at no cost.
+    pub fn refused(&mut self) {
+        self.end(Usage { requests: 1, ..Usage::default() }, None);
+    }
+
+    /// It was answered, and used so much, if the server says.
+    #[expect(clippy::cast_precision_loss, reason = "tokens of a request")]
+    pub fn answered(&mut self, tokens: Option<dialect::Usage>) {
+        let Some(tokens) = tokens else { return self.unknown() };
+        let mut usage = Usage {
+            requests: 1,
+            prompt_tokens: tokens.prompt,
+            cached_tokens: tokens.cached,
+            completion_tokens: tokens.completion,
+            reasoning_tokens: tokens.reasoning,
+            ..Usage::default()
+        };
+        let cost = self.meter.tariff.price.map(|price| price.of(&usage));
+        usage.cost = cost.unwrap_or(0.0);
+        self.end(usage, cost);
+        *self.meter.counted.lock().tokens.get_or_insert(0.0) += tokens.total as f64;
+    }
+
+    /// Keeps what a judge said, where that is wanted.
+    pub fn keep(&self, answer: JudgeAnswer) {
+        if self.meter.tariff.keep_answers {
+            self.meter.counted.lock().answers.push(answer);
+        }
+    }
+
+    fn unknown(&mut self) {
+        self.end(Usage { requests: 1, unknown: 1, ..Usage::default() }, None);
+    }
+
+    fn end(&mut self, usage: Usage, cost: Option<f64>) {
+        if !std::mem::take(&mut self.open) {
+            return;
+        }
+        let Meter { tariff, clock, counted } = self.meter;
+        counted.lock().usage += usage;
+        for cap in &tariff.caps[..self.caps] {
+            cap.complete(clock.now_ns(), cost);
+        }
+    }
+}
+
+impl Drop for MeteredRequest<'_> {
+    fn drop(&mut self) {
+        self.unknown();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use guerdon_core::spending::Cap;
+
+    use super::*;
+
+    fn tokens(prompt: u64, completion: u64) -> Option<dialect::Usage> {
+        Some(dialect::Usage { prompt, completion, total: prompt + completion, ..dialect::Usage::default() })
+    }
+
+    fn capped(max_cost: f64) -> Tariff {
+        let cap =
+            |whose: &str, max_cost| Arc::new(Spending::new(Cap { max_cost, whose: whose.to_owned(), shared: None }));
+        let price = Some(Price { input: 1e6, cached: 1e5, output: 2e6 });
+        Tariff { price, caps: vec![cap("of 'f'", max_cost), cap("of the dispatcher", 10.0)], keep_answers: false }
+    }
+
+    #[tokio::test]
+    async fn each_request_counts_once_however_it_ends() {
+        let tariff = Tariff::default();
+        let meter = Meter::new(&tariff, Clock::start());
+        meter.begin(0).await.unwrap().unsent();
+        meter.begin(0).await.unwrap().refused();
+        meter.begin(0).await.unwrap().answered(tokens(5, 1));
+        meter.begin(0).await.unwrap().answered(None);
+        drop(meter.begin(0).await.unwrap());
+        let used = Usage { requests: 4, unknown: 2, prompt_tokens: 5, completion_tokens: 1, ..Usage::default() };
+        assert_eq!((meter.tokens(), meter.report().usage), (Some(6.0), used));
+        assert!(meter.report().is_empty(), "it is reported once");
+    }
+
+    #[tokio::test]
+    async fn requests_beyond_a_cap_are_refused_and_leave_no_trace_in_the_others() {
+        let tariff = capped(6.0);
+        let meter = Meter::new(&tariff, Clock::start());
+        meter.begin(0).await.unwrap().answered(tokens(1, 1));
+        let (one, two) = (meter.begin(0).await, meter.begin(0).await);
+        let (mut one, two) = (one.unwrap(), two.map(|_| ()).unwrap_err());
+        assert!(two.contains("max_cost=6 of 'f' is reached: 3.000000 spent on 1 requests, 1 more in flight"), "{two}");
+        assert_eq!(tariff.exhausted(Clock::start()), None);
+        one.answered(tokens(1, 1));
+        assert!(tariff.exhausted(Clock::start()).unwrap().contains("of 'f'"));
+        let dispatcher = tariff.caps[1].admit(0, 0.0);
+        assert_eq!(dispatcher, Admitted::Yes, "it has spent 6 of 10, with nothing in flight");
+    }
+
+    #[tokio::test]
+    async fn a_dispatchers_cap_refuses_too_and_the_functions_goes_on() {
+        let tariff = capped(100.0);
+        let meter = Meter::new(&tariff, Clock::start());
+        for _ in 0..3 {
+            meter.begin(0).await.unwrap().answered(tokens(1, 1));
+        }
+        let refused = meter.begin(0).await.map(|_| ()).unwrap_err();
+        assert!(refused.contains("max_cost=10 of the dispatcher is reached"), "{refused}");
+        assert_eq!(tariff.caps[0].admit(0, 0.0), Admitted::Yes);
+        assert_eq!(meter.report().usage.requests, 3, "a request that is refused here was never made");
+    }
+}
