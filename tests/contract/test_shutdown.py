@@ -255,6 +255,28 @@ def test_a_cancelled_batch_that_never_started_makes_room_for_the_next() -> None:
         assert made.score(completions=["c"], num_generations=1).status.max() == Status.OK
 
 
+def test_inv_8_a_thread_that_outlives_its_engine_leaves_no_descriptor() -> None:
+    stuck = threading.Event()
+
+    def outlive() -> None:
+        made = Dispatcher([reward(lambda text: float(stuck.wait(60)), name="waits", lane="thread")])
+        made.submit(completions=["c"])
+        while not len(made.dump()):
+            time.sleep(0.01)
+
+    with Dispatcher([reward(len_of, lane="thread")]) as warm:
+        warm.score(completions=["c"])
+    gc.collect()
+    before = sorted(descriptors().values())
+    outlive()
+    gc.collect()  # closes it, which waits for a second, and then lets it go
+    stuck.set()
+    deadline = time.monotonic() + 20
+    while (left := sorted(descriptors().values())) != before and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert left == before
+
+
 def test_a_thread_that_is_stuck_keeps_no_worker_alive_after_close() -> None:
     stuck = threading.Event()
     waits = reward(lambda text: float(stuck.wait(60)), name="waits", lane="thread")

@@ -234,11 +234,15 @@ impl<F: CallFrame> ThreadPool<F> {
         self.slots.lock().functions[function].widen()
     }
 
+    /// Ends the threads as they come back. The second time nothing happens: the supervisor may have
+    /// ended, and what a function's last thread does was decided the first time.
     pub fn close(&self) {
         let mut dropped = Vec::new();
         {
             let mut slots = self.slots.lock();
-            slots.closed = true;
+            if std::mem::replace(&mut slots.closed, true) {
+                return;
+            }
             for function in 0..slots.functions.len() {
                 let one = &mut slots.functions[function];
                 dropped.extend(one.drain());
