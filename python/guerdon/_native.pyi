@@ -65,13 +65,16 @@ class HttpConfig:
         key: str | None = None,
         http2: bool = False,
         authorities: bytes | None = None,
+        only_these_authorities: bool = False,
+        client_certificate: tuple[bytes, bytes] | None = None,
     ) -> HttpConfig:
         """See `guerdon._http.plan.Plan`.
 
         Args:
             body: Pieces of JSON; ``("text", column)`` stands within a text, ``("value", column)``
             for one, a list for each sample. value: Of `parse`: a tag, pattern, field or token; with
-            ``api="rewards"`` the path to the numbers. authorities: Certificates in PEM.
+            ``api="score"`` or ``"rewards"`` the path to the numbers. authorities: Certificates in
+            PEM. client_certificate: A certificate and its key, both PEM.
 
         Raises:
             ValueError: It can't work; the message says why.

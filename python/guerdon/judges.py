@@ -3,25 +3,23 @@ function whose requests need no Python."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from guerdon import parse as parsers
+from guerdon._http import dialects
 from guerdon._http.address import address, endpoint
-from guerdon._http.body import ColumnValue, ColumnValues, TemplateText
+from guerdon._http.body import ColumnValue, ColumnValues
 from guerdon._http.options import build, extra_body, name_of, non_empty_text
 from guerdon._http.reward import HttpReward
-from guerdon._http.template import Field, template
+from guerdon._http.template import Field
 from guerdon._registration.options import BATCH_WAIT, batching
-from guerdon._units import number
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
 from guerdon.parse import Parse
 
 __all__ = ["http_reward", "judge"]
 
-_PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 _PLURAL = {"prompt": "prompts", "completion": "completions", "text": "texts"}
 
 
@@ -29,11 +27,12 @@ def judge(
     *,
     base_url: str,
     model: str,
-    prompt: str | Sequence[Mapping[str, str]],
+    prompt: str | Sequence[Mapping[str, str]] | Sequence[str] | Mapping[str, Any],
     parse: Parse | None = None,
     system: str | None = None,
-    api: Literal["chat", "completions"] = "chat",
+    api: Literal["chat", "completions", "responses", "anthropic", "score", "classify", "pooling"] = "chat",
     max_tokens: int | None = None,
+    max_completion_tokens: int | None = None,
     temperature: float | None = 0.0,
     response_format: Mapping[str, Any] | Literal["json_object", "json_schema"] | None = None,
     body: Mapping[str, Any] | None = None,
@@ -42,6 +41,9 @@ def judge(
     headers: Mapping[str, str] | None = None,
     http2: bool = False,
     ca_file: str | None = None,
+    ca_only: bool = False,
+    client_cert: str | None = None,
+    client_key: str | None = None,
     name: str = "judge",
     timeout: float | None = None,
     total_timeout: float | None = None,
@@ -50,8 +52,8 @@ def judge(
     on_failure: str | float = "nan",
     max_failure_rate: float | None = None,
 ) -> HttpReward:
-    """Make a reward function that asks a model behind an OpenAI-compatible server, one request a
-    sample.
+    """Make a reward function that asks a model behind a server, one request a sample: one that
+    writes (OpenAI's APIs, Anthropic's), or a reward model.
 
     Requests are built, sent and read without Python: thousands may be in flight at once.
 
@@ -62,12 +64,18 @@ def judge(
             ``"Rate this: {completion}"``. Any column of the dataset, ``{prompt}``,
             ``{completion}``, and ``{text}``, the last assistant message. Conversational values are
             filled in as their text. Or a list of messages, ``[{"role": …, "content": …}]``, with
-            the same placeholders.
+            the same placeholders. A reward model gets such a text or messages, ``api="score"`` two
+            texts, ``("{prompt}", "{completion}")``; a dict is all fields of its request.
         parse: How the score is read out of the answer, see `guerdon.parse`; the first number by
             default.
         system: A system message before the prompt, with placeholders too.
-        api: ``"chat"`` or ``"completions"``, for models without a chat template.
-        max_tokens: Longest answer; the server's own default if None (1 for ``parse.logprob``).
+        api: ``"chat"``; ``"completions"``, for models without a chat template; OpenAI's
+            ``"responses"``; Anthropic's messages, ``"anthropic"``; or a reward model's ``"score"``,
+            ``"classify"`` or ``"pooling"``, as vLLM and SGLang have them. Its number is the score;
+            where there are several, ``parse=parse.json("data.0.probs.1")`` names one.
+        max_tokens: Longest answer, by the name that the API has for it; the server's own default if
+            None (1 for ``parse.logprob``, 1024 for ``"anthropic"``).
+        max_completion_tokens: The same, by the name that newer models want in chat completions.
         temperature: None leaves it to the server.
         response_format: A dict is passed on as it is; ``"json_object"``; or ``"json_schema"``, a
             schema with a number in the field of ``parse.json(field)``. Servers without structured
@@ -79,6 +87,9 @@ def judge(
             as ``Authorization: Bearer``.
         http2: Use HTTP/2, which takes fewer connections, if the server supports it.
         ca_file: Certificate authorities (PEM) to trust in addition to the system's.
+        ca_only: Trust those in ``ca_file`` and no others.
+        client_cert: A certificate (PEM) that proves to the server who asks.
+        client_key: Its key (PEM); None if the same file holds it.
         name: In metrics, files and messages; unique in a dispatcher.
         timeout: Seconds that one attempt may take, from connecting to the last byte. Default 30.
         total_timeout: As for `guerdon.reward`, like the options below.
@@ -103,32 +114,44 @@ def judge(
     """
     given = dict(locals())
     name = name_of(name)
-    if api not in tuple(_PATHS):
-        raise RegistrationError(f"reward function {name!r}: api={api!r}: expected 'chat' or 'completions'.")
+    scored = api in dialects.SCORES
+    if scored and parse is not None and getattr(parse, "kind", "") != "json":
+        raise RegistrationError(
+            f"reward function {name!r}: parse={parse!r}: api={api!r} answers with numbers; parse=parse.json(path) says which."
+        )
+    path = parse.value if scored and parse is not None else ""
     parse = parsers.number() if parse is None else parse
     if not isinstance(parse, Parse):
         raise RegistrationError(
             f"reward function {name!r}: parse={parse!r}: expected a parser of guerdon.parse, such as parse.number()."
         )
-    asked: dict[str, Any] = {"model": non_empty_text(name, "model", model), **_question(name, api, prompt, system)}
-    if parse.kind == "logprob":
-        asked |= {
-            "max_tokens": 1,
-            **({"logprobs": True, "top_logprobs": parse.top} if api == "chat" else {"logprobs": parse.top}),
-        }
-    if max_tokens is not None:
-        asked["max_tokens"] = _tokens(name, max_tokens)
-    if temperature is not None:
-        asked["temperature"] = _temperature(name, temperature)
-    if response_format is not None:
-        asked["response_format"] = _format(name, response_format, parse)
+    question = dialects.Question(
+        name,
+        api,
+        prompt,
+        system,
+        parse,
+        max_tokens=max_tokens,
+        max_completion_tokens=max_completion_tokens,
+        temperature=temperature,
+        response_format=response_format,
+    )
+    asked = {"model": non_empty_text(name, "model", model), **dialects.request(question)}
     added = extra_body(name, body)
     if added.get("stream"):
         raise RegistrationError(
             f"reward function {name!r}: body={{'stream': …}}: streaming is not supported. Leave it out."
         )
-    url = endpoint(address(name, "base_url", base_url), _PATHS[api])
-    return build(judge, given, {**asked, **added}, url=url, api=api, parse=parse)
+    return build(
+        judge,
+        given,
+        {**asked, **added},
+        url=endpoint(address(name, "base_url", base_url), dialects.PATHS[api]),
+        api="score" if scored else api,
+        parse=parse,
+        path=path,
+        usual_headers=dialects.headers(api),
+    )
 
 
 def http_reward(
@@ -144,6 +167,9 @@ def http_reward(
     headers: Mapping[str, str] | None = None,
     http2: bool = False,
     ca_file: str | None = None,
+    ca_only: bool = False,
+    client_cert: str | None = None,
+    client_key: str | None = None,
     name: str = "http_reward",
     timeout: float | None = None,
     total_timeout: float | None = None,
@@ -202,69 +228,6 @@ def http_reward(
         path="" if score is None else non_empty_text(name, "score", score),
         batch_size=size,
         batch_wait=wait,
-    )
-
-
-def _question(name: str, api: str, prompt: object, system: object) -> dict[str, Any]:
-    """The question, as fields of the request."""
-    if api == "completions":
-        if not isinstance(prompt, str) or system is not None:
-            raise RegistrationError(
-                f"reward function {name!r}: api='completions' takes one prompt string, without messages or system=."
-            )
-        return {"prompt": TemplateText(template(non_empty_text(name, "prompt", prompt), name, "prompt"))}
-    messages: list[Any] = []
-    if system is not None:
-        messages.append({"role": "system", "content": non_empty_text(name, "system", system)})
-    if isinstance(prompt, str):
-        messages.append({"role": "user", "content": non_empty_text(name, "prompt", prompt)})
-    elif isinstance(prompt, Sequence) and prompt:
-        messages += prompt
-    else:
-        raise RegistrationError(
-            f"reward function {name!r}: prompt={prompt!r}: expected a string or a list of messages."
-        )
-    asked = []
-    for message in messages:
-        if not isinstance(message, Mapping) or not isinstance(message.get("content"), str) or "role" not in message:
-            raise RegistrationError(
-                f"reward function {name!r}: prompt: {message!r} is not a message; expected {{'role': …, 'content': …}} with strings."
-            )
-        asked.append({**message, "content": TemplateText(template(message["content"], name, "prompt"))})
-    return {"messages": asked}
-
-
-def _tokens(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise RegistrationError(
-            f"reward function {name!r}: max_tokens={value!r}: expected a whole number of at least 1."
-        )
-    return value
-
-
-def _temperature(name: str, value: object) -> float:
-    found = number(value)
-    if not 0 <= found < math.inf:
-        raise RegistrationError(
-            f"reward function {name!r}: temperature={value!r}: expected a number of at least 0, or None to leave it to the "
-            "server."
-        )
-    return found
-
-
-def _format(name: str, value: object, parse: Parse) -> Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return value
-    if value == "json_object":
-        return {"type": "json_object"}
-    if value == "json_schema" and parse.kind == "json":
-        schema: dict[str, Any] = {"type": "number"}
-        for part in reversed(parse.value.split(".")):
-            schema = {"type": "object", "properties": {part: schema}, "required": [part], "additionalProperties": False}
-        return {"type": "json_schema", "json_schema": {"name": "judgment", "strict": True, "schema": schema}}
-    raise RegistrationError(
-        f"reward function {name!r}: response_format={value!r}: expected a dict, 'json_object', or 'json_schema' with "
-        "parse=parse.json(field)."
     )
 
 

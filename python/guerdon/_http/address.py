@@ -64,6 +64,8 @@ def endpoint(url: str, path: str) -> str:
     already."""
     base, mark, query = url.partition("?")
     base = base.rstrip("/")
+    if path.startswith("/v1/") and base.endswith("/v1"):
+        path = path.removeprefix("/v1")
     return (base if base.endswith(path) else base + path) + mark + query
 
 

@@ -16,6 +16,7 @@ from guerdon._http.body import Pieces, TemplateText
 from guerdon._http.leaked_keys import is_key, names_a_key
 from guerdon._http.plan import Plan
 from guerdon._http.reward import HttpReward
+from guerdon._http.tls import tls_options, warn_of_plain_keys
 from guerdon._registration import options as checked
 from guerdon._registration.options import Options
 from guerdon.errors import RegistrationError
@@ -39,12 +40,20 @@ _OWN_HEADERS = frozenset(
 )
 
 
-def build(by: Callable[..., HttpReward], given: dict[str, Any], request: Mapping[str, Any], **own: Any) -> HttpReward:
+def build(
+    by: Callable[..., HttpReward],
+    given: dict[str, Any],
+    request: Mapping[str, Any],
+    *,
+    usual_headers: Mapping[str, str] | None = None,
+    **own: Any,
+) -> HttpReward:
     """The reward function that `by` makes of what it was given.
 
     Args:
         given: All arguments of `by`, as they came.
         request: The JSON of a request, with `TemplateText`, `ColumnValue` and `ColumnValues` in it.
+        usual_headers: Those of the API, where no others are given.
         own: What the plan holds beside the options of both.
 
     Raises:
@@ -54,14 +63,16 @@ def build(by: Callable[..., HttpReward], given: dict[str, Any], request: Mapping
     pieces, fields = _pieces(name, request)
     _refuse_keys(name, request)
     key = _secret(name, given["api_key_env"], given["api_key_file"])
-    ca_file = given["ca_file"]
+    tls = tls_options(name, own["url"], given)
+    headers = _with_usual(_headers(name, given["headers"], key), usual_headers or {}, key)
+    warn_of_plain_keys(name, own["url"], key)
     plan = Plan(
         body=pieces,
         fields=fields,
-        headers=_headers(name, given["headers"], key),
+        headers=headers,
         secret=key,
         http2=checked.flag(name, "http2", given["http2"]),
-        ca_file=None if ca_file is None else str(ca_file),
+        **tls,
         **own,
     )
     # The options of every reward function. There is always a limit: it has the circuit breaker.
@@ -186,3 +197,17 @@ def _headers(function: str, given: object, key: ApiKey) -> tuple[tuple[str, str]
                 f"api_key_file=, and the header as {{{name!r}: '… {{key}}'}}."
             )
     return tuple(given.items())
+
+
+def _with_usual(
+    given: tuple[tuple[str, str], ...], usual: Mapping[str, str], key: ApiKey
+) -> tuple[tuple[str, str], ...]:
+    """The headers given, and the usual ones that aren't among them; a key goes by one of them."""
+    placed = key == ApiKey() or any("{key}" in value for _, value in given)
+    names = {name.lower() for name, _ in given}
+    added = (
+        (name, value)
+        for name, value in usual.items()
+        if name.lower() not in names and not (placed and "{key}" in value)
+    )
+    return (*given, *added)

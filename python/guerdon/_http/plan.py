@@ -27,12 +27,14 @@ class Plan:
     Attributes:
         url: Where requests go.
         body: Pieces of their JSON; ``fields`` are the columns in it, by number.
-        api: ``"chat"``, ``"completions"`` or ``"rewards"``.
+        api: ``"chat"``, ``"completions"``, ``"responses"``, ``"anthropic"``, ``"score"`` or
+            ``"rewards"``.
         parse: How a judge's answer is read.
-        path: Where a reward service's numbers are; "" for the usual fields.
+        path: Where the numbers of a reward model or service are; "" for the usual fields.
         batch_size: Samples that a request takes at most; None where it takes one, and not as a
             list.
         batch_wait: Seconds that a sample waits for others, as for `guerdon.reward`.
+        ca_file, ca_only, client_cert, client_key: As for `guerdon.judge`.
     """
 
     url: str
@@ -47,6 +49,9 @@ class Plan:
     secret: ApiKey = field(default_factory=ApiKey)
     http2: bool = False
     ca_file: str | None = None
+    ca_only: bool = False
+    client_cert: str | None = None
+    client_key: str | None = None
 
     def config(self, function: str, *, key: bool = True) -> HttpConfig:
         """As the engine takes it, with the API key.
@@ -65,25 +70,35 @@ class Plan:
                 body=self.body,
                 api=self.api,
                 parse=self.parse.kind,
-                value=self.path if self.api == "rewards" else self.parse.value,
+                value=self.path if self.api in ("score", "rewards") else self.parse.value,
                 words=dict(self.parse.words),
                 others=list(self.parse.others),
                 headers=list(self.headers),
                 key=self.secret.read(function) if key else None,
                 http2=self.http2,
-                authorities=self._authorities(function),
+                authorities=_read(function, "ca_file", self.ca_file),
+                only_these_authorities=self.ca_only,
+                client_certificate=self._client_certificate(function),
             )
         except RegistrationError:
             raise
         except (ValueError, TypeError) as error:
             raise RegistrationError(f"reward function {function!r}: {error}.") from None
 
-    def _authorities(self, function: str) -> bytes | None:
-        if self.ca_file is None:
+    def _client_certificate(self, function: str) -> tuple[bytes, bytes] | None:
+        chain = _read(function, "client_cert", self.client_cert)
+        if chain is None:
             return None
-        try:
-            return read_small_file(self.ca_file)
-        except OSError as error:
-            raise RegistrationError(
-                f"reward function {function!r}: ca_file={self.ca_file!r} can't be read: {error.strerror}."
-            ) from None
+        key = _read(function, "client_key", self.client_key)
+        return chain, chain if key is None else key
+
+
+def _read(function: str, option: str, path: str | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        return read_small_file(path)
+    except OSError as error:
+        raise RegistrationError(
+            f"reward function {function!r}: {option}={path!r} can't be read: {error.strerror}."
+        ) from None

@@ -49,7 +49,8 @@ pub struct HttpConfig {
 impl HttpConfig {
     #[new]
     #[pyo3(signature = (url, *, body, api, parse = "", value = "", words = BTreeMap::new(), others = Vec::new(),
-        headers = Vec::new(), key = None, http2 = false, authorities = None, tariff = None))]
+        headers = Vec::new(), key = None, http2 = false, authorities = None, only_these_authorities = false,
+        client_certificate = None, tariff = None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
         url: &str,
@@ -63,6 +64,8 @@ impl HttpConfig {
         key: Option<String>,
         http2: bool,
         authorities: Option<PyBackedBytes>,
+        only_these_authorities: bool,
+        client_certificate: Option<(PyBackedBytes, PyBackedBytes)>,
         tariff: Option<PyRef<'_, PyTariff>>,
     ) -> PyResult<Self> {
         let wrong = |why: String| PyValueError::new_err(why);
@@ -91,6 +94,8 @@ impl HttpConfig {
         let tariff = tariff.map(|tariff| tariff.tariff.clone()).unwrap_or_default();
         let authorities = authorities.map(|pem| pem.to_vec());
         let endpoint = Endpoint::new(url, headers, key.map(Key::new), http2, authorities);
+        let client = client_certificate.map(|(chain, key)| (chain.to_vec(), key.to_vec()));
+        let endpoint = endpoint.and_then(|endpoint| endpoint.with_tls(only_these_authorities, client));
         let endpoint = endpoint.map_err(|error| wrong(error.to_string()))?;
         let pieces = body.into_iter().map(PieceArg::piece).collect::<PyResult<_>>()?;
         Ok(Self { function: HttpFunction { endpoint, body: BodyTemplate { pieces }, parser, tariff } })

@@ -18,13 +18,16 @@ use hyper_util::client::legacy::connect::Connection;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use rustls::ClientConfig;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tower_service::Service;
 
 use crate::endpoint_error::EndpointError;
 use crate::tcp::Tcp;
-use crate::tls;
+use crate::tls::{self, Tls};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections to one server that are made at a time.
+const CONNECTS: usize = 64;
 type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Why there is no connection.
@@ -57,6 +60,9 @@ impl<T: Read + Write + Send + Unpin> Io for T {}
 pub struct Connector {
     uri: Uri,
     route: Route,
+    /// Connections that are being made: more at once would be a flood, of handshakes here and of
+    /// connections in the server's backlog. Taken by `connect`.
+    permits: Semaphore,
 }
 
 enum Route {
@@ -74,36 +80,33 @@ impl fmt::Debug for Connector {
 
 impl Connector {
     /// For the server at `uri`; the environment's proxies are looked up once, here.
-    pub fn new(uri: &Uri, http2: bool, authorities: Option<&[u8]>) -> Result<Self, EndpointError> {
-        Self::with_proxies(uri, http2, authorities, &Matcher::from_system())
+    pub fn new(uri: &Uri, http2: bool, tls: &Tls) -> Result<Self, EndpointError> {
+        Self::with_proxies(uri, http2, tls, &Matcher::from_system())
     }
 
-    fn with_proxies(
-        uri: &Uri,
-        http2: bool,
-        authorities: Option<&[u8]>,
-        proxies: &Matcher,
-    ) -> Result<Self, EndpointError> {
+    fn with_proxies(uri: &Uri, http2: bool, tls: &Tls, proxies: &Matcher) -> Result<Self, EndpointError> {
         let proxy = proxies.intercept(uri);
-        let scheme = proxy.as_ref().and_then(|proxy| proxy.uri().scheme_str());
-        if let Some(other) = scheme.filter(|scheme| !matches!(*scheme, "http" | "https")) {
+        let scheme = proxy.as_ref().and_then(|proxy| proxy.uri().scheme_str()).map(str::to_owned);
+        if let Some(other) = scheme.as_deref().filter(|scheme| !matches!(*scheme, "http" | "https")) {
             return Err(EndpointError::Proxy(other.to_owned()));
         }
         let secure = uri.scheme_str() == Some("https");
-        let plain = tls::config(secure || scheme == Some("https"), authorities)?;
-        let to_server = if http2 && secure { tls::with_http2(plain.clone()) } else { plain.clone() };
+        let of_server = tls::config(secure, tls)?;
+        let to_server = if http2 && secure { tls::with_http2(of_server) } else { of_server };
+        // What proves to the server who asks is not the proxy's business.
+        let to_proxy = || tls::config(scheme.as_deref() == Some("https"), &Tls { client: None, ..tls.clone() });
         let route = match proxy {
             None => Route::Direct(over(to_server)),
             Some(proxy) if secure => {
-                let mut tunnel = Tunnel::new(proxy.uri().clone(), over(plain));
+                let mut tunnel = Tunnel::new(proxy.uri().clone(), over(to_proxy()?));
                 if let Some(auth) = proxy.basic_auth() {
                     tunnel = tunnel.with_auth(auth.clone());
                 }
                 Route::Tunnel(Box::new((tunnel, to_server).into()))
             }
-            Some(proxy) => Route::ForwardProxy(over(plain), Box::new(proxy)),
+            Some(proxy) => Route::ForwardProxy(over(to_proxy()?), Box::new(proxy)),
         };
-        Ok(Self { uri: uri.clone(), route })
+        Ok(Self { uri: uri.clone(), route, permits: Semaphore::new(CONNECTS) })
     }
 
     /// Whether a proxy forwards the requests, and its `Proxy-Authorization`.
@@ -114,8 +117,18 @@ impl Connector {
         }
     }
 
-    /// Makes a connection.
-    pub async fn connect(&self) -> Result<Connected, ConnectError> {
+    /// Waits until a connection may be made: at most `CONNECTS` are being made at a time.
+    pub async fn permit(&self) -> Option<SemaphorePermit<'_>> {
+        self.permits.acquire().await.ok() // nobody closes it
+    }
+
+    #[cfg(test)]
+    pub fn take_permits(&self) -> Option<SemaphorePermit<'_>> {
+        self.permits.try_acquire_many(CONNECTS as u32).ok()
+    }
+
+    /// Makes a connection, with a permit.
+    pub async fn connect(&self, _permit: Option<SemaphorePermit<'_>>) -> Result<Connected, ConnectError> {
         let made = async {
             match &self.route {
                 Route::Direct(direct) => call(direct, &self.uri).await,
@@ -157,7 +170,7 @@ mod tests {
 
     fn connector(uri: &str, proxy: &str) -> Result<Connector, EndpointError> {
         let proxies = Matcher::builder().all(proxy).no("local.example").build();
-        Connector::with_proxies(&uri.parse().unwrap(), true, None, &proxies)
+        Connector::with_proxies(&uri.parse().unwrap(), true, &Tls::default(), &proxies)
     }
 
     /// A proxy sees the target of a tunnel and its own password, and nothing else that it can read.
@@ -181,9 +194,9 @@ mod tests {
         });
         let uri: Uri = judge.url("/v1").parse().unwrap();
         let proxies = Matcher::builder().all(proxy).build();
-        let authority = judge.authority().map(str::as_bytes);
-        let connector = Connector::with_proxies(&uri, false, authority, &proxies).unwrap();
-        drop(connector.connect().await.unwrap());
+        let tls = Tls { authorities: judge.authority().map(|pem| pem.as_bytes().to_vec()), ..Tls::default() };
+        let connector = Connector::with_proxies(&uri, false, &tls, &proxies).unwrap();
+        drop(connector.connect(None).await.unwrap());
         let asked = passed.await.unwrap();
         assert!(asked.starts_with(&format!("CONNECT localhost:{} HTTP/1.1\r\n", uri.port_u16().unwrap())), "{asked}");
         assert!(asked.to_lowercase().contains("\r\nproxy-authorization: basic bwu6chc=\r\n"), "{asked}");

@@ -40,9 +40,34 @@ impl DnsCache {
     }
 }
 
+/// The addresses of a name, another one first each `turn`, so that connections spread over the
+/// servers behind it. Families stay in the system's order: it knows which one works here.
+pub fn rotated(mut addresses: Vec<IpAddr>, turn: usize) -> Vec<IpAddr> {
+    if let Some(first) = addresses.first().copied() {
+        // keeps the order of equals
+        addresses.sort_by_key(|address| address.is_ipv4() != first.is_ipv4());
+        let of_first = addresses.partition_point(|each| each.is_ipv4() == first.is_ipv4());
+        let (one, other) = addresses.split_at_mut(of_first);
+        for family in [one, other].into_iter().filter(|family| !family.is_empty()) {
+            family.rotate_left(turn % family.len());
+        }
+    }
+    addresses
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_address_comes_first_in_turn() {
+        let all = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>();
+        let mixed = all(&["::1", "10.0.0.1", "::2", "10.0.0.2", "::3"]);
+        assert_eq!(rotated(mixed.clone(), 0), all(&["::1", "::2", "::3", "10.0.0.1", "10.0.0.2"]));
+        assert_eq!(rotated(mixed, 4), all(&["::2", "::3", "::1", "10.0.0.1", "10.0.0.2"]));
+        assert_eq!(rotated(all(&["10.0.0.1"]), 7), all(&["10.0.0.1"]));
+        assert_eq!(rotated(Vec::new(), 7), Vec::<IpAddr>::new());
+    }
 
     #[tokio::test]
     async fn answers_are_cached_and_failures_are_not() {

@@ -9,13 +9,18 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
+    PROXY_AUTHORIZATION, USER_AGENT,
 };
 use hyper::{Method, Request, Uri};
 use url::{Position, Url};
 
 use crate::endpoint_error::EndpointError;
 use crate::redaction::Redactor;
+use crate::tls::{self, ClientCertificate, Tls};
+
+/// What servers' logs show of us.
+const USER_AGENT_VALUE: &str = concat!("guerdon/", env!("CARGO_PKG_VERSION"));
 
 /// An API key.
 #[derive(Clone, PartialEq, Eq)]
@@ -53,8 +58,7 @@ pub struct Endpoint {
     headers: HeaderMap,
     redactor: Redactor,
     http2: bool,
-    /// Certificates of authorities, PEM, in addition to the system's.
-    authorities: Option<Vec<u8>>,
+    tls: Tls,
 }
 
 impl Endpoint {
@@ -83,6 +87,7 @@ impl Endpoint {
         all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         all.insert(ACCEPT, HeaderValue::from_static("*/*"));
         all.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        all.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_VALUE));
         let mut placed = false;
         for (name, value) in headers {
             let wrong = || EndpointError::Header(name.clone());
@@ -100,7 +105,8 @@ impl Endpoint {
             all.insert(AUTHORIZATION, value);
         }
         let redactor = Redactor::of(key.as_ref().map_or("", |Key(key)| key));
-        Ok(Self { url: parsed, uri, path, headers: all, redactor, http2, authorities })
+        let tls = Tls { authorities, ..Tls::default() };
+        Ok(Self { url: parsed, uri, path, headers: all, redactor, http2, tls })
     }
 
     /// The same with HTTP/2, or without.
@@ -108,6 +114,15 @@ impl Endpoint {
     pub const fn with_http2(mut self, http2: bool) -> Self {
         self.http2 = http2;
         self
+    }
+
+    /// The same with a certificate of ours, PEM; `only_these` trusts no authorities but those
+    /// given. The files are checked here.
+    pub fn with_tls(mut self, only_these: bool, client: Option<(Vec<u8>, Vec<u8>)>) -> Result<Self, EndpointError> {
+        let client = client.map(|(chain, key)| ClientCertificate { chain, key });
+        self.tls = Tls { only_these, client, ..self.tls };
+        tls::config(false, &self.tls)?;
+        Ok(self)
     }
 
     /// Host and port, for messages.
@@ -137,14 +152,14 @@ impl Endpoint {
         self.http2
     }
 
-    pub(crate) fn authorities(&self) -> Option<&[u8]> {
-        self.authorities.as_deref()
+    pub(crate) const fn tls(&self) -> &Tls {
+        &self.tls
     }
 
     /// Whether both can use the same connections.
     #[must_use]
     pub(crate) fn shares_pool(&self, other: &Self) -> bool {
-        self.url.origin() == other.url.origin() && self.http2 == other.http2 && self.authorities == other.authorities
+        self.url.origin() == other.url.origin() && self.http2 == other.http2 && self.tls == other.tls
     }
 
     /// A request with this body.
@@ -197,6 +212,13 @@ mod tests {
         assert!(!error("http://user:secret@x/").contains("secret"));
         assert!(matches!(endpoint("http://x", &[("a b", "")], None), Err(EndpointError::Header(_))));
         assert!(matches!(endpoint("http://x", &[], Some("a\nb")), Err(EndpointError::Key)));
+    }
+
+    #[test]
+    fn servers_see_who_asks() {
+        let named = |headers: &[(&str, &str)]| endpoint("http://x", headers, None).unwrap().headers[USER_AGENT].clone();
+        assert_eq!(named(&[]), concat!("guerdon/", env!("CARGO_PKG_VERSION")));
+        assert_eq!(named(&[("User-Agent", "mine")]), "mine");
     }
 
     #[test]

@@ -13,6 +13,12 @@ pub enum EndpointError {
     Key,
     #[error("the certificates in ca_file= can't be used: {0}")]
     Certificates(String),
+    #[error("the certificates in {0} can't be used: {1}")]
+    SystemCertificates(&'static str, String),
+    #[error("the certificate in client_cert= can't be used: {0}")]
+    ClientCertificate(String),
+    #[error("the key in client_key= can't be used with the certificate in client_cert=: {0}")]
+    ClientKey(String),
     #[error(
         "the environment sets a {0}:// proxy, which is not supported: use an http:// or https:// proxy, or list the host in NO_PROXY"
     )]

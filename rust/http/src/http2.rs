@@ -1,7 +1,7 @@
 //! Connections of HTTP/2: each carries many requests.
 //!
-//! - Servers bound the streams of a connection (often 100): there are as many connections as that
-//!   takes.
+//! - A connection carries as many requests as its server allows, `STREAMS` at most: another is made
+//!   for the next one. One that is older than its lifetime gets no new ones.
 //! - A server that turns out not to speak HTTP/2 gets HTTP/1.1 from then on.
 //! - A request that the server did not process (after a GOAWAY, or a refused stream) is sent once
 //!   more: that is no attempt. Nor is one that finds its connection closed before anything was
@@ -9,7 +9,9 @@
 //! - A response that waits to be read (`Pool::long_responses`) takes no window from other streams.
 
 use std::error::Error;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -17,109 +19,200 @@ use hyper::Response;
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::Instant;
 
 use crate::connector::{Connector, Io, TransportError};
 use crate::endpoint::{Endpoint, Target};
+use crate::http2_settings::{Http2Io, Peer};
+use crate::progress::Progress;
 use crate::tcp::KEEPALIVE;
 
-/// Streams that a connection is given at once.
+/// Streams that a connection is given at once, where the server allows them.
 pub const STREAMS: usize = 100;
 /// Bytes of a response that a server may send before they are read.
 const STREAM_WINDOW: u32 = 128 << 10;
-/// The same for a whole connection. Twice what its streams take: two requests may choose a
-/// connection at the same time.
+/// The same for a whole connection: twice what its streams take.
 const CONNECTION_WINDOW: u32 = 2 * STREAMS as u32 * STREAM_WINDOW;
+/// How long a ping may stay without an answer: with `KEEPALIVE` less than a call's usual timeout.
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a server's settings are waited for, which it sends first of all.
+const SETTINGS_PATIENCE: Duration = Duration::from_secs(1);
 
 type Http2Sender = http2::SendRequest<Full<Bytes>>;
 
 /// See the module.
 pub struct Http2Connections {
-    connection: Box<[Http2Connection]>,
+    /// Those that take requests. Written by requests.
+    open: Mutex<Vec<Arc<Http2Connection>>>,
+    /// So many at most.
+    most: usize,
+    lifetime: fn() -> Duration,
     /// Without TLS nothing tells whether the server speaks HTTP/2: the option is trusted.
     prior_knowledge: bool,
     /// The server has no HTTP/2. Written by the request that makes the first connection.
     unsupported: AtomicBool,
-    /// Numbers connections.
-    made: AtomicU64,
 }
 
-/// A connection, once it is made, and its number.
-#[derive(Default)]
+/// A connection, made by the first of its requests.
 struct Http2Connection {
     /// Requests in flight. Written by `StreamGuard`.
     count: AtomicUsize,
-    sender: AsyncMutex<Option<(u64, Http2Sender)>>,
+    peer: Arc<Peer>,
+    ends: Instant,
+    sender: AsyncMutex<Http2State>,
+}
+
+enum Http2State {
+    New,
+    Open(Http2Sender),
+    /// Its requests go elsewhere.
+    Closed,
 }
 
 /// What became of a request.
-pub enum Sent<'a> {
-    Responded(Response<Incoming>, StreamGuard<'a>),
+pub enum Sent {
+    Responded(Response<Incoming>, StreamGuard),
     /// The server has no HTTP/2; a connection that was made to find that out.
     NoHttp2(Option<Box<dyn Io>>),
 }
 
-/// Counts a request until its response was read.
-pub struct StreamGuard<'a>(&'a AtomicUsize);
+/// What a request may be sent by.
+enum Found {
+    /// `used`: it was there before.
+    Sender {
+        sender: Http2Sender,
+        used: bool,
+        guard: StreamGuard,
+    },
+    NoHttp2(Option<Box<dyn Io>>),
+}
 
-impl Drop for StreamGuard<'_> {
+/// Counts a request until its response was read.
+pub struct StreamGuard(Arc<Http2Connection>);
+
+impl Drop for StreamGuard {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Http2Connections {
-    /// So many connections at most.
-    pub fn new(connections: usize, prior_knowledge: bool) -> Self {
-        Self {
-            connection: (0..connections).map(|_| Http2Connection::default()).collect(),
-            prior_knowledge,
-            unsupported: AtomicBool::new(false),
-            made: AtomicU64::new(0),
+    /// So many connections at most, each with a `lifetime`.
+    pub fn new(most: usize, lifetime: fn() -> Duration, prior_knowledge: bool) -> Self {
+        Self { open: Mutex::default(), most, lifetime, prior_knowledge, unsupported: AtomicBool::new(false) }
+    }
+
+    /// A connection for a request, and whether it has room: the fullest that has, so that few are
+    /// needed.
+    fn choose(&self) -> (StreamGuard, bool) {
+        let now = Instant::now();
+        let mut open = self.open.lock();
+        open.retain(|one| now < one.ends);
+        let count = |one: &&Arc<Http2Connection>| one.count.load(Ordering::Relaxed);
+        let with_room = open.iter().filter(|one| count(one) < one.peer.streams()).max_by_key(count);
+        let crowded = with_room.is_none() && open.len() >= self.most; // streams wait in hyper
+        let found = if crowded { open.iter().min_by_key(count) } else { with_room };
+        let chosen = found.cloned().unwrap_or_else(|| {
+            let made = Arc::new(Http2Connection {
+                count: AtomicUsize::new(0),
+                peer: Arc::new(Peer::new(STREAMS)),
+                ends: now + (self.lifetime)(),
+                sender: AsyncMutex::new(Http2State::New),
+            });
+            open.push(made.clone());
+            made
+        });
+        chosen.count.fetch_add(1, Ordering::Relaxed);
+        (StreamGuard(chosen), !crowded)
+    }
+
+    fn leave(&self, connection: &Arc<Http2Connection>) {
+        self.open.lock().retain(|one| !Arc::ptr_eq(one, connection));
+    }
+
+    /// Connections that brought nothing since then take no more requests.
+    pub fn purge(&self, since: Instant) {
+        self.open.lock().retain(|one| one.peer.heard_since(since));
+    }
+
+    /// A sender of a connection with room.
+    async fn sender(&self, connector: &Connector) -> Result<Found, TransportError> {
+        loop {
+            let (guard, has_room) = self.choose();
+            let connection = guard.0.clone();
+            let mut state = connection.sender.lock().await; // others wait here while it is made
+            let found = match &*state {
+                Http2State::Open(sender) if !sender.is_closed() => Some(sender.clone()),
+                Http2State::Open(_) | Http2State::Closed => {
+                    *state = Http2State::Closed;
+                    self.leave(&connection);
+                    continue;
+                }
+                Http2State::New if self.unsupported.load(Ordering::Relaxed) => return Ok(Found::NoHttp2(None)),
+                Http2State::New => None,
+            };
+            if let Some(sender) = found {
+                // The server may allow less than was assumed: who came too many goes elsewhere.
+                if has_room && connection.count.load(Ordering::Relaxed) > connection.peer.streams() {
+                    continue;
+                }
+                return Ok(Found::Sender { sender, used: true, guard });
+            }
+            match self.make(connector, &connection).await {
+                Ok(Ok(sender)) => {
+                    *state = Http2State::Open(sender.clone());
+                    return Ok(Found::Sender { sender, used: false, guard });
+                }
+                Ok(Err(io)) => return Ok(Found::NoHttp2(Some(io))),
+                Err(error) => {
+                    *state = Http2State::Closed;
+                    self.leave(&connection);
+                    return Err(error);
+                }
+            }
         }
     }
 
-    /// Sends a request on the connection that has the fewest.
+    /// Makes a connection; `Err` where the server has no HTTP/2.
+    async fn make(
+        &self,
+        connector: &Connector,
+        connection: &Http2Connection,
+    ) -> Result<Result<Http2Sender, Box<dyn Io>>, TransportError> {
+        let permit = connector.permit().await;
+        let made = connector.connect(permit).await.map_err(TransportError::Connect)?;
+        if !made.http2 && !self.prior_knowledge {
+            self.unsupported.store(true, Ordering::Relaxed);
+            return Ok(Err(made.io));
+        }
+        let sender = handshake(made.io, &connection.peer).await?;
+        connection.peer.settings_came(SETTINGS_PATIENCE).await;
+        Ok(Ok(sender))
+    }
+
+    /// Sends a request.
     pub async fn send(
         &self,
         endpoint: &Endpoint,
         body: &Bytes,
         connector: &Connector,
-    ) -> Result<Sent<'_>, TransportError> {
-        let Some(connection) = self.connection.iter().min_by_key(|connection| connection.count.load(Ordering::Relaxed))
-        else {
-            return Ok(Sent::NoHttp2(None));
-        };
-        connection.count.fetch_add(1, Ordering::Relaxed);
-        let guard = StreamGuard(&connection.count);
+        progress: &Progress,
+    ) -> Result<Sent, TransportError> {
         let (mut request, mut resent) = (endpoint.request(body.clone(), Target::Http2), false);
         loop {
-            let (number, mut sender, used) = {
-                // Others wait here while it is made.
-                let mut sender_slot = connection.sender.lock().await;
-                match sender_slot.as_ref().filter(|(_, sender)| !sender.is_closed()) {
-                    Some((number, sender)) => (*number, sender.clone(), true),
-                    None if self.unsupported.load(Ordering::Relaxed) => return Ok(Sent::NoHttp2(None)),
-                    None => {
-                        let made = connector.connect().await.map_err(TransportError::Connect)?;
-                        if !made.http2 && !self.prior_knowledge {
-                            self.unsupported.store(true, Ordering::Relaxed);
-                            return Ok(Sent::NoHttp2(Some(made.io)));
-                        }
-                        let number = self.made.fetch_add(1, Ordering::Relaxed);
-                        let (_, sender) = sender_slot.insert((number, handshake(made.io).await?));
-                        (number, sender.clone(), false)
-                    }
-                }
+            let (mut sender, used, guard) = match self.sender(connector).await? {
+                Found::Sender { sender, used, guard } => (sender, used, guard),
+                Found::NoHttp2(io) => return Ok(Sent::NoHttp2(io)),
             };
+            progress.connected();
             let mut failed = match sender.try_send_request(request).await {
                 Ok(response) => return Ok(Sent::Responded(response, guard)),
                 Err(failed) => failed,
             };
             if !is_stream_error(failed.error()) {
-                // The next request makes another connection, if no other has done so.
-                let mut sender_slot = connection.sender.lock().await;
-                sender_slot.take_if(|(known, _)| *known == number);
+                self.leave(&guard.0);
             }
             request = match failed.take_message() {
                 Some(unsent) if used => unsent,
@@ -133,9 +226,10 @@ impl Http2Connections {
     }
 }
 
-async fn handshake(io: Box<dyn Io>) -> Result<Http2Sender, TransportError> {
+async fn handshake(io: Box<dyn Io>, peer: &Arc<Peer>) -> Result<Http2Sender, TransportError> {
+    let io = Http2Io::new(io, peer.clone());
     let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder.timer(TokioTimer::new()).keep_alive_interval(KEEPALIVE);
+    builder.timer(TokioTimer::new()).keep_alive_interval(KEEPALIVE).keep_alive_timeout(PING_TIMEOUT);
     builder.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
     let (sender, connection) = builder.handshake(io).await.map_err(TransportError::Exchange)?;
     tokio::spawn(connection);

@@ -5,11 +5,10 @@
 //! - One longer than `SHORT` takes a permit of `Pool::long_responses`; waiting for it counts as
 //!   timeout.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use guerdon_core::outcome::{Cell, Failure};
+use guerdon_core::outcome::Cell;
 use guerdon_core::timeout_messages::{no_answer, timed_out};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
@@ -22,6 +21,7 @@ use crate::endpoint::Endpoint;
 use crate::fleet::{FleetRequest, Member, SendError};
 use crate::meter::Meter;
 use crate::pool::{Exchange, Pool};
+use crate::progress::Progress;
 use crate::quote::quoted;
 use crate::request_error::RequestError;
 use crate::response::{ResponseParser, Scores};
@@ -32,8 +32,6 @@ const LONGEST_RESPONSE: usize = 16 << 20;
 const SHORT: usize = 64 << 10;
 /// How much of an error response is read: more than a reason shows.
 const LONGEST_ERROR: usize = 8 << 10;
-/// No response yet.
-const NO_RESPONSE: usize = usize::MAX;
 
 /// A request for the scores of `samples` samples.
 pub struct ScoreRequest<'a> {
@@ -63,24 +61,18 @@ async fn send(
     meter: &Meter<'_>,
     (until, timeout): (Instant, Duration),
 ) -> Result<Scores, SendError> {
-    let progress = AtomicUsize::new(NO_RESPONSE);
+    let (begun, progress) = (Instant::now(), Progress::new());
     match tokio::time::timeout_at(until, exchange(endpoint, pool, parser, body, samples, meter, &progress)).await {
         Ok(scores) => scores.map_err(|error| SendError { unsent: error.unsent, failure: error.into_failure() }),
         Err(_) => {
-            let failure = timeout_failure(endpoint, timeout, progress.into_inner());
+            if progress.is_unanswered() {
+                pool.purge(begun);
+            }
+            let how_far = progress.describe(&endpoint.host());
+            let failure = timed_out(format!("{}; {how_far}", no_answer(timeout)), None);
             Err(SendError { failure, unsent: false })
         }
     }
-}
-
-/// The failure of a request that timed out, with how far it came.
-fn timeout_failure(endpoint: &Endpoint, timeout: Duration, received: usize) -> Failure {
-    let host = endpoint.host();
-    let how_far = match received {
-        NO_RESPONSE => format!("{host} had not answered"),
-        bytes => format!("{host} had sent {bytes} bytes of its answer"),
-    };
-    timed_out(format!("{}; {how_far}", no_answer(timeout)), None)
 }
 
 async fn exchange(
@@ -90,18 +82,18 @@ async fn exchange(
     body: Bytes,
     samples: usize,
     meter: &Meter<'_>,
-    progress: &AtomicUsize,
+    progress: &Progress,
 ) -> Result<Scores, RequestError> {
     let mut metered = meter.begin(body.len()).await.map_err(RequestError::over_the_cap)?;
     let broken = |error: &TransportError| RequestError::from_transport(endpoint, error);
-    let Exchange { response, connection } = pool.send(endpoint, body).await.map_err(|error| {
+    let Exchange { response, connection } = pool.send(endpoint, body, progress).await.map_err(|error| {
         let error = broken(&error);
         if error.unsent {
             metered.unsent();
         }
         error
     })?;
-    progress.store(0, Ordering::Relaxed);
+    progress.received(0);
     let (head, mut incoming) = response.into_parts();
     let longest = if head.status.is_success() { LONGEST_RESPONSE } else { LONGEST_ERROR };
     let (mut body, mut permit) = (Vec::new(), None);
@@ -155,7 +147,7 @@ async fn read<'a>(
     incoming: &mut Incoming,
     body: &mut Vec<u8>,
     longest: usize,
-    progress: &AtomicUsize,
+    progress: &Progress,
     long_responses: &'a Semaphore,
     permit: &mut Option<SemaphorePermit<'a>>,
 ) -> Option<Stopped> {
@@ -172,7 +164,7 @@ async fn read<'a>(
             None => return None,
             Some(Err(error)) => return Some(Stopped::Broken(error)),
         }
-        progress.store(body.len(), Ordering::Relaxed);
+        progress.received(body.len());
         if body.len() > longest {
             return Some(Stopped::TooLong);
         }

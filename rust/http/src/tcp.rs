@@ -1,26 +1,36 @@
 //! TCP connections to the addresses of a host name ("happy eyeballs", RFC 8305).
 //!
-//! Addresses are tried in the system's order, each `STAGGER` after the one before or as soon as
-//! that failed; the first connection is taken. The error is that of the last one, with its address.
+//! - Each connection begins with the next address of the name (`dns::rotated`); others are tried
+//!   `STAGGER` after the one before or as soon as that failed; the first connection is taken. The
+//!   error is that of the last one, with its address.
+//! - A peer that is gone silently ends its connection: an idle one after `KEEPALIVE` and
+//!   `PROBES` unanswered probes, one that was written to after `USER_TIMEOUT_MS`.
 
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::Uri;
 use hyper_util::rt::TokioIo;
-use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle};
+use rustix::net::sockopt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tower_service::Service;
 
-use crate::dns::DnsCache;
+use crate::dns::{DnsCache, rotated};
 
-/// Idle time before a TCP keep-alive.
+/// Idle time before a TCP keep-alive, and between two.
 pub const KEEPALIVE: Duration = Duration::from_secs(15);
+/// Keep-alives without an answer after which the peer is gone.
+const PROBES: u32 = 3;
+/// How long something that was sent may stay without an acknowledgement, in milliseconds.
+#[cfg(target_os = "linux")]
+const USER_TIMEOUT_MS: u32 = 30_000;
 /// Pause before the next address is tried as well.
 const STAGGER: Duration = Duration::from_millis(250);
 
@@ -28,6 +38,8 @@ const STAGGER: Duration = Duration::from_millis(250);
 #[derive(Clone, Default)]
 pub struct Tcp {
     dns: DnsCache,
+    /// Counts connections, for the rotation of addresses.
+    made: Arc<AtomicUsize>,
 }
 
 impl Tcp {
@@ -37,14 +49,24 @@ impl Tcp {
         let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
         let addresses = match host.parse::<IpAddr>() {
             Ok(address) => vec![address],
-            Err(_) => self.dns.resolve(host).await?,
+            Err(_) => rotated(self.dns.resolve(host).await?, self.made.fetch_add(1, Ordering::Relaxed)),
         };
         let stream = race(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect()).await?;
         stream.set_nodelay(true)?;
-        set_socket_keepalive(&stream, true)?;
-        set_tcp_keepidle(&stream, KEEPALIVE)?;
+        notice_silence(&stream)?;
         Ok(TokioIo::new(stream))
     }
+}
+
+/// Lets the kernel end a connection whose peer is gone.
+fn notice_silence(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE)?;
+    sockopt::set_tcp_keepcnt(stream, PROBES)?;
+    #[cfg(target_os = "linux")]
+    sockopt::set_tcp_user_timeout(stream, USER_TIMEOUT_MS)?;
+    Ok(())
 }
 
 /// The first connection that succeeds.
@@ -115,6 +137,19 @@ mod tests {
         // A refused connection is not waited for at all.
         addresses[0] = "127.0.0.3:9".parse().unwrap();
         assert!(race(addresses).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn silent_peers_are_noticed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let uri = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let stream = Tcp::default().connect(uri).await.unwrap().into_inner();
+        assert!(sockopt::socket_keepalive(&stream).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), KEEPALIVE);
+        assert_eq!(sockopt::tcp_keepintvl(&stream).unwrap(), KEEPALIVE);
+        assert_eq!(sockopt::tcp_keepcnt(&stream).unwrap(), PROBES);
+        #[cfg(target_os = "linux")]
+        assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), USER_TIMEOUT_MS);
     }
 
     #[tokio::test]

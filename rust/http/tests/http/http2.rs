@@ -118,3 +118,40 @@ async fn what_the_server_began_is_an_attempt() {
         assert_eq!(connections, if matches!(first, First::CutOff) { 2 } else { 1 }, "{first:?}");
     }
 }
+
+/// A server that allows four streams gets four, and as many connections as that takes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn as_many_streams_as_the_server_allows() {
+    const STREAMS: usize = 4;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1/chat/completions", listener.local_addr().unwrap());
+    let (connections, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counted = (connections.clone(), most.clone());
+    let server = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (connections, most) = counted.clone();
+            connections.fetch_add(1, Ordering::Relaxed);
+            tokio::spawn(async move {
+                let mut builder = h2::server::Builder::new();
+                builder.max_concurrent_streams(STREAMS as u32);
+                let mut connection = builder.handshake::<_, Bytes>(stream).await.unwrap();
+                let now = Arc::new(AtomicUsize::new(0));
+                while let Some(Ok((_, respond))) = connection.accept().await {
+                    most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    let now = now.clone();
+                    tokio::spawn(async move {
+                        tokio::time::sleep(SECOND / 10).await;
+                        now.fetch_sub(1, Ordering::Relaxed);
+                        answer(respond, None);
+                    });
+                }
+            });
+        }
+    });
+    let rig = Rig::new(chat(Endpoint::new(&url, Vec::new(), None, true, None).unwrap()), policy(20 * SECOND, 0, 20));
+    let found = rig.score(&["x"; 60]).await;
+    assert!(found.iter().all(|(status, value, _)| (*status, *value) == (Status::Ok, 7.0)), "{found:?}");
+    rig.scheduler.close().await;
+    server.abort();
+    assert_eq!((connections.load(Ordering::Relaxed), most.load(Ordering::Relaxed)), (5, STREAMS));
+}

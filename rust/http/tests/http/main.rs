@@ -181,6 +181,46 @@ async fn a_certificate_that_does_not_hold_is_refused() {
     }
 }
 
+/// Fault: a judge's server wants a client certificate, and gets none or one of another authority
+/// Sees: `error` after `retries`: a connection error that says so; nothing is sent
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_wants_to_know_its_clients() {
+    let config = || JudgeConfig { tls: true, of_clients: true, ..Default::default() };
+    let (judge, other) = (mock(config()).await, mock(config()).await);
+    let pem = |of: &MockJudge| of.client().map(|(chain, key)| (chain.as_bytes().to_vec(), key.as_bytes().to_vec()));
+    for (client, known) in [(pem(&judge), true), (None, false), (pem(&other), false)] {
+        let path = "/v1/chat/completions";
+        let endpoint = endpoint(&judge, path).with_tls(true, client).expect("certificates of ours");
+        let rig = Rig::new(chat(endpoint), policy(20 * SECOND, 0, 64));
+        let (status, _, reason) = rig.score(&["x"]).await.remove(0);
+        assert_eq!(status == Status::Ok, known, "{reason}");
+        assert!(known || reason.contains("ConnectionError") && reason.contains("localhost"), "{reason}");
+        rig.scheduler.close().await;
+    }
+    assert_eq!(judge.seen().requests.load(Ordering::Relaxed), 1);
+}
+
+/// Fault: a judge's certificate is good for the system, and only one authority is to be trusted
+/// Sees: `error` after `retries`: can't connect; nothing is sent
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_this_authority_is_trusted() {
+    let (judge, other) = (
+        mock(JudgeConfig { tls: true, ..Default::default() }).await,
+        mock(JudgeConfig { tls: true, ..Default::default() }).await,
+    );
+    for (trusted, known) in [(&judge, true), (&other, false)] {
+        let pem = trusted.authority().map(|pem| pem.as_bytes().to_vec());
+        let endpoint = Endpoint::new(&judge.url("/v1/chat/completions"), Vec::new(), None, false, pem);
+        let endpoint = endpoint.and_then(|endpoint| endpoint.with_tls(true, None)).expect("an authority of ours");
+        let rig = Rig::new(chat(endpoint), policy(20 * SECOND, 0, 64));
+        let (status, _, reason) = rig.score(&["x"]).await.remove(0);
+        assert_eq!(status == Status::Ok, known, "{reason}");
+        assert!(known || reason.contains("can't connect to localhost"), "{reason}");
+        rig.scheduler.close().await;
+    }
+    assert_eq!(judge.seen().requests.load(Ordering::Relaxed), 1);
+}
+
 /// A batch whose budget is spent, or that is cancelled, leaves no request behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_nobody_waits_for_are_dropped() {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
-use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
 /// What is wrong with a certificate.
@@ -19,8 +20,17 @@ pub enum Certificate {
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// What accepts TLS connections, and the PEM of the authority to trust.
-pub fn make(http2: bool, kind: Certificate) -> Result<(TlsAcceptor, String), Error> {
+/// What a server with TLS has, and what its clients need.
+pub struct Made {
+    pub acceptor: TlsAcceptor,
+    /// PEM of the authority to trust.
+    pub authority: String,
+    /// PEM of a certificate for clients, and of its key.
+    pub client: (String, String),
+}
+
+/// A server's certificate; with `of_clients` it wants one of each client.
+pub fn make(http2: bool, kind: Certificate, of_clients: bool) -> Result<Made, Error> {
     let mut params = CertificateParams::new(Vec::<String>::new())?;
     // Not the name that the certificate has too: it would pass for self-signed.
     params.distinguished_name.push(DnType::CommonName, "mock judge's authority");
@@ -40,7 +50,22 @@ pub fn make(http2: bool, kind: Certificate) -> Result<(TlsAcceptor, String), Err
     let key = PrivateKeyDer::try_from(key.serialize_der())?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let mut config = builder.with_no_client_auth().with_single_cert(chain, key)?;
+    let clients_key = KeyPair::generate()?;
+    let of_client = CertificateParams::new(vec!["trainer".to_owned()])?.signed_by(&clients_key, &authority)?;
+    let builder = if of_clients {
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.der().clone())?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?;
+        builder.with_client_cert_verifier(verifier)
+    } else {
+        builder.with_no_client_auth()
+    };
+    let mut config = builder.with_single_cert(chain, key)?;
     config.alpn_protocols = vec![if http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
-    Ok((TlsAcceptor::from(Arc::new(config)), authority.pem()))
+    Ok(Made {
+        acceptor: TlsAcceptor::from(Arc::new(config)),
+        authority: authority.pem(),
+        client: (of_client.pem(), clients_key.serialize_pem()),
+    })
 }

@@ -26,6 +26,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 pub use certificate::Certificate;
+use certificate::Made;
 pub use latency::Latency;
 use state::JudgeState;
 pub use state::{Counts, JudgeConfig};
@@ -37,6 +38,8 @@ pub struct MockJudge {
     shared: Arc<JudgeState>,
     /// PEM of the authority that signed its certificate, with TLS.
     authority: Option<String>,
+    /// PEM of a certificate for its clients, and of the key.
+    client: Option<(String, String)>,
     task: JoinHandle<()>,
 }
 
@@ -46,11 +49,15 @@ impl MockJudge {
         let listener = listen(config.port)?;
         let address = listener.local_addr()?;
         let tls = if config.tls {
-            Some(certificate::make(config.http2, config.certificate).map_err(io::Error::other)?)
+            let made = certificate::make(config.http2, config.certificate, config.of_clients);
+            Some(made.map_err(io::Error::other)?)
         } else {
             None
         };
-        let (acceptor, authority) = tls.map_or((None, None), |(acceptor, pem)| (Some(acceptor), Some(pem)));
+        let (acceptor, authority, client) = match tls {
+            Some(Made { acceptor, authority, client }) => (Some(acceptor), Some(authority), Some(client)),
+            None => (None, None, None),
+        };
         let shared = Arc::new(JudgeState {
             window: Mutex::default(),
             random: Mutex::new(fastrand::Rng::with_seed(config.seed)),
@@ -60,7 +67,7 @@ impl MockJudge {
             config,
         });
         let task = tokio::spawn(serve(listener, acceptor, shared.clone()));
-        Ok(Self { address, shared, authority, task })
+        Ok(Self { address, shared, authority, client, task })
     }
 
     #[must_use]
@@ -83,6 +90,12 @@ impl MockJudge {
     #[must_use]
     pub fn authority(&self) -> Option<&str> {
         self.authority.as_deref()
+    }
+
+    /// A certificate that it takes, and its key, where it wants one.
+    #[must_use]
+    pub fn client(&self) -> Option<(&str, &str)> {
+        self.client.as_ref().map(|(chain, key)| (chain.as_str(), key.as_str()))
     }
 
     #[must_use]

@@ -15,6 +15,8 @@ use super::window::{RecentRequests, Window};
 pub struct JudgeConfig {
     pub tls: bool,
     pub certificate: Certificate,
+    /// It wants a certificate of its clients, from the same authority.
+    pub of_clients: bool,
     /// Speaks HTTP/2 and nothing else (over TLS: by ALPN).
     pub http2: bool,
     pub latency: Latency,

@@ -1,0 +1,62 @@
+"""Which servers are trusted and what proves to them who asks: options of TLS, checked.
+
+Keys of certificates are read when the engine starts, like API keys: a plan has their files' names.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import warnings
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from guerdon._http.api_key import ApiKey
+from guerdon._registration.options import flag
+from guerdon.errors import GuerdonWarning, RegistrationError
+
+__all__ = ["tls_options", "warn_of_plain_keys"]
+
+
+def tls_options(function: str, url: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of TLS among those given, as a plan has them.
+
+    Raises:
+        RegistrationError: They don't go together.
+    """
+    files = {
+        option: None if given[option] is None else str(given[option])
+        for option in ("ca_file", "client_cert", "client_key")
+    }
+    only = flag(function, "ca_only", given["ca_only"])
+    wrong = f"reward function {function!r}: "
+    if only and files["ca_file"] is None:
+        raise RegistrationError(f"{wrong}ca_only=True needs ca_file=, the authorities to trust.")
+    if files["client_key"] is not None and files["client_cert"] is None:
+        raise RegistrationError(f"{wrong}client_key= is the key of client_cert=, which is not given.")
+    if (files["client_cert"] is not None or only) and urlsplit(url).scheme.lower() != "https":
+        raise RegistrationError(
+            f"{wrong}client_cert= and ca_only= need an https:// address: http:// has no certificates."
+        )
+    return {**files, "ca_only": only}
+
+
+def warn_of_plain_keys(function: str, url: str, key: ApiKey) -> None:
+    """Warns of a key that would leave this machine without TLS."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if key == ApiKey() or parts.scheme.lower() != "http" or _is_loopback(host):
+        return
+    warnings.warn(
+        f"reward function {function!r}: its API key goes to {host} over plain http, where anyone on the way can read it. Use an "
+        "https:// address, or leave the key out where the server needs none.",
+        GuerdonWarning,
+        stacklevel=4,
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

@@ -1,0 +1,246 @@
+"""The APIs that `guerdon.judge` asks by: what each request holds, and how each answer is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from guerdon import Dispatcher, RegistrationError, Status, judge, parse
+from tests.http.server import chat_completion, serving
+
+USAGE = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
+
+
+def message(text: str, **more: Any) -> dict[str, Any]:
+    """An answer of Anthropic's messages."""
+    return {
+        "type": "message",
+        "content": [{"type": "thinking", "thinking": "9?"}, {"type": "text", "text": text}],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 9, "output_tokens": 3},
+        **more,
+    }
+
+
+def response(text: str, **more: Any) -> dict[str, Any]:
+    """An answer of OpenAI's responses."""
+    part = {"type": "output_text", "text": text, "logprobs": [{"top_logprobs": [{"token": "Yes", "logprob": 0.0}]}]}
+    reasoning = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "9?"}]}
+    return {"status": "completed", "output": [reasoning, {"type": "message", "content": [part]}], **more}
+
+
+def asked(answer: Any, completions: list[str] | None = None, **options: Any) -> tuple[Any, Any, str, dict[str, str]]:
+    """The result of one judge, and the body, path and headers of its last request."""
+    paths: list[str] = []
+
+    def reply(path: str, body: dict[str, Any]) -> Any:
+        paths.append(path)
+        return answer
+
+    base = options.pop("base", "/v1")
+    with serving(reply) as server:
+        graded = judge(**{"base_url": server.url + base, "model": "m", "retries": 0, **options})
+        with Dispatcher([graded], max_failure_rate=1.0) as dispatcher:
+            result = dispatcher.score(prompts=["Why?"], completions=completions or ["Because"])
+        return result, server.bodies[-1], paths[-1], server.headers[-1]
+
+
+def test_openai_responses() -> None:
+    result, body, path, _ = asked(
+        response("Score: 7"),
+        api="responses",
+        prompt="Rate {completion}",
+        system="Be just.",
+        max_tokens=50,
+        response_format="json_object",
+        parse=parse.number(),
+    )
+    assert result.rewards.item() == 7.0
+    assert path == "/v1/responses"
+    assert body == {
+        "model": "m",
+        "instructions": "Be just.",
+        "input": [{"role": "user", "content": "Rate Because"}],
+        "store": False,
+        "max_output_tokens": 50,
+        "temperature": 0.0,
+        "text": {"format": {"type": "json_object"}},
+    }
+
+
+def test_openai_responses_with_a_schema_and_with_log_probabilities() -> None:
+    answer = response('{"score": 2}')
+    result, body, *_ = asked(
+        answer, api="responses", prompt="{completion}", parse=parse.json("score"), response_format="json_schema"
+    )
+    assert result.rewards.item() == 2.0
+    form = body["text"]["format"]
+    assert (form["type"], form["name"], form["strict"]) == ("json_schema", "judgment", True)
+    assert form["schema"]["required"] == ["score"]
+    result, body, *_ = asked(response("Yes"), api="responses", prompt="{completion}", parse=parse.logprob("Yes", top=5))
+    assert result.rewards.item() == 1.0
+    assert body["include"] == ["message.output_text.logprobs"]
+    assert (body["top_logprobs"], body["max_output_tokens"]) == (5, 16)
+
+
+def test_a_response_that_was_cut_or_failed() -> None:
+    cut = response("Score: 1", status="incomplete", incomplete_details={"reason": "max_output_tokens"})
+    failed = {"status": "failed", "error": {"code": "server_error", "message": "later"}, "output": []}
+    for answer, reason in ((cut, "may be cut off"), (failed, "server_error")):
+        result, *_ = asked(answer, api="responses", prompt="{completion}")
+        (failure,) = result.failures()
+        assert failure.status is Status.ERROR
+        assert reason in failure.reason
+
+
+def test_anthropics_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-secret")
+    options: dict[str, Any] = {"api": "anthropic", "prompt": "Rate {completion}", "system": "Be just."}
+    result, body, path, headers = asked(message("Score: 7"), base="", api_key_env="ANTHROPIC_API_KEY", **options)
+    assert result.rewards.item() == 7.0
+    assert path == "/v1/messages"
+    assert body == {
+        "model": "m",
+        "system": "Be just.",
+        "messages": [{"role": "user", "content": "Rate Because"}],
+        "max_tokens": 1024,
+        "temperature": 0.0,
+    }
+    sent = {name.lower(): value for name, value in headers.items()}
+    assert (sent["x-api-key"], sent["anthropic-version"]) == ("sk-ant-secret", "2023-06-01")
+    assert "authorization" not in sent
+    # A gateway with a token of its own, and an address that says /v1 already.
+    _, body, path, headers = asked(
+        message("1"),
+        api_key_env="ANTHROPIC_API_KEY",
+        headers={"Authorization": "Bearer {key}", "Anthropic-Version": "2099-01-01"},
+        max_tokens=5,
+        response_format="json_schema",
+        **{**options, "parse": parse.json("score"), "temperature": None},
+    )
+    sent = {name.lower(): value for name, value in headers.items()}
+    assert (sent["authorization"], sent["anthropic-version"]) == ("Bearer sk-ant-secret", "2099-01-01")
+    assert "x-api-key" not in sent
+    assert (path, body["max_tokens"], "temperature" in body) == ("/v1/messages", 5, False)
+    assert body["output_config"]["format"]["schema"]["required"] == ["score"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (message("1", stop_reason="max_tokens"), "may be cut off"),
+        (message("I can't", stop_reason="refusal"), 'the judge refused: "I can\'t"'),
+        ({"type": "error", "error": {"type": "overloaded_error"}}, "no content in the answer"),
+    ],
+)
+def test_messages_without_a_score(answer: Any, reason: str) -> None:
+    result, *_ = asked(answer, api="anthropic", prompt="{completion}")
+    (failure,) = result.failures()
+    assert reason in failure.reason
+
+
+@pytest.mark.parametrize(
+    ("api", "prompt", "request_", "answer"),
+    [
+        (
+            "score",
+            ("{prompt}", "{completion}"),
+            {"text_1": "Why?", "text_2": "Because"},
+            {"data": [{"index": 0, "object": "score", "score": 0.5}], "usage": USAGE},
+        ),
+        (
+            "score",
+            {"query": "{prompt}", "items": ["{completion}"], "label_token_ids": [1], "apply_softmax": True},
+            {"query": "Why?", "items": ["Because"], "label_token_ids": [1], "apply_softmax": True},
+            {"scores": [[0.5]], "object": "scoring", "usage": None},
+        ),
+        (
+            "classify",
+            "{prompt} {completion}",
+            {"input": "Why? Because"},
+            {"data": [{"index": 0, "label": "LABEL_0", "probs": [0.5], "num_classes": 1}]},
+        ),
+        (
+            "classify",
+            {"text": "{completion}"},
+            {"text": "Because"},
+            [{"embedding": [0.5], "meta_info": {"prompt_tokens": 3}}],
+        ),
+        (
+            "pooling",
+            [{"role": "user", "content": "{prompt}"}, {"role": "assistant", "content": "{completion}"}],
+            {"messages": [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "Because"}]},
+            {"data": [{"index": 0, "object": "pooling", "data": [[0.5]]}]},
+        ),
+    ],
+)
+def test_reward_models(api: Any, prompt: Any, request_: dict[str, Any], answer: Any) -> None:
+    result, body, path, _ = asked(answer, base="", api=api, prompt=prompt, body={"use_activation": False})
+    assert result.rewards.item() == 0.5
+    assert path == f"/{api}"
+    assert body == {"model": "m", **request_, "use_activation": False}
+
+
+def test_a_reward_model_with_several_numbers() -> None:
+    answer = {"data": [{"probs": [0.25, 0.75], "label": "good"}]}
+    result, *_ = asked(answer, api="classify", prompt="{completion}")
+    (failure,) = result.failures()
+    assert '2 numbers in "{' in failure.reason
+    assert "parse=parse.json(" in failure.reason
+    result, *_ = asked(answer, api="classify", prompt="{completion}", parse=parse.json("data.0.probs.1"))
+    assert result.rewards.item() == 0.75
+    steps = {"data": [{"data": [[0.1], [0.2], [0.9]]}]}
+    result, *_ = asked(steps, api="pooling", prompt="{completion}", parse=parse.json("data.0.data.-1.0"))
+    assert result.rewards.item() == pytest.approx(0.9)
+
+
+def test_the_newer_name_of_the_longest_answer() -> None:
+    _, body, *_ = asked(chat_completion("7"), prompt="{completion}", max_completion_tokens=64, temperature=None)
+    assert body["max_completion_tokens"] == 64
+    assert not {"max_tokens", "temperature"} & set(body)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["/openai/v1", "/openai/deployments/gpt?api-version=2024-10-21"],
+)
+def test_azure(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docs/judges.md shows it: a header for the key, and a version in the address."""
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "azure-secret")
+    _, _, path, headers = asked(
+        chat_completion("7"),
+        base=address,
+        prompt="{completion}",
+        api_key_env="AZURE_OPENAI_API_KEY",
+        headers={"api-key": "{key}"},
+    )
+    before, _, query = address.partition("?")
+    assert path == f"{before}/chat/completions" + (f"?{query}" if query else "")
+    sent = {name.lower(): value for name, value in headers.items()}
+    assert sent["api-key"] == "azure-secret"
+    assert "authorization" not in sent
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"api": "chats"}, "expected one of 'chat', 'completions', 'responses', 'anthropic', 'score'"),
+        ({"api": "anthropic", "parse": parse.logprob("Yes")}, "has no log-probabilities"),
+        ({"api": "anthropic", "response_format": "json_object"}, "takes 'json_schema'"),
+        ({"api": "anthropic", "prompt": [{"role": "system", "content": "x"}]}, "pass a system message as system="),
+        ({"api": "responses", "max_completion_tokens": 5}, "max_tokens= with api='responses'"),
+        ({"max_tokens": 5, "max_completion_tokens": 5}, "pass one of them"),
+        ({"max_completion_tokens": 0}, "max_completion_tokens=0: expected a whole number"),
+        ({"api": "score"}, "takes two texts"),
+        ({"api": "score", "prompt": ("a",)}, "takes two texts"),
+        ({"api": "classify", "prompt": []}, "expected a string or a list of messages"),
+        ({"api": "classify", "parse": parse.number()}, "parse=parse.json(path) says which"),
+        ({"api": "pooling", "system": "x"}, "has no system="),
+        ({"api": "pooling", "temperature": 0.5}, "neither temperature= nor stream="),
+    ],
+)
+def test_what_an_api_can_not_do_is_refused(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(RegistrationError, match="reward function 'judge'") as raised:
+        judge(**{"base_url": "http://127.0.0.1:9/v1", "model": "m", "prompt": "{completion}", **options})
+    assert reason in str(raised.value)

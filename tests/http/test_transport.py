@@ -1,0 +1,151 @@
+"""How requests travel: proxies, peers that are gone, certificates, keys without TLS."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+
+from guerdon import Dispatcher, GuerdonWarning, RegistrationError, Status, judge
+from tests.http.scoring import only, score
+from tests.http.wire import ANSWER, request_of, wired
+
+HTTPS = {"base_url": "https://127.0.0.1:9/v1", "model": "m", "prompt": "{completion}"}
+
+
+def good(connection: socket.socket) -> None:
+    while True:
+        request_of(connection)
+        connection.sendall(ANSWER)
+
+
+@pytest.mark.fault(
+    "a firewall forgets the connections to a judge that rest",
+    sees="one `timeout`: the others of these connections are not used again; all values with a retry",
+)
+def test_pooled_connections_that_lead_nowhere() -> None:
+    count = 8
+    forgotten, over, rest = threading.Event(), threading.Event(), threading.Barrier(count)
+
+    def forgets(connection: socket.socket) -> None:
+        request_of(connection)
+        rest.wait(20)  # all at once, so that each has a connection of its own
+        connection.sendall(ANSWER)
+        forgotten.wait(60)
+        request_of(connection)  # it comes, and nobody answers
+        over.wait(60)
+
+    with wired(*[forgets] * count, good) as wire:
+        graded = judge(base_url=wire.url, model="m", prompt="{completion}", timeout=2, retries=1)
+        with Dispatcher([graded]) as dispatcher:
+            dispatcher.score(completions=["x"] * count)
+            assert wire.connections == count
+            forgotten.set()
+            for _ in range(2):
+                result = dispatcher.score(completions=["x"])
+                assert result.rewards.item() == 7.0
+        over.set()
+        assert result.attempts.item() == 1, "the first timeout was enough"
+        assert wire.connections == count + 1
+
+
+def test_http2_is_not_spoken_to_a_proxy_that_forwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[bytes] = []
+
+    def proxy(connection: socket.socket) -> None:
+        while True:
+            requests.append(request_of(connection))
+            connection.sendall(ANSWER)
+
+    with wired(proxy) as wire:
+        monkeypatch.setenv("http_proxy", wire.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        result = score("http://judge.example/v1", ["x"], http2=True)
+    assert result.rewards.item() == 7.0
+    assert requests[0].startswith(b"POST http://judge.example/v1/chat/completions HTTP/1.1\r\n")
+    assert re.search(rb"\r\nuser-agent: guerdon/\d+\.\d+\.\d+\r\n", requests[0])
+
+
+@pytest.mark.fault(
+    "SSL_CERT_FILE names a file that can't be used",
+    sees="RegistrationError that names it; public authorities are not trusted in its place",
+)
+def test_authorities_of_the_system_that_can_not_be_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+    empty = tmp_path / "empty.pem"
+    empty.write_text("")
+    for path in (tmp_path / "no-such.pem", empty):
+        monkeypatch.setenv("SSL_CERT_FILE", str(path))
+        with (
+            pytest.raises(ValueError, match="the certificates in SSL_CERT_FILE can't be used"),
+            Dispatcher([judge(**HTTPS)]) as dispatcher,
+        ):
+            dispatcher.score(completions=["x"])
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"ca_only": True}, "ca_only=True needs ca_file="),
+        ({"client_key": "key.pem"}, "client_key= is the key of client_cert=, which is not given"),
+        ({"client_cert": "/no/such"}, "client_cert='/no/such' can't be read"),
+        ({"client_cert": "text", "client_key": "text"}, "client_cert= can't be used: there are none in PEM form"),
+        ({"base_url": "http://127.0.0.1:9", "client_cert": "text"}, "need an https:// address"),
+        ({"ca_only": 1}, "ca_only"),
+    ],
+)
+def test_options_of_tls_that_do_not_hold_are_refused(
+    options: dict[str, object], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(RegistrationError, match="reward function 'judge'") as raised:
+        judge(**{**HTTPS, **options})  # type: ignore[arg-type]
+    assert reason in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "warned"),
+    [
+        ("http://judge.example/v1", "SOME_KEY", True),
+        ("http://10.0.0.7:8000/v1", "SOME_KEY", True),
+        ("http://judge.example/v1", None, False),
+        ("https://judge.example/v1", "SOME_KEY", False),
+        ("http://localhost:8000/v1", "SOME_KEY", False),
+        ("http://127.0.0.2:8000/v1", "SOME_KEY", False),
+        ("http://[::1]:8000/v1", "SOME_KEY", False),
+    ],
+)
+def test_a_key_that_goes_without_tls_is_warned_of(url: str, key: str | None, warned: bool) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        judge(base_url=url, model="m", prompt="{completion}", api_key_env=key)
+    assert [each.category for each in caught] == [GuerdonWarning] * warned
+    if warned:
+        assert "its API key goes to" in str(caught[0].message)
+        assert caught[0].filename == __file__
+
+
+@pytest.mark.fault(
+    "a judge's server takes no more connections",
+    sees="`timeout` or `error` after `retries`: the reason says that there was no connection",
+)
+def test_a_server_that_takes_no_connections() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        full = []
+        for _ in range(3):  # the backlog is full: the kernel drops what comes now
+            one = socket.socket()
+            one.settimeout(0.2)
+            full.append(one)
+            if one.connect_ex(listener.getsockname()):
+                break
+        failure = only(score(f"http://127.0.0.1:{listener.getsockname()[1]}", ["x"], timeout=1, retries=0))
+        for one in full:
+            one.close()
+    assert failure.status is Status.TIMEOUT
+    assert "had not taken the connection" in failure.reason
