@@ -115,6 +115,7 @@ ATTRIBUTES = {
         "queue_s",
         "rewards",
         "run_s",
+        "skipped",
         "status",
         "timings",
         "to_dicts",
@@ -128,7 +129,7 @@ ATTRIBUTES = {
     "RewardFunction": {"name", "options", "spec"},
     "SampleResult": {"reasons", "rewards", "status", "total"},
     "StatefulReward": {"close", "setup"},
-    "Status": {"ABSTAINED", "CANCELLED", "CRASHED", "ERROR", "OK", "TIMEOUT", "label"},
+    "Status": {"ABSTAINED", "CANCELLED", "CRASHED", "ERROR", "OK", "SKIPPED", "TIMEOUT", "label"},
 }
 
 

@@ -184,7 +184,8 @@ def _start(
     from guerdon import _native
     from guerdon._lanes import start_lanes
 
-    configs = [spec.config() for spec in specs]
+    positions = {spec.name: position for position, spec in enumerate(specs)}
+    configs = [spec.config(positions) for spec in specs]
     setup = _worker_setup(specs, worker_env)
     try:
         engine = _native.Engine(

@@ -45,6 +45,7 @@ class FunctionConfig:
         limit: tuple[float | None, float | None, float | None, tuple[str, str] | None] | None = None,
         http: HttpConfig | None = None,
         gather: tuple[int, float, bool] | None = None,
+        run_if: tuple[Sequence[tuple[int, str, float]], float | None] | None = None,
     ) -> FunctionConfig: ...
 
 @final

@@ -41,6 +41,10 @@ class ResultBuilder:
         return {spec.name: False for spec in self.specs if spec.http is not None}
 
     @cached_property
+    def _gated(self) -> frozenset[str]:
+        return frozenset(spec.name for spec in self.specs if spec.run_if is not None)
+
+    @cached_property
     def failure_rate(self) -> FailureRate:
         """The functions' failures, of the batches that no trainer brought."""
         return self.new_failure_rate()
@@ -58,7 +62,7 @@ class ResultBuilder:
         from guerdon.results import RewardBatch
 
         names, shapes = self._columns
-        return RewardBatch(batch, names, shapes, self.weights, self.incomplete, self.priced)
+        return RewardBatch(batch, names, shapes, self.weights, self.incomplete, self.priced, self._gated)
 
     def count(self, result: RewardBatch) -> tuple[BatchFailures, str | None]:
         """The failures of a result, and the error message if the first one is too many."""

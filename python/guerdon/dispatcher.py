@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 from guerdon import _options
 from guerdon._cpu_count import default_workers
 from guerdon._engine import EngineHandle
+from guerdon._registration.conditions import refuse_impossible_conditions
 from guerdon._registration.function_list import checked_items, merge_limits, model_name, refuse_repeated_names
 from guerdon._registration.spec import is_reward_model, spec_of
 from guerdon._result.usage import usage_of
@@ -124,6 +125,7 @@ class Dispatcher:
                 "give the list to the trainer as it is."
             )
         refuse_repeated_names(self._specs)
+        refuse_impossible_conditions(self._specs)
         for spec in self._specs:
             if spec.lane == "process":
                 check_serializable(spec)

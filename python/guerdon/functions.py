@@ -14,6 +14,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, overload
 
 from guerdon._registration.callables import find_attribute
+from guerdon._registration.conditions import RunIf
 from guerdon._registration.options import BATCH_WAIT, Options
 from guerdon._registration.spec import FunctionSpec, Shape, build
 from guerdon.errors import RegistrationError
@@ -55,6 +56,8 @@ class _RewardOptions(_GroupOptions, total=False):
     batch_size: int | None
     batch_wait: float
     rowwise: bool
+    run_if: RunIf | None
+    otherwise: float | None
 
 
 class RewardFunction(Generic[P, R]):
@@ -148,6 +151,8 @@ def reward(
     batch_size: int | None = None,
     batch_wait: float = BATCH_WAIT,
     rowwise: bool = False,
+    run_if: RunIf | None = None,
+    otherwise: float | None = None,
 ) -> Any:
     """Make a per-sample reward function: as a decorator, with or without options, or as a call.
 
@@ -209,6 +214,10 @@ def reward(
         rowwise: The function obeys TRL's batch contract (lists and keyword columns) and its rows
             are independent: call it with lists of one row, so that each sample has its own
             deadline; with ``batch_size``, of up to so many.
+        run_if: Conditions on other functions of the dispatcher, by name: ``{"correct": "< 1"}``.
+            It is called only for samples on which all hold (docs/gates.md); the others are
+            `skipped`, no failure and no abstention. Functions of single samples only.
+        otherwise: What a skipped sample gets: a number, or None, no reward from this function.
 
     Returns: A `RewardFunction`, callable as the plain function; without ``function``, a decorator
         that makes one.
@@ -244,6 +253,8 @@ def reward(
         batch_size=batch_size,
         batch_wait=batch_wait,
         rowwise=rowwise,
+        run_if=run_if,
+        otherwise=otherwise,
     )
     return _decorate(function, options, "sample")
 
@@ -273,6 +284,7 @@ def group_reward(
     max_output: int | str | None = None,
     env: Iterable[str] = (),
     batch_size: None = None,
+    run_if: None = None,
 ) -> Any:
     """Make a reward function that sees one whole group, the G completions of one prompt, in order.
 
@@ -287,6 +299,7 @@ def group_reward(
         name: As for `reward`, like all the others; ``timeout`` and ``retries`` are per group.
         timeout: Seconds that one attempt at one group may run. Default 600.
         batch_size: Refused, with what to do instead: a call is one group, whole.
+        run_if: Refused likewise.
 
     Returns: A `RewardFunction`, callable as the plain function; without ``function``, a decorator
         that makes one.
@@ -319,6 +332,7 @@ def group_reward(
         max_output=max_output,
         env=env,
         batch_size=batch_size,
+        run_if=run_if,
     )
     return _decorate(function, options, "group")
 

@@ -13,6 +13,7 @@ from guerdon._http.body import ColumnValue, ColumnValues
 from guerdon._http.options import build, extra_body, name_of, non_empty_text
 from guerdon._http.reward import HttpReward
 from guerdon._http.template import Field
+from guerdon._registration.conditions import RunIf
 from guerdon._registration.options import BATCH_WAIT, batching
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
@@ -51,6 +52,8 @@ def judge(
     limit: Limit | None = None,
     on_failure: str | float = "nan",
     max_failure_rate: float | None = None,
+    run_if: RunIf | None = None,
+    otherwise: float | None = None,
 ) -> HttpReward:
     """Make a reward function that asks a model behind a server, one request a sample: one that
     writes (OpenAI's APIs, Anthropic's), or a reward model.
@@ -98,6 +101,8 @@ def judge(
             does not use up retries, see `guerdon.Limit`.
         limit: Requests in flight (256 by default, fewer while the server throttles) and rates.
             While the circuit breaker is open, calls wait, for five minutes at most.
+        run_if: Ask only about samples on which these conditions hold: ``{"correct": "< 1"}``.
+        otherwise: What the others get, see docs/gates.md.
 
     Raises:
         RegistrationError: An option is wrong; the message names it.
@@ -177,6 +182,8 @@ def http_reward(
     limit: Limit | None = None,
     on_failure: str | float = "nan",
     max_failure_rate: float | None = None,
+    run_if: RunIf | None = None,
+    otherwise: float | None = None,
 ) -> HttpReward:
     """Make a reward function that POSTs samples as JSON to a reward service, one a request or up to
     ``batch_size``.

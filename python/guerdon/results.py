@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -125,10 +125,12 @@ class RewardBatch:
         weights: Sequence[float],
         incomplete: str,
         priced: Mapping[str, bool] = MappingProxyType({}),
+        gated: Collection[str] = (),
     ) -> None:
         self._batch: Batch | None = batch
         self._priced = dict(priced)  # functions that make requests, and whether they have a price
         self._shapes = tuple(shapes)
+        self._gated = frozenset(gated)
         self.incomplete = incomplete
         self.functions = tuple(functions)
         self.weights: NDArray[np.float32] = np.asarray(weights, dtype=np.float32)
@@ -172,6 +174,19 @@ class RewardBatch:
     def unscorable(self) -> NDArray[np.bool_]:
         """``[P, G]``: samples without a total, because a function failed on them."""
         return totals.unscorable(self.rewards, self.status, self.incomplete)
+
+    @cached_property
+    def skipped(self) -> dict[str, tuple[int, ...]]:
+        """The samples that ``run_if`` skipped, ascending, by the name of the function; functions
+        that skipped none are left out."""
+        if not (self.status == Status.SKIPPED).any():
+            return {}
+        rows = self.status.reshape(-1, len(self.functions))
+        found = {
+            name: tuple(np.flatnonzero(rows[:, place] == Status.SKIPPED).tolist())
+            for place, name in enumerate(self.functions)
+        }
+        return {name: samples for name, samples in found.items() if samples}
 
     @cached_property
     def total(self) -> NDArray[np.float32]:

@@ -13,8 +13,8 @@ class Status(IntEnum):
     The numbers are shared with the engine and the workers and never change.
 
     Examples:
-        >>> Status(2).label, Status.TIMEOUT.failed, Status.ABSTAINED.failed
-        ('timeout', True, False)
+        >>> Status(2).label, Status.TIMEOUT.failed, Status.ABSTAINED.failed, Status.SKIPPED.failed
+        ('timeout', True, False, False)
     """
 
     OK = 0
@@ -29,11 +29,13 @@ class Status(IntEnum):
     """The worker died under this sample, and again when it was tried alone."""
     CANCELLED = 5
     """Ctrl-C, ``cancel()`` or ``close()`` came first."""
+    SKIPPED = 6
+    """Its ``run_if`` said no: the function was not called. Not a failure."""
 
     @property
     def failed(self) -> bool:
-        """Whether the cell failed: anything but ok and abstained."""
-        return self >= Status.TIMEOUT
+        """Whether the cell failed: anything but ok, abstained and skipped."""
+        return Status.TIMEOUT <= self <= Status.CANCELLED
 
     @property
     def label(self) -> str:

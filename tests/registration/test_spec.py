@@ -245,6 +245,7 @@ def test_a_config_says_all_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> Non
         "env": [],
         "limit": (None, None, None, None),
         "http": None,
+        "run_if": None,
     }
 
 

@@ -58,6 +58,11 @@ class FunctionSummary:
     def failed(self) -> int:
         return sum(self.counts[status] for status in Status if status.failed)
 
+    @property
+    def called(self) -> int:
+        """Samples that ``run_if`` did not skip."""
+        return self.samples - self.counts[Status.SKIPPED]
+
 
 @dataclass(frozen=True)
 class FailureReason:
@@ -141,7 +146,7 @@ class Report:
         for row in self.rows():
             if not row.failed:
                 continue
-            lines.append(f"{row.name}: {row.failed} of {row.samples} failed")
+            lines.append(f"{row.name}: {row.failed} of {row.called} failed")
             reasons = self.reasons(row.name)
             lines += [
                 f"  {reason.count} {reason.status.label}, first sample {reason.first}: {_short(reason.reason)}"

@@ -40,6 +40,9 @@ _OWN_HEADERS = frozenset(
 )
 
 
+_POLICY = ("timeout", "total_timeout", "retries", "on_failure", "max_failure_rate", "run_if", "otherwise")
+
+
 def build(
     by: Callable[..., HttpReward],
     given: dict[str, Any],
@@ -76,9 +79,7 @@ def build(
         **own,
     )
     # The options of every reward function. There is always a limit: it has the circuit breaker.
-    policy = {
-        option: given[option] for option in ("timeout", "total_timeout", "retries", "on_failure", "max_failure_rate")
-    }
+    policy = {option: given[option] for option in _POLICY}
     limit = DefaultLimit() if given["limit"] is None else given["limit"]
     return HttpReward((by, given), plan, Options(name=name, limit=limit, **policy))
 

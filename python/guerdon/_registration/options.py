@@ -50,6 +50,8 @@ class Options:
     batch_size: int | None = None
     batch_wait: float = BATCH_WAIT
     rowwise: bool = False
+    run_if: object = None
+    otherwise: object = None
 
 
 def _wrong(function: str, option: str, value: object, expected: str) -> RegistrationError:

@@ -12,7 +12,7 @@ needs.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guerdon._launcher import world_size
 from guerdon._registration import options, resource_limits
 from guerdon._registration.callables import innermost, is_async, is_reward_model, name_of
+from guerdon._registration.conditions import Conditions, checked_run_if
 from guerdon._registration.options import Isolation, Lane, OnFailure, Options
 from guerdon._registration.signature import Contract, Shape, Wants, inspect_finish, inspect_wants, names_environments
 from guerdon.errors import RegistrationError
@@ -92,6 +93,7 @@ class FunctionSpec:
         wants: The values that a call gets.
         finish: The values that ``finish_group`` gets with the scores; None without one.
         http: How its calls become requests (http lane).
+        run_if: When it is called, if that depends on other functions.
     """
 
     name: str
@@ -111,6 +113,7 @@ class FunctionSpec:
     decorated: bool = False
     finish: Wants | None = field(default=None)
     http: Plan | None = None
+    run_if: Conditions | None = None
 
     def recipe(self) -> dict[str, Any]:
         """How a lane calls the function; plain values only."""
@@ -138,8 +141,12 @@ class FunctionSpec:
             return alone if ranks == 1 else max(1, USUAL_CONCURRENCY // ranks)
         return None if limit is None else limit.concurrency
 
-    def config(self) -> _native.FunctionConfig:
-        """The function's configuration for the engine."""
+    def config(self, positions: Mapping[str, int] | None = None) -> _native.FunctionConfig:
+        """The function's configuration for the engine.
+
+        Args:
+            positions: Of the functions in their list, by name: for gates.
+        """
         from guerdon._native import FunctionConfig
         from guerdon._worker_environment import given_to
         from guerdon.limits import native
@@ -166,6 +173,7 @@ class FunctionSpec:
             limit=native(policy.limit, self.lane),
             http=None if self.http is None else self.http.config(self.name),
             gather=None if self.batch_size is None else (self.batch_size, self.batch_wait, self._across),
+            run_if=None if self.run_if is None else self.run_if.native(positions or {}),
         )
 
     @property
@@ -218,6 +226,13 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
             "function is one whole group. Leave batch_size out; or, if it scores each sample by itself, decorate it with "
             "@reward(batch_size=…), what needs the group going into the finish_group of a StatefulReward."
         )
+    run_if = checked_run_if(name, given.run_if, given.otherwise)
+    if run_if is not None and shape == "group":
+        raise RegistrationError(
+            f"reward function {name!r}: run_if= skips single samples, but a call of a group function is one whole group. Leave "
+            "run_if out; or, if it scores each sample by itself, decorate it with @reward(run_if=…), what needs the group going "
+            "into the finish_group of a StatefulReward."
+        )
     called = _called(target, name)
     contract: Contract = "batch" if rowwise else "gathered" if batch_size is not None else shape
     _refuse_generators(called, name, contract)
@@ -242,6 +257,7 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
         stateful=stateful,
         decorated=decorated,
         finish=finish,
+        run_if=run_if,
     )
 
 

@@ -3,6 +3,7 @@
 - failure-rate-1  A function is judged once 64 of its samples are known, over the last 256 of them
   (over all of the last batch where that is larger); before that only a batch of at least 8 samples
   that all failed is too much.
+- Samples for which a function was not called (``run_if``) count in none of this.
 - failure-rate-2  What is judged are the batches that were added, so ranks that add the same ones
   come to the same end. A function that was found to fail too often starts anew.
 """
@@ -114,10 +115,12 @@ class FailureRate:
         found: list[tuple[int, FunctionFailures]] = []
         for rank, batch in known:
             failures = batch.functions.get(name)
+            skipped = batch.skipped.get(name, ())
             if failures is not None:
                 found.append((rank, failures))
-                places.extend(samples + sample for sample in failures.samples)
-            samples += batch.samples
+                called = (sample - bisect_left(skipped, sample) for sample in failures.samples)
+                places.extend(samples + place for place in called)
+            samples += batch.samples - len(skipped)
         # Cancelled calls say nothing of later ones: such a batch is judged by itself.
         alone = any(batch.cancelled for _, batch in known)
         window = FailureWindow() if alone else self._windows[name]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from guerdon._registration.spec import FunctionSpec
@@ -51,11 +51,13 @@ class BatchFailures:
         samples: Samples of the batch.
         functions: The failures of each function that has any, by name.
         cancelled: Whether calls were cancelled, so that the batch says nothing of others.
+        skipped: By name, the samples for which a function was not called, ascending.
     """
 
     samples: int
     functions: Mapping[str, FunctionFailures]
     cancelled: bool = False
+    skipped: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def count(result: RewardBatch, specs: Sequence[FunctionSpec]) -> BatchFailures:
@@ -69,7 +71,7 @@ def count(result: RewardBatch, specs: Sequence[FunctionSpec]) -> BatchFailures:
             cancelled = True
         failures.setdefault(failure.function, []).append(failure)
     counted = {spec.name: _of_function(spec, failures[spec.name]) for spec in specs if spec.name in failures}
-    return BatchFailures(len(result), counted, cancelled)
+    return BatchFailures(len(result), counted, cancelled, result.skipped)
 
 
 def first_failure_raises(counted: BatchFailures, specs: Sequence[FunctionSpec]) -> str | None:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 def failed_samples(rewards: NDArray[np.float32], status: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Samples on which a function failed without leaving a number."""
-    return np.asarray(((status >= Status.TIMEOUT) & np.isnan(rewards)).any(axis=-1))
+    failed = (status >= Status.TIMEOUT) & (status <= Status.CANCELLED)
+    return np.asarray((failed & np.isnan(rewards)).any(axis=-1))
 
 
 def unscorable(rewards: NDArray[np.float32], status: NDArray[np.uint8], incomplete: str) -> NDArray[np.bool_]:

@@ -162,6 +162,8 @@ def metrics_of(result: RewardBatch) -> dict[str, float]:
         metrics[f"guerdon/{name}/failed_frac"] = sum(failed[name, status] for status in Status) / samples
         for key, status in _FRACTIONS.items():
             metrics[f"guerdon/{name}/{key}"] = failed[name, status] / samples
+        if name in result._gated:
+            metrics[f"guerdon/{name}/skipped_frac"] = len(result.skipped.get(name, ())) / samples
         timings = result.timings[name]
         metrics.update((f"guerdon/{name}/{key}", timings[key]) for key in _TIMES if timings[key] == timings[key])
     return metrics

@@ -45,7 +45,7 @@ DATA is JSONL (- for stdin; may be gzipped) or Parquet, one completion per row."
 
 _EPILOG: Final = """\
 A result row: {"index": 0, "rewards": {"correct": 1.0}, "status": {"correct": "ok"}}. A missing reward is null, and its
-status is abstained, timeout, error, crashed or cancelled.
+status is abstained, skipped, timeout, error, crashed or cancelled.
 
 Exit code: 0 success; 1 a function failed on more samples than allowed (all rows are written); 2 the command line, the
 rewards or the data can't be used; 130 after Ctrl-C."""

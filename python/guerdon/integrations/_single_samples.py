@@ -123,7 +123,9 @@ class SampleRewards:
 
     def failure(self, what: str = "a sample has no reward") -> RewardFailureError:
         """What a framework gets that takes an exception for "no reward"."""
-        return RewardFailureError(f"{what}: a reward function failed on it, or all abstained (see the first warning).")
+        return RewardFailureError(
+            f"{what}: a reward function failed on it, or all abstained or were skipped (see the first warning)."
+        )
 
     def _report_failure(self, result: SampleResult) -> None:
         if self._failure_reported:
@@ -133,7 +135,7 @@ class SampleRewards:
             f"{name!r} {result.status[name].label}: {reason}" for name, reason in result.reasons.items()
         )
         warnings.warn(
-            f"a sample of {self._framework} has no reward ({reasons or 'all functions abstained'}); {self._becomes}. Further "
+            f"a sample of {self._framework} has no reward ({reasons or 'all functions abstained or were skipped'}); {self._becomes}. Further "
             "ones are not reported one by one: a function that fails on more than `max_failure_rate` of its last samples "
             "raises RewardFailureError.",
             GuerdonWarning,

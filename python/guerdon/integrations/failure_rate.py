@@ -42,7 +42,8 @@ class ResultFailureRate:
         """
         _, rate = self._rates[tuple(result.status)]
         failures = {name: _of_sample(result.status[name], reason) for name, reason in result.reasons.items()}
-        message = rate.add([BatchFailures(1, failures)])
+        skipped = {name: (0,) for name, status in result.status.items() if status is Status.SKIPPED}
+        message = rate.add([BatchFailures(1, failures, skipped=skipped)])
         if message is not None:
             raise RewardFailureError(message)
 

@@ -1,9 +1,10 @@
 //! `FunctionConfig`: what Python says of a reward function, turned into the core's `Function`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use guerdon_core::function::{Function, Gather, OnFailure, Policy, Shape};
+use guerdon_core::function::{Comparison, Condition, Function, Gather, OnFailure, Policy, RunIf, Shape};
 use guerdon_core::limits::{Limit, Rules};
 use guerdon_http::HttpFunction;
 use guerdon_process::ResourceLimits;
@@ -53,7 +54,8 @@ impl FunctionConfig {
     #[pyo3(signature = (
         name, *, lane, shape, timeout, grace = 0.5, setup_timeout = 300.0, total_timeout = None, retries = 0, concurrency = None,
         isolation = "worker", pinned = false, finish = false, r#loop = None, on_failure = OnFailureArg::Word("nan".to_owned()),
-        memory_limit = None, max_output = None, env = Vec::new(), limit = None, http = None, gather = None
+        memory_limit = None, max_output = None, env = Vec::new(), limit = None, http = None, gather = None,
+        run_if = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
@@ -77,6 +79,7 @@ impl FunctionConfig {
         limit: Option<LimitArg>,
         http: Option<PyRef<'_, HttpConfig>>,
         gather: Option<(usize, f64, bool)>,
+        run_if: Option<RunIfArg>,
     ) -> PyResult<Self> {
         let unknown = |what: &str, value: &str| {
             PyValueError::new_err(format!("reward function '{name}': unknown {what} '{value}'"))
@@ -127,8 +130,11 @@ impl FunctionConfig {
             on_failure,
         };
         let resource_limits = ResourceLimits { memory_limit, max_output, environment: env };
+        let run_if =
+            run_if.map(|run_if| run_if.run_if().map_err(|operator| unknown("comparison", &operator))).transpose()?;
+        let lane_index = lane.index();
         let function =
-            Function { name: name.into(), shape, gather, finish, pinned, isolated, lane: lane.index(), policy };
+            Function { name: name.into(), shape, gather, finish, run_if, pinned, isolated, lane: lane_index, policy };
         let http = http.map(|http| http.function.clone());
         Ok(Self { lane, function, resource_limits, event_loop: r#loop, http })
     }
@@ -142,6 +148,22 @@ impl LimitArg {
     fn limit(self, concurrency: Option<usize>) -> Limit {
         let Self(rpm, tpm, tokens, key) = self;
         Limit { rules: Rules { rpm, tpm, concurrency }, key: key.map(|(key, path)| (key.into(), path)), tokens }
+    }
+}
+
+/// `gate`: conditions, (position of the source, comparison, bound), and what skipped cells show.
+#[derive(FromPyObject)]
+struct RunIfArg(Vec<(usize, String, f32)>, Option<f32>);
+
+impl RunIfArg {
+    /// The gate, or the comparison that there is none of.
+    fn run_if(self) -> Result<Arc<RunIf>, String> {
+        let condition = |(source, operator, bound): (usize, String, f32)| match Comparison::of(&operator) {
+            Some(comparison) => Ok(Condition { source, comparison, bound }),
+            None => Err(operator),
+        };
+        let conditions = self.0.into_iter().map(condition).collect::<Result<_, _>>()?;
+        Ok(Arc::new(RunIf { conditions, otherwise: self.1.unwrap_or(f32::NAN) }))
     }
 }
 

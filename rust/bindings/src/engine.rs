@@ -15,6 +15,7 @@ use std::time::Duration;
 use guerdon_core::batch::BatchSpec;
 use guerdon_core::clock::{Clock, nanos};
 use guerdon_core::delivery::Delivery;
+use guerdon_core::dependents;
 use guerdon_core::function::{Function, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::scheduler::Scheduler;
@@ -117,6 +118,9 @@ impl Engine {
         let one_by_one: Vec<bool> =
             functions.iter().map(|one| one.function.shape == Shape::Sample && one.function.gather.is_none()).collect();
         let core: Vec<Function> = functions.iter().map(|config| config.function.clone()).collect();
+        if let Some(fault) = dependents::fault(&core) {
+            return Err(PyValueError::new_err(fault));
+        }
         let supervisor = Arc::new(SupervisorQueue::default());
         let threads = Arc::new(ThreadLane::new(&runtime, clock, &core, &supervisor));
         let names: Vec<Option<String>> = functions.iter().map(|config| config.event_loop.clone()).collect();

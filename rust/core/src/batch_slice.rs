@@ -51,7 +51,9 @@ impl BatchSlice {
 
     fn new(batch: Arc<Batch>, function: FunctionId, kind: CallKind, mut calls: Vec<Call>) -> Self {
         let mut payload = batch.payload();
-        if batch.is_streamed() || batch.delivery().can_be_early() {
+        // Elsewhere the calls of a function end together, and its queue is closed.
+        let gated = batch.functions()[function].run_if.is_some();
+        if batch.is_streamed() || batch.delivery().can_be_early() || gated {
             let samples = calls.iter().flat_map(|call| batch.covered(kind, call.first)).map(|sample| sample as u32);
             let finish = kind == CallKind::Finish;
             payload = payload.map(|payload| payload.hold(function, finish, &samples.collect::<Vec<_>>()));
@@ -148,6 +150,7 @@ mod tests {
             shape: Shape::Sample,
             gather: None,
             finish: false,
+            run_if: None,
             pinned: false,
             isolated: false,
             lane: 0,

@@ -61,6 +61,67 @@ pub struct Policy {
     pub on_failure: OnFailure,
 }
 
+/// How a source's number is compared with the bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    Less,
+    AtMost,
+    Greater,
+    AtLeast,
+    Equal,
+    NotEqual,
+}
+
+impl Comparison {
+    /// The comparison that this operator of Python stands for.
+    #[must_use]
+    pub fn of(operator: &str) -> Option<Self> {
+        Some(match operator {
+            "<" => Self::Less,
+            "<=" => Self::AtMost,
+            ">" => Self::Greater,
+            ">=" => Self::AtLeast,
+            "==" => Self::Equal,
+            "!=" => Self::NotEqual,
+            _ => return None,
+        })
+    }
+}
+
+/// What one other function must have given for the same sample.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Condition {
+    pub source: FunctionId,
+    pub comparison: Comparison,
+    pub bound: f32,
+}
+
+impl Condition {
+    /// Whether the number that the source's cell shows allows the call; NaN, no number, never does.
+    #[must_use]
+    #[expect(clippy::float_cmp, reason = "`==` means equal, as in Python")]
+    pub fn holds(self, shown: f32) -> bool {
+        !shown.is_nan()
+            && match self.comparison {
+                Comparison::Less => shown < self.bound,
+                Comparison::AtMost => shown <= self.bound,
+                Comparison::Greater => shown > self.bound,
+                Comparison::AtLeast => shown >= self.bound,
+                Comparison::Equal => shown == self.bound,
+                Comparison::NotEqual => shown != self.bound,
+            }
+    }
+}
+
+/// When a function is called at all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunIf {
+    /// Each about another function; all must hold.
+    pub conditions: Box<[Condition]>,
+    /// What a skipped cell shows; NaN for nothing.
+    pub otherwise: f32,
+}
+
 /// One reward function.
 #[derive(Clone, Debug)]
 pub struct Function {
@@ -71,6 +132,8 @@ pub struct Function {
     /// Whether the scores of a group go through the function's `finish_group` once they are all
     /// there.
     pub finish: bool,
+    /// When it is called at all, if that depends on other functions.
+    pub run_if: Option<Arc<RunIf>>,
     /// Whether it has one worker of its own, so that module state behaves as in the trainer's
     /// process.
     pub pinned: bool,

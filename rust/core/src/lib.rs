@@ -14,6 +14,7 @@ pub mod batch_slice;
 pub mod call;
 pub mod clock;
 pub mod delivery;
+pub mod dependents;
 pub mod frame;
 pub mod function;
 pub mod grid;

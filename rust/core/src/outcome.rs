@@ -18,13 +18,21 @@ pub enum Status {
     Crashed = 4,
     /// Cancelled by the user, or by the engine's end.
     Cancelled = 5,
+    /// Its gate was closed: there was no call.
+    Skipped = 6,
 }
 
 impl Status {
     /// Whether the cell is one that `failures()` lists and `max_failure_rate` counts.
     #[must_use]
     pub const fn is_failure(self) -> bool {
-        !matches!(self, Self::Ok | Self::Abstained)
+        !matches!(self, Self::Ok | Self::Abstained | Self::Skipped)
+    }
+
+    /// Whether the function was called and gave an answer, if only `None`.
+    #[must_use]
+    pub const fn is_answer(self) -> bool {
+        matches!(self, Self::Ok | Self::Abstained)
     }
 
     /// The status with this number.
@@ -37,6 +45,7 @@ impl Status {
             3 => Self::Error,
             4 => Self::Crashed,
             5 => Self::Cancelled,
+            6 => Self::Skipped,
             _ => return None,
         })
     }

@@ -90,6 +90,7 @@ fn function(shape: Shape) -> Function {
         gather: None,
         finish: false,
         pinned: false,
+        run_if: None,
         isolated: false,
         lane: 0,
         policy,

@@ -2,7 +2,7 @@
 //! rules, not from the engine's code.
 
 use guerdon_core::call::CallKind;
-use guerdon_core::function::{Function, FunctionId, Shape};
+use guerdon_core::function::{Function, FunctionId, OnFailure, Shape};
 use guerdon_core::outcome::{Cell, Failure, FailureKind, Status};
 
 use crate::script::{Act, Ask, Script, failure};
@@ -27,26 +27,50 @@ pub fn serial(
     group_size: usize,
     script: &dyn Script,
 ) -> Vec<Vec<Expected>> {
-    let mut rows = vec![Vec::new(); samples];
-    for (id, function) in functions.iter().enumerate() {
+    let mut columns: Vec<Option<Vec<Expected>>> = vec![None; functions.len()];
+    while let Some((id, function)) = functions.iter().enumerate().find(|(id, one)| {
+        let sources = one.run_if.iter().flat_map(|run_if| &run_if.conditions);
+        columns[*id].is_none() && sources.into_iter().all(|condition| columns[condition.source].is_some())
+    }) {
         let run = Run { function, id, batch, script };
+        // Whether the function is called for a sample at all.
+        let opens = |sample: usize| {
+            function.run_if.iter().flat_map(|run_if| &run_if.conditions).all(|condition| {
+                let of = |column: &Vec<Expected>| shown(&functions[condition.source], &column[sample]);
+                condition.holds(columns[condition.source].as_ref().map_or(f32::NAN, of))
+            })
+        };
         let (kind, span) = match function.shape {
             Shape::Sample => (CallKind::Sample, 1),
             Shape::Group => (CallKind::Group, group_size),
             Shape::Batch => (CallKind::Batch, samples),
         };
-        let mut cells: Vec<Expected> =
-            (0..samples).step_by(span.max(1)).flat_map(|first| run.call(kind, first, span, Vec::new())).collect();
+        let call = |first| if opens(first) { run.call(kind, first, span, Vec::new()) } else { vec![skipped()] };
+        let mut cells: Vec<Expected> = (0..samples).step_by(span.max(1)).flat_map(call).collect();
         if function.finish {
             for first in (0..samples).step_by(group_size) {
                 run.finish(first, &mut cells[first..first + group_size]);
             }
         }
-        for (row, cell) in rows.iter_mut().zip(cells) {
-            row.push(cell);
-        }
+        columns[id] = Some(cells);
     }
-    rows
+    let row = |sample: usize| columns.iter().flatten().map(|column| column[sample].clone()).collect();
+    (0..samples).map(row).collect()
+}
+
+/// What a gate sees of a cell: the number that the result shows.
+#[expect(clippy::cast_possible_truncation, reason = "the result holds float32")]
+fn shown(function: &Function, cell: &Expected) -> f32 {
+    match (cell.status, function.policy.on_failure) {
+        (Status::Skipped, _) => function.run_if.as_ref().map_or(f32::NAN, |run_if| run_if.otherwise),
+        (Status::Ok, _) => cell.value as f32,
+        (status, OnFailure::Value(value)) if status.is_failure() => value,
+        _ => f32::NAN,
+    }
+}
+
+fn skipped() -> Expected {
+    Expected { status: Status::Skipped, value: f64::NAN, attempts: 1, failed: Vec::new() }
 }
 
 struct Run<'a> {
@@ -109,15 +133,16 @@ impl Run<'_> {
         }
     }
 
-    /// Has a group's scores shaped: what failed stays failed, and there is no call without a score.
+    /// Has a group's scores shaped: what failed or was skipped stays so, and there is no call
+    /// without a score.
     fn finish(&self, first: usize, cells: &mut [Expected]) {
-        if cells.iter().all(|cell| cell.status.is_failure()) {
+        if !cells.iter().any(|cell| cell.status.is_answer()) {
             return;
         }
         let scores = cells.iter().map(|cell| (cell.status == Status::Ok).then_some(cell.value)).collect();
         let shaped = self.call(CallKind::Finish, first, cells.len(), scores);
         for (cell, shaped) in cells.iter_mut().zip(shaped) {
-            if !cell.status.is_failure() {
+            if cell.status.is_answer() {
                 (cell.status, cell.value) = (shaped.status, shaped.value);
             }
         }

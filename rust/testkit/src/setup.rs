@@ -58,7 +58,18 @@ pub fn function(name: &str, shape: Shape) -> Function {
         limit: None,
         on_failure: OnFailure::Nan,
     };
-    Function { name: name.into(), shape, gather: None, finish: false, pinned: false, isolated: false, lane: 0, policy }
+    let (gather, run_if) = (None, None);
+    Function {
+        name: name.into(),
+        shape,
+        gather,
+        finish: false,
+        run_if,
+        pinned: false,
+        isolated: false,
+        lane: 0,
+        policy,
+    }
 }
 
 /// Runs a test on a clock that only moves when all wait.

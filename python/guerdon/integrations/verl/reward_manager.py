@@ -119,7 +119,7 @@ class RewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no type
         rule = "the mean of the others of its prompt" if self._settings.failed == "group_mean" else "failed_reward"
         self._report(
             "failure",
-            f"a response has no reward ({'; '.join(why) or 'all functions abstained'}) and gets {score:g}, {rule}. Further ones "
+            f"a response has no reward ({'; '.join(why) or 'all functions abstained or were skipped'}) and gets {score:g}, {rule}. Further ones "
             "are not reported one by one: see guerdon_status; more than max_failure_rate of a function's last responses raise.",
         )
 

@@ -37,6 +37,9 @@ impl Batch {
             if let Some(quorum) = &self.quorum {
                 quorum.grow(groups);
             }
+            if let Some(dependents) = &self.dependents {
+                dependents.grow(groups * self.group_size);
+            }
             self.open_groups.fetch_add((groups - additions.groups()) as u64, Ordering::Relaxed);
         })
     }

@@ -113,6 +113,10 @@ impl Batch {
         let Some((outcome, _)) = self.grid.read(sample, function) else {
             return (f32::NAN, Status::Cancelled);
         };
+        if outcome.status == Status::Skipped {
+            let run_if = self.functions[function].run_if.as_ref();
+            return (run_if.map_or(f32::NAN, |run_if| run_if.otherwise), outcome.status);
+        }
         if !outcome.status.is_failure() {
             #[expect(clippy::cast_possible_truncation, reason = "values beyond float32 never get into the grid")]
             return (outcome.value as f32, outcome.status);

@@ -17,11 +17,13 @@ pub(crate) struct Completed {
     pub groups: Vec<usize>,
     /// Groups of which this finished the last sample that their quorum wants.
     pub quorums: Vec<usize>,
+    /// Cells of gated functions, (function, sample), that can be decided now.
+    pub decided: Vec<(FunctionId, usize)>,
 }
 
 impl Completed {
     pub(crate) const fn is_empty(&self) -> bool {
-        self.groups.is_empty() && self.quorums.is_empty()
+        self.groups.is_empty() && self.quorums.is_empty() && self.decided.is_empty()
     }
 }
 
@@ -57,8 +59,8 @@ impl Batch {
             let sample = call.first + offset;
             let scored = if call.finish { self.stage(function).and_then(|stage| stage.read(sample, 0)) } else { None };
             match scored {
-                // A failed score stays failed, whatever was made of its group.
-                Some((score, _)) if score.status.is_failure() => score,
+                // What failed or was skipped stays so, whatever was made of its group.
+                Some((score, _)) if !score.status.is_answer() => score,
                 _ => {
                     let (outcome, note) = judge(cell, scored.map_or(times, |(score, _)| score.times));
                     if let Some(note) = note {
@@ -68,7 +70,7 @@ impl Batch {
                 }
             }
         });
-        self.fill(call.finish, claim, outcomes)
+        self.fill(function, call.finish, claim, outcomes)
     }
 
     /// Completes calls of one sample that gave a number, all together.
@@ -86,6 +88,7 @@ impl Batch {
             }
             claim.complete([outcome], |group| completed.groups.push(group));
             completed.quorums.extend(self.count_completed(sample..sample + 1));
+            self.bring_outcomes(function, sample..sample + 1, &mut completed.decided);
         }
         completed
     }
@@ -105,20 +108,22 @@ impl Batch {
     ) -> Completed {
         let outcomes = samples.map(|sample| {
             let score = if finish { self.stage(function).and_then(|stage| stage.read(sample, 0)) } else { None };
-            if let Some((score, _)) =
-                score.filter(|(score, _)| score.status.is_failure() && self.has_note(sample, function))
-            {
+            let stays = |score: &Outcome| {
+                score.status == Status::Skipped || (score.status.is_failure() && self.has_note(sample, function))
+            };
+            if let Some((score, _)) = score.filter(|(score, _)| stays(score)) {
                 return score;
             }
             self.keep_note(function, finish, sample, note.clone());
             Outcome::without_value(status, score.map_or(times, |(score, _)| score.times))
         });
-        self.fill(finish, claim, outcomes)
+        self.fill(function, finish, claim, outcomes)
     }
 
     /// Writes the outcomes of a call.
     pub(crate) fn fill(
         &self,
+        function: FunctionId,
         finish: bool,
         claim: Claim<'_>,
         outcomes: impl IntoIterator<Item = Outcome>,
@@ -127,7 +132,11 @@ impl Batch {
         let outcomes = outcomes.into_iter().inspect(|_| count += 1);
         claim.complete(outcomes, |group| groups.push(group));
         let quorums = if finish { Vec::new() } else { self.count_completed(first..first + count) };
-        Completed { groups, quorums }
+        let mut decided = Vec::new();
+        if self.has_conditions() && (finish || self.stage(function).is_none()) {
+            self.bring_outcomes(function, first..first + count, &mut decided);
+        }
+        Completed { groups, quorums, decided }
     }
 
     /// Keeps why a cell failed.

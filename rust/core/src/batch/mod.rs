@@ -11,6 +11,7 @@
 mod adding;
 mod cells;
 mod completion;
+mod dependents;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use crate::call::Cause;
 use crate::clock::Clock;
 use crate::delivery::{Delivery, Quorum};
+use crate::dependents::Dependents;
 use crate::function::{Function, FunctionId, Shape};
 use crate::grid::Grid;
 use crate::open_batch::OpenBatch;
@@ -107,6 +109,8 @@ pub struct Batch {
     additions: Option<OpenBatch>,
     delivery: Delivery,
     quorum: Option<Quorum>,
+    /// Where functions have conditions.
+    dependents: Option<Dependents>,
     /// Groups that were delivered early. Written under the scheduler's lock.
     delivered_early: Mutex<BTreeMap<usize, Cause>>,
     /// Written by `release`.
@@ -177,6 +181,7 @@ impl Batch {
             additions,
             delivery: spec.delivery,
             quorum,
+            dependents: Dependents::new(&functions, spec.samples, spec.streamed),
             delivered_early: Mutex::default(),
             payload: Mutex::new(Some(SharedPayload::new(spec.payload, releases))),
             submitted_ns,
@@ -262,9 +267,15 @@ impl Batch {
     }
 
     /// The clock when the call that begins at this sample could first be made: in a batch that
-    /// streamed, when its last sample came.
+    /// streamed, when its last sample came; of a gated function, when its gate opened.
     #[must_use]
     pub fn ready_ns(&self, first: usize, function: FunctionId) -> u64 {
+        let dependents = self.dependents.as_ref();
+        if let Some(since_ns) =
+            dependents.and_then(|dependents| dependents.since_ns(first, function)).filter(|ns| *ns != 0)
+        {
+            return since_ns;
+        }
         let Some(additions) = &self.additions else { return self.submitted_ns };
         let since_ns = match self.functions[function].shape {
             Shape::Sample => additions.since_ns(first..first + 1),

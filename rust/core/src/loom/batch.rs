@@ -49,6 +49,7 @@ pub(super) fn function(retries: u16, finish: bool) -> Function {
         shape: Shape::Sample,
         gather: None,
         finish,
+        run_if: None,
         pinned: false,
         isolated: false,
         lane: 0,

@@ -24,6 +24,7 @@ impl SchedulerCore {
         let mut closed: Vec<(FunctionId, Cause)> = Vec::new();
         let size = batch.group_size();
         let whole;
+        let decided;
         {
             let mut state = self.state.lock();
             whole = batch.arrive(&added.samples);
@@ -34,12 +35,16 @@ impl SchedulerCore {
             );
             for (function, spec) in self.functions.iter().enumerate() {
                 let calls: Vec<Call> = match spec.shape {
+                    Shape::Sample if spec.run_if.is_some() => Vec::new(),
                     Shape::Sample => samples.iter().map(|sample| Call::fresh(*sample)).collect(),
                     Shape::Group => filled.iter().map(|group| Call::fresh(group * size)).collect(),
                     Shape::Batch => Vec::new(),
                 };
                 // None when the batch is done: its cells have their outcomes.
                 let Some(cause) = state.works.edit(batch.id(), function, |queue| {
+                    if spec.run_if.is_some() {
+                        queue.undecided += added.samples.len();
+                    }
                     if queue.closed.is_none() {
                         queue.arrived.extend(&calls);
                     }
@@ -53,6 +58,7 @@ impl SchedulerCore {
                     self.set_total_timer(&mut state, batch, function, &calls, added.at_ns);
                 }
             }
+            decided = batch.bring_values(&added.samples);
             for group in &added.begun {
                 self.set_group_timer(&mut state, batch, *group..*group + 1, added.at_ns);
             }
@@ -70,6 +76,7 @@ impl SchedulerCore {
             let reached = whole.iter().flat_map(|group| batch.count_completed(group * size..(group + 1) * size));
             self.deliver_early(batch, reached.collect::<Vec<_>>(), &Cause::GroupQuorum);
         }
+        self.decide(batch, None, decided);
         self.pump();
     }
 
@@ -102,7 +109,7 @@ impl SchedulerCore {
     }
 
     /// Sets the timer of calls that became possible at `at_ns`, if their function has a
-    /// `total_timeout` and their batch is streamed.
+    /// `total_timeout`; in a batch that was submitted whole only those of gated functions.
     pub(super) fn set_total_timer(
         &self,
         state: &mut SchedulerState,
@@ -111,9 +118,9 @@ impl SchedulerCore {
         calls: &[Call],
         at_ns: u64,
     ) {
-        let Some(timeout) = self.function(function).policy.total_timeout.filter(|_| batch.is_streamed()) else {
-            return;
-        };
+        let spec = self.function(function);
+        let apart = batch.is_streamed() || spec.run_if.is_some();
+        let Some(timeout) = spec.policy.total_timeout.filter(|_| apart && !calls.is_empty()) else { return };
         let due_ns = at_ns.saturating_add(nanos(timeout));
         let soonest = state.works.edit(batch.id(), function, |queue| {
             let mut add = |call: &Call| queue.late.add(due_ns, (call.first, call.finish), ended_of(batch, function));

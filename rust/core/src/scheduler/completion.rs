@@ -21,13 +21,15 @@ impl SchedulerCore {
         finish: bool,
         completed: Completed,
     ) {
-        let Completed { groups, quorums } = completed;
+        let Completed { groups, quorums, decided } = completed;
         if !groups.is_empty() {
             self.groups_complete(batch, function, finish, &groups);
         }
         if !quorums.is_empty() {
             self.deliver_early(batch, quorums, &Cause::GroupQuorum);
         }
+        // Last: of a group that was delivered early no call is to begin.
+        self.decide(batch, Some(function), decided);
     }
 
     /// An attempt failed: there is another, or the call has failed.
@@ -142,7 +144,7 @@ impl SchedulerCore {
                 self.fail(batch, function, spec.finish, first..first + span, claim, status, &note, times);
             }
         }
-        self.completed(batch, function, false, Completed { groups: Vec::new(), quorums: reached });
+        self.completed(batch, function, false, Completed { quorums: reached, ..Completed::default() });
     }
 
     /// Fails the cells of a call and passes on what that completes.
@@ -187,7 +189,7 @@ impl SchedulerCore {
             .filter_map(|sample| batch.stage(function).and_then(|stage| stage.read(sample, 0)))
             .map(|(score, _)| score)
             .collect();
-        if scores.iter().any(|score| !score.status.is_failure()) {
+        if scores.iter().any(|score| score.status.is_answer()) {
             let call = Call::finish(first);
             {
                 let mut state = self.state.lock();
@@ -196,7 +198,7 @@ impl SchedulerCore {
             }
             self.pump_after(function);
         } else if let Some(claim) = batch.grid().claim_open(first, function) {
-            self.completed(batch, function, true, batch.fill(true, claim, scores));
+            self.completed(batch, function, true, batch.fill(function, true, claim, scores));
         }
     }
 

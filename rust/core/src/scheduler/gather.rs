@@ -29,7 +29,8 @@ pub(super) struct Waiting {
 /// Until when what waits in the queue would wait if nothing else did; `None` when it shall go.
 fn waits_until(batch: &Batch, function: FunctionId, gather: Gather, queue: &Queue, now_ns: u64) -> Option<u64> {
     let oldest = queue.arrived.front().filter(|_| queue.closed.is_none())?;
-    if !queue.returned.is_empty() || queue.arrived.len() >= gather.max_size || !batch.is_open() || !batch.has_room() {
+    let more = queue.undecided > 0 || (batch.is_open() && batch.has_room());
+    if !queue.returned.is_empty() || queue.arrived.len() >= gather.max_size || !more {
         return None;
     }
     let until_ns = batch.ready_ns(oldest.first, function).saturating_add(nanos(gather.max_wait));
@@ -48,7 +49,8 @@ pub(super) fn waiting(
     let gathers = functions.iter().enumerate().filter_map(|(function, spec)| Some((function, spec.gather?)));
     for (function, gather) in gathers.filter(|(function, _)| free(*function)) {
         let from = found.len();
-        for work in works.ready(function).filter(|work| work.batch.is_streamed()) {
+        let arriving = |work: &&Work| work.batch.is_streamed() || functions[function].run_if.is_some();
+        for work in works.ready(function).filter(arriving) {
             if let Some(until_ns) = waits_until(&work.batch, function, gather, &work.queues[function], now_ns) {
                 found.push(Waiting { batch: work.batch.id(), function, until_ns });
             }

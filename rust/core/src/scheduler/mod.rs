@@ -11,6 +11,7 @@
 
 mod adding;
 mod completion;
+mod dependents;
 mod due;
 mod early_delivery;
 mod frames;
@@ -24,6 +25,9 @@ mod state;
 mod throttled;
 mod timers;
 mod works;
+
+#[cfg(all(test, not(feature = "loom")))]
+pub(crate) use queue::tests::function as test_function;
 
 use std::future::poll_fn;
 use std::io;
@@ -113,7 +117,9 @@ impl Scheduler {
             if let Some(after) = batch.batch_timeout_ns() {
                 expire(after, None, Cause::BatchTimeout);
             }
-            for (id, function) in inner.functions.iter().enumerate().filter(|_| !batch.is_streamed()) {
+            for (id, function) in
+                inner.functions.iter().enumerate().filter(|(_, spec)| !batch.is_streamed() && spec.run_if.is_none())
+            {
                 if let Some(timeout) = function.policy.total_timeout {
                     expire(nanos(timeout), Some(id), Cause::TotalTimeout);
                 }

@@ -2,8 +2,8 @@
 //!
 //! - Oldest batch first. Within it, functions of one pool go through the groups together, none
 //!   further ahead than a window of a few frames a worker. One at its limit holds none back.
-//! - Inside the window the longest expected call goes first; a function that was passed over as
-//!   often as there are functions waiting has its turn.
+//! - Inside the window those go first whose outcomes gates wait for, then the longest expected
+//!   call; a function that was passed over as often as there are functions waiting has its turn.
 //! - A frame is sized by expected cost: a slow call holds up little, a round trip costs little.
 //!   Where calls run side by side the lane has those that run and that start within `FRAME_NS`.
 
@@ -127,6 +127,8 @@ struct Candidate {
     pool: (usize, usize),
     position: usize,
     window: usize,
+    /// So many functions wait one after the other for its outcomes (`dependents::heights`).
+    height: usize,
     expected_ns: u64,
 }
 
@@ -135,6 +137,7 @@ struct Candidate {
 pub(crate) fn choose<'a>(
     work: &mut Work,
     estimates: &[Estimate],
+    heights: &[usize],
     lane_of: impl Fn(FunctionId) -> &'a dyn Lane,
     free: impl Fn(FunctionId) -> bool,
     waits: impl Fn(FunctionId) -> bool,
@@ -157,6 +160,7 @@ pub(crate) fn choose<'a>(
                 pool: (work.batch.functions()[function].lane, lane.pool(function)),
                 position: queue.position(),
                 window: lane.parallelism(function).max(1).saturating_mul(WINDOW_FRAMES).saturating_mul(calls),
+                height: heights[function],
                 expected_ns: estimates[function].expected_ns(),
             });
         }
@@ -169,7 +173,7 @@ pub(crate) fn choose<'a>(
     let pool = rivals.first()?.pool;
     rivals.retain(|rival| rival.pool == pool);
     let overdue = rivals.iter().find(|rival| work.queues[rival.function].passed_over >= rivals.len());
-    let longest = || rivals.iter().max_by_key(|rival| (rival.expected_ns, Reverse(rival.position)));
+    let longest = || rivals.iter().max_by_key(|rival| (rival.height, rival.expected_ns, Reverse(rival.position)));
     let chosen = overdue.or_else(longest)?.function;
     for rival in &rivals {
         let queue = &mut work.queues[rival.function];

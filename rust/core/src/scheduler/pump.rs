@@ -237,7 +237,8 @@ impl SchedulerCore {
             let Some(batch) = works.oldest(all, waits) else { return Chosen::Nothing };
             let Some(work) = works.get_mut(batch) else { return Chosen::Nothing };
             let lane = |function| &**self.lane(function);
-            let function = order::choose(work, estimates, lane, |one| free[one], |one| waits(batch, one));
+            let function =
+                order::choose(work, estimates, &self.heights, lane, |one| free[one], |one| waits(batch, one));
             let Some(function) = function else { return Chosen::Nothing };
             *looks_at = Some((Some(batch), function));
             // Which calls are next is known by taking them: those that must wait go back to where

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::call::{Call, Cause};
+use crate::function::Function;
 use crate::scheduler::timers::DueQueue;
 
 /// The calls of one function in one batch that are not with a lane.
@@ -13,11 +14,13 @@ use crate::scheduler::timers::DueQueue;
 pub(crate) struct Queue {
     /// First sample that was never handed out.
     pub cursor: usize,
-    /// Calls of a streamed batch, never handed out, in the order in which they became
-    /// possible.
+    /// Calls of a streamed batch or of a gated function, never handed out, in the order in which
+    /// they became possible.
     pub arrived: VecDeque<Call>,
     /// Calls that came back (innocent, retried, suspect) and `finish_group` calls; they go first.
     pub returned: VecDeque<Call>,
+    /// Cells whose gates were not asked yet: their calls may come.
+    pub undecided: usize,
     /// Set once; from then on nothing of the queue is handed out or reopened.
     pub closed: Option<Cause>,
     /// How often another function of its pool went first since its last turn.
@@ -106,7 +109,13 @@ pub(crate) struct Work {
 
 impl Work {
     pub(crate) fn new(batch: Arc<Batch>) -> Self {
-        let queues = batch.functions().iter().map(|_| Queue::default()).collect();
+        let samples = if batch.is_streamed() { 0 } else { batch.samples() };
+        let queue = |function: &Function| match function.run_if {
+            // Its calls arrive, as those of a streamed batch do.
+            Some(_) => Queue { cursor: samples, undecided: samples, ..Queue::default() },
+            None => Queue::default(),
+        };
+        let queues = batch.functions().iter().map(queue).collect();
         Self { batch, queues, early: DueQueue::default() }
     }
 
@@ -157,6 +166,7 @@ pub(crate) mod tests {
             on_failure: OnFailure::Nan,
         };
         let (gather, finish, pinned, isolated) = (None, false, false, false);
-        Function { name: "f".into(), shape: Shape::Sample, gather, finish, pinned, isolated, lane: 0, policy }
+        let (name, shape) = ("f".into(), Shape::Sample);
+        Function { name, shape, gather, finish, run_if: None, pinned, isolated, lane: 0, policy }
     }
 }

@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 use crate::batch::Batch;
 use crate::call::{Call, Cause};
 use crate::clock::Clock;
+use crate::dependents;
 use crate::frame::InHand;
 use crate::function::{Function, FunctionId};
 use crate::lane::Lane;
@@ -23,6 +24,8 @@ pub(super) struct SchedulerCore {
     pub(super) clock: Clock,
     pub(super) functions: Arc<[Function]>,
     pub(super) lanes: Vec<Arc<dyn Lane>>,
+    /// Per function, how many others wait one after the other for its outcomes.
+    pub(super) heights: Vec<usize>,
     /// Per function, where it has a limit.
     pub(super) limiters: Vec<Option<Arc<Limiter>>>,
     pub(super) state: Mutex<SchedulerState>,
@@ -83,6 +86,7 @@ impl SchedulerCore {
         Self {
             clock,
             usage: Mutex::new(vec![Usage::default(); functions.len()]),
+            heights: dependents::heights(&functions),
             functions: functions.into(),
             lanes,
             limiters,

@@ -50,6 +50,7 @@ fn function(concurrency: usize) -> Function {
         gather: None,
         finish: false,
         pinned: false,
+        run_if: None,
         isolated: false,
         lane: 0,
         policy,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from guerdon._result.totals import failed_samples
 from guerdon._trainer.batches import TrainerBatch
 from guerdon._trainer.column import RewardColumn
 from guerdon.errors import ClosedError
@@ -221,7 +222,7 @@ class BatchScoring:
             if isinstance(one, RewardColumn) and one.dispatcher is dispatcher:
                 self._values[rows, place] = rewards[:, names.index(one.__name__)]
         if dispatcher.options["incomplete"] == "drop":
-            self._failed[rows] |= ((status >= Status.TIMEOUT) & np.isnan(rewards)).any(axis=1)
+            self._failed[rows] |= failed_samples(rewards, status)
 
 
 def _wait_for_news(batches: Sequence[PendingBatch]) -> None:

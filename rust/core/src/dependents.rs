@@ -1,0 +1,184 @@
+//! Which functions wait for which others, and which cells of a batch for which others.
+//!
+//! - A condition compares the number that the result shows for its source; where it shows none (a
+//!   failure, an abstention, a skipped source without `otherwise`) it does not hold. All must hold.
+//! - A cell is decided once: by the writer of the last outcome that it waits for, who has seen all
+//!   of them. In a batch that streams it waits for its sample's values too.
+
+use crate::append_list::AppendList;
+use crate::function::{Function, FunctionId, Shape};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Per function, those whose gates ask for its cells.
+pub(crate) fn dependents(functions: &[Function]) -> Vec<Vec<FunctionId>> {
+    let mut of = vec![Vec::new(); functions.len()];
+    for (dependent, function) in functions.iter().enumerate() {
+        for condition in function.run_if.iter().flat_map(|run_if| &run_if.conditions) {
+            if let Some(dependents) = of.get_mut(condition.source).filter(|known| !known.contains(&dependent)) {
+                dependents.push(dependent);
+            }
+        }
+    }
+    of
+}
+
+/// Per function, how many others wait one after the other for its cells at most: those go first
+/// that others wait for.
+pub(crate) fn heights(functions: &[Function]) -> Vec<usize> {
+    let dependents = dependents(functions);
+    let mut heights = vec![0; functions.len()];
+    // Each round settles one more link of every chain.
+    for _ in 0..functions.len() {
+        for (function, waiting) in dependents.iter().enumerate() {
+            heights[function] = waiting.iter().map(|one| heights[*one] + 1).max().unwrap_or(0);
+        }
+    }
+    heights
+}
+
+/// Why the gates of these functions can't work, if they can't: the package refuses such gates with
+/// their names, so this is for other callers.
+#[must_use]
+pub fn fault(functions: &[Function]) -> Option<String> {
+    let mut decided = vec![false; functions.len()];
+    for (id, function) in functions.iter().enumerate() {
+        decided[id] = function.run_if.is_none();
+        for condition in function.run_if.iter().flat_map(|run_if| &run_if.conditions) {
+            let both = [Some(function), functions.get(condition.source)];
+            if both.iter().any(|one| one.is_none_or(|one| one.shape != Shape::Sample)) {
+                return Some(format!("the run_if of '{}' is not between functions of single samples", function.name));
+            }
+        }
+    }
+    for _ in 0..functions.len() {
+        for (id, function) in functions.iter().enumerate() {
+            decided[id] |= function.run_if.iter().all(|run_if| run_if.conditions.iter().all(|one| decided[one.source]));
+        }
+    }
+    let stuck = functions.iter().zip(decided).find(|(_, decided)| !decided)?.0;
+    Some(format!("the run_if of '{}' waits for itself", stuck.name))
+}
+
+/// Room that a batch which begins empty makes first.
+const FIRST_SAMPLES: usize = 64;
+
+/// The cells of one gated function.
+struct Column {
+    /// How much a cell waits for, from the start.
+    waits_for: u32,
+    /// Per sample, what its cell still waits for. Written by whoever brings one of it.
+    open: AppendList<AtomicU32>,
+    /// Per sample, when its call became possible; 0 before. Written under the scheduler's lock.
+    since_ns: AppendList<AtomicU64>,
+}
+
+/// The gated functions of a batch.
+pub(crate) struct Dependents {
+    /// Per function, those whose cells wait for its cells.
+    dependents: Vec<Vec<FunctionId>>,
+    /// Per function, where it has a gate.
+    columns: Vec<Option<Column>>,
+}
+
+impl Dependents {
+    pub(crate) fn new(functions: &[Function], samples: usize, streamed: bool) -> Option<Self> {
+        functions.iter().any(|function| function.run_if.is_some()).then(|| {
+            let dependents = dependents(functions);
+            let first = if samples == 0 { FIRST_SAMPLES } else { samples };
+            let column = |id: FunctionId| {
+                let sources = dependents.iter().filter(|waiting| waiting.contains(&id)).count();
+                Column {
+                    waits_for: u32::try_from(sources).unwrap_or(u32::MAX) + u32::from(streamed),
+                    open: AppendList::new(first),
+                    since_ns: AppendList::new(first),
+                }
+            };
+            let columns =
+                functions.iter().enumerate().map(|(id, one)| one.run_if.as_ref().map(|_| column(id))).collect();
+            let dependents = Self { dependents, columns };
+            dependents.grow(samples);
+            dependents
+        })
+    }
+
+    pub(crate) fn grow(&self, samples: usize) {
+        for column in self.columns.iter().flatten() {
+            column.open.grow(samples, || AtomicU32::new(column.waits_for));
+            column.since_ns.grow(samples, || AtomicU64::new(0));
+        }
+    }
+
+    /// One thing less that a cell waits for; true if that was the last.
+    pub(crate) fn brings(&self, sample: usize, function: FunctionId) -> bool {
+        let open = self.columns[function].as_ref().and_then(|column| column.open.get(sample));
+        open.is_some_and(|open| open.fetch_sub(1, Ordering::AcqRel) == 1)
+    }
+
+    /// The functions whose cells wait for those of this one.
+    pub(crate) fn of(&self, source: FunctionId) -> &[FunctionId] {
+        &self.dependents[source]
+    }
+
+    /// The functions whose cells wait.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = FunctionId> {
+        self.columns.iter().enumerate().filter(|(_, column)| column.is_some()).map(|(function, _)| function)
+    }
+
+    /// Notes when a call became possible, before it can be handed out.
+    pub(crate) fn possible_at(&self, sample: usize, function: FunctionId, now_ns: u64) {
+        let column = self.columns[function].as_ref();
+        if let Some(since_ns) = column.and_then(|column| column.since_ns.get(sample)) {
+            since_ns.store(now_ns.max(1), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn since_ns(&self, sample: usize, function: FunctionId) -> Option<u64> {
+        let since_ns = self.columns[function].as_ref()?.since_ns.get(sample)?.load(Ordering::Relaxed);
+        Some(since_ns)
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::function::{Comparison, Condition, RunIf};
+    use crate::scheduler::test_function as function;
+
+    fn gated(sources: &[FunctionId]) -> Function {
+        let condition = |source: &FunctionId| Condition { source: *source, comparison: Comparison::Less, bound: 1.0 };
+        let run_if = RunIf { conditions: sources.iter().map(condition).collect(), otherwise: f32::NAN };
+        Function { run_if: Some(Arc::new(run_if)), ..function() }
+    }
+
+    #[test]
+    fn no_number_satisfies_no_condition() {
+        for operator in ["<", "<=", ">", ">=", "==", "!="] {
+            let comparison = Comparison::of(operator).unwrap();
+            let holds = |shown| Condition { source: 0, comparison, bound: 1.0 }.holds(shown);
+            assert!(!holds(f32::NAN), "{operator}");
+            assert_eq!(holds(1.0), operator.contains('=') && operator != "!=", "{operator}");
+            assert_eq!(holds(0.5), ["<", "<=", "!="].contains(&operator), "{operator}");
+            assert_eq!(holds(2.0), [">", ">=", "!="].contains(&operator), "{operator}");
+        }
+        assert_eq!(Comparison::of("="), None);
+    }
+
+    #[test]
+    fn a_source_is_as_high_as_the_longest_chain_behind_it() {
+        let functions = [function(), gated(&[0]), gated(&[1, 0]), function()];
+        assert_eq!(heights(&functions), [2, 1, 0, 0]);
+        assert_eq!(dependents(&functions), [vec![1, 2], vec![2], vec![], vec![]]);
+        assert_eq!(fault(&functions), None);
+    }
+
+    #[test]
+    fn conditions_that_can_never_hold_are_found() {
+        assert!(fault(&[gated(&[0])]).unwrap().contains("waits for itself"));
+        assert!(fault(&[gated(&[1]), gated(&[0])]).unwrap().contains("waits for itself"));
+        assert!(fault(&[gated(&[7])]).unwrap().contains("single samples"));
+        let group = Function { shape: Shape::Group, ..function() };
+        assert!(fault(&[group, gated(&[0])]).unwrap().contains("single samples"));
+    }
+}
