@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from guerdon._http.body import Piece
+from guerdon.parse import Parse
 
 __version__: str
 
 _Phase: TypeAlias = Literal["call", "arguments", "setup", "loading"]
 
 def available_parallelism() -> int: ...
+def read_score(parse: Parse, text: str, *, cut: bool = False, reasoning: str | None = None) -> float | None: ...
 
 @final
 class FunctionConfig:
@@ -58,10 +60,8 @@ class HttpConfig:
         *,
         body: Sequence[Piece],
         api: str,
-        parse: str = "",
-        value: str = "",
-        words: dict[str, float] = ...,  # none
-        others: Sequence[str] = ...,  # none
+        parse: Parse | None = None,
+        path: str = "",
         headers: Sequence[tuple[str, str]] = ...,  # none
         key: str | None = None,
         http2: bool = False,
@@ -73,9 +73,9 @@ class HttpConfig:
 
         Args:
             body: Pieces of JSON; ``("text", column)`` stands within a text, ``("value", column)``
-            for one, a list for each sample. value: Of `parse`: a tag, pattern, field or token; with
-            ``api="score"`` or ``"rewards"`` the path to the numbers. authorities: Certificates in
-            PEM. client_certificate: A certificate and its key, both PEM.
+            for one, a list for each sample. path: To the numbers, with ``api="score"`` or
+            ``"rewards"``. authorities: Certificates in PEM. client_certificate: A certificate and
+            its key, both PEM.
 
         Raises:
             ValueError: It can't work; the message says why.

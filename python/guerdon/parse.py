@@ -1,18 +1,29 @@
 """How a score is read out of a judge's answer: the ``parse=`` of `guerdon.judge`.
 
-An answer without the score that was asked for is an `error` that shows the answer; it is tried
-again while the judge has ``retries`` left. So is one that ``max_tokens`` truncated at its score: 1
-may be the beginning of 10.
+What two careful people could read differently is an `error` that shows the answer, never a guess:
+several different scores, a number that may be part of a name, an answer that ``max_tokens`` cut
+where its score may have gone on. The judge is asked again while it has ``retries`` left, and told
+what was wrong (``repair=``).
+
+Options of all parsers but `logprob`:
+
+- ``which``: None wants one score in the answer, said once or more often; ``"first"`` or ``"last"``
+  takes that one of several. Where more may come, "first" reads a cut answer, the others don't.
+- ``range``: lowest and highest score, ``(0, 10)``; others are an `error`. It says also what scores
+  count up to: of 10, "9/10" is 9, and "4/5" is an `error`. None takes any number.
+- ``reasoning``: ``"strip"`` leaves out what the judge thought aloud (``<think>…</think>`` and the
+  like); ``"keep"`` reads it, too, before the answer.
 
 >>> from guerdon import parse
->>> parse.tag("score")
-Parse(kind='tag', value='score')
+>>> parse.number(range=(0, 10)).read("**Score: 8/10**")
+8.0
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from numbers import Real
 from typing import Literal
 
@@ -20,9 +31,11 @@ from guerdon._units import FLOAT32_MAX
 from guerdon._units import number as as_number
 from guerdon.errors import RegistrationError
 
-__all__ = ["Parse", "json", "logprob", "number", "regex", "tag", "yes_no"]
+__all__ = ["Parse", "choice", "json", "logprob", "number", "regex", "rubric", "tag", "yes_no"]
 
-Kind = Literal["number", "tag", "regex", "json", "yes_no", "logprob"]
+Kind = Literal["number", "tag", "regex", "json", "yes_no", "choice", "logprob", "rubric"]
+Which = Literal["first", "last"]
+Reasoning = Literal["strip", "keep"]
 
 
 @dataclass(frozen=True)
@@ -34,44 +47,113 @@ class Parse:
     words: tuple[tuple[str, float], ...] = ()
     others: tuple[str, ...] = ()
     top: int = 0
+    which: Which | None = None
+    range: tuple[float, float] | None = None
+    reasoning: Reasoning = "strip"
+
+    def read(self, answer: str, *, cut: bool = False, reasoning: str | None = None) -> float | None:
+        """The score in an answer, as a judge of this parser reads it: for trying a parser on
+        answers that you have.
+
+        Args:
+            cut: The answer ended at ``max_tokens`` (its finish reason is ``length``).
+            reasoning: What the server gave apart from the answer, ``reasoning_content``.
+
+        Returns:
+            The score; None for the ``null`` of JSON, which abstains.
+
+        Raises:
+            ValueError: There is no score, or what is there could be read in more than one way.
+
+        Examples:
+            >>> number(which="last").read("Score: 7... actually 8")
+            8.0
+            >>> number().read("Score: 7... actually 8")
+            Traceback (most recent call last):
+            ValueError: several different scores (7 and 8; which= says which one counts) in the answer "Score: 7... actually 8"
+        """
+        from guerdon._native import read_score
+
+        return read_score(self, answer, cut=cut, reasoning=reasoning)
 
     def __repr__(self) -> str:
-        given = {"value": self.value, "words": dict(self.words), "others": self.others}
-        shown = "".join(f", {name}={value!r}" for name, value in given.items() if value)
-        return f"Parse(kind={self.kind!r}{shown})"
+        named = {"value": self.value, "words": dict(self.words), "others": self.others}
+        named |= {"which": self.which, "range": self.range}
+        shown = "".join(f", {name}={value!r}" for name, value in named.items() if value)
+        kept = ", reasoning='keep'" if self.reasoning == "keep" else ""
+        return f"Parse(kind={self.kind!r}{shown}{kept})"
 
 
-def number() -> Parse:
-    """The first number that stands by itself: 7 in ``"7/10"``, 8 in ``"GPT4 says 8"``; nothing of
-    ``"3,5"``. The default.
+def number(
+    which: Which | None = None, range: tuple[float, float] | None = None, *, reasoning: Reasoning = "strip"
+) -> Parse:
+    """A number that stands by itself: 7 in ``"7/10"``, 8 in ``"GPT-4 says 8"``. The default.
 
-    Examples:
-        >>> number()
-        Parse(kind='number')
-    """
-    return Parse("number")
+    Part of a name ("Qwen2.5-72B"), an ordinal ("2nd"), a date and the numbers of a list or of
+    steps are passed over. "3,5", "1,000", "7-8", "85%" (unless the range ends at 100) and "about 7"
+    are an `error`.
 
-
-def tag(name: str) -> Parse:
-    """The first number within the last ``<name>…</name>`` of the answer.
+    Args:
+        which: None, ``"first"`` or ``"last"``, see the module, as the other two.
+        range: Lowest and highest score.
+        reasoning: ``"strip"`` or ``"keep"``.
 
     Raises:
-        RegistrationError: `name` is empty.
+        RegistrationError: An option is wrong.
+
+    Examples:
+        >>> number(range=(0, 10))
+        Parse(kind='number', range=(0.0, 10.0))
+        >>> number().read("GPT-4 would say 9/10")
+        9.0
+    """
+    return _parse("number", which=which, range=range, reasoning=reasoning)
+
+
+def tag(
+    name: str,
+    which: Which | None = None,
+    range: tuple[float, float] | None = None,
+    *,
+    reasoning: Reasoning = "strip",
+) -> Parse:
+    """The number within ``<name>…</name>``, as `number` reads it.
+
+    Args:
+        name: Of the tag; case and attributes don't matter.
+        which: None, ``"first"`` or ``"last"``, see the module, as the other two.
+        range: Lowest and highest score.
+        reasoning: ``"strip"`` or ``"keep"``.
+
+    Raises:
+        RegistrationError: `name` is empty, or an option is wrong.
 
     Examples:
         >>> tag("score")
         Parse(kind='tag', value='score')
+        >>> tag("score").read("Two of the 3 claims hold. <score>**6** / 10</score>")
+        6.0
     """
-    return Parse("tag", _text("tag", "name", name))
+    return _parse("tag", _text("tag", "name", name), which=which, range=range, reasoning=reasoning)
 
 
-def regex(pattern: str, words: Mapping[str, float] | None = None) -> Parse:
-    """The first group (without groups: the whole) of the first match of a pattern.
+def regex(
+    pattern: str,
+    words: Mapping[str, float] | None = None,
+    which: Which | None = None,
+    range: tuple[float, float] | None = None,
+    *,
+    reasoning: Reasoning = "strip",
+) -> Parse:
+    """The first group (without groups: the whole) of the matches of a pattern.
 
     Args:
         pattern: In the syntax of Rust's ``regex``, which is Python's without look-around and
             backreferences.
         words: Scores by match, ignoring case; without it the match must be a number.
+        which: None, ``"first"`` or ``"last"``, see the module, as the other two.
+        range: Lowest and highest score.
+        reasoning: ``"strip"`` or ``"keep"``.
 
     Raises:
         RegistrationError: `words` has values other than numbers. `guerdon.judge` refuses an invalid
@@ -81,33 +163,130 @@ def regex(pattern: str, words: Mapping[str, float] | None = None) -> Parse:
         >>> regex(r"Verdict: (good|bad)", {"good": 1.0, "bad": 0.0})
         Parse(kind='regex', value='Verdict: (good|bad)', words={'good': 1.0, 'bad': 0.0})
     """
-    pairs = _words(words)
-    return Parse("regex", _text("regex", "pattern", pattern), words=pairs)
+    pairs = () if words is None else _labels("regex", "words", words)
+    text = _text("regex", "pattern", pattern)
+    return _parse("regex", text, words=pairs, which=which, range=range, reasoning=reasoning)
 
 
-def json(field: str) -> Parse:
-    """A field of the JSON that the answer is, or of the first object that it holds (in a code
-    block, after some words).
+def json(
+    field: str,
+    which: Which | None = None,
+    range: tuple[float, float] | None = None,
+    *,
+    reasoning: Reasoning = "strip",
+) -> Parse:
+    """A field of the JSON that the answer is or holds (in a code block, among words and LaTeX).
 
     Args:
         field: With dots for fields of fields, ``"verdict.score"``. Its value is a number, a
             boolean, a text that is a number, or null, which abstains.
+        which: Which of several objects with this field counts: None, ``"first"`` or ``"last"``, see
+            the module, as the other two. One that can't be read is an `error`.
+        range: Lowest and highest score.
+        reasoning: ``"strip"`` or ``"keep"``.
+
+    Raises:
+        RegistrationError: An option is wrong.
 
     Examples:
         >>> json("score")
         Parse(kind='json', value='score')
+        >>> json("score").read(r'As $\\frac{1}{2}$ is right: {"score": 1}')
+        1.0
     """
-    return Parse("json", _text("json", "field", field))
+    return _parse("json", _text("json", "field", field), which=which, range=range, reasoning=reasoning)
 
 
-def yes_no() -> Parse:
-    """1.0 if the first of the words "yes" and "no" in the answer is "yes", 0.0 if it is "no".
+def yes_no(which: Which | None = None, *, reasoning: Reasoning = "strip") -> Parse:
+    """1.0 if the answer's verdict is "yes", 0.0 if it is "no".
+
+    The "no" of "no errors" and the "yes" of "I can't say yes" are an `error`; "Yes/No" as an echo
+    of the question is passed over.
+
+    Args:
+        which: None, ``"first"`` or ``"last"``, see the module.
+        reasoning: ``"strip"`` or ``"keep"``.
 
     Examples:
         >>> yes_no()
         Parse(kind='yes_no')
+        >>> yes_no().read("**Yes**, it is correct.")
+        1.0
     """
-    return Parse("yes_no")
+    return _parse("yes_no", which=which, reasoning=reasoning)
+
+
+def choice(
+    labels: Sequence[str] | Mapping[str, float],
+    which: Which | None = None,
+    *,
+    reasoning: Reasoning = "strip",
+) -> Parse:
+    """The score of the label that the answer chose: ``"Verdict: A"``, ``"[[A]]"``, ``"**A**"``.
+
+    A label counts where it is the verdict: alone on its line, behind a colon or "the answer is", in
+    double brackets. Labels within sentences are passed over; an answer with no others is an
+    `error`.
+
+    Args:
+        labels: Best to worst, for scores from 1 to 0 in even steps; or a dict of labels and their
+            scores. Labels of one letter must be written as here, others in any case.
+        which: None, ``"first"`` or ``"last"``, see the module.
+        reasoning: ``"strip"`` or ``"keep"``.
+
+    Raises:
+        RegistrationError: There are fewer than two labels, or two that differ only in case.
+
+    Examples:
+        >>> choice(["A", "B"]).read("A is longer, but B is right.\\nVerdict: B")
+        0.0
+        >>> choice({"good": 1, "fair": 0.4, "bad": 0}).read("Fair.")
+        0.4
+    """
+    if isinstance(labels, Sequence) and not isinstance(labels, str) and len(labels) > 1:
+        steps = len(labels) - 1
+        if all(isinstance(label, str) for label in labels) and len(set(labels)) == len(labels):
+            labels = {label: 1.0 - index / steps for index, label in enumerate(labels)}
+    pairs = _labels("choice", "labels", labels)
+    if len(pairs) < 2:
+        raise RegistrationError(f"parse.choice(labels={labels!r}): expected at least two labels.")
+    return _parse("choice", words=pairs, which=which, reasoning=reasoning)
+
+
+def rubric(
+    criteria: Sequence[str] | Mapping[str, float],
+    layout: Literal["json", "tags"] = "json",
+    range: tuple[float, float] | None = None,
+    *,
+    reasoning: Reasoning = "strip",
+) -> Parse:
+    """The weighted mean of the scores of several criteria in one answer.
+
+    Args:
+        criteria: Their names, or a dict of names and weights above 0. Each needs a score; one that
+            is null abstains, and so does the answer.
+        layout: ``"json"`` for ``{"accuracy": 8, "clarity": {"reason": "…", "score": 7}}``, or
+            ``"tags"`` for ``<accuracy>8</accuracy>``.
+        range: Lowest and highest score of each.
+        reasoning: ``"strip"`` or ``"keep"``.
+
+    Raises:
+        RegistrationError: An option is wrong.
+
+    Examples:
+        >>> rubric({"accuracy": 3, "clarity": 1}).read('{"accuracy": 8, "clarity": 4}')
+        7.0
+    """
+    if isinstance(criteria, Sequence) and not isinstance(criteria, str):
+        if len(set(map(str, criteria))) < len(criteria):
+            raise RegistrationError(f"parse.rubric(criteria={criteria!r}): each criterion must be given once.")
+        criteria = dict.fromkeys(criteria, 1.0)
+    weights = _labels("rubric", "criteria", criteria)
+    if not all(weight > 0 for _, weight in weights):
+        raise RegistrationError(f"parse.rubric(criteria={criteria!r}): expected weights above 0.")
+    if layout not in ("json", "tags"):
+        raise RegistrationError(f"parse.rubric(layout={layout!r}): expected 'json' or 'tags'.")
+    return _parse("rubric", layout, words=weights, range=range, reasoning=reasoning)
 
 
 def logprob(token: str, *others: str, top: int = 20) -> Parse:
@@ -140,6 +319,32 @@ def logprob(token: str, *others: str, top: int = 20) -> Parse:
     return Parse("logprob", _text("logprob", "token", token), others=rivals, top=_count(top))
 
 
+def _parse(
+    kind: Kind,
+    value: str = "",
+    *,
+    words: tuple[tuple[str, float], ...] = (),
+    which: object = None,
+    range: object = None,
+    reasoning: object = "strip",
+) -> Parse:
+    """A parser of these options, checked."""
+    if which not in (None, "first", "last"):
+        raise RegistrationError(f"parse.{kind}(which={which!r}): expected None, 'first' or 'last'.")
+    if reasoning not in ("strip", "keep"):
+        raise RegistrationError(f"parse.{kind}(reasoning={reasoning!r}): expected 'strip' or 'keep'.")
+    return Parse(kind, value, words, which=which, range=_range(kind, range), reasoning=reasoning)  # type: ignore[arg-type]
+
+
+def _range(kind: str, value: object) -> tuple[float, float] | None:
+    if value is None:
+        return None
+    ends = [as_number(end) for end in value] if isinstance(value, Sequence) and not isinstance(value, str) else []
+    if len(ends) != 2 or not all(abs(end) <= FLOAT32_MAX for end in ends) or not all(a < b for a, b in pairwise(ends)):
+        raise RegistrationError(f"parse.{kind}(range={value!r}): expected the lowest and the highest score, (0, 10).")
+    return ends[0], ends[1]
+
+
 def _text(function: str, argument: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise RegistrationError(f"parse.{function}({argument}={value!r}): expected a non-empty string.")
@@ -152,17 +357,17 @@ def _count(value: object) -> int:
     return value
 
 
-def _words(words: object) -> tuple[tuple[str, float], ...]:
-    if words is None:
-        return ()
-    wrong = f"parse.regex(words={words!r}): expected "
-    if not isinstance(words, Mapping) or not words:
+def _labels(function: str, argument: str, labels: object) -> tuple[tuple[str, float], ...]:
+    wrong = f"parse.{function}({argument}={labels!r}): expected "
+    if not isinstance(labels, Mapping) or not labels:
         raise RegistrationError(wrong + "a dict of strings and their scores.")
-    for word, score in words.items():
-        if not isinstance(word, str) or isinstance(score, bool) or not isinstance(score, Real):
+    for label, score in labels.items():
+        if not isinstance(label, str) or isinstance(score, bool) or not isinstance(score, Real):
             raise RegistrationError(wrong + "strings and their scores.")
+        if not label.strip():
+            raise RegistrationError(wrong + "strings that are not empty.")
         if not abs(as_number(score)) <= FLOAT32_MAX:
             raise RegistrationError(wrong + "scores that float32 can hold.")
-    if len({word.lower() for word in words}) < len(words):
+    if len({label.lower() for label in labels}) < len(labels):
         raise RegistrationError(wrong + "each word once: case is ignored.")
-    return tuple((word, float(score)) for word, score in words.items())
+    return tuple((label, float(score)) for label, score in labels.items())

@@ -1,18 +1,16 @@
 //! `HttpConfig`: how a function's calls become requests, as Python says it.
 
-use std::collections::BTreeMap;
-
 use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
 use guerdon_http::{
-    Api, BodyTemplate, Endpoint, HttpFunction, HttpLane, JsonPath, Key, Piece, ResponseParser, ScoreParser,
-    check_descriptors,
+    Api, BodyTemplate, Endpoint, HttpFunction, HttpLane, Key, Piece, ResponseParser, check_descriptors,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use tokio::runtime::Handle;
 
+use crate::parse::{ParseArg, json_path};
 use crate::tariff::PyTariff;
 
 /// A piece of a body: JSON as it is, ("text" or "value", column), or a list of pieces for each
@@ -48,7 +46,7 @@ pub struct HttpConfig {
 #[pymethods]
 impl HttpConfig {
     #[new]
-    #[pyo3(signature = (url, *, body, api, parse = "", value = "", words = BTreeMap::new(), others = Vec::new(),
+    #[pyo3(signature = (url, *, body, api, parse = None, path = "",
         headers = Vec::new(), key = None, http2 = false, authorities = None, only_these_authorities = false,
         client_certificate = None, tariff = None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
@@ -56,10 +54,8 @@ impl HttpConfig {
         url: &str,
         body: Vec<PieceArg>,
         api: &str,
-        parse: &str,
-        value: &str,
-        words: BTreeMap<String, f64>,
-        others: Vec<String>,
+        parse: Option<ParseArg>,
+        path: &str,
         headers: Vec<(String, String)>,
         key: Option<String>,
         http2: bool,
@@ -69,26 +65,14 @@ impl HttpConfig {
         tariff: Option<PyRef<'_, PyTariff>>,
     ) -> PyResult<Self> {
         let wrong = |why: String| PyValueError::new_err(why);
-        let path =
-            |text: &str| JsonPath::parse(text).ok_or_else(|| wrong(format!("{text:?} is not a path to a field")));
-        let parse = || {
-            Ok(match parse {
-                "number" => ScoreParser::Number,
-                "tag" => ScoreParser::Tag(value.to_owned()),
-                "regex" => ScoreParser::pattern(value, words).map_err(|error| wrong(error.to_string()))?,
-                "json" => ScoreParser::Json(path(value)?),
-                "yes_no" => ScoreParser::YesNo,
-                "logprob" => ScoreParser::LogProb { token: value.to_owned(), others },
-                other => return Err(wrong(format!("unknown way to parse '{other}'"))),
-            })
-        };
+        let judge_parser = || parse.ok_or_else(|| wrong("a judge needs a parser".to_owned()))?.parser();
         let parser = match api {
-            "chat" => ResponseParser::Judge { api: Api::Chat, parser: parse()? },
-            "completions" => ResponseParser::Judge { api: Api::Completions, parser: parse()? },
-            "responses" => ResponseParser::Judge { api: Api::Responses, parser: parse()? },
-            "anthropic" => ResponseParser::Judge { api: Api::Anthropic, parser: parse()? },
-            "score" => ResponseParser::Score { path: if value.is_empty() { None } else { Some(path(value)?) } },
-            "rewards" => ResponseParser::Rewards { path: if value.is_empty() { None } else { Some(path(value)?) } },
+            "chat" => ResponseParser::Judge { api: Api::Chat, parser: judge_parser()? },
+            "completions" => ResponseParser::Judge { api: Api::Completions, parser: judge_parser()? },
+            "responses" => ResponseParser::Judge { api: Api::Responses, parser: judge_parser()? },
+            "anthropic" => ResponseParser::Judge { api: Api::Anthropic, parser: judge_parser()? },
+            "score" => ResponseParser::Score { path: if path.is_empty() { None } else { Some(json_path(path)?) } },
+            "rewards" => ResponseParser::Rewards { path: if path.is_empty() { None } else { Some(json_path(path)?) } },
             other => return Err(wrong(format!("unknown endpoint '{other}'"))),
         };
         let tariff = tariff.map(|tariff| tariff.tariff.clone()).unwrap_or_default();

@@ -9,6 +9,7 @@ mod http;
 mod in_flight;
 mod lanes;
 mod location;
+mod parse;
 mod reports;
 mod runtime;
 mod tariff;
@@ -45,6 +46,8 @@ mod _native {
     use crate::lanes::thread_frame::PyThreadFrame;
     #[pymodule_export]
     use crate::lanes::thread_slot::ThreadSlot;
+    #[pymodule_export]
+    use crate::parse::read_score;
     #[pymodule_export]
     use crate::tariff::{PyTariff, SpendingCap};
     #[pymodule_export]

@@ -15,7 +15,6 @@ mod dns;
 mod endpoint;
 mod endpoint_error;
 mod fd_limit;
-mod first_number;
 mod fleet;
 mod function;
 mod http2;
@@ -25,6 +24,7 @@ mod json_path;
 mod kept_answers;
 mod lane;
 mod meter;
+mod parse;
 mod pool;
 mod progress;
 mod quote;
@@ -34,7 +34,6 @@ mod request;
 mod request_error;
 mod request_queue;
 mod response;
-mod score_parser;
 mod tcp;
 mod tls;
 
@@ -47,5 +46,8 @@ pub use function::HttpFunction;
 pub use json_path::JsonPath;
 pub use lane::HttpLane;
 pub use meter::Tariff;
+pub use parse::{
+    AnswerText, Choice, Criterion, Layout, LogProb, Method, Pattern, PatternError, Range, Rubric, ScoreParser, Verdict,
+    Which,
+};
 pub use response::ResponseParser;
-pub use score_parser::{PatternError, ScoreParser};

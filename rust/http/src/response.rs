@@ -12,8 +12,8 @@ use serde_json::value::RawValue;
 use crate::dialect::{Api, JudgeAnswer, Usage, rewards, score};
 use crate::json_path::JsonPath;
 use crate::meter::MeteredRequest;
+use crate::parse::{self, AnswerText, Method, ScoreParser};
 use crate::quote::quoted;
-use crate::score_parser::{self, ScoreParser};
 
 /// How a response is read.
 #[derive(Clone, Debug)]
@@ -78,13 +78,13 @@ impl ResponseParser {
 }
 
 fn judgment(parser: &ScoreParser, answer: &JudgeAnswer, body: &[u8]) -> Result<Cell, String> {
-    if matches!(parser, ScoreParser::LogProb { .. })
+    if matches!(parser.method, Method::LogProb(_))
         && let Some(first_token) = &answer.first_token
     {
         let most_likely: Vec<(&str, f64)> = first_token.iter().map(|(token, given)| (token.as_str(), *given)).collect();
         return parser.read_logprobs(&most_likely);
     }
-    parser.read(answer.text(body)?, answer.cut)
+    parser.read_answer(AnswerText { text: answer.text(body)?, reasoning: answer.reasoning.as_deref(), cut: answer.cut })
 }
 
 fn json(body: &[u8]) -> Result<&RawValue, String> {
@@ -98,7 +98,7 @@ fn cell(value: &RawValue) -> Result<Cell, String> {
     if text.starts_with(['[', '{']) {
         return Err(format!("{}, which is not a number", quoted(text)));
     }
-    score_parser::score(&serde_json::from_str(text).map_err(|error| error.to_string())?)
+    parse::score(&serde_json::from_str(text).map_err(|error| error.to_string())?)
 }
 
 fn usage(answer: &RawValue) -> Option<Usage> {
@@ -112,6 +112,7 @@ mod tests {
 
     use super::*;
     use crate::meter::{Meter, Tariff};
+    use crate::parse::LogProb;
 
     /// What a response held, and the tokens that it took.
     fn read(parser: &ResponseParser, body: &[u8], samples: usize) -> (Result<Scores, String>, Option<f64>) {
@@ -159,16 +160,16 @@ mod tests {
 
     #[test]
     fn judges_answer_in_words_or_log_probabilities() {
-        let chat = ResponseParser::Judge { api: Api::Chat, parser: ScoreParser::Number };
+        let chat = ResponseParser::Judge { api: Api::Chat, parser: Method::Number.into() };
         let body = r#"{"choices": [{"message": {"content": "Score: 7"}}], "usage": {"total_tokens": 12}}"#;
         assert_eq!(values(&chat, body, 1), Ok(vec![7.0]));
         assert_eq!(read(&chat, body.as_bytes(), 1).1, Some(12.0));
-        let text = ResponseParser::Judge { api: Api::Completions, parser: ScoreParser::Number };
+        let text = ResponseParser::Judge { api: Api::Completions, parser: Method::Number.into() };
         assert_eq!(values(&text, r#"{"choices": [{"text": " 3"}]}"#, 1), Ok(vec![3.0]));
         let refused = r#"{"choices": [{"message": {"content": null, "refusal": "I can't"}}]}"#;
         assert!(values(&chat, refused, 1).unwrap_err().contains("refused: \"I can't\""));
         assert!(values(&chat, r#"{"error": "x"}"#, 1).unwrap_err().contains("no choices"));
-        let parse = || ScoreParser::LogProb { token: "Yes".to_owned(), others: Vec::new() };
+        let parse = || Method::LogProb(LogProb { token: "Yes".to_owned(), others: Vec::new() }).into();
         let soft = ResponseParser::Judge { api: Api::Chat, parser: parse() };
         let body = r#"{"choices": [{"message": {"content": "Yes"}, "logprobs": {"content": [{"top_logprobs":
             [{"token": "Yes", "logprob": 0.0}]}]}}]}"#;
@@ -181,7 +182,7 @@ mod tests {
                 r#"{{"choices": [{{"text": "", "logprobs": {{"top_logprobs": [{{"Yes": {unknown}, "No": -1}}]}}}}]}}"#
             );
             let others = vec!["No".to_owned()];
-            let parser = ScoreParser::LogProb { token: "Yes".to_owned(), others };
+            let parser = Method::LogProb(LogProb { token: "Yes".to_owned(), others }).into();
             let soft = ResponseParser::Judge { api: Api::Completions, parser };
             assert!(values(&soft, &body, 1).unwrap_err().contains("not a log-probability"), "never a guess, never 0");
         }

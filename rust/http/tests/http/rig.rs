@@ -13,9 +13,7 @@ use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_core::text::{RawText, TextKind};
-use guerdon_http::{
-    Api, BodyTemplate, Endpoint, HttpFunction, HttpLane, Key, Piece, ResponseParser, ScoreParser, Tariff,
-};
+use guerdon_http::{Api, BodyTemplate, Endpoint, HttpFunction, HttpLane, Key, Method, Piece, ResponseParser, Tariff};
 use guerdon_testkit::judge::MockJudge;
 use tokio::runtime::Handle;
 
@@ -60,7 +58,7 @@ pub fn chat(endpoint: Endpoint) -> HttpFunction {
     HttpFunction {
         endpoint,
         body: BodyTemplate { pieces },
-        parser: ResponseParser::Judge { api: Api::Chat, parser: ScoreParser::Number },
+        parser: ResponseParser::Judge { api: Api::Chat, parser: Method::Number.into() },
         tariff: Tariff::default(),
     }
 }

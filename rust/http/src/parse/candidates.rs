@@ -1,0 +1,82 @@
+//! Chooses among the places of an answer where a score stands.
+
+use guerdon_core::outcome::Cell;
+
+/// Which of several scores counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Which {
+    /// There may be one only, said once or more often.
+    #[default]
+    Only,
+    First,
+    Last,
+}
+
+/// A place where a score may stand.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// `Err` says how two people could read it differently.
+    pub reading: Result<Cell, String>,
+    /// What it counts up to, where the answer says so: 10 of "8/10".
+    pub top: Option<f64>,
+    /// No continuation changes this one, nor those before it.
+    pub settled: bool,
+}
+
+impl Candidate {
+    pub const fn new(reading: Result<Cell, String>, settled: bool) -> Self {
+        Self { reading, top: None, settled }
+    }
+
+    fn agrees(&self, other: &Self) -> bool {
+        let same_top = self.top.is_none() || other.top.is_none() || self.top == other.top;
+        self.reading == other.reading && same_top
+    }
+}
+
+/// Why there is no score.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// There is none.
+    Missing,
+    /// There is something that is none, or none for sure.
+    Unclear(String),
+}
+
+/// The candidate that counts.
+pub fn choose(which: Which, mut candidates: impl Iterator<Item = Candidate>) -> Result<Candidate, Unread> {
+    match which {
+        Which::First => candidates.next().ok_or(Unread::Missing),
+        Which::Last => candidates.last().ok_or(Unread::Missing),
+        Which::Only => only(candidates),
+    }
+}
+
+fn only(candidates: impl Iterator<Item = Candidate>) -> Result<Candidate, Unread> {
+    let mut found: Option<Candidate> = None;
+    for candidate in candidates {
+        if let Err(why) = candidate.reading {
+            return Err(Unread::Unclear(why));
+        }
+        match &mut found {
+            None => found = Some(candidate),
+            Some(first) if first.agrees(&candidate) => first.top = first.top.or(candidate.top),
+            Some(first) => {
+                let both = format!("{} and {}", shown(first), shown(&candidate));
+                return Err(Unread::Unclear(format!(
+                    "several different scores ({both}; which= says which one counts)"
+                )));
+            }
+        }
+    }
+    found.ok_or(Unread::Missing)
+}
+
+fn shown(candidate: &Candidate) -> String {
+    match (&candidate.reading, candidate.top) {
+        (Ok(Cell::Value(value)), Some(top)) => format!("{value} of {top}"),
+        (Ok(Cell::Value(value)), None) => value.to_string(),
+        (Ok(_), _) => "null".to_owned(),
+        (Err(why), _) => why.clone(),
+    }
+}

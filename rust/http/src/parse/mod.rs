@@ -1,0 +1,40 @@
+//! Reads scores out of judges' answers: one parser a file, all of them behind `ScoreParser`.
+//!
+//! - What two careful people could read differently is an error, never a guess, never 0.
+//! - Of an answer that was cut, only that is read which no continuation can change.
+//! - Answers may be hostile, since a model wrote them: reading takes time in proportion to their
+//!   length.
+
+mod ahead;
+mod candidates;
+mod choice;
+mod digits;
+mod json;
+mod list_items;
+mod logprob;
+mod number_context;
+mod number_shape;
+mod numbers;
+mod parser;
+mod pattern;
+mod range;
+mod reasoning;
+mod repair_format;
+mod rubric;
+mod strict_json;
+mod tag;
+mod value;
+mod words;
+mod yes_no;
+
+pub use candidates::Which;
+pub use choice::Choice;
+pub use logprob::LogProb;
+pub use parser::{AnswerText, Method, ScoreParser};
+pub use pattern::{Pattern, PatternError};
+pub use range::Range;
+pub use rubric::{Criterion, Layout, Rubric, Verdict};
+pub use value::score;
+
+#[cfg(test)]
+mod properties;

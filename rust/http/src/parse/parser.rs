@@ -1,0 +1,166 @@
+//! `ScoreParser`: how one function's scores are read out of its judge's answers.
+
+use std::borrow::Cow;
+
+use guerdon_core::outcome::Cell;
+
+use super::candidates::{Candidate, Unread, Which};
+use super::choice::Choice;
+use super::json::json_field;
+use super::logprob::LogProb;
+use super::numbers::number;
+use super::pattern::Pattern;
+use super::range::{Range, fitting};
+use super::reasoning::stripped;
+use super::rubric::{Rubric, Verdict};
+use super::tag::tagged;
+use super::yes_no::yes_no;
+use crate::json_path::JsonPath;
+use crate::quote::quoted;
+
+/// Where in an answer the score stands.
+#[derive(Clone, Debug)]
+pub enum Method {
+    /// A number that stands by itself.
+    Number,
+    /// The number within `<name>…</name>`.
+    Tag(String),
+    Pattern(Pattern),
+    /// A field of the JSON that the answer is or holds.
+    Json(JsonPath),
+    YesNo,
+    Choice(Choice),
+    /// The probability of the first token.
+    LogProb(LogProb),
+    Rubric(Rubric),
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct ScoreParser {
+    pub method: Method,
+    pub which: Which,
+    pub range: Option<Range>,
+    /// What the judge thought aloud is read, too.
+    pub keep_reasoning: bool,
+}
+
+/// An answer, as far as scores stand in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AnswerText<'a> {
+    pub text: &'a str,
+    /// Where the server gives it apart from the text.
+    pub reasoning: Option<&'a str>,
+    /// It would have gone on: `max_tokens` was reached, or the rest has not come yet.
+    pub cut: bool,
+}
+
+impl From<Method> for ScoreParser {
+    fn from(method: Method) -> Self {
+        Self { method, which: Which::Only, range: None, keep_reasoning: false }
+    }
+}
+
+impl ScoreParser {
+    /// The score in an answer whose reasoning, if any, stands in the text; `Err` says what is
+    /// missing or unclear. `cut`: the answer would have gone on.
+    pub fn read(&self, text: &str, cut: bool) -> Result<Cell, String> {
+        self.read_answer(AnswerText { text, reasoning: None, cut })
+    }
+
+    /// The score in an answer.
+    pub fn read_answer(&self, answer: AnswerText<'_>) -> Result<Cell, String> {
+        self.found(answer).map_err(|missing| format!("{missing} in the answer {}", quoted(answer.text)))
+    }
+
+    /// The score that every continuation of this beginning of an answer has; `None` while there may
+    /// be another.
+    #[must_use]
+    pub fn decided(&self, beginning: AnswerText<'_>) -> Option<Cell> {
+        if self.which != Which::First {
+            return None; // the last score may come yet
+        }
+        self.found(AnswerText { cut: true, ..beginning }).ok()
+    }
+
+    /// What an answer says about each criterion of `Method::Rubric`.
+    pub fn read_verdicts(&self, answer: AnswerText<'_>) -> Result<Vec<Verdict>, String> {
+        let read = |rubric: &Rubric| {
+            let text = self.readable(answer)?;
+            let verdicts = rubric.read(&text, self.range).map_err(|unread| self.why(unread))?;
+            if answer.cut { Err(CUT.to_owned()) } else { Ok(verdicts) }
+        };
+        let found = match &self.method {
+            Method::Rubric(rubric) => read(rubric),
+            _ => Err("no criteria were asked for".to_owned()),
+        };
+        found.map_err(|missing| format!("{missing} in the answer {}", quoted(answer.text)))
+    }
+
+    /// The score in the log-probabilities of an answer's first token, as `(token, log-probability)`
+    /// of the most likely ones.
+    pub fn read_logprobs(&self, most_likely: &[(&str, f64)]) -> Result<Cell, String> {
+        match &self.method {
+            Method::LogProb(logprob) => logprob.read(most_likely),
+            _ => Err("log-probabilities were not asked for".to_owned()),
+        }
+    }
+
+    fn found(&self, answer: AnswerText<'_>) -> Result<Cell, String> {
+        let text = self.readable(answer)?;
+        let candidate = self.find(&text, answer.cut).map_err(|unread| self.why(unread))?;
+        // The end of a reasoning that is still to come would make all of this a draft.
+        let complete = self.keep_reasoning || has_text(answer.reasoning);
+        if answer.cut && !(self.which == Which::First && candidate.settled && complete) {
+            return Err(CUT.to_owned());
+        }
+        candidate.reading.and_then(|cell| fitting(cell, self.range))
+    }
+
+    /// What of an answer is read.
+    fn readable<'a>(&self, answer: AnswerText<'a>) -> Result<Cow<'a, str>, String> {
+        match answer.reasoning.filter(|_| has_text(answer.reasoning)) {
+            Some(reasoning) if self.keep_reasoning => Ok(Cow::Owned(format!("{reasoning}\n{}", answer.text))),
+            None if !self.keep_reasoning => stripped(answer.text),
+            _ => Ok(Cow::Borrowed(answer.text)),
+        }
+    }
+
+    fn find(&self, text: &str, cut: bool) -> Result<Candidate, Unread> {
+        match &self.method {
+            Method::Number => number(text, self.which, self.range),
+            Method::Tag(name) => tagged(text, name, self.which, self.range),
+            Method::Pattern(pattern) => pattern.read(text, self.which, cut),
+            Method::Json(path) => json_field(text, path, self.which, self.range),
+            Method::YesNo => yes_no(text, self.which),
+            Method::Choice(choice) => choice.read(text, self.which, cut),
+            Method::Rubric(rubric) => {
+                rubric.read(text, self.range).map(|verdicts| Candidate::new(Ok(rubric.mean(&verdicts)), false))
+            }
+            Method::LogProb(_) => {
+                Err(Unread::Unclear("no log-probabilities: does the server support logprobs?".to_owned()))
+            }
+        }
+    }
+
+    fn why(&self, unread: Unread) -> String {
+        if let Unread::Unclear(why) = unread {
+            return why;
+        }
+        match &self.method {
+            Method::Number => "no number".to_owned(),
+            Method::Tag(name) => format!("no <{name}>…</{name}>"),
+            Method::Pattern(pattern) => format!("no match of {:?}", pattern.as_str()),
+            Method::Json(_) | Method::Rubric(_) => "no JSON".to_owned(),
+            Method::YesNo => "neither yes nor no".to_owned(),
+            Method::Choice(_) => "none of the labels".to_owned(),
+            Method::LogProb(_) => "no log-probabilities".to_owned(),
+        }
+    }
+}
+
+const CUT: &str = "a score that may be cut off (max_tokens was reached)";
+
+fn has_text(text: Option<&str>) -> bool {
+    text.is_some_and(|text| !text.trim().is_empty())
+}
