@@ -1,0 +1,108 @@
+"""Answers of judges as models give them, each with the score that a careful reader finds in it, or
+`error` where two could differ: `judge_answers.jsonl`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from guerdon import Dispatcher, judge, parse
+from tests.http.server import question, serving
+
+ROWS = [json.loads(line) for line in Path(__file__).with_name("judge_answers.jsonl").read_text().splitlines()]
+
+
+def parser(name: str) -> parse.Parse:
+    """The parser that a row names: its kind, and its options in any order."""
+    kind, *rest = name.split()
+    options: dict[str, Any] = {}
+    for option in rest:
+        if option in ("first", "last"):
+            options["which"] = option
+        elif option == "keep":
+            options["reasoning"] = "keep"
+        elif "-" in option:
+            low, high = map(float, option.split("-"))
+            options["range"] = (low, high)
+    words = "words" in rest
+    if kind == "choice":
+        return parse.choice({"good": 1, "fair": 0.5, "bad": 0, "very good": 2} if words else ["A", "B"], **options)
+    if kind == "regex" and words:
+        return parse.regex(r"(?i)\b(good|bad)\b", {"good": 1, "bad": 0}, **options)
+    if kind == "rubric":
+        layout: Any = "tags" if "tags" in rest else "json"
+        return parse.rubric({"accuracy": 3, "clarity": 1}, layout, range=(0, 10), **options)
+    made: Any = {"regex": r"Rating: (\w+)", "tag": "score", "json": "score"}.get(kind)
+    return getattr(parse, kind)(*([] if made is None else [made]), **options)  # type: ignore[no-any-return]
+
+
+def test_each_answer_has_the_score_of_a_careful_reader() -> None:
+    wrong = []
+    for row in ROWS:
+        try:
+            found = parser(row["parse"]).read(
+                row["text"], cut=row["finish"] == "length", reasoning=row.get("reasoning")
+            )
+            score = "abstains" if found is None else found
+        except ValueError:
+            score = "error"
+        if score != row["score"]:
+            wrong.append((row["parse"], row["text"], row["finish"], row["score"], score))
+    assert not wrong
+    assert len(ROWS) >= 200
+
+
+@pytest.mark.fault(
+    "a judge's answer can be read in more than one way: several scores, drafts in its reasoning, a number in a name",
+    sees="`error` that shows the answer and says why; never a guess",
+)
+def test_the_same_through_a_judge() -> None:
+    """All rows of the table from a server, by one judge a parser."""
+
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        row = ROWS[int(question(body))]
+        message = {"content": row["text"], "reasoning_content": row.get("reasoning")}
+        return {"choices": [{"message": message, "finish_reason": row["finish"]}]}
+
+    names = sorted({row["parse"] for row in ROWS})
+    with serving(answer) as server:
+        judges = [
+            judge(base_url=server.url, model="m", prompt="{row}", parse=parser(name), name=name, retries=0)
+            for name in names
+        ]
+        for one in judges:
+            rows = [index for index, row in enumerate(ROWS) if row["parse"] == one.name]
+            with Dispatcher([one], max_failure_rate=1.0) as dispatcher:
+                result = dispatcher.score(completions=["x"] * len(rows), row=rows)
+            given = [ROWS[index]["score"] for index in rows]
+            wanted = [score if isinstance(score, (int, float)) else np.nan for score in given]
+            np.testing.assert_allclose(result.rewards.ravel(), wanted, err_msg=one.name)
+            failed = {failure.sample for failure in result.failures()}
+            assert failed == {sample for sample, score in enumerate(given) if score == "error"}, one.name
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: parse.number("best"), "which='best': expected None, 'first' or 'last'"),  # type: ignore[arg-type]
+        (lambda: parse.number(range=(10, 0)), "range=.*the lowest and the highest"),
+        (lambda: parse.number(range=10), "range=10"),  # type: ignore[arg-type]
+        (lambda: parse.tag("s", reasoning="drop"), "reasoning='drop'"),  # type: ignore[arg-type]
+        (lambda: parse.choice(["A"]), "labels"),
+        (lambda: parse.choice(["A", "a"]), "each word once"),
+        (lambda: parse.choice("AB"), "labels='AB'"),
+        (lambda: parse.rubric([]), "criteria"),
+        (lambda: parse.rubric(["a", "a"]), "given once"),
+        (lambda: parse.rubric({"a": 0}), "weights above 0"),
+        (lambda: parse.rubric(["a"], "xml"), "layout='xml'"),  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_options_are_refused(make: Any, message: str) -> None:
+    from guerdon import RegistrationError
+
+    with pytest.raises(RegistrationError, match=message):
+        make()
