@@ -68,16 +68,16 @@ class Parse:
         Examples:
             >>> number(which="last").read("Score: 7... actually 8")
             8.0
-            >>> number().read("Score: 7... actually 8")
+            >>> number().read("7 or 8")
             Traceback (most recent call last):
-            ValueError: several different scores (7 and 8; which= says which one counts) in the answer "Score: 7... actually 8"
+            ValueError: "7 or 8", which can be read in more than one way, in the answer "7 or 8"
         """
         from guerdon._native import read_score
 
         return read_score(self, answer, cut=cut, reasoning=reasoning)
 
     def __repr__(self) -> str:
-        named = {"value": self.value, "words": dict(self.words), "others": self.others}
+        named: dict[str, object] = {"value": self.value, "words": dict(self.words), "others": self.others}
         named |= {"which": self.which, "range": self.range}
         shown = "".join(f", {name}={value!r}" for name, value in named.items() if value)
         kept = ", reasoning='keep'" if self.reasoning == "keep" else ""
@@ -333,7 +333,7 @@ def _parse(
         raise RegistrationError(f"parse.{kind}(which={which!r}): expected None, 'first' or 'last'.")
     if reasoning not in ("strip", "keep"):
         raise RegistrationError(f"parse.{kind}(reasoning={reasoning!r}): expected 'strip' or 'keep'.")
-    return Parse(kind, value, words, which=which, range=_range(kind, range), reasoning=reasoning)  # type: ignore[arg-type]
+    return Parse(kind, value, words, which=which, range=_range(kind, range), reasoning=reasoning)
 
 
 def _range(kind: str, value: object) -> tuple[float, float] | None:

@@ -47,7 +47,7 @@ pub use json_path::JsonPath;
 pub use lane::HttpLane;
 pub use meter::Tariff;
 pub use parse::{
-    AnswerText, Choice, Criterion, Layout, LogProb, Method, Pattern, PatternError, Range, Rubric, ScoreParser, Verdict,
-    Which,
+    AnswerText, Choice, Criterion, Judgment, Layout, LogProb, Method, Pattern, PatternError, Range, Rubric,
+    ScoreParser, Which,
 };
 pub use response::ResponseParser;

@@ -20,12 +20,12 @@ pub struct Candidate {
     /// What it counts up to, where the answer says so: 10 of "8/10".
     pub top: Option<f64>,
     /// No continuation changes this one, nor those before it.
-    pub settled: bool,
+    pub certain: bool,
 }
 
 impl Candidate {
-    pub const fn new(reading: Result<Cell, String>, settled: bool) -> Self {
-        Self { reading, top: None, settled }
+    pub const fn new(reading: Result<Cell, String>, certain: bool) -> Self {
+        Self { reading, top: None, certain }
     }
 
     fn agrees(&self, other: &Self) -> bool {

@@ -66,7 +66,7 @@ impl Choice {
         if let Some((_, value)) = same.filter(|_| !cut) {
             return Ok(Candidate::new(Ok(Cell::Value(*value)), false));
         }
-        let mut mentions = Mentions { choice: self, text, at: 0, settled: true, passed: false };
+        let mut mentions = Mentions { choice: self, text, at: 0, certain: true, passed: false };
         match choose(which, &mut mentions) {
             Err(Unread::Missing) if mentions.passed => {
                 Err(Unread::Unclear("labels within sentences only, none of them as a verdict,".to_owned()))
@@ -97,7 +97,7 @@ struct Mentions<'a> {
     choice: &'a Choice,
     text: &'a str,
     at: usize,
-    settled: bool,
+    certain: bool,
     /// Some label was there that was no verdict.
     passed: bool,
 }
@@ -116,13 +116,13 @@ impl Iterator for Mentions<'_> {
             }
             let mut ahead = Ahead::new(self.text, start);
             let label = self.choice.label_at(self.text, &mut ahead);
-            self.settled &= !ahead.met_end;
+            self.certain &= !ahead.met_end;
             let Some(value) = label else { continue };
             let end = ahead.at;
             let bracketed = self.text[..start].ends_with("[[") && self.text[end..].starts_with("]]");
             let announced = bracketed || is_announced(&self.text[..start]);
             let closed = bracketed || self.ends_here(&mut ahead, value);
-            self.settled &= !ahead.met_end;
+            self.certain &= !ahead.met_end;
             self.at = end;
             if !announced || !closed {
                 self.passed = true;
@@ -133,7 +133,7 @@ impl Iterator for Mentions<'_> {
             } else {
                 Ok(Cell::Value(value))
             };
-            return Some(Candidate::new(reading, self.settled));
+            return Some(Candidate::new(reading, self.certain));
         }
     }
 }

@@ -36,18 +36,18 @@ fn no_field(path: &JsonPath) -> Unread {
 }
 
 fn starts_with_array(text: &str) -> bool {
-    without_fence(text).starts_with('[')
+    without_code_mark(text).starts_with('[')
 }
 
 /// The JSON that a whole text is.
 fn whole(text: &str) -> Option<Value> {
-    let text = without_fence(text);
+    let text = without_code_mark(text);
     let (value, end) = first_value(text)?;
     matches!(text[end..].trim(), "" | "```").then_some(value)
 }
 
 /// A text that begins with a code block, without the block's first line.
-fn without_fence(text: &str) -> &str {
+fn without_code_mark(text: &str) -> &str {
     let text = text.trim();
     text.strip_prefix("```").and_then(|rest| rest.split_once('\n')).map_or(text, |(_, rest)| rest.trim_start())
 }

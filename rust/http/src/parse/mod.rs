@@ -33,7 +33,7 @@ pub use logprob::LogProb;
 pub use parser::{AnswerText, Method, ScoreParser};
 pub use pattern::{Pattern, PatternError};
 pub use range::Range;
-pub use rubric::{Criterion, Layout, Rubric, Verdict};
+pub use rubric::{Criterion, Judgment, Layout, Rubric};
 pub use value::score;
 
 #[cfg(test)]

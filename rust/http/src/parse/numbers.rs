@@ -28,12 +28,12 @@ struct Numbers<'a> {
     range: Option<Range>,
     items: ListItems,
     /// Nothing so far depends on what may follow the text.
-    settled: bool,
+    certain: bool,
 }
 
 impl<'a> Numbers<'a> {
     fn of(text: &'a str, range: Option<Range>) -> Self {
-        Self { text, at: 0, range, items: ListItems::of(text), settled: true }
+        Self { text, at: 0, range, items: ListItems::of(text), certain: true }
     }
 
     /// Where the next token starts, a word or a number.
@@ -143,13 +143,13 @@ impl Iterator for Numbers<'_> {
             let end = ahead.at;
             let reading = self.reading(start, &mut ahead);
             self.at = ahead.at.max(end);
-            self.settled &= !ahead.met_end;
+            self.certain &= !ahead.met_end;
             let (reading, top) = match reading {
                 None => continue,
                 Some(Reading::Number(value, top)) => (Ok(Cell::Value(value)), top),
                 Some(Reading::Unclear) => (Err(unclear(self.text, start, self.at)), None),
             };
-            return Some(Candidate { reading, top, settled: self.settled });
+            return Some(Candidate { reading, top, certain: self.certain });
         }
     }
 }

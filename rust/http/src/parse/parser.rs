@@ -12,7 +12,7 @@ use super::numbers::number;
 use super::pattern::Pattern;
 use super::range::{Range, fitting};
 use super::reasoning::stripped;
-use super::rubric::{Rubric, Verdict};
+use super::rubric::{Judgment, Rubric};
 use super::tag::tagged;
 use super::yes_no::yes_no;
 use crate::json_path::JsonPath;
@@ -84,11 +84,11 @@ impl ScoreParser {
     }
 
     /// What an answer says about each criterion of `Method::Rubric`.
-    pub fn read_verdicts(&self, answer: AnswerText<'_>) -> Result<Vec<Verdict>, String> {
+    pub fn read_judgments(&self, answer: AnswerText<'_>) -> Result<Vec<Judgment>, String> {
         let read = |rubric: &Rubric| {
             let text = self.readable(answer)?;
-            let verdicts = rubric.read(&text, self.range).map_err(|unread| self.why(unread))?;
-            if answer.cut { Err(CUT.to_owned()) } else { Ok(verdicts) }
+            let judgments = rubric.read(&text, self.range).map_err(|unread| self.why(unread))?;
+            if answer.cut { Err(CUT.to_owned()) } else { Ok(judgments) }
         };
         let found = match &self.method {
             Method::Rubric(rubric) => read(rubric),
@@ -111,7 +111,7 @@ impl ScoreParser {
         let candidate = self.find(&text, answer.cut).map_err(|unread| self.why(unread))?;
         // The end of a reasoning that is still to come would make all of this a draft.
         let complete = self.keep_reasoning || has_text(answer.reasoning);
-        if answer.cut && !(self.which == Which::First && candidate.settled && complete) {
+        if answer.cut && !(self.which == Which::First && candidate.certain && complete) {
             return Err(CUT.to_owned());
         }
         candidate.reading.and_then(|cell| fitting(cell, self.range))
@@ -135,7 +135,7 @@ impl ScoreParser {
             Method::YesNo => yes_no(text, self.which),
             Method::Choice(choice) => choice.read(text, self.which, cut),
             Method::Rubric(rubric) => {
-                rubric.read(text, self.range).map(|verdicts| Candidate::new(Ok(rubric.mean(&verdicts)), false))
+                rubric.read(text, self.range).map(|judgments| Candidate::new(Ok(rubric.mean(&judgments)), false))
             }
             Method::LogProb(_) => {
                 Err(Unread::Unclear("no log-probabilities: does the server support logprobs?".to_owned()))

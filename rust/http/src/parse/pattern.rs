@@ -48,9 +48,9 @@ impl Pattern {
 
     /// The score of the match that counts; `cut`: the text may go on.
     pub fn read(&self, text: &str, which: Which, cut: bool) -> Result<Candidate, Unread> {
-        let settled = cut && which == Which::First && self.first_match_is_final(text);
+        let certain = cut && which == Which::First && self.first_match_is_final(text);
         let matches = self.regex.captures_iter(text);
-        choose(which, matches.map(|found| Candidate::new(self.score(&found), settled)))
+        choose(which, matches.map(|found| Candidate::new(self.score(&found), certain)))
     }
 
     fn score(&self, found: &Captures<'_>) -> Result<Cell, String> {

@@ -144,7 +144,7 @@ const PIECES: &[&str] = &[
     "A",
     "B",
     "tie",
-    "Verdict: ",
+    "Judgment: ",
     "the answer is ",
     "good",
     "bad",
@@ -179,7 +179,7 @@ fn read(parser: &ScoreParser, text: &str, reasoning: Option<&str>, cut: bool) ->
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// What is read of a prefix that was cut, and what is decided on one, the whole answer has, too.
+    /// What is read of a prefix that was cut, or decided on one, the whole answer has, too.
     #[test]
     fn a_cut_answer_reads_like_the_whole_one_or_not_at_all(text in answers(), apart in any::<bool>()) {
         let reasoning = apart.then_some("7 or 8?");
@@ -197,12 +197,12 @@ proptest! {
         }
     }
 
-    /// A number that was read stands in the answer as a token: with no letter and no digit beside it.
+    /// A number that was read stands in the answer as a token, with no letter or digit beside it.
     #[test]
     fn a_number_is_never_part_of_a_token(text in answers()) {
         for parser in parsers().filter(|parser| matches!(parser.method, Method::Number)) {
             let Some(Cell::Value(value)) = read(&parser, &text, None, false) else { continue };
-            let plain = super::digits::with_ascii_digits(&text).into_owned();
+            let plain = super::digits::with_ascii_digits(&text).replace("..", " ");
             let stands = plain
                 .split(|letter: char| !(super::words::is_word(letter) || letter == '.'))
                 .map(|token| token.trim_end_matches('.'))

@@ -38,14 +38,14 @@ pub struct Rubric {
 
 /// What an answer says about one criterion.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub struct Judgment {
     pub score: Cell,
     pub reason: Option<String>,
 }
 
 impl Rubric {
     /// One verdict a criterion, in order.
-    pub fn read(&self, text: &str, range: Option<Range>) -> Result<Vec<Verdict>, Unread> {
+    pub fn read(&self, text: &str, range: Option<Range>) -> Result<Vec<Judgment>, Unread> {
         match self.layout {
             Layout::Json => self.of_json(text, range),
             Layout::Tags => self.criteria.iter().map(|one| of_tags(text, &one.name, range)).collect(),
@@ -53,10 +53,10 @@ impl Rubric {
     }
 
     /// The weighted mean; an abstention from one criterion abstains.
-    pub fn mean(&self, verdicts: &[Verdict]) -> Cell {
+    pub fn mean(&self, judgments: &[Judgment]) -> Cell {
         let (mut sum, mut weights) = (0.0, 0.0);
-        for (criterion, verdict) in self.criteria.iter().zip(verdicts) {
-            match verdict.score {
+        for (criterion, judgment) in self.criteria.iter().zip(judgments) {
+            match judgment.score {
                 Cell::Value(value) => {
                     sum += criterion.weight * value;
                     weights += criterion.weight;
@@ -67,18 +67,18 @@ impl Rubric {
         Cell::Value(sum / weights)
     }
 
-    fn of_json(&self, text: &str, range: Option<Range>) -> Result<Vec<Verdict>, Unread> {
-        let mut found: Option<Vec<Verdict>> = None;
+    fn of_json(&self, text: &str, range: Option<Range>) -> Result<Vec<Judgment>, Unread> {
+        let mut found: Option<Vec<Judgment>> = None;
         for object in objects(text) {
             let object = object.ok_or_else(|| Unread::Unclear(BROKEN.to_owned()))?;
             let Some(fields) = self.fields(&object) else { continue };
-            let verdicts = self.criteria.iter().map(|one| of_fields(fields, &one.name, range));
-            let verdicts: Vec<Verdict> = verdicts.collect::<Result<_, _>>().map_err(Unread::Unclear)?;
-            let differs = |first: &Vec<Verdict>| first.iter().zip(&verdicts).any(|(a, b)| a.score != b.score);
+            let judgments = self.criteria.iter().map(|one| of_fields(fields, &one.name, range));
+            let judgments: Vec<Judgment> = judgments.collect::<Result<_, _>>().map_err(Unread::Unclear)?;
+            let differs = |first: &Vec<Judgment>| first.iter().zip(&judgments).any(|(a, b)| a.score != b.score);
             if found.as_ref().is_some_and(differs) {
                 return Err(Unread::Unclear("several different scores for one criterion".to_owned()));
             }
-            found.get_or_insert(verdicts);
+            found.get_or_insert(judgments);
         }
         found.ok_or(Unread::Missing)
     }
@@ -95,7 +95,7 @@ impl Rubric {
     }
 }
 
-fn of_fields(fields: &Map<String, Value>, name: &str, range: Option<Range>) -> Result<Verdict, String> {
+fn of_fields(fields: &Map<String, Value>, name: &str, range: Option<Range>) -> Result<Judgment, String> {
     let of = |why: String| format!("{why} for the criterion {name:?}");
     let value = fields.get(name).ok_or_else(|| of("no score".to_owned()))?;
     let (value, reason) = match value {
@@ -106,10 +106,10 @@ fn of_fields(fields: &Map<String, Value>, name: &str, range: Option<Range>) -> R
         plain => (plain, REASONS.iter().find_map(|reason| fields.get(&format!("{name}_{reason}"))?.as_str())),
     };
     let score = judged(value, range).and_then(|cell| fitting(cell, range)).map_err(of)?;
-    Ok(Verdict { score, reason: reason.map(str::to_owned) })
+    Ok(Judgment { score, reason: reason.map(str::to_owned) })
 }
 
-fn of_tags(text: &str, name: &str, range: Option<Range>) -> Result<Verdict, Unread> {
+fn of_tags(text: &str, name: &str, range: Option<Range>) -> Result<Judgment, Unread> {
     let inside: Vec<&str> = contents(text, name)
         .filter_map(|content| if let Content::Closed(inside) = content { Some(inside) } else { None })
         .collect();
@@ -126,5 +126,5 @@ fn of_tags(text: &str, name: &str, range: Option<Range>) -> Result<Verdict, Unre
         Some(Content::Closed(reason)) => Some(reason.trim().to_owned()),
         _ => None,
     });
-    Ok(Verdict { score, reason })
+    Ok(Judgment { score, reason })
 }

@@ -20,7 +20,7 @@ pub fn tagged(text: &str, name: &str, which: Which, range: Option<Range>) -> Res
         }
         let read = number(inside, Which::Only, range);
         match (read, closed) {
-            (Ok(found), true) => Some(Candidate { settled: true, ..found }),
+            (Ok(found), true) => Some(Candidate { certain: true, ..found }),
             (Err(Unread::Unclear(why)), true) => Some(Candidate::new(Err(why), true)),
             (Err(Unread::Missing), true) => Some(Candidate::new(Err(format!("no number in <{name}>")), true)),
             // "…in a <score> tag" is a mention, "<score> 8" an unfinished score.

@@ -9,16 +9,16 @@ use super::words::{is_blank, is_mark, is_negated, is_word};
 
 /// 1 for "yes", 0 for "no".
 pub fn yes_no(text: &str, which: Which) -> Result<Candidate, Unread> {
-    choose(which, Verdicts { text, at: 0, settled: true })
+    choose(which, YesNoWords { text, at: 0, certain: true })
 }
 
-struct Verdicts<'a> {
+struct YesNoWords<'a> {
     text: &'a str,
     at: usize,
-    settled: bool,
+    certain: bool,
 }
 
-impl Iterator for Verdicts<'_> {
+impl Iterator for YesNoWords<'_> {
     type Item = Candidate;
 
     fn next(&mut self) -> Option<Candidate> {
@@ -40,17 +40,17 @@ impl Iterator for Verdicts<'_> {
             }
             if is_choice(&mut ahead, if yes { "no" } else { "yes" }) {
                 self.at = ahead.at;
-                self.settled &= !ahead.met_end;
+                self.certain &= !ahead.met_end;
                 continue;
             }
             let clear = !is_negated(&self.text[..start]) && ends_clause(&mut ahead, yes);
-            self.settled &= !ahead.met_end;
+            self.certain &= !ahead.met_end;
             let reading = if clear {
                 Ok(Cell::Value(f64::from(u8::from(yes))))
             } else {
                 Err(format!("{word:?} within a sentence, which may not be the verdict,"))
             };
-            return Some(Candidate::new(reading, self.settled));
+            return Some(Candidate::new(reading, self.certain));
         }
     }
 }
