@@ -22,7 +22,7 @@ from guerdon.errors import ClosedError, GuerdonError, MainGuardError, Registrati
 
 if TYPE_CHECKING:
     from guerdon._lanes import ThreadSupervisor
-    from guerdon._native import Engine
+    from guerdon._native import Engine, SpendingCap
     from guerdon.dump import Dump
     from guerdon.recycling import Recycle
 
@@ -50,12 +50,14 @@ class EngineHandle:
         workers: int,
         recycle: Recycle | None = None,
         worker_env: Mapping[str, str | None] | None = None,
+        max_cost: float | None = None,
     ) -> None:
         _refuse_to_run_without_the_gil()
         self._specs = tuple(specs)
         self._workers = workers
         self._recycle = recycle
         self._worker_env = worker_env or {}
+        self._max_cost = max_cost
         self._closed = False
         # Both written under the lock, and after a fork by the child's only thread.
         self._engine: Engine | None = None
@@ -101,7 +103,7 @@ class EngineHandle:
             self._refuse_closed()
             if self._engine is None:
                 _refuse_child_import()
-                engine, supervisor = _start(self._specs, self._workers, self._recycle, self._worker_env)
+                engine, supervisor = _start(self._specs, self._workers, self._recycle, self._worker_env, self._max_cost)
                 if self._closed or self._engine is not None:  # a signal handler was quicker
                     engine.close(CLOSE_TIMEOUT_S)
                     self._refuse_closed()
@@ -178,14 +180,19 @@ def _refuse_child_import() -> None:
 
 
 def _start(
-    specs: Sequence[FunctionSpec], workers: int, recycle: Recycle | None, worker_env: Mapping[str, str | None]
+    specs: Sequence[FunctionSpec],
+    workers: int,
+    recycle: Recycle | None,
+    worker_env: Mapping[str, str | None],
+    max_cost: float | None,
 ) -> tuple[Engine, ThreadSupervisor]:
     import guerdon.dump  # noqa: F401 - for `EngineHandle.dump`
     from guerdon import _native
     from guerdon._lanes import start_lanes
 
     positions = {spec.name: position for position, spec in enumerate(specs)}
-    configs = [spec.config(positions) for spec in specs]
+    cap = None if max_cost is None else _cap(specs, max_cost)
+    configs = [spec.config(positions, cap) for spec in specs]
     setup = _worker_setup(specs, worker_env)
     try:
         engine = _native.Engine(
@@ -204,6 +211,15 @@ def _start(
     except BaseException:
         engine.close(CLOSE_TIMEOUT_S)
         raise
+
+
+def _cap(specs: Sequence[FunctionSpec], max_cost: float) -> SpendingCap:
+    """What the functions that have a price may spend together."""
+    from guerdon._http.cost import cap
+
+    priced = [spec for spec in specs if spec.http is not None and spec.http.cost.price is not None]
+    limits = [spec.policy.limit for spec in priced]
+    return cap(max_cost, "of the dispatcher", [limit.key for limit in limits if limit is not None and limit.key])
 
 
 class WorkerSetup(NamedTuple):

@@ -43,6 +43,16 @@ _RANK_VARIABLES = (
 )
 
 
+def run_id(environ: Mapping[str, str] = os.environ) -> str:
+    """The name of this run, the same for its ranks and after a restart; "" where nobody tells.
+
+    ``GUERDON_RUN_ID``, else the id that torchrun was given (``--rdzv-id``), else Slurm's job.
+    """
+    names = (environ.get(name, "") for name in ("GUERDON_RUN_ID", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"))
+    # torchrun's default: "none"
+    return next((name for name in names if name not in ("", "none")), "")
+
+
 def ranks_on_host(environ: Mapping[str, str] = os.environ) -> int:
     """Training processes that the launcher started on this host, this one included; 1 where no
     launcher tells."""

@@ -68,6 +68,7 @@ class HttpConfig:
         authorities: bytes | None = None,
         only_these_authorities: bool = False,
         client_certificate: tuple[bytes, bytes] | None = None,
+        tariff: Tariff | None = None,
     ) -> HttpConfig:
         """See `guerdon._http.plan.Plan`.
 
@@ -80,6 +81,31 @@ class HttpConfig:
         Raises:
             ValueError: It can't work; the message says why.
         """
+
+@final
+class SpendingCap:
+    """A cap on what requests cost."""
+
+    def __new__(cls, max_cost: float, *, whose: str, shared: tuple[str, bool] | None = None) -> SpendingCap:
+        """A cap that functions count toward.
+
+        Args:
+            whose: For messages: "of the dispatcher".
+            shared: The file of all processes that share it, and whether what was spent counts even
+            when none of them lives.
+        """
+
+@final
+class Tariff:
+    """What a function's requests cost, and how much they may."""
+
+    def __new__(
+        cls,
+        *,
+        price: tuple[float, float, float] | None = None,  # input, cached, output
+        caps: Sequence[SpendingCap] = ...,  # none
+        keep_answers: bool = False,
+    ) -> Tariff: ...
 
 @final
 class Engine:

@@ -98,6 +98,16 @@ def incomplete(value: object) -> str:
     raise _wrong("incomplete", value, "'drop' (the sample has no reward) or 'sum' (it has the sum of what is left)")
 
 
+def max_cost(value: object) -> float | None:
+    """What requests may cost; None = no limit."""
+    if value is None:
+        return None
+    found = number(value)
+    if not 0 < found < math.inf:
+        raise _wrong("max_cost", value, "a number above 0 in the currency of price=, or None for no limit")
+    return found
+
+
 def recycle(value: object) -> Recycle | None:
     """When workers are replaced."""
     if value is None or isinstance(value, Recycle):

@@ -82,6 +82,8 @@ class Dispatcher:
             them. By default workers have the trainer's environment without what looks like secrets
             (API keys, tokens, passwords: docs/isolation.md), and libraries start no threads in them
             (``OMP_NUM_THREADS=1`` and others) unless the trainer's environment says so.
+        max_cost: What the requests of all functions with a ``price=`` may cost together in a run:
+            calls beyond it fail at once (docs/cost.md).
 
     Raises:
         RegistrationError: The list, one of its functions or an option can't work.
@@ -105,6 +107,7 @@ class Dispatcher:
         incomplete: Literal["drop", "sum"] = "drop",
         recycle: Recycle | None = None,
         worker_env: Mapping[str, str | None] | None = None,
+        max_cost: float | None = None,
     ) -> None:
         items = checked_items(functions, Dispatcher, RewardColumn)
         self._options: dict[str, Any] = {
@@ -116,6 +119,7 @@ class Dispatcher:
             "incomplete": _options.incomplete(incomplete),
             "recycle": _options.recycle(recycle),
             "worker_env": _options.worker_env(worker_env),
+            "max_cost": _options.max_cost(max_cost),
         }
         self._items = items
         self._specs = tuple(merge_limits(spec_of(item) for item in items if not is_reward_model(item)))
@@ -126,6 +130,10 @@ class Dispatcher:
             )
         refuse_repeated_names(self._specs)
         refuse_impossible_conditions(self._specs)
+        if max_cost is not None and not any(spec.http is not None and spec.http.cost.price for spec in self._specs):
+            raise RegistrationError(
+                f"max_cost={max_cost!r}: none of the functions has a price=, by which it is counted."
+            )
         for spec in self._specs:
             if spec.lane == "process":
                 check_serializable(spec)
@@ -134,7 +142,11 @@ class Dispatcher:
         workers_now = self._options["workers"] or default_workers()
         self.workers: int = workers_now
         self._engine = EngineHandle(
-            self._specs, workers_now, self._options["recycle"], self._options["worker_env"] or {}
+            self._specs,
+            workers_now,
+            self._options["recycle"],
+            self._options["worker_env"] or {},
+            self._options["max_cost"],
         )
         num_generations, batch_timeout = self._options["num_generations"], self._options["batch_timeout"]
         models, given = self.reward_models, self._options["weights"]

@@ -45,6 +45,9 @@ def judge(
     ca_only: bool = False,
     client_cert: str | None = None,
     client_key: str | None = None,
+    price: Mapping[str, float] | None = None,
+    max_cost: float | None = None,
+    keep_answers: bool = False,
     name: str = "judge",
     timeout: float | None = None,
     total_timeout: float | None = None,
@@ -93,6 +96,14 @@ def judge(
         ca_only: Trust those in ``ca_file`` and no others.
         client_cert: A certificate (PEM) that proves to the server who asks.
         client_key: Its key (PEM); None if the same file holds it.
+        price: What a million tokens cost, ``{"input": 0.4, "cached": 0.1, "output": 1.6}``; without
+            ``"cached"`` a cached token costs as much as another. `RewardBatch.usage` then has the
+            cost, and ``max_cost`` can cap it, see docs/cost.md.
+        max_cost: What the requests of a run may cost, retries included: calls beyond it fail at
+            once. Processes of a host whose limit has the same key share it.
+        keep_answers: Keep what the judge said in `RewardBatch.extra`: ``<name>/answer``,
+            ``/reasoning``, ``/finish_reason``, ``/request_id``, ``/model``, ``/prompt_tokens``,
+            ``/completion_tokens``, ``/reasoning_tokens``.
         name: In metrics, files and messages; unique in a dispatcher.
         timeout: Seconds that one attempt may take, from connecting to the last byte. Default 30.
         total_timeout: As for `guerdon.reward`, like the options below.
@@ -175,6 +186,8 @@ def http_reward(
     ca_only: bool = False,
     client_cert: str | None = None,
     client_key: str | None = None,
+    price: Mapping[str, float] | None = None,
+    max_cost: float | None = None,
     name: str = "http_reward",
     timeout: float | None = None,
     total_timeout: float | None = None,

@@ -19,7 +19,7 @@ import numpy as np
 
 from guerdon._result import totals
 from guerdon._result.records import Recorded, decode
-from guerdon._result.usage import usage_of
+from guerdon._result.usage import usage_of, usage_text
 from guerdon.status import Status
 
 if TYPE_CHECKING:
@@ -356,6 +356,7 @@ class RewardBatch:
             counts = np.bincount(self.status[:, :, index].ravel(), minlength=len(Status))
             outcomes = ", ".join(f"{counts[status]} {status.label}" for status in Status if counts[status])
             lines.append(f"  {name:<{width}} {mean:>9} {std:>9}  {outcomes}")
+        lines += [f"  {name:<{width}} {usage_text(used)}" for name, used in self.usage.items() if used["requests"]]
         return "\n".join(lines)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from guerdon._result.usage import add_usage, usage_text
 from guerdon.results import Failure, RewardBatch
 from guerdon.status import Status
 
@@ -95,11 +96,14 @@ class Report:
         self._counts = np.zeros((count, len(Status)), dtype=np.int64)
         self._ran = np.zeros(count, dtype=np.int64)
         self._span_s = np.zeros(count)
+        self._used: dict[str, dict[str, float]] = {}
         self._reasons: dict[str, dict[tuple[Status, str], list[int]]] = {name: {} for name in self.functions}
 
     def add(self, result: RewardBatch) -> None:
         """Count one batch."""
         self._add_failures(result.failures())
+        for name, used in result.usage.items():
+            add_usage(self._used.setdefault(name, {}), used)
         for index in range(len(self.functions)):
             values = result.rewards[:, :, index].ravel()
             self._values[index].append(values[~np.isnan(values)])
@@ -139,6 +143,10 @@ class Report:
             for row in rows
         ]
         return _aligned([head, *body])
+
+    def usage(self) -> str:
+        """What judges and reward services used, a line each; empty if there are none."""
+        return "\n".join(f"{name}: {usage_text(used)}" for name, used in self._used.items() if used["requests"])
 
     def failures(self) -> str:
         """The commonest reasons for failures of each function; empty if nothing failed."""

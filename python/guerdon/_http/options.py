@@ -13,6 +13,7 @@ from typing import Any
 
 from guerdon._http.api_key import ApiKey
 from guerdon._http.body import Pieces, TemplateText
+from guerdon._http.cost import of_options
 from guerdon._http.leaked_keys import is_key, names_a_key
 from guerdon._http.plan import Plan
 from guerdon._http.reward import HttpReward
@@ -76,6 +77,7 @@ def build(
         secret=key,
         http2=checked.flag(name, "http2", given["http2"]),
         **tls,
+        cost=of_options(name, given["price"], given["max_cost"], given.get("keep_answers", False)),
         **own,
     )
     # The options of every reward function. There is always a limit: it has the circuit breaker.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from guerdon._http.address import read_small_file
 from guerdon._http.api_key import ApiKey
+from guerdon._http.cost import Cost
 from guerdon._http.template import Field
 from guerdon._registration.options import BATCH_WAIT
 from guerdon.errors import RegistrationError
@@ -15,7 +16,7 @@ from guerdon.parse import Parse
 
 if TYPE_CHECKING:
     from guerdon._http.body import Piece
-    from guerdon._native import HttpConfig
+    from guerdon._native import HttpConfig, Tariff
 
 __all__ = ["Plan"]
 
@@ -52,12 +53,14 @@ class Plan:
     ca_only: bool = False
     client_cert: str | None = None
     client_key: str | None = None
+    cost: Cost = field(default_factory=Cost)
 
-    def config(self, function: str, *, key: bool = True) -> HttpConfig:
+    def config(self, function: str, *, key: bool = True, tariff: Tariff | None = None) -> HttpConfig:
         """As the engine takes it, with the API key.
 
         Args:
             key: False to check the rest without reading the key.
+            tariff: What its requests cost (`Cost.tariff`).
 
         Raises:
             RegistrationError: An option is wrong.
@@ -77,6 +80,7 @@ class Plan:
                 authorities=_read(function, "ca_file", self.ca_file),
                 only_these_authorities=self.ca_only,
                 client_certificate=self._client_certificate(function),
+                tariff=tariff,
             )
         except RegistrationError:
             raise

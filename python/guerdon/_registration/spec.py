@@ -30,6 +30,7 @@ from guerdon.stateful import StatefulReward
 if TYPE_CHECKING:
     from guerdon import _native
     from guerdon._http.plan import Plan
+    from guerdon._native import SpendingCap, Tariff
 
 __all__ = [
     "UNDECORATED_LOOP",
@@ -141,11 +142,14 @@ class FunctionSpec:
             return alone if ranks == 1 else max(1, USUAL_CONCURRENCY // ranks)
         return None if limit is None else limit.concurrency
 
-    def config(self, positions: Mapping[str, int] | None = None) -> _native.FunctionConfig:
+    def config(
+        self, positions: Mapping[str, int] | None = None, dispatchers_cap: SpendingCap | None = None
+    ) -> _native.FunctionConfig:
         """The function's configuration for the engine.
 
         Args:
             positions: Of the functions in their list, by name: for gates.
+            dispatchers_cap: What all functions of its dispatcher may spend together.
         """
         from guerdon._native import FunctionConfig
         from guerdon._worker_environment import given_to
@@ -171,10 +175,16 @@ class FunctionSpec:
             max_output=policy.max_output,
             env=given_to(policy.env),
             limit=native(policy.limit, self.lane),
-            http=None if self.http is None else self.http.config(self.name),
+            http=None if self.http is None else self.http.config(self.name, tariff=self._tariff(dispatchers_cap)),
             gather=None if self.batch_size is None else (self.batch_size, self.batch_wait, self._across),
             run_if=None if self.run_if is None else self.run_if.native(positions or {}),
         )
+
+    def _tariff(self, dispatchers_cap: SpendingCap | None) -> Tariff | None:
+        """What its requests cost, if it makes any."""
+        limit = self.policy.limit
+        key = None if limit is None else limit.key
+        return None if self.http is None else self.http.cost.tariff(self.name, key, dispatchers_cap)
 
     @property
     def _across(self) -> bool:

@@ -17,6 +17,25 @@ NAMES = (
 )
 
 
+def usage_text(used: Mapping[str, float]) -> str:
+    """What requests used, in a line: ``"512 requests: 80,211 + 4,096 tokens, cost 0.0412"``."""
+    parts = [f"{int(used['prompt_tokens']):,} + {int(used['completion_tokens']):,} tokens"]
+    for key, what in (("cached_tokens", "cached"), ("reasoning_tokens", "of reasoning")):
+        if used[key]:
+            parts.append(f"{int(used[key]):,} {what}")
+    if used["cost"] == used["cost"]:
+        parts.append(f"cost {used['cost']:.4g}")
+    if used["unknown"]:
+        parts.append(f"{int(used['unknown']):,} requests unknown")
+    return f"{int(used['requests']):,} requests: {', '.join(parts)}"
+
+
+def add_usage(one: dict[str, float], other: Mapping[str, float]) -> None:
+    """Adds what other requests used."""
+    for key, value in other.items():
+        one[key] = one.get(key, 0) + value
+
+
 def usage_of(counted: Mapping[str, float] | None, priced: bool) -> dict[str, float]:
     """What the engine `counted` for a function: counts as ints, the cost NaN without a price."""
     shown: dict[str, float] = {name: int(counted[name]) if counted else 0 for name in NAMES[:-1]}

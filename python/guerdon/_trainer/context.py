@@ -150,8 +150,8 @@ def report_failures(result: RewardBatch, reported: ReportedFailures) -> None:
 
 
 def metrics_of(result: RewardBatch) -> dict[str, float]:
-    """The metrics of each function in a batch, ``guerdon/<name>/…``: fractions of the samples, and
-    seconds.
+    """The metrics of each function in a batch, ``guerdon/<name>/…``: fractions of the samples,
+    seconds, and what requests used.
 
     Times that nothing was measured for are left out.
     """
@@ -166,4 +166,7 @@ def metrics_of(result: RewardBatch) -> dict[str, float]:
             metrics[f"guerdon/{name}/skipped_frac"] = len(result.skipped.get(name, ())) / samples
         timings = result.timings[name]
         metrics.update((f"guerdon/{name}/{key}", timings[key]) for key in _TIMES if timings[key] == timings[key])
+        # NaN: the cost of a function without a price.
+        used = result.usage.get(name, {})
+        metrics.update((f"guerdon/{name}/{key}", value) for key, value in used.items() if value == value)
     return metrics

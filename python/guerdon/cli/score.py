@@ -182,7 +182,7 @@ class ScoreRun:
         """Table, failures and speed, for people."""
         samples = self._report.samples
         rate = f", {samples / self._elapsed_s:,.0f} samples/s" if self._elapsed_s > 0 else ""
-        parts = [self._report.table(), self._report.failures(), *self.breaches()]
+        parts = [self._report.table(), self._report.usage(), self._report.failures(), *self.breaches()]
         parts.append(f"{samples} samples in {self._elapsed_s:.3g} s{rate}")
         return "\n\n".join(part for part in parts if part)
 
