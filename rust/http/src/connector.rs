@@ -8,6 +8,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use hyper::Uri;
@@ -82,6 +83,20 @@ impl Connector {
     /// For the server at `uri`; the environment's proxies are looked up once, here.
     pub fn new(uri: &Uri, http2: bool, tls: &Tls) -> Result<Self, EndpointError> {
         Self::with_proxies(uri, http2, tls, &Matcher::from_system())
+    }
+
+    /// For one address of the server at `uri`, whatever proxies there are.
+    pub fn at(address: IpAddr, uri: &Uri, http2: bool, tls: &Tls) -> Result<Self, EndpointError> {
+        let secure = uri.scheme_str() == Some("https");
+        let plain = tls::config(secure, tls)?;
+        let to_server = if http2 && secure { tls::with_http2(plain) } else { plain };
+        let route = Route::Direct((Tcp::at(address), to_server).into());
+        Ok(Self { uri: uri.clone(), route, permits: Semaphore::new(CONNECTS) })
+    }
+
+    /// Whether the environment has a proxy for it.
+    pub fn has_proxy(uri: &Uri) -> bool {
+        Matcher::from_system().intercept(uri).is_some()
     }
 
     fn with_proxies(uri: &Uri, http2: bool, tls: &Tls, proxies: &Matcher) -> Result<Self, EndpointError> {

@@ -4,7 +4,7 @@
 //! - A key is shown nowhere: not in `Debug`, not in a reason.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -59,6 +59,34 @@ pub struct Endpoint {
     redactor: Redactor,
     http2: bool,
     tls: Tls,
+    /// The one address of its host that is used.
+    address: Option<IpAddr>,
+}
+
+/// A URL, and what requests to it need.
+struct ParsedUrl {
+    url: Url,
+    uri: Uri,
+    path: Uri,
+    host: HeaderValue,
+}
+
+impl ParsedUrl {
+    fn of(url: &str) -> Result<Self, EndpointError> {
+        let address = || EndpointError::Address(url.to_owned());
+        let parsed = Url::parse(url).map_err(|_| address())?;
+        if !matches!(parsed.scheme(), "http" | "https") || parsed.host_str().is_none() {
+            return Err(address());
+        }
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            return Err(EndpointError::Credentials);
+        }
+        let uri: Uri = parsed[..Position::AfterQuery].parse().map_err(|_| address())?;
+        let path: Uri = parsed[Position::BeforePath..Position::AfterQuery].parse().map_err(|_| address())?;
+        let host = &parsed[Position::BeforeHost..Position::AfterPort];
+        let host = HeaderValue::from_str(host).map_err(|_| address())?;
+        Ok(Self { url: parsed, uri, path, host })
+    }
 }
 
 impl Endpoint {
@@ -71,19 +99,9 @@ impl Endpoint {
         http2: bool,
         authorities: Option<Vec<u8>>,
     ) -> Result<Self, EndpointError> {
-        let parsed = Url::parse(url).map_err(|_| EndpointError::Address(url.to_owned()))?;
-        if !matches!(parsed.scheme(), "http" | "https") || parsed.host_str().is_none() {
-            return Err(EndpointError::Address(url.to_owned()));
-        }
-        if !parsed.username().is_empty() || parsed.password().is_some() {
-            return Err(EndpointError::Credentials);
-        }
-        let address = || EndpointError::Address(url.to_owned());
-        let uri: Uri = parsed[..Position::AfterQuery].parse().map_err(|_| address())?;
-        let path: Uri = parsed[Position::BeforePath..Position::AfterQuery].parse().map_err(|_| address())?;
-        let host = &parsed[Position::BeforeHost..Position::AfterPort];
+        let ParsedUrl { url: parsed, uri, path, host } = ParsedUrl::of(url)?;
         let mut all = HeaderMap::new();
-        all.insert(HOST, HeaderValue::from_str(host).map_err(|_| address())?);
+        all.insert(HOST, host);
         all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         all.insert(ACCEPT, HeaderValue::from_static("*/*"));
         all.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -106,7 +124,38 @@ impl Endpoint {
         }
         let redactor = Redactor::of(key.as_ref().map_or("", |Key(key)| key));
         let tls = Tls { authorities, ..Tls::default() };
-        Ok(Self { url: parsed, uri, path, headers: all, redactor, http2, tls })
+        Ok(Self { url: parsed, uri, path, headers: all, redactor, http2, tls, address: None })
+    }
+
+    /// The same at another URL: with the same key, headers and certificates.
+    pub(crate) fn at_url(&self, url: &str) -> Result<Self, EndpointError> {
+        let ParsedUrl { url, uri, path, host } = ParsedUrl::of(url)?;
+        let mut headers = self.headers.clone();
+        headers.insert(HOST, host);
+        Ok(Self { url, uri, path, headers, address: None, ..self.clone() })
+    }
+
+    /// The same at one address of its host.
+    pub(crate) fn at_address(&self, address: IpAddr) -> Self {
+        Self { address: Some(address), ..self.clone() }
+    }
+
+    pub(crate) const fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        self.url.as_str()
+    }
+
+    /// The host without its port, and without the brackets of an address.
+    pub(crate) fn name(&self) -> &str {
+        self.url.host_str().unwrap_or_default().trim_matches(['[', ']'])
+    }
+
+    /// Whether both are the same place.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.uri == other.uri && self.address == other.address
     }
 
     /// The same with HTTP/2, or without.
@@ -129,7 +178,8 @@ impl Endpoint {
     #[must_use]
     pub fn host(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
-        self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+        let host = self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        self.address.map_or_else(|| host.clone(), |address| format!("{host} ({address})"))
     }
 
     /// Whether this address is the one in its URL, which then need not be shown twice.
@@ -159,7 +209,10 @@ impl Endpoint {
     /// Whether both can use the same connections.
     #[must_use]
     pub(crate) fn shares_pool(&self, other: &Self) -> bool {
-        self.url.origin() == other.url.origin() && self.http2 == other.http2 && self.tls == other.tls
+        self.url.origin() == other.url.origin()
+            && self.address == other.address
+            && self.http2 == other.http2
+            && self.tls == other.tls
     }
 
     /// A request with this body.

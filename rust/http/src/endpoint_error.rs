@@ -23,6 +23,10 @@ pub enum EndpointError {
         "the environment sets a {0}:// proxy, which is not supported: use an http:// or https:// proxy, or list the host in NO_PROXY"
     )]
     Proxy(String),
+    #[error(
+        "resolve='all' needs the addresses of {0}, but the environment sets a proxy, which looks up names by itself: list the host in NO_PROXY, or give the addresses as base_url=[...]"
+    )]
+    ResolveBehindProxy(String),
     #[error("the TLS client could not be set up: {0}")]
     Client(String),
 }

@@ -2,6 +2,7 @@
 
 use crate::body::BodyTemplate;
 use crate::endpoint::Endpoint;
+use crate::fleet::FleetOptions;
 use crate::meter::Tariff;
 use crate::response::ResponseParser;
 
@@ -9,6 +10,8 @@ use crate::response::ResponseParser;
 #[derive(Clone, Debug)]
 pub struct HttpFunction {
     pub endpoint: Endpoint,
+    /// Its other endpoints, and how calls are spread over them.
+    pub fleet: FleetOptions,
     pub body: BodyTemplate,
     pub parser: ResponseParser,
     pub tariff: Tariff,

@@ -50,12 +50,16 @@ impl HttpLane {
         let limits: Vec<usize> = functions.iter().map(|one| one.policy.concurrency.unwrap_or(CONCURRENCY)).collect();
         // Functions that go to one server share its connections; each may use as many as it has
         // requests.
-        let planned = specs.iter().zip(&limits).filter_map(|(spec, limit)| Some((&spec.as_ref()?.endpoint, *limit)));
-        let (pools, gone) = (Pools::new(planned), Arc::new(Notify::new()));
+        let planned = specs.iter().zip(&limits).filter_map(|(spec, limit)| Some((spec.as_ref()?, *limit)));
+        let planned = planned.flat_map(|(spec, limit)| {
+            let endpoints = 1 + spec.fleet.others.len();
+            std::iter::once(&spec.endpoint).chain(&spec.fleet.others).map(move |one| (one, limit, endpoints))
+        });
+        let (pools, gone) = (Arc::new(Pools::new(planned)), Arc::new(Notify::new()));
         let connections = pools.connections();
         let queue = |(function, spec): (usize, Option<HttpFunction>)| {
             let Some(spec) = spec else { return Ok(None) };
-            let fleet = Arc::new(Fleet::new(&spec.endpoint, limits[function], &pools)?);
+            let fleet = Arc::new(Fleet::new(&spec.endpoint, &spec.fleet, limits[function], &pools, clock)?);
             let bounds = (limits[function], functions[function].policy.timeout);
             Ok(Some(RequestQueue::new(spec, function, bounds, clock, runtime.clone(), gone.clone(), fleet)))
         };

@@ -89,7 +89,11 @@ pub const fn connections(endpoint: &Endpoint, requests: usize) -> usize {
 impl Pool {
     /// The pool for so many requests in flight; all pools share `long_responses`.
     pub fn new(endpoint: &Endpoint, requests: usize, long_responses: Arc<Semaphore>) -> Result<Self, EndpointError> {
-        let connector = Connector::new(endpoint.uri(), endpoint.http2(), endpoint.tls())?;
+        let (uri, http2, tls) = (endpoint.uri(), endpoint.http2(), endpoint.tls());
+        let connector = match endpoint.address() {
+            None => Connector::new(uri, http2, tls)?,
+            Some(address) => Connector::at(address, uri, http2, tls)?,
+        };
         let prior_knowledge = endpoint.uri().scheme_str() == Some("http");
         // A proxy that forwards requests would have to speak HTTP/2 without having been asked.
         let wanted = endpoint.http2() && connector.forward_proxy().is_none();

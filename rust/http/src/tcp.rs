@@ -40,16 +40,23 @@ pub struct Tcp {
     dns: DnsCache,
     /// Counts connections, for the rotation of addresses.
     made: Arc<AtomicUsize>,
+    /// The one address to connect to.
+    address: Option<IpAddr>,
 }
 
 impl Tcp {
+    /// Connects to this address, whatever the name has.
+    pub fn at(address: IpAddr) -> Self {
+        Self { address: Some(address), ..Self::default() }
+    }
+
     async fn connect(self, uri: Uri) -> io::Result<TokioIo<TcpStream>> {
         let none = || io::Error::new(io::ErrorKind::InvalidInput, "the address has no host");
         let host = uri.host().ok_or_else(none)?.trim_matches(['[', ']']);
         let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
-        let addresses = match host.parse::<IpAddr>() {
-            Ok(address) => vec![address],
-            Err(_) => rotated(self.dns.resolve(host).await?, self.made.fetch_add(1, Ordering::Relaxed)),
+        let addresses = match self.address.or_else(|| host.parse::<IpAddr>().ok()) {
+            Some(address) => vec![address],
+            None => rotated(self.dns.resolve(host).await?, self.made.fetch_add(1, Ordering::Relaxed)),
         };
         let stream = race(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect()).await?;
         stream.set_nodelay(true)?;

@@ -1,50 +1,292 @@
-//! Sends the requests of one function.
+//! Sends the requests of one function to its endpoints.
 //!
-//! A request that found no connection goes to another endpoint: the server knows nothing of it.
+//! - A request that its endpoint surely did not process (no connection, "too many requests") goes
+//!   to another at once; any other failure ends the attempt.
+//! - Endpoints come and go while requests are in flight: those that left answer what they have.
+//! - The limiter of the function hears of a failure only where no other endpoint is up.
+//! - A request that is sent twice ends with the first answer; the other one is dropped, and its
+//!   connection with it.
 
+use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use guerdon_core::clock::Clock;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::endpoint::Endpoint;
 use crate::endpoint_error::EndpointError;
+use crate::fleet::addresses::Addresses;
+use crate::fleet::balancer::{Balancer, Chosen, EndpointId, FleetCounts};
+use crate::fleet::health::{Ended, SentAt};
+use crate::fleet::hedging::Hedging;
 use crate::fleet::member::Member;
 use crate::fleet::pools::Pools;
-use crate::fleet::request::{Failed, FleetRequest, RequestKey};
+use crate::fleet::request::{Failed, FleetRequest, RequestKey, SendError};
+
+/// The endpoints of a function, as they were configured.
+#[derive(Clone, Debug, Default)]
+pub struct FleetOptions {
+    /// Beside the function's own endpoint, which has the first weight.
+    pub others: Vec<Endpoint>,
+    /// One for each endpoint; all 1 where there is none.
+    pub weights: Vec<f64>,
+    /// Each address of a host name is an endpoint.
+    pub resolve_all: bool,
+    pub hedging: Option<Hedging>,
+}
+
+/// What is known of an endpoint, for people.
+#[derive(Clone, Debug)]
+pub struct EndpointSnapshot {
+    pub url: String,
+    /// One of the addresses of its name.
+    pub address: Option<IpAddr>,
+    pub weight: f64,
+    pub breaker: &'static str,
+    pub in_flight: usize,
+    pub answered: u64,
+    pub failed: u64,
+    /// The median of the last answers.
+    pub p50_ns: Option<u64>,
+}
 
 /// See the module.
 pub struct Fleet {
-    /// Never empty.
-    members: Vec<Arc<Member>>,
+    pools: Arc<Pools>,
+    /// Requests in flight at most.
+    requests: usize,
+    clock: Clock,
+    hedges: bool,
+    /// The endpoints with their weights, and where names are looked up, their addresses. Written by
+    /// `set` and `Addresses`.
+    configured: Mutex<Vec<(Endpoint, f64)>>,
+    addresses: Option<Addresses>,
+    /// Written by requests, `set` and `Addresses`.
+    balancer: Mutex<Balancer<Arc<Member>>>,
 }
 
 impl Fleet {
     /// For a function with so many requests in flight.
-    pub fn new(endpoint: &Endpoint, requests: usize, pools: &Pools) -> Result<Self, EndpointError> {
-        Ok(Self { members: vec![Arc::new(Member::new(endpoint.clone(), pools.get(endpoint, requests)?))] })
+    pub fn new(
+        endpoint: &Endpoint,
+        options: &FleetOptions,
+        requests: usize,
+        pools: &Arc<Pools>,
+        clock: Clock,
+    ) -> Result<Self, EndpointError> {
+        let weight = |place: usize| options.weights.get(place).copied().unwrap_or(1.0);
+        let all = std::iter::once(endpoint).chain(&options.others).cloned();
+        let configured: Vec<(Endpoint, f64)> = all.enumerate().map(|(place, one)| (one, weight(place))).collect();
+        let this = Self {
+            pools: pools.clone(),
+            requests,
+            clock,
+            hedges: options.hedging.is_some(),
+            addresses: options.resolve_all.then(Addresses::default),
+            configured: Mutex::new(Vec::new()),
+            balancer: Mutex::new(Balancer::new(requests, options.hedging)),
+        };
+        this.set(configured)?;
+        Ok(this)
+    }
+
+    /// Replaces the endpoints. Requests in flight go on, also to those that leave.
+    pub fn set(&self, configured: Vec<(Endpoint, f64)>) -> Result<(), EndpointError> {
+        let mut list = self.configured.lock();
+        let members = match &self.addresses {
+            None => self.members(configured.iter().map(|(endpoint, weight)| (endpoint.clone(), *weight)))?,
+            Some(addresses) => {
+                for (endpoint, _) in &configured {
+                    Pools::refuse_proxy(endpoint)?;
+                }
+                addresses.expect_new();
+                self.members(addresses.expand(&configured))?
+            }
+        };
+        *list = configured;
+        self.replace(members);
+        Ok(())
+    }
+
+    /// An endpoint of the same kind elsewhere: with the same key, headers and certificates.
+    pub fn at(&self, url: &str) -> Result<Endpoint, EndpointError> {
+        let list = self.configured.lock();
+        list.first().map_or_else(|| Err(EndpointError::Address(url.to_owned())), |(endpoint, _)| endpoint.at_url(url))
+    }
+
+    fn members(
+        &self,
+        endpoints: impl IntoIterator<Item = (Endpoint, f64)>,
+    ) -> Result<Vec<(Arc<Member>, f64)>, EndpointError> {
+        let member = |(endpoint, weight): (Endpoint, f64)| {
+            let pool = self.pools.get(&endpoint, self.requests)?;
+            Ok((Arc::new(Member::new(endpoint, pool)), weight))
+        };
+        endpoints.into_iter().map(member).collect()
+    }
+
+    fn replace(&self, members: Vec<(Arc<Member>, f64)>) {
+        let same = |one: &Arc<Member>, other: &Arc<Member>| one.endpoint().is_same(other.endpoint());
+        self.balancer.lock().set(members, same);
+    }
+
+    /// Looks up the addresses of the endpoints' names, if it is time; `set` may come in between.
+    pub async fn refresh(&self) {
+        let Some(addresses) = &self.addresses else { return };
+        let endpoints: Vec<Endpoint> = self.configured.lock().iter().map(|(endpoint, _)| endpoint.clone()).collect();
+        if addresses.look_up(&endpoints).await {
+            let list = self.configured.lock();
+            if let Ok(members) = self.members(addresses.expand(&list)) {
+                self.replace(members);
+            }
+        }
+    }
+
+    /// Whether `refresh` has something to do.
+    pub fn is_stale(&self) -> bool {
+        self.addresses.as_ref().is_some_and(Addresses::is_stale)
+    }
+
+    /// The endpoints, as they are now.
+    pub fn endpoints(&self) -> Vec<EndpointSnapshot> {
+        let now_ns = self.clock.now_ns();
+        let balancer = self.balancer.lock();
+        let snapshot = |entry: &super::balancer::Entry<Arc<Member>>| EndpointSnapshot {
+            url: entry.member.endpoint().url().to_owned(),
+            address: entry.member.endpoint().address(),
+            weight: entry.weight,
+            breaker: entry.health.breaker(now_ns),
+            in_flight: entry.health.in_flight,
+            answered: entry.health.answered,
+            failed: entry.health.failed,
+            p50_ns: entry.health.latency.quantile_ns(0.5),
+        };
+        balancer.entries().iter().map(snapshot).collect()
+    }
+
+    pub fn counts(&self) -> FleetCounts {
+        self.balancer.lock().counts
     }
 
     /// Sends a request, in so much time at most.
     pub async fn send<T>(
         &self,
-        _key: RequestKey,
+        key: RequestKey,
         request: &impl FleetRequest<T>,
         within: Duration,
     ) -> Result<T, Failed> {
         let until = Instant::now() + within;
-        let mut ended = Err(Failed::no_endpoint());
-        for (place, member) in self.members.iter().enumerate() {
-            let error = match request.send(member, until).await {
+        if self.addresses.as_ref().is_some_and(Addresses::is_new) {
+            let _ = tokio::time::timeout_at(until, self.refresh()).await; // without addresses there is no endpoint
+        }
+        let (mut tried, mut failed) = (Vec::new(), Failed::no_endpoint(self.unresolved()));
+        loop {
+            let chosen = self.balancer.lock().choose(self.clock.now_ns(), &key, &tried);
+            let Some(chosen) = chosen else { break };
+            tried.push(chosen.id);
+            let (error, ended) = match self.send_once_or_twice(&key, chosen, request, until, &mut tried).await {
                 Ok(answer) => return Ok(answer),
-                Err(error) => error,
+                Err(failed) => failed,
             };
-            let (unsent, others_up) = (error.unsent, place + 1 < self.members.len());
-            ended = Err(Failed { failure: error.failure, others_up });
-            if !unsent {
+            failed.failure = error.failure;
+            if !ended.is_unprocessed() || Instant::now() >= until {
                 break;
             }
         }
+        failed.others_up = self.balancer.lock().others_up(&tried, self.clock.now_ns());
+        if failed.others_up {
+            failed.failure.retry_after = None; // the next attempt goes elsewhere
+        }
+        Err(failed)
+    }
+
+    async fn send_once_or_twice<T>(
+        &self,
+        key: &RequestKey,
+        first: Chosen<Arc<Member>>,
+        request: &impl FleetRequest<T>,
+        until: Instant,
+        tried: &mut Vec<EndpointId>,
+    ) -> Result<T, (SendError, Ended)> {
+        let hedge_after_ns = if self.hedges { self.balancer.lock().hedge_after_ns() } else { None };
+        let id = first.id;
+        let Some(hedge_after_ns) = hedge_after_ns else { return self.send_to(key, first, request, until).await };
+        let mut first = pin!(self.send_to(key, first, request, until));
+        tokio::select! {
+            biased;
+            ended = &mut first => return ended,
+            () = tokio::time::sleep(Duration::from_nanos(hedge_after_ns)) => {}
+        }
+        let _overdue = Overdue::new(self, id);
+        let Some(_permit) = request.second() else { return first.await };
+        let chosen = self.balancer.lock().hedge(self.clock.now_ns(), tried);
+        let Some(second) = chosen else { return first.await };
+        tried.push(second.id);
+        let mut second = pin!(self.send_to(key, second, request, until));
+        tokio::select! {
+            biased;
+            ended = &mut first => if ended.is_ok() { ended } else { self.won(second.await) },
+            ended = &mut second => if ended.is_ok() { self.won(ended) } else { first.await },
+        }
+    }
+
+    /// Counts a second request that was answered first.
+    fn won<T, E>(&self, ended: Result<T, E>) -> Result<T, E> {
+        self.balancer.lock().counts.hedges_won += u64::from(ended.is_ok());
         ended
+    }
+
+    async fn send_to<T>(
+        &self,
+        key: &RequestKey,
+        chosen: Chosen<Arc<Member>>,
+        request: &impl FleetRequest<T>,
+        until: Instant,
+    ) -> Result<T, (SendError, Ended)> {
+        let Chosen { id, member, sent } = chosen;
+        let mut in_flight = InFlight { fleet: self, key, id, sent, ended: Ended::Dropped };
+        let answer = request.send(&member, until).await;
+        in_flight.ended = answer.as_ref().map_or_else(Ended::of, |_| Ended::Answered);
+        let ended = in_flight.ended;
+        answer.map_err(|error| (error, ended))
+    }
+
+    fn unresolved(&self) -> Option<String> {
+        self.addresses.as_ref().and_then(Addresses::error)
+    }
+}
+
+/// A request in flight: tells the balancer how it ended, also where it is dropped.
+struct InFlight<'a> {
+    fleet: &'a Fleet,
+    key: &'a RequestKey,
+    id: EndpointId,
+    sent: SentAt,
+    ended: Ended,
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        let Self { fleet, key, id, sent, ended } = self;
+        fleet.balancer.lock().end(*id, *sent, key, *ended, fleet.clock.now_ns(), fastrand::f64());
+    }
+}
+
+/// A request that has waited for long enough to be hedged, until it ends.
+struct Overdue<'a>(&'a Fleet, EndpointId);
+
+impl<'a> Overdue<'a> {
+    fn new(fleet: &'a Fleet, id: EndpointId) -> Self {
+        fleet.balancer.lock().set_overdue(id, true);
+        Self(fleet, id)
+    }
+}
+
+impl Drop for Overdue<'_> {
+    fn drop(&mut self) {
+        self.0.balancer.lock().set_overdue(self.1, false);
     }
 }

@@ -1,17 +1,28 @@
 //! The endpoints of a function: which of them a request goes to, and what becomes of it.
-//! `fleet` sends, `member` is one endpoint, `pools` has the connections to the servers behind them.
+//! `fleet` sends; `balancer` chooses, by the `health` and `latency` of each endpoint; `hedging` says
+//! when a request is sent twice; `addresses` looks up names; `pools` has the connections.
 //!
 //! - A request is sent through its function's `Fleet`, also where that has one endpoint.
 //! - Functions that go to one server in the same way share its connections.
 //! - Nothing here knows what is sent: that is a `FleetRequest`.
 
+mod addresses;
+mod balancer;
 #[expect(clippy::module_inception, reason = "the type that the folder is named after")]
 mod fleet;
+mod health;
+mod hedging;
+mod latency;
 mod member;
 mod pools;
+mod recent;
 mod request;
+#[cfg(test)]
+mod tests;
 
-pub use fleet::Fleet;
+pub use balancer::FleetCounts;
+pub use fleet::{EndpointSnapshot, Fleet, FleetOptions};
+pub use hedging::{HedgeAfter, Hedging};
 pub use member::Member;
 pub use pools::Pools;
-pub use request::{Failed, FleetRequest, RequestKey, SendError};
+pub use request::{Failed, FleetRequest, HedgePermit, RequestKey, SendError};

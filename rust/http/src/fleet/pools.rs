@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+use crate::connector::Connector;
 use crate::endpoint::Endpoint;
 use crate::endpoint_error::EndpointError;
 use crate::pool::{Pool, connections};
@@ -21,21 +22,25 @@ pub struct Pools {
 
 struct KnownServer {
     endpoint: Endpoint,
-    /// Requests in flight to it at most, of all functions that use it from the start.
+    /// Requests in flight to it at most, of all functions that use it from the start, and the
+    /// share of them that it has when all endpoints are up.
     requests: usize,
+    usual: usize,
     /// Ends with the last fleet that uses it. Written by `get`.
     pool: Weak<Pool>,
 }
 
 impl Pools {
-    /// For endpoints that are known from the start, each with the requests in flight of its
-    /// function.
-    pub fn new<'a>(planned: impl IntoIterator<Item = (&'a Endpoint, usize)>) -> Self {
+    /// For endpoints that are known from the start: each with the requests in flight of its
+    /// function, and the number of the function's endpoints.
+    pub fn new<'a>(planned: impl IntoIterator<Item = (&'a Endpoint, usize, usize)>) -> Self {
         let mut known: Vec<KnownServer> = Vec::new();
-        for (endpoint, requests) in planned {
+        for (endpoint, requests, endpoints) in planned {
+            // Twice its share: idle connections stay for a while where load moves on.
+            let usual = requests.min((2 * requests).div_ceil(endpoints.max(1)));
             match known.iter_mut().find(|one| one.endpoint.shares_pool(endpoint)) {
-                Some(one) => one.requests += requests,
-                None => known.push(KnownServer { endpoint: endpoint.clone(), requests, pool: Weak::new() }),
+                Some(one) => (one.requests, one.usual) = (one.requests + requests, one.usual + usual),
+                None => known.push(KnownServer { endpoint: endpoint.clone(), requests, usual, pool: Weak::new() }),
             }
         }
         Self { long_responses: Arc::new(Semaphore::new(LONG_RESPONSES)), known: Mutex::new(known) }
@@ -43,12 +48,22 @@ impl Pools {
 
     /// How many connections may be open at a time.
     pub fn connections(&self) -> usize {
-        self.known.lock().iter().map(|one| connections(&one.endpoint, one.requests)).sum()
+        self.known.lock().iter().map(|one| connections(&one.endpoint, one.usual)).sum()
+    }
+
+    /// Refuses an endpoint that a proxy stands before: it would resolve the name by itself.
+    pub fn refuse_proxy(endpoint: &Endpoint) -> Result<(), EndpointError> {
+        if Connector::has_proxy(endpoint.uri()) {
+            return Err(EndpointError::ResolveBehindProxy(endpoint.host()));
+        }
+        Ok(())
     }
 
     /// The pool of an endpoint; a new server's is for so many requests in flight.
     pub fn get(&self, endpoint: &Endpoint, requests: usize) -> Result<Arc<Pool>, EndpointError> {
         let mut known = self.known.lock();
+        // Servers that came at run time and left.
+        known.retain(|one| one.requests > 0 || one.pool.strong_count() > 0);
         let place = known.iter().position(|one| one.endpoint.shares_pool(endpoint));
         if let Some(pool) = place.and_then(|place| known[place].pool.upgrade()) {
             return Ok(pool);
@@ -58,7 +73,12 @@ impl Pools {
         match place {
             Some(place) => known[place].pool = Arc::downgrade(&pool),
             None => {
-                known.push(KnownServer { endpoint: endpoint.clone(), requests, pool: Arc::downgrade(&pool) });
+                known.push(KnownServer {
+                    endpoint: endpoint.clone(),
+                    requests,
+                    usual: requests,
+                    pool: Arc::downgrade(&pool),
+                });
             }
         }
         Ok(pool)

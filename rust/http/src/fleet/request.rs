@@ -3,6 +3,8 @@
 
 use std::future::Future;
 
+use guerdon_core::clock::Clock;
+use guerdon_core::limits::{Feedback, History, Permit};
 use guerdon_core::outcome::{Answer, Failure, FailureKind};
 use tokio::time::Instant;
 
@@ -21,12 +23,33 @@ pub struct RequestKey {
     pub group_size: usize,
     /// Number of this attempt, from 1.
     pub attempt: u16,
+    /// Calls of the function that wait to be sent.
+    pub waiting: usize,
 }
 
 /// A request that can go to any endpoint, and more than once.
 pub trait FleetRequest<T>: Sync {
     /// Sends it to one endpoint and reads the response, which may take until then.
     fn send(&self, at: &Member, until: Instant) -> impl Future<Output = Result<T, SendError>> + Send;
+
+    /// Leave to send it a second time while the first is under way; `None`: it must not be. What is
+    /// returned is held until the second one has ended.
+    fn second(&self) -> Option<HedgePermit>;
+}
+
+/// Leave for a second request: a permit of the function's limiter, where it has one.
+pub struct HedgePermit {
+    pub permit: Option<Permit>,
+    pub clock: Clock,
+}
+
+impl Drop for HedgePermit {
+    fn drop(&mut self) {
+        if let Some(permit) = self.permit.take() {
+            // It was made, and counts; what its endpoint is worth the call's own permit tells.
+            permit.end(self.clock.now_ns(), Feedback::Unknown, None, History::default());
+        }
+    }
 }
 
 /// Why there is no answer from one endpoint.
@@ -46,11 +69,12 @@ pub struct Failed {
 }
 
 impl Failed {
-    /// There is no endpoint to send it to.
-    pub fn no_endpoint() -> Self {
+    /// There is no endpoint to send it to, for this reason if it is known.
+    pub fn no_endpoint(why: Option<String>) -> Self {
+        let why = why.map_or_else(String::new, |why| format!(": {why}"));
         let failure = Failure {
             kind: FailureKind::Error,
-            reason: "ConnectionError: there is no endpoint to send it to".to_owned(),
+            reason: format!("ConnectionError: there is no endpoint to send it to{why}"),
             traceback: None,
             retryable: true,
             retry_after: None,

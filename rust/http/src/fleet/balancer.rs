@@ -1,0 +1,303 @@
+//! Chooses the endpoint of each request. Arithmetic only: no clock, no lock, no socket; the tests
+//! run years of it.
+//!
+//! - fleet-1  An endpoint whose breaker is open gets nothing while another is up.
+//! - fleet-2  A group's requests go to one endpoint, unless that has `BOUND` times its share of what
+//!   is in flight, or is down; the group then moves, and no group moves for another's sake.
+//! - fleet-3  All else goes to the endpoint with the fewest requests in flight for what it counts.
+//! - fleet-4  A request never goes twice to one endpoint within an attempt; the next attempt goes to
+//!   another endpoint where one is up.
+
+use crate::fleet::health::{Availability, Ended, Health, SentAt};
+use crate::fleet::hedging::{HedgeAfter, HedgeBudget, Hedging};
+use crate::fleet::latency::real;
+use crate::fleet::recent::RecentMap;
+use crate::fleet::request::RequestKey;
+
+/// How far beyond its share an endpoint may be loaded before groups leave it.
+const BOUND: f64 = 1.25;
+/// Not more of what is in flight may be overdue, if a request is to be hedged.
+const OVERDUE: f64 = 0.25;
+
+/// Numbers an endpoint of a fleet, for ever.
+pub type EndpointId = u64;
+
+/// An endpoint of a fleet: `member` is whatever sends.
+#[derive(Clone, Debug)]
+pub struct Entry<M> {
+    pub id: EndpointId,
+    pub member: M,
+    pub weight: f64,
+    pub health: Health,
+}
+
+/// A request that was given to an endpoint.
+#[derive(Clone, Debug)]
+pub struct Chosen<M> {
+    pub id: EndpointId,
+    pub member: M,
+    pub sent: SentAt,
+}
+
+/// Counts of a fleet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FleetCounts {
+    /// Requests that went on to another endpoint within their attempt.
+    pub failovers: u64,
+    /// Requests that were sent a second time, and those of them that answered first.
+    pub hedges: u64,
+    pub hedges_won: u64,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Balancer<M> {
+    entries: Vec<Entry<M>>,
+    last_id: EndpointId,
+    /// Requests in flight at most.
+    limit: usize,
+    /// The endpoint of each group, by batch and group.
+    homes: RecentMap<(u64, usize), EndpointId>,
+    /// Where the last attempts of a call failed, by batch and sample.
+    failed: RecentMap<(u64, usize), Vec<EndpointId>>,
+    hedging: Option<(HedgeAfter, HedgeBudget)>,
+    pub counts: FleetCounts,
+    /// What the typical endpoint takes to answer, and after what a request is hedged; and requests
+    /// that have ended since these were looked up.
+    typical_ns: Option<f64>,
+    hedge_ns: Option<u64>,
+    ended: usize,
+    /// Counts choices: endpoints that are alike take turns.
+    turn: usize,
+}
+
+impl<M: Clone> Balancer<M> {
+    pub fn new(limit: usize, hedging: Option<Hedging>) -> Self {
+        let hedging = hedging.map(|hedging| (hedging.after, HedgeBudget::new(hedging.share)));
+        let mut this = Self {
+            entries: Vec::new(),
+            last_id: 0,
+            limit,
+            homes: RecentMap::default(),
+            failed: RecentMap::default(),
+            hedging,
+            counts: FleetCounts::default(),
+            typical_ns: None,
+            hedge_ns: None,
+            ended: 0,
+            turn: 0,
+        };
+        this.look_up();
+        this
+    }
+
+    pub fn entries(&self) -> &[Entry<M>] {
+        &self.entries
+    }
+
+    /// Replaces the list; endpoints that stay keep what is known of them.
+    pub fn set(&mut self, wanted: impl IntoIterator<Item = (M, f64)>, same: impl Fn(&M, &M) -> bool) {
+        let mut old = std::mem::take(&mut self.entries);
+        for (member, weight) in wanted {
+            let known = old.iter().position(|entry| same(&entry.member, &member));
+            let entry = known.map(|place| old.swap_remove(place)).map_or_else(
+                || {
+                    self.last_id += 1;
+                    Entry { id: self.last_id, member, weight, health: Health::default() }
+                },
+                |entry| Entry { weight, ..entry },
+            );
+            self.entries.push(entry);
+        }
+        self.look_up();
+    }
+
+    /// The endpoint of a request that was sent to `tried` in this attempt; `None` where no other is
+    /// left to try.
+    pub fn choose(&mut self, now_ns: u64, key: &RequestKey, tried: &[EndpointId]) -> Option<Chosen<M>> {
+        if tried.is_empty()
+            && let Some((_, budget)) = &mut self.hedging
+        {
+            budget.count_call();
+        }
+        if let [only] = &mut self.entries[..] {
+            let free = !tried.contains(&only.id);
+            return free.then(|| Chosen {
+                id: only.id,
+                member: only.member.clone(),
+                sent: only.health.send(now_ns, false),
+            });
+        }
+        let place = self.place(now_ns, key, tried)?;
+        self.counts.failovers += u64::from(!tried.is_empty());
+        Some(self.send(place, now_ns))
+    }
+
+    fn place(&mut self, now_ns: u64, key: &RequestKey, tried: &[EndpointId]) -> Option<usize> {
+        let call = (key.batch, key.sample);
+        let failed = if key.attempt > 1 { self.failed.get(call).cloned().unwrap_or_default() } else { Vec::new() };
+        let states: Vec<Availability> = self.entries.iter().map(|entry| entry.health.availability(now_ns)).collect();
+        let untried = |place: usize| !tried.contains(&self.entries[place].id);
+        let fresh = |place: usize| untried(place) && !failed.contains(&self.entries[place].id);
+        let among = |wanted: &dyn Fn(usize) -> bool| -> Vec<usize> {
+            (0..states.len()).filter(|place| wanted(*place)).collect()
+        };
+        let is_new = key.attempt <= 1 && tried.is_empty();
+        if is_new && let Some(place) = self.trial(&states) {
+            return Some(place);
+        }
+        let is_open = |place: usize| matches!(states[place], Availability::Down(_));
+        for wanted in [
+            among(&|place| fresh(place) && (states[place] == Availability::Up || (is_new && !is_open(place)))),
+            among(&|place| fresh(place) && !is_open(place)),
+            among(&|place| untried(place) && !is_open(place)),
+        ] {
+            if !wanted.is_empty() {
+                return self.least_loaded_or_home(&wanted, now_ns, key);
+            }
+        }
+        // All are down: the function's limiter hears of it by a request that fails.
+        let soonest = |place: &usize| match states[*place] {
+            Availability::Down(until_ns) => until_ns,
+            _ => 0,
+        };
+        (0..states.len()).filter(|_| tried.is_empty()).min_by_key(soonest)
+    }
+
+    /// An endpoint that is to be tried again, by calls that have not failed: until it has half of
+    /// what the others have.
+    fn trial(&self, states: &[Availability]) -> Option<usize> {
+        let in_flight = |place: &usize| self.entries[*place].health.in_flight;
+        let up = || (0..states.len()).filter(|place| states[*place] == Availability::Up);
+        let mean = up().map(|place| in_flight(&place)).sum::<usize>() / up().count().max(1);
+        (0..states.len()).find(|place| states[*place] == Availability::Trial && in_flight(place) <= mean / 2)
+    }
+
+    fn least_loaded_or_home(&mut self, among: &[usize], now_ns: u64, key: &RequestKey) -> Option<usize> {
+        let counted: Vec<f64> = among.iter().map(|place| self.counts_for(*place, now_ns)).collect();
+        let all: f64 = counted.iter().sum();
+        let in_flight: usize = among.iter().map(|place| self.entries[*place].health.in_flight).sum();
+        // What waits will be in flight soon: a group need not move while a batch begins.
+        let expected = in_flight + 1 + key.waiting.min(self.limit.saturating_sub(in_flight + 1));
+        let group = (key.batch, key.group);
+        if key.group_size > 1
+            && let Some(home) = self.homes.get(group).copied()
+            && let Some(place) = among.iter().position(|place| self.entries[*place].id == home)
+        {
+            let bound = (BOUND * real(expected) * counted[place] / all).ceil();
+            if real(self.entries[among[place]].health.in_flight + 1) <= bound {
+                return Some(among[place]);
+            }
+        }
+        self.turn = self.turn.wrapping_add(1);
+        let turn = self.turn;
+        let load = |place: usize| real(self.entries[among[place]].health.in_flight + 1) / counted[place];
+        let rotated = (0..among.len()).map(|place| (place + turn) % among.len());
+        let place = rotated.min_by(|one, two| load(*one).total_cmp(&load(*two)))?;
+        if key.group_size > 1 {
+            self.homes.insert(group, self.entries[among[place]].id);
+        }
+        Some(among[place])
+    }
+
+    fn counts_for(&self, place: usize, now_ns: u64) -> f64 {
+        let entry = &self.entries[place];
+        entry.weight * entry.health.factor(self.typical_ns, now_ns)
+    }
+
+    fn send(&mut self, place: usize, now_ns: u64) -> Chosen<M> {
+        let entry = &mut self.entries[place];
+        let trial = entry.health.availability(now_ns) == Availability::Trial;
+        Chosen { id: entry.id, member: entry.member.clone(), sent: entry.health.send(now_ns, trial) }
+    }
+
+    /// A request ended at an endpoint; nothing happens where that has left the list.
+    pub fn end(&mut self, id: EndpointId, sent: SentAt, key: &RequestKey, ended: Ended, now_ns: u64, random: f64) {
+        let call = (key.batch, key.sample);
+        let several = self.entries.len() > 1;
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == id) {
+            entry.health.end(sent, ended, key.attempt > 1, now_ns, random);
+        }
+        match ended {
+            Ended::Answered if key.attempt > 1 => drop(self.failed.remove(call)),
+            Ended::Failed(..) if several => {
+                let mut failed = self.failed.remove(call).unwrap_or_default();
+                failed.push(id);
+                self.failed.insert(call, failed);
+            }
+            _ => {}
+        }
+        self.ended += 1;
+        if several && self.ended >= (4 * self.entries.len()).max(8) {
+            self.look_up();
+        }
+    }
+
+    /// Whether an endpoint beside these is up.
+    pub fn others_up(&self, tried: &[EndpointId], now_ns: u64) -> bool {
+        let up = |entry: &Entry<M>| !matches!(entry.health.availability(now_ns), Availability::Down(_));
+        self.entries.iter().any(|entry| !tried.contains(&entry.id) && up(entry))
+    }
+
+    /// After how many nanoseconds a request is sent a second time; `None`: never, or nobody knows.
+    pub fn hedge_after_ns(&self) -> Option<u64> {
+        self.hedge_ns.filter(|_| self.entries.len() > 1)
+    }
+
+    /// A request has waited for longer than that; it is so until it ends.
+    pub fn set_overdue(&mut self, id: EndpointId, overdue: bool) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == id) {
+            let count = &mut entry.health.overdue;
+            *count = if overdue { *count + 1 } else { count.saturating_sub(1) };
+        }
+    }
+
+    /// Where an overdue request is sent as well; `None` where none is up that has room, where the
+    /// fleet is overloaded, or the share of hedged calls is used up.
+    pub fn hedge(&mut self, now_ns: u64, tried: &[EndpointId]) -> Option<Chosen<M>> {
+        let up = |entry: &&Entry<M>| entry.health.availability(now_ns) == Availability::Up;
+        let all_up = self.entries.iter().filter(up).count();
+        let throttled = self.entries.iter().any(|entry| entry.health.is_throttled(now_ns));
+        if throttled || 2 * all_up < self.entries.len() {
+            return None;
+        }
+        let others: Vec<usize> = (0..self.entries.len())
+            .filter(|place| up(&&self.entries[*place]) && !tried.contains(&self.entries[*place].id))
+            .collect();
+        let sum = |of: fn(&Health) -> usize| others.iter().map(|place| of(&self.entries[*place].health)).sum::<usize>();
+        let (in_flight, overdue) = (sum(|health| health.in_flight), sum(|health| health.overdue));
+        if real(overdue) > OVERDUE * real(in_flight.max(1)) {
+            return None;
+        }
+        let load = |place: &usize| {
+            let entry = &self.entries[*place];
+            real(entry.health.in_flight + 1) / self.counts_for(*place, now_ns)
+        };
+        let place = others.iter().copied().min_by(|one, two| load(one).total_cmp(&load(two)))?;
+        let (_, budget) = self.hedging.as_mut()?;
+        if !budget.take() {
+            return None;
+        }
+        self.counts.hedges += 1;
+        Some(self.send(place, now_ns))
+    }
+
+    /// Looks up what endpoints take to answer: of the typical one, so that neither a slow one nor a
+    /// dead one that refuses fast counts.
+    fn look_up(&mut self) {
+        self.ended = 0;
+        let known = || self.entries.iter().map(|entry| &entry.health.latency).filter(|latency| latency.is_known());
+        let mut averages: Vec<f64> = known().filter_map(super::latency::Latency::average_ns).collect();
+        averages.sort_by(f64::total_cmp);
+        self.typical_ns = averages.get(averages.len().saturating_sub(1) / 2).copied();
+        self.hedge_ns = match self.hedging.map(|(after, _)| after) {
+            None => None,
+            Some(HedgeAfter::Time(time)) => Some(guerdon_core::clock::nanos(time)),
+            Some(HedgeAfter::Quantile(quantile)) => {
+                let mut each: Vec<u64> = known().filter_map(|latency| latency.quantile_ns(quantile)).collect();
+                each.sort_unstable();
+                each.get(each.len().saturating_sub(1) / 2).copied()
+            }
+        };
+    }
+}

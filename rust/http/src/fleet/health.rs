@@ -1,0 +1,167 @@
+//! What is known of one endpoint: its circuit breaker, how fast it answers, what it has in flight.
+//! Arithmetic only: no clock, no lock, no socket.
+//!
+//! An endpoint that answers more slowly than the typical one counts for less, and one that is
+//! silent for longer than its answers take counts for less with each moment.
+
+use guerdon_core::clock::nanos;
+use guerdon_core::limits::{Attempt, Breaker, BreakerState, Feedback, History, Signal};
+
+use crate::fleet::latency::{Latency, real_ns};
+use crate::fleet::request::SendError;
+
+/// How much slower than the typical endpoint one may be before it counts for less.
+const SLOW: f64 = 2.0;
+/// The least that an endpoint counts for.
+const LEAST_FACTOR: f64 = 0.02;
+/// In so much time without a request half of what is known of its speed is forgotten.
+const FORGET_NS: f64 = 10e9;
+/// How long an endpoint is left alone that said "too many requests" and not until when.
+const THROTTLED_NS: u64 = 1_000_000_000;
+const LONGEST_THROTTLED_NS: u64 = 60_000_000_000;
+
+/// What an endpoint is to the next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Availability {
+    Up,
+    /// Half-open: the request would be a trial.
+    Trial,
+    /// Nothing is sent to it until then: its breaker is open, or it said "too many requests".
+    Down(u64),
+}
+
+/// A request that was sent to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SentAt {
+    pub sent_ns: u64,
+    pub trial: bool,
+}
+
+/// How a request to one endpoint ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ended {
+    Answered,
+    /// It failed; how long the endpoint asked to be left alone, where it said "too many requests".
+    Failed(Signal, Option<u64>),
+    /// Nobody waits for it any more.
+    Dropped,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Health {
+    pub in_flight: usize,
+    /// Those of them that have waited for longer than a request waits before it is hedged.
+    pub overdue: usize,
+    pub answered: u64,
+    pub failed: u64,
+    pub latency: Latency,
+    breaker: Breaker,
+    throttled_until_ns: u64,
+    /// When it answered last, or was given something to do.
+    heard_ns: u64,
+}
+
+impl Ended {
+    pub fn of(error: &SendError) -> Self {
+        let feedback = if error.unsent { Feedback::NoConnection } else { Feedback::of(&error.failure) };
+        let throttled_ns = match feedback {
+            Feedback::Throttled(wait) => Some(wait.map_or(THROTTLED_NS, nanos)),
+            _ => None,
+        };
+        Self::Failed(feedback.signal(), throttled_ns)
+    }
+
+    /// Whether the endpoint surely did not process the request: another may have it at once.
+    pub const fn is_unprocessed(self) -> bool {
+        matches!(self, Self::Failed(Signal::NoConnection, _) | Self::Failed(_, Some(_)))
+    }
+}
+
+impl Health {
+    /// As a word for people.
+    pub fn breaker(&self, now_ns: u64) -> &'static str {
+        match self.breaker.state(now_ns) {
+            BreakerState::Closed => "closed",
+            BreakerState::Open(_) | BreakerState::Refused(_) => "open",
+            BreakerState::Trial | BreakerState::TrialsInFlight(_) => "half-open",
+        }
+    }
+
+    pub fn is_throttled(&self, now_ns: u64) -> bool {
+        self.throttled_until_ns > now_ns
+    }
+
+    pub fn availability(&self, now_ns: u64) -> Availability {
+        if self.is_throttled(now_ns) {
+            return Availability::Down(self.throttled_until_ns);
+        }
+        match self.breaker.state(now_ns) {
+            BreakerState::Closed => Availability::Up,
+            BreakerState::Trial => Availability::Trial,
+            BreakerState::Open(until_ns) | BreakerState::TrialsInFlight(until_ns) => Availability::Down(until_ns),
+            BreakerState::Refused(_) => Availability::Down(u64::MAX),
+        }
+    }
+
+    pub fn send(&mut self, now_ns: u64, trial: bool) -> SentAt {
+        if self.in_flight == 0 {
+            self.heard_ns = now_ns;
+        }
+        self.in_flight += 1;
+        if trial {
+            self.breaker.start_trial(now_ns);
+        }
+        SentAt { sent_ns: now_ns, trial }
+    }
+
+    /// A request ended; `failed_before` says whether an earlier attempt of its call failed.
+    pub fn end(&mut self, sent: SentAt, ended: Ended, failed_before: bool, now_ns: u64, random: f64) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        let took_ns = now_ns.saturating_sub(sent.sent_ns);
+        let signal = match ended {
+            Ended::Answered => {
+                self.answered += 1;
+                self.latency.answered(took_ns);
+                Signal::Answered
+            }
+            Ended::Failed(signal, throttled) => {
+                self.failed += 1;
+                if signal == Signal::TimedOut {
+                    self.latency.unanswered(took_ns);
+                }
+                if let Some(throttled_ns) = throttled {
+                    self.throttled_until_ns = now_ns.saturating_add(throttled_ns.min(LONGEST_THROTTLED_NS));
+                }
+                signal
+            }
+            Ended::Dropped => {
+                self.latency.unanswered(took_ns);
+                Signal::Nothing
+            }
+        };
+        if signal == Signal::Answered {
+            self.heard_ns = now_ns;
+        }
+        let attempt = Attempt {
+            sent_ns: sent.sent_ns,
+            trial: sent.trial,
+            history: History { failed_before, ..History::default() },
+        };
+        self.breaker.record(attempt, signal, now_ns, self.in_flight, random);
+    }
+
+    /// What it counts for, where the typical endpoint takes `typical_ns` to answer and counts for
+    /// 1.
+    pub fn factor(&self, typical_ns: Option<f64>, now_ns: u64) -> f64 {
+        let Some(typical) = typical_ns else { return 1.0 };
+        let own = self.latency.average_ns().unwrap_or(typical);
+        let silent = real_ns(now_ns.saturating_sub(self.heard_ns));
+        let own = if self.in_flight > 0 {
+            own.max(silent)
+        } else {
+            typical + (own - typical).max(0.0) * 0.5_f64.powf(silent / FORGET_NS)
+        };
+        (SLOW * typical / own.max(1.0)).clamp(LEAST_FACTOR, 1.0)
+    }
+}

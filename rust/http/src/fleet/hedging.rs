@@ -1,0 +1,74 @@
+//! When a request is sent a second time, to another endpoint. Arithmetic only.
+//!
+//! The share of calls that are sent twice is bounded, whatever the endpoints do; a few in a row are
+//! allowed after a quiet time.
+
+use std::time::Duration;
+
+/// How long a request must have waited before it is sent again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum HedgeAfter {
+    /// As long as this share of an endpoint's answers take: of the typical endpoint, so that a slow
+    /// one does not stretch it.
+    Quantile(f64),
+    Time(Duration),
+}
+
+/// Whether and when requests of a function are sent twice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hedging {
+    pub after: HedgeAfter,
+    /// Of all calls, at most.
+    pub share: f64,
+}
+
+/// Calls whose share may be hedged in a row.
+const BURST: f64 = 256.0;
+
+/// Keeps the share of calls that are hedged.
+#[derive(Clone, Copy, Debug)]
+pub struct HedgeBudget {
+    share: f64,
+    credit: f64,
+}
+
+impl HedgeBudget {
+    pub const fn new(share: f64) -> Self {
+        Self { share, credit: 0.0 }
+    }
+
+    /// A call was sent.
+    pub fn count_call(&mut self) {
+        self.credit = (self.credit + self.share).min((self.share * BURST).max(1.0));
+    }
+
+    /// Whether one more may be sent twice.
+    pub fn take(&mut self) -> bool {
+        let allowed = self.credit >= 1.0;
+        if allowed {
+            self.credit -= 1.0;
+        }
+        allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_share_holds(share in 0.0..=1.0_f64, wants in prop::collection::vec(any::<bool>(), 1..2000)) {
+            let mut budget = HedgeBudget::new(share);
+            let (mut calls, mut hedged) = (0.0, 0.0);
+            for wanted in wants {
+                budget.count_call();
+                calls += 1.0;
+                hedged += f64::from(u8::from(wanted && budget.take()));
+                prop_assert!(hedged <= share * calls + 1e-6, "{hedged} of {calls}");
+            }
+        }
+    }
+}
