@@ -33,7 +33,9 @@ use crate::batch::PyBatch;
 use crate::config::{FunctionConfig, LaneKind};
 use crate::gil;
 use crate::http;
-use crate::in_flight::{self, PyLoopSnapshot, PyRequestSnapshot, PyThreadSnapshot, PyWorkerSnapshot};
+use crate::in_flight::{
+    self, PyEndpointSnapshot, PyLoopSnapshot, PyRequestSnapshot, PyThreadSnapshot, PyWorkerSnapshot,
+};
 use crate::lanes::Lanes;
 use crate::reports;
 use crate::runtime;
@@ -255,6 +257,7 @@ impl Engine {
     fn stats(&self) -> PyResult<BTreeMap<&'static str, u64>> {
         let parts = self.parts()?;
         let workers = parts.process.as_ref().map(|lane| lane.stats()).unwrap_or_default();
+        let fleets = parts.http.fleet_counts();
         Ok(BTreeMap::from([
             ("workers", workers.workers),
             ("worker_restarts", workers.restarts),
@@ -263,6 +266,9 @@ impl Engine {
             ("abandoned_threads", parts.threads.pool().abandoned() as u64),
             ("late_outcomes", parts.scheduler.late_outcomes()),
             ("open_batches", parts.scheduler.open_batches() as u64),
+            ("failovers", fleets.failovers),
+            ("hedges", fleets.hedges),
+            ("hedges_won", fleets.hedges_won),
         ]))
     }
 
@@ -290,6 +296,21 @@ impl Engine {
 
     fn inspect_requests(&self) -> PyResult<Vec<PyRequestSnapshot>> {
         Ok(in_flight::requests(&self.parts()?.http))
+    }
+
+    /// The endpoints of a function; none of one that sends no requests.
+    fn endpoints(&self, function: usize) -> PyResult<Vec<PyEndpointSnapshot>> {
+        Ok(in_flight::endpoints(&self.parts()?.http, function))
+    }
+
+    /// Replaces the endpoints of a function, each with its weight.
+    fn set_endpoints(&self, py: Python<'_>, function: usize, endpoints: Vec<(String, f64)>) -> PyResult<()> {
+        let (http, runtime) = (self.parts()?.http.clone(), self.runtime.clone());
+        let set = gil::detached(py, move || {
+            let _inside = runtime.enter(); // pools of new endpoints are made in it
+            http.set_endpoints(function, endpoints)
+        });
+        set.map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
     /// Cells without an outcome in all open batches, per function.

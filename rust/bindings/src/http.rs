@@ -1,9 +1,12 @@
 //! `HttpConfig`: how a function's calls become requests, as Python says it.
 
+use std::time::Duration;
+
 use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
 use guerdon_http::{
-    Api, BodyTemplate, Endpoint, HttpFunction, HttpLane, Key, Piece, ResponseParser, check_descriptors,
+    Api, BodyTemplate, Endpoint, FleetOptions, HedgeAfter, Hedging, HttpFunction, HttpLane, Key, Piece, ResponseParser,
+    check_descriptors,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -48,7 +51,8 @@ impl HttpConfig {
     #[new]
     #[pyo3(signature = (url, *, body, api, parse = None, path = "",
         headers = Vec::new(), key = None, http2 = false, authorities = None, only_these_authorities = false,
-        client_certificate = None, tariff = None))]
+        client_certificate = None, tariff = None,
+        endpoints = Vec::new(), resolve_all = false, hedge_after = None, hedge_share = 0.05))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
         url: &str,
@@ -63,6 +67,10 @@ impl HttpConfig {
         only_these_authorities: bool,
         client_certificate: Option<(PyBackedBytes, PyBackedBytes)>,
         tariff: Option<PyRef<'_, PyTariff>>,
+        endpoints: Vec<(String, f64)>,
+        resolve_all: bool,
+        hedge_after: Option<(&str, f64)>,
+        hedge_share: f64,
     ) -> PyResult<Self> {
         let wrong = |why: String| PyValueError::new_err(why);
         let judge_parser = || parse.ok_or_else(|| wrong("a judge needs a parser".to_owned()))?.parser();
@@ -81,8 +89,15 @@ impl HttpConfig {
         let client = client_certificate.map(|(chain, key)| (chain.to_vec(), key.to_vec()));
         let endpoint = endpoint.and_then(|endpoint| endpoint.with_tls(only_these_authorities, client));
         let endpoint = endpoint.map_err(|error| wrong(error.to_string()))?;
+        let after = hedge_after.map(|(unit, number)| match unit {
+            "quantile" => Ok(HedgeAfter::Quantile(number)),
+            _ => Duration::try_from_secs_f64(number).map(HedgeAfter::Time).map_err(|error| wrong(error.to_string())),
+        });
+        let hedging = after.transpose()?.map(|after| Hedging { after, share: hedge_share });
+        let fleet = FleetOptions::of(&endpoint, &endpoints).map_err(|error| wrong(error.to_string()))?;
+        let fleet = FleetOptions { resolve_all, hedging, ..fleet };
         let pieces = body.into_iter().map(PieceArg::piece).collect::<PyResult<_>>()?;
-        Ok(Self { function: HttpFunction { endpoint, body: BodyTemplate { pieces }, parser, tariff } })
+        Ok(Self { function: HttpFunction { endpoint, fleet, body: BodyTemplate { pieces }, parser, tariff } })
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::in_flight::InFlightCall;
-use guerdon_http::HttpLane;
+use guerdon_http::{EndpointSnapshot, HttpLane};
 use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::thread_lane::ThreadLane;
 use guerdon_process::{ProcessLane, WorkerSnapshot};
@@ -62,6 +62,34 @@ pub struct PyLoopSnapshot {
 pub struct PyRequestSnapshot {
     call: PyCallSnapshot,
     server: String,
+}
+
+/// An endpoint of a function of the http lane.
+#[pyclass(frozen, get_all, module = "guerdon._native", name = "EndpointSnapshot")]
+pub struct PyEndpointSnapshot {
+    url: String,
+    address: Option<String>,
+    weight: f64,
+    breaker: &'static str,
+    in_flight: usize,
+    answered: u64,
+    failed: u64,
+    p50_s: Option<f64>,
+}
+
+/// The endpoints of a function, as they are now.
+pub fn endpoints(lane: &HttpLane, function: usize) -> Vec<PyEndpointSnapshot> {
+    let snapshot = |one: EndpointSnapshot| PyEndpointSnapshot {
+        url: one.url,
+        address: one.address.map(|address| address.to_string()),
+        weight: one.weight,
+        breaker: one.breaker,
+        in_flight: one.in_flight,
+        answered: one.answered,
+        failed: one.failed,
+        p50_s: one.p50_ns.map(|time| Duration::from_nanos(time).as_secs_f64()),
+    };
+    lane.endpoints(function).into_iter().map(snapshot).collect()
 }
 
 /// One for each batch of the call.

@@ -29,7 +29,9 @@ mod _native {
     #[pymodule_export]
     use crate::http::HttpConfig;
     #[pymodule_export]
-    use crate::in_flight::{PyCallSnapshot, PyLoopSnapshot, PyRequestSnapshot, PyThreadSnapshot, PyWorkerSnapshot};
+    use crate::in_flight::{
+        PyCallSnapshot, PyEndpointSnapshot, PyLoopSnapshot, PyRequestSnapshot, PyThreadSnapshot, PyWorkerSnapshot,
+    };
     #[pymodule_export]
     use crate::lanes::Lanes;
     #[pymodule_export]

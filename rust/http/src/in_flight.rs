@@ -9,7 +9,7 @@ use guerdon_core::in_flight::InFlightCall;
 use guerdon_core::payload::{Payload, SharedPayload};
 use parking_lot::Mutex;
 
-use crate::fleet::RequestKey;
+use crate::fleet::{HedgePermit, RequestKey};
 
 /// See the module.
 pub struct InFlightFrame {
@@ -61,12 +61,19 @@ impl InFlightFrame {
     }
 
     /// Which call it is, for the fleet.
-    pub fn key(&self, call: usize) -> RequestKey {
+    pub fn key(&self, call: usize, waiting: usize) -> RequestKey {
         let inner = self.inner.lock();
         let Some(frame) = inner.frame.as_ref() else { return RequestKey::default() };
         let (batch, sample) = (frame.batch(), frame.first(call));
         let (group_size, attempt) = (batch.group_size(), frame.attempt(call));
-        RequestKey { batch: batch.id(), group: sample / group_size.max(1), sample, group_size, attempt }
+        RequestKey { batch: batch.id(), group: sample / group_size.max(1), sample, group_size, attempt, waiting }
+    }
+
+    /// Leave for a second request of a call.
+    pub fn second_request(&self) -> Option<HedgePermit> {
+        let inner = self.inner.lock();
+        let frame = inner.frame.as_ref()?;
+        frame.second_request().map(|permit| HedgePermit { permit, clock: frame.clock() })
     }
 
     /// Completes a call with `end`, which does nothing if the scheduler has completed it.

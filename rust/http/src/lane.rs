@@ -1,7 +1,7 @@
 //! The http lane: which function's frames go to which queue, and the watchdog that drops requests
 //! whose calls were completed by the scheduler.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::endpoint_error::EndpointError;
-use crate::fleet::{Fleet, Pools};
+use crate::fleet::{EndpointSnapshot, Fleet, FleetCounts, Pools};
 use crate::function::HttpFunction;
 use crate::in_flight::InFlightFrame;
 use crate::request_queue::RequestQueue;
@@ -78,11 +78,35 @@ impl HttpLane {
     #[must_use]
     pub fn in_flight(&self) -> Vec<(InFlightCall, String)> {
         let now_ns = self.clock.now_ns();
-        let of = |queue: &Arc<RequestQueue>| {
-            let host = queue.spec.endpoint.host();
-            queue.in_flight(now_ns).into_iter().map(move |call| (call, host.clone()))
-        };
-        self.queues.iter().flatten().flat_map(of).collect()
+        self.queues.iter().flatten().flat_map(|queue| queue.in_flight(now_ns)).collect()
+    }
+
+    fn fleet(&self, function: FunctionId) -> Option<Arc<Fleet>> {
+        self.queues.get(function)?.as_ref()?.fleet()
+    }
+
+    /// The endpoints of a function, as they are now; none of one that has none.
+    #[must_use]
+    pub fn endpoints(&self, function: FunctionId) -> Vec<EndpointSnapshot> {
+        self.fleet(function).map_or_else(Vec::new, |fleet| fleet.endpoints())
+    }
+
+    /// Replaces the endpoints of a function, each with its weight.
+    pub fn set_endpoints(&self, function: FunctionId, urls: Vec<(String, f64)>) -> Result<(), EndpointError> {
+        let Some(fleet) = self.fleet(function) else { return Ok(()) };
+        let endpoint = |(url, weight): (String, f64)| Ok((fleet.at(&url)?, weight));
+        fleet.set(urls.into_iter().map(endpoint).collect::<Result<_, _>>()?)
+    }
+
+    /// Counts of all fleets.
+    #[must_use]
+    pub fn fleet_counts(&self) -> FleetCounts {
+        let fleets = self.queues.iter().flatten().filter_map(|queue| queue.fleet());
+        fleets.map(|fleet| fleet.counts()).fold(FleetCounts::default(), |all, one| FleetCounts {
+            failovers: all.failovers + one.failovers,
+            hedges: all.hedges + one.hedges,
+            hedges_won: all.hedges_won + one.hedges_won,
+        })
     }
 
     fn start_watchdog(&self) {
@@ -95,11 +119,21 @@ impl HttpLane {
     }
 }
 
+/// Looks up the names of a fleet; not once its queue is closed.
+async fn refresh(fleet: Weak<Fleet>) {
+    if let Some(fleet) = fleet.upgrade() {
+        fleet.refresh().await;
+    }
+}
+
 /// Looks after the queues until none has work.
 async fn watchdog(queues: Vec<Arc<RequestQueue>>, watchdog_runs: Arc<Mutex<bool>>) {
     loop {
         tokio::time::sleep(TICK).await;
         let busy = queues.iter().filter(|queue| queue.drop_abandoned()).count();
+        for fleet in queues.iter().filter_map(|queue| queue.fleet()).filter(|fleet| fleet.is_stale()) {
+            tokio::spawn(refresh(Arc::downgrade(&fleet)));
+        }
         if busy == 0 {
             let mut watchdog_runs = watchdog_runs.lock();
             // Frames that arrived since then saw the watchdog running.

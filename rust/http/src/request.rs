@@ -5,6 +5,7 @@
 //! - One longer than `SHORT` takes a permit of `Pool::long_responses`; waiting for it counts as
 //!   timeout.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,12 +14,14 @@ use guerdon_core::timeout_messages::{no_answer, timed_out};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_ENCODING, HeaderValue};
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::connector::TransportError;
 use crate::endpoint::Endpoint;
-use crate::fleet::{FleetRequest, Member, SendError};
+use crate::fleet::{FleetRequest, HedgePermit, Member, SendError};
+use crate::in_flight::InFlightFrame;
 use crate::meter::Meter;
 use crate::pool::{Exchange, Pool};
 use crate::progress::Progress;
@@ -35,6 +38,10 @@ const LONGEST_ERROR: usize = 8 << 10;
 
 /// A request for the scores of `samples` samples.
 pub struct ScoreRequest<'a> {
+    /// The call's frame.
+    pub frame_ref: &'a InFlightFrame,
+    /// Where it was sent last, for dumps. Written by `send`.
+    pub server: &'a Mutex<Arc<str>>,
     pub parser: &'a ResponseParser,
     pub body: Bytes,
     pub samples: usize,
@@ -45,9 +52,14 @@ pub struct ScoreRequest<'a> {
 
 impl FleetRequest<Scores> for ScoreRequest<'_> {
     async fn send(&self, at: &Member, until: Instant) -> Result<Scores, SendError> {
-        let Self { parser, body, samples, meter, timeout } = self;
+        let Self { parser, body, samples, meter, timeout, .. } = self;
+        self.server.lock().clone_from(at.host());
         let limits = (until, *timeout);
         send(at.endpoint(), at.pool(), parser, body.clone(), *samples, meter, limits).await
+    }
+
+    fn second(&self) -> Option<HedgePermit> {
+        self.frame_ref.second_request()
     }
 }
 

@@ -62,14 +62,22 @@ struct WaitingFrame {
 }
 
 /// A request in flight, or about to be.
-#[derive(Default)]
 struct RequestTask {
     call: Option<Call>,
     started_ns: u64,
+    /// Where it was sent. Written by the request.
+    server: Arc<Mutex<Arc<str>>>,
     /// Notified when its call was completed meanwhile; one for each request.
     stop: Arc<Notify>,
     /// For `close`.
     abort: Option<AbortHandle>,
+}
+
+impl RequestTask {
+    fn new() -> Self {
+        let server = Arc::new(Mutex::new("".into()));
+        Self { call: None, started_ns: 0, server, stop: Arc::default(), abort: None }
+    }
 }
 
 /// The next request: its call and samples, what stops it, and the fleet to send it through.
@@ -78,6 +86,9 @@ struct NextRequest {
     samples: Vec<(usize, u32)>,
     stop: Arc<Notify>,
     fleet: Arc<Fleet>,
+    /// Calls that wait behind it.
+    waiting: usize,
+    server: Arc<Mutex<Arc<str>>>,
 }
 
 /// Frees the slot of a request, however it ended.
@@ -148,7 +159,7 @@ impl RequestQueue {
             state.last += wanted.min(free) as u64;
             let begun = first..=state.last;
             state.idle += wanted.min(free);
-            state.tasks.extend(begun.clone().map(|task| (task, RequestTask::default())));
+            state.tasks.extend(begun.clone().map(|task| (task, RequestTask::new())));
             begun.collect()
         };
         for task in begun {
@@ -175,12 +186,12 @@ impl RequestQueue {
             }
             let (samples, stop) = (frame_ref.samples(*index), Arc::new(Notify::new()));
             let mut state = self.state.lock();
-            if let Some(task) = state.tasks.get_mut(&task) {
-                (task.call, task.stop) = (Some(call.clone()), stop.clone());
-                task.started_ns = self.clock.now_ns();
-                state.idle -= 1;
-            }
-            return Some(NextRequest { call, samples, stop, fleet });
+            let task = state.tasks.get_mut(&task)?;
+            (task.call, task.stop) = (Some(call.clone()), stop.clone());
+            task.started_ns = self.clock.now_ns();
+            let server = task.server.clone();
+            state.idle -= 1;
+            return Some(NextRequest { call, samples, stop, fleet, waiting: state.left, server });
         }
     }
 
@@ -248,15 +259,24 @@ impl RequestQueue {
         self.state.lock().is_busy()
     }
 
-    /// Snapshots of the calls in flight, for `dump()`.
-    pub fn in_flight(&self, now_ns: u64) -> Vec<InFlightCall> {
-        let tasks: Vec<(Call, u64)> = {
+    /// Snapshots of the calls in flight, for `dump()`,
+    /// each with its server.
+    pub fn in_flight(&self, now_ns: u64) -> Vec<(InFlightCall, String)> {
+        let tasks: Vec<(Call, u64, Arc<str>)> = {
             let state = self.state.lock();
-            state.tasks.values().filter_map(|task| Some((task.call.clone()?, task.started_ns))).collect()
+            let of = |task: &RequestTask| Some((task.call.clone()?, task.started_ns, task.server.lock().clone()));
+            state.tasks.values().filter_map(of).collect()
         };
-        let snapshot =
-            |((frame_ref, call), since_ns): &(Call, u64)| frame_ref.in_flight(*call, now_ns.saturating_sub(*since_ns));
+        let snapshot = |((frame_ref, call), since_ns, server): &(Call, u64, Arc<str>)| {
+            let server = if server.is_empty() { self.spec.endpoint.host() } else { server.to_string() };
+            Some((frame_ref.in_flight(*call, now_ns.saturating_sub(*since_ns))?, server))
+        };
         tasks.iter().filter_map(snapshot).collect()
+    }
+
+    /// The fleet, until the queue is closed.
+    pub fn fleet(&self) -> Option<Arc<Fleet>> {
+        self.state.lock().fleet.clone()
     }
 
     /// Ends all requests and closes the connections.
@@ -302,15 +322,22 @@ impl QueueState {
 /// Sends one request after the other, until no call waits.
 async fn run_requests(guard: TaskGuard) {
     let queue = guard.queue.clone();
-    while let Some(NextRequest { call, samples, stop, fleet }) = queue.take(guard.task) {
+    while let Some(NextRequest { call, samples, stop, fleet, waiting, server }) = queue.take(guard.task) {
         let started_ns = queue.clock.now_ns();
         let meter = Meter::new(&queue.spec.tariff, queue.clock);
         let ended = match queue.body(&call.0, &samples) {
             Some(body) => {
-                let key = call.0.key(call.1);
+                let key = call.0.key(call.1, waiting);
                 let (parser, timeout) = (&queue.spec.parser, queue.timeout);
-                let request =
-                    ScoreRequest { parser, body: body.into(), samples: samples.len(), meter: &meter, timeout };
+                let request = ScoreRequest {
+                    frame_ref: &call.0,
+                    server: &server,
+                    parser,
+                    body: body.into(),
+                    samples: samples.len(),
+                    meter: &meter,
+                    timeout,
+                };
                 tokio::select! {
                     ended = fleet.send(key, &request, timeout) => Some(ended),
                     () = stop.notified() => None,

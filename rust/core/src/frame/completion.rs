@@ -10,7 +10,7 @@ use crate::frame::ended::EndedCall;
 use crate::frame::reports::CallExtra;
 use crate::frame::{Frame, InHand};
 use crate::grid::Claim;
-use crate::limits::Feedback;
+use crate::limits::{Feedback, Permit};
 use crate::outcome::{Cell, Failure, FailureKind, Note, Times, Traceback};
 use crate::timeout_messages::no_setup;
 
@@ -229,6 +229,14 @@ impl Frame {
     /// Tells how many tokens a call used, before it is ended: for limits on tokens.
     pub fn used(&mut self, tokens: f64) {
         self.tokens = Some(tokens);
+    }
+
+    /// Leave for a second request of the call in hand, which may need a permit; `None` where the
+    /// function's limiter has none right now.
+    #[must_use]
+    pub fn second_request(&self) -> Option<Option<Permit>> {
+        let Some(permit) = &self.permit else { return Some(None) };
+        permit.another(self.clock.now_ns()).map(Some)
     }
 
     /// Tells that the call, which is about to fail, went to one of several endpoints, and that

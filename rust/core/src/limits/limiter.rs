@@ -332,6 +332,15 @@ pub struct Permit {
 }
 
 impl Permit {
+    /// A permit for one more call like this one, if there is one right now.
+    #[must_use]
+    pub fn another(&self, now_ns: u64) -> Option<Self> {
+        match self.limiter.acquire(now_ns, Tokens::Counted(self.grant.tokens)) {
+            Acquired::Permit(permit) => Some(permit),
+            Acquired::Wait { .. } | Acquired::Refused(_) => None,
+        }
+    }
+
     /// The call has ended; `tokens` are those it used, if it reported them. True where its failure
     /// is excused: the circuit breaker is open, and the call not to blame.
     pub fn end(mut self, now_ns: u64, feedback: Feedback, tokens: Option<f64>, history: History) -> bool {

@@ -18,6 +18,8 @@ use tokio::time::Instant;
 use crate::endpoint::Endpoint;
 
 const EVERY: Duration = Duration::from_secs(10);
+/// The same while no address is known at all.
+const EVERY_UNKNOWN: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Default)]
@@ -36,19 +38,28 @@ struct Known {
     error: Option<String>,
 }
 
+impl Known {
+    fn is_stale(&self) -> bool {
+        let every = if self.by_name.is_empty() { EVERY_UNKNOWN } else { EVERY };
+        self.looked_up.is_none_or(|at| at.elapsed() >= every)
+    }
+}
+
 impl Addresses {
     /// There may be names that nobody has looked up.
     pub fn expect_new(&self) {
         self.known.lock().looked_up = None;
     }
 
-    /// Whether the first look-up is still to come.
+    /// Whether nobody knows an address, and it is time to look.
     pub fn is_new(&self) -> bool {
-        self.known.lock().looked_up.is_none()
+        let known = self.known.lock();
+        known.looked_up.is_none() || (known.by_name.is_empty() && known.is_stale())
     }
 
+    /// Whether it is time to look, and nobody does.
     pub fn is_stale(&self) -> bool {
-        self.known.lock().looked_up.is_none_or(|at| at.elapsed() >= EVERY)
+        self.looking_up.try_lock().is_ok() && self.known.lock().is_stale()
     }
 
     pub fn error(&self) -> Option<String> {
@@ -58,7 +69,7 @@ impl Addresses {
     /// Looks up the names of these endpoints; false if that was done meanwhile.
     pub async fn look_up(&self, endpoints: &[Endpoint]) -> bool {
         let _looking_up = self.looking_up.lock().await;
-        if !self.is_stale() {
+        if !self.known.lock().is_stale() {
             return false;
         }
         let mut found = Vec::new();

@@ -10,7 +10,7 @@
 
 use crate::fleet::health::{Availability, Ended, Health, SentAt};
 use crate::fleet::hedging::{HedgeAfter, HedgeBudget, Hedging};
-use crate::fleet::latency::real;
+use crate::fleet::latency::{Latency, nanoseconds, real};
 use crate::fleet::recent::RecentMap;
 use crate::fleet::request::RequestKey;
 
@@ -18,6 +18,8 @@ use crate::fleet::request::RequestKey;
 const BOUND: f64 = 1.25;
 /// Not more of what is in flight may be overdue, if a request is to be hedged.
 const OVERDUE: f64 = 0.25;
+/// How many times as long as a typical answer a trial may take before its call goes elsewhere too.
+const TRIAL: f64 = 2.0;
 
 /// Numbers an endpoint of a fleet, for ever.
 pub type EndpointId = u64;
@@ -240,8 +242,9 @@ impl<M: Clone> Balancer<M> {
     }
 
     /// After how many nanoseconds a request is sent a second time; `None`: never, or nobody knows.
-    pub fn hedge_after_ns(&self) -> Option<u64> {
-        self.hedge_ns.filter(|_| self.entries.len() > 1)
+    pub fn second_after_ns(&self, trial: bool) -> Option<u64> {
+        let after_ns = if trial { self.typical_ns.map(|typical| nanoseconds(TRIAL * typical)) } else { self.hedge_ns };
+        after_ns.filter(|_| self.entries.len() > 1)
     }
 
     /// A request has waited for longer than that; it is so until it ends.
@@ -252,34 +255,48 @@ impl<M: Clone> Balancer<M> {
         }
     }
 
-    /// Where an overdue request is sent as well; `None` where none is up that has room, where the
-    /// fleet is overloaded, or the share of hedged calls is used up.
-    pub fn hedge(&mut self, now_ns: u64, tried: &[EndpointId]) -> Option<Chosen<M>> {
+    /// Whether an overdue request may be sent a second time. A trial's call always may; any other
+    /// not where the fleet is overloaded, or the share of hedged calls is used up.
+    pub fn may_second(&self, now_ns: u64, tried: &[EndpointId], first: (EndpointId, SentAt)) -> bool {
+        self.second_place(now_ns, tried, first).is_some()
+    }
+
+    /// Where an overdue request is sent as well.
+    pub fn second(&mut self, now_ns: u64, tried: &[EndpointId], first: (EndpointId, SentAt)) -> Option<Chosen<M>> {
+        let place = self.second_place(now_ns, tried, first)?;
+        if first.1.trial {
+            self.counts.failovers += 1;
+        } else {
+            self.counts.hedges += 1;
+            if let Some((_, budget)) = &mut self.hedging {
+                budget.take();
+            }
+        }
+        Some(self.send(place, now_ns))
+    }
+
+    fn second_place(&self, now_ns: u64, tried: &[EndpointId], (first, sent): (EndpointId, SentAt)) -> Option<usize> {
         let up = |entry: &&Entry<M>| entry.health.availability(now_ns) == Availability::Up;
         let all_up = self.entries.iter().filter(up).count();
-        let throttled = self.entries.iter().any(|entry| entry.health.is_throttled(now_ns));
-        if throttled || 2 * all_up < self.entries.len() {
-            return None;
-        }
         let others: Vec<usize> = (0..self.entries.len())
             .filter(|place| up(&&self.entries[*place]) && !tried.contains(&self.entries[*place].id))
             .collect();
-        let sum = |of: fn(&Health) -> usize| others.iter().map(|place| of(&self.entries[*place].health)).sum::<usize>();
-        let (in_flight, overdue) = (sum(|health| health.in_flight), sum(|health| health.overdue));
-        if real(overdue) > OVERDUE * real(in_flight.max(1)) {
-            return None;
+        if !sent.trial {
+            let slow = |entry: &Entry<M>| entry.health.is_slower(sent, self.typical_ns, now_ns);
+            let urgent = self.entries.iter().find(|entry| entry.id == first).is_some_and(slow);
+            let throttled = self.entries.iter().any(|entry| entry.health.is_throttled(now_ns));
+            let sum = |of: fn(&Health) -> usize| others.iter().map(|place| of(&self.entries[*place].health)).sum();
+            let (in_flight, overdue): (usize, usize) = (sum(|health| health.in_flight), sum(|health| health.overdue));
+            let overloaded = throttled || 2 * all_up < self.entries.len() || real(overdue) > OVERDUE * real(in_flight);
+            if overloaded || !self.hedging.is_some_and(|(_, budget)| budget.allows(urgent)) {
+                return None;
+            }
         }
         let load = |place: &usize| {
             let entry = &self.entries[*place];
             real(entry.health.in_flight + 1) / self.counts_for(*place, now_ns)
         };
-        let place = others.iter().copied().min_by(|one, two| load(one).total_cmp(&load(two)))?;
-        let (_, budget) = self.hedging.as_mut()?;
-        if !budget.take() {
-            return None;
-        }
-        self.counts.hedges += 1;
-        Some(self.send(place, now_ns))
+        others.iter().copied().min_by(|one, two| load(one).total_cmp(&load(two)))
     }
 
     /// Looks up what endpoints take to answer: of the typical one, so that neither a slow one nor a
@@ -287,7 +304,7 @@ impl<M: Clone> Balancer<M> {
     fn look_up(&mut self) {
         self.ended = 0;
         let known = || self.entries.iter().map(|entry| &entry.health.latency).filter(|latency| latency.is_known());
-        let mut averages: Vec<f64> = known().filter_map(super::latency::Latency::average_ns).collect();
+        let mut averages: Vec<f64> = known().filter_map(Latency::average_ns).collect();
         averages.sort_by(f64::total_cmp);
         self.typical_ns = averages.get(averages.len().saturating_sub(1) / 2).copied();
         self.hedge_ns = match self.hedging.map(|(after, _)| after) {

@@ -4,12 +4,15 @@
 //!   to another at once; any other failure ends the attempt.
 //! - Endpoints come and go while requests are in flight: those that left answer what they have.
 //! - The limiter of the function hears of a failure only where no other endpoint is up.
+//! - A call that is a half-open endpoint's trial goes to another one too once the trial takes too
+//!   long: finding out costs no call its timeout.
 //! - A request that is sent twice ends with the first answer; the other one is dropped, and its
 //!   connection with it.
 
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
@@ -24,7 +27,10 @@ use crate::fleet::health::{Ended, SentAt};
 use crate::fleet::hedging::Hedging;
 use crate::fleet::member::Member;
 use crate::fleet::pools::Pools;
-use crate::fleet::request::{Failed, FleetRequest, RequestKey, SendError};
+use crate::fleet::request::{Failed, FleetRequest, HedgePermit, RequestKey, SendError};
+
+/// How soon to look again for what an answer usually takes, and for leave to send once more.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The endpoints of a function, as they were configured.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +42,14 @@ pub struct FleetOptions {
     /// Each address of a host name is an endpoint.
     pub resolve_all: bool,
     pub hedging: Option<Hedging>,
+}
+
+impl FleetOptions {
+    /// For these URLs, each with its weight; the first is the function's own endpoint.
+    pub fn of(own: &Endpoint, urls: &[(String, f64)]) -> Result<Self, EndpointError> {
+        let others = urls.iter().skip(1).map(|(url, _)| own.at_url(url)).collect::<Result<_, _>>()?;
+        Ok(Self { others, weights: urls.iter().map(|(_, weight)| *weight).collect(), ..Self::default() })
+    }
 }
 
 /// What is known of an endpoint, for people.
@@ -211,31 +225,80 @@ impl Fleet {
         until: Instant,
         tried: &mut Vec<EndpointId>,
     ) -> Result<T, (SendError, Ended)> {
-        let hedge_after_ns = if self.hedges { self.balancer.lock().hedge_after_ns() } else { None };
-        let id = first.id;
-        let Some(hedge_after_ns) = hedge_after_ns else { return self.send_to(key, first, request, until).await };
-        let mut first = pin!(self.send_to(key, first, request, until));
+        let (id, sent, trial) = (first.id, first.sent, first.sent.trial);
+        let overtaken = AtomicBool::new(false);
+        let mut first = pin!(self.send_to(key, first, request, until, &overtaken));
+        if !self.hedges && !trial {
+            return first.await;
+        }
         tokio::select! {
             biased;
             ended = &mut first => return ended,
-            () = tokio::time::sleep(Duration::from_nanos(hedge_after_ns)) => {}
+            () = self.overdue(sent) => {}
         }
         let _overdue = Overdue::new(self, id);
-        let Some(_permit) = request.second() else { return first.await };
-        let chosen = self.balancer.lock().hedge(self.clock.now_ns(), tried);
-        let Some(second) = chosen else { return first.await };
+        let (second, _permit) = loop {
+            let chosen = self.choose_second(request, tried, (id, sent));
+            if let Some(chosen) = chosen {
+                break chosen;
+            }
+            tokio::select! {
+                biased;
+                ended = &mut first => return ended,
+                () = tokio::time::sleep(LOOK_AGAIN) => {} // there may be room, or a permit, later
+            }
+        };
         tried.push(second.id);
-        let mut second = pin!(self.send_to(key, second, request, until));
+        let overtaken_too = AtomicBool::new(false);
+        let mut second = Box::pin(self.send_to(key, second, request, until, &overtaken_too));
         tokio::select! {
             biased;
-            ended = &mut first => if ended.is_ok() { ended } else { self.won(second.await) },
-            ended = &mut second => if ended.is_ok() { self.won(ended) } else { first.await },
+            ended = &mut first => if ended.is_ok() {
+                overtaken_too.store(true, Ordering::Relaxed);
+                ended
+            } else {
+                self.won(trial, second.await)
+            },
+            ended = &mut second => if ended.is_ok() {
+                overtaken.store(true, Ordering::Relaxed);
+                self.won(trial, ended)
+            } else {
+                first.await
+            },
+        }
+    }
+
+    /// Where an overdue request goes as well, with a permit of the function's limiter for it.
+    fn choose_second<T>(
+        &self,
+        request: &impl FleetRequest<T>,
+        tried: &[EndpointId],
+        first: (EndpointId, SentAt),
+    ) -> Option<(Chosen<Arc<Member>>, HedgePermit)> {
+        let now_ns = self.clock.now_ns();
+        if !self.balancer.lock().may_second(now_ns, tried, first) {
+            return None;
+        }
+        let permit = request.second()?;
+        let chosen = self.balancer.lock().second(now_ns, tried, first)?;
+        Some((chosen, permit))
+    }
+
+    /// Waits until a request has waited for long enough to be sent a second time.
+    async fn overdue(&self, sent: SentAt) {
+        loop {
+            let after_ns = self.balancer.lock().second_after_ns(sent.trial);
+            let Some(after_ns) = after_ns else {
+                tokio::time::sleep(LOOK_AGAIN).await; // too few answers yet to say
+                continue;
+            };
+            return self.clock.sleep_until_ns(sent.sent_ns.saturating_add(after_ns)).await;
         }
     }
 
     /// Counts a second request that was answered first.
-    fn won<T, E>(&self, ended: Result<T, E>) -> Result<T, E> {
-        self.balancer.lock().counts.hedges_won += u64::from(ended.is_ok());
+    fn won<T, E>(&self, trial: bool, ended: Result<T, E>) -> Result<T, E> {
+        self.balancer.lock().counts.hedges_won += u64::from(ended.is_ok() && !trial);
         ended
     }
 
@@ -245,9 +308,10 @@ impl Fleet {
         chosen: Chosen<Arc<Member>>,
         request: &impl FleetRequest<T>,
         until: Instant,
+        overtaken: &AtomicBool,
     ) -> Result<T, (SendError, Ended)> {
         let Chosen { id, member, sent } = chosen;
-        let mut in_flight = InFlight { fleet: self, key, id, sent, ended: Ended::Dropped };
+        let mut in_flight = InFlight { fleet: self, key, id, sent, overtaken, ended: Ended::Dropped };
         let answer = request.send(&member, until).await;
         in_flight.ended = answer.as_ref().map_or_else(Ended::of, |_| Ended::Answered);
         let ended = in_flight.ended;
@@ -265,12 +329,17 @@ struct InFlight<'a> {
     key: &'a RequestKey,
     id: EndpointId,
     sent: SentAt,
+    /// Set where another endpoint answered first.
+    overtaken: &'a AtomicBool,
     ended: Ended,
 }
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        let Self { fleet, key, id, sent, ended } = self;
+        if self.ended == Ended::Dropped && self.overtaken.load(Ordering::Relaxed) {
+            self.ended = Ended::Overtaken;
+        }
+        let Self { fleet, key, id, sent, ended, .. } = self;
         fleet.balancer.lock().end(*id, *sent, key, *ended, fleet.clock.now_ns(), fastrand::f64());
     }
 }

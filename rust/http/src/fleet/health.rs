@@ -45,6 +45,8 @@ pub enum Ended {
     Failed(Signal, Option<u64>),
     /// Nobody waits for it any more.
     Dropped,
+    /// Another endpoint answered first.
+    Overtaken,
 }
 
 /// See the module.
@@ -135,9 +137,10 @@ impl Health {
                 }
                 signal
             }
-            Ended::Dropped => {
+            Ended::Dropped | Ended::Overtaken => {
                 self.latency.unanswered(took_ns);
-                Signal::Nothing
+                // A trial that takes too long has failed.
+                if ended == Ended::Overtaken && sent.trial { Signal::TimedOut } else { Signal::Nothing }
             }
         };
         if signal == Signal::Answered {
@@ -151,6 +154,11 @@ impl Health {
         self.breaker.record(attempt, signal, now_ns, self.in_flight, random);
     }
 
+    /// Whether it has answered nothing since this request was sent, or is slow anyway.
+    pub fn is_slower(&self, sent: SentAt, typical_ns: Option<f64>, now_ns: u64) -> bool {
+        self.heard_ns <= sent.sent_ns || self.factor(typical_ns, now_ns) < 1.0
+    }
+
     /// What it counts for, where the typical endpoint takes `typical_ns` to answer and counts for
     /// 1.
     pub fn factor(&self, typical_ns: Option<f64>, now_ns: u64) -> f64 {
@@ -162,6 +170,8 @@ impl Health {
         } else {
             typical + (own - typical).max(0.0) * 0.5_f64.powf(silent / FORGET_NS)
         };
-        (SLOW * typical / own.max(1.0)).clamp(LEAST_FACTOR, 1.0)
+        // Squared: with the same number of requests in flight it would still be every tenth answer
+        // of a slow one that the last percent of all calls are.
+        (SLOW * typical / own.max(1.0)).powi(2).clamp(LEAST_FACTOR, 1.0)
     }
 }

@@ -69,6 +69,11 @@ pub const fn real_ns(number: u64) -> f64 {
     number as f64
 }
 
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time, which `as` keeps in bounds")]
+pub const fn nanoseconds(number: f64) -> u64 {
+    number as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

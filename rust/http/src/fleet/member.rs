@@ -9,11 +9,14 @@ use crate::pool::Pool;
 pub struct Member {
     endpoint: Endpoint,
     pool: Arc<Pool>,
+    /// Its name in dumps.
+    host: Arc<str>,
 }
 
 impl Member {
-    pub const fn new(endpoint: Endpoint, pool: Arc<Pool>) -> Self {
-        Self { endpoint, pool }
+    pub fn new(endpoint: Endpoint, pool: Arc<Pool>) -> Self {
+        let host = endpoint.host().into();
+        Self { endpoint, pool, host }
     }
 
     pub const fn endpoint(&self) -> &Endpoint {
@@ -22,5 +25,9 @@ impl Member {
 
     pub fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    pub const fn host(&self) -> &Arc<str> {
+        &self.host
     }
 }

@@ -23,7 +23,7 @@ pub struct Pools {
 struct KnownServer {
     endpoint: Endpoint,
     /// Requests in flight to it at most, of all functions that use it from the start, and the
-    /// share of them that it has when all endpoints are up.
+    /// connections that it has when all endpoints are up; 0 for one that came later.
     requests: usize,
     usual: usize,
     /// Ends with the last fleet that uses it. Written by `get`.
@@ -63,7 +63,7 @@ impl Pools {
     pub fn get(&self, endpoint: &Endpoint, requests: usize) -> Result<Arc<Pool>, EndpointError> {
         let mut known = self.known.lock();
         // Servers that came at run time and left.
-        known.retain(|one| one.requests > 0 || one.pool.strong_count() > 0);
+        known.retain(|one| one.usual > 0 || one.pool.strong_count() > 0);
         let place = known.iter().position(|one| one.endpoint.shares_pool(endpoint));
         if let Some(pool) = place.and_then(|place| known[place].pool.upgrade()) {
             return Ok(pool);
@@ -73,12 +73,7 @@ impl Pools {
         match place {
             Some(place) => known[place].pool = Arc::downgrade(&pool),
             None => {
-                known.push(KnownServer {
-                    endpoint: endpoint.clone(),
-                    requests,
-                    usual: requests,
-                    pool: Arc::downgrade(&pool),
-                });
+                known.push(KnownServer { endpoint: endpoint.clone(), requests, usual: 0, pool: Arc::downgrade(&pool) });
             }
         }
         Ok(pool)

@@ -13,7 +13,9 @@ use guerdon_core::outcome::Status;
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_core::text::{RawText, TextKind};
-use guerdon_http::{Api, BodyTemplate, Endpoint, HttpFunction, HttpLane, Key, Method, Piece, ResponseParser, Tariff};
+use guerdon_http::{
+    Api, BodyTemplate, Endpoint, FleetOptions, HttpFunction, HttpLane, Key, Method, Piece, ResponseParser, Tariff,
+};
 use guerdon_testkit::judge::MockJudge;
 use tokio::runtime::Handle;
 
@@ -57,6 +59,7 @@ pub fn chat(endpoint: Endpoint) -> HttpFunction {
     let pieces = vec![Piece::Raw(head), Piece::Text(0), Piece::Raw(br#""}]}"#.to_vec())];
     HttpFunction {
         endpoint,
+        fleet: FleetOptions::default(),
         body: BodyTemplate { pieces },
         parser: ResponseParser::Judge { api: Api::Chat, parser: Method::Number.into() },
         tariff: Tariff::default(),
@@ -67,8 +70,13 @@ pub fn chat(endpoint: Endpoint) -> HttpFunction {
 pub fn rewards(endpoint: Endpoint) -> HttpFunction {
     let each = Piece::Each(vec![Piece::Value(0)]);
     let pieces = vec![Piece::Raw(br#"{"completions": ["#.to_vec()), each, Piece::Raw(b"]}".to_vec())];
-    let (body, parser) = (BodyTemplate { pieces }, ResponseParser::Rewards { path: None });
-    HttpFunction { endpoint, body, parser, tariff: Tariff::default() }
+    HttpFunction {
+        endpoint,
+        fleet: FleetOptions::default(),
+        body: BodyTemplate { pieces },
+        parser: ResponseParser::Rewards { path: None },
+        tariff: Tariff::default(),
+    }
 }
 
 pub fn policy(timeout: Duration, retries: u16, concurrency: usize) -> Policy {

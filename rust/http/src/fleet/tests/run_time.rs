@@ -1,0 +1,57 @@
+//! Endpoints that come and go.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::replicas::{Mood, Replicas, SLOTS, endpoint, fleet, score, url};
+use crate::fleet::RequestKey;
+
+/// Requests in flight to an endpoint that leaves are answered; one that comes gets its share.
+#[tokio::test(start_paused = true)]
+async fn the_list_is_replaced_in_mid_batch() {
+    let (replicas, all) = (Replicas::new(4), fleet(2, 3 * SLOTS, None));
+    let changed = all.clone();
+    let scored = score(&all, &replicas, (3000, 3 * SLOTS, 4), move |call| {
+        if call == 1000 {
+            let others = [1, 2, 3].map(|place| (changed.at(&url(place)).unwrap(), 1.0));
+            changed.set(others.to_vec()).unwrap();
+        }
+    })
+    .await;
+    assert_eq!(scored.lost(), 0);
+    let served: Vec<usize> = (0..4).map(|place| replicas.at(place).served.load(Ordering::Relaxed)).collect();
+    let dropped: usize = (0..4).map(|place| replicas.at(place).dropped.load(Ordering::Relaxed)).sum();
+    assert_eq!(dropped, 0);
+    assert!(served[0] > 400 && served[2] > 600 && served[3] > 600, "{served:?}");
+    let left = all.endpoints();
+    assert_eq!(left.iter().map(|one| one.url.clone()).collect::<Vec<_>>(), [1, 2, 3].map(url));
+    assert!(left[0].answered > 1000, "it kept its counts: {left:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn weights_say_who_gets_more() {
+    let (replicas, all) = (Replicas::new(2), fleet(2, SLOTS, None));
+    all.set(vec![(endpoint(0), 3.0), (endpoint(1), 1.0)]).unwrap();
+    score(&all, &replicas, (4096, SLOTS, 1), |_| {}).await;
+    let (one, two) = (replicas.at(0).served.load(Ordering::Relaxed), replicas.at(1).served.load(Ordering::Relaxed));
+    assert!((2.6..3.4).contains(&(one as f64 / two as f64)), "{one} and {two}");
+}
+
+/// The next attempt goes elsewhere, and the limiter hears of a failure only where all are down.
+#[tokio::test(start_paused = true)]
+async fn a_retry_goes_to_another_endpoint() {
+    let (replicas, all) = (Replicas::new(3), fleet(3, 8, None));
+    let second = Duration::from_secs(1);
+    (0..3).for_each(|place| replicas.set(place, Mood::Hangs));
+    let came = || (0..3).map(|place| replicas.at(place).came.load(Ordering::Relaxed)).collect::<Vec<_>>();
+    for attempt in 1..=3 {
+        let key = RequestKey { batch: 1, sample: 7, group_size: 1, attempt, ..RequestKey::default() };
+        let failed = all.send(key, &replicas.asked(1.0), second).await.unwrap_err();
+        assert!(failed.others_up);
+    }
+    assert_eq!(came(), [1, 1, 1]);
+    (0..3).for_each(|place| replicas.set(place, Mood::Dead));
+    let key = RequestKey { batch: 1, sample: 8, group_size: 1, attempt: 1, ..RequestKey::default() };
+    let failed = all.send(key, &replicas.asked(1.0), second).await.unwrap_err();
+    assert!(!failed.others_up && came() == [2, 2, 2], "one attempt found no connection anywhere");
+}
