@@ -24,21 +24,21 @@ const EVERY_UNKNOWN: Duration = Duration::from_secs(1);
 /// See the module.
 #[derive(Default)]
 pub struct Addresses {
-    known: Mutex<Known>,
+    known: Mutex<KnownAddresses>,
     /// Held while names are looked up: others wait for that.
     looking_up: AsyncMutex<()>,
 }
 
 /// Written by `look_up` and `expect_new`.
 #[derive(Default)]
-struct Known {
+struct KnownAddresses {
     by_name: BTreeMap<String, Vec<IpAddr>>,
     looked_up: Option<Instant>,
     /// Why the last look-up of a name failed.
     error: Option<String>,
 }
 
-impl Known {
+impl KnownAddresses {
     fn is_stale(&self) -> bool {
         let every = if self.by_name.is_empty() { EVERY_UNKNOWN } else { EVERY };
         self.looked_up.is_none_or(|at| at.elapsed() >= every)

@@ -1,12 +1,10 @@
-//! Chooses the endpoint of each request. Arithmetic only: no clock, no lock, no socket; the tests
-//! run years of it.
+//! Chooses the endpoint of each request. Arithmetic only: no clock, no lock, no socket.
 //!
 //! - fleet-1  An endpoint whose breaker is open gets nothing while another is up.
-//! - fleet-2  A group's requests go to one endpoint, unless that has `BOUND` times its share of what
-//!   is in flight, or is down; the group then moves, and no group moves for another's sake.
-//! - fleet-3  All else goes to the endpoint with the fewest requests in flight for what it counts.
-//! - fleet-4  A request never goes twice to one endpoint within an attempt; the next attempt goes to
-//!   another endpoint where one is up.
+//! - fleet-2  A group's requests go to one endpoint, unless that is down or has `BOUND` times its
+//!   share of what is in flight; then the group moves. All else goes where fewest are in flight.
+//! - fleet-3  Within an attempt a request goes to no endpoint twice; the next attempt goes to
+//!   another one, where one is up.
 
 use crate::fleet::health::{Availability, Ended, Health, SentAt};
 use crate::fleet::hedging::{HedgeAfter, HedgeBudget, Hedging};

@@ -3,11 +3,9 @@
 //! - A request that its endpoint surely did not process (no connection, "too many requests") goes
 //!   to another at once; any other failure ends the attempt.
 //! - Endpoints come and go while requests are in flight: those that left answer what they have.
-//! - The limiter of the function hears of a failure only where no other endpoint is up.
-//! - A call that is a half-open endpoint's trial goes to another one too once the trial takes too
-//!   long: finding out costs no call its timeout.
-//! - A request that is sent twice ends with the first answer; the other one is dropped, and its
-//!   connection with it.
+//! - The function's limiter hears of a failure only where no other endpoint is up.
+//! - A half-open endpoint's trial that takes too long goes to another one too: it costs no call its
+//!   timeout. Who answers first counts, the other request is dropped with its connection.
 
 use std::net::IpAddr;
 use std::pin::pin;
@@ -194,9 +192,10 @@ impl Fleet {
     ) -> Result<T, Failed> {
         let until = Instant::now() + within;
         if self.addresses.as_ref().is_some_and(Addresses::is_new) {
-            let _ = tokio::time::timeout_at(until, self.refresh()).await; // without addresses there is no endpoint
+            // Without addresses there is no endpoint, which is what fails then.
+            let _ = tokio::time::timeout_at(until, self.refresh()).await;
         }
-        let (mut tried, mut failed) = (Vec::new(), Failed::no_endpoint(self.unresolved()));
+        let (mut tried, mut failure) = (Vec::new(), None);
         loop {
             let chosen = self.balancer.lock().choose(self.clock.now_ns(), &key, &tried);
             let Some(chosen) = chosen else { break };
@@ -205,16 +204,17 @@ impl Fleet {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => failed,
             };
-            failed.failure = error.failure;
+            failure = Some(error.failure);
             if !ended.is_unprocessed() || Instant::now() >= until {
                 break;
             }
         }
-        failed.others_up = self.balancer.lock().others_up(&tried, self.clock.now_ns());
-        if failed.others_up {
-            failed.failure.retry_after = None; // the next attempt goes elsewhere
+        let Some(mut failure) = failure else { return Err(Failed::no_endpoint(self.unresolved())) };
+        let others_up = self.balancer.lock().others_up(&tried, self.clock.now_ns());
+        if others_up {
+            failure.retry_after = None; // the next attempt goes elsewhere
         }
-        Err(failed)
+        Err(Failed { failure, others_up })
     }
 
     async fn send_once_or_twice<T>(

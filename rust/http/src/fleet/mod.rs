@@ -1,6 +1,6 @@
 //! The endpoints of a function: which of them a request goes to, and what becomes of it.
-//! `fleet` sends; `balancer` chooses, by the `health` and `latency` of each endpoint; `hedging` says
-//! when a request is sent twice; `addresses` looks up names; `pools` has the connections.
+//! `fleet` sends; `balancer` chooses, by the `health` and `latency` of each endpoint; `hedging`
+//! says when a request is sent twice; `addresses` looks up names; `pools` has the connections.
 //!
 //! - A request is sent through its function's `Fleet`, also where that has one endpoint.
 //! - Functions that go to one server in the same way share its connections.

@@ -47,7 +47,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
-    /// fleet-1, fleet-2, fleet-4, and counts that add up.
+    /// fleet-1, fleet-3, and counts that add up.
     #[test]
     fn the_choice_holds_its_promises(steps in prop::collection::vec(step(), 1..300)) {
         let mut balancer: Balancer<u8> = Balancer::new(64, None);

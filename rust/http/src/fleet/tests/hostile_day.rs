@@ -13,11 +13,11 @@ const GROUP: usize = 8;
 /// Sees: nothing: no sample is lost, and the others do the work
 #[tokio::test(start_paused = true)]
 async fn one_dies_one_hangs_one_is_slow() {
-    let (healthy, sick) = (Replicas::new(REPLICAS), Replicas::new(REPLICAS));
+    let (healthy, hostile) = (Replicas::new(REPLICAS), Replicas::new(REPLICAS));
     let usual = score(&fleet(REPLICAS, IN_FLIGHT, None), &healthy, (CALLS, IN_FLIGHT, GROUP), |_| {}).await;
-    let moods = sick.clone();
+    let moods = hostile.clone();
     let all = fleet(REPLICAS, IN_FLIGHT, None);
-    let scored = score(&all, &sick, (CALLS, IN_FLIGHT, GROUP), move |call| match call {
+    let scored = score(&all, &hostile, (CALLS, IN_FLIGHT, GROUP), move |call| match call {
         1024 => moods.set(0, Mood::Dead),
         1025 => moods.set(1, Mood::Hangs),
         1026 => moods.set(2, Mood::Serves(10.0)),

@@ -58,7 +58,7 @@ impl FleetRequest<usize> for Asked<'_> {
         let place: usize = at.endpoint().name()[1..].parse().unwrap();
         let replica = &self.replicas.0[place];
         replica.came.fetch_add(1, Ordering::Relaxed);
-        let counted = Counted::new(replica);
+        let counted = InFlightGuard::new(replica);
         let mood = *replica.mood.lock();
         let host = at.endpoint().host();
         let slowness = match mood {
@@ -96,9 +96,9 @@ impl FleetRequest<usize> for Asked<'_> {
 }
 
 /// Counts a request in flight, and one that was dropped.
-struct Counted<'a>(Option<&'a Replica>);
+struct InFlightGuard<'a>(Option<&'a Replica>);
 
-impl<'a> Counted<'a> {
+impl<'a> InFlightGuard<'a> {
     fn new(replica: &'a Replica) -> Self {
         let now = replica.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
         replica.most_in_flight.fetch_max(now, Ordering::Relaxed);
@@ -112,7 +112,7 @@ impl<'a> Counted<'a> {
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
         if let Some(replica) = self.0 {
             replica.in_flight.fetch_sub(1, Ordering::Relaxed);
