@@ -34,7 +34,9 @@ pub trait FleetRequest<T>: Sync {
 
     /// Leave to send it a second time while the first is under way; `None`: it must not be. What is
     /// returned is held until the second one has ended.
-    fn second(&self) -> Option<HedgePermit>;
+    fn second(&self) -> Option<HedgePermit> {
+        None
+    }
 }
 
 /// Leave for a second request: a permit of the function's limiter, where it has one.
