@@ -1,10 +1,13 @@
 //! The body of a request: JSON with the texts of the samples in it.
 //!
 //! - A text is escaped as JSON wants it, whatever its layout in Python: the server decodes what the
-//!   function would have got. A lone surrogate, which UTF-8 can't hold, goes as a `\ud83d` escape.
-//! - Making a body takes no lock and allocates only the body.
+//!   function would have got.
+//! - Making a body takes no lock and allocates only the body, once. A long one is not made at all:
+//!   `long_body` writes it in pieces while it is sent.
 
-use guerdon_core::text::{RawText, TextKind};
+use guerdon_core::text::RawText;
+
+use crate::escape::{escape, plain_some};
 
 /// A piece of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,13 +40,34 @@ pub struct BodyTemplate {
 }
 
 impl BodyTemplate {
+    /// About how many bytes a body for these samples has: exact where nothing needs an escape.
+    pub fn bytes<'a, S: Copy>(&self, samples: &[S], text: impl Fn(usize, S) -> Option<Text<'a>>) -> usize {
+        bytes(&self.pieces, samples, &text)
+    }
+
     /// The body for these samples; `text` gives a sample's text in a column. `None` if one is not
     /// there.
     pub fn fill<'a, S: Copy>(&self, samples: &[S], text: impl Fn(usize, S) -> Option<Text<'a>>) -> Option<Vec<u8>> {
-        let mut out = Vec::with_capacity(1024);
+        let bytes = self.bytes(samples, &text);
+        let capacity = bytes + bytes / 32 + 16; // line breaks and quotation marks take two each
+        let mut out = Vec::with_capacity(capacity);
         fill(&self.pieces, samples, &text, &mut out)?;
         Some(out)
     }
+}
+
+fn bytes<'a, S: Copy>(pieces: &[Piece], samples: &[S], text: &impl Fn(usize, S) -> Option<Text<'a>>) -> usize {
+    let of_column = |column: usize| {
+        let found = samples.first().and_then(|sample| text(column, *sample));
+        found.map_or(0, |text| text.raw.bytes.len())
+    };
+    let of_piece = |piece: &Piece| match piece {
+        Piece::Raw(bytes) => bytes.len(),
+        Piece::Text(column) => of_column(*column),
+        Piece::Value(column) => of_column(*column) + 2,
+        Piece::Each(pieces) => samples.iter().map(|sample| bytes(pieces, std::slice::from_ref(sample), text) + 1).sum(),
+    };
+    pieces.iter().map(of_piece).sum()
 }
 
 fn fill<'a, S: Copy>(
@@ -57,7 +81,9 @@ fn fill<'a, S: Copy>(
             Piece::Raw(bytes) => out.extend_from_slice(bytes),
             Piece::Text(column) => escape(text(*column, *samples.first()?)?.raw, out),
             Piece::Value(column) => match text(*column, *samples.first()?)? {
-                Text { raw, json: true } => unescaped(raw, out),
+                Text { raw, json: true } => {
+                    plain_some(raw, 0, usize::MAX, out);
+                }
                 Text { raw, json: false } => {
                     out.push(b'"');
                     escape(raw, out);
@@ -77,74 +103,14 @@ fn fill<'a, S: Copy>(
     Some(())
 }
 
-/// The code points of a text.
-fn points(text: RawText<'_>) -> impl Iterator<Item = u32> + '_ {
-    let width = match text.kind {
-        TextKind::Ascii | TextKind::Latin1 => 1,
-        TextKind::Utf16 => 2,
-        TextKind::Utf32 => 4,
-    };
-    text.bytes.chunks_exact(width).map(|unit| match *unit {
-        [one] => u32::from(one),
-        [low, high] => u32::from(u16::from_ne_bytes([low, high])),
-        [a, b, c, d] => u32::from_ne_bytes([a, b, c, d]),
-        _ => 0xFFFD,
-    })
-}
-
-/// The text as the inside of a JSON string.
-fn escape(text: RawText<'_>, out: &mut Vec<u8>) {
-    if text.kind == TextKind::Ascii {
-        // Most texts: what needs no escape is copied in runs.
-        let mut from = 0;
-        for (at, byte) in text.bytes.iter().enumerate() {
-            if *byte < 0x20 || matches!(byte, b'"' | b'\\') {
-                out.extend_from_slice(&text.bytes[from..at]);
-                point(u32::from(*byte), out);
-                from = at + 1;
-            }
-        }
-        out.extend_from_slice(&text.bytes[from..]);
-        return;
-    }
-    for code in points(text) {
-        point(code, out);
-    }
-}
-
-fn point(code: u32, out: &mut Vec<u8>) {
-    match code {
-        0x22 => out.extend_from_slice(b"\\\""),
-        0x5C => out.extend_from_slice(b"\\\\"),
-        0x0A => out.extend_from_slice(b"\\n"),
-        0x0D => out.extend_from_slice(b"\\r"),
-        0x09 => out.extend_from_slice(b"\\t"),
-        0..0x20 | 0xD800..0xE000 => out.extend_from_slice(format!("\\u{code:04x}").as_bytes()),
-        _ => utf8(code, out),
-    }
-}
-
-fn utf8(code: u32, out: &mut Vec<u8>) {
-    let letter = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
-    out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
-}
-
-/// A text that is JSON already.
-fn unescaped(text: RawText<'_>, out: &mut Vec<u8>) {
-    if text.kind == TextKind::Ascii {
-        out.extend_from_slice(text.bytes);
-    } else {
-        points(text).for_each(|code| utf8(code, out));
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub mod tests {
+    use guerdon_core::text::TextKind;
     use proptest::prelude::*;
 
     use super::*;
 
-    fn raw(kind: TextKind, bytes: &[u8]) -> RawText<'_> {
+    pub fn raw(kind: TextKind, bytes: &[u8]) -> RawText<'_> {
         RawText { kind, bytes }
     }
 
@@ -155,7 +121,7 @@ mod tests {
     }
 
     /// A text as Python would lay it out.
-    fn laid_out(text: &str) -> (TextKind, Vec<u8>) {
+    pub fn laid_out(text: &str) -> (TextKind, Vec<u8>) {
         let highest = text.chars().map(u32::from).max().unwrap_or(0);
         let points = text.chars().map(u32::from);
         match highest {

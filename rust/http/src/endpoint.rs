@@ -6,8 +6,6 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
     PROXY_AUTHORIZATION, USER_AGENT,
@@ -17,6 +15,7 @@ use url::{Position, Url};
 
 use crate::endpoint_error::EndpointError;
 use crate::redaction::Redactor;
+use crate::request_body::{RequestBody, SentBody};
 use crate::tls::{self, ClientCertificate, Tls};
 
 /// What servers' logs show of us.
@@ -216,8 +215,8 @@ impl Endpoint {
     }
 
     /// A request with this body.
-    pub(crate) fn request(&self, body: Bytes, form: Target<'_>) -> Request<Full<Bytes>> {
-        let mut request = Request::new(Full::new(body));
+    pub(crate) fn request(&self, body: &RequestBody, form: Target<'_>) -> Request<SentBody> {
+        let mut request = Request::new(body.sent());
         *request.method_mut() = Method::POST;
         *request.uri_mut() = if matches!(form, Target::Server) { self.path.clone() } else { self.uri.clone() };
         *request.headers_mut() = self.headers.clone();
@@ -237,6 +236,7 @@ impl Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
 
     fn endpoint(url: &str, headers: &[(&str, &str)], key: Option<&str>) -> Result<Endpoint, EndpointError> {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn requests_say_where_they_go() {
         let one = endpoint("http://x:8000/v1/a?b=c#d", &[], Some("k")).unwrap();
-        let sent = |form| one.request(Bytes::new(), form);
+        let sent = |form| one.request(&Bytes::new().into(), form);
         let direct = sent(Target::Server);
         assert_eq!(
             (direct.uri().to_string().as_str(), &direct.headers()[HOST]),

@@ -13,8 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper::Response;
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
@@ -27,6 +25,7 @@ use crate::connector::{Connector, Io, TransportError};
 use crate::endpoint::{Endpoint, Target};
 use crate::http2_settings::{Http2Io, Peer};
 use crate::progress::Progress;
+use crate::request_body::{RequestBody, SentBody};
 use crate::tcp::KEEPALIVE;
 
 /// Streams that a connection is given at once, where the server allows them.
@@ -40,7 +39,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a server's settings are waited for, which it sends first of all.
 const SETTINGS_PATIENCE: Duration = Duration::from_secs(1);
 
-type Http2Sender = http2::SendRequest<Full<Bytes>>;
+type Http2Sender = http2::SendRequest<SentBody>;
 
 /// See the module.
 pub struct Http2Connections {
@@ -196,11 +195,11 @@ impl Http2Connections {
     pub async fn send(
         &self,
         endpoint: &Endpoint,
-        body: &Bytes,
+        body: &RequestBody,
         connector: &Connector,
         progress: &Progress,
     ) -> Result<Sent, TransportError> {
-        let (mut request, mut resent) = (endpoint.request(body.clone(), Target::Http2), false);
+        let (mut request, mut resent) = (endpoint.request(body, Target::Http2), false);
         loop {
             let (mut sender, used, guard) = match self.sender(connector).await? {
                 Found::Sender { sender, used, guard } => (sender, used, guard),
@@ -218,7 +217,7 @@ impl Http2Connections {
                 Some(unsent) if used => unsent,
                 None if !resent && was_not_processed(failed.error()) => {
                     resent = true;
-                    endpoint.request(body.clone(), Target::Http2)
+                    endpoint.request(body, Target::Http2)
                 }
                 _ => return Err(TransportError::Exchange(failed.into_error())),
             };

@@ -12,8 +12,6 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper::Response;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -26,6 +24,7 @@ use crate::endpoint::{Endpoint, Target};
 use crate::endpoint_error::EndpointError;
 use crate::http2::{Http2Connections, STREAMS, Sent, StreamGuard};
 use crate::progress::Progress;
+use crate::request_body::{RequestBody, SentBody};
 
 /// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(90);
@@ -40,7 +39,7 @@ const LIFETIME: Duration = Duration::from_secs(300);
 /// did not wait for all of the request.
 const DRAIN: Duration = Duration::from_millis(100);
 
-type Http1Sender = http1::SendRequest<Full<Bytes>>;
+type Http1Sender = http1::SendRequest<SentBody>;
 
 /// See the module. hyper-util's pool (reqwest's) opened 375 connections for 256 requests in flight
 /// with varying latencies, and has one HTTP/2 connection for each server.
@@ -105,11 +104,11 @@ impl Pool {
     pub async fn send(
         &self,
         endpoint: &Endpoint,
-        body: Bytes,
+        body: &RequestBody,
         progress: &Progress,
     ) -> Result<Exchange<'_>, TransportError> {
         if let Some(http2) = &self.http2 {
-            match http2.send(endpoint, &body, &self.connector, progress).await? {
+            match http2.send(endpoint, body, &self.connector, progress).await? {
                 Sent::Responded(response, counted) => {
                     return Ok(Exchange { response, connection: Connection(Kind::Http2(counted)) });
                 }
@@ -118,7 +117,7 @@ impl Pool {
             }
         }
         let form = || self.connector.forward_proxy().map_or(Target::Server, Target::Proxy);
-        let (mut request, mut resent) = (endpoint.request(body.clone(), form()), false);
+        let (mut request, mut resent) = (endpoint.request(body, form()), false);
         loop {
             let (mut connection, resend_after_idle) = self.connection(resent).await?;
             progress.connected();
@@ -137,7 +136,7 @@ impl Pool {
                         && closed_without_response(failed.error()) =>
                 {
                     resent = true; // see the head
-                    endpoint.request(body.clone(), form())
+                    endpoint.request(body, form())
                 }
                 _ => return Err(TransportError::Exchange(failed.into_error())),
             };
@@ -262,6 +261,7 @@ pub fn lifetime() -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -299,7 +299,7 @@ mod tests {
     }
 
     async fn exchange(pool: &Pool, endpoint: &Endpoint) {
-        let answering = pool.send(endpoint, Bytes::new(), &Progress::new()).await.unwrap();
+        let answering = pool.send(endpoint, &Bytes::new().into(), &Progress::new()).await.unwrap();
         assert!(answering.response.status().is_success());
         drop(answering.response);
         answering.connection.release().await;
@@ -427,18 +427,24 @@ mod tests {
         let (endpoint, requests) = slow_to_close(RESEND_WITHIN + Duration::from_millis(100)).await;
         let slow = Pool { resend_after_idle: Duration::ZERO, ..pool(&endpoint) };
         exchange(&slow, &endpoint).await;
-        assert!(matches!(slow.send(&endpoint, Bytes::new(), &Progress::new()).await, Err(TransportError::Exchange(_))));
+        assert!(matches!(
+            slow.send(&endpoint, &Bytes::new().into(), &Progress::new()).await,
+            Err(TransportError::Exchange(_))
+        ));
         assert_eq!(requests.load(Ordering::Relaxed), 2);
         // In steady use it is the server that died, not its idle timeout.
         let (endpoint, requests) = closing_server(1).await;
         let busy = Pool { resend_after_idle: Duration::MAX, ..pool(&endpoint) };
         exchange(&busy, &endpoint).await;
-        assert!(matches!(busy.send(&endpoint, Bytes::new(), &Progress::new()).await, Err(TransportError::Exchange(_))));
+        assert!(matches!(
+            busy.send(&endpoint, &Bytes::new().into(), &Progress::new()).await,
+            Err(TransportError::Exchange(_))
+        ));
         assert_eq!(requests.load(Ordering::Relaxed), 2);
         // A new connection is not tried for ever.
         let (endpoint, requests) = closing_server(0).await;
         let never = Pool { resend_after_idle: Duration::ZERO, ..pool(&endpoint) };
-        assert!(never.send(&endpoint, Bytes::new(), &Progress::new()).await.is_err());
+        assert!(never.send(&endpoint, &Bytes::new().into(), &Progress::new()).await.is_err());
         assert_eq!(requests.load(Ordering::Relaxed), 1);
     }
 

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use guerdon_core::outcome::Cell;
 use guerdon_core::timeout_messages::{no_answer, timed_out};
 use http_body_util::BodyExt;
@@ -26,6 +25,7 @@ use crate::meter::Meter;
 use crate::pool::{Exchange, Pool};
 use crate::progress::Progress;
 use crate::quote::quoted;
+use crate::request_body::RequestBody;
 use crate::request_error::RequestError;
 use crate::response::{ResponseParser, Scores};
 
@@ -43,7 +43,7 @@ pub struct ScoreRequest<'a> {
     /// Where it was sent last, for dumps. Written by `send`.
     pub server: &'a Mutex<Arc<str>>,
     pub parser: &'a ResponseParser,
-    pub body: Bytes,
+    pub body: RequestBody,
     pub samples: usize,
     pub meter: &'a Meter<'a>,
     /// For messages: the time that its fleet gave it.
@@ -55,7 +55,7 @@ impl FleetRequest<Scores> for ScoreRequest<'_> {
         let Self { parser, body, samples, meter, timeout, .. } = self;
         self.server.lock().clone_from(at.host());
         let limits = (until, *timeout);
-        send(at.endpoint(), at.pool(), parser, body.clone(), *samples, meter, limits).await
+        send(at.endpoint(), at.pool(), parser, body, *samples, meter, limits).await
     }
 
     fn second(&self) -> Option<HedgePermit> {
@@ -68,7 +68,7 @@ async fn send(
     endpoint: &Endpoint,
     pool: &Pool,
     parser: &ResponseParser,
-    body: Bytes,
+    body: &RequestBody,
     samples: usize,
     meter: &Meter<'_>,
     (until, timeout): (Instant, Duration),
@@ -91,7 +91,7 @@ async fn exchange(
     endpoint: &Endpoint,
     pool: &Pool,
     parser: &ResponseParser,
-    body: Bytes,
+    body: &RequestBody,
     samples: usize,
     meter: &Meter<'_>,
     progress: &Progress,
@@ -234,9 +234,9 @@ mod tests {
         let score = |length: usize, timeout_ms| {
             let (endpoint, pool, parser, meter) = (&endpoint, &pool, &parser, &meter);
             async move {
-                let asked = length.to_string().into();
+                let asked = length.to_string().into_bytes().into();
                 let timeout = Duration::from_millis(timeout_ms);
-                send(endpoint, pool, parser, asked, 1, meter, (Instant::now() + timeout, timeout)).await
+                send(endpoint, pool, parser, &asked, 1, meter, (Instant::now() + timeout, timeout)).await
             }
         };
         let taken = permit.acquire().await.unwrap();
@@ -283,7 +283,8 @@ mod tests {
         let timeout = Duration::from_secs(60);
         let tariff = Tariff::default();
         let meter = Meter::new(&tariff, Clock::start());
-        let score = || send(&endpoint, &pool, &parser, Bytes::new(), 1, &meter, (Instant::now() + timeout, timeout));
+        let none = RequestBody::from(Vec::new());
+        let score = || send(&endpoint, &pool, &parser, &none, 1, &meter, (Instant::now() + timeout, timeout));
         let (one, two, three, four) = tokio::join!(score(), score(), score(), score());
         for scores in [one, two, three, four] {
             // It is not a reward: what counts is that all of it came.

@@ -18,13 +18,18 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use crate::body::{JSON, Text};
+use crate::body::{BodyTemplate, JSON, Text};
 use crate::fleet::{Failed, Fleet};
 use crate::function::HttpFunction;
 use crate::in_flight::InFlightFrame;
+use crate::long_body::{LongBody, TextSource};
 use crate::meter::Meter;
 use crate::request::ScoreRequest;
+use crate::request_body::RequestBody;
 use crate::response::Scores;
+
+/// A body of so many bytes is written while it is sent.
+const LONG_BODY: usize = 32 << 10;
 
 /// A call: its frame, and its index in that.
 type Call = (Arc<InFlightFrame>, usize);
@@ -32,6 +37,7 @@ type Call = (Arc<InFlightFrame>, usize);
 /// See the module.
 pub struct RequestQueue {
     pub spec: HttpFunction,
+    template: Arc<BodyTemplate>,
     pub function: usize,
     pub limit: usize,
     pub timeout: Duration,
@@ -128,7 +134,8 @@ impl RequestQueue {
     ) -> Arc<Self> {
         let (waiting, tasks) = (BTreeMap::new(), BTreeMap::new());
         let state = Mutex::new(QueueState { waiting, tasks, left: 0, idle: 0, last: 0, fleet: Some(fleet) });
-        Arc::new(Self { spec, function, limit, timeout, clock, runtime, gone, state })
+        let template = Arc::new(spec.body.clone());
+        Arc::new(Self { spec, template, function, limit, timeout, clock, runtime, gone, state })
     }
 
     /// Queues calls; gives them back if it is closed.
@@ -230,13 +237,14 @@ impl RequestQueue {
         });
     }
 
-    fn body(&self, frame_ref: &InFlightFrame, samples: &[(usize, u32)]) -> Option<Vec<u8>> {
-        // The names are the same in all shares of a frame.
-        let names = frame_ref.payload(0)?.names(self.function, false)?;
-        self.spec.body.fill(samples, |column, (share, sample)| {
-            let raw = frame_ref.payload(share)?.text(self.function, column, sample)?;
-            Some(Text { raw, json: names.get(column).is_some_and(|name| name == JSON) })
-        })
+    fn body(&self, frame_ref: &Arc<InFlightFrame>, samples: &[(usize, u32)]) -> Option<RequestBody> {
+        let texts = FrameTexts { frame_ref: frame_ref.clone(), function: self.function, samples: Vec::new() };
+        let text = |column, sample| texts.of(column, sample);
+        if self.template.bytes(samples, text) < LONG_BODY {
+            return self.template.fill(samples, text).map(RequestBody::from);
+        }
+        let texts = FrameTexts { samples: samples.to_vec(), ..texts };
+        LongBody::new(self.template.clone(), Box::new(texts), samples.len()).map(|body| RequestBody::Long(body.into()))
     }
 
     /// Drops requests whose calls were completed meanwhile; whether any call is here.
@@ -333,7 +341,7 @@ async fn run_requests(guard: TaskGuard) {
                     frame_ref: &call.0,
                     server: &server,
                     parser,
-                    body: body.into(),
+                    body,
                     samples: samples.len(),
                     meter: &meter,
                     timeout,
@@ -346,6 +354,29 @@ async fn run_requests(guard: TaskGuard) {
             None => Some(Err(Failed { failure: no_texts(), others_up: false })),
         };
         queue.complete(guard.task, &call, started_ns, ended, &meter);
+    }
+}
+
+/// The texts of a frame's samples.
+struct FrameTexts {
+    frame_ref: Arc<InFlightFrame>,
+    function: usize,
+    /// Those of a request, in order.
+    samples: Vec<(usize, u32)>,
+}
+
+impl FrameTexts {
+    fn of(&self, column: usize, (share, sample): (usize, u32)) -> Option<Text<'_>> {
+        let raw = self.frame_ref.payload(share)?.text(self.function, column, sample)?;
+        // The names are the same in all shares of a frame.
+        let names = self.frame_ref.payload(0)?.names(self.function, false)?;
+        Some(Text { raw, json: names.get(column).is_some_and(|name| name == JSON) })
+    }
+}
+
+impl TextSource for FrameTexts {
+    fn text(&self, column: usize, place: usize) -> Option<Text<'_>> {
+        self.of(column, *self.samples.get(place)?)
     }
 }
 
