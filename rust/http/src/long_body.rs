@@ -1,5 +1,5 @@
-//! A long body of a request, written in pieces while it is sent: thousands of them in flight take no
-//! more memory than their texts, which Python has anyway.
+//! A long body of a request, written in pieces while it is sent: thousands of them in flight take
+//! no more memory than their texts, which Python has anyway.
 //!
 //! Its length is known before the first byte, and each writing gives the same bytes.
 
