@@ -169,13 +169,41 @@ def test_calls_with_workers_of_their_own_go_on_in_a_narrow_pool(tmp_path: Path) 
 {IN_GROUP.format(group=str(group))}
 with Dispatcher([reward(faulty_functions.act, timeout=30, isolation="call")], workers=4) as dispatcher:
     limit(4)  # the zygote, the loader, two workers
-    # Several batches: a start that fails while no worker is ready is not what narrows the pool.
-    report(dispatcher, right=[scored(dispatcher) for _ in range(16)])
+    report(dispatcher, right=[scored(dispatcher) for _ in range(4)])
 warm.close()
 """,
             tmp_path,
         )
-    assert found["right"] == [[True, []]] * 16
+    assert found["right"] == [[True, []]] * 4
+    expect_one_warning(stderr, "`pids.max`")
+
+
+MANY_FOR_CALLS = """
+with Dispatcher([reward(faulty_functions.act, timeout=30, isolation="call")], workers=64) as dispatcher:
+    {limit}
+    report(dispatcher, right=[scored(dispatcher) for _ in range(4)])
+"""
+
+
+@pytest.mark.fault(
+    'calls with `isolation="call"` have descriptors for two of 64 workers (RLIMIT_NOFILE)',
+    sees="nothing but one warning: workers have the room, and one loader forks them all",
+)
+def test_descriptors_for_two_of_64_workers_for_calls(tmp_path: Path) -> None:
+    found, stderr = run(MANY_FOR_CALLS.format(limit="descriptors(40)"), tmp_path)
+    assert found["right"] == [[True, []]] * 4
+    expect_one_warning(stderr, "`ulimit -n`")
+
+
+@pytest.mark.fault(
+    'calls with `isolation="call"` have processes for two of 64 workers (pids.max)',
+    sees="nothing but one warning: workers have the room, and one loader forks them all",
+)
+def test_processes_for_two_of_64_workers_for_calls(tmp_path: Path) -> None:
+    with processes_group() as group:
+        script = IN_GROUP.format(group=str(group)) + MANY_FOR_CALLS.format(limit="limit(4)") + "warm.close()\n"
+        found, stderr = run(script, tmp_path)
+    assert found["right"] == [[True, []]] * 4
     expect_one_warning(stderr, "`pids.max`")
 
 

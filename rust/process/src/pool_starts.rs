@@ -163,8 +163,7 @@ impl State {
             };
             // One process that died may have been killed by whatever else goes on.
             let counts = !failure.died || self.narrow_tries > 1;
-            let first = counts && !std::mem::replace(&mut self.warned, true);
-            return Failed { next, narrowed: first.then_some(self.ready + self.starting), breaks: false };
+            return Failed { next, narrowed: self.narrowed(counts), breaks: false };
         }
         self.failures = self.failures.saturating_add(1);
         self.deaths = self.deaths.saturating_add(u32::from(failure.died));
@@ -185,7 +184,15 @@ impl State {
             let most = if self.broken.is_some() { BROKEN_DOUBLINGS } else { AGAIN_DOUBLINGS };
             Next::Again(AGAIN * (1 << self.tries.min(most)))
         };
-        Failed { next, narrowed: None, breaks }
+        // Those that are about to be ready are what there is room for.
+        let narrowed = self.narrowed(self.starting > 0 && !failure.died);
+        Failed { next, narrowed, breaks }
+    }
+
+    /// The workers there are, the first time that a failed start says that there can be no more.
+    fn narrowed(&mut self, says_so: bool) -> Option<usize> {
+        let first = says_so && !std::mem::replace(&mut self.warned, true);
+        first.then_some(self.ready + self.starting)
     }
 
     /// A worker is ready; whether others may start again.

@@ -232,6 +232,30 @@ fn one_process_that_dies_as_it_starts_is_no_reason_for_a_warning() {
 }
 
 #[test]
+fn a_refusal_beside_workers_that_are_about_to_be_ready_is_told_and_a_death_is_not() {
+    let pool = Arc::new(PoolStarts::default());
+    let now = Instant::now();
+    let [refused, died] = [false, true].map(|died| Failure { why: "os error 24", died, others: false });
+    assert_eq!(pool.failed(0, now, refused).narrowed, None, "there is none yet");
+    let _starting = [pool.started(1), pool.started(2)];
+    assert_eq!(pool.failed(3, now, died).narrowed, None);
+    assert_eq!(pool.failed(4, now, refused).narrowed, Some(2));
+    assert_eq!(pool.failed(5, now, refused).narrowed, None, "once");
+}
+
+#[test]
+fn workers_of_one_call_each_are_never_many_and_it_is_said_once() {
+    // Each is ready for an instant; where there is room for three, more are asked for all day.
+    let mut day = Day::new(3);
+    for _ in 0..400 {
+        day.run(Duration::from_millis(25));
+        day.kill_all();
+    }
+    assert_eq!((day.warnings.len(), day.broke), (1, None));
+    assert!((1..=3).contains(&day.warnings[0]), "{:?}", day.warnings);
+}
+
+#[test]
 fn a_pool_that_can_not_start_one_waits_longer_while_others_can_make_room() {
     let pool = Arc::new(PoolStarts::default());
     let began = Instant::now();

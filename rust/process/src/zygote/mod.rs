@@ -41,6 +41,8 @@ use rounds::{Step, most_loaders, next_step};
 
 /// How long the zygote may take to end everything, before it is killed.
 const END: Duration = Duration::from_secs(2);
+/// How long one loader forks for all, once there was no room for a process.
+const ONE_LOADER: Duration = Duration::from_secs(60);
 
 impl Zygote {
     /// Starts the supervisor, which starts the zygote. The second value is the supervisor's end,
@@ -59,6 +61,7 @@ impl Zygote {
             reaps: VecDeque::new(),
             asked: VecDeque::new(),
             most_loaders: most_loaders(config.workers, forks_for_calls),
+            one_loader_until: None,
             config,
             load_timeout,
             printer,
@@ -82,6 +85,7 @@ struct ZygoteSupervisor {
     /// Who waits for a worker.
     asked: VecDeque<oneshot::Sender<io::Result<Forked>>>,
     most_loaders: usize,
+    one_loader_until: Option<Instant>,
     /// Workers forked so far.
     forks: usize,
     /// Whether there is to be a loader.
@@ -108,7 +112,9 @@ impl ZygoteSupervisor {
                 self.note(request);
             }
             let loaders = self.zygote.as_ref().map_or(0, ZygoteProcess::loaders);
-            match next_step(self.reaps.len(), self.asked.len(), loaders, self.most_loaders) {
+            let most =
+                if self.one_loader_until.is_some_and(|until| Instant::now() < until) { 1 } else { self.most_loaders };
+            match next_step(self.reaps.len(), self.asked.len(), loaders, most) {
                 Step::Wait => tokio::select! {
                     _ = stage.wait_for(|stage| *stage == LaneStage::Ended) => break,
                     request = requests.recv() => match request {
@@ -180,6 +186,8 @@ impl ZygoteSupervisor {
                         }
                         again.push(reply);
                     }
+                    // The others may stand where it should.
+                    Err(_) if self.has_clones() => again.push(reply),
                     forked => {
                         self.forks += usize::from(forked.is_ok());
                         let _ = reply.send(forked);
@@ -188,7 +196,11 @@ impl ZygoteSupervisor {
             }
         }
         for reply in again {
-            let forked = self.fork().await;
+            let mut forked = self.fork().await;
+            if forked.as_ref().is_err_and(is_refusal) && self.has_clones() {
+                self.end_clones().await;
+                forked = self.fork().await;
+            }
             // If whoever asked has gone, the child ends as its socket does.
             let _ = reply.send(forked);
         }
@@ -198,8 +210,20 @@ impl ZygoteSupervisor {
     async fn clone_loader(&mut self) {
         let made = self.answered(async |supervisor| supervisor.ask_for_loader().await).await;
         if made.is_err() {
-            // There may be no room for more; workers are forked all the same.
-            self.most_loaders = 1;
+            // There may be no room for more, and so none for workers.
+            self.end_clones().await;
+        }
+    }
+
+    fn has_clones(&self) -> bool {
+        self.zygote.as_ref().is_some_and(|zygote| !zygote.clones.is_empty())
+    }
+
+    /// Makes room for workers: where there is none for a process, one loader forks for all.
+    async fn end_clones(&mut self) {
+        self.one_loader_until = Some(Instant::now() + ONE_LOADER);
+        if let Some(zygote) = &self.zygote {
+            zygote.kill_clones().await;
         }
     }
 

@@ -91,6 +91,13 @@ impl ZygoteProcess {
         }
     }
 
+    /// Kills all loaders but the first.
+    pub(super) async fn kill_clones(&self) {
+        for clone in &self.clones {
+            self.kill_loader(clone.pid).await;
+        }
+    }
+
     /// Takes leave of loaders that have ended. In this order: the workers of a loader are the
     /// zygote's to reap, unasked, once it is gone.
     pub(super) async fn forget_ended_loaders(&mut self) -> io::Result<()> {
