@@ -232,7 +232,7 @@ fn one_process_that_dies_as_it_starts_is_no_reason_for_a_warning() {
 }
 
 #[test]
-fn a_refusal_beside_workers_that_are_about_to_be_ready_is_told_and_a_death_is_not() {
+fn a_refusal_beside_workers_that_are_about_to_be_ready_is_reported_and_a_death_is_not() {
     let pool = Arc::new(PoolStarts::default());
     let now = Instant::now();
     let [refused, died] = [false, true].map(|died| Failure { why: "os error 24", died, others: false });
@@ -244,7 +244,7 @@ fn a_refusal_beside_workers_that_are_about_to_be_ready_is_told_and_a_death_is_no
 }
 
 #[test]
-fn workers_of_one_call_each_are_never_many_and_it_is_said_once() {
+fn workers_of_one_call_each_are_never_many_which_is_reported_once() {
     // Each is ready for an instant; where there is room for three, more are asked for all day.
     let mut day = Day::new(3);
     for _ in 0..400 {
