@@ -513,16 +513,20 @@ class LoopWasBlocked:
     def function(self) -> int: ...
 
 @final
-class BreakerOpen:
-    """Warn that the circuit breaker of a function's endpoint is open."""
+class EndpointWarning:
+    """Warn of a function's endpoint: what of, and the last failure's reason."""
 
     @property
     def function(self) -> int: ...
     @property
+    def kind(self) -> Literal["breaker_open", "hangs", "retry_after"]: ...
+    @property
+    def retry_after(self) -> float: ...
+    @property
     def reason(self) -> str: ...
 
 _SupervisorRequest: TypeAlias = (
-    StartThread | StartLoop | ThreadAbandoned | ReadStack | LoopBlocked | LoopWasBlocked | BreakerOpen | list[object]
+    StartThread | StartLoop | ThreadAbandoned | ReadStack | LoopBlocked | LoopWasBlocked | EndpointWarning | list[object]
 )
 
 @final

@@ -15,7 +15,7 @@ from guerdon._lanes.stacks import StackFrame, of_thread
 from guerdon._lanes.warn import warn
 from guerdon._lanes.worker_thread import WorkerThread
 from guerdon._native import (
-    BreakerOpen,
+    EndpointWarning,
     LoopBlocked,
     LoopWasBlocked,
     ReadStack,
@@ -41,6 +41,25 @@ def start_lanes(engine: Engine, specs: Sequence[FunctionSpec]) -> ThreadSupervis
     if any(spec.lane in ("thread", "asyncio") or native(spec.policy.limit, spec.lane) for spec in specs):
         threading.Thread(target=supervisor.run, name="guerdon supervisor", daemon=True).start()
     return supervisor
+
+
+# What a warning of an endpoint says, and what to do.
+_ENDPOINT = {
+    "breaker_open": (
+        "circuit breaker open after several failed requests in a row",
+        "Calls wait while a few requests try the endpoint: one, and twice as many with each answer. After five minutes without "
+        "an answer, calls fail. Check that the server is up and its address is right.",
+    ),
+    "hangs": (
+        "the endpoint hangs: requests time out, and it answered nothing meanwhile",
+        "If that goes on, the circuit breaker opens, and after five minutes calls fail. Look at the server; if it is only slow, "
+        "raise timeout= or lower Limit(concurrency=).",
+    ),
+    "retry_after": (
+        "the server asks to wait {seconds:g} s (Retry-After)",
+        "Calls wait two minutes at most and then try again; after five minutes of refusals they fail. A quota may be used up.",
+    ),
+}
 
 
 class ThreadSupervisor:
@@ -89,8 +108,8 @@ class ThreadSupervisor:
                 loop = self._loops.get((request.index, request.generation))
                 if loop is not None:
                     loop.warn_of_past_block(request.function)
-            case BreakerOpen():
-                self._warn_of_breaker(request.function, request.reason)
+            case EndpointWarning():
+                self._warn_of_endpoint(request)
             case list():
                 pass  # values that a late call was the last to hold: gone as we return
 
@@ -146,12 +165,10 @@ class ThreadSupervisor:
             f"with its call ({count} abandoned now), and another takes its place. {advice}"
         )
 
-    def _warn_of_breaker(self, function: int, reason: str) -> None:
-        warn(
-            f"reward function {self._names[function]!r}: circuit breaker open after several failed requests in a row; last error: {reason}. "
-            "Calls wait while one request at a time tries the endpoint. The first answer closes the breaker; after five minutes "
-            "without one, calls fail. Check that the server is up and its address is right."
-        )
+    def _warn_of_endpoint(self, warning: EndpointWarning) -> None:
+        what, advice = _ENDPOINT[warning.kind]
+        what = what.format(seconds=warning.retry_after)
+        warn(f"reward function {self._names[warning.function]!r}: {what}; last error: {warning.reason}. {advice}")
 
     def _read_stack(self, thread: int, ident: int) -> None:
         stack = of_thread(ident)

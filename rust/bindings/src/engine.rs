@@ -144,8 +144,8 @@ impl Engine {
         all.extend(process.iter().map(|lane| lane.clone() as Arc<dyn Lane>));
         let scheduler = Arc::new(Scheduler::start(&runtime, clock, core, all));
         let requests = supervisor.clone();
-        scheduler.on_breaker_open(move |function, reason| {
-            requests.push(SupervisorRequest::BreakerOpen { function, reason: reason.to_owned() });
+        scheduler.on_limit_warning(move |function, warning, reason| {
+            requests.push(SupervisorRequest::EndpointWarning { function, warning, reason: reason.to_owned() });
         });
         let released = Arc::new(ReleasedValues::new(supervisor.clone()));
         let kept = released.clone();

@@ -42,7 +42,7 @@ mod _native {
     use crate::lanes::loop_queue::{Beat, OverdueCall, OverdueCalls, PyLoopQueue};
     #[pymodule_export]
     use crate::lanes::supervisor::{
-        BreakerOpen, LoopBlocked, LoopWasBlocked, ReadStack, StartLoop, StartThread, ThreadAbandoned,
+        EndpointWarning, LoopBlocked, LoopWasBlocked, ReadStack, StartLoop, StartThread, ThreadAbandoned,
     };
     #[pymodule_export]
     use crate::lanes::thread_frame::PyThreadFrame;

@@ -66,6 +66,12 @@ impl Call {
         self.attempt > self.deferred.saturating_add(1)
     }
 
+    /// Whether it goes behind fresh calls where its function has a limit: it failed, or was
+    /// deferred.
+    pub(crate) const fn is_behind(&self) -> bool {
+        self.attempt > 1 && !self.finish && !self.suspect
+    }
+
     /// Attempts that count toward `retries`, this one included.
     pub(crate) fn counted(&self) -> u16 {
         let others = [self.deferred, self.excused, self.shared, self.suspect.into()];

@@ -9,7 +9,7 @@ use std::time::Duration;
 use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
 use guerdon_core::function::{Function, Shape};
-use guerdon_core::limits::{Limit, Rules};
+use guerdon_core::limits::{Limit, LimitWarning, Rules};
 use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind, Status};
 use guerdon_core::scheduler::Scheduler;
 use guerdon_testkit::{Act, Ask, FakeLane, Room, Script, done, failure, function, paused, spec};
@@ -225,11 +225,11 @@ fn an_open_breaker_ends_a_batch_instead_of_holding_it() {
         let mut function = limited("f", rpm(6000.0));
         function.policy.retries = 1000;
         let engine = Engine::start(vec![function], |_: &Ask| refuse(Answer::Status(502), None));
-        let opened: Arc<Mutex<Vec<(usize, String)>>> = Arc::default();
+        let opened: Arc<Mutex<Vec<(usize, LimitWarning, String)>>> = Arc::default();
         let listener = opened.clone();
-        engine
-            .scheduler
-            .on_breaker_open(move |function, why| listener.lock().unwrap().push((function, why.to_owned())));
+        engine.scheduler.on_limit_warning(move |function, warning, why| {
+            listener.lock().unwrap().push((function, warning, why.to_owned()))
+        });
         let begun = Instant::now();
         let batch = engine.submit(spec(50, 1));
         assert!(done(&batch).await);
@@ -241,7 +241,11 @@ fn an_open_breaker_ends_a_batch_instead_of_holding_it() {
             reason.contains("circuit breaker open") && reason.ends_with(&format!("; last error: {last}")),
             "{reason}"
         );
-        assert_eq!(*opened.lock().unwrap(), [(0, last)], "once, though it was tried for minutes");
+        assert_eq!(
+            *opened.lock().unwrap(),
+            [(0, LimitWarning::BreakerOpen, last)],
+            "once, though it was tried for minutes"
+        );
         // The next one gets an answer to whether it still is.
         tokio::time::sleep(MINUTE).await;
         let (next, tried) = (engine.submit(spec(1, 1)), engine.lane.log().calls().len());

@@ -6,6 +6,8 @@
 
 use std::collections::VecDeque;
 
+use guerdon_core::limits::LimitWarning;
+
 use crate::sync::{Condvar, Mutex};
 
 /// Something for the thread supervisor to do.
@@ -23,9 +25,8 @@ pub enum SupervisorRequest {
     LoopBlocked { index: usize, generation: u64 },
     /// Warn that a call of this function blocked its loop, and is over now.
     LoopWasBlocked { index: usize, generation: u64, function: usize },
-    /// Warn that the circuit breaker of this function's endpoint is open, and what its last call
-    /// said.
-    BreakerOpen { function: usize, reason: String },
+    /// Warn of this function's endpoint, with what its last call said.
+    EndpointWarning { function: usize, warning: LimitWarning, reason: String },
     /// Let values go that nobody holds any more.
     ReleaseValues,
 }

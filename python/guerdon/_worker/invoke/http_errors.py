@@ -3,7 +3,7 @@
 - Nothing here raises or imports a client: exceptions of httpx, aiohttp, openai, requests and urllib
   are recognised by their attributes, and so is anything that looks like them.
 - A status is a whole number from 400 to 599. An error without one is `UNREACHABLE` if it says that
-  the connection failed or broke.
+  there was no connection, `BROKEN` if that broke, or nobody knows.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 UNREACHABLE = 0
+BROKEN = 1
 
 # The longest time that the engine accepts.
 _LONGEST_S = 1e9
@@ -27,6 +28,18 @@ _NO_CONNECTION = frozenset(
         "gaierror",  # Python
     }
 )
+# Those that say, by themselves or by their causes, that nothing was sent.
+_NOT_CONNECTED = frozenset(
+    {
+        "ClientConnectorError",  # aiohttp
+        "ConnectError",  # httpx
+        "ConnectionRefusedError",  # Python
+        "NewConnectionError",  # urllib3, below requests
+        "gaierror",  # Python
+    }
+)
+# Causes that are looked through: openai's and requests' errors have httpx's and urllib3's inside.
+_CAUSES = 6
 # Subclasses of these that only mean a timeout.
 _TIMEOUTS = frozenset(
     {"APITimeoutError", "PoolTimeout", "ReadTimeout", "ServerTimeoutError", "TimeoutError", "WriteTimeout"}
@@ -34,7 +47,7 @@ _TIMEOUTS = frozenset(
 
 
 def http_status_of(error: BaseException) -> int | None:
-    """The status that the server sent, `UNREACHABLE` without a connection, None if unknown."""
+    """The status that the server sent, `UNREACHABLE` or `BROKEN` without one, None if unknown."""
     try:
         response = getattr(error, "response", None)
         for source in (error, response):
@@ -45,9 +58,25 @@ def http_status_of(error: BaseException) -> int | None:
         if response is not None:
             return None
         names = {kind.__name__ for kind in type(error).__mro__}
-        return UNREACHABLE if names & _NO_CONNECTION and not names & _TIMEOUTS else None
+        if not names & _NO_CONNECTION or names & _TIMEOUTS:
+            return None
+        return UNREACHABLE if _was_never_connected(error) else BROKEN
     except BaseException:  # attributes of a foreign exception may raise anything
         return None
+
+
+def _was_never_connected(error: BaseException) -> bool:
+    """Whether the error or one of its causes says so."""
+    cause: Any = error
+    for _ in range(_CAUSES):
+        if cause is None:
+            return False
+        if {kind.__name__ for kind in type(cause).__mro__} & _NOT_CONNECTED:
+            return True
+        # urllib3's reason stands in an argument, everybody else's is the cause.
+        reason = getattr(cause.args[0], "reason", None) if getattr(cause, "args", None) else None
+        cause = reason if isinstance(reason, BaseException) else cause.__cause__ or cause.__context__
+    return False
 
 
 def retry_after_of(error: BaseException) -> float | None:

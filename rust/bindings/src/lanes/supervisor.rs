@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use guerdon_core::limits::LimitWarning;
 use guerdon_inprocess::asyncio_lane::AsyncioLane;
 use guerdon_inprocess::supervisor::SupervisorRequest;
 use guerdon_inprocess::thread_lane::ThreadLane;
@@ -56,10 +57,13 @@ pub struct LoopWasBlocked {
     function: usize,
 }
 
-/// Warn that the circuit breaker of a function's endpoint is open.
+/// Warn of a function's endpoint: "breaker_open", "hangs", or "retry_after", which asked to wait for
+/// so many seconds.
 #[pyclass(frozen, get_all, module = "guerdon._native")]
-pub struct BreakerOpen {
+pub struct EndpointWarning {
     function: usize,
+    kind: &'static str,
+    retry_after: f64,
     reason: String,
 }
 
@@ -72,7 +76,7 @@ pub enum PySupervisorRequest {
     ReadStack(ReadStack),
     LoopBlocked(LoopBlocked),
     LoopWasBlocked(LoopWasBlocked),
-    BreakerOpen(BreakerOpen),
+    EndpointWarning(EndpointWarning),
     /// Values to let go.
     Values(Py<PyList>),
 }
@@ -101,7 +105,14 @@ impl PySupervisorRequest {
             Request::LoopWasBlocked { index, generation, function } => {
                 Self::LoopWasBlocked(LoopWasBlocked { index, generation, function })
             }
-            Request::BreakerOpen { function, reason } => Self::BreakerOpen(BreakerOpen { function, reason }),
+            Request::EndpointWarning { function, warning, reason } => {
+                let (kind, retry_after) = match warning {
+                    LimitWarning::BreakerOpen => ("breaker_open", 0.0),
+                    LimitWarning::Hangs => ("hangs", 0.0),
+                    LimitWarning::LongRetryAfter(after) => ("retry_after", after.as_secs_f64()),
+                };
+                Self::EndpointWarning(EndpointWarning { function, kind, retry_after, reason })
+            }
         }))
     }
 }

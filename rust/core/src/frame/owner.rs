@@ -41,7 +41,7 @@ pub(crate) trait FrameOwner: Send + Sync {
     /// Ends the open calls of a function in a batch.
     fn end_function(self: Arc<Self>, batch: &Arc<Batch>, function: FunctionId, cause: &Cause);
 
-    /// Takes in a failed call's reason; calls the listener if the circuit breaker is newly open.
+    /// Takes in a failed call's reason; calls the listener if there is something new to warn of.
     fn note_endpoint_error(&self, function: FunctionId, feedback: Feedback, why: &str);
 
     /// Takes back what a frame did not end, and what it still has.

@@ -3,8 +3,8 @@
 //!
 //! - Any answer below 500 is a sign of life, whenever its request was sent. It closes the breaker;
 //!   that of a trial doubles how many trials may be in flight, until nothing is held back.
-//! - Failures of one call count once, and open it only where nothing was answered in between and as
-//!   many failed as are in flight. A call can't cause that there is no connection: that counts
+//! - Failures of one call count once, and open it only where nothing was answered in between and
+//!   more failed than are in flight. A call can't cause that there is no connection: that counts
 //!   always.
 //! - One that has not closed for `PATIENCE_NS` refuses calls instead of letting them wait.
 
@@ -27,7 +27,7 @@ const LONGEST_OPEN_NS: u64 = 15_000_000_000;
 /// Trials without an outcome for so long are given up for others.
 const TRIAL_NS: u64 = 60_000_000_000;
 /// Longer than a model server takes to start.
-const PATIENCE_NS: u64 = 300_000_000_000;
+pub(super) const PATIENCE_NS: u64 = 300_000_000_000;
 
 /// What became of a request, as far as its endpoint is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,7 +171,7 @@ impl Breaker {
     fn failed(&mut self, attempt: Attempt, signal: Signal, now_ns: u64, in_flight: usize, random: f64) -> bool {
         let unconnected = signal == Signal::NoConnection;
         // Others were answered while this one waited: it is slow by itself.
-        let slow = signal == Signal::TimedOut && attempt.sent_ns <= self.answered_ns;
+        let slow = signal == Signal::TimedOut && attempt.sent_ns < self.answered_ns;
         self.timeouts = self.timeouts.saturating_add((signal == Signal::TimedOut && !slow).into());
         let most = if unconnected { EXCUSED_UNCONNECTED } else { EXCUSED };
         let own = slow || (attempt.history.failed_before && attempt.history.excused >= most);
@@ -182,15 +182,14 @@ impl Breaker {
             self.failures = self.failures.saturating_add(1);
             self.unconnected = self.unconnected.saturating_add(unconnected.into());
         }
+        // More than may be answered yet.
+        let most_failed = u64::try_from(in_flight).unwrap_or(u64::MAX).saturating_add(1);
         if self.is_open() {
             let conclusive = attempt.trial && (unconnected || !own) && self.open_until_ns <= now_ns;
             if conclusive && (self.ramp == 0 || self.failures >= FAILURES) {
                 self.open(now_ns, random);
             }
-        } else if counts
-            && (self.unconnected >= FAILURES
-                || self.failures >= FAILURES.max(u64::try_from(in_flight).unwrap_or(FAILURES)))
-        {
+        } else if counts && (self.unconnected >= FAILURES || self.failures >= FAILURES.max(most_failed)) {
             self.open(now_ns, random);
         }
         self.is_open() && !own

@@ -12,6 +12,9 @@ use rustix::process::{Pid, test_kill_process};
 /// Longer than any call is expected to take.
 const LEASE_NS: u64 = 900_000_000_000;
 
+/// More than any engine says that it waits.
+const WAITS_LONGEST_NS: u64 = 10_000_000_000;
+
 /// One engine with calls in flight, as the file has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lease {
@@ -26,10 +29,14 @@ pub(crate) struct Lease {
     pub in_flight: u64,
     /// When it last wrote.
     pub seen_ns: u64,
+    /// Until when it is known to wait for a permit.
+    pub waits_until_ns: u64,
+    /// Permits that it has had of a rate, counted on from those of the others when it came.
+    pub served: u64,
 }
 
 /// Numbers of a lease in a file.
-pub(crate) const WORDS: usize = 6;
+pub(crate) const WORDS: usize = 8;
 
 impl Lease {
     /// This process, for one more engine.
@@ -39,7 +46,8 @@ impl Lease {
 
     pub(crate) fn of(pid: u32) -> Self {
         let engine = fastrand::u64(1..);
-        Self { pid: pid.into(), started: start_of(pid), namespace: namespace(), engine, in_flight: 0, seen_ns: 0 }
+        let (started, namespace) = (start_of(pid), namespace());
+        Self { pid: pid.into(), started, namespace, engine, ..Self::default() }
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -49,6 +57,11 @@ impl Lease {
     pub(crate) fn is(&self, other: &Self) -> bool {
         (self.pid, self.started, self.namespace, self.engine)
             == (other.pid, other.started, other.namespace, other.engine)
+    }
+
+    /// Whether it waits for a permit; a time that is too far ahead is another clock's.
+    pub(super) const fn waits(&self, now_ns: u64) -> bool {
+        self.waits_until_ns > now_ns && self.waits_until_ns - now_ns <= WAITS_LONGEST_NS
     }
 
     /// Whether its process may still release what it took, seen from `namespace`.
@@ -67,7 +80,8 @@ impl Lease {
     }
 
     pub(crate) const fn to_words(self) -> [u64; WORDS] {
-        [self.pid, self.started, self.namespace, self.engine, self.in_flight, self.seen_ns]
+        let Self { pid, started, namespace, engine, in_flight, seen_ns, waits_until_ns, served } = self;
+        [pid, started, namespace, engine, in_flight, seen_ns, waits_until_ns, served]
     }
 
     pub(crate) const fn from_words(words: [u64; WORDS]) -> Self {
@@ -78,6 +92,8 @@ impl Lease {
             engine: words[3],
             in_flight: words[4],
             seen_ns: words[5],
+            waits_until_ns: words[6],
+            served: words[7],
         }
     }
 }

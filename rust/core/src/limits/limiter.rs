@@ -4,15 +4,18 @@
 //! - How a call ended is written with the next use of the file, milliseconds later at the latest;
 //!   failures at once.
 //! - A file that can't be used, or that stays locked for `LOCKED_NS`, refuses calls and says why.
-//! - The opening of a circuit breaker is reported once, when it happens.
+//! - What users are warned of is reported once, when it happens.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::breaker::History;
 use super::rate_limiter::{CallEnd, Decision, Feedback, Grant, RateLimiter, Rules, Tokens};
 use super::shared_file::{Locked, SharedFile};
+use super::warning::LimitWarning;
 use crate::sync::Mutex;
 
 /// How soon to ask again when the file is locked.
@@ -23,6 +26,10 @@ const LOCKED_NS: u64 = 60_000_000_000;
 const BREAK_NS: u64 = 1_000_000_000;
 /// How soon to ask again for what another process may release: it does not notify this one.
 const POLL_OTHERS_NS: u64 = 10_000_000;
+/// How soon an engine that waits says so again.
+const SAY_AGAIN_NS: u64 = 100_000_000;
+/// A server that asks to wait for longer is worth a warning.
+const LONG_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// The limit of one function, as it was set.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -54,6 +61,8 @@ pub struct Limiter {
     rules: Rules,
     /// Its key and file, for messages; empty for a function's own limit.
     name: String,
+    /// Whether the circuit breaker was open at the last use. Written under the lock.
+    breaker_open: AtomicBool,
     state: Mutex<LimiterState>,
 }
 
@@ -67,12 +76,19 @@ struct LimiterState {
     /// Since when the file was locked whenever it was tried, and when that was last. Written by
     /// `acquire`.
     locked_ns: Option<(u64, u64)>,
-    /// Whether the circuit breaker was open at the last use, and whether that was reported. Written
-    /// by `acquire` and `end`.
-    breaker_open: bool,
-    reported: bool,
+    /// What is to be warned of, as of the last use, and what was. Written by `acquire` and `end`.
+    breaker: BreakerSeen,
+    warned: BreakerSeen,
+    warned_of_wait: bool,
     /// The reason of the last call that failed for the endpoint's sake.
     last_error: Option<String>,
+}
+
+/// What is to be seen of a circuit breaker.
+#[derive(Clone, Copy, Debug, Default)]
+struct BreakerSeen {
+    open: bool,
+    silent: bool,
 }
 
 #[derive(Debug)]
@@ -121,11 +137,13 @@ impl Limiter {
             in_flight: 0,
             unwritten: Vec::new(),
             locked_ns: None,
-            breaker_open: false,
-            reported: false,
+            breaker: BreakerSeen::default(),
+            warned: BreakerSeen::default(),
+            warned_of_wait: false,
             last_error: None,
         };
-        Self { rules: limit.rules.clone(), name, state: Mutex::new(state) }
+        let breaker_open = AtomicBool::new(false);
+        Self { rules: limit.rules.clone(), name, breaker_open, state: Mutex::new(state) }
     }
 
     /// Whether tokens count.
@@ -155,13 +173,14 @@ impl Limiter {
             if matches!(decision, Decision::Wait { on_release: true, .. }) && view.free_expired(now_ns) {
                 decision = view.ask(&self.rules, now_ns, tokens, in_flight);
             }
+            view.asked(&decision, now_ns);
             if matches!(decision, Decision::Go(_)) {
                 view.set_in_flight(in_flight + 1);
             }
-            (decision, view.limiter().breaker_open())
+            (decision, view.limiter().breaker_seen())
         });
-        if let Ok(Some((_, breaker_open))) = decision {
-            state.note(breaker_open);
+        if let Ok(Some((_, seen))) = decision {
+            self.note(&mut state, seen);
         }
         let decision = decision.map(|done| done.map(|(decision, _)| decision));
         let locked_ns = state.locked_for(matches!(decision, Ok(None)), now_ns);
@@ -177,18 +196,28 @@ impl Limiter {
                 Acquired::Permit(Permit { limiter: self.clone(), grant, open: true })
             }
             Ok(Some(Decision::Wait { until_ns, on_release })) => {
-                let until_ns = if shared && on_release { until_ns.min(now_ns + POLL_OTHERS_NS) } else { until_ns };
+                let again_ns = if on_release { POLL_OTHERS_NS } else { SAY_AGAIN_NS };
+                let until_ns = if shared { until_ns.min(now_ns + again_ns) } else { until_ns };
                 Acquired::Wait { until_ns, on_release }
             }
-            Ok(Some(Decision::BreakerOpen(for_ns))) => Acquired::Refused(format!(
-                "circuit breaker open{}{}: no request succeeded for {} s{}",
-                if self.name.is_empty() { "" } else { " for limit" },
-                self.name,
-                for_ns / 1_000_000_000,
-                state.last_error.as_ref().map_or_else(String::new, |error| format!("; last error: {error}"))
+            Ok(Some(Decision::BreakerOpen(for_ns))) => {
+                Acquired::Refused(self.gives_up(&state, "circuit breaker open", "no request succeeded", for_ns))
+            }
+            Ok(Some(Decision::Throttled(for_ns))) => Acquired::Refused(self.gives_up(
+                &state,
+                "throttled",
+                "every request was refused as one too many",
+                for_ns,
             )),
             Err(error) => Acquired::Refused(format!("the shared limit{} is unavailable: {error}", self.name)),
         }
+    }
+
+    /// Why calls are refused.
+    fn gives_up(&self, state: &LimiterState, what: &str, why: &str, for_ns: u64) -> String {
+        let of = if self.name.is_empty() { "" } else { " for limit" };
+        let last = state.last_error.as_ref().map_or_else(String::new, |error| format!("; last error: {error}"));
+        format!("{what}{of}{}: {why} for {} s{last}", self.name, for_ns / 1_000_000_000)
     }
 
     /// Whether ends of calls are not written yet.
@@ -214,10 +243,10 @@ impl Limiter {
         if feedback == Feedback::Ok && matches!(state.store, Store::Shared(_)) {
             return false;
         }
-        let look = |view: &mut View<'_>, excused| (view.limiter().breaker_open(), excused);
+        let look = |view: &mut View<'_>, excused| (view.limiter().breaker_seen(), excused);
         match state.with(&self.rules, ended.now_ns, look) {
-            Ok(Some((breaker_open, excused))) => {
-                state.note(breaker_open);
+            Ok(Some((seen, excused))) => {
+                self.note(&mut state, seen);
                 excused
             }
             // Not written yet. A trial is sent for all others, and shall not pay for it.
@@ -225,14 +254,39 @@ impl Limiter {
         }
     }
 
-    /// Keeps the reason of a call that failed for the endpoint's sake; true if the circuit breaker
-    /// is open since, and nobody reported it yet.
-    pub(crate) fn note_error(&self, error: &str) -> bool {
+    /// Keeps the reason of a call that failed for the endpoint's sake; what to warn of, where
+    /// nobody was yet.
+    pub(crate) fn note_error(&self, feedback: Feedback, error: &str) -> Option<LimitWarning> {
         let mut state = self.state.lock();
+        if let Feedback::Throttled(retry_after) = feedback {
+            state.last_error = Some(error.to_owned());
+            let long = retry_after.filter(|after| *after > LONG_RETRY_AFTER)?;
+            let news = !std::mem::replace(&mut state.warned_of_wait, true);
+            return news.then_some(LimitWarning::LongRetryAfter(long));
+        }
+        if !feedback.is_endpoint_error() {
+            return None;
+        }
         state.last_error = Some(error.to_owned());
-        let news = state.breaker_open && !state.reported;
-        state.reported |= news;
-        news
+        let (seen, warned) = (state.breaker, state.warned);
+        state.warned = seen;
+        if seen.silent && !warned.silent {
+            return Some(LimitWarning::Hangs);
+        }
+        (seen.open && !warned.open && !seen.silent).then_some(LimitWarning::BreakerOpen)
+    }
+
+    /// Whether the circuit breaker was open, or half-open, when it was last looked at.
+    #[must_use]
+    pub fn breaker_is_open(&self) -> bool {
+        self.breaker_open.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, state: &mut LimiterState, (open, silent): (bool, bool)) {
+        state.breaker = BreakerSeen { open, silent };
+        state.warned.open &= open;
+        state.warned.silent &= silent;
+        self.breaker_open.store(open, Ordering::Relaxed);
     }
 }
 
@@ -259,8 +313,24 @@ impl View<'_> {
     }
 
     fn ask(&mut self, rules: &Rules, now_ns: u64, tokens: Tokens, in_flight: usize) -> Decision {
+        if let Self::Shared(locked) = self
+            && let Some(until_ns) = locked.yields(rules, in_flight, now_ns)
+        {
+            return Decision::Wait { until_ns: until_ns.unwrap_or(u64::MAX), on_release: true };
+        }
         let all = self.in_flight(in_flight);
         self.limiter().ask(rules, now_ns, tokens, all)
+    }
+
+    /// Has the other engines know whether this one waits.
+    fn asked(&mut self, decision: &Decision, now_ns: u64) {
+        if let Self::Shared(locked) = self {
+            match decision {
+                Decision::Go(_) => locked.serve(now_ns),
+                Decision::Wait { .. } => locked.wait(now_ns),
+                Decision::BreakerOpen(_) | Decision::Throttled(_) => {}
+            }
+        }
     }
 
     /// Calls in flight of all engines, so many being this one's.
@@ -281,11 +351,6 @@ impl View<'_> {
 }
 
 impl LimiterState {
-    const fn note(&mut self, breaker_open: bool) {
-        self.breaker_open = breaker_open;
-        self.reported &= breaker_open;
-    }
-
     /// For how long the file has been locked without a break, as far as it was tried.
     fn locked_for(&mut self, locked: bool, now_ns: u64) -> u64 {
         let before = self.locked_ns.filter(|(_, last)| locked && now_ns.saturating_sub(*last) <= BREAK_NS);

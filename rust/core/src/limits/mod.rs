@@ -1,12 +1,13 @@
 //! Limits: how fast, and how many at once, calls may go to an endpoint, over all functions, lanes
 //! and processes that name its key. `Limiter` gives permits, `RateLimiter` and its `Breaker`
-//! decide, `SharedFile` keeps them for all processes of a host, and a `Lease` says which of them is
-//! alive.
+//! decide, `SharedFile` keeps them for all processes of a host, a `Lease` says which of them is
+//! alive, and `fairness` whose turn it is.
 //!
 //! A call asks before it reaches a lane, so waiting is queueing and never run time. The crate
 //! governor has the same arithmetic (GCRA), but for one process and fixed rates.
 
 mod breaker;
+mod fairness;
 pub(crate) mod lease;
 mod limiter;
 mod nanoseconds;
@@ -14,7 +15,9 @@ mod rate_limiter;
 pub(crate) mod shared_file;
 #[cfg(test)]
 mod tests;
+mod warning;
 
 pub use breaker::{Attempt, Breaker, BreakerState, History, Signal};
 pub use limiter::{Acquired, Limit, Limiter, Permit};
-pub use rate_limiter::{Feedback, Rules, Tokens};
+pub use rate_limiter::{Feedback, LONGEST_RETRY_AFTER, Rules, Tokens};
+pub use warning::LimitWarning;

@@ -5,11 +5,13 @@
 //!   each.
 //! - Tokens are charged by an estimate before the call, and corrected once its use is known.
 //! - Throttling lowers all rates (without rates: the concurrency) once for all calls in flight.
-//! - `Retry-After` holds for all calls. No wait is longer than this process's own rates explain.
+//! - `Retry-After`, else a pause that doubles with each refusal, holds for all calls. Without rates
+//!   one call goes after it, then as many more as were answered.
+//! - No wait is longer than this process's own rates explain.
 
 use std::time::Duration;
 
-use super::breaker::{self, Attempt, Breaker, BreakerState, History, Signal};
+use super::breaker::{self, Attempt, Breaker, BreakerState, History, PATIENCE_NS, Signal};
 use super::nanoseconds::{nanoseconds, real};
 use crate::clock::nanos;
 use crate::outcome::{Answer, Failure, FailureKind};
@@ -31,6 +33,15 @@ const RECOVERY_NS: f64 = 30e9;
 /// Rates recover only while there are answers: a pause between two of them counts up to this.
 const RECOVERY_STEP_NS: u64 = 1_000_000_000;
 const LONGEST_NS: u64 = 600_000_000_000;
+/// What is believed of a `Retry-After`: rates are by the minute.
+pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(120);
+/// The pause after a throttled call that does not say when to come again, and after the next ones.
+const FIRST_PAUSE_NS: u64 = 500_000_000;
+const LONGEST_PAUSE_NS: u64 = 8_000_000_000;
+/// Calls after a pause without an outcome for so long are given up.
+const WINDOW_NS: u64 = 60_000_000_000;
+/// So many calls in flight after a pause are as many as ever.
+const FULL_WINDOW: u64 = 1024;
 /// How much later another process may have read its clock and still got its turn first: on a busy
 /// machine, and on one that hardly moves.
 const STALE_NS: u64 = 1_000_000_000;
@@ -143,6 +154,8 @@ pub enum Decision {
     },
     /// The circuit breaker has been open for so many nanoseconds.
     BreakerOpen(u64),
+    /// All calls have been throttled for so many nanoseconds.
+    Throttled(u64),
 }
 
 /// See the module.
@@ -159,8 +172,16 @@ pub struct RateLimiter {
     factor: f64,
     lowered_ns: u64,
     raised_ns: u64,
-    /// Nothing goes before this: a server's `Retry-After`.
+    /// Nothing goes before this: a server's `Retry-After`, or a pause.
     retry_after_ns: u64,
+    /// Pauses since the last answer, and when the first one began.
+    pauses: u64,
+    throttled_since_ns: u64,
+    /// Calls in flight that may be since the last pause, 0 for all; those that are, and until when
+    /// they are waited for.
+    window: u64,
+    window_in_flight: u64,
+    window_until_ns: u64,
     breaker: Breaker,
 }
 
@@ -175,6 +196,11 @@ impl Default for RateLimiter {
             lowered_ns: 0,
             raised_ns: 0,
             retry_after_ns: 0,
+            pauses: 0,
+            throttled_since_ns: 0,
+            window: 0,
+            window_in_flight: 0,
+            window_until_ns: 0,
             breaker: Breaker::default(),
         }
     }
@@ -188,7 +214,9 @@ impl RateLimiter {
             on_release: false,
         };
         if self.retry_after_ns > now_ns {
-            return wait(self.retry_after_ns);
+            let throttled_ns = now_ns.saturating_sub(self.throttled_since_ns);
+            let patient = self.pauses == 0 || throttled_ns < PATIENCE_NS;
+            return if patient { wait(self.retry_after_ns) } else { Decision::Throttled(throttled_ns) };
         }
         let breaker = self.breaker.state(now_ns);
         match breaker {
@@ -199,6 +227,9 @@ impl RateLimiter {
         }
         if rules.concurrency.is_some_and(|most| in_flight >= self.allowed_concurrency(rules, most)) {
             return Decision::Wait { until_ns: u64::MAX, on_release: true };
+        }
+        if self.window > 0 && self.window_in_flight >= self.window && self.window_until_ns > now_ns {
+            return Decision::Wait { until_ns: self.window_until_ns, on_release: true };
         }
         // At most one interval away, if it was this rate that put it there; another process may
         // have read its clock a little later.
@@ -222,6 +253,10 @@ impl RateLimiter {
         // Counted from now: idle time is not saved up for a burst.
         self.requests_ns = self.requests_ns.max(now_ns).saturating_add(interval_ns);
         self.tokens_ns = self.tokens_ns.max(now_ns).saturating_add(self.cost_ns(rules.tpm, tokens));
+        if self.window > 0 {
+            let known = if self.window_until_ns > now_ns { self.window_in_flight } else { 0 };
+            (self.window_in_flight, self.window_until_ns) = (known + 1, now_ns.saturating_add(WINDOW_NS));
+        }
         let trial = breaker == BreakerState::Trial;
         if trial {
             self.breaker.start_trial(now_ns);
@@ -250,8 +285,13 @@ impl RateLimiter {
             let known = if self.mean_tokens > 0.0 { self.mean_tokens } else { tokens };
             self.mean_tokens = (known * 0.9 + tokens * 0.1).max(1.0);
         }
+        self.leave_window(grant);
+        if !matches!(feedback, Feedback::Throttled(_)) && grant.sent_ns >= self.retry_after_ns && self.window > 0 {
+            self.window = if self.window < FULL_WINDOW { self.window + 1 } else { 0 };
+        }
         match feedback {
             Feedback::Ok => {
+                self.pauses = if grant.sent_ns >= self.lowered_ns { 0 } else { self.pauses };
                 if grant.sent_ns >= self.lowered_ns {
                     let since_ns = self.raised_ns.max(self.lowered_ns);
                     let step_ns = now_ns.saturating_sub(since_ns).min(RECOVERY_STEP_NS);
@@ -262,13 +302,15 @@ impl RateLimiter {
             Feedback::Throttled(retry_after) => {
                 // A call that was sent before the rates were lowered says nothing of the new ones.
                 if grant.sent_ns >= self.lowered_ns {
-                    let again = self.lowered_ns != 0 && now_ns.saturating_sub(self.lowered_ns) < SOON_NS;
-                    self.factor = (self.factor * if again { DECREASE } else { FIRST_DECREASE }).max(LEAST_FACTOR);
+                    // Without rates, refusals while it pauses say no more than the first one.
+                    if self.pauses == 0 || has_rates(rules) {
+                        let again = self.lowered_ns != 0 && now_ns.saturating_sub(self.lowered_ns) < SOON_NS;
+                        self.factor = (self.factor * if again { DECREASE } else { FIRST_DECREASE }).max(LEAST_FACTOR);
+                    }
                     self.lowered_ns = now_ns.max(grant.sent_ns + 1);
-                }
-                if let Some(after) = retry_after {
-                    let until_ns = now_ns.saturating_add(nanos(after).min(LONGEST_NS));
-                    self.retry_after_ns = self.retry_after_ns.max(until_ns);
+                    self.pause(rules, now_ns, retry_after, random);
+                } else if let Some(after) = retry_after {
+                    self.wait_until(now_ns.saturating_add(nanos(after.min(LONGEST_RETRY_AFTER))));
                 }
             }
             Feedback::NoConnection | Feedback::Failed | Feedback::TimedOut | Feedback::Unknown => {}
@@ -277,8 +319,40 @@ impl RateLimiter {
         self.breaker.record(attempt, feedback.signal(), now_ns, in_flight, random)
     }
 
+    /// Lets nothing through for as long as the server says, or for longer each time; without rates
+    /// one call goes then.
+    fn pause(&mut self, rules: &Rules, now_ns: u64, retry_after: Option<Duration>, random: f64) {
+        let longest_ns = FIRST_PAUSE_NS.saturating_mul(1 << self.pauses.min(10)).min(LONGEST_PAUSE_NS);
+        let own_ns = nanoseconds(real(longest_ns) * (0.5 + random / 2.0));
+        let pause_ns = retry_after.map_or(own_ns, |after| nanos(after.min(LONGEST_RETRY_AFTER)));
+        self.throttled_since_ns = if self.pauses == 0 { now_ns } else { self.throttled_since_ns };
+        self.pauses = self.pauses.saturating_add(1);
+        self.wait_until(now_ns.saturating_add(pause_ns));
+        if !has_rates(rules) {
+            (self.window, self.window_in_flight) = (1, 0);
+        }
+    }
+
+    fn wait_until(&mut self, until_ns: u64) {
+        self.retry_after_ns = self.retry_after_ns.max(until_ns);
+    }
+
+    /// A call has ended; those that were sent before the last pause are not of its window.
+    const fn leave_window(&mut self, grant: Grant) {
+        if grant.sent_ns >= self.retry_after_ns {
+            self.window_in_flight = self.window_in_flight.saturating_sub(1);
+        }
+    }
+
+    /// When the next call is, or was, due by the rates, if there are any.
+    pub(super) fn due_ns(&self, rules: &Rules) -> Option<u64> {
+        let due_ns = self.requests_ns.max(if rules.tpm.is_some() { self.tokens_ns } else { 0 });
+        has_rates(rules).then_some(due_ns.saturating_sub(SLACK_NS))
+    }
+
     /// Refunds a call that was never made.
     pub fn refund(&mut self, rules: &Rules, grant: Grant) {
+        self.leave_window(grant);
         self.requests_ns = self.requests_ns.saturating_sub(self.cost_ns(rules.rpm, 1.0));
         self.tokens_ns = self.tokens_ns.saturating_sub(self.cost_ns(rules.tpm, grant.tokens));
         if grant.trial {
@@ -286,10 +360,10 @@ impl RateLimiter {
         }
     }
 
-    /// Whether the circuit breaker lets only trial calls through.
+    /// Whether the circuit breaker is open, or half-open, and whether the endpoint hangs.
     #[must_use]
-    pub const fn breaker_open(&self) -> bool {
-        self.breaker.is_open()
+    pub const fn breaker_seen(&self) -> (bool, bool) {
+        (self.breaker.is_open(), self.breaker.is_silent())
     }
 
     /// Whether a process with the same clock can have written it: no time is further ahead than any
@@ -303,6 +377,7 @@ impl RateLimiter {
             self.lowered_ns,
             self.raised_ns,
             self.retry_after_ns,
+            self.window_until_ns,
             self.breaker.failing_since_ns,
             self.breaker.open_until_ns,
             self.breaker.answered_ns,
@@ -319,9 +394,11 @@ impl RateLimiter {
         for ns in [&mut self.requests_ns, &mut self.tokens_ns, &mut self.retry_after_ns] {
             *ns = (*ns).min(soon_ns);
         }
-        for ns in [&mut self.lowered_ns, &mut self.raised_ns] {
+        for ns in [&mut self.lowered_ns, &mut self.raised_ns, &mut self.throttled_since_ns] {
             *ns = (*ns).min(now_ns);
         }
+        self.window_until_ns = self.window_until_ns.min(now_ns.saturating_add(WINDOW_NS));
+        self.window = self.window.min(FULL_WINDOW);
         self.breaker.clamp(now_ns, soon_ns);
         self.factor = if self.factor.is_nan() { 1.0 } else { self.factor.clamp(LEAST_FACTOR, 1.0) };
         for number in [&mut self.mean_tokens, &mut self.tpm] {
@@ -333,7 +410,7 @@ impl RateLimiter {
     /// instead.
     #[must_use]
     pub fn allowed_concurrency(&self, rules: &Rules, most: usize) -> usize {
-        if rules.rpm.is_some() || rules.tpm.is_some() {
+        if has_rates(rules) {
             return most;
         }
         #[expect(
@@ -362,6 +439,10 @@ impl RateLimiter {
     }
 }
 
+const fn has_rates(rules: &Rules) -> bool {
+    rules.rpm.is_some() || rules.tpm.is_some()
+}
+
 /// The most tokens that a call can have used. More is not believed: it would hold up all that share
 /// the limit.
 fn most_tokens(rules: &Rules) -> f64 {
@@ -369,7 +450,7 @@ fn most_tokens(rules: &Rules) -> f64 {
 }
 
 /// Numbers of a rate limiter in a file.
-pub(super) const WORDS: usize = 8 + breaker::WORDS;
+pub(super) const WORDS: usize = 13 + breaker::WORDS;
 
 impl RateLimiter {
     pub(super) fn to_words(&self) -> [u64; WORDS] {
@@ -384,14 +465,20 @@ impl RateLimiter {
             self.raised_ns,
             self.retry_after_ns,
             self.tpm.to_bits(),
+            self.pauses,
+            self.throttled_since_ns,
+            self.window,
+            self.window_in_flight,
+            self.window_until_ns,
         ]);
         breaker.copy_from_slice(&self.breaker.to_words());
         words
     }
 
     pub(super) fn from_words(words: [u64; WORDS]) -> Self {
-        let [requests_ns, tokens_ns, mean_tokens, factor, lowered_ns, raised_ns, retry_after_ns, tpm, breaker @ ..] =
+        let [requests_ns, tokens_ns, mean_tokens, factor, lowered_ns, raised_ns, retry_after_ns, tpm, rest @ ..] =
             words;
+        let [pauses, throttled_since_ns, window, window_in_flight, window_until_ns, breaker @ ..] = rest;
         Self {
             requests_ns,
             tokens_ns,
@@ -401,6 +488,11 @@ impl RateLimiter {
             raised_ns,
             retry_after_ns,
             tpm: f64::from_bits(tpm),
+            pauses,
+            throttled_since_ns,
+            window,
+            window_in_flight,
+            window_until_ns,
             breaker: Breaker::from_words(breaker),
         }
     }

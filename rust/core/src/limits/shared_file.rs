@@ -1,5 +1,5 @@
 //! A rate limiter in a file, for all processes of a host that name one key, used under a lock.
-//! Layout: `u64` magic, boot, checksum, 18 of the rate limiter, number of leases, 6 per lease.
+//! Layout: `u64` magic, boot, checksum, 23 of the rate limiter, number of leases, 8 per lease.
 //!
 //! - The lock is the kernel's, ends with its process, and is held for microseconds.
 //! - Calls in flight of a dead process are free again: leases are checked when nothing is left.
@@ -15,8 +15,9 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
+use super::fairness::{SAY_AGAIN_NS, WAITS_NS, served_so_far, yields_place, yields_turn_until};
 use super::lease::{self, Lease};
-use super::rate_limiter::{self, RateLimiter};
+use super::rate_limiter::{self, RateLimiter, Rules};
 
 /// "GUERDON" and the version of the layout.
 const MAGIC: u64 = 0x4755_4552_444F_4E04;
@@ -73,6 +74,40 @@ impl Locked {
     /// Sets how many calls this engine has in flight.
     pub(super) fn set_in_flight(&mut self, in_flight: usize) {
         self.leases[self.me].in_flight = in_flight as u64;
+    }
+
+    /// Whether this engine, with so many calls in flight, is to leave the next one to another; until
+    /// when, if that is known.
+    pub(super) fn yields(&self, rules: &Rules, in_flight: usize, now_ns: u64) -> Option<Option<u64>> {
+        let most = rules.concurrency.map(|most| self.limiter.allowed_concurrency(rules, most));
+        if most.is_some_and(|most| yields_place(&self.leases, self.me, in_flight, most, now_ns)) {
+            return Some(None);
+        }
+        let due_ns = self.limiter.due_ns(rules)?;
+        yields_turn_until(&self.leases, self.me, due_ns, now_ns).map(Some)
+    }
+
+    /// This engine waits for a permit.
+    pub(super) fn wait(&mut self, now_ns: u64) {
+        if !self.leases[self.me].waits(now_ns.saturating_add(SAY_AGAIN_NS)) {
+            self.come(now_ns);
+            self.leases[self.me].waits_until_ns = now_ns.saturating_add(WAITS_NS);
+        }
+    }
+
+    /// This engine gets a permit.
+    pub(super) fn serve(&mut self, now_ns: u64) {
+        self.come(now_ns);
+        let lease = &mut self.leases[self.me];
+        (lease.waits_until_ns, lease.served) = (0, lease.served.saturating_add(1));
+    }
+
+    /// One that neither waits nor has calls in flight comes anew.
+    fn come(&mut self, now_ns: u64) {
+        let lease = &self.leases[self.me];
+        if lease.in_flight == 0 && !lease.waits(now_ns) {
+            self.leases[self.me].served = served_so_far(&self.leases, self.me, now_ns);
+        }
     }
 
     /// Frees the calls in flight of dead processes, if a check is due; whether anything was freed.

@@ -65,7 +65,7 @@ impl SchedulerCore {
                     }
                     return;
                 }
-                state.give_back(batch.id(), function, vec![call]);
+                self.put_back_retried(&mut state, function, vec![(batch.id(), vec![call])]);
                 drop(state);
                 // The frame may go on for long yet: a lane with room beside it shall not wait for
                 // its end.

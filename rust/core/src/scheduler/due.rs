@@ -48,7 +48,7 @@ impl SchedulerCore {
                 None => break,
                 Some(Due::Look) => {}
                 Some(Due::Flush { function }) => self.flush_limiter(function),
-                Some(Due::Retry { function, calls }) => self.state.lock().take_back(function, calls),
+                Some(Due::Retry { function, calls }) => self.put_back_retried(&mut self.state.lock(), function, calls),
                 Some(Due::DeliverEarly { batch }) => self.deliver_late(batch, now_ns),
                 Some(Due::Late { batch, function }) => self.end_late(batch, function, now_ns),
                 Some(Due::Expire { batch, function, cause }) => {

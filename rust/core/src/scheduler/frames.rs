@@ -46,11 +46,11 @@ impl FrameOwner for SchedulerCore {
     }
 
     fn note_endpoint_error(&self, function: FunctionId, feedback: Feedback, why: &str) {
-        if feedback.is_endpoint_error()
-            && self.limiters[function].as_ref().is_some_and(|limiter| limiter.note_error(why))
-            && let Some(listener) = self.breaker_listener.get()
+        if let Some(limiter) = &self.limiters[function]
+            && let Some(warning) = limiter.note_error(feedback, why)
+            && let Some(listener) = self.limit_listener.get()
         {
-            listener(function, why);
+            listener(function, warning, why);
         }
     }
 

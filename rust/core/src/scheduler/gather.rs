@@ -2,7 +2,8 @@
 //!
 //! - A call waits for more than it has only while more can come and its oldest sample has waited
 //!   less than `max_wait`. What came back never waits.
-//! - A failed call is split in two until what fails is alone; a part stays by itself.
+//! - A failed call is split in two until what fails is alone; a part stays by itself, and what
+//!   failed alone under a limit goes behind fresh samples.
 //! - Samples of several batches go together where `across` and their names allow it. Each still
 //!   ends, counts and is retried in its own batch.
 //! - The batch whose turn it is takes half of the places; others fill the rest, oldest first.
@@ -127,7 +128,13 @@ fn beside(works: &Works, batch: &Batch, function: FunctionId) -> Vec<u64> {
 
 /// Takes the samples of the next call, which begins with a queue that is ready; `None` if something
 /// goes first there that runs by itself.
-pub(super) fn take(works: &mut Works, batch: u64, function: FunctionId, spec: &Function) -> Option<TakenCalls> {
+pub(super) fn take(
+    works: &mut Works,
+    batch: u64,
+    function: FunctionId,
+    spec: &Function,
+    fresh_first: bool,
+) -> Option<TakenCalls> {
     let gather = spec.gather?;
     let head = works.get(batch)?;
     let (queue, first) = (&head.queues[function], head.batch.clone());
@@ -136,6 +143,10 @@ pub(super) fn take(works: &mut Works, batch: u64, function: FunctionId, spec: &F
     }
     if let Some(part) = queue.returned.front().map(|call| call.part).filter(|part| *part != 0) {
         return Some(take_part(works, first, function, part, spec.isolated));
+    }
+    let samples = head.submitted();
+    if let Some(call) = works.edit(batch, function, |queue| queue.take_retried(samples, fresh_first)).flatten() {
+        return Some(TakenCalls { batch: first, calls: vec![call], others: Vec::new(), alone: spec.isolated });
     }
     let others = if gather.across { beside(works, &first, function) } else { Vec::new() };
     let mut room = gather.max_size;
@@ -176,9 +187,18 @@ fn take_part(works: &mut Works, batch: Arc<Batch>, function: FunctionId, part: u
     TakenCalls { batch, calls, others, alone }
 }
 
-/// Puts calls that were taken back to their places in the queue.
+/// Puts calls of a function with a limit that were taken back to their places in the queue.
 pub(super) fn put_back(works: &mut Works, function: FunctionId, taken: &TakenCalls) {
+    if let ([call], []) = (&taken.calls[..], &taken.others[..])
+        && call.is_behind()
+    {
+        works.edit(taken.batch.id(), function, |queue| queue.retried.push_front((0, *call)));
+        return;
+    }
     for (batch, calls) in taken.by_batch() {
-        works.edit(batch.id(), function, |queue| queue.put_back(calls));
+        works.edit(batch.id(), function, |queue| {
+            queue.handed_out = queue.handed_out.saturating_sub(calls.iter().filter(|call| !call.has_failed()).count());
+            queue.put_back(calls);
+        });
     }
 }

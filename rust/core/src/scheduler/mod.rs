@@ -42,6 +42,7 @@ use crate::clock::{Clock, nanos};
 use crate::frame::FrameOwner;
 use crate::function::{Function, FunctionId};
 use crate::lane::{Lane, LaneWaker};
+use crate::limits::LimitWarning;
 use crate::open_batch::{Added, IncompleteGroups};
 use crate::payload::Payload;
 use crate::report::Usage;
@@ -79,10 +80,10 @@ impl Scheduler {
         Self { inner }
     }
 
-    /// Sets what is called, on any thread, when the circuit breaker of a function's endpoint opens.
-    /// Only the first one counts.
-    pub fn on_breaker_open(&self, listener: impl Fn(FunctionId, &str) + Send + Sync + 'static) {
-        let _ = self.inner.breaker_listener.set(Box::new(listener));
+    /// Sets what is called, on any thread, when there is something to warn of about a function's
+    /// endpoint: that its circuit breaker opens, for example. Only the first one counts.
+    pub fn on_limit_warning(&self, listener: impl Fn(FunctionId, LimitWarning, &str) + Send + Sync + 'static) {
+        let _ = self.inner.limit_listener.set(Box::new(listener));
     }
 
     /// Sets who takes a payload that nobody holds any more, on any thread (payload-1). Only the

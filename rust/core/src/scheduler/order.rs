@@ -158,7 +158,7 @@ pub(crate) fn choose<'a>(
             waiting.push(Candidate {
                 function,
                 pool: (work.batch.functions()[function].lane, lane.pool(function)),
-                position: queue.position(),
+                position: queue.position(samples),
                 window: lane.parallelism(function).max(1).saturating_mul(WINDOW_FRAMES).saturating_mul(calls),
                 height: heights[function],
                 expected_ns: estimates[function].expected_ns(),
@@ -182,14 +182,15 @@ pub(crate) fn choose<'a>(
     Some(chosen)
 }
 
-/// Takes the calls of the next frame out of a queue that is ready. The flag says that the frame is
-/// to run alone.
+/// Takes the calls of the next frame out of a queue that is ready; `fresh_first`: calls that have
+/// not failed before those that have. The flag says that the frame is to run alone.
 pub(crate) fn take(
     queue: &mut Queue,
     batch: &Batch,
     function: FunctionId,
     lane: &dyn Lane,
     size: FrameSize,
+    fresh_first: bool,
 ) -> (Vec<Call>, bool) {
     let spec = &batch.functions()[function];
     let span = spec.span(batch.samples(), batch.group_size()).max(1);
@@ -228,6 +229,9 @@ pub(crate) fn take(
         return (calls, spec.isolated);
     }
     let samples = if batch.is_streamed() { 0 } else { batch.samples() };
+    if let Some(call) = queue.take_retried(samples, fresh_first) {
+        return (vec![call], spec.isolated);
+    }
     let remaining = queue.arrived.len() + samples.saturating_sub(queue.cursor).div_ceil(span);
     let size = size.of(remaining);
     calls.reserve(size.min(remaining));
@@ -245,5 +249,6 @@ pub(crate) fn take(
         }
         calls.push(call);
     }
+    queue.handed_out += calls.len();
     (calls, spec.isolated)
 }

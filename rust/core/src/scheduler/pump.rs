@@ -19,6 +19,7 @@ use crate::lane::Lane;
 use crate::limits::{Acquired, Permit, Tokens};
 use crate::outcome::{Failure, FailureKind, Note, Times};
 use crate::scheduler::gather::Waiting;
+use crate::scheduler::queue::Work;
 use crate::scheduler::state::{SchedulerCore, SchedulerState};
 use crate::scheduler::timers::Due;
 use crate::scheduler::works::Works;
@@ -233,12 +234,14 @@ impl SchedulerCore {
         }
         loop {
             let waits = |batch, function| waiting.iter().any(|one| (one.batch, one.function) == (batch, function));
-            let all = (0..free.len()).filter(|function| free[*function]);
-            let Some(batch) = works.oldest(all, waits) else { return Chosen::Nothing };
+            let all = || (0..free.len()).filter(|function| free[*function]);
+            let held = |batch, function| waits(batch, function) || self.leaves_to_fresh(works, batch, function);
+            let Some(batch) = works.oldest(all(), held) else { return Chosen::Nothing };
+            let held: Vec<FunctionId> = all().filter(|function| held(batch, *function)).collect();
             let Some(work) = works.get_mut(batch) else { return Chosen::Nothing };
             let lane = |function| &**self.lane(function);
             let function =
-                order::choose(work, estimates, &self.heights, lane, |one| free[one], |one| waits(batch, one));
+                order::choose(work, estimates, &self.heights, lane, |one| free[one], |one| held.contains(&one));
             let Some(function) = function else { return Chosen::Nothing };
             *looks_at = Some((Some(batch), function));
             // Which calls are next is known by taking them: those that must wait go back to where
@@ -284,13 +287,27 @@ impl SchedulerCore {
         }
     }
 
+    /// Whether the circuit breaker of a function is open, which is then tried with calls that have
+    /// not failed before.
+    fn tries_fresh(&self, function: FunctionId) -> bool {
+        self.limiters[function].as_ref().is_some_and(|limiter| limiter.breaker_is_open())
+    }
+
+    /// Whether a batch has only calls that failed before, while another has others to try with.
+    fn leaves_to_fresh(&self, works: &Works, batch: u64, function: FunctionId) -> bool {
+        let fresh = |work: &Work| work.queues[function].has_fresh(work.submitted());
+        self.tries_fresh(function) && !works.get(batch).is_some_and(fresh) && works.ready(function).any(fresh)
+    }
+
     /// Takes the calls of the next frame, which begins with a queue that is ready.
     fn take(&self, works: &mut Works, batch: u64, function: FunctionId, size: order::FrameSize) -> Option<TakenCalls> {
-        let gathered = gather::take(works, batch, function, &self.functions[function]);
+        let fresh_first = self.tries_fresh(function);
+        let gathered = gather::take(works, batch, function, &self.functions[function], fresh_first);
         gathered.or_else(|| {
             let of = works.get(batch)?.batch.clone();
             let lane = &**self.lane(function);
-            let (calls, alone) = works.edit(batch, function, |queue| order::take(queue, &of, function, lane, size))?;
+            let (calls, alone) =
+                works.edit(batch, function, |queue| order::take(queue, &of, function, lane, size, fresh_first))?;
             Some(TakenCalls { batch: of, calls, others: Vec::new(), alone })
         })
     }

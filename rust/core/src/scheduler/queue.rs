@@ -21,6 +21,12 @@ pub(crate) struct Queue {
     pub returned: VecDeque<Call>,
     /// Cells whose gates were not asked yet: their calls may come.
     pub undecided: usize,
+    /// Calls of a function with a limit that failed or were deferred. Each waits until so many
+    /// fresh calls were handed out, as long as there are any: what fails by itself holds up no
+    /// others.
+    pub retried: VecDeque<(usize, Call)>,
+    /// Fresh calls that were handed out.
+    pub handed_out: usize,
     /// Set once; from then on nothing of the queue is handed out or reopened.
     pub closed: Option<Cause>,
     /// How often another function of its pool went first since its last turn.
@@ -36,12 +42,39 @@ impl Queue {
     /// Whether there is something to hand out; `samples` are those that the batch was submitted
     /// with.
     pub(crate) fn is_ready(&self, samples: usize) -> bool {
-        self.closed.is_none() && (!self.returned.is_empty() || !self.arrived.is_empty() || self.cursor < samples)
+        self.closed.is_none() && (self.has_first(samples) || !self.retried.is_empty())
+    }
+
+    fn has_first(&self, samples: usize) -> bool {
+        !self.returned.is_empty() || !self.arrived.is_empty() || self.cursor < samples
+    }
+
+    /// Whether a call stands in it that has not failed before.
+    pub(crate) fn has_fresh(&self, samples: usize) -> bool {
+        let came_back = self.returned.iter().any(|call| !call.has_failed());
+        self.closed.is_none() && (came_back || !self.arrived.is_empty() || self.cursor < samples)
     }
 
     /// Sample at which the next call begins.
-    pub(crate) fn position(&self) -> usize {
-        self.returned.front().or_else(|| self.arrived.front()).map_or(self.cursor, |call| call.first)
+    pub(crate) fn position(&self, samples: usize) -> usize {
+        let retried = self.retried.front().filter(|_| !self.has_first(samples)).map(|(_, call)| call);
+        self.returned.front().or_else(|| self.arrived.front()).or(retried).map_or(self.cursor, |call| call.first)
+    }
+
+    /// Adds a call that failed or was deferred, behind so many fresh ones.
+    pub(crate) fn retry(&mut self, call: Call, behind: usize) {
+        self.retried.push_back((self.handed_out.saturating_add(behind), call));
+    }
+
+    /// Takes a call that failed or was deferred, if it is its turn; `fresh_first`: only where no
+    /// fresh call stands.
+    pub(crate) fn take_retried(&mut self, samples: usize, fresh_first: bool) -> Option<Call> {
+        let (after, _) = self.retried.front()?;
+        let held_back = if fresh_first { self.has_fresh(samples) } else { *after > self.handed_out };
+        if !self.returned.is_empty() || (held_back && self.has_first(samples)) {
+            return None;
+        }
+        self.retried.pop_front().map(|(_, call)| call)
     }
 
     /// Whether a call that goes first must go by itself: it died with its worker, or it is no call
@@ -72,6 +105,7 @@ impl Queue {
                 }
                 None => break,
             }
+            self.handed_out += usize::from(!came_back);
         }
     }
 
@@ -94,6 +128,7 @@ impl Queue {
             self.closed = Some(cause.clone());
             self.returned.clear();
             self.arrived.clear();
+            self.retried.clear();
         }
         first
     }

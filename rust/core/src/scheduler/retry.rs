@@ -3,22 +3,25 @@
 //! - `retries` counts attempts after the first. A call whose worker died is tried once more, alone,
 //!   beyond them. Deferrals and what is excused by an open circuit breaker are not counted.
 //! - The wait is uniform in [0, min(10 s, 0.2 s * 2^(n-1))] (full jitter), at least what was asked
-//!   for.
+//!   for, up to `LONGEST_RETRY_AFTER`; a deferred call waits for the pause of its limit instead.
 //! - No attempt starts after `total_timeout` or `batch_timeout`.
-//! - "Too many requests" defers a call up to `DEFERRALS` times. 400, 401, 403, 404 and 422 are
-//!   final.
+//! - "Too many requests" defers a call up to `DEFERRALS` times, or more under a limit. 400, 401, 403,
+//!   404 and 422 are final.
 
 use std::time::Duration;
 
 use crate::call::Call;
 use crate::clock::nanos;
 use crate::function::Policy;
+use crate::limits::LONGEST_RETRY_AFTER;
 use crate::outcome::{Answer, Failure, FailureKind};
 
 const BASE_NS: u64 = 200_000_000;
 const CAP_NS: u64 = 10_000_000_000;
-/// How often a call is deferred that has fewer retries.
+/// How often a call is deferred that has fewer retries: by itself, and where its limit pauses for
+/// all calls, of which one after the other finds out whether that was long enough.
 const DEFERRALS: u16 = 8;
+const DEFERRALS_UNDER_LIMIT: u16 = 32;
 
 /// Another attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +47,8 @@ pub(crate) fn decide(
     } else {
         let deferred = failure.answer.is_some_and(Answer::is_later);
         let (times, most) = if deferred {
-            (call.deferred.saturating_add(1), policy.retries.max(DEFERRALS))
+            let most = if policy.limit.is_some() { DEFERRALS_UNDER_LIMIT } else { DEFERRALS };
+            (call.deferred.saturating_add(1), policy.retries.max(most))
         } else {
             (call.counted(), policy.retries)
         };
@@ -53,7 +57,9 @@ pub(crate) fn decide(
             return None;
         }
         let jitter = backoff_ns(times, random);
-        let wait = failure.retry_after.map_or(jitter, |asked: Duration| jitter.max(nanos(asked)));
+        let asked_ns = failure.retry_after.map_or(0, |asked: Duration| nanos(asked.min(LONGEST_RETRY_AFTER)));
+        // A limit pauses for all its calls: each by itself need not.
+        let wait = if deferred && policy.limit.is_some() { 0 } else { jitter.max(asked_ns) };
         Again { due_ns: now_ns.saturating_add(wait), suspect: call.suspect, deferred }
     };
     (expires_ns.is_none_or(|expires| again.due_ns < expires)).then_some(again)

@@ -11,7 +11,7 @@ use crate::dependents;
 use crate::frame::InHand;
 use crate::function::{Function, FunctionId};
 use crate::lane::Lane;
-use crate::limits::Limiter;
+use crate::limits::{LimitWarning, Limiter};
 use crate::payload::PayloadRelease;
 use crate::report::Usage;
 use crate::scheduler::order::{ConcurrentCalls, Estimate, FrameSize};
@@ -19,6 +19,12 @@ use crate::scheduler::throttled::Throttled;
 use crate::scheduler::timers::Timers;
 use crate::scheduler::works::Works;
 use crate::sync::{AtomicU64, Mutex};
+
+/// How many fresh calls go before one that is tried again: at least so many, and so many times
+/// those that may be in flight. A batch of that size has its retries at its end, and no sample of a
+/// larger one waits for longer than that.
+const BEHIND: usize = 1024;
+const BEHIND_WIDTHS: usize = 4;
 
 pub(super) struct SchedulerCore {
     pub(super) clock: Clock,
@@ -37,12 +43,12 @@ pub(super) struct SchedulerCore {
     /// What each function used since the start. Written by frames.
     pub(super) usage: Mutex<Vec<Usage>>,
     pub(super) releases: Arc<PayloadRelease>,
-    /// Called when a circuit breaker opens. Written once, before the first batch.
-    pub(super) breaker_listener: OnceLock<BreakerListener>,
+    /// Called with what to warn of. Written once, before the first batch.
+    pub(super) limit_listener: OnceLock<LimitListener>,
 }
 
-/// Takes the function whose circuit breaker opened, and the reason of its last call.
-type BreakerListener = Box<dyn Fn(FunctionId, &str) + Send + Sync>;
+/// Takes a function, what to warn of, and the reason of its last call that failed.
+type LimitListener = Box<dyn Fn(FunctionId, LimitWarning, &str) + Send + Sync>;
 
 pub(super) struct SchedulerState {
     pub(super) works: Works,
@@ -94,7 +100,7 @@ impl SchedulerCore {
             timers_changed: Arc::new(Notify::new()),
             late: AtomicU64::new(0),
             releases: Arc::default(),
-            breaker_listener: OnceLock::new(),
+            limit_listener: OnceLock::new(),
         }
     }
 
@@ -130,6 +136,26 @@ impl SchedulerCore {
         }
     }
 
+    /// Puts calls back that are tried again: where a limit says that there is one endpoint behind
+    /// them, one that failed alone goes behind fresh ones.
+    pub(super) fn put_back_retried(
+        &self,
+        state: &mut SchedulerState,
+        function: FunctionId,
+        calls: Vec<(u64, Vec<Call>)>,
+    ) {
+        if let [(batch, one)] = &calls[..]
+            && let [call] = one[..]
+            && let Some(limit) = &self.function(function).policy.limit
+            && call.is_behind()
+        {
+            let width = limit.rules.concurrency.unwrap_or(0);
+            state.retry(*batch, function, call, width.saturating_mul(BEHIND_WIDTHS).max(BEHIND));
+        } else {
+            state.take_back(function, calls);
+        }
+    }
+
     /// An open batch.
     pub(super) fn batch(&self, id: u64) -> Option<Arc<Batch>> {
         self.state.lock().works.get(id).map(|work| work.batch.clone())
@@ -154,6 +180,16 @@ impl SchedulerState {
         for (batch, calls) in calls {
             self.give_back(batch, function, calls);
         }
+    }
+
+    /// Puts a call back whose attempt failed or was deferred, behind so many fresh ones of its
+    /// queue, unless that was closed (scheduler-1).
+    pub(super) fn retry(&mut self, batch: u64, function: FunctionId, call: Call, behind: usize) {
+        self.works.edit(batch, function, |queue| {
+            if queue.closed.is_none() {
+                queue.retry(call, behind);
+            }
+        });
     }
 
     /// Puts calls before all others of their queue, unless it was closed (scheduler-1).

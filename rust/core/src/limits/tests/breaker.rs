@@ -43,7 +43,7 @@ impl Model {
     }
 
     fn slow(&self, event: &Event) -> bool {
-        event.signal == Signal::TimedOut && event.attempt.sent_ns <= self.last_answer_ns()
+        event.signal == Signal::TimedOut && event.attempt.sent_ns < self.last_answer_ns()
     }
 
     fn counts(&self, event: &Event) -> bool {
@@ -93,7 +93,7 @@ impl Model {
         } else {
             let unconnected = self.failures(|event| event.signal == Signal::NoConnection);
             self.counts(&event)
-                && (unconnected as u64 >= FAILURES || (failures as u64 >= FAILURES && failures >= event.in_flight))
+                && (unconnected as u64 >= FAILURES || (failures as u64 >= FAILURES && failures > event.in_flight))
         };
         if opens {
             self.opened.push((event.at_ns, self.events.len()));
@@ -197,9 +197,9 @@ fn one_call_that_fails_again_and_again_opens_nothing() {
 }
 
 #[test]
-fn as_many_must_fail_as_are_in_flight() {
+fn more_must_fail_than_are_in_flight() {
     let mut breaker = Breaker::default();
-    for at in 0..99 {
+    for at in 0..100 {
         breaker.record(sent(FRESH), Signal::Failed, S + at, 100, 0.5);
     }
     assert!(!breaker.is_open(), "a hundred others may be answered yet");

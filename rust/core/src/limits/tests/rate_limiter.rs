@@ -79,7 +79,7 @@ fn run(rules: &Rules, server: &mut Server, for_ns: u64, lag_ns: u64, jitter_ns: 
                 on_the_way.push((now_ns + random.u64(0..=jitter_ns), grant));
             }
             Decision::Wait { until_ns, .. } => now_ns = until_ns.max(now_ns + 1) + random.u64(0..=lag_ns),
-            Decision::BreakerOpen(_) => now_ns += S,
+            Decision::BreakerOpen(_) | Decision::Throttled(_) => now_ns += S,
         }
     }
     count
@@ -159,15 +159,77 @@ fn without_rates_throttling_lowers_the_concurrency() {
     };
     assert!(matches!(limiter.ask(&rules, S, Tokens::Estimated(None), 10), Decision::Wait { on_release: true, .. }));
     limiter.record(&rules, S, grant, ended(Feedback::Throttled(None), None), 0, 0.5);
-    assert!(matches!(limiter.ask(&rules, S + 2, Tokens::Estimated(None), 9), Decision::Wait { on_release: true, .. }));
-    assert!(matches!(limiter.ask(&rules, S + 2, Tokens::Estimated(None), 8), Decision::Go(_)));
-    // However often it is refused, one may go.
-    for at in 1..100 {
-        let grant = Grant { sent_ns: S + at * S, tokens: 0.0, trial: false };
-        limiter.record(&rules, S + at * S, grant, ended(Feedback::Throttled(None), None), 0, 0.5);
+    // After a pause one may go, and as many more as were answered, up to what is left of ten.
+    assert!(matches!(limiter.ask(&rules, S + 2, Tokens::Estimated(None), 0), Decision::Wait { on_release: false, .. }));
+    let ask =
+        |limiter: &mut RateLimiter, in_flight| match limiter.ask(&rules, 2 * S, Tokens::Estimated(None), in_flight) {
+            Decision::Go(grant) => Some(grant),
+            _ => None,
+        };
+    for width in [1, 2, 4, 8] {
+        let sent: Vec<Grant> = (0..10).map_while(|in_flight| ask(&mut limiter, in_flight)).collect();
+        assert_eq!(sent.len(), width);
+        for grant in sent {
+            limiter.record(&rules, 2 * S, grant, ended(Feedback::Ok, None), 0, 0.5);
+        }
     }
-    assert!(matches!(limiter.ask(&rules, 200 * S, Tokens::Estimated(None), 0), Decision::Go(_)));
-    assert!(matches!(limiter.ask(&rules, 200 * S, Tokens::Estimated(None), 1), Decision::Wait { .. }));
+    assert!(ask(&mut limiter, 8).is_some() && ask(&mut limiter, 9).is_none());
+    // However often it is refused, one may go.
+    for at in 3..100 {
+        let grant = Grant { sent_ns: at * 9 * S, tokens: 0.0, trial: false };
+        limiter.record(&rules, at * 9 * S, grant, ended(Feedback::Throttled(None), None), 0, 0.5);
+    }
+    let mut after = |in_flight| limiter.ask(&rules, 2000 * S, Tokens::Estimated(None), in_flight);
+    assert!(matches!(after(0), Decision::Go(_)));
+    assert!(matches!(after(1), Decision::Wait { .. }));
+}
+
+#[test]
+fn pauses_grow_are_bounded_and_end_with_an_answer() {
+    let rules = Rules { concurrency: Some(10), ..Rules::default() };
+    let (mut limiter, mut now_ns, mut pauses) = (RateLimiter::default(), S, Vec::new());
+    let throttled = |limiter: &mut RateLimiter, now_ns: &mut u64, pauses: &mut Vec<u64>, feedback| {
+        let Decision::Go(grant) = limiter.ask(&rules, *now_ns, Tokens::Estimated(None), 0) else { panic!("{now_ns}") };
+        limiter.record(&rules, *now_ns, grant, ended(feedback, None), 0, 1.0);
+        let Decision::Wait { until_ns, .. } = limiter.ask(&rules, *now_ns, Tokens::Estimated(None), 0) else { return };
+        pauses.push((until_ns - *now_ns) / MS);
+        *now_ns = until_ns;
+    };
+    for _ in 0..7 {
+        throttled(&mut limiter, &mut now_ns, &mut pauses, Feedback::Throttled(None));
+    }
+    assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 8000, 8000]);
+    throttled(&mut limiter, &mut now_ns, &mut pauses, Feedback::Ok);
+    throttled(&mut limiter, &mut now_ns, &mut pauses, Feedback::Throttled(None));
+    assert_eq!(pauses[7..], [500], "an answer in between");
+    // Nothing but refusals for five minutes: it is no rate that is exceeded.
+    let since_ns = now_ns;
+    while now_ns < since_ns + 299 * S {
+        throttled(&mut limiter, &mut now_ns, &mut pauses, Feedback::Throttled(None));
+    }
+    let Decision::Go(grant) = limiter.ask(&rules, now_ns, Tokens::Estimated(None), 0) else { panic!("{now_ns}") };
+    limiter.record(&rules, now_ns, grant, ended(Feedback::Throttled(None), None), 0, 1.0);
+    let asked = limiter.ask(&rules, now_ns, Tokens::Estimated(None), 0);
+    assert!(matches!(asked, Decision::Throttled(for_ns) if for_ns >= 299 * S), "{asked:?}");
+}
+
+#[test]
+fn a_pause_counts_no_call_that_was_sent_before_it() {
+    let rules = Rules { concurrency: Some(10), ..Rules::default() };
+    let mut limiter = RateLimiter::default();
+    let go = |limiter: &mut RateLimiter, now_ns| match limiter.ask(&rules, now_ns, Tokens::Estimated(None), 5) {
+        Decision::Go(grant) => Some(grant),
+        _ => None,
+    };
+    let (long, refused) = (go(&mut limiter, S).unwrap(), go(&mut limiter, S).unwrap());
+    limiter.record(&rules, S, refused, ended(Feedback::Throttled(None), None), 5, 0.5);
+    let probe = go(&mut limiter, 3 * S).expect("though the first one is still in flight");
+    limiter.record(&rules, 3 * S, long, ended(Feedback::Ok, None), 5, 0.5);
+    assert!(go(&mut limiter, 3 * S).is_none(), "its end says nothing of what may go now");
+    limiter.refund(&rules, probe);
+    assert!(go(&mut limiter, 3 * S).is_some());
+    // One that is never heard of again is given up.
+    assert!(go(&mut limiter, 3 * S).is_none() && go(&mut limiter, 64 * S).is_some());
 }
 
 #[test]
@@ -217,6 +279,7 @@ fn an_open_breaker_lets_trials_through_and_then_refuses() {
                 assert!(for_ns >= 300 * S);
                 break;
             }
+            Decision::Throttled(_) => panic!("nothing was throttled"),
         }
     }
     assert!((50..=60).contains(&trials), "{trials}");
@@ -278,7 +341,7 @@ fn tokens_are_charged_when_their_use_is_known() {
                     limiter.record(&rules, now_ns, grant, ended(Feedback::Ok, Some(used)), 0, 0.5);
                 }
                 Decision::Wait { until_ns, .. } => now_ns = until_ns,
-                Decision::BreakerOpen(_) => panic!("the breaker is closed"),
+                Decision::BreakerOpen(_) | Decision::Throttled(_) => panic!("the breaker is closed"),
             }
         }
         assert!((195..=201).contains(&sent), "{reported:?}: {sent}");
@@ -306,7 +369,7 @@ proptest! {
     }
 
     #[test]
-    fn no_stored_state_makes_anyone_wait_for_ever_or_panics(words in prop::array::uniform18(any::<u64>()), now_ns in S..1_000_000 * S, feedback in 0..6_usize) {
+    fn no_stored_state_makes_anyone_wait_for_ever_or_panics(words in prop::array::uniform23(any::<u64>()), now_ns in S..1_000_000 * S, feedback in 0..6_usize) {
         let rules = Rules { rpm: Some(60.0), tpm: Some(1000.0), concurrency: Some(2) };
         let mut limiter = RateLimiter::from_words(words);
         limiter.clamp(now_ns);
@@ -318,7 +381,7 @@ proptest! {
     }
 
     #[test]
-    fn the_words_in_a_file_give_the_same_state(words in prop::array::uniform18(0..u64::MAX / 2)) {
+    fn the_words_in_a_file_give_the_same_state(words in prop::array::uniform23(0..u64::MAX / 2)) {
         prop_assert_eq!(RateLimiter::from_words(words).to_words(), words);
     }
 }
@@ -390,7 +453,7 @@ fn impossible_token_use_is_ignored() {
                 match limiter.ask(&rules, now_ns, Tokens::Estimated(Some(100.0)), 0) {
                     Decision::Go(grant) => break grant,
                     Decision::Wait { until_ns, .. } => now_ns = until_ns,
-                    Decision::BreakerOpen(_) => panic!("the breaker is closed"),
+                    Decision::BreakerOpen(_) | Decision::Throttled(_) => panic!("the breaker is closed"),
                 }
             };
             assert_eq!(grant.tokens, 100.0, "{reported}");

@@ -102,8 +102,8 @@ fn a_wrong_checksum_starts_anew() {
     let mut here = SharedFile::new(&folder.file());
     with(&mut here, 100 * S, busy);
     assert!(
-        matches!(asked(&mut here, 101 * S), Decision::Wait { until_ns, .. } if until_ns == 600 * S),
-        "as it was told"
+        matches!(asked(&mut here, 101 * S), Decision::Wait { until_ns, .. } if until_ns == 220 * S),
+        "two minutes are believed"
     );
     // The same numbers, but for one.
     let mut bytes = std::fs::read(folder.file()).unwrap();
