@@ -228,7 +228,7 @@ fn an_open_breaker_ends_a_batch_instead_of_holding_it() {
         let opened: Arc<Mutex<Vec<(usize, LimitWarning, String)>>> = Arc::default();
         let listener = opened.clone();
         engine.scheduler.on_limit_warning(move |function, warning, why| {
-            listener.lock().unwrap().push((function, warning, why.to_owned()))
+            listener.lock().unwrap().push((function, warning, why.to_owned()));
         });
         let begun = Instant::now();
         let batch = engine.submit(spec(50, 1));
