@@ -526,7 +526,14 @@ class EndpointWarning:
     def reason(self) -> str: ...
 
 _SupervisorRequest: TypeAlias = (
-    StartThread | StartLoop | ThreadAbandoned | ReadStack | LoopBlocked | LoopWasBlocked | EndpointWarning | list[object]
+    StartThread
+    | StartLoop
+    | ThreadAbandoned
+    | ReadStack
+    | LoopBlocked
+    | LoopWasBlocked
+    | EndpointWarning
+    | list[object]
 )
 
 @final

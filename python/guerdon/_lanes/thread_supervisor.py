@@ -47,13 +47,17 @@ def start_lanes(engine: Engine, specs: Sequence[FunctionSpec]) -> ThreadSupervis
 _ENDPOINT = {
     "breaker_open": (
         "circuit breaker open after several failed requests in a row",
-        "Calls wait while a few requests try the endpoint: one, and twice as many with each answer. After five minutes without "
-        "an answer, calls fail. Check that the server is up and its address is right.",
+        (
+            "Calls wait while a few requests try the endpoint: one, and twice as many with each answer. After five minutes without "
+            "an answer, calls fail. Check that the server is up and its address is right."
+        ),
     ),
     "hangs": (
         "the endpoint hangs: requests time out, and it answered nothing meanwhile",
-        "If that goes on, the circuit breaker opens, and after five minutes calls fail. Look at the server; if it is only slow, "
-        "raise timeout= or lower Limit(concurrency=).",
+        (
+            "If that goes on, the circuit breaker opens, and after five minutes calls fail. Look at the server; if it is only slow, "
+            "raise timeout= or lower Limit(concurrency=)."
+        ),
     ),
     "retry_after": (
         "the server asks to wait {seconds:g} s (Retry-After)",
