@@ -223,10 +223,10 @@ fn a_pause_counts_no_call_that_was_sent_before_it() {
     };
     let (long, refused) = (go(&mut limiter, S).unwrap(), go(&mut limiter, S).unwrap());
     limiter.record(&rules, S, refused, ended(Feedback::Throttled(None), None), 5, 0.5);
-    let probe = go(&mut limiter, 3 * S).expect("though the first one is still in flight");
+    let next = go(&mut limiter, 3 * S).expect("though the first one is still in flight");
     limiter.record(&rules, 3 * S, long, ended(Feedback::Ok, None), 5, 0.5);
     assert!(go(&mut limiter, 3 * S).is_none(), "its end says nothing of what may go now");
-    limiter.refund(&rules, probe);
+    limiter.refund(&rules, next);
     assert!(go(&mut limiter, 3 * S).is_some());
     // One that is never heard of again is given up.
     assert!(go(&mut limiter, 3 * S).is_none() && go(&mut limiter, 64 * S).is_some());
