@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from guerdon._worker.invoke.http_errors import UNREACHABLE, http_status_of, retry_after_of
+from guerdon._worker.invoke.http_errors import BROKEN, UNREACHABLE, http_status_of, retry_after_of
 from guerdon._worker.invoke.records import tokens_of
 
 
@@ -78,23 +78,27 @@ def test_real_clients() -> None:
     busy = httpx.HTTPStatusError("busy", request=request, response=answered)
     assert (http_status_of(busy), retry_after_of(busy)) == (429, 1.5)
     assert http_status_of(httpx.ConnectError("refused", request=request)) == UNREACHABLE
-    assert http_status_of(httpx.RemoteProtocolError("broken off")) == UNREACHABLE
+    assert http_status_of(httpx.RemoteProtocolError("broken off")) == BROKEN
     assert http_status_of(httpx.ReadTimeout("late")) is None
     openai = pytest.importorskip("openai")
     busy = openai.RateLimitError("busy", response=answered, body=None)
     assert (http_status_of(busy), retry_after_of(busy)) == (429, 1.5)
-    assert http_status_of(openai.APIConnectionError(request=request)) == UNREACHABLE
+    assert http_status_of(openai.APIConnectionError(request=request)) == BROKEN
+    unreachable = openai.APIConnectionError(request=request)
+    unreachable.__cause__ = httpx.ConnectError("refused", request=request)
+    assert http_status_of(unreachable) == UNREACHABLE
     assert http_status_of(openai.APITimeoutError(request=request)) is None
     aiohttp = pytest.importorskip("aiohttp")
     info: Any = None
     refused = aiohttp.ClientResponseError(info, (), status=503, headers={"Retry-After": "2"})
     assert (http_status_of(refused), retry_after_of(refused)) == (503, 2.0)
-    assert http_status_of(aiohttp.ServerDisconnectedError()) == UNREACHABLE
+    assert http_status_of(aiohttp.ServerDisconnectedError()) == BROKEN
 
 
 def test_a_failed_connection_is_no_timeout() -> None:
     assert http_status_of(ConnectionRefusedError()) == UNREACHABLE
     assert http_status_of(socket.gaierror()) == UNREACHABLE
+    assert http_status_of(ConnectionResetError()) == BROKEN
     assert http_status_of(TimeoutError()) is None
     assert http_status_of(ValueError("no judgement")) is None
 

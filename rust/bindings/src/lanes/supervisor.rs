@@ -57,8 +57,8 @@ pub struct LoopWasBlocked {
     function: usize,
 }
 
-/// Warn of a function's endpoint: "breaker_open", "hangs", or "retry_after", which asked to wait for
-/// so many seconds.
+/// Warn of a function's endpoint: "breaker_open", "hangs", or "retry_after", which asked to wait
+/// for so many seconds.
 #[pyclass(frozen, get_all, module = "guerdon._native")]
 pub struct EndpointWarning {
     function: usize,

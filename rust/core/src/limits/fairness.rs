@@ -1,8 +1,8 @@
 //! Whose turn it is among engines that share a limit: arithmetic on their leases.
 //!
 //! - Who has its fair share of the calls in flight yields to who has not and waits.
-//! - Of a rate, who was served more often yields for `GRACE_NS` to who waits: less than a rate limiter
-//!   lets calls go early, so that nothing of the rate is lost.
+//! - Of a rate, who was served more often yields for `GRACE_NS` to who waits: less than a rate
+//!   limiter lets calls go early, so that nothing of the rate is lost.
 //! - Who waits says so again and again: one that has crashed is not waited for.
 
 use super::lease::Lease;

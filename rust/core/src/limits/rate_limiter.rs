@@ -1,13 +1,11 @@
 //! The rate limiter of one endpoint: token buckets (GCRA) for requests and tokens, adaptive rates,
 //! a circuit breaker. Arithmetic only: no clock, no lock, no file.
 //!
-//! - Any stretch `t` has at most `1 + (t + SLACK_NS) / interval` permits, of `60 s / (rpm * PACE)`
-//!   each.
+//! - Any stretch `t` has at most `1 + (t + SLACK_NS) / interval` permits, of `60 s / (rpm * PACE)`.
 //! - Tokens are charged by an estimate before the call, and corrected once its use is known.
 //! - Throttling lowers all rates (without rates: the concurrency) once for all calls in flight.
-//! - `Retry-After`, else a pause that doubles with each refusal, holds for all calls. Without rates
-//!   one call goes after it, then as many more as were answered.
-//! - No wait is longer than this process's own rates explain.
+//! - `Retry-After`, else a pause that doubles with each refusal, holds for all calls; without rates
+//!   one goes then, and as many more as were answered. No wait is longer than these rules explain.
 
 use std::time::Duration;
 

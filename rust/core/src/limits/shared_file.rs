@@ -76,8 +76,8 @@ impl Locked {
         self.leases[self.me].in_flight = in_flight as u64;
     }
 
-    /// Whether this engine, with so many calls in flight, is to leave the next one to another; until
-    /// when, if that is known.
+    /// Whether this engine, with so many calls in flight, is to leave the next one to another;
+    /// until when, if that is known.
     pub(super) fn yields(&self, rules: &Rules, in_flight: usize, now_ns: u64) -> Option<Option<u64>> {
         let most = rules.concurrency.map(|most| self.limiter.allowed_concurrency(rules, most));
         if most.is_some_and(|most| yields_place(&self.leases, self.me, in_flight, most, now_ns)) {

@@ -5,8 +5,8 @@
 //! - The wait is uniform in [0, min(10 s, 0.2 s * 2^(n-1))] (full jitter), at least what was asked
 //!   for, up to `LONGEST_RETRY_AFTER`; a deferred call waits for the pause of its limit instead.
 //! - No attempt starts after `total_timeout` or `batch_timeout`.
-//! - "Too many requests" defers a call up to `DEFERRALS` times, or more under a limit. 400, 401, 403,
-//!   404 and 422 are final.
+//! - "Too many requests" defers a call up to `DEFERRALS` times, or more under a limit. 400, 401,
+//!   403, 404 and 422 are final.
 
 use std::time::Duration;
 

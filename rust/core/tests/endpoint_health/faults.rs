@@ -131,8 +131,8 @@ fn a_batch_of_twenty_kinds_of_faults_ends_with_all_good_samples() {
         let batch = engine.submit(256);
         let (lost, took) = ended(&batch).await;
         assert_eq!(lost, (0..20).collect::<Vec<usize>>());
-        // 236 at 32 at a time are eight seconds; 503 with `Retry-After` holds all of them up, and one
-        // hangs for 30 s.
+        // 236 at 32 at a time are eight seconds; 503 with `Retry-After` holds all of them up, and
+        // one hangs for 30 s.
         assert!(took < SECOND * 20, "{took:?}");
     });
 }
