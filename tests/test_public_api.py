@@ -41,11 +41,13 @@ PUBLIC = {
     "group_reward",
     "http_reward",
     "judge",
+    "pairwise",
+    "panel",
     "parse",
     "reward",
 }
 
-MOST_MODULES = 14
+MOST_MODULES = 15
 MODULES = {
     "dispatcher",
     "dump",
@@ -53,6 +55,7 @@ MODULES = {
     "functions",
     "judges",
     "limits",
+    "panels",
     "parse",
     "pending",
     "recycling",

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from guerdon.functions import RewardFunction, group_reward, reward
     from guerdon.judges import http_reward, judge
     from guerdon.limits import Limit, RetryAfter
+    from guerdon.panels import pairwise, panel
     from guerdon.pending import OpenBatch, PendingBatch
     from guerdon.recycling import Recycle
     from guerdon.results import Failure, Group, RewardBatch, SampleResult
@@ -73,6 +74,8 @@ __all__ = [
     "group_reward",
     "http_reward",
     "judge",
+    "pairwise",
+    "panel",
     "parse",
     "reward",
 ]
@@ -106,6 +109,8 @@ _HOMES: Final[dict[str, str | None]] = {
     "__version__": "_native",
     "group_reward": "functions",
     "judge": "judges",
+    "pairwise": "panels",
+    "panel": "panels",
     "parse": None,
     "http_reward": "judges",
     "reward": "functions",

@@ -217,7 +217,8 @@ def _cap(specs: Sequence[FunctionSpec], max_cost: float) -> SpendingCap:
     """What the functions that have a price may spend together."""
     from guerdon._http.cost import cap
 
-    priced = [spec for spec in specs if spec.http is not None and spec.http.cost.price is not None]
+    members = [member.spec for spec in specs for member in getattr(spec.compound, "members", ())]
+    priced = [spec for spec in (*specs, *members) if spec.http is not None and spec.http.cost.price is not None]
     limits = [spec.policy.limit for spec in priced]
     return cap(max_cost, "of the dispatcher", [limit.key for limit in limits if limit is not None and limit.key])
 
@@ -237,7 +238,7 @@ def _worker_setup(specs: Sequence[FunctionSpec], worker_env: Mapping[str, str | 
     from guerdon._serialization.serialized_functions import serialize
 
     # The key of a judge is no worker's, whatever its variable is called.
-    keys = {spec.http.secret.env for spec in specs if spec.http is not None and spec.http.secret.env is not None}
+    keys = {plan.secret.env for spec in specs for plan in spec.plans if plan.secret.env is not None}
     worker_env = {**dict.fromkeys(keys), **worker_env}
     return WorkerSetup(
         python=sys.executable,

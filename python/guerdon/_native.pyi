@@ -48,7 +48,46 @@ class FunctionConfig:
         http: HttpConfig | None = None,
         gather: tuple[int, float, bool] | None = None,
         run_if: tuple[Sequence[tuple[int, str, float]], float | None] | None = None,
+        compound: CompoundConfig | None = None,
+        follows: tuple[int, int] | None = None,
     ) -> FunctionConfig: ...
+
+@final
+class CompoundConfig:
+    """How the calls of a function of the http lane become several requests."""
+
+    def __new__(
+        cls,
+        kind: str,
+        *,
+        members: Sequence[tuple[str, HttpConfig, int, Sequence[int]]],
+        rules: Sequence[
+            tuple[
+                float,
+                int,
+                int | None,
+                tuple[float | None, float | None, float | None, tuple[str, str] | None] | None,
+            ]
+        ],
+        votes: int = 1,
+        reduce: str = "mean",
+        weights: Sequence[float] = ...,  # all the same
+        needed: int = 1,
+        min_agreement: float | None = None,
+        schedule: str = "circular",
+        rounds: int | None = None,
+        score: str = "win_rate",
+        both_orders: bool = True,
+    ) -> CompoundConfig:
+        """See `guerdon._http.compound`.
+
+        Args:
+            members: Name, requests, which of the rules they obey, columns of the second sample.
+            rules: Timeout in seconds, retries, requests in flight, limit.
+
+        Raises:
+            ValueError: A word or a number can't be.
+        """
 
 @final
 class HttpConfig:

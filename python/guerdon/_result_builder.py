@@ -38,7 +38,7 @@ class ResultBuilder:
     @cached_property
     def priced(self) -> dict[str, bool]:
         """The functions that make requests, and whether they have a price."""
-        return {spec.name: spec.http.cost.price is not None for spec in self.specs if spec.http is not None}
+        return {spec.name: all(plan.cost.price is not None for plan in spec.plans) for spec in self.specs if spec.plans}
 
     @cached_property
     def _gated(self) -> frozenset[str]:

@@ -130,15 +130,15 @@ class Dispatcher:
             )
         refuse_repeated_names(self._specs)
         refuse_impossible_conditions(self._specs)
-        if max_cost is not None and not any(spec.http is not None and spec.http.cost.price for spec in self._specs):
+        if max_cost is not None and not any(plan.cost.price for spec in self._specs for plan in spec.plans):
             raise RegistrationError(
                 f"max_cost={max_cost!r}: none of the functions has a price=, by which it is counted."
             )
         for spec in self._specs:
             if spec.lane == "process":
                 check_serializable(spec)
-            if spec.http is not None:
-                spec.http.secret.read(spec.name)
+            for plan in spec.plans:
+                plan.secret.read(spec.name)
         workers_now = self._options["workers"] or default_workers()
         self.workers: int = workers_now
         self._engine = EngineHandle(

@@ -13,6 +13,7 @@ from guerdon._http.body import ColumnValue, ColumnValues
 from guerdon._http.options import build, extra_body, name_of, non_empty_text
 from guerdon._http.reward import HttpReward
 from guerdon._http.template import Field
+from guerdon._http.votes import check_votes, with_votes
 from guerdon._registration.conditions import RunIf
 from guerdon._registration.options import BATCH_WAIT, batching
 from guerdon.errors import RegistrationError
@@ -37,6 +38,9 @@ def judge(
     temperature: float | None = 0.0,
     response_format: Mapping[str, Any] | Literal["json_object", "json_schema"] | None = None,
     body: Mapping[str, Any] | None = None,
+    votes: int = 1,
+    vote: Literal["median", "majority", "mean"] = "median",
+    min_agreement: float | None = None,
     api_key_env: str | None = None,
     api_key_file: str | None = None,
     headers: Mapping[str, str] | None = None,
@@ -87,6 +91,11 @@ def judge(
             schema with a number in the field of ``parse.json(field)``. Servers without structured
             output answer with an error.
         body: More fields of the request's JSON; they override those above.
+        votes: Requests a sample, made into one score. As many are sent as can decide; more only
+            while the score is open, and none that can't change it. More than half must give a
+            score. ``result.extra`` has ``<name>/votes`` and ``<name>/agreement``.
+        vote: ``"median"``, ``"majority"``, the most common score (a tie abstains), or ``"mean"``.
+        min_agreement: Abstain where the most common score has a smaller share of the votes.
         api_key_env: Name of the environment variable that holds the API key.
         api_key_file: File that holds the API key.
         headers: Headers of each request; ``{key}`` in one stands for the key, which otherwise goes
@@ -130,6 +139,7 @@ def judge(
     """
     given = dict(locals())
     name = name_of(name)
+    check_votes(name, votes, vote, min_agreement)
     scored = api in dialects.SCORES
     if scored and parse is not None and getattr(parse, "kind", "") != "json":
         raise RegistrationError(
@@ -158,7 +168,7 @@ def judge(
         raise RegistrationError(
             f"reward function {name!r}: body={{'stream': …}}: streaming is not supported. Leave it out."
         )
-    return build(
+    made = build(
         judge,
         given,
         {**asked, **added},
@@ -168,6 +178,7 @@ def judge(
         path=path,
         usual_headers=dialects.headers(api),
     )
+    return made if votes == 1 else with_votes(made, judge, given, votes, vote, min_agreement)
 
 
 def http_reward(

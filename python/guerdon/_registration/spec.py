@@ -29,7 +29,9 @@ from guerdon.stateful import StatefulReward
 
 if TYPE_CHECKING:
     from guerdon import _native
+    from guerdon._http.compound import CompoundPlan, Criterion
     from guerdon._http.plan import Plan
+    from guerdon._http.template import Field
     from guerdon._native import SpendingCap, Tariff
 
 __all__ = [
@@ -95,6 +97,7 @@ class FunctionSpec:
         finish: The values that ``finish_group`` gets with the scores; None without one.
         http: How its calls become requests (http lane).
         run_if: When it is called, if that depends on other functions.
+        compound: How its calls become several requests, or whose requests fill its cells.
     """
 
     name: str
@@ -115,6 +118,23 @@ class FunctionSpec:
     finish: Wants | None = field(default=None)
     http: Plan | None = None
     run_if: Conditions | None = None
+    compound: CompoundPlan | Criterion | None = None
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """Of the http lane: one for each kind of request that its calls make."""
+        members = getattr(self.compound, "members", None)
+        if members is not None:
+            return tuple(member.plan for member in members)
+        return () if self.http is None else (self.http,)
+
+    @property
+    def request_fields(self) -> tuple[Field, ...] | None:
+        """The columns in its requests, by number; None on other lanes."""
+        if self.lane != "http":
+            return None
+        asks = self.http if self.compound is None else self.compound
+        return () if asks is None else asks.fields
 
     def recipe(self) -> dict[str, Any]:
         """How a lane calls the function; plain values only."""
@@ -148,14 +168,17 @@ class FunctionSpec:
         """The function's configuration for the engine.
 
         Args:
-            positions: Of the functions in their list, by name: for gates.
+            positions: Of the functions in their list, by name: for gates and rubrics.
             dispatchers_cap: What all functions of its dispatcher may spend together.
         """
         from guerdon._native import FunctionConfig
         from guerdon._worker_environment import given_to
         from guerdon.limits import native
 
-        policy = self.policy
+        policy, compound = self.policy, self.compound
+        leads, follows = (
+            (None, None) if compound is None else compound.native(self.name, positions or {}, dispatchers_cap)
+        )
         return FunctionConfig(
             self.name,
             lane=self.lane,
@@ -174,13 +197,18 @@ class FunctionSpec:
             memory_limit=policy.memory_limit,
             max_output=policy.max_output,
             env=given_to(policy.env),
-            limit=native(policy.limit, self.lane),
-            http=None if self.http is None else self.http.config(self.name, tariff=self._tariff(dispatchers_cap)),
+            # Of several requests each takes a permit, and none the call.
+            limit=None if compound is not None else native(policy.limit, self.lane),
+            http=None
+            if self.http is None or compound is not None
+            else self.http.config(self.name, tariff=self.tariff(dispatchers_cap)),
+            compound=leads,
+            follows=follows,
             gather=None if self.batch_size is None else (self.batch_size, self.batch_wait, self._across),
             run_if=None if self.run_if is None else self.run_if.native(positions or {}),
         )
 
-    def _tariff(self, dispatchers_cap: SpendingCap | None) -> Tariff | None:
+    def tariff(self, dispatchers_cap: SpendingCap | None) -> Tariff | None:
         """What its requests cost, if it makes any."""
         limit = self.policy.limit
         key = None if limit is None else limit.key

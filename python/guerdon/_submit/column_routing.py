@@ -90,10 +90,10 @@ class _BatchColumns:
         tokens = None
         if consumer.counting is not None and route.counted is not None:
             tokens = consumer.counting.count(self._data, *route.counted)
-        http = consumer.spec.http
-        if http is None:
+        fields = consumer.spec.request_fields
+        if fields is None:
             return FunctionColumns(route.names, route.columns, route.finish_names, route.finish_columns, tokens)
-        filled = [self._fill(route.available[field.column], field, consumer.spec.name) for field in http.fields]
+        filled = [self._fill(route.available[field.column], field, consumer.spec.name) for field in fields]
         return FunctionColumns([kind for kind, _ in filled], [index for _, index in filled], tokens=tokens)
 
     def _fill(self, source: Source, field: Field, function: str) -> tuple[str, int]:

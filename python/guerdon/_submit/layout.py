@@ -111,7 +111,7 @@ def _route(consumer: Consumer, data: Data, places: dict[Source, int]) -> Route:
     available = _available(spec, spec.wants, data, spec.name)
     names: tuple[str, ...] | None
     names, by_position = _arrange(spec.wants, available)
-    if spec.http is not None:
+    if spec.lane == "http":
         return Route(consumer, available, names, [], (), [], None, counted)
     _refuse_odd(spec.name, names)
 

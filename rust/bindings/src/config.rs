@@ -1,17 +1,17 @@
 //! `FunctionConfig`: what Python says of a reward function, turned into the core's `Function`.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::function::{Comparison, Condition, Function, Gather, OnFailure, Policy, RunIf, Shape};
-use guerdon_core::limits::{Limit, Rules};
-use guerdon_http::HttpFunction;
+use guerdon_http::{CompoundSpec, HttpFunction};
 use guerdon_process::ResourceLimits;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::compound::CompoundConfig;
 use crate::http::HttpConfig;
+use crate::limit::LimitArg;
 
 /// Which lane runs a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub struct FunctionConfig {
     pub event_loop: Option<String>,
     /// How its calls become requests, on the http lane.
     pub http: Option<HttpFunction>,
+    /// How its calls become several requests, there.
+    pub compound: Option<CompoundSpec>,
 }
 
 #[pymethods]
@@ -55,7 +57,8 @@ impl FunctionConfig {
         name, *, lane, shape, timeout, grace = 0.5, setup_timeout = 300.0, total_timeout = None, retries = 0, concurrency = None,
         isolation = "worker", pinned = false, finish = false, r#loop = None, on_failure = OnFailureArg::Word("nan".to_owned()),
         memory_limit = None, max_output = None, env = Vec::new(), limit = None, http = None, gather = None,
-        run_if = None
+        run_if = None,
+        compound = None, follows = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
@@ -80,6 +83,8 @@ impl FunctionConfig {
         http: Option<PyRef<'_, HttpConfig>>,
         gather: Option<(usize, f64, bool)>,
         run_if: Option<RunIfArg>,
+        compound: Option<PyRef<'_, CompoundConfig>>,
+        follows: Option<(usize, usize)>,
     ) -> PyResult<Self> {
         let unknown = |what: &str, value: &str| {
             PyValueError::new_err(format!("reward function '{name}': unknown {what} '{value}'"))
@@ -136,18 +141,9 @@ impl FunctionConfig {
         let function =
             Function { name: name.into(), shape, gather, finish, run_if, pinned, isolated, lane: lane_index, policy };
         let http = http.map(|http| http.function.clone());
-        Ok(Self { lane, function, resource_limits, event_loop: r#loop, http })
-    }
-}
-
-/// `limit`: requests and tokens a minute, tokens of a call, and a key with its file.
-#[derive(FromPyObject)]
-struct LimitArg(Option<f64>, Option<f64>, Option<f64>, Option<(String, PathBuf)>);
-
-impl LimitArg {
-    fn limit(self, concurrency: Option<usize>) -> Limit {
-        let Self(rpm, tpm, tokens, key) = self;
-        Limit { rules: Rules { rpm, tpm, concurrency }, key: key.map(|(key, path)| (key.into(), path)), tokens }
+        let leads = compound.map(|compound| CompoundSpec::Leads(compound.function.clone()));
+        let compound = leads.or(follows.map(|(leader, column)| CompoundSpec::Follows { leader, column }));
+        Ok(Self { lane, function, resource_limits, event_loop: r#loop, http, compound })
     }
 }
 

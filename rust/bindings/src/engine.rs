@@ -128,7 +128,8 @@ impl Engine {
         let names: Vec<Option<String>> = functions.iter().map(|config| config.event_loop.clone()).collect();
         let loops = Arc::new(AsyncioLane::new(&runtime, clock, &core, &names, &supervisor));
         let specs = functions.iter().map(|config| config.http.clone()).collect();
-        let http = Arc::new(http::lane(&runtime, clock, &core, specs)?);
+        let compounds = functions.iter().map(|config| config.compound.clone()).collect();
+        let http = Arc::new(http::lane(&runtime, clock, &core, specs, compounds)?);
         let mut all: Vec<Arc<dyn Lane>> = vec![threads.clone(), loops.clone(), http.clone()];
         let process = lanes.contains(&LaneKind::Process).then(|| {
             let serialized_functions = serialized_functions.unwrap_or_default();
@@ -143,10 +144,13 @@ impl Engine {
         });
         all.extend(process.iter().map(|lane| lane.clone() as Arc<dyn Lane>));
         let scheduler = Arc::new(Scheduler::start(&runtime, clock, core, all));
-        let requests = supervisor.clone();
-        scheduler.on_limit_warning(move |function, warning, reason| {
-            requests.push(SupervisorRequest::EndpointWarning { function, warning, reason: reason.to_owned() });
-        });
+        let warn = |requests: Arc<SupervisorQueue>| {
+            move |function, warning, reason: &str| {
+                requests.push(SupervisorRequest::EndpointWarning { function, warning, reason: reason.to_owned() });
+            }
+        };
+        scheduler.on_limit_warning(warn(supervisor.clone()));
+        http.on_limit_warning(warn(supervisor.clone()));
         let released = Arc::new(ReleasedValues::new(supervisor.clone()));
         let kept = released.clone();
         scheduler.on_payload_release(move |values| kept.keep(values));

@@ -5,8 +5,8 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
 use guerdon_http::{
-    Api, BodyTemplate, Endpoint, FleetOptions, HedgeAfter, Hedging, HttpFunction, HttpLane, Key, Piece, ResponseParser,
-    check_descriptors,
+    Api, BodyTemplate, CompoundSpec, Endpoint, FleetOptions, HedgeAfter, Hedging, HttpFunction, HttpLane, Key, Piece,
+    ResponseParser, check_descriptors,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -107,8 +107,9 @@ pub fn lane(
     clock: Clock,
     functions: &[Function],
     specs: Vec<Option<HttpFunction>>,
+    compounds: Vec<Option<CompoundSpec>>,
 ) -> PyResult<HttpLane> {
-    let lane = HttpLane::new(runtime, clock, functions, specs);
+    let lane = HttpLane::with_compounds(runtime, clock, functions, specs, compounds);
     let lane = lane.map_err(|error| PyValueError::new_err(error.to_string()))?;
     match lane.connections() {
         0 => Ok(lane),

@@ -2,12 +2,14 @@
 //! the GIL; no decisions.
 
 mod batch;
+mod compound;
 mod config;
 mod engine;
 mod gil;
 mod http;
 mod in_flight;
 mod lanes;
+mod limit;
 mod location;
 mod parse;
 mod reports;
@@ -22,6 +24,8 @@ mod _native {
 
     #[pymodule_export]
     use crate::batch::PyBatch;
+    #[pymodule_export]
+    use crate::compound::CompoundConfig;
     #[pymodule_export]
     use crate::config::FunctionConfig;
     #[pymodule_export]

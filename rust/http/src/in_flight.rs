@@ -4,9 +4,13 @@
 //!   with the lock of a queue held.
 //! - The frame is dropped with its last call, with no lock held.
 
+use std::sync::Arc;
+
+use guerdon_core::batch::Batch;
 use guerdon_core::frame::Frame;
 use guerdon_core::in_flight::InFlightCall;
 use guerdon_core::payload::{Payload, SharedPayload};
+use guerdon_core::report::Report;
 use parking_lot::Mutex;
 
 use crate::fleet::{HedgePermit, RequestKey};
@@ -38,6 +42,12 @@ impl InFlightFrame {
             payloads: frame.slices().iter().map(|share| share.payload().cloned()).collect(),
             inner: Mutex::new(Inner { left: frame.len(), frame: Some(frame) }),
         }
+    }
+
+    /// Its batch, and the first sample of a call; `None` once its last call has ended.
+    pub fn place(&self, call: usize) -> Option<(Arc<Batch>, usize)> {
+        let inner = self.inner.lock();
+        inner.frame.as_ref().map(|frame| (frame.batch().clone(), frame.first(call)))
     }
 
     /// Whether the call still needs an outcome.
@@ -85,6 +95,13 @@ impl InFlightFrame {
         let over = if inner.left == 0 { inner.frame.take() } else { None };
         drop(inner);
         drop(over);
+    }
+
+    /// Takes what was used for a call, unless its frame is gone.
+    pub fn report(&self, call: usize, report: Report) {
+        if let Some(frame) = self.inner.lock().frame.as_mut() {
+            frame.report(call, report);
+        }
     }
 
     /// A snapshot of the call, for `dump()`.

@@ -9,11 +9,13 @@ use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
 use guerdon_core::in_flight::InFlightCall;
 use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::limits::LimitWarning;
 use guerdon_core::task::spawn_restarted;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+use crate::compound::{CompoundQueues, CompoundSpec, LaneParts, requests};
 use crate::endpoint_error::EndpointError;
 use crate::fleet::{EndpointSnapshot, Fleet, FleetCounts, Pools};
 use crate::function::HttpFunction;
@@ -33,6 +35,8 @@ pub struct HttpLane {
     clock: Clock,
     /// One for each function of this lane.
     queues: Vec<Option<Arc<RequestQueue>>>,
+    /// Of functions whose calls are several requests.
+    compounds: CompoundQueues,
     connections: usize,
     /// Whether the watchdog runs. Written by frames that arrive and by the watchdog.
     watchdog_runs: Arc<Mutex<bool>>,
@@ -47,10 +51,23 @@ impl HttpLane {
         functions: &[Function],
         specs: Vec<Option<HttpFunction>>,
     ) -> Result<Self, EndpointError> {
+        Self::with_compounds(runtime, clock, functions, specs, Vec::new())
+    }
+
+    /// With functions whose calls are several requests; what leads no function is `None` in
+    /// `compounds`, and these are in `specs`.
+    pub fn with_compounds(
+        runtime: &Handle,
+        clock: Clock,
+        functions: &[Function],
+        specs: Vec<Option<HttpFunction>>,
+        compounds: Vec<Option<CompoundSpec>>,
+    ) -> Result<Self, EndpointError> {
         let limits: Vec<usize> = functions.iter().map(|one| one.policy.concurrency.unwrap_or(CONCURRENCY)).collect();
         // Functions that go to one server share its connections; each may use as many as it has
         // requests.
         let planned = specs.iter().zip(&limits).filter_map(|(spec, limit)| Some((spec.as_ref()?, *limit)));
+        let planned = planned.chain(requests(&compounds, CONCURRENCY));
         let planned = planned.flat_map(|(spec, limit)| {
             let endpoints = 1 + spec.fleet.others.len();
             std::iter::once(&spec.endpoint).chain(&spec.fleet.others).map(move |one| (one, limit, endpoints))
@@ -64,8 +81,10 @@ impl HttpLane {
             Ok(Some(RequestQueue::new(spec, function, bounds, clock, runtime.clone(), gone.clone(), fleet)))
         };
         let queues = specs.into_iter().enumerate().map(queue).collect::<Result<_, EndpointError>>()?;
+        let parts = LaneParts { clock, runtime, pools: &pools, gone: &gone, concurrency: CONCURRENCY };
+        let compounds = CompoundQueues::new(compounds, &limits, &parts)?;
         let watchdog_runs = Arc::new(Mutex::new(false));
-        Ok(Self { runtime: runtime.clone(), clock, queues, connections, watchdog_runs, gone })
+        Ok(Self { runtime: runtime.clone(), clock, queues, compounds, connections, watchdog_runs, gone })
     }
 
     /// How many connections may be open at a time.
@@ -78,14 +97,22 @@ impl HttpLane {
     #[must_use]
     pub fn in_flight(&self) -> Vec<(InFlightCall, String)> {
         let now_ns = self.clock.now_ns();
-        self.queues.iter().flatten().flat_map(|queue| queue.in_flight(now_ns)).collect()
+        let single = self.queues.iter().flatten().flat_map(|queue| queue.in_flight(now_ns));
+        single.chain(self.compounds.in_flight(now_ns)).collect()
+    }
+
+    /// Sets what is called when there is something to warn of about an endpoint that compound calls
+    /// use. Only the first one counts.
+    pub fn on_limit_warning(&self, listener: impl Fn(FunctionId, LimitWarning, &str) + Send + Sync + 'static) {
+        self.compounds.on_limit_warning(listener);
     }
 
     fn fleet(&self, function: FunctionId) -> Option<Arc<Fleet>> {
-        self.queues.get(function)?.as_ref()?.fleet()
+        let single = self.queues.get(function).and_then(Option::as_ref).and_then(|queue| queue.fleet());
+        single.or_else(|| self.compounds.fleet(function))
     }
 
-    /// The endpoints of a function, as they are now; none of one that has none.
+    /// The endpoints of a function, as they are now; none of one that has none, or several fleets.
     #[must_use]
     pub fn endpoints(&self, function: FunctionId) -> Vec<EndpointSnapshot> {
         self.fleet(function).map_or_else(Vec::new, |fleet| fleet.endpoints())
@@ -101,7 +128,7 @@ impl HttpLane {
     /// Counts of all fleets.
     #[must_use]
     pub fn fleet_counts(&self) -> FleetCounts {
-        let fleets = self.queues.iter().flatten().filter_map(|queue| queue.fleet());
+        let fleets = self.queues.iter().flatten().filter_map(|queue| queue.fleet()).chain(self.compounds.fleets());
         fleets.map(|fleet| fleet.counts()).fold(FleetCounts::default(), |all, one| FleetCounts {
             failovers: all.failovers + one.failovers,
             hedges: all.hedges + one.hedges,
@@ -114,8 +141,9 @@ impl HttpLane {
             return;
         }
         let queues: Vec<Arc<RequestQueue>> = self.queues.iter().flatten().cloned().collect();
-        let watchdog_runs = self.watchdog_runs.clone();
-        spawn_restarted(&self.runtime, move || watchdog(queues.clone(), watchdog_runs.clone()));
+        let (compounds, watchdog_runs) = (self.compounds.clone(), self.watchdog_runs.clone());
+        let watch = move || watchdog(queues.clone(), compounds.clone(), watchdog_runs.clone());
+        spawn_restarted(&self.runtime, watch);
     }
 }
 
@@ -127,17 +155,18 @@ async fn refresh(fleet: Weak<Fleet>) {
 }
 
 /// Looks after the queues until none has work.
-async fn watchdog(queues: Vec<Arc<RequestQueue>>, watchdog_runs: Arc<Mutex<bool>>) {
+async fn watchdog(queues: Vec<Arc<RequestQueue>>, compounds: CompoundQueues, watchdog_runs: Arc<Mutex<bool>>) {
     loop {
         tokio::time::sleep(TICK).await;
         let busy = queues.iter().filter(|queue| queue.drop_abandoned()).count();
-        for fleet in queues.iter().filter_map(|queue| queue.fleet()).filter(|fleet| fleet.is_stale()) {
+        let fleets = queues.iter().filter_map(|queue| queue.fleet()).chain(compounds.fleets());
+        for fleet in fleets.filter(|fleet| fleet.is_stale()) {
             tokio::spawn(refresh(Arc::downgrade(&fleet)));
         }
-        if busy == 0 {
+        if !compounds.drop_abandoned() && busy == 0 {
             let mut watchdog_runs = watchdog_runs.lock();
             // Frames that arrived since then saw the watchdog running.
-            if !queues.iter().any(|queue| queue.is_busy()) {
+            if !compounds.are_busy() && !queues.iter().any(|queue| queue.is_busy()) {
                 *watchdog_runs = false;
                 return;
             }
@@ -153,7 +182,7 @@ impl Lane for HttpLane {
     }
 
     fn parallelism(&self, function: FunctionId) -> usize {
-        self.queues[function].as_ref().map_or(1, |queue| queue.limit)
+        self.concurrent_calls(function).unwrap_or(1)
     }
 
     fn pool(&self, function: FunctionId) -> usize {
@@ -165,7 +194,8 @@ impl Lane for HttpLane {
     }
 
     fn concurrent_calls(&self, function: FunctionId) -> Option<usize> {
-        self.queues[function].as_ref().map(|queue| queue.limit)
+        let single = self.queues[function].as_ref().map(|queue| queue.limit);
+        single.or_else(|| self.compounds.concurrent_calls(function))
     }
 
     fn refuses(&self, function: FunctionId) -> Option<String> {
@@ -176,8 +206,10 @@ impl Lane for HttpLane {
         if frame.is_empty() {
             return;
         }
-        let Some(queue) = self.queues.get(frame.function_id()).and_then(Option::as_ref) else { return };
-        queue.push(Arc::new(InFlightFrame::new(frame)));
+        if let Some(frame) = self.compounds.push(frame) {
+            let Some(queue) = self.queues.get(frame.function_id()).and_then(Option::as_ref) else { return };
+            queue.push(Arc::new(InFlightFrame::new(frame)));
+        }
         self.start_watchdog();
     }
 
@@ -186,11 +218,12 @@ impl Lane for HttpLane {
         for queue in &queues {
             queue.close();
         }
-        let gone = self.gone.clone();
+        self.compounds.close();
+        let (compounds, gone) = (self.compounds.clone(), self.gone.clone());
         Box::pin(async move {
             loop {
                 let next = gone.notified();
-                if queues.iter().all(|queue| queue.is_gone()) {
+                if compounds.are_gone() && queues.iter().all(|queue| queue.is_gone()) {
                     return;
                 }
                 next.await;

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod body;
+mod compound;
 mod connector;
 mod dialect;
 mod dns;
@@ -41,6 +42,9 @@ mod tcp;
 mod tls;
 
 pub use body::{BodyTemplate, JSON, Piece, Text};
+pub use compound::{
+    Compound, CompoundFunction, CompoundMember, CompoundSpec, Pairwise, PairwiseScore, Reduce, Reduction, Schedule,
+};
 pub use dialect::{Api, JudgeAnswer, Usage};
 pub use endpoint::{Endpoint, Key};
 pub use endpoint_error::EndpointError;

@@ -86,6 +86,15 @@ impl<'a> Meter<'a> {
         MeteredRequest { meter: self, caps: 0, open: true }
     }
 
+    /// Takes over what another one counted.
+    pub fn take_from(&self, other: &Meter<'_>) {
+        let Counted { usage, tokens, answers } = std::mem::take(&mut *other.counted.lock());
+        let mut counted = self.counted.lock();
+        counted.usage += usage;
+        counted.tokens = tokens.map(|tokens| counted.tokens.unwrap_or(0.0) + tokens).or(counted.tokens);
+        counted.answers.append(answers);
+    }
+
     /// What was counted, to be reported once.
     pub fn report(&self) -> Report {
         let Counted { usage, answers, .. } = std::mem::take(&mut *self.counted.lock());

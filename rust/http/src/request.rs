@@ -20,7 +20,6 @@ use tokio::time::Instant;
 use crate::connector::TransportError;
 use crate::endpoint::Endpoint;
 use crate::fleet::{FleetRequest, HedgePermit, Member, SendError};
-use crate::in_flight::InFlightFrame;
 use crate::meter::Meter;
 use crate::pool::{Exchange, Pool};
 use crate::progress::Progress;
@@ -38,8 +37,8 @@ const LONGEST_ERROR: usize = 8 << 10;
 
 /// A request for the scores of `samples` samples.
 pub struct ScoreRequest<'a> {
-    /// The call's frame.
-    pub frame_ref: &'a InFlightFrame,
+    /// Gives leave to send it a second time.
+    pub second: &'a (dyn Fn() -> Option<HedgePermit> + Sync),
     /// Where it was sent last, for dumps. Written by `send`.
     pub server: &'a Mutex<Arc<str>>,
     pub parser: &'a ResponseParser,
@@ -59,7 +58,7 @@ impl FleetRequest<Scores> for ScoreRequest<'_> {
     }
 
     fn second(&self) -> Option<HedgePermit> {
-        self.frame_ref.second_request()
+        (self.second)()
     }
 }
 

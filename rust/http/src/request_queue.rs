@@ -338,7 +338,7 @@ async fn run_requests(guard: TaskGuard) {
                 let key = call.0.key(call.1, waiting);
                 let (parser, timeout) = (&queue.spec.parser, queue.timeout);
                 let request = ScoreRequest {
-                    frame_ref: &call.0,
+                    second: &|| call.0.second_request(),
                     server: &server,
                     parser,
                     body,

@@ -91,7 +91,8 @@ impl Batch {
         self.gathered.lock()[function].clone()
     }
 
-    pub(crate) fn count_retry(&self, function: FunctionId) {
+    /// Counts one more attempt of a function, of a call or of one of its requests.
+    pub fn count_retry(&self, function: FunctionId) {
         self.retries[function].fetch_add(1, Ordering::Relaxed);
     }
 

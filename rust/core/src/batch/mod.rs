@@ -295,6 +295,16 @@ impl Batch {
         [total, batch].into_iter().flatten().min()
     }
 
+    /// The clock when a call that begins at this sample is ended from outside at the latest, if
+    /// there is such a bound: `expires_ns`, and the end of its group.
+    #[must_use]
+    pub fn ends_ns(&self, first: usize, function: FunctionId) -> Option<u64> {
+        let start_ns =
+            self.additions.as_ref().map_or(self.submitted_ns, |additions| additions.begun_ns(first / self.group_size));
+        let group = self.delivery.group_timeout_ns.map(|ns| start_ns.saturating_add(ns));
+        [self.expires_ns(first, function), group].into_iter().flatten().min()
+    }
+
     pub(crate) const fn batch_timeout_ns(&self) -> Option<u64> {
         self.batch_timeout_ns
     }

@@ -256,7 +256,7 @@ impl Limiter {
 
     /// Keeps the reason of a call that failed for the endpoint's sake; what to warn of, where
     /// nobody was yet.
-    pub(crate) fn note_error(&self, feedback: Feedback, error: &str) -> Option<LimitWarning> {
+    pub fn note_error(&self, feedback: Feedback, error: &str) -> Option<LimitWarning> {
         let mut state = self.state.lock();
         if let Feedback::Throttled(retry_after) = feedback {
             state.last_error = Some(error.to_owned());

@@ -215,6 +215,13 @@ impl OpenBatch {
         state.since_ns.get(samples).and_then(|since| since.iter().max().copied()).unwrap_or(0)
     }
 
+    /// When the first sample of a group came; 0 before.
+    pub(crate) fn begun_ns(&self, group: usize) -> u64 {
+        let state = self.state.lock();
+        let since = state.since_ns.get(group * self.size..(group + 1) * self.size);
+        since.and_then(|since| since.iter().copied().filter(|ns| *ns > 0).min()).unwrap_or(0)
+    }
+
     /// When additions ended.
     pub(crate) fn ended_ns(&self) -> Option<u64> {
         self.state.lock().ended.as_ref().map(|(at_ns, _)| *at_ns)

@@ -51,6 +51,7 @@ use crate::task::spawn_restarted;
 use crate::wake::no_descriptor;
 use due::keep_time;
 use queue::Work;
+pub use retry::RequestAttempts;
 use state::SchedulerCore;
 use timers::Due;
 

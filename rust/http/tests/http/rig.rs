@@ -20,7 +20,13 @@ use guerdon_testkit::judge::MockJudge;
 use tokio::runtime::Handle;
 
 /// One column of ASCII texts.
-struct Texts(Vec<String>, Vec<String>);
+pub struct Texts(Vec<String>, Vec<String>);
+
+impl Texts {
+    pub fn of(texts: &[String]) -> Self {
+        Self(texts.to_vec(), vec!["text".to_owned()])
+    }
+}
 
 impl Payload for Texts {
     fn names(&self, _function: FunctionId, _finish: bool) -> Option<&[String]> {
@@ -114,7 +120,7 @@ impl Rig {
     }
 
     pub fn submit(&self, texts: &[String], budget: Option<Duration>) -> Arc<Batch> {
-        let payload = Box::new(Texts(texts.to_vec(), vec!["text".to_owned()]));
+        let payload = Box::new(Texts::of(texts));
         let batch_timeout_ns = budget.map(guerdon_core::clock::nanos);
         self.scheduler.submit(BatchSpec { batch_timeout_ns, ..BatchSpec::whole(texts.len(), 1, payload) }).unwrap()
     }

@@ -1,0 +1,256 @@
+"""Several opinions: panels of judges, rubrics of several criteria, and comparisons in pairs.
+
+All of it runs on the http lane, without Python: each request takes a permit of its judge's limit,
+is tried again by itself, and is cancelled once it can't matter any more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from guerdon import parse as parsers
+from guerdon._http.compound import CompoundPlan, CompoundReward, plan_of
+from guerdon._http.options import name_of
+from guerdon._http.reward import HttpReward
+from guerdon._registration.conditions import RunIf, checked_run_if
+from guerdon._registration.options import Options
+from guerdon._registration.spec import checked_policy
+from guerdon._units import integer, number
+from guerdon.errors import RegistrationError
+from guerdon.judges import judge
+from guerdon.parse import Parse
+
+__all__ = ["pairwise", "panel"]
+
+_REDUCTIONS = ("median", "mean", "majority", "min", "max")
+_WEIGHTED = ("median", "mean", "majority")
+_MOST_MEMBERS = 64
+
+
+def panel(
+    members: Sequence[object],
+    *,
+    reduce: Literal["median", "mean", "majority", "min", "max"] = "median",
+    weights: Sequence[float] | None = None,
+    min_members: int | None = None,
+    name: str = "panel",
+    total_timeout: float | None = None,
+    on_failure: str | float = "nan",
+    max_failure_rate: float | None = None,
+    run_if: RunIf | None = None,
+    otherwise: float | None = None,
+) -> HttpReward:
+    """Make a reward function out of several judges, all of which are asked about each sample.
+
+    Each member keeps its own endpoint, key, limit, timeout, retries and parser. What each of them
+    gave is in ``result.extra["<panel>/<member>"]``, None where a member failed or abstained.
+
+    Args:
+        members: At least two, made by `guerdon.judge` or `guerdon.http_reward` (without
+            ``batch_size``), with different names.
+        reduce: What becomes of their scores. ``"majority"`` is the most common score; a tie
+            abstains.
+        weights: One per member, above 0: for ``"median"``, ``"mean"`` and ``"majority"``.
+        min_members: How many must give a score; all by default. With fewer the sample is an
+            `error`, or abstains if so many members abstained. A mean over those that are there
+            weighs them by their weights alone.
+        name: In metrics, files and messages; unique in a dispatcher.
+        total_timeout: As for `guerdon.reward`, like the options below; members have none of them.
+
+    Raises:
+        RegistrationError: An option is wrong; the message names it.
+
+    Examples:
+        >>> from guerdon import judge, panel
+        >>> ask = {"model": "m", "prompt": "Grade this from 0 to 10: {completion}"}
+        >>> panel([
+        ...     judge(base_url="http://localhost:8000/v1", name="small", **ask),
+        ...     judge(base_url="http://localhost:9000/v1", name="large", **ask),
+        ... ], reduce="mean", weights=[1, 3])
+        <panel 'panel': 2 members>
+    """
+    given = dict(locals())
+    name = name_of(name)
+    wrong = f"reward function {name!r}: "
+    members = members if isinstance(members, (list, tuple)) else ()
+    if not 2 <= len(members) <= _MOST_MEMBERS:
+        raise RegistrationError(f"{wrong}members: expected a list of 2 to {_MOST_MEMBERS} judges.")
+    judges = [_member(name, member) for member in members]
+    names = [member.name for member in judges]
+    for each in names:
+        if names.count(each) > 1:
+            raise RegistrationError(f"{wrong}two members are called {each!r}. Give each judge a name= of its own.")
+    if reduce not in _REDUCTIONS:
+        raise RegistrationError(f"{wrong}reduce={reduce!r}: expected one of {', '.join(map(repr, _REDUCTIONS))}.")
+    needed = integer(len(members) if min_members is None else min_members)
+    if needed is None or not 1 <= needed <= len(members):
+        raise RegistrationError(
+            f"{wrong}min_members={min_members!r}: expected a whole number from 1 to {len(members)}."
+        )
+    plan = CompoundPlan.of(
+        "panel",
+        [(member.name, member) for member in judges],
+        reduce=reduce,
+        weights=_weights(name, reduce, weights, len(members)),
+        needed=needed,
+    )
+    options = Options(name=name, total_timeout=total_timeout, on_failure=on_failure, max_failure_rate=max_failure_rate)
+    return CompoundReward(
+        (panel, given),
+        name,
+        plan,
+        checked_policy(name, options, "sample"),
+        columns=[column for member in judges for column in member.spec.wants.required],
+        run_if=checked_run_if(name, run_if, otherwise),
+    )
+
+
+def pairwise(
+    *,
+    base_url: Any,
+    model: str,
+    prompt: str | Sequence[Mapping[str, str]],
+    schedule: Literal["circular", "all", "swiss"] = "circular",
+    rounds: int | None = None,
+    score: Literal["bradley_terry", "win_rate"] = "bradley_terry",
+    both_orders: bool = True,
+    parse: Parse | None = None,
+    name: str = "pairwise",
+    **options: Any,
+) -> HttpReward:
+    """Make a reward function that compares the completions of a group in pairs.
+
+    A judge sees two completions and says which is better. With ``both_orders`` it sees them again
+    the other way round: a pair that it judges by place, not by content, is a tie. A group of one
+    abstains. ``result.extra`` has, by sample, the ``<name>/comparisons`` that counted, and of them
+    the ``<name>/ties`` and the ``<name>/flips``, ties because the judge contradicted itself.
+
+    Args:
+        base_url: As for `guerdon.judge`, like ``model``.
+        prompt: The question, with ``{completion_a}`` and ``{completion_b}`` (and any other column
+            with ``_a`` or ``_b``) for the two samples; a column without either is the first's, such
+            as ``{prompt}``, which both share.
+        schedule: Who meets whom in a group of ``G``: each its neighbour (``G`` pairs), ``"all"``
+            with all (``G * (G - 1) / 2``), or ``"swiss"``: neighbours in the standings, round after
+            round (about ``G / 2 * (log2(G) + 2)``).
+        rounds: Of ``"swiss"``; by default ``log2(G) + 2``.
+        score: ``"bradley_terry"``: the probability of beating the others of the group, by strengths
+            that explain all comparisons; or ``"win_rate"``, the share won. Both from 0 to 1.
+        both_orders: Ask about each pair twice.
+        parse: Gives 1 for the first, 0 for the second and 0.5 for a tie, or a share between; by
+            default ``[[A]]``, ``[[B]]`` and ``[[C]]`` for a tie.
+        name: In metrics, files and messages; unique in a dispatcher.
+        **options: All others of `guerdon.judge`, except ``votes``. A pair whose requests fail does
+            not count; a sample with fewer than half of its comparisons is an `error`. Shortly
+            before a ``total_timeout``, ``group_timeout`` or ``batch_timeout`` the comparisons that
+            are there are made into scores.
+
+    Raises:
+        RegistrationError: An option is wrong; the message names it.
+
+    Examples:
+        >>> from guerdon import pairwise
+        >>> pairwise(
+        ...     base_url="http://localhost:8000/v1",
+        ...     model="Qwen/Qwen3-8B",
+        ...     prompt="{prompt}\\nA: {completion_a}\\nB: {completion_b}\\nBetter: [[A]], [[B]], or [[C]] for a tie?",
+        ... )
+        <pairwise 'pairwise': http://localhost:8000/v1/chat/completions, timeout 30 s>
+    """
+    given = {**{option: value for option, value in locals().items() if option != "options"}, **options}
+    name = name_of(name)
+    wrong = f"reward function {name!r}: "
+    if schedule not in ("circular", "all", "swiss"):
+        raise RegistrationError(f"{wrong}schedule={schedule!r}: expected 'circular', 'all' or 'swiss'.")
+    if score not in ("bradley_terry", "win_rate"):
+        raise RegistrationError(f"{wrong}score={score!r}: expected 'bradley_terry' or 'win_rate'.")
+    if both_orders not in (True, False):
+        raise RegistrationError(f"{wrong}both_orders={both_orders!r}: expected True or False.")
+    if rounds is not None:
+        if schedule != "swiss":
+            raise RegistrationError(f"{wrong}rounds={rounds!r} is for schedule='swiss' alone.")
+        if (integer(rounds) or 0) < 1:
+            raise RegistrationError(f"{wrong}rounds={rounds!r}: expected a whole number of at least 1.")
+    _refuse_votes(name, options)
+    if parse is None:
+        parse = parsers.regex(r"\[\[([ABC])\]\]", {"A": 1.0, "B": 0.0, "C": 0.5})
+    asked = judge(base_url=base_url, model=model, prompt=prompt, parse=parse, name=name, **options)
+    plan = plan_of(asked)
+    columns = [field.column for field in plan.fields]
+    if not any(column.endswith("_a") for column in columns) or not any(column.endswith("_b") for column in columns):
+        raise RegistrationError(
+            f"{wrong}prompt: a comparison needs both samples, as in {{completion_a}} and {{completion_b}}."
+        )
+    compound = CompoundPlan.of(
+        "pairwise", [(name, asked)], schedule=schedule, rounds=rounds, score=score, both_orders=both_orders
+    )
+    second = tuple(place for place, field in enumerate(compound.fields) if field.column.endswith("_b"))
+    fields = tuple(replace(field, column=_column_of(field.column)) for field in compound.fields)
+    (member,) = compound.members
+    compound = replace(compound, members=(replace(member, second=second),), fields=fields)
+    own = [field.column for field in fields]
+    spec = asked.spec
+    return CompoundReward(
+        (pairwise, given), name, compound, spec.policy, columns=own, shape="group", run_if=spec.run_if
+    )
+
+
+def _column_of(field: str) -> str:
+    """The column of a field that says which of two samples is meant."""
+    return field[:-2] if field.endswith(("_a", "_b")) else field
+
+
+def _member(panel: str, member: object) -> HttpReward:
+    """A judge that can be in a panel."""
+    wrong = f"reward function {panel!r}: "
+    if not isinstance(member, HttpReward):
+        raise RegistrationError(
+            f"{wrong}{member!r} is no judge: expected what guerdon.judge or guerdon.http_reward makes."
+        )
+    spec = member.spec
+    if spec.compound is not None:
+        raise RegistrationError(
+            f"{wrong}the member {spec.name!r} makes several requests itself: a panel takes plain judges."
+        )
+    if spec.batch_size is not None:
+        raise RegistrationError(
+            f"{wrong}the member {spec.name!r} has a batch_size: a panel asks about one sample at a time."
+        )
+    policy = spec.policy
+    for option, value, usual in (
+        ("total_timeout", policy.total_timeout, None),
+        ("on_failure", policy.on_failure, "nan"),
+        ("max_failure_rate", policy.max_failure_rate, None),
+        ("run_if", spec.run_if, None),
+    ):
+        if value != usual:
+            raise RegistrationError(f"{wrong}the member {spec.name!r} has a {option}: give it to the panel.")
+    if policy.limit is not None and callable(policy.limit.tokens):
+        raise RegistrationError(
+            f"{wrong}the member {spec.name!r} counts tokens with a function, which a panel does not support: give "
+            "Limit(tokens=) a number."
+        )
+    return member
+
+
+def _weights(name: str, reduce: str, weights: object, members: int) -> list[float]:
+    if weights is None:
+        return []
+    wrong = f"reward function {name!r}: weights={weights!r}: "
+    if reduce not in _WEIGHTED:
+        raise RegistrationError(f"{wrong}reduce={reduce!r} has no use for them.")
+    if not isinstance(weights, (list, tuple)) or len(weights) != members:
+        raise RegistrationError(f"{wrong}expected one number a member, {members} in all.")
+    found = [number(weight) for weight in weights]
+    if not all(0 < weight < math.inf for weight in found):
+        raise RegistrationError(f"{wrong}expected numbers above 0.")
+    return found
+
+
+def _refuse_votes(name: str, options: Mapping[str, Any]) -> None:
+    for option in ("votes", "vote", "min_agreement"):
+        if option in options:
+            raise RegistrationError(f"reward function {name!r}: {option}= is for guerdon.judge alone.")

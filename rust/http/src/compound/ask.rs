@@ -1,0 +1,161 @@
+//! One request of a compound call: with a permit of its own, tried again as a call would be.
+//!
+//! - A request is sent with a permit, and by the scheduler's own rules again: retries,
+//!   backoff, throttling, what the breaker excuses, nothing past the total timeout.
+//! - Whoever drops the future drops the request, its connection and its permit.
+
+use guerdon_core::limits::{Feedback, Tokens};
+use guerdon_core::outcome::{Failure, FailureKind};
+use guerdon_core::report::Report;
+use guerdon_core::scheduler::RequestAttempts;
+
+use crate::body::{JSON, Text};
+use crate::compound::function::CompoundMember;
+use crate::compound::queue::{CompoundQueue, TakenUnit};
+use crate::fleet::{Failed, RequestKey};
+use crate::meter::Meter;
+use crate::request::ScoreRequest;
+use crate::response::Scores;
+
+/// A sample: its share of the frame, and its index.
+pub type Sample = (usize, u32);
+
+/// What a request is about: one sample, or two that are compared.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    pub first: Sample,
+    pub second: Sample,
+}
+
+impl About {
+    pub const fn one(sample: Sample) -> Self {
+        Self { first: sample, second: sample }
+    }
+}
+
+/// Asks for one unit.
+pub struct Asker<'a> {
+    pub queue: &'a CompoundQueue,
+    pub unit: &'a TakenUnit,
+    /// One for each member: what its requests used.
+    meters: Vec<Meter<'a>>,
+}
+
+/// What one attempt of a request used; it counts for its member, also where it was dropped.
+struct AttemptMeter<'a> {
+    meter: Meter<'a>,
+    whole: &'a Meter<'a>,
+}
+
+impl Drop for AttemptMeter<'_> {
+    fn drop(&mut self) {
+        self.whole.take_from(&self.meter);
+    }
+}
+
+impl Drop for Asker<'_> {
+    fn drop(&mut self) {
+        // What was used for a unit that is given up.
+        let (frame_ref, call) = &self.unit.call;
+        for meter in &self.meters {
+            frame_ref.report(*call, Report { extra: Vec::new(), ..meter.report() });
+        }
+    }
+}
+
+impl<'a> Asker<'a> {
+    pub fn new(queue: &'a CompoundQueue, unit: &'a TakenUnit) -> Self {
+        let meter = |member: &'a CompoundMember| Meter::new(&member.request.tariff, queue.clock);
+        Self { queue, unit, meters: queue.spec.members.iter().map(meter).collect() }
+    }
+
+    /// What a member's requests used so far, and its answers where they are kept; reported once.
+    pub fn used(&self, member: usize) -> Report {
+        self.meters.get(member).map(Meter::report).unwrap_or_default()
+    }
+
+    /// Sends a member's request and reads its answer.
+    pub async fn ask(&self, member: usize, about: About) -> Result<Scores, Failure> {
+        let queue = self.queue;
+        let asked = queue.spec.members.get(member).ok_or_else(|| broken("there is no such member"))?;
+        let (rules, permits) = (&queue.spec.rules[asked.rules], &queue.permits[asked.rules]);
+        let tokens = Tokens::Estimated(rules.limit.as_ref().and_then(|limit| limit.tokens));
+        let expires_ns = self.unit.batch.expires_ns(self.unit.key.1, queue.function);
+        let mut attempts = RequestAttempts::first();
+        loop {
+            let mut permit = permits.acquire(tokens).await.map_err(|reason| broken(&reason))?;
+            let body = self.body(member, about).ok_or_else(|| broken(NO_TEXTS))?;
+            let used =
+                AttemptMeter { meter: Meter::new(&asked.request.tariff, queue.clock), whole: &self.meters[member] };
+            let ended = {
+                let in_flight = queue.request(self.unit, member, attempts.attempt());
+                permit.send();
+                let key = self.unit.call.0.key(self.unit.call.1, self.unit.waiting);
+                let key = RequestKey { attempt: attempts.attempt(), ..key };
+                let (parser, timeout) = (&asked.request.parser, rules.timeout);
+                let request = ScoreRequest {
+                    second: &|| permit.second(),
+                    server: &in_flight.server,
+                    parser,
+                    body: body.into(),
+                    samples: 1,
+                    meter: &used.meter,
+                    timeout,
+                };
+                self.unit.fleets[asked.rules].send(key, &request, timeout).await
+            };
+            let tokens_used = used.meter.tokens();
+            drop(used);
+            let Failed { mut failure, others_up } = match ended {
+                Ok(scores) => {
+                    permit.end(Feedback::Ok, tokens_used, attempts.history());
+                    return Ok(scores);
+                }
+                Err(failed) => failed,
+            };
+            // One of several endpoints says nothing about the limit of all.
+            let feedback = if others_up { Feedback::Unknown } else { Feedback::of(&failure) };
+            let excused = permit.end(feedback, tokens_used, attempts.history());
+            if let Some(warning) = permits.note_error(feedback, &failure.reason)
+                && let Some(listener) = queue.limit_listener.get()
+            {
+                listener(queue.function, warning, &failure.reason);
+            }
+            let made = attempts.attempt();
+            let Some(due_ns) = attempts.next_ns(rules, &failure, excused, queue.clock.now_ns(), expires_ns) else {
+                if made > 1 {
+                    failure.reason = format!("{} (after {made} attempts)", failure.reason);
+                }
+                return Err(Failure { retryable: false, ..failure });
+            };
+            self.unit.batch.count_retry(queue.function);
+            queue.clock.sleep_until_ns(due_ns).await;
+        }
+    }
+
+    fn body(&self, member: usize, about: About) -> Option<Vec<u8>> {
+        let (function, frame_ref) = (self.queue.function, &self.unit.call.0);
+        let asked = self.queue.spec.members.get(member)?;
+        // The names are the same in all shares of a frame.
+        let names = frame_ref.payload(0)?.names(function, false)?;
+        asked.request.body.fill(&[about], |column, about| {
+            let (share, sample) = if asked.second.contains(&column) { about.second } else { about.first };
+            let raw = frame_ref.payload(share)?.text(function, column, sample)?;
+            Some(Text { raw, json: names.get(column).is_some_and(|name| name == JSON) })
+        })
+    }
+}
+
+const NO_TEXTS: &str = "internal error: the texts of its request were not captured";
+
+/// A failure that no other attempt mends.
+pub fn broken(reason: &str) -> Failure {
+    Failure {
+        kind: FailureKind::Error,
+        reason: reason.to_owned(),
+        traceback: None,
+        retryable: false,
+        retry_after: None,
+        answer: None,
+    }
+}

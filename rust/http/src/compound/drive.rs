@@ -1,0 +1,27 @@
+//! What each kind of compound call does with its unit.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use crate::compound::ask::Asker;
+use crate::compound::function::Compound;
+use crate::compound::queue::{CompoundQueue, TakenUnit};
+use crate::compound::{criteria, pairwise, panel, votes};
+
+/// Asks until all columns of a unit are answered.
+pub fn drive(queue: Arc<CompoundQueue>, unit: Arc<TakenUnit>) -> BoxFuture<'static, ()> {
+    async move {
+        let asker = Asker::new(&queue, &unit);
+        let (ended, mut report) = match &queue.spec.kind {
+            Compound::Votes(votes, rules) => votes::ask(&asker, *votes, rules).await,
+            Compound::Panel(rules) => panel::ask(&asker, rules).await,
+            Compound::Pairwise(rules) => pairwise::ask(&asker, *rules).await,
+            Compound::Criteria => return criteria::ask(&asker).await,
+        };
+        (0..queue.spec.members.len()).for_each(|member| report.merge(asker.used(member)));
+        queue.answer(&unit, 0, ended, report);
+    }
+    .boxed()
+}

@@ -1,0 +1,79 @@
+//! A function whose calls are several requests: who is asked, by which rules, and what is made of
+//! the answers.
+
+use guerdon_core::function::{FunctionId, Policy};
+
+use crate::compound::reduce::Reduction;
+use crate::compound::schedule::Schedule;
+use crate::function::HttpFunction;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct CompoundFunction {
+    pub kind: Compound,
+    /// At least one.
+    pub members: Vec<CompoundMember>,
+    /// The rules for requests: timeout, retries, limit. Members that share an endpoint share them.
+    pub rules: Vec<Policy>,
+}
+
+/// A function whose cells compound calls fill.
+#[derive(Clone, Debug)]
+pub enum CompoundSpec {
+    /// It asks, and has the first column of the answers.
+    Leads(CompoundFunction),
+    /// Another asks; this is one of the columns of its answers.
+    Follows { leader: FunctionId, column: usize },
+}
+
+/// What is asked by one kind of request.
+#[derive(Clone, Debug)]
+pub struct CompoundMember {
+    /// As `result.extra` calls it.
+    pub name: String,
+    pub request: HttpFunction,
+    /// Which of the rules its requests obey.
+    pub rules: usize,
+    /// Of a comparison: the columns that are those of the second sample.
+    pub second: Vec<usize>,
+}
+
+/// What a call is.
+#[derive(Clone, Debug)]
+pub enum Compound {
+    /// The same question so many times.
+    Votes(usize, Reduction),
+    /// Each member once.
+    Panel(Reduction),
+    /// Each member once, one after the other; each has a column of its own.
+    Criteria,
+    /// Pairs of a group.
+    Pairwise(Pairwise),
+}
+
+/// How the samples of a group are compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Pairwise {
+    pub schedule: Schedule,
+    pub score: PairwiseScore,
+    /// Each pair is asked in both orders.
+    pub both_orders: bool,
+}
+
+/// What comparisons are made into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PairwiseScore {
+    BradleyTerry,
+    WinRate,
+}
+
+impl Compound {
+    /// How many columns of a result a call fills.
+    #[must_use]
+    pub const fn columns(&self, members: usize) -> usize {
+        match self {
+            Self::Criteria => members,
+            Self::Votes(..) | Self::Panel(_) | Self::Pairwise(_) => 1,
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Opinions of one sample as they come in, and how they are shown.
+
+use guerdon_core::outcome::{Cell, Failure};
+
+use crate::compound::ask::broken;
+use crate::compound::reduce::{Opinion, Reduced};
+use crate::compound::unit::Cells;
+use crate::response::Scores;
+
+/// What an answer says of its one sample; what failed, with the reason.
+pub fn opinion(answer: &Result<Scores, Failure>) -> (Opinion, Option<String>) {
+    let scores = match answer {
+        Ok(scores) => scores,
+        Err(failure) => return (Opinion::Failed, Some(failure.reason.clone())),
+    };
+    match scores.cells.first() {
+        Some(Cell::Value(score)) if score.is_finite() => (Opinion::Score(*score), None),
+        Some(Cell::Value(score)) => (Opinion::Failed, Some(format!("the score {score} is not a reward"))),
+        Some(Cell::Abstained) => (Opinion::Abstained, None),
+        Some(Cell::Invalid(why)) => (Opinion::Failed, Some(why.clone())),
+        None => (Opinion::Failed, Some("an answer without a score".to_owned())),
+    }
+}
+
+/// An opinion as `result.extra` shows it.
+pub const fn shown(opinion: Opinion) -> Option<f64> {
+    match opinion {
+        Opinion::Score(score) => Some(score),
+        Opinion::Abstained | Opinion::Failed => None,
+    }
+}
+
+/// The one cell of a result.
+pub fn cells(reduced: Reduced, too_few: impl FnOnce() -> String) -> Result<Cells, Failure> {
+    match reduced {
+        Reduced::Score(score) => Ok(vec![Cell::Value(score)]),
+        Reduced::Abstained => Ok(vec![Cell::Abstained]),
+        Reduced::Failed => Err(broken(&too_few())),
+    }
+}

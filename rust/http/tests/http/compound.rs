@@ -1,0 +1,150 @@
+//! Compound calls against the mock judge: each column is completed once, whatever happens to its
+//! requests, and requests are counted one by one.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use guerdon_core::batch::BatchSpec;
+use guerdon_core::clock::Clock;
+use guerdon_core::function::{Function, Policy, Shape};
+use guerdon_core::lane::Lane;
+use guerdon_core::outcome::Status;
+use guerdon_core::report::Extra;
+use guerdon_core::scheduler::Scheduler;
+use guerdon_http::{
+    Compound, CompoundFunction, CompoundMember, CompoundSpec, HttpFunction, HttpLane, Reduce, Reduction,
+};
+use guerdon_testkit::judge::{JudgeConfig, Latency};
+use tokio::runtime::Handle;
+
+use super::rig::{Texts, chat, done, endpoint, policy};
+use super::{SECOND, mock, texts};
+
+/// An engine whose functions are the columns of one compound function.
+struct CompoundRig {
+    scheduler: Scheduler,
+    lane: Arc<HttpLane>,
+}
+
+impl CompoundRig {
+    fn new(kind: Compound, requests: &[HttpFunction], rules: &Policy, columns: usize) -> Self {
+        let member = |(place, request): (usize, &HttpFunction)| CompoundMember {
+            name: format!("m{place}"),
+            request: request.clone(),
+            rules: 0,
+            second: Vec::new(),
+        };
+        let members = requests.iter().enumerate().map(member).collect();
+        let leads = CompoundSpec::Leads(CompoundFunction { kind, members, rules: vec![rules.clone()] });
+        let follows = |column| Some(CompoundSpec::Follows { leader: 0, column });
+        let compounds = std::iter::once(Some(leads)).chain((1..columns).map(follows)).collect();
+        let function = |column: usize| Function {
+            policy: rules.clone(),
+            ..guerdon_testkit::function(&format!("f{column}"), Shape::Sample)
+        };
+        let functions: Vec<Function> = (0..columns).map(function).collect();
+        let (runtime, clock) = (Handle::current(), Clock::start());
+        let singles = vec![None; columns];
+        #[expect(clippy::expect_used, reason = "a rig that can't be set up fails its test")]
+        let lane = HttpLane::with_compounds(&runtime, clock, &functions, singles, compounds).expect("endpoints");
+        let lane = Arc::new(lane);
+        let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone()];
+        Self { scheduler: Scheduler::start(&runtime, clock, functions, lanes), lane }
+    }
+
+    fn submit(&self, texts: &[String], timeout: Option<Duration>) -> Arc<guerdon_core::batch::Batch> {
+        let batch_timeout_ns = timeout.map(guerdon_core::clock::nanos);
+        let spec = BatchSpec { batch_timeout_ns, ..BatchSpec::whole(texts.len(), 1, Box::new(Texts::of(texts))) };
+        #[expect(clippy::expect_used, reason = "a rig that can't be set up fails its test")]
+        self.scheduler.submit(spec).expect("a batch")
+    }
+}
+
+fn votes(votes: usize, reduce: Reduce) -> Compound {
+    Compound::Votes(votes, Reduction { reduce, weights: Vec::new(), needed: votes / 2 + 1, min_agreement: None })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn votes_are_requests_with_retries_of_their_own() {
+    let latency = Latency::Uniform(Duration::ZERO, SECOND / 100);
+    let judge = mock(JudgeConfig { failing: 0.2, latency, seed: 3, ..Default::default() }).await;
+    let request = chat(endpoint(&judge, "/v1/chat/completions"));
+    let rig = CompoundRig::new(votes(5, Reduce::Median), &[request], &policy(20 * SECOND, 20, 16), 1);
+    let batch = done(rig.submit(&texts(100), None)).await;
+    for sample in 0..100 {
+        let cell = batch.cell(sample, 0).unwrap();
+        assert_eq!((cell.outcome.status, cell.outcome.value), (Status::Ok, sample as f64));
+    }
+    let seen = judge.seen();
+    assert!(seen.most_in_flight.load(Ordering::Relaxed) <= 16, "requests count, not calls");
+    let usage = batch.usage_of(0).unwrap();
+    let retries = u64::from(batch.retries_of(0));
+    assert_eq!(usage.requests, 300 + retries, "three votes decide; each counts, and each retry");
+    assert_eq!((usage.requests, usage.prompt_tokens), (seen.requests.load(Ordering::Relaxed), 3000));
+    let extra = batch.extra_of(0);
+    let votes = extra
+        .iter()
+        .filter(|(_, (name, value))| name == "votes" && matches!(value, Extra::List(votes) if votes.len() == 3));
+    assert_eq!(votes.count(), 100);
+    assert_eq!(rig.lane.in_flight().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_criterion_fills_its_own_column() {
+    let judge =
+        mock(JudgeConfig { latency: Latency::Uniform(Duration::ZERO, SECOND / 50), ..Default::default() }).await;
+    let request = chat(endpoint(&judge, "/v1/chat/completions"));
+    let bad = chat(endpoint(&judge, "/none[[status 400]]"));
+    let members = [request.clone(), bad, request];
+    let rig = CompoundRig::new(Compound::Criteria, &members, &policy(20 * SECOND, 0, 8), 3);
+    let batch = done(rig.submit(&texts(60), None)).await;
+    for sample in 0..60 {
+        for column in [0, 2] {
+            let cell = batch.cell(sample, column).unwrap();
+            assert_eq!((cell.outcome.status, cell.outcome.value), (Status::Ok, sample as f64), "column {column}");
+        }
+    }
+    assert_eq!(judge.seen().requests.load(Ordering::Relaxed), 180);
+    assert!(judge.seen().most_in_flight.load(Ordering::Relaxed) <= 8);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_runs_out_of_time_drops_its_requests() {
+    let judge = mock(JudgeConfig::default()).await;
+    let request = chat(endpoint(&judge, "/v1/chat/completions"));
+    let rig = CompoundRig::new(Compound::Criteria, &[request.clone(), request], &policy(20 * SECOND, 0, 8), 2);
+    let silent: Vec<String> = (0..20).map(|index| format!("{index} [[silence]]")).collect();
+    let batch = done(rig.submit(&silent, Some(SECOND / 4))).await;
+    for sample in 0..20 {
+        for column in 0..2 {
+            assert_eq!(batch.cell(sample, column).unwrap().outcome.status, Status::Timeout);
+        }
+    }
+    for _ in 0..200 {
+        if judge.seen().abandoned.load(Ordering::Relaxed) == 8 {
+            break;
+        }
+        tokio::time::sleep(SECOND / 100).await;
+    }
+    assert_eq!(judge.seen().abandoned.load(Ordering::Relaxed), 8, "their connections end with them");
+    assert_eq!(rig.lane.in_flight().len(), 0);
+    let again = done(rig.submit(&texts(5), None)).await;
+    assert_eq!(again.cell(4, 1).unwrap().outcome.value, 4.0, "their places are free");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closing_ends_calls_in_the_middle() {
+    let judge = mock(JudgeConfig::default()).await;
+    let request = chat(endpoint(&judge, "/v1/chat/completions"));
+    let rig = CompoundRig::new(votes(3, Reduce::Mean), &[request], &policy(20 * SECOND, 0, 8), 1);
+    let silent: Vec<String> = (0..20).map(|index| format!("{index} [[silence]]")).collect();
+    let batch = rig.submit(&silent, None);
+    while judge.seen().requests.load(Ordering::Relaxed) < 8 {
+        tokio::time::sleep(SECOND / 100).await;
+    }
+    assert_eq!(rig.lane.in_flight().len(), 8);
+    tokio::time::timeout(5 * SECOND, rig.scheduler.close()).await.unwrap();
+    assert!(batch.is_done() && rig.lane.in_flight().is_empty());
+    assert!((0..20).all(|sample| batch.cell(sample, 0).unwrap().outcome.status == Status::Cancelled));
+}

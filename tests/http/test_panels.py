@@ -1,0 +1,490 @@
+"""Votes, panels and comparisons against real servers: what is sent, what counts, what fails."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import random
+import re
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from guerdon import (
+    DataError,
+    Dispatcher,
+    GuerdonWarning,
+    Limit,
+    RegistrationError,
+    Status,
+    http_reward,
+    judge,
+    pairwise,
+    panel,
+    parse,
+)
+from tests.http.server import Server, chat_completion, free_port, question, serving
+
+NOWHERE: dict[str, Any] = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
+ASK: dict[str, Any] = {"model": "m", "prompt": "{completion}", "timeout": 20, "retries": 1}
+
+
+def score(function: Any, completions: list[str], **options: Any) -> Any:
+    with Dispatcher([function], max_failure_rate=1.0) as dispatcher:
+        return dispatcher.score(completions=completions, **options)
+
+
+class Sequence:
+    """A judge whose answers to each question come in this order; the last one for ever."""
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers = answers
+        self._asked: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, path: str, body: dict[str, Any]) -> Any:
+        with self._lock:
+            turn = self._asked.get(question(body), 0)
+            self._asked[question(body)] = turn + 1
+        answer = self._answers[min(turn, len(self._answers) - 1)]
+        return chat_completion(answer) if isinstance(answer, str) else answer
+
+
+def votes(server: Server, **options: Any) -> Any:
+    return judge(base_url=server.url, temperature=1.0, name="judge", **{**ASK, "votes": 5, **options})
+
+
+@pytest.mark.parametrize(
+    ("vote", "answers", "expected", "sent"),
+    [
+        ("majority", ["1", "1", "1", "0", "0"], 1.0, 3),
+        ("majority", ["1", "0", "1", "1", "0"], 1.0, 4),
+        ("majority", ["1", "0", "1", "0", "1"], 1.0, 5),
+        ("median", ["7", "7", "7", "1", "1"], 7.0, 3),
+        ("median", ["7", "1", "9", "5", "3"], 5.0, 5),
+        ("mean", ["1", "2", "3", "4", "5"], 3.0, 5),
+    ],
+)
+def test_votes_stop_when_they_are_decided(vote: Any, answers: list[str], expected: float, sent: int) -> None:
+    with serving(Sequence(*answers)) as server:
+        result = score(votes(server, vote=vote, limit=Limit(concurrency=1)), ["a", "b"])
+        assert result.rewards.ravel().tolist() == [expected] * 2
+        assert len(server.bodies) == 2 * sent
+        seen = [float(answer) for answer in answers[:sent]]
+        assert result.extra["judge/votes"] == [seen, seen]
+        share = max(map(seen.count, seen)) / sent
+        assert result.extra["judge/agreement"] == [pytest.approx(share)] * 2
+
+
+def test_votes_that_can_not_matter_are_cancelled() -> None:
+    """Three disagree while two hang: no five can agree to 90 %, and nobody waits for the two."""
+    let_go = threading.Event()
+    turn = itertools.count()
+
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        mine = next(turn)
+        if mine > 2:
+            let_go.wait(30)
+        return chat_completion(str(mine))
+
+    with serving(answer) as server:
+        started = time.monotonic()
+        try:
+            result = score(votes(server, vote="mean", min_agreement=0.9), ["a"])
+        finally:
+            let_go.set()
+        assert result.status.item() == Status.ABSTAINED
+        assert time.monotonic() - started < 10
+        assert sorted(result.extra["judge/votes"][0]) == [0.0, 1.0, 2.0]
+
+
+def test_a_vote_has_its_own_retries() -> None:
+    broken = (500, {"error": "no"})
+    with serving(Sequence(broken, "1", "1", broken, "1")) as server:
+        result = score(votes(server, vote="majority", limit=Limit(concurrency=1)), ["a"])
+        assert result.rewards.item() == 1.0
+        assert len(server.bodies) == 5
+        assert result.timings["judge"]["retries"] == 1
+
+
+def test_too_few_votes_are_an_error_that_says_so() -> None:
+    broken = (400, {"error": "never"})
+    with serving(Sequence("1", broken, broken, broken)) as server:
+        result = score(votes(server, limit=Limit(concurrency=1)), ["a"])
+        (failure,) = result.failures()
+        assert failure.status == Status.ERROR
+        assert "3 of 5 votes failed, and 3 scores are needed; the last: " in failure.reason
+        assert "400 Bad Request" in failure.reason
+        assert len(server.bodies) == 4, "the fifth could not help"
+        assert result.extra["judge/votes"] == [[1.0, None, None, None]]
+
+
+def test_votes_without_agreement_abstain() -> None:
+    with serving(Sequence("1", "2", "3", "1", "2")) as server:
+        result = score(votes(server, vote="mean", min_agreement=0.6), ["a"])
+        assert np.isnan(result.rewards).all()
+        assert result.status.item() == Status.ABSTAINED
+        assert not result.failures()
+
+
+def test_votes_at_temperature_0_warn() -> None:
+    with pytest.warns(GuerdonWarning, match=r"votes=5 at temperature 0"):
+        judge(**NOWHERE, prompt="{completion}", votes=5)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"votes": 0}, "votes=0: expected a whole number from 1 to 64"),
+        ({"votes": 2.5}, "votes=2.5"),
+        ({"votes": 3, "vote": "best"}, "vote='best'"),
+        ({"min_agreement": 0.6}, "with a single vote"),
+        ({"votes": 3, "min_agreement": 60}, "expected a share of the votes"),
+    ],
+)
+def test_odd_votes_are_refused(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(RegistrationError, match=re.escape(problem)):
+        judge(**NOWHERE, prompt="{completion}", temperature=1.0, **options)
+
+
+def member(server: Server, name: str, **options: Any) -> Any:
+    return judge(base_url=server.url, name=name, **{**ASK, **options})
+
+
+@pytest.mark.parametrize(
+    ("reduce", "weights", "expected"),
+    [
+        ("median", None, 5.0),
+        ("mean", None, 4.0),
+        ("mean", [2, 1, 1], 3.25),
+        ("min", None, 1.0),
+        ("max", None, 6.0),
+        ("median", [5, 1, 1], 1.0),
+    ],
+)
+def test_a_panel_reduces_its_members(reduce: Any, weights: Any, expected: float) -> None:
+    with (
+        serving(lambda *_: chat_completion("1")) as one,
+        serving(lambda *_: chat_completion("<score>5</score>")) as two,
+        serving(lambda *_: {"score": 6}) as three,
+    ):
+        members = [
+            member(one, "one"),
+            member(two, "two", parse=parse.tag("score"), prompt="{prompt} {completion}"),
+            http_reward(three.url, columns=["completion"], name="three"),
+        ]
+        result = score(panel(members, reduce=reduce, weights=weights), ["a", "b"], prompts=["p", "q"])
+        assert result.functions == ("panel",)
+        assert result.rewards.ravel().tolist() == pytest.approx([expected] * 2)
+        assert {name: values for name, values in result.extra.items() if "/" in name} == {
+            "panel/one": [1.0, 1.0],
+            "panel/two": [5.0, 5.0],
+            "panel/three": [6.0, 6.0],
+        }
+        assert sorted(map(question, two.bodies)) == ["p a", "q b"]
+        assert sorted(body["completion"] for body in three.bodies) == ["a", "b"]
+
+
+def test_a_member_that_fails_is_named() -> None:
+    gone = free_port()
+    with serving(lambda *_: chat_completion("4")) as server:
+        dead = judge(base_url=f"http://127.0.0.1:{gone}", name="dead", **{**ASK, "retries": 0})
+        strict = score(panel([member(server, "good"), dead]), ["a"])
+        (failure,) = strict.failures()
+        assert "of 2 members 2 must give a score; dead: ConnectionError" in failure.reason
+        lenient = score(panel([member(server, "good"), dead], min_members=1), ["a"])
+        assert lenient.rewards.item() == 4.0
+        assert lenient.extra == {"panel/good": [4.0], "panel/dead": [None]}
+
+
+def test_a_member_that_hangs_costs_its_own_timeout() -> None:
+    let_go = threading.Event()
+    with (
+        serving(lambda *_: chat_completion("4")) as server,
+        serving(lambda *_: chat_completion("4") if let_go.wait(30) else None) as hung,
+    ):
+        members = [member(server, "good"), member(hung, "hung", timeout=0.3, retries=0)]
+        started = time.monotonic()
+        try:
+            result = score(panel(members, min_members=1), ["a", "b"])
+        finally:
+            let_go.set()
+        assert result.rewards.ravel().tolist() == [4.0, 4.0]
+        assert time.monotonic() - started < 10
+
+
+def test_a_member_answering_rubbish_is_tried_again_alone() -> None:
+    with (
+        serving(lambda *_: chat_completion("4")) as good,
+        serving(Sequence("no idea", "8")) as odd,
+    ):
+        result = score(panel([member(good, "good"), member(odd, "odd")], reduce="mean"), ["a"])
+        assert result.rewards.item() == 6.0
+        assert (len(good.bodies), len(odd.bodies)) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda a, b: panel([a]), "expected a list of 2 to 64 judges"),
+        (lambda a, b: panel([a, "b"]), "'b' is no judge"),
+        (lambda a, b: panel([a, a]), "two members are called 'a'"),
+        (lambda a, b: panel([a, b], reduce="best"), "reduce='best'"),
+        (lambda a, b: panel([a, b], weights=[1]), "expected one number a member, 2 in all"),
+        (lambda a, b: panel([a, b], reduce="max", weights=[1, 2]), "has no use for them"),
+        (lambda a, b: panel([a, b], weights=[1, 0]), "expected numbers above 0"),
+        (lambda a, b: panel([a, b], min_members=3), "min_members=3"),
+        (lambda a, b: panel([a, judge(**NOWHERE, prompt="x", name="c", total_timeout=3)]), "has a total_timeout"),
+        (lambda a, b: panel([a, http_reward("http://x", batch_size=2)]), "batch_size"),
+        (lambda a, b: panel([a, panel([a, b], name="c")]), "makes several requests itself"),
+    ],
+)
+def test_odd_panels_are_refused(make: Any, problem: str) -> None:
+    members = [judge(**NOWHERE, prompt="{completion}", name=name) for name in "ab"]
+    with pytest.raises(RegistrationError, match=re.escape(problem)):
+        make(*members)
+
+
+def numbers(body: dict[str, Any]) -> tuple[int, int]:
+    one, other = map(int, re.findall(r"<(\d+)>", question(body)))
+    return one, other
+
+
+def fair(path: str, body: dict[str, Any]) -> Any:
+    one, other = numbers(body)
+    return chat_completion("[[A]]" if one > other else "[[B]]" if one < other else "[[C]]")
+
+
+def comparing(server: Server, **options: Any) -> Any:
+    asked = {"prompt": "{prompt}: <{completion_a}> or <{completion_b}>?", "timeout": 20, "retries": 1}
+    return pairwise(base_url=server.url, model="m", **{**asked, **options})
+
+
+@pytest.mark.parametrize("both_orders", [True, False])
+@pytest.mark.parametrize(("schedule", "pairs"), [("circular", 4), ("all", 6), ("swiss", None)])
+def test_a_group_is_ordered_by_comparisons(schedule: Any, pairs: int | None, both_orders: bool) -> None:
+    with serving(fair) as server:
+        function = comparing(server, schedule=schedule, both_orders=both_orders)
+        result = score(function, ["3", "1", "2", "9"] * 2, prompts=["p"] * 4 + ["q"] * 4, num_generations=4)
+        for rewards in result.rewards[:, :, 0]:
+            assert rewards[3] == rewards.max()
+            assert rewards[1] == rewards.min()
+            assert (rewards >= 0).all()
+        if pairs is not None:
+            assert len(server.bodies) == 2 * pairs * (1 + both_orders)
+        if schedule == "all":
+            assert result.extra["pairwise/comparisons"] == [3.0] * 8
+            assert np.argsort(result.rewards[0, :, 0]).tolist() == [1, 2, 0, 3]
+        assert result.extra["pairwise/flips"] == [0.0] * 8
+        assert {question(body)[0] for body in server.bodies} == {"p", "q"}
+
+
+def test_win_rates_are_shares() -> None:
+    with serving(fair) as server:
+        result = score(
+            comparing(server, schedule="all", score="win_rate"), ["3", "1", "3"], prompts=["p"] * 3, num_generations=3
+        )
+        assert result.rewards.ravel().tolist() == [0.75, 0.0, 0.75]
+        assert result.extra["pairwise/ties"] == [1.0, 0.0, 1.0]
+
+
+def test_a_group_of_one_abstains() -> None:
+    with serving(fair) as server:
+        result = score(comparing(server), ["3", "1"], prompts=["p", "q"], num_generations=1)
+        assert (result.status == Status.ABSTAINED).all()
+        assert not server.bodies
+
+
+def test_a_pair_that_flips_is_a_tie() -> None:
+    with serving(lambda *_: chat_completion("[[A]]")) as server:
+        result = score(comparing(server, schedule="all"), ["1", "2", "3"], prompts=["p"] * 3, num_generations=3)
+        np.testing.assert_allclose(result.rewards.ravel(), 0.5)
+        assert result.extra["pairwise/flips"] == [2.0] * 3
+        assert result.extra["pairwise/ties"] == [2.0] * 3
+
+
+def _spearman(one: Any, other: Any) -> float:
+    # equals share their mean rank
+    ranks = [
+        [np.mean(np.flatnonzero(np.sort(each) == score)) for score in each] for each in map(np.asarray, (one, other))
+    ]
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+def test_position_bias_is_removed() -> None:
+    """A judge that takes the first of two that are close: the figures of docs/panels.md."""
+
+    def biased(path: str, body: dict[str, Any]) -> Any:
+        one, other = numbers(body)
+        return chat_completion("[[A]]" if one + 20 > other else "[[B]]")
+
+    rolls = random.Random(7)
+    groups, size = 12, 8
+    qualities = [rolls.sample(range(100), size) for _ in range(groups)]
+    completions = [str(quality) for group in qualities for quality in group]
+    found = {}
+    with serving(biased) as server:
+        for both_orders in (False, True):
+            function = comparing(server, schedule="all", both_orders=both_orders)
+            result = score(function, completions, prompts=["p"] * len(completions), num_generations=size)
+            pairs = zip(result.rewards[:, :, 0], qualities, strict=True)
+            found[both_orders] = float(np.mean([_spearman(rewards, quality) for rewards, quality in pairs]))
+        same = score(comparing(server, schedule="all"), ["5"] * 6, prompts=["p"] * 6, num_generations=6)
+        once = score(
+            comparing(server, schedule="all", both_orders=False), ["5"] * 6, prompts=["p"] * 6, num_generations=6
+        )
+    print(found)
+    assert found[True] > max(0.95, found[False] + 0.05)
+    np.testing.assert_allclose(same.rewards.ravel(), 0.5)
+    assert once.rewards.max() - once.rewards.min() > 0.5, "all by their places"
+
+
+def test_members_without_half_of_their_comparisons_fail() -> None:
+    def refusing(path: str, body: dict[str, Any]) -> Any:
+        return (400, {"error": "blocked"}) if 13 in numbers(body) else fair(path, body)
+
+    with serving(refusing) as server:
+        result = score(comparing(server, schedule="all"), ["3", "13", "2", "9"], prompts=["p"] * 4, num_generations=4)
+        rewards = result.rewards.ravel()
+        assert np.isnan(rewards).tolist() == [False, True, False, False]
+        assert rewards[3] == np.nanmax(rewards)
+        (failure,) = result.failures()
+        assert failure.sample == 1
+        assert "0 of 3 comparisons, too few for a score; the last that failed: " in failure.reason
+        assert "400 Bad Request" in failure.reason
+        assert result.extra["pairwise/comparisons"] == [2.0, 0.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("bound", ["total_timeout", "batch_timeout", "group_timeout"])
+def test_a_group_that_runs_out_of_time_has_the_scores_that_there_are(bound: str) -> None:
+    let_go = threading.Event()
+
+    def slow(path: str, body: dict[str, Any]) -> Any:
+        if 13 in numbers(body):
+            let_go.wait(30)
+        return fair(path, body)
+
+    with serving(slow) as server:
+        own = {bound: 1.5} if bound == "total_timeout" else {}
+        of_batch = {} if own else {bound: 1.5}
+        function = comparing(server, schedule="all", **own)
+        try:
+            result = score(function, ["3", "13", "2", "9"], prompts=["p"] * 4, num_generations=4, **of_batch)
+        finally:
+            let_go.set()
+        assert np.isnan(result.rewards.ravel()).tolist() == [False, True, False, False]
+        (failure,) = result.failures()
+        assert "0 of 3 comparisons, too few for a score; the time was up" in failure.reason
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"schedule": "round"}, "schedule='round'"),
+        ({"score": "elo"}, "score='elo'"),
+        ({"both_orders": "yes"}, "both_orders='yes'"),
+        ({"rounds": 3}, "for schedule='swiss' alone"),
+        ({"schedule": "swiss", "rounds": 0}, "rounds=0"),
+        ({"votes": 3}, "votes= is for guerdon.judge alone"),
+        ({"prompt": "{completion_a}"}, "needs both samples"),
+    ],
+)
+def test_odd_comparisons_are_refused(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(RegistrationError, match=re.escape(problem)):
+        pairwise(**{**NOWHERE, "prompt": "{completion_a} {completion_b}", **options})
+
+
+def test_groups_must_be_known() -> None:
+    with Dispatcher([pairwise(**NOWHERE, prompt="{completion_a} {completion_b}")]) as dispatcher:
+        with pytest.raises(DataError, match="works on whole groups"):
+            dispatcher.score(completions=["a", "b"])
+        with pytest.raises(DataError, match="'other'"):
+            Dispatcher([pairwise(**NOWHERE, prompt="{completion_a} {other_b}")]).score(
+                completions=["a", "b"], num_generations=2
+            )
+
+
+@pytest.mark.parametrize("kind", ["votes", "panel", "pairwise"])
+def test_requests_stay_within_the_limit_and_are_seen(kind: str) -> None:
+    now, most = 0, 0
+    lock = threading.Lock()
+
+    def counting(path: str, body: dict[str, Any]) -> Any:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.02)
+        with lock:
+            now -= 1
+        return fair(path, body) if "<" in question(body) else chat_completion("1")
+
+    with serving(counting) as server:
+        limit = Limit(concurrency=4)
+        function = {
+            "votes": lambda: votes(server, limit=limit, vote="mean"),
+            "panel": lambda: panel([member(server, "a", limit=limit), member(server, "b", limit=Limit(concurrency=1))]),
+            "pairwise": lambda: comparing(server, limit=limit, schedule="all"),
+        }[kind]()
+        with Dispatcher([function]) as dispatcher:
+            pending = dispatcher.submit(completions=["1", "2", "3", "4"] * 4, prompts=["p"] * 16, num_generations=4)
+            seen = 0
+            while not pending.done:
+                seen = max(seen, len(dispatcher.dump(timeout=0.1)))
+                time.sleep(0.005)
+            assert not np.isnan(pending.result().rewards).any()
+        assert 1 < most <= (5 if kind == "panel" else 4)
+        assert 1 < seen <= 5
+
+
+@pytest.mark.parametrize("kind", ["votes", "panel", "pairwise"])
+def test_closing_in_the_middle_leaves_nothing(kind: str) -> None:
+    let_go = threading.Event()
+    with serving(lambda *_: chat_completion("1") if let_go.wait(30) else None) as server:
+        function = {
+            "votes": lambda: votes(server),
+            "panel": lambda: panel([member(server, "a"), member(server, "b")]),
+            "pairwise": lambda: comparing(server),
+        }[kind]()
+        dispatcher = Dispatcher([function], max_failure_rate=1.0)
+        pending = dispatcher.submit(completions=["1", "2"], prompts=["p"] * 2, num_generations=2)
+        while not server.bodies:
+            time.sleep(0.01)
+        dispatcher.close()
+        let_go.set()
+        assert (pending.result().status == Status.CANCELLED).all()
+
+
+def test_a_total_timeout_in_the_middle_cancels_what_is_left() -> None:
+    let_go = threading.Event()
+    answer = Sequence("1", "1")
+
+    def slow(path: str, body: dict[str, Any]) -> Any:
+        found = answer(path, body)
+        if len(server.bodies) > 1:
+            let_go.wait(30)
+        return found
+
+    with serving(slow) as server:
+        try:
+            result = score(votes(server, total_timeout=0.5, limit=Limit(concurrency=1)), ["a"])
+        finally:
+            let_go.set()
+        assert result.status.item() == Status.TIMEOUT
+        assert result.failures()[0].reason == "total timeout"
+        assert len(server.bodies) == 2
+
+
+def test_they_are_what_they_were_after_pickling() -> None:
+    members = [judge(**NOWHERE, prompt="{completion}", name=name) for name in "ab"]
+    for function in (
+        panel(members, weights=[1, 2], reduce="mean"),
+        pairwise(**NOWHERE, prompt="{completion_a} {completion_b}", schedule="swiss", rounds=2),
+        judge(**NOWHERE, prompt="{completion}", votes=3, temperature=1.0),
+    ):
+        again = pickle.loads(pickle.dumps(function))
+        assert repr(again) == repr(function)
+        assert again.spec.compound.settings == function.spec.compound.settings
