@@ -15,7 +15,7 @@ from guerdon._http.reward import HttpReward
 from guerdon._http.template import Field
 from guerdon._http.votes import check_votes, with_votes
 from guerdon._registration.conditions import RunIf
-from guerdon._registration.options import BATCH_WAIT, batching
+from guerdon._registration.options import BATCH_WAIT, batching, flag
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
 from guerdon.parse import Parse
@@ -37,6 +37,7 @@ def judge(
     max_completion_tokens: int | None = None,
     temperature: float | None = 0.0,
     response_format: Mapping[str, Any] | Literal["json_object", "json_schema"] | None = None,
+    stream: bool = False,
     body: Mapping[str, Any] | None = None,
     votes: int = 1,
     vote: Literal["median", "majority", "mean"] = "median",
@@ -90,6 +91,9 @@ def judge(
         response_format: A dict is passed on as it is; ``"json_object"``; or ``"json_schema"``, a
             schema with a number in the field of ``parse.json(field)``. Servers without structured
             output answer with an error.
+        stream: Have the answer streamed, and end the request as soon as nothing that may follow can
+            change the score: with ``parse.logprob`` after the first token, with ``which="first"``
+            once it stands there. The server writes no more then.
         body: More fields of the request's JSON; they override those above.
         votes: Requests a sample, made into one score. As many are sent as can decide; more only
             while the score is open, and none that can't change it. More than half must give a
@@ -161,13 +165,12 @@ def judge(
         max_completion_tokens=max_completion_tokens,
         temperature=temperature,
         response_format=response_format,
+        stream=flag(name, "stream", stream),
     )
     asked = {"model": non_empty_text(name, "model", model), **dialects.request(question)}
     added = extra_body(name, body)
     if added.get("stream"):
-        raise RegistrationError(
-            f"reward function {name!r}: body={{'stream': …}}: streaming is not supported. Leave it out."
-        )
+        raise RegistrationError(f"reward function {name!r}: body={{'stream': …}}: pass stream=True instead.")
     made = build(
         judge,
         given,

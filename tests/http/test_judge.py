@@ -290,7 +290,7 @@ def test_pickled_it_is_made_again() -> None:
         ({"prompt": "x", "headers": {"Content-Length": "3"}}, "is set by guerdon"),
         ({"prompt": "x", "api": []}, "expected one of 'chat', 'completions'"),
         ({"prompt": "x", "temperature": "0"}, "temperature='0'"),
-        ({"prompt": "x", "body": {"stream": True}}, "streaming is not supported"),
+        ({"prompt": "x", "body": {"stream": True}}, "pass stream=True instead"),
         ({"prompt": "x", "body": CIRCLE}, "it contains itself, or is nested too deeply"),
         ({"prompt": "x", "ca_file": "/dev/zero"}, "not a regular file"),
     ],

@@ -1,12 +1,11 @@
 //! Connections of HTTP/2: each carries many requests.
 //!
-//! - A connection carries as many requests as its server allows, `STREAMS` at most: another is made
-//!   for the next one. One that is older than its lifetime gets no new ones.
+//! - A connection carries as many requests as its server allows, `STREAMS` at most. One that is
+//!   older than its lifetime gets no new ones.
 //! - A server that turns out not to speak HTTP/2 gets HTTP/1.1 from then on.
-//! - A request that the server did not process (after a GOAWAY, or a refused stream) is sent once
-//!   more: that is no attempt. Nor is one that finds its connection closed before anything was
-//!   sent.
-//! - A response that waits to be read (`Pool::long_responses`) takes no window from other streams.
+//! - A request that the server did not process (a GOAWAY, a refused stream) or that finds its
+//!   connection closed before anything was sent is sent once more: that is no attempt.
+//! - A response that waits for a permit to be read takes no window from other streams.
 
 use std::error::Error;
 use std::sync::Arc;

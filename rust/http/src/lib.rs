@@ -8,6 +8,7 @@
 //! - One request is one attempt; only the scheduler grants another. Redirects are not followed.
 #![forbid(unsafe_code)]
 
+mod answer_stream;
 mod body;
 mod compound;
 mod connector;

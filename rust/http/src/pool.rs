@@ -16,7 +16,6 @@ use hyper::Response;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::connector::{Connector, Io, TransportError};
@@ -49,8 +48,6 @@ pub struct Pool {
     /// Where HTTP/2 is wanted.
     http2: Option<Http2Connections>,
     resend_after_idle: Duration,
-    /// Permits to read long responses, which bound the memory. Taken by `request`.
-    pub long_responses: Arc<Semaphore>,
 }
 
 /// Idle connections of HTTP/1.1, and since when: the one used last is used next.
@@ -86,8 +83,8 @@ pub const fn connections(endpoint: &Endpoint, requests: usize) -> usize {
 }
 
 impl Pool {
-    /// The pool for so many requests in flight; all pools share `long_responses`.
-    pub fn new(endpoint: &Endpoint, requests: usize, long_responses: Arc<Semaphore>) -> Result<Self, EndpointError> {
+    /// The pool for so many requests in flight.
+    pub fn new(endpoint: &Endpoint, requests: usize) -> Result<Self, EndpointError> {
         let (uri, http2, tls) = (endpoint.uri(), endpoint.http2(), endpoint.tls());
         let connector = match endpoint.address() {
             None => Connector::new(uri, http2, tls)?,
@@ -97,7 +94,7 @@ impl Pool {
         // A proxy that forwards requests would have to speak HTTP/2 without having been asked.
         let wanted = endpoint.http2() && connector.forward_proxy().is_none();
         let http2 = wanted.then(|| Http2Connections::new(requests.max(1), lifetime, prior_knowledge));
-        Ok(Self { connector, idle: Arc::default(), http2, resend_after_idle: RESEND_AFTER_IDLE, long_responses })
+        Ok(Self { connector, idle: Arc::default(), http2, resend_after_idle: RESEND_AFTER_IDLE })
     }
 
     /// Sends a request.
@@ -270,7 +267,7 @@ mod tests {
     use super::*;
 
     fn pool(endpoint: &Endpoint) -> Pool {
-        Pool::new(endpoint, 1, Arc::new(Semaphore::new(1))).unwrap()
+        Pool::new(endpoint, 1).unwrap()
     }
 
     /// A server with empty responses that closes connections after `most` of them; counts
@@ -367,7 +364,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint =
             Endpoint::new(&format!("http://{}/", listener.local_addr().unwrap()), vec![], None, false, None).unwrap();
-        let pool = Arc::new(Pool::new(&endpoint, 500, Arc::new(Semaphore::new(1))).unwrap());
+        let pool = Arc::new(Pool::new(&endpoint, 500).unwrap());
         let taken = pool.connector.take_permits();
         let waits = tokio::spawn({
             let (pool, endpoint) = (pool.clone(), endpoint.clone());

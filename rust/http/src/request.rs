@@ -2,7 +2,7 @@
 //!
 //! - It ends within its function's timeout, response included, wherever it hangs.
 //! - A response is read up to a bound: an endless one is an error, not memory.
-//! - One longer than `SHORT` takes a permit of `Pool::long_responses`; waiting for it counts as
+//! - One longer than `SHORT` takes a permit of `Member::long_responses`; waiting for it counts as
 //!   timeout.
 
 use std::sync::Arc;
@@ -12,21 +12,23 @@ use guerdon_core::outcome::Cell;
 use guerdon_core::timeout_messages::{no_answer, timed_out};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONTENT_ENCODING, HeaderValue};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
+use crate::answer_stream::{AnswerStream, StreamEnd};
 use crate::connector::TransportError;
 use crate::endpoint::Endpoint;
 use crate::fleet::{FleetRequest, HedgePermit, Member, SendError};
 use crate::meter::Meter;
+use crate::parse::ScoreParser;
 use crate::pool::{Exchange, Pool};
 use crate::progress::Progress;
 use crate::quote::quoted;
 use crate::request_body::RequestBody;
 use crate::request_error::RequestError;
-use crate::response::{ResponseParser, Scores};
+use crate::response::{ResponseParser, Scores, judgment};
 
 /// The longest response that is read.
 const LONGEST_RESPONSE: usize = 16 << 20;
@@ -54,7 +56,7 @@ impl FleetRequest<Scores> for ScoreRequest<'_> {
         let Self { parser, body, samples, meter, timeout, .. } = self;
         self.server.lock().clone_from(at.host());
         let limits = (until, *timeout);
-        send(at.endpoint(), at.pool(), parser, body, *samples, meter, limits).await
+        send((at.endpoint(), at.pool(), at.long_responses()), parser, body, *samples, meter, limits).await
     }
 
     fn second(&self) -> Option<HedgePermit> {
@@ -64,8 +66,7 @@ impl FleetRequest<Scores> for ScoreRequest<'_> {
 
 /// Sends `body` and reads the scores of `samples` samples.
 async fn send(
-    endpoint: &Endpoint,
-    pool: &Pool,
+    at: (&Endpoint, &Pool, &Semaphore),
     parser: &ResponseParser,
     body: &RequestBody,
     samples: usize,
@@ -73,9 +74,10 @@ async fn send(
     (until, timeout): (Instant, Duration),
 ) -> Result<Scores, SendError> {
     let (begun, progress) = (Instant::now(), Progress::new());
-    match tokio::time::timeout_at(until, exchange(endpoint, pool, parser, body, samples, meter, &progress)).await {
+    match tokio::time::timeout_at(until, exchange(at, parser, body, samples, meter, &progress)).await {
         Ok(scores) => scores.map_err(|error| SendError { unsent: error.unsent, failure: error.into_failure() }),
         Err(_) => {
+            let (endpoint, pool, _) = at;
             if progress.is_unanswered() {
                 pool.purge(begun);
             }
@@ -87,8 +89,7 @@ async fn send(
 }
 
 async fn exchange(
-    endpoint: &Endpoint,
-    pool: &Pool,
+    (endpoint, pool, long_responses): (&Endpoint, &Pool, &Semaphore),
     parser: &ResponseParser,
     body: &RequestBody,
     samples: usize,
@@ -106,9 +107,35 @@ async fn exchange(
     })?;
     progress.received(0);
     let (head, mut incoming) = response.into_parts();
+    if let ResponseParser::Judge { api, parser } = parser
+        && head.status.is_success()
+        && is_stream(&head.headers)
+    {
+        let mut stream = AnswerStream::new(*api);
+        let cell = read_stream(&mut stream, &mut incoming, parser, progress, long_responses).await;
+        return match cell {
+            Ok((cell, whole)) => {
+                metered.answered(stream.answer.usage);
+                metered.keep(stream.answer);
+                if whole {
+                    connection.release().await;
+                }
+                Ok(Scores { cells: vec![cell] })
+            }
+            Err(StreamEnd::Broken(Some(error))) => Err(broken(&TransportError::Exchange(error))),
+            Err(end) => {
+                metered.answered(stream.answer.usage);
+                let why = match end {
+                    StreamEnd::Wrong(why) => why,
+                    _ => format!("a stream that breaks off after {}", stream.beginning()),
+                };
+                Err(RequestError::invalid_response(endpoint, &why))
+            }
+        };
+    }
     let longest = if head.status.is_success() { LONGEST_RESPONSE } else { LONGEST_ERROR };
     let (mut body, mut permit) = (Vec::new(), None);
-    let stopped = read(&mut incoming, &mut body, longest, progress, &pool.long_responses, &mut permit).await;
+    let stopped = read(&mut incoming, &mut body, longest, progress, long_responses, &mut permit).await;
     if stopped.is_none() {
         connection.release().await;
     }
@@ -138,6 +165,38 @@ async fn exchange(
                 }
             }
             Ok(scores)
+        }
+    }
+}
+
+/// Server-sent events.
+fn is_stream(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+}
+
+/// The score of a streamed answer, and whether all of it was read.
+async fn read_stream(
+    stream: &mut AnswerStream,
+    incoming: &mut Incoming,
+    parser: &ScoreParser,
+    progress: &Progress,
+    long_responses: &Semaphore,
+) -> Result<(Cell, bool), StreamEnd> {
+    let mut permit = None;
+    loop {
+        let end = stream.next(incoming, parser, LONGEST_RESPONSE).await;
+        progress.received(stream.received);
+        match end {
+            None if stream.received > SHORT && permit.is_none() => {
+                permit = long_responses.acquire().await.ok(); // nobody closes it
+            }
+            None => {}
+            Some(StreamEnd::Decided(cell)) => return Ok((cell, false)),
+            Some(StreamEnd::Whole) => {
+                let found = judgment(parser, &stream.answer, b"");
+                return found.map(|cell| (cell, true)).map_err(StreamEnd::Wrong);
+            }
+            Some(end) => return Err(end),
         }
     }
 }
@@ -188,7 +247,6 @@ async fn read<'a>(
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use std::sync::Arc;
 
     use guerdon_core::clock::Clock;
     use guerdon_core::outcome::FailureKind;
@@ -225,17 +283,17 @@ mod tests {
 
     #[tokio::test]
     async fn long_responses_are_read_with_a_permit() {
-        let (endpoint, permit) = (server().await, Arc::new(Semaphore::new(1)));
-        let pool = Pool::new(&endpoint, 3, permit.clone()).unwrap();
+        let (endpoint, permit) = (server().await, Semaphore::new(1));
+        let pool = Pool::new(&endpoint, 3).unwrap();
         let parser = ResponseParser::Rewards { path: None };
         let tariff = Tariff::default();
         let meter = Meter::new(&tariff, Clock::start());
         let score = |length: usize, timeout_ms| {
-            let (endpoint, pool, parser, meter) = (&endpoint, &pool, &parser, &meter);
+            let (endpoint, pool, permits, parser, meter) = (&endpoint, &pool, &permit, &parser, &meter);
             async move {
                 let asked = length.to_string().into_bytes().into();
                 let timeout = Duration::from_millis(timeout_ms);
-                send(endpoint, pool, parser, &asked, 1, meter, (Instant::now() + timeout, timeout)).await
+                send((endpoint, pool, permits), parser, &asked, 1, meter, (Instant::now() + timeout, timeout)).await
             }
         };
         let taken = permit.acquire().await.unwrap();
@@ -277,13 +335,14 @@ mod tests {
             }
         });
         let endpoint = Endpoint::new(&url, Vec::new(), None, true, None).unwrap();
-        let pool = Pool::new(&endpoint, 4, Arc::new(Semaphore::new(1))).unwrap();
+        let (pool, permits) = (Pool::new(&endpoint, 4).unwrap(), Semaphore::new(1));
         let parser = ResponseParser::Rewards { path: None };
         let timeout = Duration::from_secs(60);
         let tariff = Tariff::default();
         let meter = Meter::new(&tariff, Clock::start());
         let none = RequestBody::from(Vec::new());
-        let score = || send(&endpoint, &pool, &parser, &none, 1, &meter, (Instant::now() + timeout, timeout));
+        let score =
+            || send((&endpoint, &pool, &permits), &parser, &none, 1, &meter, (Instant::now() + timeout, timeout));
         let (one, two, three, four) = tokio::join!(score(), score(), score(), score());
         for scores in [one, two, three, four] {
             // It is not a reward: what counts is that all of it came.

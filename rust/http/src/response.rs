@@ -77,7 +77,8 @@ impl ResponseParser {
     }
 }
 
-fn judgment(parser: &ScoreParser, answer: &JudgeAnswer, body: &[u8]) -> Result<Cell, String> {
+/// The score of a judge's answer, which was read from `body`.
+pub fn judgment(parser: &ScoreParser, answer: &JudgeAnswer, body: &[u8]) -> Result<Cell, String> {
     if matches!(parser.method, Method::LogProb(_))
         && let Some(first_token) = &answer.first_token
     {

@@ -35,6 +35,13 @@ impl JudgeAnswer {
         })
     }
 
+    /// What an event says about the answer as a whole, where it does.
+    pub(super) fn about(&mut self, usage: Option<Usage>, model: Option<String>, request_id: Option<String>) {
+        self.usage = usage.or(self.usage);
+        self.model = model.or(self.model.take());
+        self.request_id = request_id.or(self.request_id.take());
+    }
+
     /// Sets `cut`, for a finish reason that says so.
     pub(super) fn cut_at(&mut self, reason: &str) {
         let single = self.usage.is_some_and(|usage| usage.completion == 1);

@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use crate::dialect::answer::{JudgeAnswer, NotAnAnswer};
 use crate::dialect::usage::Usage;
+use crate::quote::quoted;
 use crate::raw_json::{Raw, each_as, push, text};
 
 #[derive(Deserialize)]
@@ -28,6 +29,54 @@ struct ContentBlock<'a> {
     thinking: Raw<'a>,
 }
 
+/// What happened in a stream.
+#[derive(Deserialize)]
+struct MessageEvent<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Raw<'a>,
+    #[serde(borrow, default)]
+    message: Option<MessagesAnswer<'a>>,
+    #[serde(borrow, default)]
+    delta: Option<EventDelta<'a>>,
+    #[serde(borrow, default)]
+    usage: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct EventDelta<'a> {
+    #[serde(borrow, default)]
+    text: Raw<'a>,
+    #[serde(borrow, default)]
+    thinking: Raw<'a>,
+    #[serde(borrow, default)]
+    stop_reason: Raw<'a>,
+}
+
+/// Adds an event of a stream.
+pub fn event(answer: &mut JudgeAnswer, data: &[u8]) -> Result<bool, NotAnAnswer> {
+    let found: MessageEvent<'_> = serde_json::from_slice(data).map_err(|error| NotAnAnswer::unreadable(error, data))?;
+    match text(found.kind).as_deref() {
+        Some("message_stop") => return Ok(true),
+        Some("error") => return Err(NotAnAnswer::Failed(quoted(&String::from_utf8_lossy(data)))),
+        _ => {}
+    }
+    if let Some(message) = found.message {
+        answer.about(Usage::anthropic(message.usage), text(message.model), text(message.id));
+    }
+    if let Some(delta) = found.delta {
+        push(&mut answer.text, text(delta.text));
+        push(&mut answer.reasoning, text(delta.thinking));
+        answer.finish_reason = text(delta.stop_reason).or(answer.finish_reason.take());
+    }
+    if let Some(written) = Usage::anthropic(found.usage) {
+        // The prompt's tokens came with the beginning.
+        let usage = answer.usage.get_or_insert_default();
+        usage.completion = written.completion;
+        usage.total = usage.prompt.saturating_add(usage.completion);
+    }
+    Ok(false)
+}
+
 pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
     let found: MessagesAnswer<'_> =
         serde_json::from_slice(body).map_err(|error| NotAnAnswer::unreadable(error, body))?;
@@ -50,7 +99,7 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
 }
 
 /// What the reason of an answer's end says about it.
-fn stopped(answer: &mut JudgeAnswer) {
+pub(super) fn stopped(answer: &mut JudgeAnswer) {
     match answer.finish_reason.as_deref() {
         Some("model_context_window_exceeded") => answer.cut = true,
         Some("refusal") => answer.refusal = Some(answer.text.take().unwrap_or_default()),

@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use crate::dialect::answer::{JudgeAnswer, NotAnAnswer};
 use crate::dialect::usage::Usage;
+use crate::quote::quoted;
 use crate::raw_json::{First, Raw, each_as, number, push, text};
 
 #[derive(Deserialize)]
@@ -16,6 +17,8 @@ struct ChatCompletion<'a> {
     #[serde(borrow, default)]
     choices: First<ChatChoice<'a>>,
     #[serde(borrow, default)]
+    error: Raw<'a>,
+    #[serde(borrow, default)]
     usage: Raw<'a>,
 }
 
@@ -23,6 +26,9 @@ struct ChatCompletion<'a> {
 struct ChatChoice<'a> {
     #[serde(borrow, default)]
     message: Option<Message<'a>>,
+    /// What an event adds to it.
+    #[serde(borrow, default)]
+    delta: Option<Message<'a>>,
     #[serde(borrow, default)]
     finish_reason: Raw<'a>,
     #[serde(borrow, default)]
@@ -87,6 +93,23 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
     say(&mut answer, choice.message.unwrap_or_default());
     answer.cut_at("length");
     Ok(answer)
+}
+
+/// Adds an event of a stream; `[DONE]` is the last one, or the end of the body.
+pub fn event(answer: &mut JudgeAnswer, data: &[u8]) -> Result<bool, NotAnAnswer> {
+    let found: ChatCompletion<'_> =
+        serde_json::from_slice(data).map_err(|error| NotAnAnswer::unreadable(error, data))?;
+    if let Some(error) = found.error {
+        return Err(NotAnAnswer::Failed(quoted(error.get())));
+    }
+    if let Some(choice) = found.choices.0 {
+        let first_token = first_token(choice.logprobs);
+        answer.first_token = answer.first_token.take().or(first_token);
+        say(answer, choice.delta.unwrap_or_default());
+        answer.finish_reason = text(choice.finish_reason).or(answer.finish_reason.take());
+    }
+    answer.about(Usage::openai(found.usage), text(found.model), text(found.id));
+    Ok(false)
 }
 
 /// Adds what a message says.

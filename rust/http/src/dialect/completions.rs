@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 
 use crate::dialect::answer::{JudgeAnswer, NotAnAnswer};
 use crate::dialect::usage::Usage;
-use crate::raw_json::{First, Raw, number, text};
+use crate::quote::quoted;
+use crate::raw_json::{First, Raw, number, push, text};
 
 #[derive(Deserialize)]
 struct TextCompletion<'a> {
@@ -20,6 +21,8 @@ struct TextCompletion<'a> {
     choices: First<TextChoice<'a>>,
     #[serde(borrow, default)]
     usage: Raw<'a>,
+    #[serde(borrow, default)]
+    error: Raw<'a>,
 }
 
 #[derive(Deserialize)]
@@ -69,11 +72,10 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
     let found: TextCompletion<'_> =
         serde_json::from_slice(body).map_err(|error| NotAnAnswer::unreadable(error, body))?;
     let choice = found.choices.0.ok_or_else(|| NotAnAnswer::missing("choices", body))?;
-    let logprobs: Option<TextLogprobs> = choice.logprobs.and_then(|given| serde_json::from_str(given.get()).ok());
     let mut answer = JudgeAnswer {
         text: text(choice.text),
         finish_reason: text(choice.finish_reason),
-        first_token: logprobs.and_then(|given| given.top_logprobs.0).map(|likely| likely.0),
+        first_token: first_token(choice.logprobs),
         usage: Usage::openai(found.usage),
         model: text(found.model),
         request_id: text(found.id),
@@ -81,6 +83,28 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
     };
     answer.cut_at("length");
     Ok(answer)
+}
+
+/// Adds an event of a stream; `[DONE]` is the last one, or the end of the body.
+pub fn event(answer: &mut JudgeAnswer, data: &[u8]) -> Result<bool, NotAnAnswer> {
+    let found: TextCompletion<'_> =
+        serde_json::from_slice(data).map_err(|error| NotAnAnswer::unreadable(error, data))?;
+    if let Some(error) = found.error {
+        return Err(NotAnAnswer::Failed(quoted(error.get())));
+    }
+    if let Some(choice) = found.choices.0 {
+        let first_token = first_token(choice.logprobs);
+        answer.first_token = answer.first_token.take().or(first_token);
+        push(&mut answer.text, text(choice.text));
+        answer.finish_reason = text(choice.finish_reason).or(answer.finish_reason.take());
+    }
+    answer.about(Usage::openai(found.usage), text(found.model), text(found.id));
+    Ok(false)
+}
+
+fn first_token(logprobs: Raw<'_>) -> Option<Vec<(String, f64)>> {
+    let logprobs: TextLogprobs = serde_json::from_str(logprobs?.get()).ok()?;
+    logprobs.top_logprobs.0.map(|likely| likely.0)
 }
 
 #[cfg(test)]

@@ -40,4 +40,23 @@ impl Api {
             Self::Anthropic => anthropic::read(body),
         }
     }
+
+    /// Adds an event of a streamed answer; whether it is the last one.
+    pub fn event(self, answer: &mut JudgeAnswer, data: &[u8]) -> Result<bool, NotAnAnswer> {
+        match self {
+            Self::Chat => chat::event(answer, data),
+            Self::Completions => completions::event(answer, data),
+            Self::Responses => responses::event(answer, data),
+            Self::Anthropic => anthropic::event(answer, data),
+        }
+    }
+
+    /// Completes a streamed answer.
+    pub fn finish(self, answer: &mut JudgeAnswer) {
+        match self {
+            Self::Chat | Self::Completions => answer.cut_at("length"),
+            Self::Responses => answer.cut_at("max_output_tokens"),
+            Self::Anthropic => anthropic::stopped(answer),
+        }
+    }
 }

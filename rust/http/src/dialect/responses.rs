@@ -55,6 +55,43 @@ struct OutputPart<'a> {
     logprobs: Raw<'a>,
 }
 
+/// What happened in a stream.
+#[derive(Deserialize)]
+struct ResponseEvent<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Raw<'a>,
+    #[serde(borrow, default)]
+    delta: Raw<'a>,
+    #[serde(borrow, default)]
+    logprobs: Raw<'a>,
+    #[serde(borrow, default)]
+    response: Raw<'a>,
+}
+
+/// Adds an event of a stream; the last one has the whole answer.
+pub fn event(answer: &mut JudgeAnswer, data: &[u8]) -> Result<bool, NotAnAnswer> {
+    let found: ResponseEvent<'_> =
+        serde_json::from_slice(data).map_err(|error| NotAnAnswer::unreadable(error, data))?;
+    match text(found.kind).as_deref() {
+        Some("response.output_text.delta") => {
+            let first_token = first_token(found.logprobs);
+            answer.first_token = answer.first_token.take().or(first_token);
+            push(&mut answer.text, text(found.delta));
+        }
+        Some("response.reasoning_text.delta" | "response.reasoning_summary_text.delta") => {
+            push(&mut answer.reasoning, text(found.delta));
+        }
+        Some("response.refusal.delta") => push(&mut answer.refusal, text(found.delta)),
+        Some("response.completed" | "response.incomplete" | "response.failed") => {
+            *answer = read(found.response.map_or("null", |response| response.get()).as_bytes())?;
+            return Ok(true);
+        }
+        Some("error") => return Err(NotAnAnswer::Failed(quoted(&String::from_utf8_lossy(data)))),
+        _ => {}
+    }
+    Ok(false)
+}
+
 pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
     let found: ModelResponse<'_> =
         serde_json::from_slice(body).map_err(|error| NotAnAnswer::unreadable(error, body))?;

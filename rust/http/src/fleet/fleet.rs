@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::endpoint::Endpoint;
@@ -65,6 +66,10 @@ pub struct EndpointSnapshot {
     pub p50_ns: Option<u64>,
 }
 
+/// Long responses of a function that are read at once: together with the short ones they take some
+/// hundred MB at most, whatever servers send.
+const LONG_RESPONSES: usize = 8;
+
 /// See the module.
 pub struct Fleet {
     pools: Arc<Pools>,
@@ -76,6 +81,7 @@ pub struct Fleet {
     /// `set` and `Addresses`.
     configured: Mutex<Vec<(Endpoint, f64)>>,
     addresses: Option<Addresses>,
+    long_responses: Arc<Semaphore>,
     /// Written by requests, `set` and `Addresses`.
     balancer: Mutex<Balancer<Arc<Member>>>,
 }
@@ -98,6 +104,7 @@ impl Fleet {
             clock,
             hedges: options.hedging.is_some(),
             addresses: options.resolve_all.then(Addresses::default),
+            long_responses: Arc::new(Semaphore::new(LONG_RESPONSES)),
             configured: Mutex::new(Vec::new()),
             balancer: Mutex::new(Balancer::new(requests, options.hedging)),
         };
@@ -135,7 +142,7 @@ impl Fleet {
     ) -> Result<Vec<(Arc<Member>, f64)>, EndpointError> {
         let member = |(endpoint, weight): (Endpoint, f64)| {
             let pool = self.pools.get(&endpoint, self.requests)?;
-            Ok((Arc::new(Member::new(endpoint, pool)), weight))
+            Ok((Arc::new(Member::new(endpoint, pool, self.long_responses.clone())), weight))
         };
         endpoints.into_iter().map(member).collect()
     }

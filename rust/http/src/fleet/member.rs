@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
+
 use crate::endpoint::Endpoint;
 use crate::pool::Pool;
 
@@ -9,14 +11,17 @@ use crate::pool::Pool;
 pub struct Member {
     endpoint: Endpoint,
     pool: Arc<Pool>,
+    /// Permits to read long responses, which bound the memory, of all endpoints of a function: one
+    /// with long answers does not hold up others. Taken by `request`.
+    long_responses: Arc<Semaphore>,
     /// Its name in dumps.
     host: Arc<str>,
 }
 
 impl Member {
-    pub fn new(endpoint: Endpoint, pool: Arc<Pool>) -> Self {
+    pub fn new(endpoint: Endpoint, pool: Arc<Pool>, long_responses: Arc<Semaphore>) -> Self {
         let host = endpoint.host().into();
-        Self { endpoint, pool, host }
+        Self { endpoint, pool, long_responses, host }
     }
 
     pub const fn endpoint(&self) -> &Endpoint {
@@ -25,6 +30,10 @@ impl Member {
 
     pub fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    pub fn long_responses(&self) -> &Semaphore {
+        &self.long_responses
     }
 
     pub const fn host(&self) -> &Arc<str> {

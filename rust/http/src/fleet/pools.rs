@@ -3,20 +3,14 @@
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use crate::connector::Connector;
 use crate::endpoint::Endpoint;
 use crate::endpoint_error::EndpointError;
 use crate::pool::{Pool, connections};
 
-/// Long responses that are read at once, over all functions: together with the short ones they take
-/// some hundred MB at most, whatever servers send.
-const LONG_RESPONSES: usize = 16;
-
 /// See the module.
 pub struct Pools {
-    long_responses: Arc<Semaphore>,
     known: Mutex<Vec<KnownServer>>,
 }
 
@@ -43,7 +37,7 @@ impl Pools {
                 None => known.push(KnownServer { endpoint: endpoint.clone(), requests, usual, pool: Weak::new() }),
             }
         }
-        Self { long_responses: Arc::new(Semaphore::new(LONG_RESPONSES)), known: Mutex::new(known) }
+        Self { known: Mutex::new(known) }
     }
 
     /// How many connections may be open at a time.
@@ -69,7 +63,7 @@ impl Pools {
             return Ok(pool);
         }
         let requests = place.map_or(requests, |place| known[place].requests);
-        let pool = Arc::new(Pool::new(endpoint, requests, self.long_responses.clone())?);
+        let pool = Arc::new(Pool::new(endpoint, requests)?);
         match place {
             Some(place) => known[place].pool = Arc::downgrade(&pool),
             None => {
