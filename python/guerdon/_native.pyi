@@ -413,7 +413,7 @@ class Batch:
         """Seconds and counts by name.
 
         ``run_p50_s``, ``run_p90_s``, ``run_p99_s``, ``run_max_s``, ``run_total_s``,
-        ``queue_p50_s``, ``queue_p99_s``, ``queue_max_s``, ``retries``.
+        ``queue_p50_s``, ``queue_p99_s``, ``queue_max_s``, ``retries``, ``deferrals``, ``excused``.
         """
 
     @property

@@ -21,6 +21,8 @@ from guerdon.errors import GuerdonError, RegistrationError
 __all__ = ["Limit", "RetryAfter"]
 
 FOLDER = "GUERDON_LIMITS_DIR"
+# Of a shared limit's file, as of the engine: versions with different ones share no file.
+_LAYOUT = 4
 USUAL_CONCURRENCY = 256
 """Calls in flight at once, over all ranks, of a function that says nothing of it, on a lane whose
 calls wait; as of the engine."""
@@ -113,9 +115,9 @@ class DefaultLimit(Limit):
 class RetryAfter(GuerdonError):
     """Raised by a reward function that was throttled: try this call again later.
 
-    It is not a failure: the call is deferred by at least that time, up to 8 times (or ``retries``
-    times, if that is more), and the function's `Limit` lets nothing through meanwhile, and less
-    afterwards. Errors of httpx, aiohttp, openai and the like with status 429 mean the same without
+    It is not a failure and uses up no retry: the call is deferred by at least that time (two
+    minutes at most), up to 8 times, or 32 under a `Limit` (or ``retries`` times, if that is more).
+    The limit lets nothing through meanwhile, and less afterwards. Errors of httpx, aiohttp, openai and the like with status 429 mean the same without
     it.
 
     Args:
@@ -171,6 +173,6 @@ def native(
     tokens = None if limit.tokens is None or callable(limit.tokens) else float(limit.tokens)
     key = None
     if limit.key is not None:
-        name = hashlib.sha256(limit.key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        name = hashlib.sha256(limit.key.encode("utf-8", "surrogatepass")).hexdigest()[:32] + f".{_LAYOUT}"
         key = (limit.key, str(folder() / name))
     return limit.rpm, limit.tpm, tokens, key

@@ -162,7 +162,8 @@ class RewardBatch:
     @cached_property
     def timings(self) -> dict[str, dict[str, float]]:
         """By function: ``run_p50_s``, ``run_p90_s``, ``run_p99_s``, ``run_max_s``, ``run_total_s``,
-        ``queue_p50_s``, ``queue_p99_s``, ``queue_max_s`` and the number of ``retries``."""
+        ``queue_p50_s``, ``queue_p99_s``, ``queue_max_s``; the numbers of ``retries``, of
+        ``deferrals`` (429), and of attempts ``excused`` by an open circuit breaker."""
         return {name: self._source.timings(index) for index, name in enumerate(self.functions)}
 
     @cached_property

@@ -411,6 +411,8 @@ impl PyBatch {
             result.set_item(name, seconds(ns))?;
         }
         result.set_item("retries", f64::from(self.batch.retries_of(function)))?;
+        result.set_item("deferrals", f64::from(self.batch.deferrals_of(function)))?;
+        result.set_item("excused", f64::from(self.batch.excused_of(function)))?;
         Ok(result)
     }
 }

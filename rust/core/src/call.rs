@@ -72,6 +72,18 @@ impl Call {
         self.attempt > 1 && !self.finish && !self.suspect
     }
 
+    /// For the reason of its failure: attempts that used up no retry.
+    pub(crate) fn counted_apart(&self) -> String {
+        let deferred = (self.deferred, "throttled and deferred");
+        let excused = (self.excused, "excused by an open circuit breaker");
+        let words: Vec<String> = [deferred, excused]
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        if words.is_empty() { String::new() } else { format!(" (of its attempts {})", words.join(", ")) }
+    }
+
     /// Attempts that count toward `retries`, this one included.
     pub(crate) fn counted(&self) -> u16 {
         let others = [self.deferred, self.excused, self.shared, self.suspect.into()];

@@ -91,9 +91,16 @@ impl Batch {
         self.gathered.lock()[function].clone()
     }
 
-    /// Counts one more attempt of a function, of a call or of one of its requests.
-    pub fn count_retry(&self, function: FunctionId) {
-        self.retries[function].fetch_add(1, Ordering::Relaxed);
+    /// Counts one more attempt of a function, of a call or of one of its requests; `deferred`: of
+    /// one that was throttled.
+    pub fn count_retry(&self, function: FunctionId, deferred: bool) {
+        let counts = if deferred { &self.deferrals } else { &self.retries };
+        counts[function].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an attempt that failed for an open circuit breaker.
+    pub fn count_excused(&self, function: FunctionId) {
+        self.excused[function].fetch_add(1, Ordering::Relaxed);
     }
 
     /// A completed cell as it is, before `on_failure`.
@@ -165,9 +172,22 @@ impl Batch {
         records
     }
 
-    /// Attempts of this function beyond the first ones.
+    /// Attempts of this function beyond the first ones, without those that are counted apart.
     #[must_use]
     pub fn retries_of(&self, function: FunctionId) -> u32 {
-        self.retries[function].load(Ordering::Relaxed)
+        self.retries[function].load(Ordering::Relaxed).saturating_sub(self.excused_of(function))
+    }
+
+    /// Attempts of a function that were throttled and deferred.
+    #[must_use]
+    pub fn deferrals_of(&self, function: FunctionId) -> u32 {
+        self.deferrals[function].load(Ordering::Relaxed)
+    }
+
+    /// Attempts of a function that failed while its circuit breaker was open, and that `retries`
+    /// does not count.
+    #[must_use]
+    pub fn excused_of(&self, function: FunctionId) -> u32 {
+        self.excused[function].load(Ordering::Relaxed)
     }
 }

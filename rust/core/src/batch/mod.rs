@@ -132,8 +132,11 @@ pub struct Batch {
     /// Per function that gathers, the times of its calls: each counts once, though the times stand
     /// in all of its cells. Written by frames and the scheduler.
     gathered: Mutex<Box<[Vec<Times>]>>,
-    /// Attempts beyond the first, per function. Written by the scheduler.
+    /// Per function: attempts beyond the first, those that were deferred apart, and those that an
+    /// open circuit breaker excused. Written by the scheduler and frames.
     retries: Box<[AtomicU32]>,
+    deferrals: Box<[AtomicU32]>,
+    excused: Box<[AtomicU32]>,
     /// Groups not complete yet, and one more while the batch is open. Written by `announce`, `add`
     /// and `end_additions`; the one that takes it to zero ends the batch.
     open_groups: AtomicU64,
@@ -193,6 +196,8 @@ impl Batch {
             reported: Mutex::default(),
             gathered: Mutex::new(functions.iter().map(|_| Vec::new()).collect()),
             retries: functions.iter().map(|_| AtomicU32::new(0)).collect(),
+            deferrals: functions.iter().map(|_| AtomicU32::new(0)).collect(),
+            excused: functions.iter().map(|_| AtomicU32::new(0)).collect(),
             open_groups: AtomicU64::new(groups as u64 + u64::from(spec.streamed)),
             finished_ns: AtomicU64::new(0),
             ready: Mutex::new(Ready { groups: VecDeque::new(), handed_out: 0, news: None, end }),

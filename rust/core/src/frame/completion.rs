@@ -157,6 +157,7 @@ impl Frame {
         let gathered = self.kind == CallKind::Gathered;
         for slice in self.slices.iter_mut().filter(|_| excused) {
             let all = if gathered { 0..slice.calls.len() } else { call..call + 1 };
+            slice.batch().count_excused(self.function);
             slice.calls[all].iter_mut().for_each(|one| one.excused = one.excused.saturating_add(1));
         }
         self.records.remove(&call);

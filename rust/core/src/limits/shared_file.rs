@@ -19,7 +19,7 @@ use super::fairness::{SAY_AGAIN_NS, WAITS_NS, served_so_far, yields_place, yield
 use super::lease::{self, Lease};
 use super::rate_limiter::{self, RateLimiter, Rules};
 
-/// "GUERDON" and the version of the layout.
+/// "GUERDON" and the version of the layout, which the file's name has too (`limits.py`).
 const MAGIC: u64 = 0x4755_4552_444F_4E04;
 const HEAD: usize = 3 + rate_limiter::WORDS + 1;
 /// Engines that can share a key.

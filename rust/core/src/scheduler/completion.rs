@@ -54,7 +54,7 @@ impl SchedulerCore {
             if let Some(cause) = closed.or_else(|| batch.early_delivery_of(call.first, function, call.finish)) {
                 swept = Some(cause);
             } else if let Some(again) = retry::decide(policy, &call, &failure, now_ns, expires_ns, fastrand::f64()) {
-                batch.count_retry(function);
+                batch.count_retry(function, again.deferred);
                 call.suspect = again.suspect;
                 call.deferred = call.deferred.saturating_add(again.deferred.into());
                 call.attempt = claim.reopen();
@@ -75,7 +75,12 @@ impl SchedulerCore {
         }
         let (status, note) = match swept {
             Some(cause) => cause.end(),
-            None => (failure.kind.status(), Arc::new(failure.into())),
+            None => {
+                let kind = failure.kind;
+                let mut note = Note::from(failure);
+                note.reason.push_str(&call.counted_apart());
+                (kind.status(), Arc::new(note))
+            }
         };
         let spec = self.function(function);
         if spec.gather.is_some() && !call.finish {

@@ -59,7 +59,7 @@ impl SchedulerCore {
                 let granted = if together {
                     let granted = retry::decide(policy, &call, &failure, now_ns, expires_ns, random);
                     if let Some(granted) = granted {
-                        batch.count_retry(function);
+                        batch.count_retry(function, granted.deferred);
                         call.suspect = granted.suspect;
                         call.deferred = call.deferred.saturating_add(granted.deferred.into());
                         due_ns = due_ns.max(granted.due_ns);

@@ -86,6 +86,7 @@ fn deferrals_and_retries_are_counted_apart() {
         let (lost, _) = ended(&batch).await;
         assert!(lost.is_empty(), "{:?}", batch.note_of(0, 0));
         assert_eq!(batch.cell(0, 0).unwrap().attempts, 11);
+        assert_eq!([batch.retries_of(0), batch.deferrals_of(0), batch.excused_of(0)], [3, 7, 0]);
     });
 }
 

@@ -5,7 +5,7 @@
 //! - Whoever drops the future drops the request, its connection and its permit.
 
 use guerdon_core::limits::{Feedback, Tokens};
-use guerdon_core::outcome::{Failure, FailureKind};
+use guerdon_core::outcome::{Answer, Failure, FailureKind};
 use guerdon_core::report::Report;
 use guerdon_core::scheduler::RequestAttempts;
 
@@ -128,7 +128,11 @@ impl<'a> Asker<'a> {
                 }
                 return Err(Failure { retryable: false, ..failure });
             };
-            self.unit.batch.count_retry(queue.function);
+            let deferred = failure.answer.is_some_and(Answer::is_later);
+            self.unit.batch.count_retry(queue.function, deferred);
+            if excused {
+                self.unit.batch.count_excused(queue.function);
+            }
             queue.clock.sleep_until_ns(due_ns).await;
         }
     }

@@ -2,6 +2,7 @@
 //! both.
 
 mod breaker;
+mod fairness;
 mod limiter;
 mod rate_limiter;
 mod shared_file;

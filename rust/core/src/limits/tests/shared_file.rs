@@ -88,6 +88,17 @@ fn a_file_of_another_boot_is_not_read() {
 }
 
 #[test]
+fn a_file_of_an_older_version_starts_anew() {
+    let folder = Folder::new();
+    with(&mut SharedFile::new(&folder.file()), S, |locked| locked.set_in_flight(3));
+    let mut bytes = std::fs::read(folder.file()).unwrap();
+    bytes[0] -= 1; // the lowest byte is the version
+    std::fs::write(folder.file(), bytes).unwrap();
+    let seen = with(&mut SharedFile::new(&folder.file()), S, |locked| locked.in_flight_elsewhere());
+    assert_eq!(seen, 0, "its numbers mean something else");
+}
+
+#[test]
 fn a_wrong_checksum_starts_anew() {
     let folder = Folder::new();
     let rules = Rules { rpm: Some(60.0), ..Rules::default() };
