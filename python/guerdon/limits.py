@@ -117,8 +117,8 @@ class RetryAfter(GuerdonError):
 
     It is not a failure and uses up no retry: the call is deferred by at least that time (two
     minutes at most), up to 8 times, or 32 under a `Limit` (or ``retries`` times, if that is more).
-    The limit lets nothing through meanwhile, and less afterwards. Errors of httpx, aiohttp, openai and the like with status 429 mean the same without
-    it.
+    The limit lets nothing through meanwhile, and less afterwards. Errors of httpx, aiohttp, openai
+    and the like with status 429 mean the same without it.
 
     Args:
         seconds: How long to wait, at least 0.

@@ -55,7 +55,8 @@ proptest! {
     ) {
         let rules = Rules { concurrency: Some(1000), ..Rules::default() };
         let (mut limiter, mut now_ns, mut in_flight) = (RateLimiter::default(), S, Vec::<Grant>::new());
-        // Since the last pause: when it ends, calls in flight that were sent since, and how many ended.
+        // Since the last pause: when it ends, calls in flight that were sent since, and how many
+        // ended.
         let (mut paused, mut resumed_ns, mut since, mut ended, mut refusals) = (false, 0, 0_u64, 0_u64, 0_u32);
         for (gap_ms, what, at) in steps {
             now_ns += gap_ms * 1_000_000;
