@@ -51,6 +51,7 @@ MOST_MODULES = 15
 MODULES = {
     "dispatcher",
     "dump",
+    "endpoints",
     "errors",
     "functions",
     "judges",
@@ -73,6 +74,7 @@ ATTRIBUTES = {
         "close",
         "closed",
         "dump",
+        "endpoints",
         "names",
         "options",
         "replace",
@@ -86,7 +88,7 @@ ATTRIBUTES = {
         "worker_pids",
         "workers",
     },
-    "Dump": {"count", "index", "waiting", "workers"},
+    "Dump": {"count", "endpoints", "index", "waiting", "workers"},
     "Failure": {"attempts", "function", "queue_s", "reason", "run_s", "sample", "status", "traceback"},
     "Group": {"index", "rewards", "status"},
     "InFlight": {

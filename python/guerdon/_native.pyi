@@ -108,6 +108,10 @@ class HttpConfig:
         only_these_authorities: bool = False,
         client_certificate: tuple[bytes, bytes] | None = None,
         tariff: Tariff | None = None,
+        endpoints: Sequence[tuple[str, float]] = ...,  # the one at `url`
+        resolve_all: bool = False,
+        hedge_after: tuple[str, float] | None = None,
+        hedge_share: float = 0.05,
     ) -> HttpConfig:
         """See `guerdon._http.plan.Plan`.
 
@@ -115,7 +119,8 @@ class HttpConfig:
             body: Pieces of JSON; ``("text", column)`` stands within a text, ``("value", column)``
             for one, a list for each sample. path: To the numbers, with ``api="score"`` or
             ``"rewards"``. authorities: Certificates in PEM. client_certificate: A certificate and
-            its key, both PEM.
+            its key, both PEM. endpoints: All URLs with their weights, `url` first. hedge_after:
+            ``("quantile", 0.95)`` or ``("seconds", 2.0)``.
 
         Raises:
             ValueError: It can't work; the message says why.
@@ -254,6 +259,16 @@ class Engine:
 
     def inspect_requests(self) -> list[RequestSnapshot]:
         """The requests on their way; does not wait."""
+
+    def endpoints(self, function: int) -> list[EndpointSnapshot]:
+        """The endpoints of a function; none of one that sends no requests."""
+
+    def set_endpoints(self, function: int, endpoints: Sequence[tuple[str, float]]) -> None:
+        """Replace the endpoints of a function, each with its weight.
+
+        Raises:
+            ValueError: One of them can't be used.
+        """
 
     def open_cells(self) -> list[int]:
         """Cells without an outcome in all open batches, per function."""
@@ -484,6 +499,27 @@ class LoopSnapshot:
     @property
     def number(self) -> int:
         """The call's index in its frame."""
+
+@final
+class EndpointSnapshot:
+    """An endpoint of a function of the http lane."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def address(self) -> str | None: ...
+    @property
+    def weight(self) -> float: ...
+    @property
+    def breaker(self) -> Literal["closed", "open", "half-open"]: ...
+    @property
+    def in_flight(self) -> int: ...
+    @property
+    def answered(self) -> int: ...
+    @property
+    def failed(self) -> int: ...
+    @property
+    def p50_s(self) -> float | None: ...
 
 @final
 class RequestSnapshot:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from guerdon._native import Batch
     from guerdon.dump import Dump
+    from guerdon.endpoints import Endpoints
     from guerdon.recycling import Recycle
     from guerdon.results import RewardBatch, SampleResult
 
@@ -436,7 +437,7 @@ class Dispatcher:
         self._engine.close()
 
     def stats(self) -> dict[str, Any]:
-        """Counters of the engine since its start (worker restarts, kills, abandoned threads, …);
+        """Counters of the engine since its start (worker restarts, kills, abandoned threads, requests that failed over or were hedged, …);
         empty before the first use.
 
         With judges or reward services ``"usage"`` holds what each of them used so far, by name, as
@@ -475,6 +476,33 @@ class Dispatcher:
             0 calls in flight, 0 worker processes alive
         """
         return self._engine.dump(_options.bound("timeout", timeout))
+
+    def endpoints(self, function: str) -> Endpoints:
+        """The endpoints of a judge or reward service: their state, and `Endpoints.set` to replace
+        them while it runs.
+
+        Args:
+            function: Its name.
+
+        Raises:
+            ValueError: There is no such function, or it sends no requests.
+
+        Examples:
+            >>> from guerdon import Dispatcher, judge
+            >>> helpful = judge(base_url="http://localhost:8000/v1", model="m", prompt="{completion}", name="helpful")
+            >>> print(Dispatcher([helpful]).endpoints("helpful"))
+            endpoints of 'helpful':
+              http://localhost:8000/v1: breaker closed, 0 in flight, 0 answered, 0 failed
+        """
+        from guerdon.endpoints import Endpoints  # not loaded where no function has any
+
+        for index, spec in enumerate(self._specs):
+            if spec.name == function and spec.http is not None:
+                return Endpoints(function, index, spec.http.fleet, self._engine)
+        names = ", ".join(repr(spec.name) for spec in self._specs if spec.http is not None) or "none"
+        raise ValueError(
+            f"{function!r} is no judge or reward service of this dispatcher; those with endpoints: {names}."
+        )
 
     def worker_pids(self) -> list[int]:
         """Process ids of the workers alive."""

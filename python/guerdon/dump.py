@@ -15,9 +15,11 @@ import stat
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, overload
 
 from guerdon._native import ThreadSnapshot
+from guerdon.endpoints import Endpoint, endpoints_of
 
 if TYPE_CHECKING:
     from guerdon._lanes.stacks import StackFrame
@@ -88,12 +90,20 @@ class Dump(Sequence[InFlight]):
         waiting: Samples by function that have neither an outcome nor a call in flight: they wait
             for a place, for a retry or for their group.
         workers: Process ids of the workers alive.
+        endpoints: Of each judge or reward service with several, by function: their state.
     """
 
-    def __init__(self, calls: Sequence[InFlight], waiting: Mapping[str, int], workers: Sequence[int]) -> None:
+    def __init__(
+        self,
+        calls: Sequence[InFlight],
+        waiting: Mapping[str, int],
+        workers: Sequence[int],
+        endpoints: Mapping[str, Sequence[Endpoint]] = MappingProxyType({}),
+    ) -> None:
         self._calls = tuple(sorted(calls, key=lambda call: -call.age_s))
         self.waiting = dict(waiting)
         self.workers = tuple(workers)
+        self.endpoints = {name: tuple(each) for name, each in endpoints.items()}
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -108,7 +118,11 @@ class Dump(Sequence[InFlight]):
     def __str__(self) -> str:
         waiting = [f"{name!r}: {_number(count, 'sample')} waiting" for name, count in self.waiting.items() if count]
         alive = f"{_number(len(self), 'call')} in flight, {_number(len(self.workers), 'worker process', 'es')} alive"
-        return "\n".join([alive, *map(str, self._calls), *waiting])
+        fleets = [
+            "\n".join([f"endpoints of {name!r}:", *(f"  {one}" for one in each)])
+            for name, each in self.endpoints.items()
+        ]
+        return "\n".join([alive, *map(str, self._calls), *waiting, *fleets])
 
     def __repr__(self) -> str:
         return f"<Dump of {_number(len(self), 'call')} in flight>"
@@ -128,7 +142,13 @@ def take(
     waiting = dict(zip((spec.name for spec in specs), engine.open_cells(), strict=True))
     for call in calls:
         waiting[call.function] = max(0, waiting[call.function] - len(call.samples))
-    return Dump(calls, waiting, engine.worker_pids())
+    fleets = {
+        spec.name: endpoints_of(engine, index, spec.http.fleet)
+        for index, spec in enumerate(specs)
+        if spec.http is not None
+    }
+    several = {name: each for name, each in fleets.items() if len(each) > 1}
+    return Dump(calls, waiting, engine.worker_pids(), several)
 
 
 def _here(engine: Engine, supervisor: ThreadSupervisor, specs: Sequence[FunctionSpec]) -> list[InFlight]:

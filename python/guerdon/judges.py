@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from guerdon import parse as parsers
 from guerdon._http import dialects
-from guerdon._http.address import address, endpoint
 from guerdon._http.body import ColumnValue, ColumnValues
 from guerdon._http.options import build, extra_body, name_of, non_empty_text
 from guerdon._http.reward import HttpReward
@@ -27,7 +26,7 @@ _PLURAL = {"prompt": "prompts", "completion": "completions", "text": "texts"}
 
 def judge(
     *,
-    base_url: str,
+    base_url: str | Sequence[str] | Mapping[str, float] | Sequence[tuple[str, float]],
     model: str,
     prompt: str | Sequence[Mapping[str, str]] | Sequence[str] | Mapping[str, Any],
     parse: Parse | None = None,
@@ -45,6 +44,9 @@ def judge(
     api_key_env: str | None = None,
     api_key_file: str | None = None,
     headers: Mapping[str, str] | None = None,
+    resolve: Literal["any", "all"] = "any",
+    hedge_after: float | str | None = None,
+    hedge_share: float = 0.05,
     http2: bool = False,
     ca_file: str | None = None,
     ca_only: bool = False,
@@ -69,7 +71,9 @@ def judge(
     Requests are built, sent and read without Python: thousands may be in flight at once.
 
     Args:
-        base_url: The server's, as for its other clients: ``"http://localhost:8000/v1"``.
+        base_url: The server's, as for its other clients: ``"http://localhost:8000/v1"``. A list is a
+            fleet of the same model (docs/judge-fleets.md): ``["http://a:8000/v1", …]``, or a dict
+            from addresses to weights.
         model: Its name there.
         prompt: What the judge is asked, with the sample's columns as in ``str.format``:
             ``"Rate this: {completion}"``. Any column of the dataset, ``{prompt}``,
@@ -104,6 +108,12 @@ def judge(
         api_key_file: File that holds the API key.
         headers: Headers of each request; ``{key}`` in one stands for the key, which otherwise goes
             as ``Authorization: Bearer``.
+        resolve: ``"any"`` connects to whatever address of a host name answers; ``"all"`` makes each
+            an endpoint of its own, looked up again every 10 s.
+        hedge_after: Send a request a second time, to another endpoint, when it has waited for so
+            many seconds, or for longer than a share of the answers take: ``"p95"``. The first
+            answer counts, the other request is dropped.
+        hedge_share: Of all calls, how many may be sent twice.
         http2: Use HTTP/2, which takes fewer connections, if the server supports it.
         ca_file: Certificate authorities (PEM) to trust in addition to the system's.
         ca_only: Trust those in ``ca_file`` and no others.
@@ -175,7 +185,7 @@ def judge(
         judge,
         given,
         {**asked, **added},
-        url=endpoint(address(name, "base_url", base_url), dialects.PATHS[api]),
+        address=("base_url", dialects.PATHS[api]),
         api="score" if scored else api,
         parse=parse,
         path=path,
@@ -185,7 +195,7 @@ def judge(
 
 
 def http_reward(
-    url: str,
+    url: str | Sequence[str] | Mapping[str, float] | Sequence[tuple[str, float]],
     *,
     columns: Sequence[str] | Mapping[str, str] = ("prompt", "completion"),
     batch_size: int | None = None,
@@ -195,6 +205,9 @@ def http_reward(
     api_key_env: str | None = None,
     api_key_file: str | None = None,
     headers: Mapping[str, str] | None = None,
+    resolve: Literal["any", "all"] = "any",
+    hedge_after: float | str | None = None,
+    hedge_share: float = 0.05,
     http2: bool = False,
     ca_file: str | None = None,
     ca_only: bool = False,
@@ -222,7 +235,7 @@ def http_reward(
     null, which abstains.
 
     Args:
-        url: Where to POST.
+        url: Where to POST; a list, or a dict with weights, as ``base_url`` of `guerdon.judge`.
         columns: What is sent: names of dataset columns, ``prompt``, ``completion``,
             ``completion_ids``, ``text``; a mapping from the service's names to them renames,
             ``{"query": "completion", "label": "answer"}``.
@@ -257,7 +270,7 @@ def http_reward(
         http_reward,
         given,
         {**extra_body(name, body), **values},
-        url=address(name, "url", url),
+        address=("url", ""),
         api="rewards",
         path="" if score is None else non_empty_text(name, "score", score),
         batch_size=size,

@@ -95,9 +95,11 @@ def question(body: dict[str, Any]) -> str:
 
 
 def one() -> None:
-    """Judges the length of what it is asked about, on a port that is given, until it is killed."""
+    """Judges the length of what it is asked about, on a port that is given, until it is killed; after
+    so many seconds each, if that is given too."""
+    delay = float(sys.argv[2]) if len(sys.argv) > 2 else 0.01
     with Server(
-        lambda path, body: chat_completion(str(len(question(body)))), delay=0.01, port=int(sys.argv[1])
+        lambda path, body: chat_completion(str(len(question(body)))), delay=delay, port=int(sys.argv[1])
     ) as server:
         print("ready", flush=True)
         server.serve_forever()

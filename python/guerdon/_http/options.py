@@ -14,6 +14,7 @@ from typing import Any
 from guerdon._http.api_key import ApiKey
 from guerdon._http.body import Pieces, TemplateText
 from guerdon._http.cost import of_options
+from guerdon._http.fleet import fleet_of
 from guerdon._http.leaked_keys import is_key, names_a_key
 from guerdon._http.plan import Plan
 from guerdon._http.reward import HttpReward
@@ -49,6 +50,7 @@ def build(
     given: dict[str, Any],
     request: Mapping[str, Any],
     *,
+    address: tuple[str, str],
     usual_headers: Mapping[str, str] | None = None,
     **own: Any,
 ) -> HttpReward:
@@ -57,6 +59,7 @@ def build(
     Args:
         given: All arguments of `by`, as they came.
         request: The JSON of a request, with `TemplateText`, `ColumnValue` and `ColumnValues` in it.
+        address: The argument that says where the server is, and the path that is added to it.
         usual_headers: Those of the API, where no others are given.
         own: What the plan holds beside the options of both.
 
@@ -64,13 +67,17 @@ def build(
         RegistrationError: An option is wrong.
     """
     name = name_of(given["name"])
+    fleet = fleet_of(name, *address, given)
     pieces, fields = _pieces(name, request)
     _refuse_keys(name, request)
     key = _secret(name, given["api_key_env"], given["api_key_file"])
-    tls = tls_options(name, own["url"], given)
+    first = fleet.endpoints[0][0]
+    tls = tls_options(name, first, given)
     headers = _with_usual(_headers(name, given["headers"], key), usual_headers or {}, key)
-    warn_of_plain_keys(name, own["url"], key)
+    for url, _ in fleet.endpoints:
+        warn_of_plain_keys(name, url, key)
     plan = Plan(
+        fleet=fleet,
         body=pieces,
         fields=fields,
         headers=headers,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from guerdon._http.address import read_small_file
 from guerdon._http.api_key import ApiKey
 from guerdon._http.cost import Cost
+from guerdon._http.fleet import Fleet
 from guerdon._http.template import Field
 from guerdon._registration.options import BATCH_WAIT
 from guerdon.errors import RegistrationError
@@ -26,7 +27,7 @@ class Plan:
     """How the calls of one function become requests, and responses scores.
 
     Attributes:
-        url: Where requests go.
+        fleet: Where requests go.
         body: Pieces of their JSON; ``fields`` are the columns in it, by number.
         api: ``"chat"``, ``"completions"``, ``"responses"``, ``"anthropic"``, ``"score"`` or
             ``"rewards"``.
@@ -38,7 +39,7 @@ class Plan:
         ca_file, ca_only, client_cert, client_key: As for `guerdon.judge`.
     """
 
-    url: str
+    fleet: Fleet
     body: list[Piece]
     fields: tuple[Field, ...]
     api: str
@@ -55,6 +56,11 @@ class Plan:
     client_key: str | None = None
     cost: Cost = field(default_factory=Cost)
 
+    @property
+    def url(self) -> str:
+        """The first endpoint."""
+        return self.fleet.endpoints[0][0]
+
     def config(self, function: str, *, key: bool = True, tariff: Tariff | None = None) -> HttpConfig:
         """As the engine takes it, with the API key.
 
@@ -70,6 +76,10 @@ class Plan:
         try:
             return HttpConfig(
                 self.url,
+                endpoints=list(self.fleet.endpoints),
+                resolve_all=self.fleet.resolve_all,
+                hedge_after=self.fleet.hedge_after,
+                hedge_share=self.fleet.hedge_share,
                 body=self.body,
                 api=self.api,
                 parse=None if self.api in ("rewards", "score") else self.parse,

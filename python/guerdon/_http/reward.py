@@ -73,9 +73,15 @@ class HttpReward:
         made_by, given = self._made
         return _remade, (made_by, given)
 
-    def __repr__(self) -> str:
+    def _address(self) -> str:
         plan = self.spec.http
-        return f"<reward function {self.name!r}: {redacted_url(plan.url) if plan else ''}, timeout {self.spec.policy.timeout:g} s>"
+        if plan is None:
+            return ""
+        others = len(plan.fleet.endpoints) - 1
+        return redacted_url(plan.url) + (f" and {others} other{'s' if others > 1 else ''}" if others else "")
+
+    def __repr__(self) -> str:
+        return f"<reward function {self.name!r}: {self._address()}, timeout {self.spec.policy.timeout:g} s>"
 
 
 def _remade(made_by: Callable[..., HttpReward], given: dict[str, Any]) -> HttpReward:
