@@ -19,6 +19,7 @@ BENCHES = {
     "bench_idle_cpu": "",
     "bench_import": "",
     "bench_judge": "2048",
+    "bench_judge_fleet": "p95",
     "bench_timeout_kill": "",
     "bench_asyncio_backlog": "",
     "bench_asyncio_lane_lag": "",

@@ -16,6 +16,8 @@ PUBLIC = {
     "DataError",
     "Dispatcher",
     "Dump",
+    "Endpoint",
+    "Endpoints",
     "Failure",
     "Group",
     "GuerdonError",
@@ -89,6 +91,8 @@ ATTRIBUTES = {
         "workers",
     },
     "Dump": {"count", "endpoints", "index", "waiting", "workers"},
+    "Endpoint": {"address", "answered", "breaker", "failed", "in_flight", "ip", "p50_s", "weight"},
+    "Endpoints": {"count", "index", "list", "set"},
     "Failure": {"attempts", "function", "queue_s", "reason", "run_s", "sample", "status", "traceback"},
     "Group": {"index", "rewards", "status"},
     "InFlight": {

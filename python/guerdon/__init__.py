@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from guerdon._native import __version__
     from guerdon.dispatcher import Dispatcher
     from guerdon.dump import Dump, InFlight
+    from guerdon.endpoints import Endpoint, Endpoints
     from guerdon.errors import (
         ClosedError,
         DataError,
@@ -49,6 +50,8 @@ __all__ = [
     "DataError",
     "Dispatcher",
     "Dump",
+    "Endpoint",
+    "Endpoints",
     "Failure",
     "Group",
     "GuerdonError",
@@ -85,6 +88,8 @@ _HOMES: Final[dict[str, str | None]] = {
     "DataError": "errors",
     "Dispatcher": "dispatcher",
     "Dump": "dump",
+    "Endpoint": "endpoints",
+    "Endpoints": "endpoints",
     "Failure": "results",
     "Group": "results",
     "GuerdonError": "errors",
