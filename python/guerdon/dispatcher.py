@@ -437,8 +437,8 @@ class Dispatcher:
         self._engine.close()
 
     def stats(self) -> dict[str, Any]:
-        """Counters of the engine since its start (worker restarts, kills, abandoned threads, requests that failed over or were hedged, …);
-        empty before the first use.
+        """Counters of the engine since its start (worker restarts, kills, abandoned threads,
+        requests that failed over or were hedged, …); empty before the first use.
 
         With judges or reward services ``"usage"`` holds what each of them used so far, by name, as
         `RewardBatch.usage` does for one batch.

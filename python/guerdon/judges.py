@@ -71,8 +71,8 @@ def judge(
     Requests are built, sent and read without Python: thousands may be in flight at once.
 
     Args:
-        base_url: The server's, as for its other clients: ``"http://localhost:8000/v1"``. A list is a
-            fleet of the same model (docs/judge-fleets.md): ``["http://a:8000/v1", …]``, or a dict
+        base_url: The server's, as for its other clients: ``"http://localhost:8000/v1"``. A list is
+            a fleet of the same model (docs/judge-fleets.md): ``["http://a:8000/v1", …]``, or a dict
             from addresses to weights.
         model: Its name there.
         prompt: What the judge is asked, with the sample's columns as in ``str.format``:

@@ -95,8 +95,8 @@ def question(body: dict[str, Any]) -> str:
 
 
 def one() -> None:
-    """Judges the length of what it is asked about, on a port that is given, until it is killed; after
-    so many seconds each, if that is given too."""
+    """Judges the length of what it is asked about, on a port that is given, until it is killed;
+    after so many seconds each, if that is given too."""
     delay = float(sys.argv[2]) if len(sys.argv) > 2 else 0.01
     with Server(
         lambda path, body: chat_completion(str(len(question(body)))), delay=delay, port=int(sys.argv[1])
