@@ -48,6 +48,7 @@ class FunctionConfig:
         http: HttpConfig | None = None,
         gather: tuple[int, float, bool] | None = None,
         run_if: tuple[Sequence[tuple[int, str, float]], float | None] | None = None,
+        pure: bool = False,
         compound: CompoundConfig | None = None,
         follows: tuple[int, int] | None = None,
     ) -> FunctionConfig: ...

@@ -58,6 +58,7 @@ class _RewardOptions(_GroupOptions, total=False):
     rowwise: bool
     run_if: RunIf | None
     otherwise: float | None
+    pure: bool
 
 
 class RewardFunction(Generic[P, R]):
@@ -153,6 +154,7 @@ def reward(
     rowwise: bool = False,
     run_if: RunIf | None = None,
     otherwise: float | None = None,
+    pure: bool = False,
 ) -> Any:
     """Make a per-sample reward function: as a decorator, with or without options, or as a call.
 
@@ -218,6 +220,8 @@ def reward(
             It is called only for samples on which all hold (docs/gates.md); the others are
             `skipped`, no failure and no abstention. Functions of single samples only.
         otherwise: What a skipped sample gets: a number, or None, no reward from this function.
+        pure: Equal values give equal outcomes, so identical calls in flight at the same time are made
+            once and share the outcome (docs/cache.md).
 
     Returns: A `RewardFunction`, callable as the plain function; without ``function``, a decorator
         that makes one.
@@ -255,6 +259,7 @@ def reward(
         rowwise=rowwise,
         run_if=run_if,
         otherwise=otherwise,
+        pure=pure,
     )
     return _decorate(function, options, "sample")
 

@@ -64,6 +64,7 @@ def judge(
     max_failure_rate: float | None = None,
     run_if: RunIf | None = None,
     otherwise: float | None = None,
+    pure: bool | None = None,
 ) -> HttpReward:
     """Make a reward function that asks a model behind a server, one request a sample: one that
     writes (OpenAI's APIs, Anthropic's), or a reward model.
@@ -137,6 +138,8 @@ def judge(
             While the circuit breaker is open, calls wait, for five minutes at most.
         run_if: Ask only about samples on which these conditions hold: ``{"correct": "< 1"}``.
         otherwise: What the others get, see docs/gates.md.
+        pure: Identical requests in flight are sent once and share the answer (docs/cache.md).
+            Default: at temperature 0.
 
     Raises:
         RegistrationError: An option is wrong; the message names it.
@@ -224,6 +227,7 @@ def http_reward(
     max_failure_rate: float | None = None,
     run_if: RunIf | None = None,
     otherwise: float | None = None,
+    pure: bool = False,
 ) -> HttpReward:
     """Make a reward function that POSTs samples as JSON to a reward service, one a request or up to
     ``batch_size``.

@@ -246,6 +246,7 @@ def test_a_config_says_all_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> Non
         "limit": (None, None, None, None),
         "http": None,
         "run_if": None,
+        "pure": False,
     }
 
 

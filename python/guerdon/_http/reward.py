@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from guerdon._http.address import redacted_url
 from guerdon._http.plan import Plan
+from guerdon._registration import options as checked
 from guerdon._registration.conditions import checked_run_if
 from guerdon._registration.options import Options
 from guerdon._registration.signature import Wants
@@ -55,6 +56,7 @@ class HttpReward:
             batch_size=plan.batch_size,
             batch_wait=plan.batch_wait,
             run_if=checked_run_if(name, options.run_if, options.otherwise),
+            pure=checked.flag(name, "pure", options.pure),
         )
         self.__name__ = name
 

@@ -52,6 +52,7 @@ class Options:
     rowwise: bool = False
     run_if: object = None
     otherwise: object = None
+    pure: bool = False
 
 
 def _wrong(function: str, option: str, value: object, expected: str) -> RegistrationError:

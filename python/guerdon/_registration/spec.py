@@ -97,6 +97,7 @@ class FunctionSpec:
         finish: The values that ``finish_group`` gets with the scores; None without one.
         http: How its calls become requests (http lane).
         run_if: When it is called, if that depends on other functions.
+        pure: Identical calls in flight are made once.
         compound: How its calls become several requests, or whose requests fill its cells.
     """
 
@@ -118,6 +119,7 @@ class FunctionSpec:
     finish: Wants | None = field(default=None)
     http: Plan | None = None
     run_if: Conditions | None = None
+    pure: bool = False
     compound: CompoundPlan | Criterion | None = None
 
     @property
@@ -206,6 +208,8 @@ class FunctionSpec:
             follows=follows,
             gather=None if self.batch_size is None else (self.batch_size, self.batch_wait, self._across),
             run_if=None if self.run_if is None else self.run_if.native(positions or {}),
+            # What is made of several requests is no one's but its sample's.
+            pure=self.pure and self.compound is None,
         )
 
     def tariff(self, dispatchers_cap: SpendingCap | None) -> Tariff | None:
@@ -277,6 +281,12 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
     wants = inspect_wants(called, name, contract)
     finish = inspect_finish(target.finish_group, name) if stateful and hasattr(target, "finish_group") else None
     returns_awaitable = is_async(called)
+    pure = options.flag(name, "pure", given.pure)
+    if pure and finish is not None:
+        raise RegistrationError(
+            f"reward function {name!r}: pure=True shares the outcome of identical calls, but this reward's depends on its "
+            "group, by finish_group. Leave pure out, or make the score a reward of its own."
+        )
     lane = _lane(name, given, returns_awaitable, names_environments(called, wants, contract))
     return FunctionSpec(
         name=name,
@@ -296,6 +306,7 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
         decorated=decorated,
         finish=finish,
         run_if=run_if,
+        pure=pure,
     )
 
 

@@ -413,6 +413,7 @@ impl PyBatch {
         result.set_item("retries", f64::from(self.batch.retries_of(function)))?;
         result.set_item("deferrals", f64::from(self.batch.deferrals_of(function)))?;
         result.set_item("excused", f64::from(self.batch.excused_of(function)))?;
+        result.set_item("shared", f64::from(self.batch.shared_of(function)))?;
         Ok(result)
     }
 }

@@ -57,8 +57,7 @@ impl FunctionConfig {
         name, *, lane, shape, timeout, grace = 0.5, setup_timeout = 300.0, total_timeout = None, retries = 0, concurrency = None,
         isolation = "worker", pinned = false, finish = false, r#loop = None, on_failure = OnFailureArg::Word("nan".to_owned()),
         memory_limit = None, max_output = None, env = Vec::new(), limit = None, http = None, gather = None,
-        run_if = None,
-        compound = None, follows = None
+        run_if = None, pure = false, compound = None, follows = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
@@ -83,6 +82,7 @@ impl FunctionConfig {
         http: Option<PyRef<'_, HttpConfig>>,
         gather: Option<(usize, f64, bool)>,
         run_if: Option<RunIfArg>,
+        pure: bool,
         compound: Option<PyRef<'_, CompoundConfig>>,
         follows: Option<(usize, usize)>,
     ) -> PyResult<Self> {
@@ -138,8 +138,18 @@ impl FunctionConfig {
         let run_if =
             run_if.map(|run_if| run_if.run_if().map_err(|operator| unknown("comparison", &operator))).transpose()?;
         let lane_index = lane.index();
-        let function =
-            Function { name: name.into(), shape, gather, finish, run_if, pinned, isolated, lane: lane_index, policy };
+        let function = Function {
+            name: name.into(),
+            shape,
+            gather,
+            finish,
+            run_if,
+            pure,
+            pinned,
+            isolated,
+            lane: lane_index,
+            policy,
+        };
         let http = http.map(|http| http.function.clone());
         let leads = compound.map(|compound| CompoundSpec::Leads(compound.function.clone()));
         let compound = leads.or(follows.map(|(leader, column)| CompoundSpec::Follows { leader, column }));

@@ -53,6 +53,8 @@ pub struct Engine {
     runtime: Handle,
     /// Lane of each function, and whether its calls take one sample.
     functions: Vec<(LaneKind, bool)>,
+    /// Whether identical calls of each function are made once.
+    pure: Vec<bool>,
     /// Not dropped in a forked child.
     parts: ManuallyDrop<Parts>,
     closed: AtomicBool,
@@ -117,6 +119,7 @@ impl Engine {
         let runtime = runtime::handle()?;
         let clock = Clock::start();
         let lanes: Vec<LaneKind> = functions.iter().map(|config| config.lane).collect();
+        let pure: Vec<bool> = functions.iter().map(|config| config.function.pure).collect();
         let one_by_one: Vec<bool> =
             functions.iter().map(|one| one.function.shape == Shape::Sample && one.function.gather.is_none()).collect();
         let core: Vec<Function> = functions.iter().map(|config| config.function.clone()).collect();
@@ -158,6 +161,7 @@ impl Engine {
             pid: std::process::id(),
             runtime,
             functions: lanes.into_iter().zip(one_by_one).collect(),
+            pure,
             parts: ManuallyDrop::new(Parts { scheduler, process, supervisor, threads, loops, http, released }),
             closed: AtomicBool::new(false),
         })
@@ -193,7 +197,7 @@ impl Engine {
             return Err(PyValueError::new_err(problem));
         }
         let lanes: Vec<LaneKind> = self.functions.iter().map(|(lane, _)| *lane).collect();
-        let payload = Box::new(WholeBatchPayload::capture(py, &columns, &uses, &lanes, samples, dumps)?);
+        let payload = Box::new(WholeBatchPayload::capture(py, &columns, &uses, &lanes, &self.pure, samples, dumps)?);
         let spec = BatchSpec {
             batch_timeout_ns: in_ns(batch_timeout),
             delivery: delivery(group_quorum, group_timeout),

@@ -52,7 +52,8 @@ impl BatchSlice {
     fn new(batch: Arc<Batch>, function: FunctionId, kind: CallKind, mut calls: Vec<Call>) -> Self {
         let mut payload = batch.payload();
         // Elsewhere the calls of a function end together, and its queue is closed.
-        let gated = batch.functions()[function].run_if.is_some();
+        let spec = &batch.functions()[function];
+        let gated = spec.run_if.is_some() || spec.pure;
         if batch.is_streamed() || batch.delivery().can_be_early() || gated {
             let samples = calls.iter().flat_map(|call| batch.covered(kind, call.first)).map(|sample| sample as u32);
             let finish = kind == CallKind::Finish;
@@ -151,6 +152,7 @@ mod tests {
             gather: None,
             finish: false,
             run_if: None,
+            pure: false,
             pinned: false,
             isolated: false,
             lane: 0,

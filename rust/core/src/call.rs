@@ -96,6 +96,9 @@ impl Call {
     }
 }
 
+/// Reasons of timeouts that say nothing of the call itself: it was not made to its end.
+const OUTSIDE: [&str; 3] = ["total timeout", "batch timeout", "group timeout"];
+
 /// Why a function's open calls in a batch were ended by the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
@@ -114,16 +117,23 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Whether a cell with this status and reason was ended by its batch, group or total timeout or
+    /// by a cancellation, rather than by its call.
+    #[must_use]
+    pub fn is_outside(status: Status, reason: &str) -> bool {
+        status == Status::Cancelled || (status == Status::Timeout && OUTSIDE.contains(&reason))
+    }
+
     /// How the cells of such a call end: all of them share the note.
     #[must_use]
     pub fn end(&self) -> (Status, Arc<Note>) {
         let note = |reason: &str| Arc::new(Note { reason: reason.to_owned(), traceback: None });
         match self {
-            Self::TotalTimeout => (Status::Timeout, note("total timeout")),
-            Self::BatchTimeout => (Status::Timeout, note("batch timeout")),
+            Self::TotalTimeout => (Status::Timeout, note(OUTSIDE[0])),
+            Self::BatchTimeout => (Status::Timeout, note(OUTSIDE[1])),
             Self::Cancelled(reason) => (Status::Cancelled, note(reason)),
             Self::GroupQuorum => (Status::Cancelled, note("quorum")),
-            Self::GroupTimeout => (Status::Timeout, note("group timeout")),
+            Self::GroupTimeout => (Status::Timeout, note(OUTSIDE[2])),
             Self::Broken(why) => (Status::Error, why.clone().into()),
         }
     }

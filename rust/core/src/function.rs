@@ -134,6 +134,9 @@ pub struct Function {
     pub finish: bool,
     /// When it is called at all, if that depends on other functions.
     pub run_if: Option<Arc<RunIf>>,
+    /// Whether identical calls, in flight at the same time, are made once: only for functions that
+    /// take one sample and have no `finish`.
+    pub pure: bool,
     /// Whether it has one worker of its own, so that module state behaves as in the trainer's
     /// process.
     pub pinned: bool,

@@ -42,6 +42,12 @@ pub trait Payload: Send + Sync + 'static {
         None
     }
 
+    /// Writes what tells a function's call on this sample from its others: calls with the same bytes
+    /// have the same values. False where that can't be told.
+    fn identity(&self, _function: FunctionId, _sample: u32, _out: &mut Vec<u8>) -> bool {
+        false
+    }
+
     /// Whether samples may stand in one call of a function with those of other payloads that say so
     /// too and have the same names for it: every value of such a call is that of one sample, none
     /// that of the batch.

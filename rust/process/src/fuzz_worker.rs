@@ -91,6 +91,7 @@ fn function(shape: Shape) -> Function {
         finish: false,
         pinned: false,
         run_if: None,
+        pure: false,
         isolated: false,
         lane: 0,
         policy,

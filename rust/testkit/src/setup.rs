@@ -65,6 +65,7 @@ pub fn function(name: &str, shape: Shape) -> Function {
         gather,
         finish: false,
         run_if,
+        pure: false,
         pinned: false,
         isolated: false,
         lane: 0,

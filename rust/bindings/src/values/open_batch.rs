@@ -357,6 +357,14 @@ impl Payload for FrameRows {
         WireValues::encode_from(&samples.iter().filter_map(row).collect::<Vec<_>>(), out);
     }
 
+    fn identity(&self, _: FunctionId, sample: u32, out: &mut Vec<u8>) -> bool {
+        let found = self.rows.binary_search_by_key(&sample, |(held, _)| *held);
+        found.is_ok_and(|index| {
+            let (wire, row) = &self.rows[index].1;
+            wire.identity(*row, out)
+        })
+    }
+
     fn text(&self, _: FunctionId, column: usize, sample: u32) -> Option<RawText<'_>> {
         let index = self.rows.binary_search_by_key(&sample, |(held, _)| *held).ok()?;
         let (wire, row) = &self.rows[index].1;

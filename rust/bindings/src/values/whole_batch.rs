@@ -11,6 +11,7 @@ use guerdon_core::function::FunctionId;
 use guerdon_core::payload::Payload;
 use guerdon_core::text::RawText;
 use pyo3::PyTraverseError;
+use pyo3::exceptions::PyException;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -39,6 +40,8 @@ struct FunctionArguments {
     call: Captured,
     finish: Captured,
     tokens: Option<Vec<f64>>,
+    /// Of a pure function: what tells its samples apart.
+    identities: Option<WireValues>,
 }
 
 /// The arguments of all calls of a batch.
@@ -53,6 +56,7 @@ impl WholeBatchPayload {
         columns: &[Bound<'_, PyAny>],
         uses: &[PyRef<'_, PyFunctionColumns>],
         lanes: &[LaneKind],
+        pure: &[bool],
         samples: usize,
         dumps: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
@@ -72,12 +76,16 @@ impl WholeBatchPayload {
             };
             PyResult::Ok(Captured { names: arguments.names.clone(), values })
         };
+        let calls = uses.iter().map(|one| one.call.columns.as_slice());
+        let mut singly = WireCapture::new(py, &sources, samples, dumps, calls).one_by_one();
         let functions = uses
             .iter()
             .zip(lanes)
-            .map(|(one, lane)| {
+            .zip(pure)
+            .map(|((one, lane), pure)| {
                 let (call, finish) = (capture(&one.call, lane)?, capture(&one.finish, lane)?);
-                Ok(FunctionArguments { call, finish, tokens: one.tokens.clone() })
+                let identities = if *pure { identities(py, &mut singly, &one.call)? } else { None };
+                Ok(FunctionArguments { call, finish, tokens: one.tokens.clone(), identities })
             })
             .collect::<PyResult<Vec<_>>>()?;
         Ok(Self { functions })
@@ -130,6 +138,20 @@ impl WholeBatchPayload {
     }
 }
 
+/// What tells the samples of a function apart; `None` where a value can't be pickled: such calls
+/// are never alike.
+fn identities(
+    py: Python<'_>,
+    singly: &mut WireCapture<'_, '_>,
+    arguments: &ArgumentColumns,
+) -> PyResult<Option<WireValues>> {
+    match singly.columns(&arguments.columns) {
+        Ok(values) => Ok(Some(values)),
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
+        Err(error) => Err(error), // Ctrl-C
+    }
+}
+
 impl Payload for WholeBatchPayload {
     fn names(&self, function: FunctionId, finish: bool) -> Option<&[String]> {
         self.captured(function, finish)?.names.as_deref()
@@ -147,6 +169,11 @@ impl Payload for WholeBatchPayload {
 
     fn text(&self, function: FunctionId, column: usize, sample: u32) -> Option<RawText<'_>> {
         self.wire(function, false)?.text(column, sample)
+    }
+
+    fn identity(&self, function: FunctionId, sample: u32, out: &mut Vec<u8>) -> bool {
+        let identities = self.functions.get(function).and_then(|arguments| arguments.identities.as_ref());
+        identities.is_some_and(|identities| identities.identity(sample, out))
     }
 
     fn tokens(&self, function: FunctionId, sample: u32) -> Option<f64> {

@@ -95,6 +95,32 @@ impl WireValues {
         Some(texts.raw(sample as usize))
     }
 
+    /// Writes what tells a sample's values from those of others; false where values are pickled
+    /// together with those of other samples.
+    pub fn identity(&self, sample: u32, out: &mut Vec<u8>) -> bool {
+        let sample = sample as usize;
+        if self.pickled.iter().any(|(_, pickled)| pickled.starts.len() != pickled.samples) {
+            return false;
+        }
+        let mut put = |position: usize, kind: u8, bytes: &[u8]| {
+            out.extend((position as u64).to_le_bytes());
+            out.push(kind);
+            out.extend((bytes.len() as u64).to_le_bytes());
+            out.extend(bytes);
+        };
+        for (position, texts) in &self.texts {
+            let raw = texts.raw(sample);
+            put(*position, raw.kind as u8, raw.bytes);
+        }
+        for (positions, pickled) in &self.pickled {
+            put(positions[0], u8::MAX, &pickled.blobs[sample]);
+        }
+        if let Some((positions, pickle)) = &self.constants {
+            put(positions[0], u8::MAX, pickle);
+        }
+        true
+    }
+
     /// Whether some values are the same for all samples.
     pub const fn has_constants(&self) -> bool {
         self.constants.is_some()
@@ -120,6 +146,8 @@ pub struct WireCapture<'a, 'py> {
     users: Vec<Vec<usize>>,
     pickled: BTreeMap<Vec<usize>, Arc<Pickled>>,
     constants: BTreeMap<Vec<usize>, Arc<[u8]>>,
+    /// The most samples pickled together.
+    block: usize,
 }
 
 /// A column among the values of a call: its index, and its position there.
@@ -140,7 +168,13 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         }
         let texts = sources.iter().map(|_| None).collect();
         let (pickled, constants) = (BTreeMap::new(), BTreeMap::new());
-        Self { py, sources, samples, dumps, texts, users, pickled, constants }
+        Self { py, sources, samples, dumps, texts, users, pickled, constants, block: BLOCK_SAMPLES }
+    }
+
+    /// Has each sample's values pickled by themselves, so that equal ones have equal bytes.
+    pub const fn one_by_one(mut self) -> Self {
+        self.block = 1;
+        self
     }
 
     /// The columns that stand at these indexes, one per value of a call.
@@ -203,7 +237,7 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         };
         let lists: Vec<(usize, &Bound<'py, PyList>)> = columns.iter().filter_map(list).collect();
         let (mut starts, mut blobs) = (Vec::new(), Vec::new());
-        let (mut at, mut size) = (0, BLOCK_SAMPLES);
+        let (mut at, mut size) = (0, self.block);
         while at < self.samples {
             let end = (at + size).min(self.samples);
             let block = PyList::new(self.py, lists.iter().map(|(_, list)| list.get_slice(at, end)))?;

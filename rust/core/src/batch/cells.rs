@@ -164,6 +164,30 @@ impl Batch {
         notes.into_iter().filter_map(of).filter(|(_, _, cell, _)| cell.outcome.status.is_failure()).collect()
     }
 
+    /// What the call of one sample recorded.
+    pub(crate) fn record_of(&self, sample: usize, function: FunctionId) -> Option<Vec<u8>> {
+        let records = self.records.lock();
+        let of = records[function].iter().find(|record| record.first == sample && record.gathered.is_empty());
+        of.map(|record| record.json.clone())
+    }
+
+    /// The named values that the call of one sample reported.
+    pub(crate) fn extra_at(&self, sample: usize, function: FunctionId) -> Vec<NamedExtra> {
+        let reported = self.reported.lock();
+        let all = reported.get(&function).into_iter().flat_map(|reported| &reported.extra);
+        all.filter(|(of, _)| *of == sample).map(|(_, extra)| extra.clone()).collect()
+    }
+
+    pub(crate) fn count_shared(&self, function: FunctionId) {
+        self.shared[function].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Samples that got their outcome from an identical call.
+    #[must_use]
+    pub fn shared_of(&self, function: FunctionId) -> u32 {
+        self.shared[function].load(Ordering::Relaxed)
+    }
+
     /// What a function recorded, in sample order.
     #[must_use]
     pub fn records_of(&self, function: FunctionId) -> Vec<Record> {

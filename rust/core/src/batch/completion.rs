@@ -19,11 +19,13 @@ pub(crate) struct Completed {
     pub quorums: Vec<usize>,
     /// Cells of gated functions, (function, sample), that can be decided now.
     pub decided: Vec<(FunctionId, usize)>,
+    /// Samples whose calls others may share, of a pure function.
+    pub shared: Vec<usize>,
 }
 
 impl Completed {
     pub(crate) const fn is_empty(&self) -> bool {
-        self.groups.is_empty() && self.quorums.is_empty() && self.decided.is_empty()
+        self.groups.is_empty() && self.quorums.is_empty() && self.decided.is_empty() && self.shared.is_empty()
     }
 }
 
@@ -89,6 +91,9 @@ impl Batch {
             claim.complete([outcome], |group| completed.groups.push(group));
             completed.quorums.extend(self.count_completed(sample..sample + 1));
             self.bring_outcomes(function, sample..sample + 1, &mut completed.decided);
+            if self.functions[function].pure {
+                completed.shared.push(sample);
+            }
         }
         completed
     }
@@ -136,7 +141,8 @@ impl Batch {
         if self.has_conditions() && (finish || self.stage(function).is_none()) {
             self.bring_outcomes(function, first..first + count, &mut decided);
         }
-        Completed { groups, quorums, decided }
+        let shared = if self.functions[function].pure { (first..first + count).collect() } else { Vec::new() };
+        Completed { groups, quorums, decided, shared }
     }
 
     /// Keeps why a cell failed.

@@ -50,6 +50,7 @@ pub(super) fn function(retries: u16, finish: bool) -> Function {
         gather: None,
         finish,
         run_if: None,
+        pure: false,
         pinned: false,
         isolated: false,
         lane: 0,

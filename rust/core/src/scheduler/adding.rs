@@ -22,6 +22,7 @@ use crate::scheduler::timers::Due;
 impl SchedulerCore {
     pub(super) fn add(self: &Arc<Self>, batch: &Arc<Batch>, added: &Added) {
         let mut closed: Vec<(FunctionId, Cause)> = Vec::new();
+        let mut alike = Vec::new();
         let size = batch.group_size();
         let whole;
         let decided;
@@ -42,10 +43,10 @@ impl SchedulerCore {
                 };
                 // None when the batch is done: its cells have their outcomes.
                 let Some(cause) = state.works.edit(batch.id(), function, |queue| {
-                    if spec.run_if.is_some() {
-                        queue.undecided += added.samples.len();
+                    if spec.run_if.is_some() || spec.pure {
+                        queue.undecided += if spec.run_if.is_some() { added.samples.len() } else { calls.len() };
                     }
-                    if queue.closed.is_none() {
+                    if queue.closed.is_none() && !spec.pure {
                         queue.arrived.extend(&calls);
                     }
                     queue.closed.clone()
@@ -56,6 +57,9 @@ impl SchedulerCore {
                     closed.push((function, cause));
                 } else {
                     self.set_total_timer(&mut state, batch, function, &calls, added.at_ns);
+                    if spec.pure && !calls.is_empty() {
+                        alike.push((function, calls.iter().map(|call| call.first).collect::<Vec<_>>()));
+                    }
                 }
             }
             decided = batch.bring_values(&added.samples);
@@ -75,6 +79,9 @@ impl SchedulerCore {
         if batch.counts_whole() {
             let reached = whole.iter().flat_map(|group| batch.count_completed(group * size..(group + 1) * size));
             self.deliver_early(batch, reached.collect::<Vec<_>>(), &Cause::GroupQuorum);
+        }
+        for (function, samples) in alike {
+            self.share(batch, function, samples);
         }
         self.decide(batch, None, decided);
         self.pump();

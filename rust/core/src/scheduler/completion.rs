@@ -21,13 +21,14 @@ impl SchedulerCore {
         finish: bool,
         completed: Completed,
     ) {
-        let Completed { groups, quorums, decided } = completed;
+        let Completed { groups, quorums, decided, shared } = completed;
         if !groups.is_empty() {
             self.groups_complete(batch, function, finish, &groups);
         }
         if !quorums.is_empty() {
             self.deliver_early(batch, quorums, &Cause::GroupQuorum);
         }
+        shared.into_iter().for_each(|sample| self.pass_on_shared(batch, function, sample));
         // Last: of a group that was delivered early no call is to begin.
         self.decide(batch, Some(function), decided);
     }

@@ -28,29 +28,41 @@ impl SchedulerCore {
         cells.sort_unstable();
         let mut skipped = Vec::new();
         let mut look = false;
+        let mut alike: Vec<(FunctionId, Vec<usize>)> = Vec::new();
         for column in cells.chunk_by(|(one, _), (other, _)| one == other) {
             let function = column[0].0;
             let (run, skip): (Vec<usize>, Vec<usize>) =
                 column.iter().map(|(_, sample)| *sample).partition(|sample| batch.is_to_run(*sample, function));
+            let pure = self.function(function).pure;
             let mut state = self.state.lock();
             let now_ns = self.clock.now_ns();
             let is_early = |sample: &usize| batch.is_delivered_early(sample / batch.group_size());
             let calls: Vec<Call> = run.into_iter().filter(|sample| !is_early(sample)).map(Call::fresh).collect();
             calls.iter().for_each(|call| batch.possible_at(call.first, function, now_ns));
             let queued = state.works.edit(batch.id(), function, |queue| {
-                queue.undecided = queue.undecided.saturating_sub(column.len());
+                queue.undecided =
+                    queue.undecided.saturating_sub(if pure { column.len() - calls.len() } else { column.len() });
                 if queue.closed.is_some() {
                     return None;
                 }
-                queue.arrived.extend(&calls);
+                if !pure {
+                    queue.arrived.extend(&calls);
+                }
                 // What waits for more may wait for these.
                 Some(queue.undecided == 0 || !calls.is_empty())
             });
             if let Some(Some(changed)) = queued {
                 look |= changed;
                 self.set_total_timer(&mut state, batch, function, &calls, now_ns);
+                if pure {
+                    let samples = calls.iter().map(|call| call.first).collect();
+                    alike.push((function, samples));
+                }
                 skipped.extend(skip.into_iter().filter(|sample| !is_early(sample)).map(|sample| (function, sample)));
             }
+        }
+        for (function, samples) in alike {
+            self.share(batch, function, samples);
         }
         for (function, sample) in skipped {
             let (grid, column) = batch.place(function, false);

@@ -50,7 +50,8 @@ pub(super) fn waiting(
     let gathers = functions.iter().enumerate().filter_map(|(function, spec)| Some((function, spec.gather?)));
     for (function, gather) in gathers.filter(|(function, _)| free(*function)) {
         let from = found.len();
-        let arriving = |work: &&Work| work.batch.is_streamed() || functions[function].run_if.is_some();
+        let arriving =
+            |work: &&Work| work.batch.is_streamed() || functions[function].run_if.is_some() || functions[function].pure;
         for work in works.ready(function).filter(arriving) {
             if let Some(until_ns) = waits_until(&work.batch, function, gather, &work.queues[function], now_ns) {
                 found.push(Waiting { batch: work.batch.id(), function, until_ns });

@@ -20,6 +20,8 @@ mod order;
 mod pump;
 mod queue;
 mod retry;
+mod shared_calls;
+mod sharing;
 mod split;
 mod state;
 mod throttled;
@@ -71,7 +73,7 @@ impl Scheduler {
     /// Starts the engine on a runtime. `Function::lane` is an index into `lanes`.
     #[must_use]
     pub fn start(runtime: &Handle, clock: Clock, functions: Vec<Function>, lanes: Vec<Arc<dyn Lane>>) -> Self {
-        let inner = Arc::new(SchedulerCore::new(clock, functions, lanes));
+        let inner = Arc::new(SchedulerCore::new(runtime.clone(), clock, functions, lanes));
         let owner: Arc<dyn FrameOwner> = inner.clone();
         for lane in &inner.lanes {
             lane.attach(LaneWaker::new(&owner, lane.shares_threads()));
@@ -130,6 +132,11 @@ impl Scheduler {
                 inner.timers_changed.notify_one();
             }
             inner.set_group_timer(&mut state, &batch, 0..batch.groups(), batch.submitted_ns());
+        }
+        for (id, function) in inner.functions.iter().enumerate() {
+            if function.pure && function.run_if.is_none() {
+                inner.share(&batch, id, (0..batch.samples()).collect());
+            }
         }
         if inner.state.lock().closed {
             inner.end_open(&batch, None, &Cause::Cancelled("the engine is closed".to_owned()));

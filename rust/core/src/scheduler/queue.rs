@@ -145,10 +145,12 @@ pub(crate) struct Work {
 impl Work {
     pub(crate) fn new(batch: Arc<Batch>) -> Self {
         let samples = if batch.is_streamed() { 0 } else { batch.samples() };
-        let queue = |function: &Function| match function.run_if {
+        let queue = |function: &Function| {
+            if function.run_if.is_none() && !function.pure {
+                return Queue::default();
+            }
             // Its calls arrive, as those of a streamed batch do.
-            Some(_) => Queue { cursor: samples, undecided: samples, ..Queue::default() },
-            None => Queue::default(),
+            Queue { cursor: samples, undecided: samples, ..Queue::default() }
         };
         let queues = batch.functions().iter().map(queue).collect();
         Self { batch, queues, early: DueQueue::default() }
@@ -202,6 +204,6 @@ pub(crate) mod tests {
         };
         let (gather, finish, pinned, isolated) = (None, false, false, false);
         let (name, shape) = ("f".into(), Shape::Sample);
-        Function { name, shape, gather, finish, run_if: None, pinned, isolated, lane: 0, policy }
+        Function { name, shape, gather, finish, run_if: None, pure: false, pinned, isolated, lane: 0, policy }
     }
 }

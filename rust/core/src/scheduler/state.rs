@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::batch::Batch;
@@ -15,6 +16,7 @@ use crate::limits::{LimitWarning, Limiter};
 use crate::payload::PayloadRelease;
 use crate::report::Usage;
 use crate::scheduler::order::{ConcurrentCalls, Estimate, FrameSize};
+use crate::scheduler::shared_calls::SharedCalls;
 use crate::scheduler::throttled::Throttled;
 use crate::scheduler::timers::Timers;
 use crate::scheduler::works::Works;
@@ -27,7 +29,10 @@ const BEHIND: usize = 1024;
 const BEHIND_WIDTHS: usize = 4;
 
 pub(super) struct SchedulerCore {
+    pub(super) runtime: Handle,
     pub(super) clock: Clock,
+    /// Calls of pure functions in flight, and who waits for them.
+    pub(super) sharing: Mutex<SharedCalls>,
     pub(super) functions: Arc<[Function]>,
     pub(super) lanes: Vec<Arc<dyn Lane>>,
     /// Per function, how many others wait one after the other for its outcomes.
@@ -73,7 +78,7 @@ pub(super) struct SchedulerState {
 }
 
 impl SchedulerCore {
-    pub(super) fn new(clock: Clock, functions: Vec<Function>, lanes: Vec<Arc<dyn Lane>>) -> Self {
+    pub(super) fn new(runtime: Handle, clock: Clock, functions: Vec<Function>, lanes: Vec<Arc<dyn Lane>>) -> Self {
         let limiters = Limiter::all(functions.iter().map(|function| function.policy.limit.as_ref()));
         let state = SchedulerState {
             works: Works::new(functions.len()),
@@ -90,6 +95,8 @@ impl SchedulerCore {
             closed: false,
         };
         Self {
+            runtime,
+            sharing: Mutex::default(),
             clock,
             usage: Mutex::new(vec![Usage::default(); functions.len()]),
             heights: dependents::heights(&functions),

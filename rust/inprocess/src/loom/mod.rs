@@ -51,6 +51,7 @@ fn function(concurrency: usize) -> Function {
         finish: false,
         pinned: false,
         run_if: None,
+        pure: false,
         isolated: false,
         lane: 0,
         policy,

@@ -1,0 +1,42 @@
+//! Which calls of pure functions are in flight, and who waits for their outcomes.
+//!
+//! - Of identical calls one leads and is made; the others wait.
+//! - A leader leaves once, with all who wait: whoever comes later leads anew.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::batch::Batch;
+use crate::function::FunctionId;
+
+/// What identifies a call among those of its function.
+pub(crate) type CallKey = (FunctionId, [u8; 32]);
+/// A cell: batch, function, sample.
+type Cell = (u64, FunctionId, usize);
+/// A sample that waits for an identical call.
+pub(crate) type Waiter = (Arc<Batch>, usize);
+
+#[derive(Default)]
+pub(crate) struct SharedCalls {
+    leaders: HashMap<Cell, CallKey>,
+    waiting: HashMap<CallKey, Vec<Waiter>>,
+}
+
+impl SharedCalls {
+    /// A call that is to be made: true if it leads; else it waits for the one that does.
+    pub(crate) fn join(&mut self, key: CallKey, batch: &Arc<Batch>, sample: usize) -> bool {
+        if let Some(waiting) = self.waiting.get_mut(&key) {
+            waiting.push((batch.clone(), sample));
+            return false;
+        }
+        self.waiting.insert(key, Vec::new());
+        self.leaders.insert((batch.id(), key.0, sample), key);
+        true
+    }
+
+    /// The cell has its outcome: who waits for it, if it led.
+    pub(crate) fn leave(&mut self, batch: u64, function: FunctionId, sample: usize) -> Option<(CallKey, Vec<Waiter>)> {
+        let key = self.leaders.remove(&(batch, function, sample))?;
+        Some((key, self.waiting.remove(&key).unwrap_or_default()))
+    }
+}

@@ -1,0 +1,119 @@
+"""Identical calls of pure functions, on every lane: made once while they are in flight."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from guerdon import Dispatcher, RegistrationError, StatefulReward, Status, http_reward, judge, reward
+from tests.http.server import chat_completion, serving
+
+COMPLETIONS = ["a", "b"] * 8
+
+
+def test_identical_calls_in_workers_are_made_once(tmp_path: Any) -> None:
+    @reward(pure=True)
+    def counted(completion: str, folder: str, level: int) -> dict[str, Any]:
+        import pathlib
+        import time
+        import uuid
+
+        pathlib.Path(folder, uuid.uuid4().hex).touch()
+        time.sleep(0.5)
+        return {"score": float(completion == "a") + level, "seen": completion}
+
+    levels = [index // 2 % 2 for index in range(16)]
+    with Dispatcher([counted], workers=2) as dispatcher:
+        result = dispatcher.score(completions=COMPLETIONS, num_generations=4, folder=[str(tmp_path)] * 16, level=levels)
+    assert result.rewards.ravel().tolist() == [
+        float(completion == "a") + level for completion, level in zip(COMPLETIONS, levels, strict=True)
+    ]
+    assert len(list(tmp_path.iterdir())) == 4
+    assert result.timings["counted"]["shared"] == 12
+    assert result.extra["counted/seen"] == COMPLETIONS
+
+
+@pytest.mark.parametrize("lane", ["thread", "asyncio"])
+def test_identical_calls_in_this_process_are_made_once(lane: str) -> None:
+    calls = []
+    held = threading.Event()
+
+    def slow(completion: str) -> float:
+        calls.append(completion)
+        held.wait(5)
+        return float(len(calls))
+
+    async def slow_async(completion: str) -> float:
+        import asyncio
+
+        calls.append(completion)
+        await asyncio.to_thread(held.wait, 5)
+        return 1.0
+
+    function = reward(slow if lane == "thread" else slow_async, name="slow", lane=lane, pure=True)
+    with Dispatcher([function]) as dispatcher:
+        first = dispatcher.submit(completions=["a"] * 3)
+        second = dispatcher.submit(completions=["a"] * 3)
+        deadline = time.monotonic() + 5
+        while not calls and time.monotonic() < deadline:
+            time.sleep(0.01)
+        held.set()
+        results = [first.result(), second.result()]
+    assert calls == ["a"]
+    assert all((result.status == Status.OK).all() for result in results)
+    assert sum(result.timings["slow"]["shared"] for result in results) == 5
+
+
+def test_what_is_not_pure_is_called_for_each_sample() -> None:
+    calls = []
+    function = reward(lambda completion: float(calls.append(1) or 1), name="f", lane="thread")  # type: ignore[func-returns-value]
+    with Dispatcher([function]) as dispatcher:
+        dispatcher.score(completions=["a"] * 4)
+    assert len(calls) == 4
+
+
+def test_a_judge_is_pure_at_temperature_zero() -> None:
+    def pure(**options: Any) -> bool:
+        return judge(base_url="http://localhost:1/v1", model="m", prompt="{completion}", **options).spec.pure
+
+    assert pure()
+    assert not pure(temperature=0.7)
+    assert not pure(temperature=None)
+    assert not pure(body={"temperature": 1.0})
+    assert pure(temperature=0.7, pure=True)
+    assert not pure(pure=False)
+    assert not http_reward("http://localhost:1/").spec.pure
+    assert http_reward("http://localhost:1/", pure=True).spec.pure
+
+
+def test_the_same_question_is_asked_once() -> None:
+    with serving(lambda path, body: chat_completion("7"), delay=0.3) as server:
+        asked = judge(base_url=f"{server.url}/v1", model="m", prompt="{prompt}: {completion}", name="asked")
+        votes = judge(base_url=f"{server.url}/v1", model="other", prompt="{completion}", temperature=1, name="votes")
+        with Dispatcher([asked, votes]) as dispatcher:
+            result = dispatcher.score(prompts=["p"] * 8, completions=["a", "b"] * 4, num_generations=8)
+            stream = dispatcher.stream(num_generations=4)
+            stream.add(prompts=["p"] * 4, completions=["a"] * 4)
+            stream.finish()
+            streamed = stream.result()
+    sent = [body["model"] for body in server.bodies]
+    assert (sent.count("m"), sent.count("other")) == (3, 12)
+    assert (result.rewards == 7).all()
+    assert (streamed.rewards == 7).all()
+
+
+def test_wrong_options_are_refused() -> None:
+    class Shaped(StatefulReward):
+        def score(self, completion: str) -> float:
+            return 1.0
+
+        def finish_group(self, scores: list[float | None], **columns: Any) -> list[float | None]:
+            return scores
+
+    with pytest.raises(RegistrationError, match="depends on its group"):
+        reward(Shaped(), pure=True)
+    with pytest.raises(RegistrationError, match="pure='yes': expected True or False"):
+        reward(lambda completion: 1.0, name="f", pure="yes")  # type: ignore[call-overload]
