@@ -41,6 +41,10 @@ class ResultBuilder:
         return {spec.name: all(plan.cost.price is not None for plan in spec.plans) for spec in self.specs if spec.plans}
 
     @cached_property
+    def _pure(self) -> frozenset[str]:
+        return frozenset(spec.name for spec in self.specs if spec.pure)
+
+    @cached_property
     def _gated(self) -> frozenset[str]:
         return frozenset(spec.name for spec in self.specs if spec.run_if is not None)
 
@@ -62,7 +66,7 @@ class ResultBuilder:
         from guerdon.results import RewardBatch
 
         names, shapes = self._columns
-        return RewardBatch(batch, names, shapes, self.weights, self.incomplete, self.priced, self._gated)
+        return RewardBatch(batch, names, shapes, self.weights, self.incomplete, self.priced, self._gated, self._pure)
 
     def count(self, result: RewardBatch) -> tuple[BatchFailures, str | None]:
         """The failures of a result, and the error message if the first one is too many."""

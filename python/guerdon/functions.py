@@ -220,8 +220,8 @@ def reward(
             It is called only for samples on which all hold (docs/gates.md); the others are
             `skipped`, no failure and no abstention. Functions of single samples only.
         otherwise: What a skipped sample gets: a number, or None, no reward from this function.
-        pure: Equal values give equal outcomes, so identical calls in flight at the same time are made
-            once and share the outcome (docs/cache.md).
+        pure: Equal values give equal outcomes, so identical calls in flight at the same time are
+            made once and share the outcome (docs/cache.md).
 
     Returns: A `RewardFunction`, callable as the plain function; without ``function``, a decorator
         that makes one.

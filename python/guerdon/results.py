@@ -126,11 +126,13 @@ class RewardBatch:
         incomplete: str,
         priced: Mapping[str, bool] = MappingProxyType({}),
         gated: Collection[str] = (),
+        pure: Collection[str] = (),
     ) -> None:
         self._batch: Batch | None = batch
         self._priced = dict(priced)  # functions that make requests, and whether they have a price
         self._shapes = tuple(shapes)
         self._gated = frozenset(gated)
+        self._pure = frozenset(pure)
         self.incomplete = incomplete
         self.functions = tuple(functions)
         self.weights: NDArray[np.float32] = np.asarray(weights, dtype=np.float32)
@@ -163,7 +165,8 @@ class RewardBatch:
     def timings(self) -> dict[str, dict[str, float]]:
         """By function: ``run_p50_s``, ``run_p90_s``, ``run_p99_s``, ``run_max_s``, ``run_total_s``,
         ``queue_p50_s``, ``queue_p99_s``, ``queue_max_s``; the numbers of ``retries``, of
-        ``deferrals`` (429), and of attempts ``excused`` by an open circuit breaker."""
+        ``deferrals`` (429), and of attempts ``excused`` by an open circuit breaker; and of the
+        samples that got their outcome from an identical call, ``shared``."""
         return {name: self._source.timings(index) for index, name in enumerate(self.functions)}
 
     @cached_property

@@ -71,7 +71,13 @@ def rank() -> None:
     limit = Limit(concurrency=4, key="shared-judge")
     price = {"input": 1990.1, "output": 0.0}  # 0.201 a call
     asked = judge(
-        base_url=url, model="m", prompt="{completion}", price=price, max_cost=float(os.environ["CAP"]), limit=limit
+        base_url=url,
+        model="m",
+        prompt="{completion}",
+        pure=False,
+        price=price,
+        max_cost=float(os.environ["CAP"]),
+        limit=limit,
     )
     with Dispatcher([asked], max_failure_rate=1.0) as dispatcher:
         result = dispatcher.score(completions=["1"] * samples)

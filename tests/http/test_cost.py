@@ -27,7 +27,7 @@ NOWHERE: dict[str, Any] = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "p
 
 
 def asks(url: str, **options: Any) -> Any:
-    return judge(base_url=url, model="m", prompt="{completion}", **options)
+    return judge(base_url=url, model="m", prompt="{completion}", pure=False, **options)
 
 
 def test_what_a_judge_used_is_in_result_stats_and_log() -> None:

@@ -21,7 +21,7 @@ def test_the_tokens_of_a_judge_are_those_that_its_server_tells() -> None:
         graded = judge(base_url=server.url, model="m", prompt="{completion}", limit=limit)
         with Dispatcher([graded]) as dispatcher:
             begun = time.monotonic()
-            result = dispatcher.score(completions=["x"] * 30)
+            result = dispatcher.score(completions=[f"x{index}" for index in range(30)])
             assert set(result.status.ravel().tolist()) == {Status.OK}
             assert 30 * 0.048 - 0.1 <= time.monotonic() - begun < 20
 
@@ -67,7 +67,7 @@ def test_a_server_that_starts_late_costs_no_sample_with_the_default_options() ->
     graded = judge(base_url=f"http://127.0.0.1:{port}", model="m", prompt="{completion}", name="graded")
     with warnings.catch_warnings(record=True) as caught, Dispatcher([graded]) as dispatcher:
         warnings.simplefilter("always")
-        pending = dispatcher.submit(completions=["x"] * 40)
+        pending = dispatcher.submit(completions=[f"x{index}" for index in range(40)])
         while not caught:
             time.sleep(0.01)
         with serving(lambda path, body: chat_completion("1"), port=port) as server:

@@ -40,7 +40,7 @@ def test_pooled_connections_that_lead_nowhere() -> None:
         over.wait(60)
 
     with wired(*[forgets] * count, good) as wire:
-        graded = judge(base_url=wire.url, model="m", prompt="{completion}", timeout=2, retries=1)
+        graded = judge(base_url=wire.url, model="m", prompt="{completion}", pure=False, timeout=2, retries=1)
         with Dispatcher([graded]) as dispatcher:
             dispatcher.score(completions=["x"] * count)
             assert wire.connections == count

@@ -165,6 +165,8 @@ def metrics_of(result: RewardBatch) -> dict[str, float]:
         if name in result._gated:
             metrics[f"guerdon/{name}/skipped_frac"] = len(result.skipped.get(name, ())) / samples
         timings = result.timings[name]
+        if name in result._pure:
+            metrics[f"guerdon/{name}/shared_frac"] = timings["shared"] / samples
         metrics.update((f"guerdon/{name}/{key}", timings[key]) for key in _TIMES if timings[key] == timings[key])
         # NaN: the cost of a function without a price.
         used = result.usage.get(name, {})

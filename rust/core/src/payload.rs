@@ -42,8 +42,8 @@ pub trait Payload: Send + Sync + 'static {
         None
     }
 
-    /// Writes what tells a function's call on this sample from its others: calls with the same bytes
-    /// have the same values. False where that can't be told.
+    /// Writes what tells a function's call on this sample from its others: calls with the same
+    /// bytes have the same values. False where that can't be told.
     fn identity(&self, _function: FunctionId, _sample: u32, _out: &mut Vec<u8>) -> bool {
         false
     }

@@ -11,14 +11,14 @@ use crate::function::FunctionId;
 
 /// What identifies a call among those of its function.
 pub(crate) type CallKey = (FunctionId, [u8; 32]);
-/// A cell: batch, function, sample.
-type Cell = (u64, FunctionId, usize);
+/// Where a call stands: batch, function, sample.
+type CellIndex = (u64, FunctionId, usize);
 /// A sample that waits for an identical call.
 pub(crate) type Waiter = (Arc<Batch>, usize);
 
 #[derive(Default)]
 pub(crate) struct SharedCalls {
-    leaders: HashMap<Cell, CallKey>,
+    leaders: HashMap<CellIndex, CallKey>,
     waiting: HashMap<CallKey, Vec<Waiter>>,
 }
 

@@ -1,8 +1,8 @@
 //! Identical calls of pure functions in flight: made once, for all who ask.
 //!
-//! - sharing-1  Every waiter gets an outcome once: that of the call that leads, a failure after its
-//!   retries too. Where the leader was ended from outside (a cancellation, a timeout of its batch or
-//!   group, its total timeout) a waiter leads in its place.
+//! - Every waiter gets an outcome once: that of the call that leads, a failure after its retries
+//!   too. Where the leader was ended from outside (a cancellation, a timeout of its batch or group,
+//!   its total timeout) a waiter leads in its place.
 //! - A waiter keeps its own bounds: what ends it meanwhile is its outcome.
 //! - Identities are made on threads that may block, a few samples at a time, so that the first
 //!   calls need not wait for the last.
@@ -77,7 +77,7 @@ impl SchedulerCore {
     }
 
     /// A cell of a pure function has its outcome: those who wait for it get it, or one of them
-    /// leads (sharing-1).
+    /// leads.
     pub(super) fn pass_on_shared(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, sample: usize) {
         let Some((key, waiters)) = self.sharing.lock().leave(batch.id(), function, sample) else { return };
         let (grid, column) = batch.place(function, false);
