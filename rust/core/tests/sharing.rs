@@ -156,9 +156,12 @@ fn a_leader_that_its_batch_timed_out_hands_over() {
     });
 }
 
+/// Groups, their size, a wait before, a batch timeout, a cancellation, a quorum.
+type Draft = (usize, usize, u64, Option<u64>, Option<u64>, Option<usize>);
+
 #[derive(Clone, Debug)]
 struct Plan {
-    batches: Vec<(usize, usize, u64, Option<u64>, Option<u64>, Option<usize>)>,
+    batches: Vec<Draft>,
     kinds: usize,
     room: (usize, usize, bool),
     retries: u16,
@@ -256,7 +259,7 @@ async fn run(plan: Plan) {
                 Scored => assert!(!fails && cell.outcome.value.to_bits() == ((sample % kinds) as f64).to_bits()),
                 Error => assert!(fails),
                 other => {
-                    assert!(bounded && matches!(other, Timeout | Cancelled | Status::Skipped), "{other:?} {why:?}")
+                    assert!(bounded && matches!(other, Timeout | Cancelled | Status::Skipped), "{other:?} {why:?}");
                 }
             }
         }
