@@ -75,23 +75,17 @@ def test_what_is_not_pure_is_called_for_each_sample() -> None:
     assert len(calls) == 4
 
 
-def test_a_judge_is_pure_at_temperature_zero() -> None:
-    def pure(**options: Any) -> bool:
-        return judge(base_url="http://localhost:1/v1", model="m", prompt="{completion}", **options).spec.pure
-
-    assert pure()
-    assert not pure(temperature=0.7)
-    assert not pure(temperature=None)
-    assert not pure(body={"temperature": 1.0})
-    assert pure(temperature=0.7, pure=True)
-    assert not pure(pure=False)
+def test_judges_and_services_have_the_option() -> None:
+    asked = {"base_url": "http://localhost:1/v1", "model": "m", "prompt": "{completion}"}
+    assert not judge(**asked).spec.pure
+    assert judge(**asked, pure=True).spec.pure
     assert not http_reward("http://localhost:1/").spec.pure
     assert http_reward("http://localhost:1/", pure=True).spec.pure
 
 
 def test_the_same_question_is_asked_once() -> None:
     with serving(lambda path, body: chat_completion("7"), delay=0.3) as server:
-        asked = judge(base_url=f"{server.url}/v1", model="m", prompt="{prompt}: {completion}", name="asked")
+        asked = judge(base_url=f"{server.url}/v1", model="m", prompt="{prompt}: {completion}", pure=True, name="asked")
         votes = judge(base_url=f"{server.url}/v1", model="other", prompt="{completion}", temperature=1, name="votes")
         with Dispatcher([asked, votes]) as dispatcher:
             result = dispatcher.score(prompts=["p"] * 8, completions=["a", "b"] * 4, num_generations=8)

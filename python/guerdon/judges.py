@@ -64,7 +64,7 @@ def judge(
     max_failure_rate: float | None = None,
     run_if: RunIf | None = None,
     otherwise: float | None = None,
-    pure: bool | None = None,
+    pure: bool = False,
 ) -> HttpReward:
     """Make a reward function that asks a model behind a server, one request a sample: one that
     writes (OpenAI's APIs, Anthropic's), or a reward model.
@@ -139,7 +139,6 @@ def judge(
         run_if: Ask only about samples on which these conditions hold: ``{"correct": "< 1"}``.
         otherwise: What the others get, see docs/gates.md.
         pure: Identical requests in flight are sent once and share the answer (docs/cache.md).
-            Default: at temperature 0.
 
     Raises:
         RegistrationError: An option is wrong; the message names it.

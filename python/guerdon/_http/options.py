@@ -89,16 +89,8 @@ def build(
     )
     # The options of every reward function. There is always a limit: it has the circuit breaker.
     policy = {option: given[option] for option in _POLICY}
-    if policy["pure"] is None:
-        policy["pure"] = _is_greedy(given)
     limit = DefaultLimit() if given["limit"] is None else given["limit"]
     return HttpReward((by, given), plan, Options(name=name, limit=limit, **policy))
-
-
-def _is_greedy(given: Mapping[str, Any]) -> bool:
-    """Whether the answer to a request is meant to be the same each time: at temperature 0."""
-    body = given["body"]
-    return given["temperature"] == 0 and (not isinstance(body, Mapping) or body.get("temperature", 0) == 0)
 
 
 def extra_body(function: str, body: object) -> Mapping[str, Any]:
