@@ -111,12 +111,19 @@ impl SchedulerCore {
     }
 
     fn run(self: &Arc<Self>, lane: &dyn Lane, frame: Frame) {
-        let batches: Vec<Arc<Batch>> = frame.slices().iter().map(|slice| slice.batch().clone()).collect();
+        // Most frames have one slice: nothing is allocated for them.
+        let mut slices = frame.slices().iter().map(|slice| slice.batch().id());
+        let (first, others) = (slices.next(), slices.collect::<Vec<u64>>());
         let function = frame.function_id();
         // The calls of a frame that a panic dropped are back in their queue: handing them out again
         // could go on for ever.
         if catch_unwind(AssertUnwindSafe(|| lane.run(frame))).is_err() {
             let why = Note { reason: "its lane panicked".to_owned(), traceback: None };
+            let batches: Vec<Arc<Batch>> = {
+                let state = self.state.lock();
+                let open = |batch| state.works.get(batch).map(|work| work.batch.clone());
+                first.into_iter().chain(others).filter_map(open).collect()
+            };
             self.end_broken(&batches, function, &why);
         }
     }
