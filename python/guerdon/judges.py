@@ -31,6 +31,9 @@ def judge(
     prompt: str | Sequence[Mapping[str, str]] | Sequence[str] | Mapping[str, Any],
     parse: Parse | None = None,
     system: str | None = None,
+    pass_messages: bool = False,
+    images: str | None = None,
+    repair: bool = True,
     api: Literal["chat", "completions", "responses", "anthropic", "score", "classify", "pooling"] = "chat",
     max_tokens: int | None = None,
     max_completion_tokens: int | None = None,
@@ -78,13 +81,20 @@ def judge(
         model: Its name there.
         prompt: What the judge is asked, with the sample's columns as in ``str.format``:
             ``"Rate this: {completion}"``. Any column of the dataset, ``{prompt}``,
-            ``{completion}``, and ``{text}``, the last assistant message. Conversational values are
-            filled in as their text. Or a list of messages, ``[{"role": …, "content": …}]``, with
+            ``{completion}``, and ``{text}``, the last assistant message; ``{conversation}`` is all
+            turns of both. Conversational values are filled in as their text, with tool calls. Or a list of messages, ``[{"role": …, "content": …}]``, with
             the same placeholders. A reward model gets such a text or messages, ``api="score"`` two
             texts, ``("{prompt}", "{completion}")``; a dict is all fields of its request.
         parse: How the score is read out of the answer, see `guerdon.parse`; the first number by
             default.
         system: A system message before the prompt, with placeholders too.
+        pass_messages: Send the sample's prompt and completion as messages, as they are, before the
+            judge's own; for ``api="chat"``.
+        images: The column with the sample's images, one or a list: PIL images, bytes, or ``data:``
+            and ``http:`` URLs. They go into the judge's last message, or, with ``pass_messages``,
+            where the prompt has ``{"type": "image"}``; for ``api="chat"``.
+        repair: Tell the judge what was wrong with an answer that could not be read, instead of
+            asking again in the same words (as for ``"completions"``, which have no messages).
         api: ``"chat"``; ``"completions"``, for models without a chat template; OpenAI's
             ``"responses"``; Anthropic's messages, ``"anthropic"``; or a reward model's ``"score"``,
             ``"classify"`` or ``"pooling"``, as vLLM and SGLang have them. Its number is the score;
@@ -178,6 +188,9 @@ def judge(
         temperature=temperature,
         response_format=response_format,
         stream=flag(name, "stream", stream),
+        repair=flag(name, "repair", repair),
+        pass_messages=flag(name, "pass_messages", pass_messages),
+        images=images,
     )
     asked = {"model": non_empty_text(name, "model", model), **dialects.request(question)}
     added = extra_body(name, body)

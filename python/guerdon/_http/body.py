@@ -9,9 +9,19 @@ from typing import Any, TypeAlias
 
 from guerdon._http.template import Field
 
-__all__ = ["ColumnValue", "ColumnValues", "Piece", "Pieces", "TemplateText"]
+__all__ = [
+    "ColumnValue",
+    "ColumnValues",
+    "ImageParts",
+    "Messages",
+    "Piece",
+    "Pieces",
+    "Repair",
+    "TemplateText",
+]
 
-# As the engine takes them: JSON as it is, ("text" | "value", column), pieces for each sample.
+# As the engine takes them: JSON as it is, ("text" | "value", column), ("repair", 0), pieces for each
+# sample.
 Piece: TypeAlias = "bytes | tuple[str, int] | list[Piece]"
 
 
@@ -28,6 +38,24 @@ class ColumnValue:
 
 class ColumnValues(ColumnValue):
     """A list with a field of each sample of the request."""
+
+
+class Messages:
+    """The messages of a conversation in a list of messages, before others."""
+
+    def __init__(self, field: Field) -> None:
+        self.field = field
+
+
+class ImageParts:
+    """A text with fields in it, and images behind it, as parts of a message."""
+
+    def __init__(self, text: TemplateText, images: Field) -> None:
+        self.text, self.images = text, images
+
+
+class Repair:
+    """The end of a list of messages, where the next attempt says what was wrong with the last."""
 
 
 class Pieces:
@@ -61,9 +89,25 @@ class Pieces:
         if isinstance(value, Mapping):
             pairs = ([_json(str(name)), b":", *self._walk(each)] for name, each in value.items())
             return [b"{", *_commas(list(pairs)), b"}"]
+        if isinstance(value, ImageParts):
+            text = self._walk({"type": "text", "text": value.text})
+            return [b"[", *text, ("value", self._column(value.images)), b"]"]
         if isinstance(value, Sequence) and not isinstance(value, str):
-            return [b"[", *_commas([self._walk(each) for each in value]), b"]"]
+            return [b"[", *self._list(list(value)), b"]"]
         return [_json(value)]
+
+    def _list(self, values: list[Any]) -> list[Piece]:
+        """The elements of a list. Conversations end with a comma, a repair begins with one."""
+        pieces: list[Piece] = []
+        for index, each in enumerate(values):
+            if isinstance(each, Repair):
+                pieces.append(("repair", 0))
+            elif isinstance(each, Messages):
+                pieces.append(("value", self._column(each.field)))
+            else:
+                more = any(not isinstance(later, Repair) for later in values[index + 1 :])
+                pieces += [*self._walk(each), *([b","] if more else [])]
+        return pieces
 
     def _part(self, part: str | Field) -> Piece:
         return ("text", self._column(part)) if isinstance(part, Field) else _json(part)[1:-1]

@@ -8,10 +8,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from guerdon._columns import Single, content_text
+from guerdon._columns import Single
+from guerdon._http.messages import Images, as_messages, is_messages, transcript, turns
 from guerdon._http.template import Field
 from guerdon.errors import DataError
 
@@ -23,7 +24,13 @@ JSON = "json"
 
 
 def texts_of(
-    values: Sequence[object] | Single, field: Field, samples: int, function: str, *, always: bool = False
+    values: Sequence[object] | Single,
+    field: Field,
+    samples: int,
+    function: str,
+    *,
+    images: Sequence[object] | Single | None = None,
+    always: bool = False,
 ) -> tuple[str, list[object]] | None:
     """What kind of column the engine gets for a field, and the column; None where it can take the
     values as they are.
@@ -31,11 +38,14 @@ def texts_of(
     Args:
         values: One per sample, or one for all.
         function: Name of the judge, for messages.
+        images: The column of images that goes with a conversation's messages.
         always: Make a column of its own of it in any case, of the same kind each time.
 
     Raises:
         DataError: A value can't go into a request.
     """
+    if field.form:
+        return _conversations(values, field, samples, function, images)
     if isinstance(values, Single):
         kind, one = texts_of([values.value], field, 1, function, always=always) or (PLAIN, [values.value])
         return kind, one * samples
@@ -59,7 +69,7 @@ def _as_text(value: Any, field: Field) -> str:
         return str(f"{{0{field.rest}}}".format(value))
     if isinstance(value, str):
         return str(value)
-    return _transcript(value) if _is_messages(value) else format(value)
+    return transcript(value) if is_messages(value) else format(value)
 
 
 def _as_json(value: Any, field: Field) -> str:
@@ -73,17 +83,43 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} is not JSON")
 
 
-def _is_messages(value: object) -> bool:
-    return (
-        isinstance(value, (list, tuple))
-        and len(value) > 0
-        and all(isinstance(message, Mapping) and "role" in message for message in value)
-    )
+def _conversations(
+    values: Sequence[object] | Single,
+    field: Field,
+    samples: int,
+    function: str,
+    images: Sequence[object] | Single | None,
+) -> tuple[str, list[object]]:
+    """Conversations or images as a field wants them; the samples of a group share theirs."""
+    encoder = Images()
+    known: dict[tuple[int, int], str] = {}
+    made: list[object] = []
+    for sample in range(samples):
+        value, shown = _of(values, sample), _of(images, sample)
+        try:
+            text = known.get((id(value), id(shown)))
+            if text is None:
+                text = known[id(value), id(shown)] = _in_form(value, field, encoder, shown)
+        except Exception as error:
+            raise DataError(
+                f"column {field.column!r} of sample {sample} can't go into a request of {function!r}: "
+                f"{type(error).__name__}: {error}."
+            ) from error
+        made.append(text)
+    return PLAIN if field.form == "turns" else JSON, made
 
 
-def _transcript(messages: Sequence[Mapping[str, Any]]) -> str:
-    """A single message is its text; several are told apart by who says it."""
-    texts = [content_text(message.get("content")) for message in messages]
-    if len(texts) == 1:
-        return texts[0]
-    return "\n\n".join(f"{message['role']}: {text}" for message, text in zip(messages, texts, strict=True))
+def _of(values: Sequence[object] | Single | None, sample: int) -> object:
+    if values is None:
+        return None
+    return values.value if isinstance(values, Single) else values[sample]
+
+
+def _in_form(value: object, field: Field, encoder: Images, shown: object) -> str:
+    if field.form == "images":
+        return encoder.parts(value)
+    role = "assistant" if field.column == "completion" else "user"
+    if field.form == "turns":
+        return turns(value, role)
+    messages = as_messages(value, role, encoder, shown)
+    return "".join(json.dumps(message, allow_nan=False, default=_plain) + "," for message in messages)

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from guerdon._http.body import TemplateText
-from guerdon._http.template import template
+from guerdon._http.body import ImageParts, Messages, Repair, TemplateText
+from guerdon._http.template import Field, template
 from guerdon._units import number
 from guerdon.errors import RegistrationError
 from guerdon.parse import Parse
@@ -47,6 +47,9 @@ class Question:
         prompt: A text, messages, a pair of texts, or the fields of a request.
         max_tokens: Of the answer, by the name that the API has for it.
         max_completion_tokens: The same, by the newer name of chat completions.
+        repair: The next attempt says what was wrong with an answer that can't be read.
+        pass_messages: The sample's messages come first, as they are.
+        images: The column of images that the last message shows.
     """
 
     function: str
@@ -59,6 +62,9 @@ class Question:
     temperature: object = None
     response_format: object = None
     stream: bool = False
+    repair: bool = False
+    pass_messages: bool = False
+    images: object = None
 
     def wrong(self, why: str) -> RegistrationError:
         """The error that says so."""
@@ -79,6 +85,10 @@ def request(asked: Question) -> dict[str, Any]:
     if asked.api not in tuple(PATHS):  # it may be anything
         known = ", ".join(map(repr, PATHS))
         raise asked.wrong(f"api={asked.api!r}: expected one of {known}.")
+    if asked.api != "chat" and (asked.pass_messages or asked.images is not None):
+        raise asked.wrong(f"api={asked.api!r}: pass_messages= and images= need api='chat'.")
+    if asked.images is not None and (not isinstance(asked.images, str) or not asked.images):
+        raise asked.wrong(f"images={asked.images!r}: expected the name of a column.")
     if asked.api in SCORES:
         return _scored(asked)
     made = _conversation(asked) if asked.api in _CONVERSATIONS else _text_completion(asked)
@@ -101,15 +111,36 @@ def _conversation(asked: Question) -> dict[str, Any]:
     if asked.system is not None:
         system = [{"role": "system", "content": _text(asked, "system", asked.system)}]
     messages = _messages(asked)
+    # Another answer would have the same first token.
+    end = [Repair()] if asked.repair and asked.parse.kind != "logprob" else []
     if asked.api == "chat":
-        return {"messages": system + messages}
+        return {"messages": [*system, *_conversation_before(asked), *_shown(asked, messages), *end]}
     named = {"system" if asked.api == "anthropic" else "instructions": each["content"] for each in system}
     if asked.api == "responses":
         # The provider would keep requests and answers otherwise.
-        return {**named, "input": messages, "store": False}
+        return {**named, "input": [*messages, *end], "store": False}
     if any(each["role"] not in ("user", "assistant") for each in messages):
         raise asked.wrong("api='anthropic' knows the roles 'user' and 'assistant': pass a system message as system=.")
-    return {**named, "messages": messages}
+    return {**named, "messages": [*messages, *end]}
+
+
+def _conversation_before(asked: Question) -> list[Messages]:
+    """The sample's own messages, if they come first."""
+    if not asked.pass_messages:
+        return []
+    return [
+        Messages(Field("prompt", json=True, form="messages", images=str(asked.images or ""))),
+        Messages(Field("completion", json=True, form="messages")),
+    ]
+
+
+def _shown(asked: Question, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages, the last with the sample's images unless those are in its own messages."""
+    if asked.images is None or asked.pass_messages:
+        return messages
+    last = messages[-1]
+    field = Field(str(asked.images), json=True, form="images")
+    return [*messages[:-1], {**last, "content": ImageParts(last["content"], field)}]
 
 
 def _messages(asked: Question) -> list[dict[str, Any]]:

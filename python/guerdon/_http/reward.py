@@ -35,7 +35,8 @@ class HttpReward:
         self._made = made
         name = str(options.name)
         plan.config(name, key=False)
-        required = tuple(dict.fromkeys(field.column for field in plan.fields))
+        columns = (name for field in plan.fields for name in (field.column, field.images) if name)
+        required = tuple(dict.fromkeys(columns))
         for live in ("environment", "trainer_state"):
             if live in required:
                 raise RegistrationError(

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 from guerdon.errors import RegistrationError
 
-__all__ = ["Field", "template"]
+__all__ = ["CONVERSATION", "Field", "template"]
+
+# Stands for all turns of the prompt and the completion.
+CONVERSATION = "conversation"
 
 
 @dataclass(frozen=True)
@@ -22,11 +25,17 @@ class Field:
             ``text``).
         rest: What stands behind the name: ``[0]``, ``.real``, ``!r``, ``:.2f``.
         json: It goes as JSON, not as text within a text.
+        form: How a conversation goes: as its text (""), as turns with roles ("turns"), as messages
+            of the request ("messages"), or, of a column of images, as parts of a message
+            ("images").
+        images: Name of the column with the sample's images, for ``form="messages"``.
     """
 
     column: str
     rest: str = ""
     json: bool = False
+    form: str = ""
+    images: str = ""
 
     def __str__(self) -> str:
         return f"{{{self.column}{self.rest}}}"
@@ -58,6 +67,9 @@ def _pieces(text: str) -> Iterator[str | Field]:
             raise ValueError(f"{{{name}}} names no column")
         if spec and "{" in spec:
             raise ValueError(f"{{{name}:{spec}}} has a field in a field")
+        if column == CONVERSATION and not (name[len(column) :] or conversion or spec):
+            yield from (Field("prompt", form="turns"), "\n\n", Field("completion", form="turns"))
+            continue
         rest = name[len(column) :] + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "")
         yield Field(column, rest)
 

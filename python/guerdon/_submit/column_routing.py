@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -93,18 +93,19 @@ class _BatchColumns:
         fields = consumer.spec.request_fields
         if fields is None:
             return FunctionColumns(route.names, route.columns, route.finish_names, route.finish_columns, tokens)
-        filled = [self._fill(route.available[field.column], field, consumer.spec.name) for field in fields]
+        filled = [self._fill(route.available, field, consumer.spec.name) for field in fields]
         return FunctionColumns([kind for kind, _ in filled], [index for _, index in filled], tokens=tokens)
 
-    def _fill(self, source: Source, field: Field, function: str) -> tuple[str, int]:
+    def _fill(self, available: Mapping[str, Source], field: Field, function: str) -> tuple[str, int]:
         """What kind of strings a field of a request is, and the index of its column."""
         from guerdon._http.column_texts import PLAIN, texts_of
 
+        source = available[field.column]
         known = self._filled.get((source, field))
         if known is None:
-            kind, name = source
-            values = self._data.texts if name == TEXT else getattr(self._data, kind)[name]
-            made = texts_of(values, field, self._data.samples, function, always=self._is_open)
+            values = self._given(source)
+            images = self._given(available[field.images]) if field.images else None
+            made = texts_of(values, field, self._data.samples, function, images=images, always=self._is_open)
             if made is None:
                 known = PLAIN, self._index(source)
             else:
@@ -113,6 +114,11 @@ class _BatchColumns:
                 known = made[0], len(self.values) - 1
             self._filled[source, field] = known
         return known
+
+    def _given(self, source: Source) -> list[object] | Single:
+        kind, name = source
+        values: list[object] | Single = self._data.texts if name == TEXT else getattr(self._data, kind)[name]
+        return values
 
     def _index(self, source: Source) -> int:
         index = self._indexes.get(source)

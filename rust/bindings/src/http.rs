@@ -16,8 +16,8 @@ use tokio::runtime::Handle;
 use crate::parse::{ParseArg, json_path};
 use crate::tariff::PyTariff;
 
-/// A piece of a body: JSON as it is, ("text" or "value", column), or a list of pieces for each
-/// sample.
+/// A piece of a body: JSON as it is, ("text" or "value", column), ("repair", 0), or a list of pieces
+/// for each sample.
 #[derive(FromPyObject)]
 enum PieceArg {
     Raw(PyBackedBytes),
@@ -32,6 +32,7 @@ impl PieceArg {
             Self::Column(kind, column) => match kind.as_str() {
                 "text" => Piece::Text(column),
                 "value" => Piece::Value(column),
+                "repair" => Piece::Repair,
                 other => return Err(PyValueError::new_err(format!("unknown piece '{other}'"))),
             },
             Self::Each(pieces) => Piece::Each(pieces.into_iter().map(Self::piece).collect::<PyResult<_>>()?),

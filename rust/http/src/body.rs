@@ -18,6 +18,8 @@ pub enum Piece {
     Text(usize),
     /// A sample's value in this column, as JSON: a string, or what is JSON already.
     Value(usize),
+    /// Where the messages of a repair stand; nothing where none is needed.
+    Repair,
     /// All samples of the request, with `pieces` for each and commas between them.
     Each(Vec<Piece>),
 }
@@ -40,6 +42,19 @@ pub struct BodyTemplate {
 }
 
 impl BodyTemplate {
+    /// Whether an answer that can't be read is sent back with the next attempt.
+    #[must_use]
+    pub fn takes_repair(&self) -> bool {
+        self.pieces.contains(&Piece::Repair)
+    }
+
+    /// The same with the messages of a repair, which begin with a comma.
+    #[must_use]
+    pub fn repaired(&self, messages: &[u8]) -> Self {
+        let piece = |piece: &Piece| if *piece == Piece::Repair { Piece::Raw(messages.to_vec()) } else { piece.clone() };
+        Self { pieces: self.pieces.iter().map(piece).collect() }
+    }
+
     /// About how many bytes a body for these samples has: exact where nothing needs an escape.
     pub fn bytes<'a, S: Copy>(&self, samples: &[S], text: impl Fn(usize, S) -> Option<Text<'a>>) -> usize {
         bytes(&self.pieces, samples, &text)
@@ -63,6 +78,7 @@ fn bytes<'a, S: Copy>(pieces: &[Piece], samples: &[S], text: &impl Fn(usize, S) 
     };
     let of_piece = |piece: &Piece| match piece {
         Piece::Raw(bytes) => bytes.len(),
+        Piece::Repair => 0,
         Piece::Text(column) => of_column(*column),
         Piece::Value(column) => of_column(*column) + 2,
         Piece::Each(pieces) => samples.iter().map(|sample| bytes(pieces, std::slice::from_ref(sample), text) + 1).sum(),
@@ -90,6 +106,7 @@ fn fill<'a, S: Copy>(
                     out.push(b'"');
                 }
             },
+            Piece::Repair => {}
             Piece::Each(pieces) => {
                 for (place, sample) in samples.iter().enumerate() {
                     if place > 0 {

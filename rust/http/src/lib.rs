@@ -34,6 +34,7 @@ mod progress;
 mod quote;
 mod raw_json;
 mod redaction;
+mod repair;
 mod request;
 mod request_body;
 mod request_error;

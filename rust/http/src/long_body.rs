@@ -144,6 +144,7 @@ fn add(
         Piece::Value(column) => {
             parts.extend([BodyPart::Mark(b'"'), BodyPart::Escaped(*column, place), BodyPart::Mark(b'"')]);
         }
+        Piece::Repair => {}
         Piece::Each(_) => return None, // a list of lists is in no template
     }
     Some(())

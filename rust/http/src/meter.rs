@@ -51,6 +51,8 @@ struct Counted {
     /// As servers add them up, where they say.
     tokens: Option<f64>,
     answers: KeptAnswers,
+    /// The messages that repair an answer that could not be read.
+    repair: Option<Vec<u8>>,
 }
 
 impl<'a> Meter<'a> {
@@ -103,6 +105,11 @@ impl<'a> Meter<'a> {
         report
     }
 
+    /// The messages for another attempt, where the answer of this one could not be read.
+    pub fn repair(&self) -> Option<Vec<u8>> {
+        self.counted.lock().repair.take()
+    }
+
     /// Tokens of all requests, as servers add them up, where any did.
     pub fn tokens(&self) -> Option<f64> {
         self.counted.lock().tokens
@@ -118,6 +125,11 @@ pub struct MeteredRequest<'a> {
 }
 
 impl MeteredRequest<'_> {
+    /// Its answer can't be read: what the judge is to be told.
+    pub fn unreadable(&self, messages: Vec<u8>) {
+        self.meter.counted.lock().repair = Some(messages);
+    }
+
     /// It found no server: it is none.
     pub fn unsent(&mut self) {
         self.end(Usage::default(), None);

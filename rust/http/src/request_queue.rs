@@ -19,11 +19,12 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::body::{BodyTemplate, JSON, Text};
-use crate::fleet::{Failed, Fleet};
+use crate::fleet::{Failed, Fleet, RequestKey};
 use crate::function::HttpFunction;
 use crate::in_flight::InFlightFrame;
 use crate::long_body::{LongBody, TextSource};
 use crate::meter::Meter;
+use crate::repair::Repairs;
 use crate::request::ScoreRequest;
 use crate::request_body::RequestBody;
 use crate::response::Scores;
@@ -46,6 +47,9 @@ pub struct RequestQueue {
     /// Notified when nothing is left after `close`.
     pub gone: Arc<Notify>,
     state: Mutex<QueueState>,
+    /// Answers that could not be read, for the next attempts of their calls. Written by requests
+    /// that end.
+    repairs: Mutex<Repairs>,
 }
 
 struct QueueState {
@@ -135,7 +139,8 @@ impl RequestQueue {
         let (waiting, tasks) = (BTreeMap::new(), BTreeMap::new());
         let state = Mutex::new(QueueState { waiting, tasks, left: 0, idle: 0, last: 0, fleet: Some(fleet) });
         let template = Arc::new(spec.body.clone());
-        Arc::new(Self { spec, template, function, limit, timeout, clock, runtime, gone, state })
+        let repairs = Mutex::default();
+        Arc::new(Self { spec, template, function, limit, timeout, clock, runtime, gone, state, repairs })
     }
 
     /// Queues calls; gives them back if it is closed.
@@ -237,14 +242,43 @@ impl RequestQueue {
         });
     }
 
-    fn body(&self, frame_ref: &Arc<InFlightFrame>, samples: &[(usize, u32)]) -> Option<RequestBody> {
+    /// The template of a request: of another attempt with what was wrong with the last answer.
+    fn template(&self, key: RequestKey) -> Arc<BodyTemplate> {
+        if key.attempt > 1
+            && self.template.takes_repair()
+            && let Some(messages) = self.repairs.lock().get((key.batch, key.sample))
+        {
+            return Arc::new(self.template.repaired(messages));
+        }
+        self.template.clone()
+    }
+
+    /// Keeps an answer that could not be read until there is a score.
+    fn keep_repair(&self, key: RequestKey, scored: bool, meter: &Meter<'_>) {
+        if (scored && key.attempt == 1) || !self.template.takes_repair() {
+            return;
+        }
+        let call = (key.batch, key.sample);
+        if scored {
+            self.repairs.lock().remove(call);
+        } else if let Some(messages) = meter.repair() {
+            self.repairs.lock().put(call, messages);
+        }
+    }
+
+    fn body(
+        &self,
+        template: &Arc<BodyTemplate>,
+        frame_ref: &Arc<InFlightFrame>,
+        samples: &[(usize, u32)],
+    ) -> Option<RequestBody> {
         let texts = FrameTexts { frame_ref: frame_ref.clone(), function: self.function, samples: Vec::new() };
         let text = |column, sample| texts.of(column, sample);
-        if self.template.bytes(samples, text) < LONG_BODY {
-            return self.template.fill(samples, text).map(RequestBody::from);
+        if template.bytes(samples, text) < LONG_BODY {
+            return template.fill(samples, text).map(RequestBody::from);
         }
         let texts = FrameTexts { samples: samples.to_vec(), ..texts };
-        LongBody::new(self.template.clone(), Box::new(texts), samples.len()).map(|body| RequestBody::Long(body.into()))
+        LongBody::new(template.clone(), Box::new(texts), samples.len()).map(|body| RequestBody::Long(body.into()))
     }
 
     /// Drops requests whose calls were completed meanwhile; whether any call is here.
@@ -333,9 +367,9 @@ async fn run_requests(guard: TaskGuard) {
     while let Some(NextRequest { call, samples, stop, fleet, waiting, server }) = queue.take(guard.task) {
         let started_ns = queue.clock.now_ns();
         let meter = Meter::new(&queue.spec.tariff, queue.clock);
-        let ended = match queue.body(&call.0, &samples) {
+        let key = call.0.key(call.1, waiting);
+        let ended = match queue.body(&queue.template(key), &call.0, &samples) {
             Some(body) => {
-                let key = call.0.key(call.1, waiting);
                 let (parser, timeout) = (&queue.spec.parser, queue.timeout);
                 let request = ScoreRequest {
                     second: &|| call.0.second_request(),
@@ -353,6 +387,9 @@ async fn run_requests(guard: TaskGuard) {
             }
             None => Some(Err(Failed { failure: no_texts(), others_up: false })),
         };
+        if let Some(ended) = &ended {
+            queue.keep_repair(key, ended.is_ok(), &meter);
+        }
         queue.complete(guard.task, &call, started_ns, ended, &meter);
     }
 }

@@ -14,6 +14,7 @@ use crate::json_path::JsonPath;
 use crate::meter::MeteredRequest;
 use crate::parse::{self, AnswerText, Method, ScoreParser};
 use crate::quote::quoted;
+use crate::repair;
 
 /// How a response is read.
 #[derive(Clone, Debug)]
@@ -49,6 +50,12 @@ impl ResponseParser {
                 let answer = api.read(body).map_err(|error| error.to_string())?;
                 request.answered(answer.usage);
                 let found = judgment(parser, &answer, body);
+                if found.is_err()
+                    && let Some(text) = &answer.text
+                    && let Some(advice) = parser.repair_message(readable(&answer, text))
+                {
+                    request.unreadable(repair::messages(text, &advice));
+                }
                 request.keep(answer);
                 vec![found?]
             }
@@ -85,7 +92,11 @@ pub fn judgment(parser: &ScoreParser, answer: &JudgeAnswer, body: &[u8]) -> Resu
         let most_likely: Vec<(&str, f64)> = first_token.iter().map(|(token, given)| (token.as_str(), *given)).collect();
         return parser.read_logprobs(&most_likely);
     }
-    parser.read_answer(AnswerText { text: answer.text(body)?, reasoning: answer.reasoning.as_deref(), cut: answer.cut })
+    parser.read_answer(readable(answer, answer.text(body)?))
+}
+
+fn readable<'a>(answer: &'a JudgeAnswer, text: &'a str) -> AnswerText<'a> {
+    AnswerText { text, reasoning: answer.reasoning.as_deref(), cut: answer.cut }
 }
 
 fn json(body: &[u8]) -> Result<&RawValue, String> {

@@ -106,6 +106,11 @@ impl ScoreParser {
         }
     }
 
+    /// Why there is no score in an answer.
+    pub(super) fn unreadable(&self, answer: AnswerText<'_>) -> Option<String> {
+        self.found(answer).err()
+    }
+
     fn found(&self, answer: AnswerText<'_>) -> Result<Cell, String> {
         let text = self.readable(answer)?;
         let candidate = self.find(&text, answer.cut).map_err(|unread| self.why(unread))?;

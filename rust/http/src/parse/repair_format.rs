@@ -1,14 +1,14 @@
 //! Says which answer would have been readable, for a judge that is asked again.
 
-use super::parser::{Method, ScoreParser};
+use super::parser::{AnswerText, Method, ScoreParser};
 use super::rubric::Layout;
 
 impl ScoreParser {
     /// What the judge is told after an answer that could not be read; `None` where no other wording
     /// would help.
     #[must_use]
-    pub fn repair_message(&self, why: &str) -> Option<String> {
-        let wanted = self.wanted()?;
+    pub fn repair_message(&self, answer: AnswerText<'_>) -> Option<String> {
+        let (why, wanted) = (self.unreadable(answer)?, self.wanted()?);
         Some(format!("Your answer could not be read: {why}. Answer again, and give nothing but {wanted}."))
     }
 

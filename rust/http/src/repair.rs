@@ -1,0 +1,94 @@
+//! What a judge is told after an answer that can't be read: its answer, then what was wrong.
+//!
+//! - One answer a call is kept, from one attempt to the next, and replaced by the next one.
+//! - Answers are kept in a bounded space: the oldest call's is dropped, and that call is asked
+//!   again in the same words.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// How much of an answer is sent back, in bytes: its end.
+const LONGEST_ANSWER: usize = 4 << 10;
+/// How much is kept for all calls of a function.
+const MOST_BYTES: usize = 8 << 20;
+
+/// A call: its batch, and its sample there.
+type CallId = (u64, usize);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Repairs {
+    messages: BTreeMap<CallId, Vec<u8>>,
+    /// The oldest first; calls that are gone from `messages` may still be here.
+    order: VecDeque<CallId>,
+    bytes: usize,
+}
+
+impl Repairs {
+    /// The messages for a call's next attempt.
+    pub fn get(&self, call: CallId) -> Option<&[u8]> {
+        self.messages.get(&call).map(Vec::as_slice)
+    }
+
+    pub fn put(&mut self, call: CallId, messages: Vec<u8>) {
+        self.bytes += messages.len();
+        match self.messages.insert(call, messages) {
+            Some(before) => self.bytes -= before.len(),
+            None => self.order.push_back(call),
+        }
+        while self.bytes > MOST_BYTES || self.order.len() > 2 * self.messages.len() + 64 {
+            let Some(oldest) = self.order.pop_front() else { break };
+            self.remove(oldest);
+        }
+    }
+
+    /// Forgets a call that has its score.
+    pub fn remove(&mut self, call: CallId) {
+        if let Some(messages) = self.messages.remove(&call) {
+            self.bytes -= messages.len();
+        }
+    }
+}
+
+/// The messages behind those of the request: the judge's answer, and what to do about it.
+pub fn messages(answer: &str, advice: &str) -> Vec<u8> {
+    let mut from = answer.len().saturating_sub(LONGEST_ANSWER);
+    while !answer.is_char_boundary(from) {
+        from += 1;
+    }
+    // Servers refuse an assistant's message without text.
+    let answer = if answer.trim().is_empty() { "(no answer)" } else { &answer[from..] };
+    let of = |role: &str, content: &str| serde_json::json!({ "role": role, "content": content }).to_string();
+    format!(",{},{}", of("assistant", answer), of("user", advice)).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_follow_others_in_a_list() {
+        let list = [b"[0".to_vec(), messages("é\"".repeat(4000).as_str(), "Again"), b"]".to_vec()].concat();
+        let found: serde_json::Value = serde_json::from_slice(&list).unwrap();
+        assert_eq!((&found[1]["role"], &found[2]["content"]), (&"assistant".into(), &"Again".into()));
+        let sent = found[1]["content"].as_str().unwrap();
+        assert!(sent.len() <= LONGEST_ANSWER && sent.ends_with("é\""));
+        assert!(String::from_utf8(messages(" ", "Again")).unwrap().contains("(no answer)"));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut repairs = Repairs::default();
+        for call in 0..10_000 {
+            repairs.put((1, call), vec![b'x'; 4000]);
+            repairs.put((1, call), vec![b'y'; 2000]);
+            if call % 2 == 0 {
+                repairs.remove((1, call));
+            }
+        }
+        assert!(repairs.bytes <= MOST_BYTES);
+        assert_eq!(repairs.bytes, repairs.messages.values().map(Vec::len).sum::<usize>());
+        assert!(repairs.order.len() <= 2 * repairs.messages.len() + 64);
+        assert_eq!(repairs.get((1, 9999)).map(<[u8]>::len), Some(2000));
+        assert!(repairs.get((1, 1)).is_none(), "the oldest is gone");
+    }
+}
