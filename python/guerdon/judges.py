@@ -82,10 +82,11 @@ def judge(
         prompt: What the judge is asked, with the sample's columns as in ``str.format``:
             ``"Rate this: {completion}"``. Any column of the dataset, ``{prompt}``,
             ``{completion}``, and ``{text}``, the last assistant message; ``{conversation}`` is all
-            turns of both. Conversational values are filled in as their text, with tool calls. Or a list of messages, ``[{"role": …, "content": …}]``, with
-            the same placeholders. A reward model gets such a text or messages, ``api="score"`` two
-            texts, ``("{prompt}", "{completion}")``; a dict is all fields of its request.
-        parse: How the score is read out of the answer, see `guerdon.parse`; the first number by
+            turns of both. Conversational values are filled in as their text, with tool calls. Or a
+            list of messages, ``[{"role": …, "content": …}]``, with the same placeholders. A reward
+            model gets such a text or messages, ``api="score"`` two texts,
+            ``("{prompt}", "{completion}")``; a dict is all fields of its request.
+        parse: How the score is read out of the answer, see `guerdon.parse`; the one number in it by
             default.
         system: A system message before the prompt, with placeholders too.
         pass_messages: Send the sample's prompt and completion as messages, as they are, before the

@@ -133,7 +133,7 @@ def test_what_is_no_image_is_refused_with_its_sample() -> None:
     sees="the next attempt has the answer and what was wrong with it (`repair=True`); its tokens count",
 )
 @pytest.mark.parametrize("api", ["chat", "anthropic", "responses"])
-def test_a_judge_is_told_what_was_wrong_with_its_answer(api: Any) -> None:
+def test_a_judge_hears_what_was_wrong_with_its_answer(api: Any) -> None:
     def answer(path: str, body: dict[str, Any]) -> Any:
         asked = body.get("messages") or body["input"]
         text = "7... or 8" if len(asked) == 1 else "<s>8</s>" if len(asked) == 3 else "?"

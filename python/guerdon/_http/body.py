@@ -20,8 +20,8 @@ __all__ = [
     "TemplateText",
 ]
 
-# As the engine takes them: JSON as it is, ("text" | "value", column), ("repair", 0), pieces for each
-# sample.
+# As the engine takes them: JSON as it is, ("text" | "value", column), ("repair", 0), pieces for
+# each sample.
 Piece: TypeAlias = "bytes | tuple[str, int] | list[Piece]"
 
 

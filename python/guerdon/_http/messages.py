@@ -27,14 +27,14 @@ def is_messages(value: object) -> bool:
 
 def transcript(messages: Sequence[Mapping[str, Any]]) -> str:
     """A single message is its text; several are told apart by who says it."""
-    return _said(messages[0]) if len(messages) == 1 else turns(messages, "")
+    return _content(messages[0]) if len(messages) == 1 else turns(messages, "")
 
 
 def turns(value: object, role: str) -> str:
     """A conversation with the role before each message; a plain text is one of `role`."""
     messages = value if is_messages(value) else [{"role": role, "content": value}]
     assert isinstance(messages, Sequence)
-    return "\n\n".join(f"{_speaker(message)}: {_said(message)}" for message in messages)
+    return "\n\n".join(f"{_speaker(message)}: {_content(message)}" for message in messages)
 
 
 def as_messages(value: object, role: str, images: Images, given: object = None) -> list[dict[str, Any]]:
@@ -122,11 +122,11 @@ def _speaker(message: Mapping[str, Any]) -> str:
     return f"{message['role']} ({name})" if isinstance(name, str) and name else str(message["role"])
 
 
-def _said(message: Mapping[str, Any]) -> str:
+def _content(message: Mapping[str, Any]) -> str:
     """What a message says, with its tool calls below."""
-    said = [_text(message.get("content"))]
-    said += [_called(call) for call in _calls(message)]
-    return "\n".join(text for text in said if text)
+    texts = [_text(message.get("content"))]
+    texts += [_called(call) for call in _calls(message)]
+    return "\n".join(text for text in texts if text)
 
 
 def _text(content: object) -> str:

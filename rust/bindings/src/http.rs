@@ -16,8 +16,8 @@ use tokio::runtime::Handle;
 use crate::parse::{ParseArg, json_path};
 use crate::tariff::PyTariff;
 
-/// A piece of a body: JSON as it is, ("text" or "value", column), ("repair", 0), or a list of pieces
-/// for each sample.
+/// A piece of a body: JSON as it is, ("text" or "value", column), ("repair", 0), or a list of
+/// pieces for each sample.
 #[derive(FromPyObject)]
 enum PieceArg {
     Raw(PyBackedBytes),
