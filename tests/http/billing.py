@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any
 
 from guerdon import Dispatcher, Limit, judge
-from tests.http.server import chat_completion, question
+from tests.http.server import chat_completion
 
 PRICE = {"input": 2.0, "cached": 0.5, "output": 10.0}
 
@@ -29,7 +29,8 @@ class Billing:
         self._lock = threading.Lock()
 
     def __call__(self, path: str, body: dict[str, Any]) -> Any:
-        sample, *faults = question(body).split()
+        # A repair comes after the question.
+        sample, *faults = str(body["messages"][0]["content"]).split()
         with self._lock:
             self._attempts[sample] += 1
             attempt = self._attempts[sample]

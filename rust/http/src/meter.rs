@@ -90,7 +90,7 @@ impl<'a> Meter<'a> {
 
     /// Takes over what another one counted.
     pub fn take_from(&self, other: &Meter<'_>) {
-        let Counted { usage, tokens, answers } = std::mem::take(&mut *other.counted.lock());
+        let Counted { usage, tokens, answers, repair: _ } = std::mem::take(&mut *other.counted.lock());
         let mut counted = self.counted.lock();
         counted.usage += usage;
         counted.tokens = tokens.map(|tokens| counted.tokens.unwrap_or(0.0) + tokens).or(counted.tokens);

@@ -81,10 +81,10 @@ impl<'a> Asker<'a> {
         let (rules, permits) = (&queue.spec.rules[asked.rules], &queue.permits[asked.rules]);
         let tokens = Tokens::Estimated(rules.limit.as_ref().and_then(|limit| limit.tokens));
         let expires_ns = self.unit.batch.expires_ns(self.unit.key.1, queue.function);
-        let mut attempts = RequestAttempts::first();
+        let (mut attempts, mut repair) = (RequestAttempts::first(), None);
         loop {
             let mut permit = permits.acquire(tokens).await.map_err(|reason| broken(&reason))?;
-            let body = self.body(member, about).ok_or_else(|| broken(NO_TEXTS))?;
+            let body = self.body(member, about, repair.as_deref()).ok_or_else(|| broken(NO_TEXTS))?;
             let used =
                 AttemptMeter { meter: Meter::new(&asked.request.tariff, queue.clock), whole: &self.meters[member] };
             let ended = {
@@ -105,6 +105,7 @@ impl<'a> Asker<'a> {
                 self.unit.fleets[asked.rules].send(key, &request, timeout).await
             };
             let tokens_used = used.meter.tokens();
+            repair = used.meter.repair().or(repair);
             drop(used);
             let Failed { mut failure, others_up } = match ended {
                 Ok(scores) => {
@@ -137,12 +138,14 @@ impl<'a> Asker<'a> {
         }
     }
 
-    fn body(&self, member: usize, about: About) -> Option<Vec<u8>> {
+    /// The body of a request; of another attempt with what was wrong with the last answer.
+    fn body(&self, member: usize, about: About, repair: Option<&[u8]>) -> Option<Vec<u8>> {
         let (function, frame_ref) = (self.queue.function, &self.unit.call.0);
         let asked = self.queue.spec.members.get(member)?;
         // The names are the same in all shares of a frame.
         let names = frame_ref.payload(0)?.names(function, false)?;
-        asked.request.body.fill(&[about], |column, about| {
+        let repaired = repair.map(|messages| asked.request.body.repaired(messages));
+        repaired.as_ref().unwrap_or(&asked.request.body).fill(&[about], |column, about| {
             let (share, sample) = if asked.second.contains(&column) { about.second } else { about.first };
             let raw = frame_ref.payload(share)?.text(function, column, sample)?;
             Some(Text { raw, json: names.get(column).is_some_and(|name| name == JSON) })

@@ -263,7 +263,7 @@ fn no_answer_takes_quadratic_time() {
     ];
     let start = std::time::Instant::now();
     for piece in hostile {
-        let text = piece.repeat(100_000 / piece.len());
+        let text = piece.repeat(20_000 / piece.len());
         for parser in parsers().filter(|parser| parser.range.is_none() && parser.which == Which::Last) {
             let _ = parser.read(&text, false);
         }
