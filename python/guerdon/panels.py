@@ -191,7 +191,7 @@ def pairwise(
     fields = tuple(replace(field, column=_column_of(field.column)) for field in compound.fields)
     (member,) = compound.members
     compound = replace(compound, members=(replace(member, second=second),), fields=fields)
-    own = [field.column for field in fields]
+    own = [name for field in fields for name in (field.column, field.images) if name]
     spec = asked.spec
     return CompoundReward(
         (pairwise, given), name, compound, spec.policy, columns=own, shape="group", run_if=spec.run_if

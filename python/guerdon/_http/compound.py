@@ -198,6 +198,6 @@ def _renumbered(body: list[Piece], places: Sequence[int]) -> list[Piece]:
         if isinstance(piece, list):
             return _renumbered(piece, places)
         kind, column = piece
-        return kind, places[column]
+        return kind, column if kind == "repair" else places[column]
 
     return [moved(piece) for piece in body]
