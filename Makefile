@@ -19,7 +19,7 @@ EXTENSION_TARGET := $(TARGET)/extension
 
 # The wheel that the targets use is linked the quick way (Cargo.toml): a minute instead of three.
 # What is measured and what CI tests last is the one that ships.
-ifneq ($(filter bench bench-training stress stress-trainers,$(MAKECMDGOALS)),)
+ifneq ($(filter bench bench-peers bench-training stress stress-trainers,$(MAKECMDGOALS)),)
 PROFILE := release
 endif
 PROFILE ?= quick
@@ -345,11 +345,25 @@ bench: setup ## speed of the core (criterion) and of the lanes beside their peer
 	cargo bench --locked --package guerdon-core --bench '*'
 	$(BIN)/python -m pytest --benchmark-only --timeout 1200 benches/python/bench_*.py $(ARGS)
 
+# On top of .venv: clients that Guerdon is compared with.
+PEERS := .venv-peers
+$(PEERS)/.dependencies: benches/peers/requirements.txt $(VENV)/.dependencies
+	echo '== litellm and openai into $(PEERS)'
+	rm -rf $(PEERS)
+	$(BIN)/python -m venv --without-pip $(PEERS)
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$$(echo $(PEERS)/lib/python*/site-packages)/below.pth"
+	$(UV_PIP) install --python $(PEERS)/bin/python --quiet -r $<
+	touch $@
+
+.PHONY: bench-peers
+bench-peers: setup $(PEERS)/.dependencies ## judges with and without faults, beside litellm's Router and openai-python: three minutes
+	$(PEERS)/bin/python -m benches.peers $(ARGS)
+
 .PHONY: bench-training
 bench-training: setup ## the published asynchronous-reward recipe, scaled down, in four modes: an hour (ARGS="--runs 1 --steps 4 --learning-steps 8": less)
 	$(BIN)/python -m benches.training $(ARGS)
 
 .PHONY: clean
 clean: ## remove what the targets made
-	rm -rf $(VENV) $(PARALLEL) $(TRL) $(VLLM) $(VERL) $(FRAMEWORKS) $(TARGET) dist demo-out .hypothesis .mypy_cache .pytest_cache .ruff_cache .benchmarks
+	rm -rf $(VENV) $(PARALLEL) $(TRL) $(VLLM) $(VERL) $(FRAMEWORKS) $(PEERS) $(TARGET) dist demo-out .hypothesis .mypy_cache .pytest_cache .ruff_cache .benchmarks
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,5 +1,5 @@
 //! The mock judge as a program: `mock-judge [--tls] [--http2] [--port N] [--latency fixed:1]
-//! [--window 100/3] [--failing 0.1] [--ca FILE]`.
+//! [--window 100/3 [--no-hint]] [--failing 0.1] [--ca FILE]`.
 //!
 //! It prints its address, and with `--ca` writes the certificate to trust; it ends with its
 //! standard input. `GET /seen` says what it saw.
@@ -19,6 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         match word.as_str() {
             "--tls" => config.tls = true,
             "--http2" => config.http2 = true,
+            "--no-hint" => config.without_hint = true,
             "--port" => config.port = value()?.parse()?,
             "--latency" => config.latency = Latency::parse(&value()?).ok_or("--latency wants fixed:1 or the like")?,
             "--failing" => config.failing = value()?.parse()?,

@@ -41,7 +41,8 @@ pub(super) async fn handle(request: &Request, shared: &JudgeState) -> (Fault, St
         && let Err(wait) = shared.window.lock().admit(window, Instant::now())
     {
         seen.refused.fetch_add(1, Ordering::Relaxed);
-        return (Fault::Status(429, Some(wait.as_secs_f64())), String::new());
+        let hint = (!shared.config.without_hint).then_some(wait.as_secs_f64());
+        return (Fault::Status(429, hint), String::new());
     }
     let text = reply::text_of(&body);
     let (latency, unlucky) = {

@@ -22,6 +22,8 @@ pub struct JudgeConfig {
     pub latency: Latency,
     /// Requests allowed in a sliding window; more are answered 429.
     pub window: Option<Window>,
+    /// Those 429s do not say when to come again.
+    pub without_hint: bool,
     /// Share of requests that are answered 500.
     pub failing: f64,
     /// Port to listen on; 0 takes a free one.
