@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 from tokenizers import AddedToken
-from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM, set_seed
+from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM, Qwen2ForSequenceClassification, set_seed
 
 from tests.integrations.trl.line_game import MOVES, call
 from tests.integrations.trl.tiny_trainer import make_config, make_tokenizer
@@ -35,6 +35,16 @@ def make_model(folder: Path, seed: int = 0) -> Path:
     model = Qwen2ForCausalLM(make_config(tokenizer, hidden_size=2 * HEAD, max_position_embeddings=CONTEXT))
     _set_by_hand(model, tokenizer)
     model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def make_reward_model(folder: Path, seed: int = 0) -> Path:
+    """A reward model, which gives a text one number, and its tokenizer, in `folder`."""
+    set_seed(seed)
+    tokenizer = make_tokenizer()
+    config = make_config(tokenizer, hidden_size=2 * HEAD, max_position_embeddings=CONTEXT, num_labels=1)
+    Qwen2ForSequenceClassification(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 

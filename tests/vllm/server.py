@@ -60,10 +60,10 @@ ADAPTERS = ("--enable-lora", "--max-lora-rank", "8", "--max-loras", "6")
 class Server:
     """One vLLM server; `url` is where it answers once `start` is back."""
 
-    def __init__(self, model: Path, log: Path, *arguments: str) -> None:
+    def __init__(self, model: Path, log: Path, *arguments: str, adapters: bool = True) -> None:
         self.model = model
         self.log = log
-        self._arguments = arguments
+        self._arguments = (*(ADAPTERS if adapters else ()), *arguments)
         self._port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._scratch: str | None = None  # short, because its sockets lie there too
@@ -81,7 +81,7 @@ class Server:
         """Starts it, without waiting."""
         assert self._process is None
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(self.model)]
-        command += ["--host", "127.0.0.1", "--port", str(self._port), *ARGUMENTS, *WHOLE, *ADAPTERS, *self._arguments]
+        command += ["--host", "127.0.0.1", "--port", str(self._port), *ARGUMENTS, *WHOLE, *self._arguments]
         self._scratch = tempfile.mkdtemp(prefix="vllm-")
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(

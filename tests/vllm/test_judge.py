@@ -56,7 +56,7 @@ def test_log_probabilities_are_those_of_the_server(server: Server, model: Path, 
 def graded(server: Server, model: Path, **options: Any) -> Any:
     """A judge whose answer the server holds to two words."""
     return judge(
-        base_url=f"{server.url}/v1",
+        base_url=options.pop("base_url", f"{server.url}/v1"),
         model=str(model),
         prompt=PROMPT,
         parse=parse.yes_no(),
