@@ -33,6 +33,7 @@ PUBLIC = {
     "RewardBatch",
     "RewardFailureError",
     "RewardFunction",
+    "Rubric",
     "SampleResult",
     "SerializationError",
     "SnapshotError",
@@ -47,6 +48,7 @@ PUBLIC = {
     "panel",
     "parse",
     "reward",
+    "rubric",
 }
 
 MOST_MODULES = 15
@@ -136,6 +138,7 @@ ATTRIBUTES = {
         "weights",
     },
     "RewardFunction": {"name", "options", "spec"},
+    "Rubric": {"columns", "name", "weights"},
     "SampleResult": {"reasons", "rewards", "status", "total"},
     "StatefulReward": {"close", "setup"},
     "Status": {"ABSTAINED", "CANCELLED", "CRASHED", "ERROR", "OK", "SKIPPED", "TIMEOUT", "label"},
@@ -180,6 +183,7 @@ def test_the_public_attributes_are_these(name: str) -> None:
             "PendingBatch": lambda: dispatcher.submit(completions=["a"]),
             "RewardBatch": lambda: dispatcher.score(completions=["a"]),
             "RewardFunction": lambda: function,
+            "Rubric": lambda: guerdon.rubric({"a": "b"}, base_url="http://localhost:1/v1", model="m"),
         }
         found |= _public(vars(made[name]()) if name in made else ())
     if name == "Status":

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from guerdon.functions import RewardFunction, group_reward, reward
     from guerdon.judges import http_reward, judge
     from guerdon.limits import Limit, RetryAfter
-    from guerdon.panels import pairwise, panel
+    from guerdon.panels import Rubric, pairwise, panel, rubric
     from guerdon.pending import OpenBatch, PendingBatch
     from guerdon.recycling import Recycle
     from guerdon.results import Failure, Group, RewardBatch, SampleResult
@@ -67,6 +67,7 @@ __all__ = [
     "RewardBatch",
     "RewardFailureError",
     "RewardFunction",
+    "Rubric",
     "SampleResult",
     "SerializationError",
     "SnapshotError",
@@ -81,6 +82,7 @@ __all__ = [
     "panel",
     "parse",
     "reward",
+    "rubric",
 ]
 
 _HOMES: Final[dict[str, str | None]] = {
@@ -116,6 +118,8 @@ _HOMES: Final[dict[str, str | None]] = {
     "judge": "judges",
     "pairwise": "panels",
     "panel": "panels",
+    "Rubric": "panels",
+    "rubric": "panels",
     "parse": None,
     "http_reward": "judges",
     "reward": "functions",

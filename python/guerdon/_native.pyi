@@ -75,6 +75,7 @@ class CompoundConfig:
         weights: Sequence[float] = ...,  # all the same
         needed: int = 1,
         min_agreement: float | None = None,
+        columns: int = 1,
         schedule: str = "circular",
         rounds: int | None = None,
         score: str = "win_rate",

@@ -18,7 +18,7 @@ from guerdon import _options
 from guerdon._cpu_count import default_workers
 from guerdon._engine import EngineHandle
 from guerdon._registration.conditions import refuse_impossible_conditions
-from guerdon._registration.function_list import checked_items, merge_limits, model_name, refuse_repeated_names
+from guerdon._registration.function_list import checked_items, merge_limits, model_name, refuse_repeated_names, spread
 from guerdon._registration.spec import is_reward_model, spec_of
 from guerdon._result.usage import usage_of
 from guerdon._result_builder import ResultBuilder
@@ -68,7 +68,7 @@ class Dispatcher:
             functions of TRL's batch contract, and reward models (an ``nn.Module`` or a model name),
             which are left to the trainer.
         weights: One per entry of `functions`, for `RewardBatch.total` and for the trainer's
-            ``reward_weights``; all 1 by default.
+            ``reward_weights``; all 1 by default. A rubric's multiplies those of its criteria.
         workers: Processes of the process lane; by default this rank's share of the cores that the
             host, or its container, may use.
         num_generations: Completions per prompt, where neither the call nor the trainer says it.
@@ -110,9 +110,10 @@ class Dispatcher:
         worker_env: Mapping[str, str | None] | None = None,
         max_cost: float | None = None,
     ) -> None:
-        items = checked_items(functions, Dispatcher, RewardColumn)
+        entries = checked_items(functions, Dispatcher, RewardColumn)
+        items, spread_weights = spread(entries, _options.weights(weights, len(entries)))
         self._options: dict[str, Any] = {
-            "weights": _options.weights(weights, len(items)),
+            "weights": spread_weights,
             "workers": _options.whole("workers", workers, _options.MOST_WORKERS),
             "num_generations": _options.whole("num_generations", num_generations, _options.MOST_GENERATIONS),
             "max_failure_rate": _options.fraction("max_failure_rate", max_failure_rate),

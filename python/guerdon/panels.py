@@ -13,8 +13,9 @@ from typing import Any, Literal
 
 from guerdon import parse as parsers
 from guerdon._http.compound import CompoundPlan, CompoundReward, plan_of
-from guerdon._http.options import name_of
+from guerdon._http.options import name_of, non_empty_text
 from guerdon._http.reward import HttpReward
+from guerdon._http.rubric import Rubric
 from guerdon._registration.conditions import RunIf, checked_run_if
 from guerdon._registration.options import Options
 from guerdon._registration.spec import checked_policy
@@ -23,11 +24,12 @@ from guerdon.errors import RegistrationError
 from guerdon.judges import judge
 from guerdon.parse import Parse
 
-__all__ = ["pairwise", "panel"]
+__all__ = ["Rubric", "pairwise", "panel", "rubric"]
 
 _REDUCTIONS = ("median", "mean", "majority", "min", "max")
 _WEIGHTED = ("median", "mean", "majority")
 _MOST_MEMBERS = 64
+_MOST_CRITERIA = 64
 
 
 def panel(
@@ -196,6 +198,100 @@ def pairwise(
     return CompoundReward(
         (pairwise, given), name, compound, spec.policy, columns=own, shape="group", run_if=spec.run_if
     )
+
+
+def rubric(
+    criteria: Mapping[str, str],
+    *,
+    base_url: Any,
+    model: str,
+    prompt: str = "Question:\n{prompt}\n\nAnswer:\n{completion}",
+    weights: Mapping[str, float] | None = None,
+    per_call: Literal["all", "one"] = "all",
+    scale: tuple[float, float] = (0, 10),
+    name: str = "rubric",
+    **options: Any,
+) -> Rubric:
+    """Make a rubric: several criteria, each a column ``<name>/<criterion>`` of the result, with
+    what the judge says about it in ``result.extra["<name>/<criterion>/reason"]``.
+
+    An entry of a dispatcher's list, where it stands for all of its columns: trainers, weights,
+    metrics and the command line see a reward function for each.
+
+    Args:
+        criteria: What each of them asks for, by name.
+        base_url: As for `guerdon.judge`, like ``model``.
+        prompt: What is judged, with the sample's columns. The criteria and the form of the answer
+            follow it, so that the requests of a sample begin with the same text.
+        weights: By criterion, all 1 by default; the dispatcher's weight of the rubric multiplies
+            them.
+        per_call: ``"all"`` criteria in one request; an answer that lacks one is an `error` for all.
+            Or a request for ``"one"`` after the other, to the same endpoint, which has the text of
+            the sample in its prefix cache; one that fails is an `error` for itself alone.
+        scale: The lowest and the highest score; one beyond is an `error`.
+        name: In metrics, files and messages; unique in a dispatcher.
+        **options: All others of `guerdon.judge`, except ``parse`` and ``votes``.
+
+    Raises:
+        RegistrationError: An option is wrong; the message names it.
+
+    Examples:
+        >>> from guerdon import rubric
+        >>> rubric(
+        ...     {"correct": "The answer is right.", "clear": "A child understands it."},
+        ...     base_url="http://localhost:8000/v1",
+        ...     model="Qwen/Qwen3-8B",
+        ... )
+        <rubric 'rubric': rubric/correct, rubric/clear>
+    """
+    given = {**{option: value for option, value in locals().items() if option != "options"}, **options}
+    name = name_of(name)
+    wrong = f"reward function {name!r}: "
+    texts = _criteria(name, criteria)
+    if per_call not in ("all", "one"):
+        raise RegistrationError(f"{wrong}per_call={per_call!r}: expected 'all' or 'one'.")
+    non_empty_text(name, "prompt", prompt)
+    found = dict.fromkeys(texts, 1.0) if weights is None else {key: number(value) for key, value in weights.items()}
+    if found.keys() != texts.keys() or not all(math.isfinite(weight) for weight in found.values()):
+        raise RegistrationError(f"{wrong}weights={weights!r}: expected a number for each criterion.")
+    _refuse_votes(name, options)
+    if "parse" in options:
+        raise RegistrationError(
+            f"{wrong}parse= is for guerdon.judge alone: a rubric reads the answers that it asks for."
+        )
+    low, high = scale
+
+    def judge_of(asked: Mapping[str, str]) -> HttpReward:
+        lines = "".join(f"{'- ' if per_call == 'all' else ''}{key}: {text}\n" for key, text in asked.items())
+        which = "each criterion" if per_call == "all" else "this criterion"
+        form = ", ".join(f'"{key}": {{"reason": "<one sentence>", "score": <number>}}' for key in asked)
+        rate = f"Rate the answer from {low:g} to {high:g} by {which}.\n{lines}Reply with JSON alone: {{{form}}}"
+        question = f"{prompt}\n\n{rate.replace('{', '{{').replace('}', '}}')}"
+        parse = parsers.rubric(list(asked), range=scale)
+        return judge(base_url=base_url, model=model, prompt=question, parse=parse, name=name, **options)
+
+    if per_call == "all":
+        judges = [judge_of(texts)]
+        plan = CompoundPlan.of("rubric", [(name, judges[0])], columns=len(texts))
+    else:
+        judges = [judge_of({key: text}) for key, text in texts.items()]
+        plan = CompoundPlan.of("criteria", list(zip(texts, judges, strict=True)), shared=True)
+    spec = judges[0].spec
+    columns = [column for each in judges for column in each.spec.wants.required]
+    weighted = {key: found[key] for key in texts}
+    return Rubric((rubric, given), name, plan, spec.policy, weighted, columns, spec.run_if)
+
+
+def _criteria(name: str, given: object) -> dict[str, str]:
+    texts = dict(given) if isinstance(given, Mapping) else {}
+    lines = [each for pair in texts.items() for each in pair]
+    if not all(isinstance(line, str) and line.strip() and line.isprintable() for line in lines):
+        texts = {}
+    if not 1 <= len(texts) <= _MOST_CRITERIA:
+        raise RegistrationError(
+            f"reward function {name!r}: criteria: expected a dict of 1 to {_MOST_CRITERIA} names and lines of text."
+        )
+    return texts
 
 
 def _column_of(field: str) -> str:

@@ -61,10 +61,17 @@ class CompoundPlan:
     settings: Mapping[str, Any]
 
     @classmethod
-    def of(cls, kind: str, members: Sequence[tuple[str, HttpReward]], **settings: Any) -> CompoundPlan:
-        """The plan of these members, which keep their options."""
+    def of(
+        cls, kind: str, members: Sequence[tuple[str, HttpReward]], *, shared: bool = False, **settings: Any
+    ) -> CompoundPlan:
+        """The plan of these members, which keep their options.
+
+        Args:
+            shared: They have the same options, and one limit and endpoint.
+        """
         fields: list[Field] = []
         made = []
+        first = members[0][1].spec
         for name, member in members:
             plan = plan_of(member)
             places = []
@@ -72,7 +79,8 @@ class CompoundPlan:
                 if field not in fields:
                     fields.append(field)
                 places.append(fields.index(field))
-            made.append(Member(name, replace(plan, body=_renumbered(plan.body, places)), member.spec))
+            spec = first if shared else member.spec
+            made.append(Member(name, replace(plan, body=_renumbered(plan.body, places)), spec))
         return cls(kind, tuple(made), tuple(fields), settings)
 
     def config(self, function: str, *, key: bool = True, cap: SpendingCap | None = None) -> CompoundConfig:
@@ -114,10 +122,12 @@ class Criterion:
     Attributes:
         leader: That function's name.
         column: Which of its columns, from 1; 0 is the leader's own.
+        requests: Of a request for this column alone, how it looks; what it used counts here.
     """
 
     leader: str
     column: int
+    requests: Plan | None = None
 
     fields: tuple[Field, ...] = ()
 
@@ -166,7 +176,7 @@ class CompoundReward(HttpReward):
             wants=Wants(required=tuple(dict.fromkeys(columns))),
             is_async=True,
             decorated=True,
-            http=plan.members[0].plan if isinstance(plan, CompoundPlan) else None,
+            http=plan.members[0].plan if isinstance(plan, CompoundPlan) else plan.requests,
             run_if=run_if,
             compound=plan,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from guerdon._registration.spec import FunctionSpec
@@ -31,6 +31,26 @@ def checked_items(functions: object, dispatcher: type, column: type) -> tuple[ob
         if isinstance(item, column):
             raise RegistrationError(f"{item!r} belongs to a dispatcher already. Pass the function itself.")
     return items
+
+
+def spread(items: Iterable[object], weights: Sequence[float] | None) -> tuple[tuple[object, ...], list[float] | None]:
+    """The items, a rubric's columns in its place, and one weight for each; None if all are 1.
+
+    Args:
+        weights: One per entry of the list, None without any.
+    """
+    columns: list[object] = []
+    spread_weights: list[float] = []
+    for place, item in enumerate(items):
+        own, factor = getattr(item, "columns", None), 1.0 if weights is None else weights[place]
+        if getattr(type(item), "__guerdon_columns__", False) and own is not None:
+            columns += own
+            spread_weights += [factor * weight for weight in getattr(item, "weights", ())]
+        else:
+            columns.append(item)
+            spread_weights.append(factor)
+    plain = weights is None and all(weight == 1.0 for weight in spread_weights)
+    return tuple(columns), None if plain else spread_weights
 
 
 def model_name(item: object) -> str:

@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from guerdon._http.reward import HttpReward
+from guerdon._http.rubric import Rubric
 from guerdon.cli.exit_codes import UsageError
 from guerdon.dispatcher import Dispatcher
 from guerdon.errors import GuerdonError
@@ -171,7 +172,7 @@ def _all_rewards(module: ModuleType, place: str) -> list[Any]:
         raise UsageError(f"{place} has {len(dispatchers)} dispatchers. Name the one to use: {place}:{names[0]}.")
     if dispatchers:
         return dispatchers
-    rewards = [value for value in values if isinstance(value, (HttpReward, RewardFunction, StatefulReward))]
+    rewards = [value for value in values if isinstance(value, (HttpReward, RewardFunction, Rubric, StatefulReward))]
     if not rewards:
         plain = [
             name
@@ -193,7 +194,7 @@ def _unique(values: Iterable[Any]) -> Iterable[Any]:
 
 def _could_score(value: object) -> bool:
     """Whether a value is worth suggesting for a misspelt name: no helper from guerdon."""
-    if isinstance(value, (Dispatcher, HttpReward, RewardFunction, StatefulReward)):
+    if isinstance(value, (Dispatcher, HttpReward, RewardFunction, Rubric, StatefulReward)):
         return True
     return (
         callable(value)

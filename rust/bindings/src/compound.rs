@@ -49,7 +49,7 @@ pub struct CompoundConfig {
 impl CompoundConfig {
     #[new]
     #[pyo3(signature = (kind, *, members, rules, votes = 1, reduce = "mean", weights = Vec::new(), needed = 1,
-        min_agreement = None, schedule = "circular", rounds = None, score = "win_rate", both_orders = true))]
+        min_agreement = None, columns = 1, schedule = "circular", rounds = None, score = "win_rate", both_orders = true))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
         kind: &str,
@@ -60,6 +60,7 @@ impl CompoundConfig {
         weights: Vec<f64>,
         needed: usize,
         min_agreement: Option<f64>,
+        columns: usize,
         schedule: &str,
         rounds: Option<usize>,
         score: &str,
@@ -79,6 +80,7 @@ impl CompoundConfig {
             "votes" => Compound::Votes(votes, reduction),
             "panel" => Compound::Panel(reduction),
             "criteria" => Compound::Criteria,
+            "rubric" => Compound::Rubric(columns),
             "pairwise" => {
                 let schedule = match schedule {
                     "circular" => Schedule::Circular,

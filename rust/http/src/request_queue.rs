@@ -230,7 +230,7 @@ impl RequestQueue {
             }
             frame.report(*call, meter.report());
             match ended {
-                Some(Ok(Scores { cells })) => frame.complete_many(*call, cells, times),
+                Some(Ok(Scores { cells, .. })) => frame.complete_many(*call, cells, times),
                 Some(Err(Failed { failure, others_up })) => {
                     if others_up {
                         frame.others_are_up();

@@ -30,8 +30,10 @@ pub enum ResponseParser {
 /// What a response held.
 #[derive(Debug)]
 pub struct Scores {
-    /// One a sample.
+    /// One a sample; of a rubric whose criteria were asked for, one a criterion.
     pub cells: Vec<Cell>,
+    /// Of such a rubric why, where the judge says; else empty.
+    pub reasons: Vec<Option<String>>,
 }
 
 /// The tokens of an answer that is scores.
@@ -45,7 +47,20 @@ impl ResponseParser {
     /// The scores of `samples` samples; `Err` says what is wrong. What the answer cost is counted
     /// in both cases.
     pub fn read(&self, body: &[u8], samples: usize, request: &mut MeteredRequest<'_>) -> Result<Scores, String> {
+        let mut reasons = Vec::new();
         let cells = match self {
+            Self::Judge { api, parser } if parser.criteria() == Some(samples) => {
+                let answer = api.read(body).map_err(|error| error.to_string())?;
+                request.answered(answer.usage);
+                let found = answer.text(body).and_then(|text| {
+                    let reasoning = answer.reasoning.as_deref();
+                    parser.read_judgments(AnswerText { text, reasoning, cut: answer.cut })
+                });
+                request.keep(answer);
+                let cells;
+                (cells, reasons) = found?.into_iter().map(|one| (one.score, one.reason)).unzip();
+                cells
+            }
             Self::Judge { api, parser } => {
                 let answer = api.read(body).map_err(|error| error.to_string())?;
                 request.answered(answer.usage);
@@ -80,7 +95,7 @@ impl ResponseParser {
             let shown = quoted(&String::from_utf8_lossy(body));
             return Err(format!("{} scores for {samples} samples in {shown}", cells.len()));
         }
-        Ok(Scores { cells })
+        Ok(Scores { cells, reasons })
     }
 }
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from guerdon._registration.callables import is_reward_model
+from guerdon._registration.function_list import spread
 from guerdon._trainer.column import RewardColumn
 from guerdon.dispatcher import Dispatcher
 
@@ -37,8 +38,10 @@ def resolve_reward_funcs(given: Any) -> tuple[list[Any], list[float] | None, Dis
             weights.extend(entry.reward_weights)
             weighted = weighted or entry.options["weights"] is not None
         else:
-            functions.append(entry)
-            weights.append(1.0)
+            columns, own_weights = spread([entry], None)
+            functions.extend(columns)
+            weights.extend(own_weights or [1.0] * len(columns))
+            weighted = weighted or own_weights is not None
     plain = [
         index for index, one in enumerate(functions) if not isinstance(one, RewardColumn) and not is_reward_model(one)
     ]

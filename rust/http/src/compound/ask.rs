@@ -5,13 +5,14 @@
 //! - Whoever drops the future drops the request, its connection and its permit.
 
 use guerdon_core::limits::{Feedback, Tokens};
-use guerdon_core::outcome::{Answer, Failure, FailureKind};
+use guerdon_core::outcome::{Answer, Failure};
 use guerdon_core::report::Report;
 use guerdon_core::scheduler::RequestAttempts;
 
 use crate::body::{JSON, Text};
 use crate::compound::function::CompoundMember;
 use crate::compound::queue::{CompoundQueue, TakenUnit};
+use crate::compound::unit::broken;
 use crate::fleet::{Failed, RequestKey};
 use crate::meter::Meter;
 use crate::request::ScoreRequest;
@@ -98,7 +99,7 @@ impl<'a> Asker<'a> {
                     server: &in_flight.server,
                     parser,
                     body: body.into(),
-                    samples: 1,
+                    samples: queue.spec.kind.scores(),
                     meter: &used.meter,
                     timeout,
                 };
@@ -154,15 +155,3 @@ impl<'a> Asker<'a> {
 }
 
 const NO_TEXTS: &str = "internal error: the texts of its request were not captured";
-
-/// A failure that no other attempt mends.
-pub fn broken(reason: &str) -> Failure {
-    Failure {
-        kind: FailureKind::Error,
-        reason: reason.to_owned(),
-        traceback: None,
-        retryable: false,
-        retry_after: None,
-        answer: None,
-    }
-}

@@ -18,7 +18,8 @@ pub fn drive(queue: Arc<CompoundQueue>, unit: Arc<TakenUnit>) -> BoxFuture<'stat
             Compound::Votes(votes, rules) => votes::ask(&asker, *votes, rules).await,
             Compound::Panel(rules) => panel::ask(&asker, rules).await,
             Compound::Pairwise(rules) => pairwise::ask(&asker, *rules).await,
-            Compound::Criteria => return criteria::ask(&asker).await,
+            Compound::Criteria => return criteria::ask_each(&asker).await,
+            Compound::Rubric(criteria) => return criteria::ask_once(&asker, *criteria).await,
         };
         (0..queue.spec.members.len()).for_each(|member| report.merge(asker.used(member)));
         queue.answer(&unit, 0, ended, report);

@@ -47,6 +47,8 @@ pub enum Compound {
     Panel(Reduction),
     /// Each member once, one after the other; each has a column of its own.
     Criteria,
+    /// One request, whose answer has a score for each of so many columns.
+    Rubric(usize),
     /// Pairs of a group.
     Pairwise(Pairwise),
 }
@@ -68,11 +70,18 @@ pub enum PairwiseScore {
 }
 
 impl Compound {
+    /// How many scores the answer to one request has.
+    #[must_use]
+    pub const fn scores(&self) -> usize {
+        if let Self::Rubric(criteria) = self { *criteria } else { 1 }
+    }
+
     /// How many columns of a result a call fills.
     #[must_use]
     pub const fn columns(&self, members: usize) -> usize {
         match self {
             Self::Criteria => members,
+            Self::Rubric(criteria) => *criteria,
             Self::Votes(..) | Self::Panel(_) | Self::Pairwise(_) => 1,
         }
     }

@@ -2,9 +2,8 @@
 
 use guerdon_core::outcome::{Cell, Failure};
 
-use crate::compound::ask::broken;
 use crate::compound::reduce::{Opinion, Reduced};
-use crate::compound::unit::Cells;
+use crate::compound::unit::{Cells, broken};
 use crate::response::Scores;
 
 /// What an answer says of its one sample; what failed, with the reason.

@@ -23,6 +23,7 @@ use tokio::task::AbortHandle;
 
 use crate::compound::function::CompoundFunction;
 use crate::compound::permits::PermitQueue;
+use crate::compound::unit::broken;
 use crate::compound::unit::{Answered, Cells, Unit, UnitCall, UnitKey};
 use crate::fleet::Fleet;
 use crate::in_flight::InFlightFrame;
@@ -165,10 +166,11 @@ impl CompoundQueue {
                 continue;
             }
             let CompoundState { units, waiting, .. } = &mut *state;
-            let unit = units.entry(key).or_insert_with(|| {
+            let unit = units.entry(key).or_insert_with(|| Unit::new(batch, self.columns()));
+            // The texts of its requests come with the call of the function that asks.
+            if column == 0 && unit.task.is_none() {
                 waiting.insert(key);
-                Unit::new(batch, self.columns())
-            });
+            }
             answered.extend(unit.add(column, call));
             if unit.is_done() {
                 units.remove(&key);
@@ -205,19 +207,17 @@ impl CompoundQueue {
     /// The next unit, for a task.
     fn take(&self, task: u64) -> Option<TakenUnit> {
         loop {
-            let (key, calls, batch, fleets) = {
+            let (key, leader, batch, fleets) = {
                 let mut state = self.state.lock();
                 let fleets = state.fleets.clone()?;
                 let key = state.waiting.pop_first()?;
                 let Some(unit) = state.units.get_mut(&key) else { continue };
                 unit.task = Some(task);
-                let calls: Vec<UnitCall> = unit.calls().cloned().collect();
-                (key, calls, unit.batch.clone(), fleets)
+                (key, unit.leader().cloned(), unit.batch.clone(), fleets)
             };
             // Without the lock: looking at a call takes its frame's.
-            let call = calls.iter().find(|(frame_ref, index)| frame_ref.is_open(*index)).cloned();
-            let Some(call) = call else {
-                self.remove(key);
+            let Some(call) = leader.filter(|(frame_ref, index)| frame_ref.is_open(*index)) else {
+                self.abandon(key);
                 continue;
             };
             let samples = call.0.samples(call.1);
@@ -228,6 +228,23 @@ impl CompoundQueue {
             }
             let waiting = state.waiting.len();
             return Some(TakenUnit { key, task, call, samples, waiting, batch, fleets, stop });
+        }
+    }
+
+    /// Ends a unit without the call of the function that asks: nobody can answer the others.
+    fn abandon(&self, key: UnitKey) {
+        let Some(unit) = self.state.lock().units.remove(&key) else { return };
+        let alone = unit.leader().is_some();
+        for (place, (frame_ref, call)) in unit.calls().enumerate() {
+            frame_ref.end(|frame| {
+                if !alone || place > 0 {
+                    frame.fail(
+                        *call,
+                        broken("the first criterion of its rubric has ended, and asks for all"),
+                        Times::default(),
+                    );
+                }
+            });
         }
     }
 
@@ -278,7 +295,7 @@ impl CompoundQueue {
 
     /// Drops units whose calls were completed meanwhile; whether any unit is here.
     pub fn drop_abandoned(&self) -> bool {
-        let (under_way, left_over, busy) = {
+        let (under_way, left_over, orphans, busy) = {
             let state = self.state.lock();
             let under_way = |task: &UnitTask| {
                 let unit = state.units.get(&task.unit?)?;
@@ -287,8 +304,14 @@ impl CompoundQueue {
             let under_way: Vec<_> = state.tasks.values().filter_map(under_way).collect();
             let over = state.units.iter().filter(|(_, unit)| unit.is_answered() && unit.batch.is_done());
             let left_over: Vec<UnitKey> = over.map(|(key, _)| *key).collect();
-            (under_way, left_over, state.is_busy())
+            let orphan = |(key, unit): (&UnitKey, &Unit)| {
+                let waits = unit.task.is_none() && unit.leader().is_none();
+                (waits && unit.batch.cell(key.1, self.function).is_some()).then_some(*key)
+            };
+            let orphans: Vec<UnitKey> = state.units.iter().filter_map(orphan).collect();
+            (under_way, left_over, orphans, state.is_busy())
         };
+        orphans.into_iter().for_each(|key| self.abandon(key));
         for (batch, calls, stop) in under_way {
             let open = calls.iter().any(|(frame_ref, call)| frame_ref.is_open(*call));
             if batch.is_done() || (!open && !calls.is_empty()) {

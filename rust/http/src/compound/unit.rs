@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use guerdon_core::batch::Batch;
-use guerdon_core::outcome::{Cell, Failure, Times};
+use guerdon_core::outcome::{Cell, Failure, FailureKind, Times};
 use guerdon_core::report::Report;
 
 use crate::in_flight::InFlightFrame;
@@ -79,6 +79,11 @@ impl Unit {
         }
     }
 
+    /// The call of the function that asks, if it waits.
+    pub fn leader(&self) -> Option<&UnitCall> {
+        if let Some(State::Waiting(call)) = self.columns.first() { Some(call) } else { None }
+    }
+
     /// The calls that wait for answers.
     pub fn calls(&self) -> impl Iterator<Item = &UnitCall> {
         self.columns.iter().filter_map(|state| if let State::Waiting(call) = state { Some(call) } else { None })
@@ -91,5 +96,17 @@ impl Unit {
     /// Whether no column waits for an answer of the requests.
     pub fn is_answered(&self) -> bool {
         self.columns.iter().all(|state| matches!(state, State::Done | State::Answered(_)))
+    }
+}
+
+/// A failure that no other attempt mends.
+pub fn broken(reason: &str) -> Failure {
+    Failure {
+        kind: FailureKind::Error,
+        reason: reason.to_owned(),
+        traceback: None,
+        retryable: false,
+        retry_after: None,
+        answer: None,
     }
 }

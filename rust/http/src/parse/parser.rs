@@ -83,6 +83,12 @@ impl ScoreParser {
         self.found(AnswerText { cut: true, ..beginning }).ok()
     }
 
+    /// How many criteria are asked for; `None` where it is one score.
+    #[must_use]
+    pub const fn criteria(&self) -> Option<usize> {
+        if let Method::Rubric(rubric) = &self.method { Some(rubric.criteria.len()) } else { None }
+    }
+
     /// What an answer says about each criterion of `Method::Rubric`.
     pub fn read_judgments(&self, answer: AnswerText<'_>) -> Result<Vec<Judgment>, String> {
         let read = |rubric: &Rubric| {

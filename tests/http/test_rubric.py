@@ -1,0 +1,126 @@
+"""`guerdon.rubric` against a real server: a column a criterion, from one answer or several."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from guerdon import Dispatcher, RegistrationError, Status, rubric
+from tests.http.server import Server, chat_completion, question, serving
+
+CRITERIA = {"correct": "The answer is right.", "clear": "Use no {jargon}."}
+NOWHERE: dict[str, Any] = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
+
+
+def answer(path: str, body: dict[str, Any]) -> Any:
+    """Each criterion gets the length of its name; one that the text is "without" is left out."""
+    asked = question(body)
+    named = [name for name in CRITERIA if f"{name}: " in asked.split("Rate the answer")[1]]
+    given = {
+        name: {"reason": f"{name}!", "score": len(name)}
+        for name in named
+        if f"without {name}" not in asked.split("Rate the answer")[0]
+    }
+    return chat_completion(f"Well:\n```json\n{json.dumps(given)}\n```")
+
+
+def made(server: Server, **options: Any) -> Any:
+    return rubric(CRITERIA, base_url=server.url, model="m", **{"retries": 0, "timeout": 20, **options})
+
+
+@pytest.mark.parametrize(("per_call", "requests"), [("all", 3), ("one", 6)])
+def test_each_criterion_is_a_column(per_call: Any, requests: int) -> None:
+    with serving(answer) as server, Dispatcher([made(server, per_call=per_call)]) as dispatcher:
+        result = dispatcher.score(prompts=["p"] * 3, completions=["a", "b", "c"])
+        assert result.functions == dispatcher.names == ("rubric/correct", "rubric/clear")
+        assert result.rewards.reshape(3, 2).tolist() == [[7.0, 5.0]] * 3
+        assert result.extra["rubric/correct/reason"] == ["correct!"] * 3
+        assert result.extra["rubric/clear/reason"] == ["clear!"] * 3
+        assert len(server.bodies) == requests
+        assert [column.__name__ for column in dispatcher.reward_funcs] == ["rubric/correct", "rubric/clear"]
+        columns = [column(prompts=["p"], completions=["a"]) for column in dispatcher.reward_funcs]
+        assert columns == [[7.0], [5.0]]
+        used = result.usage
+        assert sum(used[name]["requests"] for name in used) == requests
+
+
+def test_requests_of_a_sample_begin_with_the_same_text() -> None:
+    with serving(answer) as server, Dispatcher([made(server, per_call="one")]) as dispatcher:
+        dispatcher.score(prompts=["why"], completions=["because"])
+        one, other = map(question, server.bodies)
+        assert one.startswith("Question:\nwhy\n\nAnswer:\nbecause\n\nRate the answer")
+        assert one.split("criterion")[0] == other.split("criterion")[0]
+        assert "correct: The answer is right." in one
+        assert "clear: Use no {jargon}." in other
+
+
+def test_a_malformed_answer_fails_all_of_its_criteria() -> None:
+    texts = ["fine", "without clear"]
+    with serving(answer) as server:
+        for per_call, expected in (("all", [[7, 5], [np.nan, np.nan]]), ("one", [[7, 5], [7, np.nan]])):
+            with Dispatcher([made(server, per_call=per_call)], max_failure_rate=1.0) as dispatcher:
+                result = dispatcher.score(prompts=["p"] * 2, completions=texts)
+                np.testing.assert_array_equal(result.rewards.reshape(2, 2), expected)
+                assert all(failure.status == Status.ERROR for failure in result.failures())
+
+
+@pytest.mark.parametrize("beyond", ['{"correct": 11, "clear": 5}', '{"correct": "high", "clear": 5}', "7 and 5", ""])
+def test_what_is_no_score_is_an_error(beyond: str) -> None:
+    with (
+        serving(lambda *_: chat_completion(beyond)) as server,
+        Dispatcher([made(server)], max_failure_rate=1.0) as dispatcher,
+    ):
+        result = dispatcher.score(prompts=["p"], completions=["a"])
+        assert (result.status == Status.ERROR).all()
+
+
+def test_the_example_of_the_form_is_no_answer() -> None:
+    with (
+        serving(lambda path, body: chat_completion(question(body).split("Reply with JSON alone: ")[1])) as server,
+        Dispatcher([made(server)], max_failure_rate=1.0) as dispatcher,
+    ):
+        assert (dispatcher.score(prompts=["p"], completions=["a"]).status == Status.ERROR).all()
+
+
+def test_weights_are_those_of_the_criteria() -> None:
+    with serving(answer) as server:
+        entry = made(server, weights={"clear": 1, "correct": 2})
+        with Dispatcher([entry]) as dispatcher:
+            assert dispatcher.reward_weights == [2.0, 1.0]
+            assert dispatcher.score(prompts=["p"], completions=["a"]).total.item() == 19.0
+        with Dispatcher([entry], weights=[0.5]) as dispatcher:
+            assert dispatcher.reward_weights == [1.0, 0.5]
+            again = pickle.loads(pickle.dumps(dispatcher))
+            assert again.reward_weights == [1.0, 0.5]
+            assert again.score(prompts=["p"], completions=["a"]).total.item() == 9.5
+            again.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"criteria": {}}, "expected a dict of 1 to 64 names"),
+        ({"criteria": {"a": "two\nlines"}}, "lines of text"),
+        ({"per_call": "two"}, "per_call='two'"),
+        ({"weights": {"correct": 1}}, "expected a number for each criterion"),
+        ({"votes": 3}, "votes= is for guerdon.judge alone"),
+        ({"parse": None}, "a rubric reads the answers that it asks for"),
+        ({"prompt": ""}, "prompt=''"),
+    ],
+)
+def test_odd_rubrics_are_refused(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(RegistrationError, match=re.escape(problem)):
+        rubric(**{**NOWHERE, "criteria": CRITERIA, **options})
+
+
+def test_a_column_alone_is_refused() -> None:
+    with (
+        pytest.raises(RegistrationError, match="put the rubric itself into the list"),
+        Dispatcher([rubric(CRITERIA, **NOWHERE).columns[1]]) as dispatcher,
+    ):
+        dispatcher.score(prompts=["p"], completions=["a"])
