@@ -120,7 +120,7 @@ async fn exchange(
                 if whole {
                     connection.release().await;
                 }
-                Ok(Scores { cells: vec![cell] })
+                Ok(Scores { cells: vec![cell], reasons: Vec::new() })
             }
             Err(StreamEnd::Broken(Some(error))) => Err(broken(&TransportError::Exchange(error))),
             Err(end) => {
