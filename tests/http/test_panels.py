@@ -46,9 +46,11 @@ class Sequence:
         self._lock = threading.Lock()
 
     def __call__(self, path: str, body: dict[str, Any]) -> Any:
+        # What a repair says comes after the question.
+        asked = next(str(message["content"]) for message in body["messages"] if message["role"] == "user")
         with self._lock:
-            turn = self._asked.get(question(body), 0)
-            self._asked[question(body)] = turn + 1
+            turn = self._asked.get(asked, 0)
+            self._asked[asked] = turn + 1
         answer = self._answers[min(turn, len(self._answers) - 1)]
         return chat_completion(answer) if isinstance(answer, str) else answer
 
