@@ -179,7 +179,9 @@ def two_of_which_the_first_asked_hangs() -> Iterator[tuple[Stuck, list[Server]]]
 
 def test_a_second_request_is_sent_to_another_endpoint() -> None:
     with two_of_which_the_first_asked_hangs() as (_, servers):
-        made = asked([one.url for one in servers], hedge_after=0.2, hedge_share=1.0, limit=Limit(rpm=6000))
+        made = asked(
+            [one.url for one in servers], hedge_after=0.2, hedge_share=1.0, limit=Limit(rpm=6000, concurrency=1)
+        )
         with Dispatcher([made]) as dispatcher:
             assert dispatcher.score(completions=["abc"]).rewards.item() == 3.0
             assert [len(one.bodies) for one in servers] == [1, 1]
@@ -188,9 +190,9 @@ def test_a_second_request_is_sent_to_another_endpoint() -> None:
             assert [one.in_flight for one in dispatcher.endpoints("judge")] == [0, 0]
 
 
-def test_no_second_request_without_a_permit() -> None:
+def test_no_second_request_beyond_the_rate() -> None:
     with two_of_which_the_first_asked_hangs() as (stuck, servers):
-        made = asked([one.url for one in servers], hedge_after=0.1, hedge_share=1.0, limit=Limit(concurrency=1))
+        made = asked([one.url for one in servers], hedge_after=0.1, hedge_share=1.0, limit=Limit(rpm=6))
         with Dispatcher([made]) as dispatcher:
             pending = dispatcher.submit(completions=["abc"])
             wait_for(lambda: sum(len(one.bodies) for one in servers) == 1, "no request came")

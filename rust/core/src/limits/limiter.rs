@@ -165,13 +165,17 @@ impl Limiter {
 
     /// Asks for one call that takes `tokens`.
     pub fn acquire(self: &Arc<Self>, now_ns: u64, tokens: Tokens) -> Acquired {
+        self.acquire_by(&self.rules, now_ns, tokens)
+    }
+
+    fn acquire_by(self: &Arc<Self>, rules: &Rules, now_ns: u64, tokens: Tokens) -> Acquired {
         let mut state = self.state.lock();
         let in_flight = state.in_flight;
         let shared = matches!(state.store, Store::Shared(_));
         let decision = state.with(&self.rules, now_ns, |view, _| {
-            let mut decision = view.ask(&self.rules, now_ns, tokens, in_flight);
+            let mut decision = view.ask(rules, now_ns, tokens, in_flight);
             if matches!(decision, Decision::Wait { on_release: true, .. }) && view.free_expired(now_ns) {
-                decision = view.ask(&self.rules, now_ns, tokens, in_flight);
+                decision = view.ask(rules, now_ns, tokens, in_flight);
             }
             view.asked(&decision, now_ns);
             if matches!(decision, Decision::Go(_)) {
@@ -397,10 +401,13 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// A permit for one more call like this one, if there is one right now.
+    /// A permit for a second request of this call, if the rates allow one right now. It may go
+    /// beyond `concurrency`: where calls queue, their own permits would leave none, and the next
+    /// call waits for it.
     #[must_use]
     pub fn another(&self, now_ns: u64) -> Option<Self> {
-        match self.limiter.acquire(now_ns, Tokens::Counted(self.grant.tokens)) {
+        let rates = Rules { concurrency: None, ..self.limiter.rules.clone() };
+        match self.limiter.acquire_by(&rates, now_ns, Tokens::Counted(self.grant.tokens)) {
             Acquired::Permit(permit) => Some(permit),
             Acquired::Wait { .. } | Acquired::Refused(_) => None,
         }
