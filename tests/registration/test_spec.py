@@ -245,6 +245,8 @@ def test_a_config_says_all_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> Non
         "env": [],
         "limit": (None, None, None, None),
         "http": None,
+        "compound": None,
+        "follows": None,
         "run_if": None,
         "pure": False,
     }
