@@ -305,7 +305,7 @@ impl RateLimiter {
                         let again = self.lowered_ns != 0 && now_ns.saturating_sub(self.lowered_ns) < SOON_NS;
                         self.factor = (self.factor * if again { DECREASE } else { FIRST_DECREASE }).max(LEAST_FACTOR);
                     }
-                    self.lowered_ns = now_ns.max(grant.sent_ns + 1);
+                    self.lowered_ns = now_ns.max(grant.sent_ns) + 1;
                     self.pause(rules, now_ns, retry_after, random);
                 } else if let Some(after) = retry_after {
                     self.wait_until(now_ns.saturating_add(nanos(after.min(LONGEST_RETRY_AFTER))));
