@@ -61,6 +61,7 @@ def test_statuses_are_those_of_the_engine() -> None:
         (3, "error"),
         (4, "crashed"),
         (5, "cancelled"),
+        (6, "skipped"),
     ]
     assert [s for s in Status if s.failed] == [Status.TIMEOUT, Status.ERROR, Status.CRASHED, Status.CANCELLED]
 
