@@ -24,7 +24,6 @@ from guerdon import (
 from guerdon._diagnostics.report import Report
 from guerdon._trainer.context import metrics_of
 from guerdon.integrations.failure_rate import ResultFailureRate
-from guerdon.integrations.trl.pipeline.scoring import failed_samples
 
 COMPLETIONS = ["a", "b", "a", "b"]
 
@@ -116,7 +115,12 @@ def test_a_skipped_cell_stands_in_every_output(dispatcher: Dispatcher) -> None:
     report.add(result)
     assert (report.rows()[0].counts[Status.SKIPPED], report.rows()[0].called, report.failures()) == (2, 2, "")
     assert "skipped" in report.table()
-    np.testing.assert_array_equal(failed_samples(result.rewards, result.status), False)
+
+
+def test_a_pipeline_counts_no_skipped_cell_as_failed(dispatcher: Dispatcher) -> None:
+    scoring = pytest.importorskip("guerdon.integrations.trl.pipeline.scoring", exc_type=ImportError)
+    result = dispatcher.score(completions=COMPLETIONS, num_generations=4)
+    np.testing.assert_array_equal(scoring.failed_samples(result.rewards, result.status), False)
 
 
 def test_a_trainer_gets_what_otherwise_says() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from typing import Any
 
@@ -41,6 +42,21 @@ def test_a_record_whose_text_raises_system_exit_fails_its_call(shape: str) -> No
             status = result.status[0, :, 0].tolist()
             assert status[1] in (Status.OK, Status.ERROR)  # what can't be written may be left out
             assert shape == "batch" or status[::2] == [Status.OK] * 2
+
+
+def test_a_thread_that_ends_before_it_runs_lets_its_starter_go_on() -> None:
+    class Ends(LaneThread):
+        def _set_ident(self) -> None:
+            raise SystemExit
+
+    ended: list[str] = []
+    thread = Ends(None, lambda: ended.append("ran"), "short", lambda: ended.append("ended"))  # type: ignore[arg-type]
+    starter = threading.Thread(target=thread.start, daemon=True)
+    starter.start()
+    starter.join(20)
+    assert not starter.is_alive()
+    assert ended == ["ended"]
+    assert thread not in threading.enumerate()
 
 
 def scores(program: str) -> subprocess.CompletedProcess[str]:

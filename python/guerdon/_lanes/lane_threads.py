@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,13 +16,40 @@ __all__ = ["LaneThread", "is_lane_thread"]
 class LaneThread(threading.Thread):
     """A thread that runs reward functions for an engine.
 
+    It ends as one that ran, also where an exception from outside ends it before it runs: `start`
+    would wait for it for ever, and the interpreter keep it.
+
+    Args:
+        ended: Called when it has ended, on itself.
+
     Attributes:
         lanes: The engine's, those of its `ThreadSupervisor`.
     """
 
-    def __init__(self, lanes: Lanes, target: Callable[[], None], name: str) -> None:
+    def __init__(
+        self, lanes: Lanes, target: Callable[[], None], name: str, ended: Callable[[], None] | None = None
+    ) -> None:
         super().__init__(target=target, name=name, daemon=True)
         self.lanes = lanes
+        self._ended = ended
+
+    def _bootstrap(self) -> None:
+        try:
+            with suppress(BaseException):  # what ended it before it ran: nobody's to report
+                super()._bootstrap()  # type: ignore[misc]
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        for _ in range(100):
+            try:
+                if self._ended is not None:
+                    self._ended()
+                getattr(threading, "_limbo", {}).pop(self, None)
+                self._started.set()  # type: ignore[attr-defined]
+            except BaseException:  # one more from outside, or no memory
+                continue
+            return
 
 
 def is_lane_thread(lanes: Lanes) -> bool:

@@ -138,7 +138,7 @@ class ThreadSupervisor:
     def _start_thread(self, slot: ThreadSlot) -> None:
         try:
             worker = WorkerThread(slot, self._calls[slot.function].clone())
-            LaneThread(self.lanes, worker.run, self.thread_name(slot.function, slot.thread)).start()
+            LaneThread(self.lanes, worker.run, self.thread_name(slot.function, slot.thread), slot.end).start()
         except BaseException as error:  # no thread, no memory left
             slot.leave(reason_of(error))
             slot.end()
