@@ -5,7 +5,8 @@
 //! - Tokens are charged by an estimate before the call, and corrected once its use is known.
 //! - Throttling lowers all rates (without rates: the concurrency) once for all calls in flight.
 //! - `Retry-After`, else a pause that doubles with each refusal, holds for all calls; without rates
-//!   one goes then, and as many more as were answered. No wait is longer than these rules explain.
+//!   one goes then, and as many more as were let through. No wait is longer than these rules
+//!   explain.
 
 use std::time::Duration;
 
@@ -36,8 +37,11 @@ pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(120);
 /// The pause after a throttled call that does not say when to come again, and after the next ones.
 const FIRST_PAUSE_NS: u64 = 500_000_000;
 const LONGEST_PAUSE_NS: u64 = 8_000_000_000;
-/// Calls after a pause without an outcome for so long are given up.
-const WINDOW_NS: u64 = 60_000_000_000;
+/// Answers may take long, and refusals don't: a call after a pause that was not refused for so many
+/// times as long as refusals take was let through, between these bounds.
+const LET_THROUGH: u64 = 4;
+const SOONEST_LET_THROUGH_NS: u64 = 250_000_000;
+const LATEST_LET_THROUGH_NS: u64 = 60_000_000_000;
 /// So many calls in flight after a pause are as many as ever.
 const FULL_WINDOW: u64 = 1024;
 /// How much later another process may have read its clock and still got its turn first: on a busy
@@ -175,11 +179,13 @@ pub struct RateLimiter {
     /// Pauses since the last answer, and when the first one began.
     pauses: u64,
     throttled_since_ns: u64,
-    /// Calls in flight that may be since the last pause, 0 for all; those that are, and until when
-    /// they are waited for.
+    /// Calls in flight that may be since the last pause, 0 for all; those that are, and when the
+    /// last of them was sent.
     window: u64,
     window_in_flight: u64,
-    window_until_ns: u64,
+    window_sent_ns: u64,
+    /// How long refusals took lately, the longest weighing most.
+    refusal_ns: u64,
     breaker: Breaker,
 }
 
@@ -198,7 +204,8 @@ impl Default for RateLimiter {
             throttled_since_ns: 0,
             window: 0,
             window_in_flight: 0,
-            window_until_ns: 0,
+            window_sent_ns: 0,
+            refusal_ns: 0,
             breaker: Breaker::default(),
         }
     }
@@ -226,8 +233,8 @@ impl RateLimiter {
         if rules.concurrency.is_some_and(|most| in_flight >= self.allowed_concurrency(rules, most)) {
             return Decision::Wait { until_ns: u64::MAX, on_release: true };
         }
-        if self.window > 0 && self.window_in_flight >= self.window && self.window_until_ns > now_ns {
-            return Decision::Wait { until_ns: self.window_until_ns, on_release: true };
+        if let Some(until_ns) = self.window_full(now_ns) {
+            return Decision::Wait { until_ns, on_release: true };
         }
         // At most one interval away, if it was this rate that put it there; another process may
         // have read its clock a little later.
@@ -252,8 +259,7 @@ impl RateLimiter {
         self.requests_ns = self.requests_ns.max(now_ns).saturating_add(interval_ns);
         self.tokens_ns = self.tokens_ns.max(now_ns).saturating_add(self.cost_ns(rules.tpm, tokens));
         if self.window > 0 {
-            let known = if self.window_until_ns > now_ns { self.window_in_flight } else { 0 };
-            (self.window_in_flight, self.window_until_ns) = (known + 1, now_ns.saturating_add(WINDOW_NS));
+            (self.window_in_flight, self.window_sent_ns) = (self.window_in_flight.saturating_add(1), now_ns);
         }
         let trial = breaker == BreakerState::Trial;
         if trial {
@@ -285,7 +291,7 @@ impl RateLimiter {
         }
         self.leave_window(grant);
         if !matches!(feedback, Feedback::Throttled(_)) && grant.sent_ns >= self.retry_after_ns && self.window > 0 {
-            self.window = if self.window < FULL_WINDOW { self.window + 1 } else { 0 };
+            self.widen(1);
         }
         match feedback {
             Feedback::Ok => {
@@ -298,6 +304,8 @@ impl RateLimiter {
                 }
             }
             Feedback::Throttled(retry_after) => {
+                let took_ns = now_ns.saturating_sub(grant.sent_ns);
+                self.refusal_ns = took_ns.max(self.refusal_ns - self.refusal_ns / 8);
                 // A call that was sent before the rates were lowered says nothing of the new ones.
                 if grant.sent_ns >= self.lowered_ns {
                     // Without rates, refusals while it pauses say no more than the first one.
@@ -329,6 +337,26 @@ impl RateLimiter {
         if !has_rates(rules) {
             (self.window, self.window_in_flight) = (1, 0);
         }
+    }
+
+    /// Until when the window is full, if it is. It doubles once its calls were let through.
+    fn window_full(&mut self, now_ns: u64) -> Option<u64> {
+        if self.window == 0 || self.window_in_flight < self.window {
+            return None;
+        }
+        let after_ns = self.refusal_ns.saturating_mul(LET_THROUGH);
+        let after_ns = after_ns.clamp(SOONEST_LET_THROUGH_NS, LATEST_LET_THROUGH_NS);
+        let until_ns = self.window_sent_ns.saturating_add(after_ns);
+        if until_ns > now_ns {
+            return Some(until_ns);
+        }
+        self.widen(self.window_in_flight);
+        None
+    }
+
+    const fn widen(&mut self, by: u64) {
+        let window = self.window.saturating_add(by);
+        self.window = if window <= FULL_WINDOW { window } else { 0 };
     }
 
     fn wait_until(&mut self, until_ns: u64) {
@@ -375,7 +403,7 @@ impl RateLimiter {
             self.lowered_ns,
             self.raised_ns,
             self.retry_after_ns,
-            self.window_until_ns,
+            self.window_sent_ns,
             self.breaker.failing_since_ns,
             self.breaker.open_until_ns,
             self.breaker.answered_ns,
@@ -392,11 +420,12 @@ impl RateLimiter {
         for ns in [&mut self.requests_ns, &mut self.tokens_ns, &mut self.retry_after_ns] {
             *ns = (*ns).min(soon_ns);
         }
-        for ns in [&mut self.lowered_ns, &mut self.raised_ns, &mut self.throttled_since_ns] {
+        for ns in [&mut self.lowered_ns, &mut self.raised_ns, &mut self.throttled_since_ns, &mut self.window_sent_ns] {
             *ns = (*ns).min(now_ns);
         }
-        self.window_until_ns = self.window_until_ns.min(now_ns.saturating_add(WINDOW_NS));
+
         self.window = self.window.min(FULL_WINDOW);
+        self.refusal_ns = self.refusal_ns.min(LATEST_LET_THROUGH_NS);
         self.breaker.clamp(now_ns, soon_ns);
         self.factor = if self.factor.is_nan() { 1.0 } else { self.factor.clamp(LEAST_FACTOR, 1.0) };
         for number in [&mut self.mean_tokens, &mut self.tpm] {
@@ -448,7 +477,7 @@ fn most_tokens(rules: &Rules) -> f64 {
 }
 
 /// Numbers of a rate limiter in a file.
-pub(super) const WORDS: usize = 13 + breaker::WORDS;
+pub(super) const WORDS: usize = 14 + breaker::WORDS;
 
 impl RateLimiter {
     pub(super) fn to_words(&self) -> [u64; WORDS] {
@@ -467,7 +496,8 @@ impl RateLimiter {
             self.throttled_since_ns,
             self.window,
             self.window_in_flight,
-            self.window_until_ns,
+            self.window_sent_ns,
+            self.refusal_ns,
         ]);
         breaker.copy_from_slice(&self.breaker.to_words());
         words
@@ -476,7 +506,7 @@ impl RateLimiter {
     pub(super) fn from_words(words: [u64; WORDS]) -> Self {
         let [requests_ns, tokens_ns, mean_tokens, factor, lowered_ns, raised_ns, retry_after_ns, tpm, rest @ ..] =
             words;
-        let [pauses, throttled_since_ns, window, window_in_flight, window_until_ns, breaker @ ..] = rest;
+        let [pauses, throttled_since_ns, window, window_in_flight, window_sent_ns, refusal_ns, breaker @ ..] = rest;
         Self {
             requests_ns,
             tokens_ns,
@@ -490,7 +520,8 @@ impl RateLimiter {
             throttled_since_ns,
             window,
             window_in_flight,
-            window_until_ns,
+            window_sent_ns,
+            refusal_ns,
             breaker: Breaker::from_words(breaker),
         }
     }

@@ -1,5 +1,5 @@
 //! A rate limiter in a file, for all processes of a host that name one key, used under a lock.
-//! Layout: `u64` magic, boot, checksum, 23 of the rate limiter, number of leases, 8 per lease.
+//! Layout: `u64` magic, boot, checksum, 24 of the rate limiter, number of leases, 8 per lease.
 //!
 //! - The lock is the kernel's, ends with its process, and is held for microseconds.
 //! - Calls in flight of a dead process are free again: leases are checked when nothing is left.
@@ -20,7 +20,7 @@ use super::lease::{self, Lease};
 use super::rate_limiter::{self, RateLimiter, Rules};
 
 /// "GUERDON" and the version of the layout, which the file's name has too (`limits.py`).
-const MAGIC: u64 = 0x4755_4552_444F_4E04;
+const MAGIC: u64 = 0x4755_4552_444F_4E05;
 const HEAD: usize = 3 + rate_limiter::WORDS + 1;
 /// Engines that can share a key.
 const MOST_ENGINES: usize = 1024;

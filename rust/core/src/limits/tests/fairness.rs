@@ -48,24 +48,28 @@ proptest! {
         }
     }
 
-    /// What may be in flight after a refusal, told by all that happened since: within a minute,
-    /// after which calls without an outcome are given up.
+    /// What may be in flight after a refusal, told by all that happened since: one more with each
+    /// that was answered, and twice as many once none was refused in time.
     #[test]
-    fn after_a_refusal_calls_go_as_others_are_answered(
+    fn after_a_refusal_calls_go_as_others_are_let_through(
         steps in prop::collection::vec((0..290_u64, 0..5_u8, any::<prop::sample::Index>()), 1..200),
     ) {
         let rules = Rules { concurrency: Some(1000), ..Rules::default() };
         let (mut limiter, mut now_ns, mut in_flight) = (RateLimiter::default(), S, Vec::<Grant>::new());
-        // Since the last pause: when it ends, calls in flight that were sent since, and how many
-        // ended.
-        let (mut paused, mut resumed_ns, mut since, mut ended, mut refusals) = (false, 0, 0_u64, 0_u64, 0_u32);
+        // Since the last pause: when it ends, calls in flight that were sent since, when the last
+        // one was, and how many may be.
+        let (mut paused, mut resumed_ns, mut since, mut sent_ns, mut most) = (false, 0, 0_u64, 0, 1_u64);
+        let (mut refusals, mut refusal_ns) = (0_u32, 0_u64);
         for (gap_ms, what, at) in steps {
             now_ns += gap_ms * 1_000_000;
             if what < 3 || in_flight.is_empty() {
                 match limiter.ask(&rules, now_ns, Tokens::Estimated(None), in_flight.len()) {
                     Decision::Go(grant) => {
-                        prop_assert!(!paused || (now_ns >= resumed_ns && since <= ended), "{since} and {ended}");
-                        since += 1;
+                        if since >= most && now_ns >= sent_ns + (refusal_ns * 4).clamp(S / 4, 60 * S) {
+                            most += since;
+                        }
+                        prop_assert!(!paused || (now_ns >= resumed_ns && since < most), "{since} of {most}");
+                        (since, sent_ns) = (since + 1, now_ns);
                         in_flight.push(grant);
                     }
                     Decision::Wait { until_ns, .. } => prop_assert!(until_ns > now_ns),
@@ -76,6 +80,9 @@ proptest! {
             }
             let grant = in_flight.swap_remove(at.index(in_flight.len()));
             let feedback = if what == 3 { Feedback::Ok } else { Feedback::Throttled(None) };
+            if what == 4 {
+                refusal_ns = (now_ns - grant.sent_ns).max(refusal_ns - refusal_ns / 8);
+            }
             // What was sent before the last refusal says nothing of the time since.
             let news = !paused || grant.sent_ns >= resumed_ns;
             limiter.record(&rules, now_ns, grant, CallEnd { feedback, tokens: None, history: History::default() }, 0, 1.0);
@@ -84,11 +91,10 @@ proptest! {
             }
             since = since.saturating_sub(1);
             if what == 3 {
-                ended += 1;
-                refusals = 0;
+                (most, refusals) = (most + 1, 0);
             } else {
                 let pause_ns = (S / 2 * 2_u64.pow(refusals.min(10))).min(8 * S);
-                (paused, resumed_ns, since, ended, refusals) = (true, now_ns + pause_ns, 0, 0, refusals + 1);
+                (paused, resumed_ns, since, most, refusals) = (true, now_ns + pause_ns, 0, 1, refusals + 1);
             }
         }
     }

@@ -232,6 +232,30 @@ fn a_pause_counts_no_call_that_was_sent_before_it() {
     assert!(go(&mut limiter, 3 * S).is_none() && go(&mut limiter, 64 * S).is_some());
 }
 
+/// Refusals are quick where answers are not: who waits for answers takes 30 s to use 60 free places
+/// of a judge that takes five.
+#[test]
+fn calls_that_were_not_refused_in_time_have_more_go() {
+    let rules = Rules { concurrency: Some(100), ..Rules::default() };
+    for (refused_after_ns, let_through_ns) in [(5 * MS, 250 * MS), (S, 4 * S)] {
+        let mut limiter = RateLimiter::default();
+        let go = |limiter: &mut RateLimiter, now_ns| match limiter.ask(&rules, now_ns, Tokens::Estimated(None), 0) {
+            Decision::Go(grant) => Ok(grant),
+            Decision::Wait { until_ns, .. } => Err(until_ns),
+            decision => panic!("{decision:?}"),
+        };
+        let refused = go(&mut limiter, S).unwrap();
+        let mut now_ns = S + refused_after_ns;
+        limiter.record(&rules, now_ns, refused, ended(Feedback::Throttled(None), None), 0, 0.5);
+        now_ns = go(&mut limiter, now_ns).unwrap_err();
+        for width in [1, 1, 2, 4, 8, 16] {
+            assert!((0..width).all(|_| go(&mut limiter, now_ns).is_ok()), "{width}");
+            assert_eq!(go(&mut limiter, now_ns), Err(now_ns + let_through_ns));
+            now_ns += let_through_ns;
+        }
+    }
+}
+
 #[test]
 fn retry_after_holds_for_all_calls() {
     let rules = Rules { concurrency: Some(4), ..Rules::default() };
@@ -369,7 +393,7 @@ proptest! {
     }
 
     #[test]
-    fn no_stored_state_makes_anyone_wait_for_ever_or_panics(words in prop::array::uniform23(any::<u64>()), now_ns in S..1_000_000 * S, feedback in 0..6_usize) {
+    fn no_stored_state_makes_anyone_wait_for_ever_or_panics(words in prop::array::uniform24(any::<u64>()), now_ns in S..1_000_000 * S, feedback in 0..6_usize) {
         let rules = Rules { rpm: Some(60.0), tpm: Some(1000.0), concurrency: Some(2) };
         let mut limiter = RateLimiter::from_words(words);
         limiter.clamp(now_ns);
@@ -381,7 +405,7 @@ proptest! {
     }
 
     #[test]
-    fn the_words_in_a_file_give_the_same_state(words in prop::array::uniform23(0..u64::MAX / 2)) {
+    fn the_words_in_a_file_give_the_same_state(words in prop::array::uniform24(0..u64::MAX / 2)) {
         prop_assert_eq!(RateLimiter::from_words(words).to_words(), words);
     }
 }
