@@ -14,7 +14,7 @@ from typing import Any, Literal
 from guerdon import parse as parsers
 from guerdon._http.compound import CompoundPlan, CompoundReward, plan_of
 from guerdon._http.options import name_of, non_empty_text
-from guerdon._http.reward import HttpReward
+from guerdon._http.reward import HttpReward, is_given
 from guerdon._http.rubric import Rubric
 from guerdon._registration.conditions import RunIf, checked_run_if
 from guerdon._registration.options import Options
@@ -251,7 +251,8 @@ def rubric(
     if per_call not in ("all", "one"):
         raise RegistrationError(f"{wrong}per_call={per_call!r}: expected 'all' or 'one'.")
     non_empty_text(name, "prompt", prompt)
-    found = dict.fromkeys(texts, 1.0) if weights is None else {key: number(value) for key, value in weights.items()}
+    given_weights = weights if isinstance(weights, Mapping) else {}
+    found = dict.fromkeys(texts, 1.0) if weights is None else {key: number(each) for key, each in given_weights.items()}
     if found.keys() != texts.keys() or not all(math.isfinite(weight) for weight in found.values()):
         raise RegistrationError(f"{wrong}weights={weights!r}: expected a number for each criterion.")
     _refuse_votes(name, options)
@@ -259,6 +260,8 @@ def rubric(
         raise RegistrationError(
             f"{wrong}parse= is for guerdon.judge alone: a rubric reads the answers that it asks for."
         )
+    if not isinstance(scale, (tuple, list)) or len(scale) != 2:
+        raise RegistrationError(f"{wrong}scale={scale!r}: expected the lowest and the highest score, (0, 10).")
     low, high = scale
 
     def judge_of(asked: Mapping[str, str]) -> HttpReward:
@@ -311,6 +314,8 @@ def _member(panel: str, member: object) -> HttpReward:
         raise RegistrationError(
             f"{wrong}the member {spec.name!r} makes several requests itself: a panel takes plain judges."
         )
+    if is_given(member, "pure", True):
+        raise RegistrationError(f"{wrong}the member {spec.name!r} has pure=True, which is for judges by themselves.")
     if spec.batch_size is not None:
         raise RegistrationError(
             f"{wrong}the member {spec.name!r} has a batch_size: a panel asks about one sample at a time."
@@ -350,3 +355,5 @@ def _refuse_votes(name: str, options: Mapping[str, Any]) -> None:
     for option in ("votes", "vote", "min_agreement"):
         if option in options:
             raise RegistrationError(f"reward function {name!r}: {option}= is for guerdon.judge alone.")
+    if options.get("pure") is True:
+        raise RegistrationError(f"reward function {name!r}: pure=True is for calls of a single request.")

@@ -145,6 +145,7 @@ def test_votes_at_temperature_0_warn() -> None:
         ({"votes": 3, "vote": "best"}, "vote='best'"),
         ({"min_agreement": 0.6}, "with a single vote"),
         ({"votes": 3, "min_agreement": 60}, "expected a share of the votes"),
+        ({"votes": 3, "pure": True}, "votes are requests of their own"),
     ],
 )
 def test_odd_votes_are_refused(options: dict[str, Any], problem: str) -> None:
@@ -241,6 +242,7 @@ def test_a_member_answering_rubbish_is_tried_again_alone() -> None:
         (lambda a, b: panel([a, b], min_members=3), "min_members=3"),
         (lambda a, b: panel([a, judge(**NOWHERE, prompt="x", name="c", total_timeout=3)]), "has a total_timeout"),
         (lambda a, b: panel([a, http_reward("http://x", batch_size=2)]), "batch_size"),
+        (lambda a, b: panel([a, judge(**NOWHERE, prompt="x", name="c", pure=True)]), "'c' has pure=True"),
         (lambda a, b: panel([a, panel([a, b], name="c")]), "makes several requests itself"),
     ],
 )

@@ -18,7 +18,7 @@ from guerdon._registration.signature import Wants
 from guerdon._registration.spec import FunctionSpec, checked_policy
 from guerdon.errors import RegistrationError
 
-__all__ = ["HttpReward"]
+__all__ = ["HttpReward", "is_given"]
 
 
 class HttpReward:
@@ -85,6 +85,11 @@ class HttpReward:
 
     def __repr__(self) -> str:
         return f"<reward function {self.name!r}: {self._address()}, timeout {self.spec.policy.timeout:g} s>"
+
+
+def is_given(reward: HttpReward, option: str, value: object) -> bool:
+    """Whether it was made with this value of an option, rather than by a default."""
+    return reward._made[1].get(option) is value
 
 
 def _remade(made_by: Callable[..., HttpReward], given: dict[str, Any]) -> HttpReward:

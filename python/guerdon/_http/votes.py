@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from guerdon._http.compound import CompoundPlan, CompoundReward
-from guerdon._http.reward import HttpReward
+from guerdon._http.reward import HttpReward, is_given
 from guerdon._units import number
 from guerdon.errors import GuerdonWarning, RegistrationError
 
@@ -52,6 +52,10 @@ def with_votes(
 ) -> CompoundReward:
     """The judge, asked several times a sample."""
     name = judge.name
+    if is_given(judge, "pure", True):
+        raise RegistrationError(
+            f"reward function {name!r}: pure=True with votes={votes}: votes are requests of their own, and none stands for another."
+        )
     if given["temperature"] == 0:
         warnings.warn(
             f"reward function {name!r} asks for votes={votes} at temperature 0, where a judge gives the same answer each time. Give "
