@@ -12,6 +12,8 @@ import pytest
 
 from guerdon import Dispatcher, RegistrationError, Status, rubric
 from tests.http.server import Server, chat_completion, question, serving
+from tests.http.test_streaming import Streamer, delta
+from tests.http.wire import wired
 
 CRITERIA = {"correct": "The answer is right.", "clear": "Use no {jargon}."}
 NOWHERE: dict[str, Any] = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
@@ -47,6 +49,28 @@ def test_each_criterion_is_a_column(per_call: Any, requests: int) -> None:
         assert columns == [[7.0], [5.0]]
         used = result.usage
         assert sum(used[name]["requests"] for name in used) == requests
+
+
+def test_a_streamed_answer_has_a_score_for_each_criterion() -> None:
+    given = json.dumps({name: {"reason": f"{name}!", "score": len(name)} for name in CRITERIA})
+    server = Streamer([delta(given[:20]), delta(given[20:], finish_reason="stop"), b"[DONE]"])
+    with wired(server) as wire:
+        asked = rubric(CRITERIA, base_url=wire.url, model="m", stream=True, retries=0)
+        with Dispatcher([asked], max_failure_rate=1.0) as dispatcher:
+            result = dispatcher.score(prompts=["p"], completions=["a"])
+    assert result.rewards.reshape(2).tolist() == [7.0, 5.0]
+    assert result.extra["rubric/clear/reason"] == ["clear!"]
+
+
+@pytest.mark.parametrize(("per_call", "asked"), [("all", 2), ("one", 4)])
+def test_an_answer_that_can_not_be_read_is_repaired(per_call: Any, asked: int) -> None:
+    with serving(lambda path, body: chat_completion("Good.")) as server:
+        with Dispatcher([made(server, per_call=per_call, retries=1)], max_failure_rate=1.0) as dispatcher:
+            dispatcher.score(prompts=["p"], completions=["a"])
+        assert len(server.bodies) == asked
+        said, advice = server.bodies[1]["messages"][1:]
+    assert said == {"role": "assistant", "content": "Good."}
+    assert "no JSON" in advice["content"]
 
 
 def test_requests_of_a_sample_begin_with_the_same_text() -> None:
@@ -108,6 +132,9 @@ def test_weights_are_those_of_the_criteria() -> None:
         ({"criteria": {"a": "two\nlines"}}, "lines of text"),
         ({"per_call": "two"}, "per_call='two'"),
         ({"weights": {"correct": 1}}, "expected a number for each criterion"),
+        ({"weights": [1, 2, 3]}, "expected a number for each criterion"),
+        ({"scale": 7}, "scale=7: expected the lowest and the highest score"),
+        ({"pure": True}, "pure=True is for calls of a single request"),
         ({"votes": 3}, "votes= is for guerdon.judge alone"),
         ({"parse": None}, "a rubric reads the answers that it asks for"),
         ({"prompt": ""}, "prompt=''"),

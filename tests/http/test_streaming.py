@@ -128,6 +128,15 @@ def test_streams_without_a_score(events: list[Any], reason: str) -> None:
     assert reason in only(streamed(Streamer(events))).reason
 
 
+def test_a_streamed_answer_without_a_score_is_kept_and_repaired() -> None:
+    server = Streamer([delta("no idea", finish_reason="stop"), b"[DONE]"])
+    result = streamed(server, keep_answers=True, retries=1)
+    assert result.extra["judge/answer"] == ["no idea"]
+    repaired = server.bodies[1]["messages"][1:]
+    assert repaired[0] == {"role": "assistant", "content": "no idea"}
+    assert "no number" in repaired[1]["content"]
+
+
 def test_a_stream_that_ends_frees_its_connection() -> None:
     server = Streamer([delta("7", finish_reason="stop"), b"[DONE]"])
     with wired(server) as wire:

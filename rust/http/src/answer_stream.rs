@@ -13,6 +13,9 @@ use crate::dialect::{Api, JudgeAnswer};
 use crate::parse::{AnswerText, Method, ScoreParser};
 use crate::quote::quoted;
 
+/// A text is looked at again when it has grown by this part.
+const LOOKS: usize = 32;
+
 /// What came of a stream so far.
 pub struct AnswerStream {
     api: Api,
@@ -22,6 +25,9 @@ pub struct AnswerStream {
     /// Bytes in all.
     pub received: usize,
     ended: bool,
+    /// How long its text is at the next look for a score: all of it is read each time, so that of a
+    /// long one not each piece is worth a look.
+    next_look: usize,
 }
 
 /// Why a stream was not read on.
@@ -38,7 +44,7 @@ pub enum StreamEnd {
 
 impl AnswerStream {
     pub fn new(api: Api) -> Self {
-        Self { api, answer: JudgeAnswer::default(), line: Vec::new(), received: 0, ended: false }
+        Self { api, answer: JudgeAnswer::default(), line: Vec::new(), received: 0, ended: false, next_look: 1 }
     }
 
     /// Reads on, until the next bytes were taken; `None` while it goes on.
@@ -99,13 +105,14 @@ impl AnswerStream {
     }
 
     /// The score, if nothing that may come can change it.
-    fn decided(&self, parser: &ScoreParser) -> Option<Cell> {
+    fn decided(&mut self, parser: &ScoreParser) -> Option<Cell> {
         if matches!(parser.method, Method::LogProb(_)) {
             let first_token = self.answer.first_token.as_ref()?;
             let most_likely: Vec<(&str, f64)> = first_token.iter().map(|(token, p)| (token.as_str(), *p)).collect();
             return parser.read_logprobs(&most_likely).ok();
         }
-        let text = self.answer.text.as_deref()?;
+        let text = self.answer.text.as_deref().filter(|text| text.len() >= self.next_look)?;
+        self.next_look = text.len() + 1 + text.len() / LOOKS;
         parser.decided(AnswerText { text, reasoning: self.answer.reasoning.as_deref(), cut: true })
     }
 
@@ -118,6 +125,7 @@ impl AnswerStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parse::Which;
 
     /// What a stream says, taken in pieces of so many bytes.
     fn taken(api: Api, lines: &[&str], bytes: usize) -> (AnswerStream, StreamEnd) {
@@ -151,6 +159,20 @@ mod tests {
         }
         let (_, end) = taken(Api::Chat, &chat[..4], 100);
         assert!(matches!(end, StreamEnd::Broken(None)), "the server did not say that this is all");
+    }
+
+    /// All of a text is read at each look: one a token would take minutes for a long one.
+    #[test]
+    fn a_long_answer_in_many_pieces() {
+        let parser = ScoreParser { which: Which::First, ..Method::Number.into() };
+        let (mut stream, mut looks) = (AnswerStream::new(Api::Chat), 0);
+        for _ in 0..4000 {
+            stream.event(br#"data: {"choices": [{"delta": {"content": "one more word, "}}]}"#).unwrap();
+            let before = stream.next_look;
+            assert!(stream.decided(&parser).is_none());
+            looks += usize::from(stream.next_look > before);
+        }
+        assert!((50..400).contains(&looks), "{looks}");
     }
 
     #[test]

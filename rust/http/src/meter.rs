@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::dialect::{self, JudgeAnswer};
 use crate::kept_answers::KeptAnswers;
+use crate::progress::Progress;
 
 /// How soon to ask again when another process has the file of a cap.
 const RETRY_LOCK: Duration = Duration::from_millis(1);
@@ -60,9 +61,10 @@ impl<'a> Meter<'a> {
         Self { tariff, clock, counted: Mutex::default() }
     }
 
-    /// Starts a request whose body has so many bytes; `Err` says why it may not go.
-    pub async fn begin(&self, bytes: usize) -> Result<MeteredRequest<'_>, String> {
-        let mut request = MeteredRequest { meter: self, caps: 0, open: true };
+    /// Starts a request whose body has so many bytes; `Err` says why it may not go. Dropped before
+    /// it has `progress`ed to a connection, it is none.
+    pub async fn begin<'b>(&'b self, bytes: usize, progress: &'b Progress) -> Result<MeteredRequest<'b>, String> {
+        let mut request = MeteredRequest { meter: self, progress: Some(progress), caps: 0, open: true };
         #[expect(clippy::cast_precision_loss, reason = "bytes of a request")]
         let least = |price: &Price| bytes as f64 / BYTES_OF_A_TOKEN * price.input.min(price.cached) / 1e6;
         let least = self.tariff.price.as_ref().map_or(0.0, least);
@@ -85,7 +87,7 @@ impl<'a> Meter<'a> {
     /// A request that asks no cap.
     #[cfg(test)]
     pub fn uncapped(&self) -> MeteredRequest<'_> {
-        MeteredRequest { meter: self, caps: 0, open: true }
+        MeteredRequest { meter: self, progress: None, caps: 0, open: true }
     }
 
     /// Takes over what another one counted.
@@ -116,9 +118,10 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// A request in flight. Dropped without an answer it counts as unknown.
+/// A request in flight. Dropped without an answer it counts as unknown, if it may have been sent.
 pub struct MeteredRequest<'a> {
     meter: &'a Meter<'a>,
+    progress: Option<&'a Progress>,
     /// How many caps have admitted it.
     caps: usize,
     open: bool,
@@ -183,7 +186,11 @@ impl MeteredRequest<'_> {
 
 impl Drop for MeteredRequest<'_> {
     fn drop(&mut self) {
-        self.unknown();
+        if self.progress.is_some_and(|progress| !progress.is_connected()) {
+            self.unsent();
+        } else {
+            self.unknown();
+        }
     }
 }
 
@@ -197,6 +204,12 @@ mod tests {
         Some(dialect::Usage { prompt, completion, total: prompt + completion, ..dialect::Usage::default() })
     }
 
+    fn connected() -> Progress {
+        let progress = Progress::new();
+        progress.connected();
+        progress
+    }
+
     fn capped(max_cost: f64) -> Tariff {
         let cap =
             |whose: &str, max_cost| Arc::new(Spending::new(Cap { max_cost, whose: whose.to_owned(), shared: None }));
@@ -208,11 +221,13 @@ mod tests {
     async fn each_request_counts_once_however_it_ends() {
         let tariff = Tariff::default();
         let meter = Meter::new(&tariff, Clock::start());
-        meter.begin(0).await.unwrap().unsent();
-        meter.begin(0).await.unwrap().refused();
-        meter.begin(0).await.unwrap().answered(tokens(5, 1));
-        meter.begin(0).await.unwrap().answered(None);
-        drop(meter.begin(0).await.unwrap());
+        let sent = connected();
+        meter.begin(0, &sent).await.unwrap().unsent();
+        meter.begin(0, &sent).await.unwrap().refused();
+        meter.begin(0, &sent).await.unwrap().answered(tokens(5, 1));
+        meter.begin(0, &sent).await.unwrap().answered(None);
+        drop(meter.begin(0, &sent).await.unwrap());
+        drop(meter.begin(0, &Progress::new()).await.unwrap());
         let used = Usage { requests: 4, unknown: 2, prompt_tokens: 5, completion_tokens: 1, ..Usage::default() };
         assert_eq!((meter.tokens(), meter.report().usage), (Some(6.0), used));
         assert!(meter.report().is_empty(), "it is reported once");
@@ -222,8 +237,9 @@ mod tests {
     async fn requests_beyond_a_cap_are_refused_and_leave_no_trace_in_the_others() {
         let tariff = capped(6.0);
         let meter = Meter::new(&tariff, Clock::start());
-        meter.begin(0).await.unwrap().answered(tokens(1, 1));
-        let (one, two) = (meter.begin(0).await, meter.begin(0).await);
+        let sent = connected();
+        meter.begin(0, &sent).await.unwrap().answered(tokens(1, 1));
+        let (one, two) = (meter.begin(0, &sent).await, meter.begin(0, &sent).await);
         let (mut one, two) = (one.unwrap(), two.map(|_| ()).unwrap_err());
         assert!(two.contains("max_cost=6 of 'f' is reached: 3.000000 spent on 1 requests, 1 more in flight"), "{two}");
         assert_eq!(tariff.exhausted(Clock::start()), None);
@@ -237,10 +253,11 @@ mod tests {
     async fn a_dispatchers_cap_refuses_too_and_the_functions_goes_on() {
         let tariff = capped(100.0);
         let meter = Meter::new(&tariff, Clock::start());
+        let sent = connected();
         for _ in 0..3 {
-            meter.begin(0).await.unwrap().answered(tokens(1, 1));
+            meter.begin(0, &sent).await.unwrap().answered(tokens(1, 1));
         }
-        let refused = meter.begin(0).await.map(|_| ()).unwrap_err();
+        let refused = meter.begin(0, &sent).await.map(|_| ()).unwrap_err();
         assert!(refused.contains("max_cost=10 of the dispatcher is reached"), "{refused}");
         assert_eq!(tariff.caps[0].admit(0, 0.0), Admitted::Yes);
         assert_eq!(meter.report().usage.requests, 3, "a request that is refused here was never made");

@@ -24,6 +24,11 @@ impl Progress {
         self.0.store(bytes, Ordering::Relaxed);
     }
 
+    /// There is a connection to send it by.
+    pub fn is_connected(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != NO_CONNECTION
+    }
+
     /// It was sent, and nothing came back.
     pub fn is_unanswered(&self) -> bool {
         self.0.load(Ordering::Relaxed) == NO_RESPONSE

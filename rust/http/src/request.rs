@@ -28,7 +28,7 @@ use crate::progress::Progress;
 use crate::quote::quoted;
 use crate::request_body::RequestBody;
 use crate::request_error::RequestError;
-use crate::response::{ResponseParser, Scores, judgment};
+use crate::response::{ResponseParser, Scores, judged};
 
 /// The longest response that is read.
 const LONGEST_RESPONSE: usize = 16 << 20;
@@ -96,7 +96,7 @@ async fn exchange(
     meter: &Meter<'_>,
     progress: &Progress,
 ) -> Result<Scores, RequestError> {
-    let mut metered = meter.begin(body.len()).await.map_err(RequestError::over_the_cap)?;
+    let mut metered = meter.begin(body.len(), progress).await.map_err(RequestError::over_the_cap)?;
     let broken = |error: &TransportError| RequestError::from_transport(endpoint, error);
     let Exchange { response, connection } = pool.send(endpoint, body, progress).await.map_err(|error| {
         let error = broken(&error);
@@ -112,23 +112,27 @@ async fn exchange(
         && is_stream(&head.headers)
     {
         let mut stream = AnswerStream::new(*api);
-        let cell = read_stream(&mut stream, &mut incoming, parser, progress, long_responses).await;
-        return match cell {
-            Ok((cell, whole)) => {
+        let end = read_stream(&mut stream, &mut incoming, parser, progress, long_responses).await;
+        return match end {
+            StreamEnd::Decided(cell) => {
                 metered.answered(stream.answer.usage);
                 metered.keep(stream.answer);
-                if whole {
-                    connection.release().await;
-                }
                 Ok(Scores { cells: vec![cell], reasons: Vec::new() })
             }
-            Err(StreamEnd::Broken(Some(error))) => Err(broken(&TransportError::Exchange(error))),
-            Err(end) => {
+            StreamEnd::Whole => {
                 metered.answered(stream.answer.usage);
-                let why = match end {
-                    StreamEnd::Wrong(why) => why,
-                    _ => format!("a stream that breaks off after {}", stream.beginning()),
-                };
+                connection.release().await;
+                judged(parser, stream.answer, b"", samples, &metered)
+                    .map_err(|why| RequestError::invalid_response(endpoint, &why))
+            }
+            StreamEnd::Broken(Some(error)) => Err(broken(&TransportError::Exchange(error))),
+            StreamEnd::Broken(None) => {
+                metered.answered(stream.answer.usage);
+                let why = format!("a stream that breaks off after {}", stream.beginning());
+                Err(RequestError::invalid_response(endpoint, &why))
+            }
+            StreamEnd::Wrong(why) => {
+                metered.answered(stream.answer.usage);
                 Err(RequestError::invalid_response(endpoint, &why))
             }
         };
@@ -174,14 +178,14 @@ fn is_stream(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
 }
 
-/// The score of a streamed answer, and whether all of it was read.
+/// Reads a streamed answer until its score is certain, or to its end.
 async fn read_stream(
     stream: &mut AnswerStream,
     incoming: &mut Incoming,
     parser: &ScoreParser,
     progress: &Progress,
     long_responses: &Semaphore,
-) -> Result<(Cell, bool), StreamEnd> {
+) -> StreamEnd {
     let mut permit = None;
     loop {
         let end = stream.next(incoming, parser, LONGEST_RESPONSE).await;
@@ -191,12 +195,7 @@ async fn read_stream(
                 permit = long_responses.acquire().await.ok(); // nobody closes it
             }
             None => {}
-            Some(StreamEnd::Decided(cell)) => return Ok((cell, false)),
-            Some(StreamEnd::Whole) => {
-                let found = judgment(parser, &stream.answer, b"");
-                return found.map(|cell| (cell, true)).map_err(StreamEnd::Wrong);
-            }
-            Some(end) => return Err(end),
+            Some(end) => return end,
         }
     }
 }

@@ -47,32 +47,11 @@ impl ResponseParser {
     /// The scores of `samples` samples; `Err` says what is wrong. What the answer cost is counted
     /// in both cases.
     pub fn read(&self, body: &[u8], samples: usize, request: &mut MeteredRequest<'_>) -> Result<Scores, String> {
-        let mut reasons = Vec::new();
         let cells = match self {
-            Self::Judge { api, parser } if parser.criteria() == Some(samples) => {
-                let answer = api.read(body).map_err(|error| error.to_string())?;
-                request.answered(answer.usage);
-                let found = answer.text(body).and_then(|text| {
-                    let reasoning = answer.reasoning.as_deref();
-                    parser.read_judgments(AnswerText { text, reasoning, cut: answer.cut })
-                });
-                request.keep(answer);
-                let cells;
-                (cells, reasons) = found?.into_iter().map(|one| (one.score, one.reason)).unzip();
-                cells
-            }
             Self::Judge { api, parser } => {
                 let answer = api.read(body).map_err(|error| error.to_string())?;
                 request.answered(answer.usage);
-                let found = judgment(parser, &answer, body);
-                if found.is_err()
-                    && let Some(text) = &answer.text
-                    && let Some(advice) = parser.repair_message(readable(&answer, text))
-                {
-                    request.unreadable(repair::messages(text, &advice));
-                }
-                request.keep(answer);
-                vec![found?]
+                return judged(parser, answer, body, samples, request);
             }
             Self::Score { path } => {
                 let answer = json(body)?;
@@ -95,12 +74,47 @@ impl ResponseParser {
             let shown = quoted(&String::from_utf8_lossy(body));
             return Err(format!("{} scores for {samples} samples in {shown}", cells.len()));
         }
-        Ok(Scores { cells, reasons })
+        Ok(Scores { cells, reasons: Vec::new() })
     }
 }
 
+/// The scores of a judge's whole answer, which was read from `body`. What the judge is to be told
+/// where it can't be read, and the answer, are kept for whoever wants them.
+pub fn judged(
+    parser: &ScoreParser,
+    answer: JudgeAnswer,
+    body: &[u8],
+    samples: usize,
+    request: &MeteredRequest<'_>,
+) -> Result<Scores, String> {
+    let found = if parser.criteria() == Some(samples) {
+        criteria(parser, &answer, body)
+    } else {
+        judgment(parser, &answer, body).map(|cell| Scores { cells: vec![cell], reasons: Vec::new() })
+    };
+    if found.is_err()
+        && let Some(text) = &answer.text
+        && let Some(advice) = parser.repair_message(readable(&answer, text))
+    {
+        request.unreadable(repair::messages(text, &advice));
+    }
+    request.keep(answer);
+    let scores = found?;
+    if scores.cells.len() == samples {
+        return Ok(scores);
+    }
+    Err(format!("{} scores where {samples} were asked for", scores.cells.len()))
+}
+
+/// A score for each criterion, with the reason where the judge says.
+fn criteria(parser: &ScoreParser, answer: &JudgeAnswer, body: &[u8]) -> Result<Scores, String> {
+    let found = parser.read_judgments(readable(answer, answer.text(body)?))?;
+    let (cells, reasons) = found.into_iter().map(|one| (one.score, one.reason)).unzip();
+    Ok(Scores { cells, reasons })
+}
+
 /// The score of a judge's answer, which was read from `body`.
-pub fn judgment(parser: &ScoreParser, answer: &JudgeAnswer, body: &[u8]) -> Result<Cell, String> {
+fn judgment(parser: &ScoreParser, answer: &JudgeAnswer, body: &[u8]) -> Result<Cell, String> {
     if matches!(parser.method, Method::LogProb(_))
         && let Some(first_token) = &answer.first_token
     {
