@@ -260,7 +260,8 @@ def rubric(
         raise RegistrationError(
             f"{wrong}parse= is for guerdon.judge alone: a rubric reads the answers that it asks for."
         )
-    if not isinstance(scale, (tuple, list)) or len(scale) != 2:
+    ends: object = scale
+    if not isinstance(ends, (tuple, list)) or len(ends) != 2:
         raise RegistrationError(f"{wrong}scale={scale!r}: expected the lowest and the highest score, (0, 10).")
     low, high = scale
 
