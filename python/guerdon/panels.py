@@ -251,8 +251,8 @@ def rubric(
     if per_call not in ("all", "one"):
         raise RegistrationError(f"{wrong}per_call={per_call!r}: expected 'all' or 'one'.")
     non_empty_text(name, "prompt", prompt)
-    given_weights = weights if isinstance(weights, Mapping) else {}
-    found = dict.fromkeys(texts, 1.0) if weights is None else {key: number(each) for key, each in given_weights.items()}
+    by_criterion = weights if isinstance(weights, Mapping) else {}
+    found = dict.fromkeys(texts, 1.0) if weights is None else {key: number(each) for key, each in by_criterion.items()}
     if found.keys() != texts.keys() or not all(math.isfinite(weight) for weight in found.values()):
         raise RegistrationError(f"{wrong}weights={weights!r}: expected a number for each criterion.")
     _refuse_votes(name, options)

@@ -68,8 +68,8 @@ def test_an_answer_that_can_not_be_read_is_repaired(per_call: Any, asked: int) -
         with Dispatcher([made(server, per_call=per_call, retries=1)], max_failure_rate=1.0) as dispatcher:
             dispatcher.score(prompts=["p"], completions=["a"])
         assert len(server.bodies) == asked
-        said, advice = server.bodies[1]["messages"][1:]
-    assert said == {"role": "assistant", "content": "Good."}
+        answered, advice = server.bodies[1]["messages"][1:]
+    assert answered == {"role": "assistant", "content": "Good."}
     assert "no JSON" in advice["content"]
 
 
