@@ -262,11 +262,12 @@ class Engine:
     def inspect_requests(self) -> list[RequestSnapshot]:
         """The requests on their way; does not wait."""
 
-    def endpoints(self, function: int) -> list[EndpointSnapshot]:
-        """The endpoints of a function; none of one that sends no requests."""
+    def endpoints(self, function: int, member: int) -> list[EndpointSnapshot]:
+        """The endpoints of a function's member, 0 of one that has no others; none where no requests
+        are sent."""
 
-    def set_endpoints(self, function: int, endpoints: Sequence[tuple[str, float]]) -> None:
-        """Replace the endpoints of a function, each with its weight.
+    def set_endpoints(self, function: int, member: int, endpoints: Sequence[tuple[str, float]]) -> None:
+        """Replace the endpoints of a function's member, each with its weight.
 
         Raises:
             ValueError: One of them can't be used.

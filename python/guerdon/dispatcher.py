@@ -478,15 +478,16 @@ class Dispatcher:
         """
         return self._engine.dump(_options.bound("timeout", timeout))
 
-    def endpoints(self, function: str) -> Endpoints:
+    def endpoints(self, function: str, member: str | None = None) -> Endpoints:
         """The endpoints of a judge or reward service: their state, and `Endpoints.set` to replace
         them while it runs.
 
         Args:
-            function: Its name.
+            function: Its name; any column of a rubric stands for all of them.
+            member: Of a panel: whose endpoints.
 
         Raises:
-            ValueError: There is no such function, or it sends no requests.
+            ValueError: There is no such function or member, or it sends no requests.
 
         Examples:
             >>> from guerdon import Dispatcher, judge
@@ -495,15 +496,9 @@ class Dispatcher:
             endpoints of 'helpful':
               http://localhost:8000/v1: breaker closed, 0 in flight, 0 answered, 0 failed
         """
-        from guerdon.endpoints import Endpoints  # not loaded where no function has any
+        from guerdon.endpoints import endpoints_in  # not loaded where no function has any
 
-        for index, spec in enumerate(self._specs):
-            if spec.name == function and spec.http is not None:
-                return Endpoints(function, index, spec.http.fleet, self._engine)
-        names = ", ".join(repr(spec.name) for spec in self._specs if spec.http is not None) or "none"
-        raise ValueError(
-            f"{function!r} is no judge or reward service of this dispatcher; those with endpoints: {names}."
-        )
+        return endpoints_in(self._specs, function, member, self._engine)
 
     def worker_pids(self) -> list[int]:
         """Process ids of the workers alive."""

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, overload
 
 from guerdon._native import ThreadSnapshot
-from guerdon.endpoints import Endpoint, endpoints_of
+from guerdon.endpoints import Endpoint, endpoints_of, fleets_of
 
 if TYPE_CHECKING:
     from guerdon._lanes.stacks import StackFrame
@@ -143,9 +143,9 @@ def take(
     for call in calls:
         waiting[call.function] = max(0, waiting[call.function] - len(call.samples))
     fleets = {
-        spec.name: endpoints_of(engine, index, spec.http.fleet)
+        f"{spec.name}/{member}" if member else spec.name: endpoints_of(engine, (index, place), fleet)
         for index, spec in enumerate(specs)
-        if spec.http is not None
+        for member, (place, fleet) in fleets_of(spec).items()
     }
     several = {name: each for name, each in fleets.items() if len(each) > 1}
     return Dump(calls, waiting, engine.worker_pids(), several)

@@ -13,6 +13,7 @@ from guerdon.errors import RegistrationError
 if TYPE_CHECKING:
     from guerdon._engine import EngineHandle
     from guerdon._native import Engine
+    from guerdon._registration.spec import FunctionSpec
 
 __all__ = ["Endpoint", "Endpoints"]
 
@@ -66,12 +67,13 @@ class Endpoints(Sequence[Endpoint]):
         ['http://10.0.0.1:8000/v1', 'http://10.0.0.2:8000/v1', 'http://10.0.0.3:8000/v1']
     """
 
-    def __init__(self, function: str, index: int, fleet: Fleet, engine: EngineHandle) -> None:
-        self._function, self._index, self._fleet, self._engine = function, index, fleet, engine
+    def __init__(self, function: str, index: int, fleet: Fleet, engine: EngineHandle, member: int = 0) -> None:
+        self._function, self._fleet, self._engine = function, fleet, engine
+        self._place = index, member
 
     def list(self) -> list[Endpoint]:
         """The endpoints now; before the first use of the dispatcher, as they were configured."""
-        return endpoints_of(self._engine.started, self._index, self._fleet)
+        return endpoints_of(self._engine.started, self._place, self._fleet)
 
     def set(self, endpoints: Addresses) -> None:
         """Replace the endpoints, also in mid-batch: requests in flight go on, endpoints that stay
@@ -89,7 +91,7 @@ class Endpoints(Sequence[Endpoint]):
         """
         checked = checked_endpoints(self._function, self._fleet.option, self._fleet.path, endpoints)
         try:
-            self._engine.get().set_endpoints(self._index, list(checked))
+            self._engine.get().set_endpoints(*self._place, list(checked))
         except ValueError as error:
             raise RegistrationError(f"reward function {self._function!r}: {error}.") from None
 
@@ -113,8 +115,52 @@ class Endpoints(Sequence[Endpoint]):
         return f"<{len(self)} endpoints of {self._function!r}>"
 
 
-def endpoints_of(engine: Engine | None, index: int, fleet: Fleet) -> list[Endpoint]:
-    """The endpoints of one function of an engine; without one as they were configured."""
+def fleets_of(spec: FunctionSpec) -> dict[str, tuple[int, Fleet]]:
+    """The endpoints that a function sends requests to, by the name of its member, with that one's
+    place; "" is the name where there is but one."""
+    compound = spec.compound
+    if getattr(compound, "leader", None) is not None:
+        return {}  # another function sends its requests
+    members = getattr(compound, "members", ())
+    if getattr(compound, "kind", "") == "panel":
+        return {member.name: (place, member.plan.fleet) for place, member in enumerate(members)}
+    plan = members[0].plan if members else spec.http
+    return {} if plan is None else {"": (0, plan.fleet)}
+
+
+def endpoints_in(specs: Sequence[FunctionSpec], function: str, member: str | None, engine: EngineHandle) -> Endpoints:
+    """The endpoints of a function of a dispatcher; of a panel those of one member.
+
+    Raises:
+        ValueError: There is no such function or member, or none is named.
+    """
+    positions = {spec.name: index for index, spec in enumerate(specs)}
+    index = positions.get(function)
+    if index is not None:
+        # A column of a rubric is asked for with the others.
+        index = positions.get(getattr(specs[index].compound, "leader", function), index)
+    fleets = {} if index is None else fleets_of(specs[index])
+    if index is None or not fleets:
+        names = ", ".join(repr(spec.name) for spec in specs if fleets_of(spec)) or "none"
+        raise ValueError(
+            f"{function!r} is no judge or reward service of this dispatcher; those with endpoints: {names}."
+        )
+    if member is None and "" not in fleets:
+        one = next(iter(fleets))
+        raise ValueError(
+            f"{function!r} is a panel, and each of its members has endpoints of its own: pass member={one!r}, or another "
+            f"of {', '.join(map(repr, fleets))}."
+        )
+    found = fleets.get("" if member is None else member)
+    if found is None or member == "":
+        known = "it has no members" if "" in fleets else f"its members are {', '.join(map(repr, fleets))}"
+        raise ValueError(f"member={member!r} of {function!r}: {known}.")
+    place, fleet = found
+    return Endpoints(function if member is None else f"{function}/{member}", index, fleet, engine, place)
+
+
+def endpoints_of(engine: Engine | None, place: tuple[int, int], fleet: Fleet) -> list[Endpoint]:
+    """The endpoints of one function's member in an engine; without one as they were configured."""
     if engine is None:
         return [Endpoint(fleet.shown(url), weight) for url, weight in fleet.endpoints]
     return [
@@ -128,5 +174,5 @@ def endpoints_of(engine: Engine | None, index: int, fleet: Fleet) -> list[Endpoi
             failed=one.failed,
             p50_s=one.p50_s,
         )
-        for one in engine.endpoints(index)
+        for one in engine.endpoints(*place)
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from guerdon._http.compound import CompoundPlan, CompoundReward, Criterion
@@ -50,7 +51,7 @@ class Rubric:
                 (_column, {"rubric": self, "place": place}),
                 f"{name}/{criterion}",
                 each,
-                policy,
+                policy if place == 0 else _uncounted(policy),
                 columns=columns if place == 0 else (),
                 run_if=run_if,
             )
@@ -63,6 +64,13 @@ class Rubric:
 
     def __repr__(self) -> str:
         return f"<rubric {self.name!r}: {', '.join(column.name for column in self.columns)}>"
+
+
+def _uncounted(policy: Policy) -> Policy:
+    """The policy of a column that makes no requests: nobody counts their tokens."""
+    if policy.limit is None or not callable(policy.limit.tokens):
+        return policy
+    return replace(policy, limit=replace(policy.limit, tokens=None))
 
 
 def _remade(made_by: Callable[..., Rubric], given: dict[str, Any]) -> Rubric:

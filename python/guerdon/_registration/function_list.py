@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from guerdon._registration.spec import FunctionSpec
 from guerdon.errors import RegistrationError
@@ -85,7 +86,7 @@ def merge_limits(specs: Iterable[FunctionSpec]) -> list[FunctionSpec]:
     """
     specs = list(specs)
     known: dict[str, tuple[str, Limit]] = {}
-    for spec in specs:
+    for spec in (asked for each in specs for asked in _that_ask(each)):
         limit = spec.policy.limit
         if limit is None or limit.key is None:
             continue
@@ -99,6 +100,12 @@ def merge_limits(specs: Iterable[FunctionSpec]) -> list[FunctionSpec]:
             )
 
     def with_numbers(spec: FunctionSpec) -> FunctionSpec:
+        compound: Any = spec.compound
+        if members := getattr(compound, "members", ()):
+            # Members that share a spec share its limit.
+            merged = {id(member.spec): with_numbers(member.spec) for member in members}
+            members = tuple(replace(member, spec=merged[id(member.spec)]) for member in members)
+            spec = replace(spec, compound=replace(compound, members=members))
         limit = spec.policy.limit
         if limit is None or limit.key not in known:
             return spec
@@ -107,3 +114,9 @@ def merge_limits(specs: Iterable[FunctionSpec]) -> list[FunctionSpec]:
         return replace(spec, policy=replace(spec.policy, limit=whole))
 
     return [with_numbers(spec) for spec in specs]
+
+
+def _that_ask(spec: FunctionSpec) -> Iterable[FunctionSpec]:
+    """Whose limits hold for a function's calls: its own, or those of its members."""
+    members = getattr(spec.compound, "members", ())
+    return dict.fromkeys(member.spec for member in members) if members else (spec,)

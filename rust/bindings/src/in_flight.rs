@@ -77,8 +77,8 @@ pub struct PyEndpointSnapshot {
     p50_s: Option<f64>,
 }
 
-/// The endpoints of a function, as they are now.
-pub fn endpoints(lane: &HttpLane, function: usize) -> Vec<PyEndpointSnapshot> {
+/// The endpoints of a function's member, as they are now.
+pub fn endpoints(lane: &HttpLane, function: usize, member: usize) -> Vec<PyEndpointSnapshot> {
     let snapshot = |one: EndpointSnapshot| PyEndpointSnapshot {
         url: one.url,
         address: one.address.map(|address| address.to_string()),
@@ -89,7 +89,7 @@ pub fn endpoints(lane: &HttpLane, function: usize) -> Vec<PyEndpointSnapshot> {
         failed: one.failed,
         p50_s: one.p50_ns.map(|time| Duration::from_nanos(time).as_secs_f64()),
     };
-    lane.endpoints(function).into_iter().map(snapshot).collect()
+    lane.endpoints(function, member).into_iter().map(snapshot).collect()
 }
 
 /// One for each batch of the call.

@@ -80,7 +80,12 @@ impl<'a> Asker<'a> {
         let queue = self.queue;
         let asked = queue.spec.members.get(member).ok_or_else(|| broken("there is no such member"))?;
         let (rules, permits) = (&queue.spec.rules[asked.rules], &queue.permits[asked.rules]);
-        let tokens = Tokens::Estimated(rules.limit.as_ref().and_then(|limit| limit.tokens));
+        let counted = self.counted(about);
+        if let Some(reason) = counted.and_then(|tokens| permits.exceeds(tokens)) {
+            return Err(broken(&reason));
+        }
+        let about_so_many = Tokens::Estimated(rules.limit.as_ref().and_then(|limit| limit.tokens));
+        let tokens = counted.map_or(about_so_many, Tokens::Counted);
         let expires_ns = self.unit.batch.expires_ns(self.unit.key.1, queue.function);
         let (mut attempts, mut repair) = (RequestAttempts::first(), None);
         loop {
@@ -137,6 +142,14 @@ impl<'a> Asker<'a> {
             }
             queue.clock.sleep_until_ns(due_ns).await;
         }
+    }
+
+    /// Tokens of a request, as its function counts them: those of its samples together.
+    fn counted(&self, about: About) -> Option<f64> {
+        let (frame_ref, function) = (&self.unit.call.0, self.queue.function);
+        let of = |(share, sample): Sample| frame_ref.payload(share)?.tokens(function, sample);
+        let first = of(about.first)?;
+        if about.first == about.second { Some(first) } else { Some(first + of(about.second)?) }
     }
 
     /// The body of a request; of another attempt with what was wrong with the last answer.

@@ -69,6 +69,11 @@ impl PermitQueue {
         }
     }
 
+    /// Why a request with so many tokens can never go.
+    pub fn exceeds(&self, tokens: f64) -> Option<String> {
+        self.limiter.exceeds(tokens)
+    }
+
     /// Keeps why a request failed; what to warn of, where nobody was yet.
     pub fn note_error(&self, feedback: Feedback, reason: &str) -> Option<LimitWarning> {
         self.limiter.note_error(feedback, reason)
