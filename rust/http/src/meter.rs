@@ -11,6 +11,7 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::report::{Report, Usage};
 use guerdon_core::spending::{Admitted, Price, Spending};
+use hyper::header::HeaderMap;
 use parking_lot::Mutex;
 
 use crate::dialect::{self, JudgeAnswer};
@@ -19,6 +20,8 @@ use crate::progress::Progress;
 
 /// How soon to ask again when another process has the file of a cap.
 const RETRY_LOCK: Duration = Duration::from_millis(1);
+/// Headers that name a request: OpenAI's, which most servers have, and Anthropic's.
+const ID_HEADERS: [&str; 2] = ["x-request-id", "request-id"];
 /// Bytes of a token, about, for requests whose cost nobody knows yet.
 const BYTES_OF_A_TOKEN: f64 = 4.0;
 
@@ -64,7 +67,7 @@ impl<'a> Meter<'a> {
     /// Starts a request whose body has so many bytes; `Err` says why it may not go. Dropped before
     /// it has `progress`ed to a connection, it is none.
     pub async fn begin<'b>(&'b self, bytes: usize, progress: &'b Progress) -> Result<MeteredRequest<'b>, String> {
-        let mut request = MeteredRequest { meter: self, progress: Some(progress), caps: 0, open: true };
+        let mut request = MeteredRequest { meter: self, progress: Some(progress), caps: 0, open: true, id: None };
         #[expect(clippy::cast_precision_loss, reason = "bytes of a request")]
         let least = |price: &Price| bytes as f64 / BYTES_OF_A_TOKEN * price.input.min(price.cached) / 1e6;
         let least = self.tariff.price.as_ref().map_or(0.0, least);
@@ -87,7 +90,7 @@ impl<'a> Meter<'a> {
     /// A request that asks no cap.
     #[cfg(test)]
     pub fn uncapped(&self) -> MeteredRequest<'_> {
-        MeteredRequest { meter: self, progress: None, caps: 0, open: true }
+        MeteredRequest { meter: self, progress: None, caps: 0, open: true, id: None }
     }
 
     /// Takes over what another one counted.
@@ -125,6 +128,8 @@ pub struct MeteredRequest<'a> {
     /// How many caps have admitted it.
     caps: usize,
     open: bool,
+    /// As the response's headers name it.
+    id: Option<String>,
 }
 
 impl MeteredRequest<'_> {
@@ -161,9 +166,18 @@ impl MeteredRequest<'_> {
         *self.meter.counted.lock().tokens.get_or_insert(0.0) += tokens.total as f64;
     }
 
-    /// Keeps what a judge said, where that is wanted.
-    pub fn keep(&self, answer: JudgeAnswer) {
+    /// The head of its response came: what the server calls it, for an answer that does not say.
+    pub fn responded(&mut self, headers: &HeaderMap) {
         if self.meter.tariff.keep_answers {
+            let id = ID_HEADERS.iter().find_map(|name| headers.get(*name)?.to_str().ok());
+            self.id = id.map(str::to_owned);
+        }
+    }
+
+    /// Keeps what a judge said, where that is wanted.
+    pub fn keep(&mut self, mut answer: JudgeAnswer) {
+        if self.meter.tariff.keep_answers {
+            answer.request_id = answer.request_id.or(self.id.take());
             self.meter.counted.lock().answers.push(answer);
         }
     }

@@ -1,10 +1,14 @@
 //! What a judge is told after an answer that can't be read: its answer, then what was wrong.
 //!
 //! - One answer a call is kept, from one attempt to the next, and replaced by the next one.
+//! - None outlives its batch.
 //! - Answers are kept in a bounded space: the oldest call's is dropped, and that call is asked
 //!   again in the same words.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Weak};
+
+use guerdon_core::batch::Batch;
 
 /// How much of an answer is sent back, in bytes: its end.
 const LONGEST_ANSWER: usize = 4 << 10;
@@ -18,6 +22,8 @@ type CallId = (u64, usize);
 #[derive(Debug, Default)]
 pub struct Repairs {
     messages: BTreeMap<CallId, Vec<u8>>,
+    /// The batches of these calls.
+    batches: BTreeMap<u64, Weak<Batch>>,
     /// The oldest first; calls that are gone from `messages` may still be here.
     order: VecDeque<CallId>,
     bytes: usize,
@@ -29,7 +35,16 @@ impl Repairs {
         self.messages.get(&call).map(Vec::as_slice)
     }
 
-    pub fn put(&mut self, call: CallId, messages: Vec<u8>) {
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    pub fn put(&mut self, batch: &Arc<Batch>, sample: usize, messages: Vec<u8>) {
+        self.batches.entry(batch.id()).or_insert_with(|| Arc::downgrade(batch));
+        self.keep((batch.id(), sample), messages);
+    }
+
+    fn keep(&mut self, call: CallId, messages: Vec<u8>) {
         self.bytes += messages.len();
         match self.messages.insert(call, messages) {
             Some(before) => self.bytes -= before.len(),
@@ -46,6 +61,23 @@ impl Repairs {
         if let Some(messages) = self.messages.remove(&call) {
             self.bytes -= messages.len();
         }
+    }
+
+    /// Forgets the calls of batches that have ended; whether any are left.
+    pub fn drop_ended(&mut self) -> bool {
+        if self.batches.is_empty() {
+            return false;
+        }
+        let messages = &self.messages;
+        self.batches.retain(|id, batch| {
+            let waits = messages.range((*id, 0)..=(*id, usize::MAX)).next().is_some();
+            waits && batch.upgrade().is_some_and(|batch| !batch.is_done())
+        });
+        let Self { messages, batches, order, bytes } = self;
+        messages.retain(|(batch, _), _| batches.contains_key(batch));
+        order.retain(|call| messages.contains_key(call));
+        *bytes = messages.values().map(Vec::len).sum();
+        !messages.is_empty()
     }
 }
 
@@ -79,8 +111,8 @@ mod tests {
     fn what_is_kept_is_bounded() {
         let mut repairs = Repairs::default();
         for call in 0..10_000 {
-            repairs.put((1, call), vec![b'x'; 4000]);
-            repairs.put((1, call), vec![b'y'; 2000]);
+            repairs.keep((1, call), vec![b'x'; 4000]);
+            repairs.keep((1, call), vec![b'y'; 2000]);
             if call % 2 == 0 {
                 repairs.remove((1, call));
             }

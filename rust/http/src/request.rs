@@ -107,6 +107,7 @@ async fn exchange(
     })?;
     progress.received(0);
     let (head, mut incoming) = response.into_parts();
+    metered.responded(&head.headers);
     if let ResponseParser::Judge { api, parser } = parser
         && head.status.is_success()
         && is_stream(&head.headers)
@@ -122,7 +123,7 @@ async fn exchange(
             StreamEnd::Whole => {
                 metered.answered(stream.answer.usage);
                 connection.release().await;
-                judged(parser, stream.answer, b"", samples, &metered)
+                judged(parser, stream.answer, b"", samples, &mut metered)
                     .map_err(|why| RequestError::invalid_response(endpoint, &why))
             }
             StreamEnd::Broken(Some(error)) => Err(broken(&TransportError::Exchange(error))),

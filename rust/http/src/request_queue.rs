@@ -254,15 +254,16 @@ impl RequestQueue {
     }
 
     /// Keeps an answer that could not be read until there is a score.
-    fn keep_repair(&self, key: RequestKey, scored: bool, meter: &Meter<'_>) {
+    fn keep_repair(&self, (frame_ref, index): &Call, key: RequestKey, scored: bool, meter: &Meter<'_>) {
         if (scored && key.attempt == 1) || !self.template.takes_repair() {
             return;
         }
-        let call = (key.batch, key.sample);
         if scored {
-            self.repairs.lock().remove(call);
-        } else if let Some(messages) = meter.repair() {
-            self.repairs.lock().put(call, messages);
+            self.repairs.lock().remove((key.batch, key.sample));
+        } else if let Some(messages) = meter.repair()
+            && let Some((batch, sample)) = frame_ref.place(*index)
+        {
+            self.repairs.lock().put(&batch, sample, messages);
         }
     }
 
@@ -281,8 +282,10 @@ impl RequestQueue {
         LongBody::new(template.clone(), Box::new(texts), samples.len()).map(|body| RequestBody::Long(body.into()))
     }
 
-    /// Drops requests whose calls were completed meanwhile; whether any call is here.
+    /// Drops requests whose calls were completed meanwhile, and what was kept for them; whether
+    /// anything is here.
     pub fn drop_abandoned(&self) -> bool {
+        let kept = self.repairs.lock().drop_ended();
         let (tasks, busy) = {
             let state = self.state.lock();
             let with_call = |task: &RequestTask| Some((task.call.clone()?, task.stop.clone()));
@@ -294,11 +297,16 @@ impl RequestQueue {
                 stop.notify_one();
             }
         }
-        busy
+        busy || kept
     }
 
     pub fn is_busy(&self) -> bool {
-        self.state.lock().is_busy()
+        self.state.lock().is_busy() || self.keeps_repairs()
+    }
+
+    /// Whether answers of calls that may be tried again are kept.
+    pub fn keeps_repairs(&self) -> bool {
+        !self.repairs.lock().is_empty()
     }
 
     /// Snapshots of the calls in flight, for `dump()`,
@@ -388,7 +396,7 @@ async fn run_requests(guard: TaskGuard) {
             None => Some(Err(Failed { failure: no_texts(), others_up: false })),
         };
         if let Some(ended) = &ended {
-            queue.keep_repair(key, ended.is_ok(), &meter);
+            queue.keep_repair(&call, key, ended.is_ok(), &meter);
         }
         queue.complete(guard.task, &call, started_ns, ended, &meter);
     }

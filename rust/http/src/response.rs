@@ -85,7 +85,7 @@ pub fn judged(
     answer: JudgeAnswer,
     body: &[u8],
     samples: usize,
-    request: &MeteredRequest<'_>,
+    request: &mut MeteredRequest<'_>,
 ) -> Result<Scores, String> {
     let found = if parser.criteria() == Some(samples) {
         criteria(parser, &answer, body)
