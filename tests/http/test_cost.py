@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,39 @@ def test_what_a_judge_used_is_in_result_stats_and_log() -> None:
         assert logged["guerdon/judge/cost"] + used["cost"] == pytest.approx(billing.cost())
         assert one.stats()["usage"]["judge"]["cost"] == pytest.approx(billing.cost()), "of the run"
         assert "own" not in one.stats()["usage"]
+
+
+@pytest.mark.parametrize(("votes", "each"), [(1, 1), (3, 2)])  # two votes that agree decide
+@pytest.mark.fault(
+    "the dispatcher is closed while judges are being asked",
+    sees="`cancelled`; answers count by their tokens, requests in flight as `unknown`",
+)
+def test_requests_in_flight_at_close_are_counted_as_unknown(votes: int, each: int) -> None:
+    billing, let_go = Billing(), threading.Event()
+    unanswered: list[str] = []
+
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        if "stuck" in body["messages"][0]["content"]:
+            unanswered.append(path)
+            let_go.wait(60)
+            return 500, {}
+        return billing(path, body)
+
+    with serving(answer) as server:
+        dispatcher = Dispatcher([asks(server.url, price=PRICE, votes=votes, temperature=0.7)], max_failure_rate=1.0)
+        pending = dispatcher.submit(completions=["1", "2", "3 stuck", "4 stuck", "5 stuck"])
+        deadline = time.monotonic() + 30
+        while len(unanswered) < 3 * each or dispatcher.stats()["usage"]["judge"]["requests"] < 2 * each:
+            assert time.monotonic() < deadline, (unanswered, billing.requests)
+            time.sleep(0.01)
+        dispatcher.close()
+        let_go.set()
+        result = pending.result()
+    used = result.usage["judge"]
+    assert (used["requests"], used["unknown"]) == (5 * each, 3 * each)
+    assert used["prompt_tokens"] == billing.tokens["prompt_tokens"]
+    assert used["cost"] == pytest.approx(billing.cost())
+    assert result.status.ravel().tolist() == [Status.OK] * 2 + [Status.CANCELLED] * 3
 
 
 def test_without_a_price_there_is_no_cost() -> None:

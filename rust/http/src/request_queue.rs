@@ -13,6 +13,7 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::in_flight::InFlightCall;
 use guerdon_core::outcome::{Failure, FailureKind, Times};
+use guerdon_core::report::Report;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -375,6 +376,7 @@ async fn run_requests(guard: TaskGuard) {
     while let Some(NextRequest { call, samples, stop, fleet, waiting, server }) = queue.take(guard.task) {
         let started_ns = queue.clock.now_ns();
         let meter = Meter::new(&queue.spec.tariff, queue.clock);
+        let mut dropped = DroppedUsage { call: Some(&call), meter: &meter };
         let key = call.0.key(call.1, waiting);
         let ended = match queue.body(&queue.template(key), &call.0, &samples) {
             Some(body) => {
@@ -398,7 +400,23 @@ async fn run_requests(guard: TaskGuard) {
         if let Some(ended) = &ended {
             queue.keep_repair(&call, key, ended.is_ok(), &meter);
         }
+        dropped.call = None;
         queue.complete(guard.task, &call, started_ns, ended, &meter);
+    }
+}
+
+/// Reports what a call used that is dropped in mid-request, by `close` or a panic.
+struct DroppedUsage<'a> {
+    /// None where its end reports it.
+    call: Option<&'a Call>,
+    meter: &'a Meter<'a>,
+}
+
+impl Drop for DroppedUsage<'_> {
+    fn drop(&mut self) {
+        if let Some((frame_ref, call)) = self.call {
+            frame_ref.report(*call, Report { extra: Vec::new(), ..self.meter.report() });
+        }
     }
 }
 
