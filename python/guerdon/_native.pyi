@@ -603,6 +603,13 @@ class EndpointWarning:
     @property
     def reason(self) -> str: ...
 
+@final
+class TooFewDescriptors:
+    """Warn that endpoints came for whose connections there are too few file descriptors."""
+
+    @property
+    def reason(self) -> str: ...
+
 _SupervisorRequest: TypeAlias = (
     StartThread
     | StartLoop
@@ -611,6 +618,7 @@ _SupervisorRequest: TypeAlias = (
     | LoopBlocked
     | LoopWasBlocked
     | EndpointWarning
+    | TooFewDescriptors
     | list[object]
 )
 

@@ -383,13 +383,3 @@ def test_what_is_missing_is_refused_before_any_request(monkeypatch: pytest.Monke
         reward(lambda completion: 1.0, name="f", lane="http")
     with pytest.raises(TypeError, match="only a dispatcher can run it"):
         judge(**NOWHERE, prompt="{completion}")(completions=["x"])
-
-
-def test_more_connections_than_descriptors_are_refused_at_the_start() -> None:
-    from guerdon import Limit
-
-    with (
-        Dispatcher([judge(**NOWHERE, prompt="{completion}", limit=Limit(concurrency=60_000))]) as dispatcher,
-        pytest.raises(RegistrationError, match=r"60000 connections may be open.*ulimit -n"),
-    ):
-        dispatcher.score(completions=["x"])

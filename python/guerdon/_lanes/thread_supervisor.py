@@ -22,6 +22,7 @@ from guerdon._native import (
     StartLoop,
     StartThread,
     ThreadAbandoned,
+    TooFewDescriptors,
 )
 from guerdon._worker.invoke.call import Call
 from guerdon._worker.invoke.reasons import reason_of
@@ -38,7 +39,7 @@ _KILLED: Final = "Use lane='process', where a call that hangs is killed."
 def start_lanes(engine: Engine, specs: Sequence[FunctionSpec]) -> ThreadSupervisor:
     """Starts what the thread and asyncio lanes of `engine` need; it ends with the engine."""
     supervisor = ThreadSupervisor(engine.lanes, specs)
-    if any(spec.lane in ("thread", "asyncio") or native(spec.policy.limit, spec.lane) for spec in specs):
+    if any(spec.lane in ("thread", "asyncio", "http") or native(spec.policy.limit, spec.lane) for spec in specs):
         threading.Thread(target=supervisor.run, name="guerdon supervisor", daemon=True).start()
     return supervisor
 
@@ -114,6 +115,8 @@ class ThreadSupervisor:
                     loop.warn_of_past_block(request.function)
             case EndpointWarning():
                 self._warn_of_endpoint(request)
+            case TooFewDescriptors():
+                warn(f"since endpoints were added, {request.reason}. Until then calls wait for connections, or fail.")
             case list():
                 pass  # values that a late call was the last to hold: gone as we return
 

@@ -154,6 +154,11 @@ impl Engine {
         };
         scheduler.on_limit_warning(warn(supervisor.clone()));
         http.on_limit_warning(warn(supervisor.clone()));
+        let requests = supervisor.clone();
+        http.on_descriptor_shortage(move |shortage| {
+            let reason = format!("{shortage}: {}", http::ALLOW_MORE);
+            requests.push(SupervisorRequest::TooFewDescriptors { reason });
+        });
         let released = Arc::new(ReleasedValues::new(supervisor.clone()));
         let kept = released.clone();
         scheduler.on_payload_release(move |values| kept.keep(values));

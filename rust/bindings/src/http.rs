@@ -6,7 +6,7 @@ use guerdon_core::clock::Clock;
 use guerdon_core::function::Function;
 use guerdon_http::{
     Api, BodyTemplate, CompoundSpec, Endpoint, FleetOptions, HedgeAfter, Hedging, HttpFunction, HttpLane, Key, Piece,
-    ResponseParser, check_descriptors,
+    ResponseParser,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -102,6 +102,10 @@ impl HttpConfig {
     }
 }
 
+/// What to do where descriptors are missing.
+pub const ALLOW_MORE: &str =
+    "allow more (ulimit -n 65536 in the shell that starts it), or lower Limit(concurrency=) of its judges";
+
 /// The lane of these functions, if this process may open as many connections as they want.
 pub fn lane(
     runtime: &Handle,
@@ -112,14 +116,6 @@ pub fn lane(
 ) -> PyResult<HttpLane> {
     let lane = HttpLane::with_compounds(runtime, clock, functions, specs, compounds);
     let lane = lane.map_err(|error| PyValueError::new_err(error.to_string()))?;
-    match lane.connections() {
-        0 => Ok(lane),
-        connections => {
-            check_descriptors(connections).map_err(|error| {
-                let advice = "allow more (ulimit -n 65536 in the shell that starts it), or lower Limit(concurrency=) of its judges";
-                PyValueError::new_err(format!("{error}: {advice}"))
-            })?;
-            Ok(lane)
-        }
-    }
+    lane.check_descriptors().map_err(|error| PyValueError::new_err(format!("{error}: {ALLOW_MORE}")))?;
+    Ok(lane)
 }

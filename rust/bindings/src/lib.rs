@@ -47,6 +47,7 @@ mod _native {
     #[pymodule_export]
     use crate::lanes::supervisor::{
         EndpointWarning, LoopBlocked, LoopWasBlocked, ReadStack, StartLoop, StartThread, ThreadAbandoned,
+        TooFewDescriptors,
     };
     #[pymodule_export]
     use crate::lanes::thread_frame::PyThreadFrame;

@@ -1,14 +1,21 @@
-//! Checks that this process may open as many connections as its functions want. Too few is an error
-//! before the first request: "too many open files" in mid-batch would fail samples for no fault of
-//! theirs.
+//! Checks that this process may open as many connections as its functions want, and raises its soft
+//! limit on open files as far as they need.
+//!
+//! - At the start too few is an error: "too many open files" in mid-batch would fail samples for no
+//!   fault of theirs.
+//! - Where endpoints come at run time it is checked again, and reported once: requests wait for
+//!   connections that others leave.
 
-use rustix::process::{Resource, getrlimit};
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Left for everything else that will be opened: files, other connections, workers.
 const SPARE: usize = 64;
 
 /// There are not enough file descriptors left.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{needed} connections may be open at a time, but this process can open only {free} more files (its limit is {limit}, {used} are open)"
 )]
@@ -16,15 +23,93 @@ pub struct TooFewDescriptors {
     pub needed: usize,
     pub free: usize,
     pub limit: usize,
+    /// Not counting those connections.
     pub used: usize,
 }
 
-/// Checks that `connections` more files can be opened.
-pub fn check(connections: usize) -> Result<(), TooFewDescriptors> {
-    let limit =
-        getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    let used = std::fs::read_dir("/proc/self/fd").or_else(|_| std::fs::read_dir("/dev/fd")).map_or(0, Iterator::count);
-    fits(connections, limit, used)
+type Listener = Box<dyn Fn(&TooFewDescriptors) + Send + Sync>;
+
+/// The descriptors that the connections of all functions of a lane need.
+pub struct Descriptors {
+    needs: Mutex<Needs>,
+    listener: OnceLock<Listener>,
+}
+
+/// Written by `check` and `change`.
+struct Needs {
+    /// Connections that may be open at a time, as things are.
+    connections: usize,
+    /// The most that there was a check for; None before the first.
+    checked: Option<usize>,
+    /// Files that were open before there was any connection.
+    others: usize,
+    warned: bool,
+}
+
+impl Descriptors {
+    /// For so many connections, unchecked.
+    pub fn new(connections: usize) -> Self {
+        let needs = Needs { connections, checked: None, others: 0, warned: false };
+        Self { needs: Mutex::new(needs), listener: OnceLock::new() }
+    }
+
+    /// How many connections may be open at a time.
+    pub fn connections(&self) -> usize {
+        self.needs.lock().connections
+    }
+
+    /// Checks what is needed from the start, before there is any connection.
+    pub fn check(&self) -> Result<(), TooFewDescriptors> {
+        let mut needs = self.needs.lock();
+        (needs.checked, needs.others) = (Some(needs.connections), open_files());
+        if needs.connections == 0 {
+            return Ok(());
+        }
+        make_room(needs.connections, needs.others)
+    }
+
+    /// Sets what is called where endpoints came for which there are too few. Only the first one
+    /// counts.
+    pub fn on_shortage(&self, listener: impl Fn(&TooFewDescriptors) + Send + Sync + 'static) {
+        let _ = self.listener.set(Box::new(listener));
+    }
+
+    /// The endpoints of a function have changed, which needed `before` connections.
+    pub fn change(&self, before: usize, now: usize) {
+        let shortage = {
+            let mut needs = self.needs.lock();
+            needs.connections = (needs.connections + now).saturating_sub(before);
+            let Some(checked) = needs.checked.filter(|checked| needs.connections > *checked) else { return };
+            needs.checked = Some(needs.connections);
+            // Some of what is open now are connections: at most those that there was room for.
+            let others = needs.others.max(open_files().saturating_sub(checked));
+            let Err(shortage) = make_room(needs.connections, others) else { return };
+            if std::mem::replace(&mut needs.warned, true) {
+                return;
+            }
+            shortage
+        };
+        if let Some(listener) = self.listener.get() {
+            listener(&shortage);
+        }
+    }
+}
+
+/// Raises the soft limit towards the hard one, if so many connections need it.
+fn make_room(connections: usize, others: usize) -> Result<(), TooFewDescriptors> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let needed = connections.saturating_add(others).saturating_add(SPARE) as u64;
+    let wanted = maximum.map_or(needed, |most| needed.min(most));
+    if current.is_some_and(|limit| limit < wanted) {
+        // What it could not be raised to is missing below.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
+    }
+    let limit = getrlimit(Resource::Nofile).current;
+    fits(connections, limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)), others)
+}
+
+fn open_files() -> usize {
+    std::fs::read_dir("/proc/self/fd").or_else(|_| std::fs::read_dir("/dev/fd")).map_or(0, Iterator::count)
 }
 
 fn fits(needed: usize, limit: usize, used: usize) -> Result<(), TooFewDescriptors> {
@@ -34,12 +119,38 @@ fn fits(needed: usize, limit: usize, used: usize) -> Result<(), TooFewDescriptor
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
     fn connections_must_fit() {
         assert_eq!(fits(900, 1024, 20), Ok(()));
         assert_eq!(fits(2048, 1024, 20), Err(TooFewDescriptors { needed: 2048, free: 940, limit: 1024, used: 20 }));
-        assert!(check(1).is_ok());
+        assert!(Descriptors::new(1).check().is_ok());
+    }
+
+    /// More than any process may open.
+    const TOO_MANY: usize = usize::MAX / 4;
+
+    #[test]
+    fn what_comes_later_is_checked_again_and_reported_once() {
+        let (all, warnings) = (Descriptors::new(8), Arc::new(AtomicUsize::new(0)));
+        let count = warnings.clone();
+        all.on_shortage(move |shortage| {
+            assert_eq!(shortage.needed, TOO_MANY);
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        all.change(8, TOO_MANY); // while the functions are made: the first check is to come
+        assert_eq!(warnings.load(Ordering::Relaxed), 0);
+        assert!(all.check().is_err());
+        all.change(TOO_MANY, 8);
+        assert!(all.check().is_ok());
+        all.change(8, 16);
+        assert_eq!((all.connections(), warnings.load(Ordering::Relaxed)), (16, 0));
+        all.change(16, TOO_MANY);
+        all.change(TOO_MANY, TOO_MANY + 1);
+        assert_eq!(warnings.load(Ordering::Relaxed), 1);
     }
 }

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 
 use crate::compound::{CompoundQueues, CompoundSpec, LaneParts, requests};
 use crate::endpoint_error::EndpointError;
+use crate::fd_limit::TooFewDescriptors;
 use crate::fleet::{EndpointSnapshot, Fleet, FleetCounts, Pools};
 use crate::function::HttpFunction;
 use crate::in_flight::InFlightFrame;
@@ -37,7 +38,7 @@ pub struct HttpLane {
     queues: Vec<Option<Arc<RequestQueue>>>,
     /// Of functions whose calls are several requests.
     compounds: CompoundQueues,
-    connections: usize,
+    pools: Arc<Pools>,
     /// Whether the watchdog runs. Written by frames that arrive and by the watchdog.
     watchdog_runs: Arc<Mutex<bool>>,
     gone: Arc<Notify>,
@@ -73,7 +74,6 @@ impl HttpLane {
             std::iter::once(&spec.endpoint).chain(&spec.fleet.others).map(move |one| (one, limit, endpoints))
         });
         let (pools, gone) = (Arc::new(Pools::new(planned)), Arc::new(Notify::new()));
-        let connections = pools.connections();
         let queue = |(function, spec): (usize, Option<HttpFunction>)| {
             let Some(spec) = spec else { return Ok(None) };
             let fleet = Arc::new(Fleet::new(&spec.endpoint, &spec.fleet, limits[function], &pools, clock)?);
@@ -84,13 +84,24 @@ impl HttpLane {
         let parts = LaneParts { clock, runtime, pools: &pools, gone: &gone, concurrency: CONCURRENCY };
         let compounds = CompoundQueues::new(compounds, &limits, &parts)?;
         let watchdog_runs = Arc::new(Mutex::new(false));
-        Ok(Self { runtime: runtime.clone(), clock, queues, compounds, connections, watchdog_runs, gone })
+        Ok(Self { runtime: runtime.clone(), clock, queues, compounds, pools, watchdog_runs, gone })
     }
 
     /// How many connections may be open at a time.
     #[must_use]
-    pub const fn connections(&self) -> usize {
-        self.connections
+    pub fn connections(&self) -> usize {
+        self.pools.descriptors().connections()
+    }
+
+    /// Checks that this process may open as many, before it opens any.
+    pub fn check_descriptors(&self) -> Result<(), TooFewDescriptors> {
+        self.pools.descriptors().check()
+    }
+
+    /// Sets what is called where endpoints came at run time for which there are too few
+    /// descriptors: once. Only the first one counts.
+    pub fn on_descriptor_shortage(&self, listener: impl Fn(&TooFewDescriptors) + Send + Sync + 'static) {
+        self.pools.descriptors().on_shortage(listener);
     }
 
     /// Snapshots of the requests in flight, each with its server.

@@ -50,7 +50,7 @@ pub use compound::{
 pub use dialect::{Api, JudgeAnswer, Usage};
 pub use endpoint::{Endpoint, Key};
 pub use endpoint_error::EndpointError;
-pub use fd_limit::{TooFewDescriptors, check as check_descriptors};
+pub use fd_limit::TooFewDescriptors;
 pub use fleet::{EndpointSnapshot, FleetCounts, FleetOptions, HedgeAfter, Hedging};
 pub use function::HttpFunction;
 pub use json_path::JsonPath;

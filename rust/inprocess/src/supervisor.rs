@@ -27,6 +27,8 @@ pub enum SupervisorRequest {
     LoopWasBlocked { index: usize, generation: u64, function: usize },
     /// Warn of this function's endpoint, with what its last call said.
     EndpointWarning { function: usize, warning: LimitWarning, reason: String },
+    /// Warn that endpoints came for whose connections there are too few descriptors.
+    TooFewDescriptors { reason: String },
     /// Let values go that nobody holds any more.
     ReleaseValues,
 }

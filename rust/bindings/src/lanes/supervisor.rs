@@ -67,6 +67,12 @@ pub struct EndpointWarning {
     reason: String,
 }
 
+/// Warn that endpoints came for whose connections there are too few descriptors.
+#[pyclass(frozen, get_all, module = "guerdon._native")]
+pub struct TooFewDescriptors {
+    reason: String,
+}
+
 /// Any of them.
 #[derive(IntoPyObject)]
 pub enum PySupervisorRequest {
@@ -77,6 +83,7 @@ pub enum PySupervisorRequest {
     LoopBlocked(LoopBlocked),
     LoopWasBlocked(LoopWasBlocked),
     EndpointWarning(EndpointWarning),
+    TooFewDescriptors(TooFewDescriptors),
     /// Values to let go.
     Values(Py<PyList>),
 }
@@ -113,6 +120,7 @@ impl PySupervisorRequest {
                 };
                 Self::EndpointWarning(EndpointWarning { function, kind, retry_after, reason })
             }
+            Request::TooFewDescriptors { reason } => Self::TooFewDescriptors(TooFewDescriptors { reason }),
         }))
     }
 }

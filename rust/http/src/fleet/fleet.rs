@@ -25,7 +25,7 @@ use crate::fleet::balancer::{Balancer, Chosen, EndpointId, FleetCounts};
 use crate::fleet::health::{Ended, SentAt};
 use crate::fleet::hedging::Hedging;
 use crate::fleet::member::Member;
-use crate::fleet::pools::Pools;
+use crate::fleet::pools::{Pools, connections_to};
 use crate::fleet::request::{Failed, FleetRequest, HedgePermit, RequestKey, SendError};
 
 /// How soon to look again for what an answer usually takes, and for leave to send once more.
@@ -77,13 +77,20 @@ pub struct Fleet {
     requests: usize,
     clock: Clock,
     hedges: bool,
-    /// The endpoints with their weights, and where names are looked up, their addresses. Written by
-    /// `set` and `Addresses`.
-    configured: Mutex<Vec<(Endpoint, f64)>>,
+    /// Written by `set` and `refresh`.
+    configured: Mutex<Configured>,
+    /// Where names are looked up.
     addresses: Option<Addresses>,
     long_responses: Arc<Semaphore>,
     /// Written by requests, `set` and `Addresses`.
     balancer: Mutex<Balancer<Arc<Member>>>,
+}
+
+struct Configured {
+    /// With their weights.
+    endpoints: Vec<(Endpoint, f64)>,
+    /// That may be open at a time, to the endpoints or their addresses.
+    connections: usize,
 }
 
 impl Fleet {
@@ -98,6 +105,7 @@ impl Fleet {
         let weight = |place: usize| options.weights.get(place).copied().unwrap_or(1.0);
         let all = std::iter::once(endpoint).chain(&options.others).cloned();
         let configured: Vec<(Endpoint, f64)> = all.enumerate().map(|(place, one)| (one, weight(place))).collect();
+        let planned = connections_to(configured.iter().map(|(one, _)| one), requests);
         let this = Self {
             pools: pools.clone(),
             requests,
@@ -105,7 +113,7 @@ impl Fleet {
             hedges: options.hedging.is_some(),
             addresses: options.resolve_all.then(Addresses::default),
             long_responses: Arc::new(Semaphore::new(LONG_RESPONSES)),
-            configured: Mutex::new(Vec::new()),
+            configured: Mutex::new(Configured { endpoints: Vec::new(), connections: planned }),
             balancer: Mutex::new(Balancer::new(requests, options.hedging)),
         };
         this.set(configured)?;
@@ -125,15 +133,17 @@ impl Fleet {
                 self.members(addresses.expand(&configured))?
             }
         };
-        *list = configured;
-        self.replace(members);
+        list.endpoints = configured;
+        self.replace(members, &mut list);
         Ok(())
     }
 
     /// An endpoint of the same kind elsewhere: with the same key, headers and certificates.
     pub fn at(&self, url: &str) -> Result<Endpoint, EndpointError> {
         let list = self.configured.lock();
-        list.first().map_or_else(|| Err(EndpointError::Address(url.to_owned())), |(endpoint, _)| endpoint.at_url(url))
+        list.endpoints
+            .first()
+            .map_or_else(|| Err(EndpointError::Address(url.to_owned())), |(endpoint, _)| endpoint.at_url(url))
     }
 
     fn members(
@@ -147,7 +157,11 @@ impl Fleet {
         endpoints.into_iter().map(member).collect()
     }
 
-    fn replace(&self, members: Vec<(Arc<Member>, f64)>) {
+    fn replace(&self, members: Vec<(Arc<Member>, f64)>, list: &mut Configured) {
+        if !members.is_empty() {
+            let now = connections_to(members.iter().map(|(member, _)| member.endpoint()), self.requests);
+            self.pools.descriptors().change(std::mem::replace(&mut list.connections, now), now);
+        }
         let same = |one: &Arc<Member>, other: &Arc<Member>| one.endpoint().is_same(other.endpoint());
         self.balancer.lock().set(members, same);
     }
@@ -155,11 +169,11 @@ impl Fleet {
     /// Looks up the addresses of the endpoints' names, if it is time; `set` may come in between.
     pub async fn refresh(&self) {
         let Some(addresses) = &self.addresses else { return };
-        let endpoints: Vec<Endpoint> = self.configured.lock().iter().map(|(endpoint, _)| endpoint.clone()).collect();
+        let endpoints: Vec<Endpoint> = self.configured.lock().endpoints.iter().map(|(one, _)| one.clone()).collect();
         if addresses.look_up(&endpoints).await {
-            let list = self.configured.lock();
-            if let Ok(members) = self.members(addresses.expand(&list)) {
-                self.replace(members);
+            let mut list = self.configured.lock();
+            if let Ok(members) = self.members(addresses.expand(&list.endpoints)) {
+                self.replace(members, &mut list);
             }
         }
     }

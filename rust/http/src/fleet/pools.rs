@@ -7,11 +7,25 @@ use parking_lot::Mutex;
 use crate::connector::Connector;
 use crate::endpoint::Endpoint;
 use crate::endpoint_error::EndpointError;
+use crate::fd_limit::Descriptors;
 use crate::pool::{Pool, connections};
+
+/// Requests in flight to one of so many endpoints: twice its share, since idle connections stay for
+/// a while where load moves on.
+fn usual(requests: usize, endpoints: usize) -> usize {
+    requests.min((2 * requests).div_ceil(endpoints.max(1)))
+}
+
+/// Connections to the endpoints of one function, with so many requests in flight.
+pub fn connections_to<'a>(endpoints: impl ExactSizeIterator<Item = &'a Endpoint>, requests: usize) -> usize {
+    let usual = usual(requests, endpoints.len());
+    endpoints.map(|one| connections(one, usual)).sum()
+}
 
 /// See the module.
 pub struct Pools {
     known: Mutex<Vec<KnownServer>>,
+    descriptors: Descriptors,
 }
 
 struct KnownServer {
@@ -30,19 +44,18 @@ impl Pools {
     pub fn new<'a>(planned: impl IntoIterator<Item = (&'a Endpoint, usize, usize)>) -> Self {
         let mut known: Vec<KnownServer> = Vec::new();
         for (endpoint, requests, endpoints) in planned {
-            // Twice its share: idle connections stay for a while where load moves on.
-            let usual = requests.min((2 * requests).div_ceil(endpoints.max(1)));
+            let usual = usual(requests, endpoints);
             match known.iter_mut().find(|one| one.endpoint.shares_pool(endpoint)) {
                 Some(one) => (one.requests, one.usual) = (one.requests + requests, one.usual + usual),
                 None => known.push(KnownServer { endpoint: endpoint.clone(), requests, usual, pool: Weak::new() }),
             }
         }
-        Self { known: Mutex::new(known) }
+        let all = known.iter().map(|one| connections(&one.endpoint, one.usual)).sum();
+        Self { known: Mutex::new(known), descriptors: Descriptors::new(all) }
     }
 
-    /// How many connections may be open at a time.
-    pub fn connections(&self) -> usize {
-        self.known.lock().iter().map(|one| connections(&one.endpoint, one.usual)).sum()
+    pub const fn descriptors(&self) -> &Descriptors {
+        &self.descriptors
     }
 
     /// Refuses an endpoint that a proxy stands before: it would resolve the name by itself.

@@ -1,10 +1,14 @@
 //! Endpoints that come and go.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use guerdon_core::clock::Clock;
+
 use super::replicas::{Mood, Replicas, SLOTS, endpoint, fleet, score, url};
-use crate::fleet::RequestKey;
+use crate::endpoint::Endpoint;
+use crate::fleet::{Fleet, FleetOptions, Pools, RequestKey};
 
 /// Requests in flight to an endpoint that leaves are answered; one that comes gets its share.
 #[tokio::test(start_paused = true)]
@@ -26,6 +30,26 @@ async fn the_list_is_replaced_in_mid_batch() {
     let left = all.endpoints();
     assert_eq!(left.iter().map(|one| one.url.clone()).collect::<Vec<_>>(), [1, 2, 3].map(url));
     assert!(left[0].answered > 1000, "it kept its counts: {left:?}");
+}
+
+/// Connections to eight endpoints: twice a share each, since idle ones stay for a while.
+#[tokio::test]
+async fn the_connections_that_may_be_open_follow_the_list() {
+    let pools = Arc::new(Pools::new([(&endpoint(0), SLOTS, 1)]));
+    let open = || pools.descriptors().connections();
+    let all = Fleet::new(&endpoint(0), &FleetOptions::default(), SLOTS, &pools, Clock::start()).unwrap();
+    assert_eq!(open(), SLOTS);
+    for (count, connections) in [(8, 2 * SLOTS), (2, 2 * SLOTS), (1, SLOTS)] {
+        all.set((0..count).map(|place| (endpoint(place), 1.0)).collect()).unwrap();
+        assert_eq!(open(), connections, "{count} endpoints");
+    }
+    let named = FleetOptions { resolve_all: true, ..FleetOptions::default() };
+    let at = |url: &str| Endpoint::new(url, Vec::new(), None, false, None).unwrap();
+    let all = Fleet::new(&at("http://127.0.0.1/v1"), &named, SLOTS, &pools, Clock::start()).unwrap();
+    assert_eq!(open(), SLOTS, "planned, whether its addresses are known or not");
+    all.set(["http://127.0.0.1/v1", "http://127.0.0.2/v1"].map(|url| (at(url), 1.0)).to_vec()).unwrap();
+    all.refresh().await;
+    assert_eq!(open(), 2 * SLOTS);
 }
 
 #[tokio::test(start_paused = true)]
