@@ -233,6 +233,8 @@ reported = [ranks_on_host(), world_size(), default_workers()]
 def test_real_launchers(command: list[str], tmp_path: Path) -> None:
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
+    if command[1] == "-m":
+        pytest.importorskip(command[2].partition(".")[0])
     script = tmp_path / "rank.py"
     script.write_text(_RANK)
     ended = subprocess.run(

@@ -78,6 +78,9 @@ class ResultBuilder:
     def judge(self, result: RewardBatch) -> str | None:
         """Counts a result that no trainer brought, once; the error message if failures are too
         many."""
+        if not result.status.any():  # all are OK
+            self.failure_rate.add_whole(len(result))
+            return None
         counted, message = self.count(result)
         too_many = self.failure_rate.add([counted])
         return "\n".join(filter(None, (message, too_many))) or None

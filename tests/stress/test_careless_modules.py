@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from guerdon import Dispatcher, Status, reward
-from tests.stress import careless_modules, imports_pandas
+from tests.stress import careless_modules
 
 
 def _twice(functions: list[object], workers: int = 2) -> dict[str, int]:
@@ -88,6 +88,9 @@ def test_workers_yield_to_the_trainer() -> None:
 
 
 def test_pandas_leaves_no_thread(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pandas")
+    from tests.stress import imports_pandas
+
     for name in ("OMP_NUM_THREADS", "JE_ARROW_MALLOC_CONF"):
         monkeypatch.delenv(name, raising=False)
     with Dispatcher([reward(imports_pandas.length)], workers=2) as dispatcher:

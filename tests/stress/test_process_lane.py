@@ -330,9 +330,10 @@ def test_a_worker_is_a_clean_main_thread() -> None:
     assert seen["environment/guerdon"] == [False]
     kinds = [target.split(":")[0] for target in seen["environment/fds"][0]]
     # Standard streams and the mark between functions, its socket, its stack, and what stands where
-    # its pages' descriptors were: nothing of its forker's or the trainer's.
+    # its pages' descriptors were: nothing of its forker's or the trainer's. Newer versions of libffi,
+    # which Python's ctypes loads, keep their own file open.
     expected = ["/dev/null", "/dev/null", "/dev/null", "/memfd", "pipe", "pipe", "pipe", "socket"]
-    assert sorted(kind for kind in kinds if not kind.startswith("/proc")) == expected
+    assert sorted(kind for kind in kinds if not kind.startswith("/proc") and "libffi.so" not in kind) == expected
 
 
 def test_the_heavy_and_the_light_share_the_workers() -> None:

@@ -44,7 +44,7 @@ class FailureWindow:
     """
 
     def __init__(self) -> None:
-        self._runs: deque[_Run] = deque()
+        self._runs: deque[_Run] = deque()  # empty as long as none has failed
         self.samples = 0
         self.failed = 0
 
@@ -56,6 +56,12 @@ class FailureWindow:
         """
         if samples == 0:
             return
+        if not failed and not self.failed:  # what most batches are
+            self._runs.clear()
+            self.samples = min(self.samples + samples, max(WINDOW, samples))
+            return
+        if not self._runs and self.samples:
+            self._runs.append(_Run(self.samples, ()))
         self._runs.append(_Run(samples, tuple(failed)))
         self.samples += samples
         self.failed += len(failed)
@@ -104,6 +110,12 @@ class FailureRate:
         with self._lock:
             messages = [self._add(name, known, len(ranks)) for name in self._limits]
         return "\n".join(filter(None, messages)) or None
+
+    def add_whole(self, samples: int) -> None:
+        """Counts a batch in which every call gave a number."""
+        with self._lock:
+            for window in self._windows.values():
+                window.add(samples)
 
     def after_fork(self) -> None:
         """In a forked child: the lock may have been held."""

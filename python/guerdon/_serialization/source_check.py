@@ -60,7 +60,7 @@ def stamp_of(module: ModuleType) -> Stamp | None:
 def _compiled_from_other(module: ModuleType, stamp: Stamp) -> bool:
     """Whether the compiled file was made from another version of the source file."""
     try:
-        with open(getattr(module, "__cached__", None) or "", "rb") as file:
+        with open(getattr(module.__spec__, "cached", None) or "", "rb") as file:
             header = file.read(16)
     except OSError:
         return False
