@@ -174,7 +174,7 @@ def test_what_cannot_count_is_refused_before_any_call() -> None:
         assert f"'one', Limit(tokens=), gave {counted!r} for sample 0" in str(refused.value)
     with (
         made(lambda completion: 10**5000) as dispatcher,
-        pytest.raises(DataError, match="gave (no repr|<int instance.*) for sample 0"),
+        pytest.raises(DataError, match=r"gave (no repr|<int instance.*) for sample 0"),
     ):
         dispatcher.score(completions=["a"])  # too long to be shown
     with made(lambda nothing: 1) as dispatcher, pytest.raises(DataError, match=r"'one, Limit\(tokens=\)' asks for"):

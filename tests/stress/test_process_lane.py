@@ -330,8 +330,8 @@ def test_a_worker_is_a_clean_main_thread() -> None:
     assert seen["environment/guerdon"] == [False]
     kinds = [target.split(":")[0] for target in seen["environment/fds"][0]]
     # Standard streams and the mark between functions, its socket, its stack, and what stands where
-    # its pages' descriptors were: nothing of its forker's or the trainer's. Newer versions of libffi,
-    # which Python's ctypes loads, keep their own file open.
+    # its pages' descriptors were: nothing of its forker's or the trainer's. libffi (for ctypes)
+    # keeps its own file open in newer versions.
     expected = ["/dev/null", "/dev/null", "/dev/null", "/memfd", "pipe", "pipe", "pipe", "socket"]
     assert sorted(kind for kind in kinds if not kind.startswith("/proc") and "libffi.so" not in kind) == expected
 
