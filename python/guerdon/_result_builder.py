@@ -78,7 +78,7 @@ class ResultBuilder:
     def judge(self, result: RewardBatch) -> str | None:
         """Counts a result that no trainer brought, once; the error message if failures are too
         many."""
-        if not result.status.any():  # all are OK
+        if not (result.failures() or result.status.any()):  # all are OK
             self.failure_rate.add_whole(len(result))
             return None
         counted, message = self.count(result)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 from pathlib import Path
 
@@ -9,6 +11,8 @@ import pytest
 
 from guerdon import Status
 from tests.stress.harness import Scene, expect, wait_for
+
+F_SEAL_FUTURE_WRITE = 0x10  # Python's fcntl has no name for it
 
 
 @pytest.mark.parametrize(
@@ -104,10 +108,21 @@ def test_garbage_in_the_shared_page(what: str, tmp_path: Path) -> None:
 )
 def test_other_workers_pages_can_not_be_written(tmp_path: Path) -> None:
     with Scene(tmp_path) as scene:
-        scene.expect_whole()  # all workers are there
+        scene.expect_whole()  # all workers are there, if not ready
+        wait_for(_pages_are_sealed, "all workers are ready")
         result = scene.score([f"forge_pages:{os.getpid()}"] * 4)
         assert result.rewards.ravel().tolist() == [0.0] * 4
         scene.expect_whole()
+
+
+def _pages_are_sealed() -> bool:
+    """Each worker seals its page as it starts."""
+    seals = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # closed meanwhile
+            if "guerdon-page" in os.readlink(f"/proc/self/fd/{name}"):
+                seals.append(fcntl.fcntl(int(name), fcntl.F_GET_SEALS))
+    return bool(seals) and all(found & F_SEAL_FUTURE_WRITE for found in seals)
 
 
 @pytest.mark.fault("a worker sends messages without end", sees="`timeout`, in time")
