@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from guerdon import Dispatcher, Status, reward
-from tests.stress import failing_functions
+from tests.stress import failing_functions, plain_functions
 from tests.stress.harness import wait_for
 
 
@@ -334,6 +334,16 @@ def test_a_worker_is_a_clean_main_thread() -> None:
     # keeps its own file open in newer versions.
     expected = ["/dev/null", "/dev/null", "/dev/null", "/memfd", "pipe", "pipe", "pipe", "socket"]
     assert sorted(kind for kind in kinds if not kind.startswith("/proc") and "libffi.so" not in kind) == expected
+
+
+def test_a_failure_imports_nothing_in_its_worker() -> None:
+    """What tracebacks need takes tens of milliseconds, which each new worker would spend."""
+    with Dispatcher([reward(plain_functions.look_or_fail, max_failure_rate=1.0)], workers=1) as dispatcher:
+        before, failed, after = (
+            dispatcher.score(completions=[text], num_generations=1) for text in ("look", "fail", "look")
+        )
+    assert failed.status.ravel().tolist() == [Status.ERROR]
+    assert before.extra["look_or_fail/modules"] == after.extra["look_or_fail/modules"]
 
 
 def test_the_heavy_and_the_light_share_the_workers() -> None:

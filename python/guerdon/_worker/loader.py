@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 
 from . import fork_obstacles, forking, linux, zygote_requests
+from .invoke import tracebacks
 from .loaded_functions import Buffer, LoadedFunctions
 from .output import warn
 from .zygote_requests import ControlSocket
@@ -30,6 +31,7 @@ def run(control_fd: int, serialized: Callable[[], Buffer], reported: mmap.mmap) 
     # keeps its arguments until the call returns.
     functions = LoadedFunctions(serialized())
     functions.load_all()
+    tracebacks.prepare()
     forking.prepare()
     obstacles = fork_obstacles.find()
     if any(obstacles) and not reported[0]:

@@ -33,6 +33,15 @@ _CAUSE = "\nThe above exception was the direct cause of the following exception:
 _CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
 
 
+def prepare() -> None:
+    """Imports what tracebacks need, which takes 15 to 50 ms: else the first failure of each forked
+    worker does, and one that was interrupted at its timeout may be killed amid that."""
+    try:
+        raise ValueError
+    except ValueError as error:
+        _formatted(error)
+
+
 def traceback_of(error: BaseException) -> str | None:
     """The traceback of an exception and its causes, user frames only; None if it can't be read."""
     try:

@@ -1,0 +1,9 @@
+"""Reward functions of a module that imports nothing."""
+
+
+def look_or_fail(completion: str) -> dict[str, object]:
+    import sys
+
+    if completion == "fail":
+        raise ValueError
+    return {"score": 1.0, "modules": " ".join(sorted(sys.modules))}
