@@ -32,7 +32,7 @@ def judge(
     parse: Parse | None = None,
     system: str | None = None,
     pass_messages: bool = False,
-    images: str | None = None,
+    images: str | Sequence[str] | None = None,
     repair: bool = True,
     api: Literal["chat", "completions", "responses", "anthropic", "score", "classify", "pooling"] = "chat",
     max_tokens: int | None = None,
@@ -90,10 +90,10 @@ def judge(
             default.
         system: A system message before the prompt, with placeholders too.
         pass_messages: Send the sample's prompt and completion as messages, as they are, before the
-            judge's own; for ``api="chat"``.
+            judge's own; for ``"chat"``, ``"responses"`` and ``"anthropic"``, in the form of each.
         images: The column with the sample's images, one or a list: PIL images, bytes, or ``data:``
-            and ``http:`` URLs. They go into the judge's last message, or, with ``pass_messages``,
-            where the prompt has ``{"type": "image"}``; for ``api="chat"``.
+            and ``http:`` URLs; or several columns. They go into the judge's last message, or, with
+            ``pass_messages``, where the prompt has ``{"type": "image"}``; for the same APIs.
         repair: Tell the judge what was wrong with an answer that could not be read, instead of
             asking again in the same words (as for ``"completions"``, which have no messages).
         api: ``"chat"``; ``"completions"``, for models without a chat template; OpenAI's

@@ -145,7 +145,9 @@ def pairwise(
         parse: Gives 1 for the first, 0 for the second and 0.5 for a tie, or a share between; by
             default ``[[A]]``, ``[[B]]`` and ``[[C]]`` for a tie.
         name: In metrics, files and messages; unique in a dispatcher.
-        **options: All others of `guerdon.judge`, except ``votes``. A pair whose requests fail does
+        **options: All others of `guerdon.judge`, except ``votes`` and ``pass_messages``;
+            ``images=["picture_a", "picture_b"]`` shows both samples' images, and a column without
+            ``_a`` or ``_b`` those that they share. A pair whose requests fail does
             not count; a sample with fewer than half of its comparisons is an `error`. Shortly
             before a ``total_timeout``, ``group_timeout`` or ``batch_timeout`` the comparisons that
             are there are made into scores.
@@ -177,6 +179,11 @@ def pairwise(
         if (integer(rounds) or 0) < 1:
             raise RegistrationError(f"{wrong}rounds={rounds!r}: expected a whole number of at least 1.")
     _refuse_votes(name, options)
+    if options.get("pass_messages"):
+        raise RegistrationError(
+            f"{wrong}pass_messages= sends one sample's messages, and a comparison is about two: put {{prompt}}, {{completion_a}} "
+            "and {completion_b} into prompt=."
+        )
     if parse is None:
         parse = parsers.regex(r"\[\[([ABC])\]\]", {"A": 1.0, "B": 0.0, "C": 0.5})
     asked = judge(base_url=base_url, model=model, prompt=prompt, parse=parse, name=name, **options)
@@ -193,7 +200,7 @@ def pairwise(
     fields = tuple(replace(field, column=_column_of(field.column)) for field in compound.fields)
     (member,) = compound.members
     compound = replace(compound, members=(replace(member, second=second),), fields=fields)
-    own = [name for field in fields for name in (field.column, field.images) if name]
+    own = [name for field in fields for name in field.columns]
     spec = asked.spec
     return CompoundReward(
         (pairwise, given), name, compound, spec.policy, columns=own, shape="group", run_if=spec.run_if

@@ -124,7 +124,7 @@ def test_what_is_no_image_is_refused_with_its_sample() -> None:
     ):
         with pytest.raises(DataError, match=rf"'images' of sample 0.*{why}"):
             bodies({"completions": ["x"], "images": images}, prompt="{completion}", images="images")
-    with pytest.raises(RegistrationError, match="need api='chat'"):
+    with pytest.raises(RegistrationError, match="need 'chat', 'responses' or 'anthropic'"):
         judge(base_url="http://x/v1", model="m", prompt="{completion}", api="completions", images="images")
 
 

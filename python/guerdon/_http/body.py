@@ -12,8 +12,9 @@ from guerdon._http.template import Field
 __all__ = [
     "ColumnValue",
     "ColumnValues",
-    "ImageParts",
     "Messages",
+    "OptionalPair",
+    "Parts",
     "Piece",
     "Pieces",
     "Repair",
@@ -47,11 +48,18 @@ class Messages:
         self.field = field
 
 
-class ImageParts:
-    """A text with fields in it, and images behind it, as parts of a message."""
+class Parts:
+    """A text with fields in it, and fields that are more parts behind it, as a list."""
 
-    def __init__(self, text: TemplateText, images: Field) -> None:
-        self.text, self.images = text, images
+    def __init__(self, text: TemplateText, more: Sequence[Field], kind: str = "text") -> None:
+        self.text, self.more, self.kind = text, more, kind
+
+
+class OptionalPair:
+    """A field that is a pair of an object with a comma behind it, or nothing."""
+
+    def __init__(self, field: Field) -> None:
+        self.field = field
 
 
 class Repair:
@@ -87,11 +95,13 @@ class Pieces:
         if isinstance(value, ColumnValue):
             return [("value", self._column(value.field))]
         if isinstance(value, Mapping):
-            pairs = ([_json(str(name)), b":", *self._walk(each)] for name, each in value.items())
-            return [b"{", *_commas(list(pairs)), b"}"]
-        if isinstance(value, ImageParts):
-            text = self._walk({"type": "text", "text": value.text})
-            return [b"[", *text, ("value", self._column(value.images)), b"]"]
+            first = [each.field for each in value.values() if isinstance(each, OptionalPair)]
+            others = [pair for pair in value.items() if not isinstance(pair[1], OptionalPair)]
+            pairs = ([_json(str(name)), b":", *self._walk(each)] for name, each in others)
+            return [b"{", *(("value", self._column(field)) for field in first), *_commas(list(pairs)), b"}"]
+        if isinstance(value, Parts):
+            text = self._walk({"type": value.kind, "text": value.text})
+            return [b"[", *text, *(("value", self._column(field)) for field in value.more), b"]"]
         if isinstance(value, Sequence) and not isinstance(value, str):
             return [b"[", *self._list(list(value)), b"]"]
         return [_json(value)]

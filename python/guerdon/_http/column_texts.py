@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from guerdon._columns import Single
-from guerdon._http.messages import Images, as_messages, is_messages, transcript, turns
+from guerdon._http.images import Images
+from guerdon._http.message_forms import in_form, system_texts, tools
+from guerdon._http.messages import as_messages, is_messages, transcript, turns, with_calls
 from guerdon._http.template import Field
 from guerdon.errors import DataError
 
@@ -29,7 +31,7 @@ def texts_of(
     samples: int,
     function: str,
     *,
-    images: Sequence[object] | Single | None = None,
+    others: Sequence[Sequence[object] | Single] = (),
     always: bool = False,
 ) -> tuple[str, list[object]] | None:
     """What kind of column the engine gets for a field, and the column; None where it can take the
@@ -38,14 +40,14 @@ def texts_of(
     Args:
         values: One per sample, or one for all.
         function: Name of the judge, for messages.
-        images: The column of images that goes with a conversation's messages.
+        others: The other columns that the field takes: of images, or the rest of a conversation.
         always: Make a column of its own of it in any case, of the same kind each time.
 
     Raises:
         DataError: A value can't go into a request.
     """
     if field.form:
-        return _conversations(values, field, samples, function, images)
+        return _conversations((values, *others), field, samples, function)
     if isinstance(values, Single):
         kind, one = texts_of([values.value], field, 1, function, always=always) or (PLAIN, [values.value])
         return kind, one * samples
@@ -84,22 +86,22 @@ def _plain(value: Any) -> Any:
 
 
 def _conversations(
-    values: Sequence[object] | Single,
+    columns: Sequence[Sequence[object] | Single],
     field: Field,
     samples: int,
     function: str,
-    images: Sequence[object] | Single | None,
 ) -> tuple[str, list[object]]:
     """Conversations or images as a field wants them; the samples of a group share theirs."""
     encoder = Images()
-    known: dict[tuple[int, int], str] = {}
+    known: dict[tuple[int, ...], str] = {}
     made: list[object] = []
     for sample in range(samples):
-        value, shown = _of(values, sample), _of(images, sample)
+        values = [_of(column, sample) for column in columns]
+        same = tuple(map(id, values))
         try:
-            text = known.get((id(value), id(shown)))
+            text = known.get(same)
             if text is None:
-                text = known[id(value), id(shown)] = _in_form(value, field, encoder, shown)
+                text = known[same] = _in_form(field, encoder, *values)
         except Exception as error:
             raise DataError(
                 f"column {field.column!r} of sample {sample} can't go into a request of {function!r}: "
@@ -109,17 +111,33 @@ def _conversations(
     return PLAIN if field.form == "turns" else JSON, made
 
 
-def _of(values: Sequence[object] | Single | None, sample: int) -> object:
-    if values is None:
-        return None
+def _of(values: Sequence[object] | Single, sample: int) -> object:
     return values.value if isinstance(values, Single) else values[sample]
 
 
-def _in_form(value: object, field: Field, encoder: Images, shown: object) -> str:
+def _in_form(field: Field, encoder: Images, value: object, other: object = None) -> str:
     if field.form == "images":
-        return encoder.parts(value)
-    role = "assistant" if field.column == "completion" else "user"
+        return encoder.parts(value, field.api)
+    role = _role(field.column)
     if field.form == "turns":
         return turns(value, role)
-    messages = as_messages(value, role, encoder, shown)
-    return "".join(json.dumps(message, allow_nan=False, default=_plain) + "," for message in messages)
+    if field.form == "messages":
+        messages = as_messages(value, role, encoder, other)
+        return "".join(f"{_json(message)}," for message in in_form(messages, field.api, field.column))
+    whole = with_calls(value, role) + with_calls(other, _role(field.also))
+    if field.form == "tools":
+        # Named, since the conversation calls them; the judge itself is to call none.
+        named = tools(whole)
+        return f'"tools":{_json(named)},"tool_choice":{{"type":"none"}},' if named else ""
+    texts = system_texts(whole)
+    if field.form == "more system":
+        return "".join(f",{_json(text)}" for text in texts)
+    return f'"system":{_json(texts)},' if texts else ""
+
+
+def _role(column: str) -> str:
+    return "assistant" if column == "completion" else "user"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, allow_nan=False, default=_plain)

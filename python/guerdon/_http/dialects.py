@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from guerdon._http.body import ImageParts, Messages, Repair, TemplateText
+from guerdon._http.body import Messages, OptionalPair, Parts, Repair, TemplateText
 from guerdon._http.template import Field, template
 from guerdon._units import number
 from guerdon.errors import RegistrationError
@@ -49,7 +49,7 @@ class Question:
         max_completion_tokens: The same, by the newer name of chat completions.
         repair: The next attempt says what was wrong with an answer that can't be read.
         pass_messages: The sample's messages come first, as they are.
-        images: The column of images that the last message shows.
+        images: The column of images that the last message shows, or several.
     """
 
     function: str
@@ -85,10 +85,13 @@ def request(asked: Question) -> dict[str, Any]:
     if asked.api not in tuple(PATHS):  # it may be anything
         known = ", ".join(map(repr, PATHS))
         raise asked.wrong(f"api={asked.api!r}: expected one of {known}.")
-    if asked.api != "chat" and (asked.pass_messages or asked.images is not None):
-        raise asked.wrong(f"api={asked.api!r}: pass_messages= and images= need api='chat'.")
-    if asked.images is not None and (not isinstance(asked.images, str) or not asked.images):
-        raise asked.wrong(f"images={asked.images!r}: expected the name of a column.")
+    shown = _images(asked)
+    if asked.api not in _CONVERSATIONS and (asked.pass_messages or shown):
+        raise asked.wrong(f"api={asked.api!r}: pass_messages= and images= need 'chat', 'responses' or 'anthropic'.")
+    if asked.pass_messages and len(shown) > 1:
+        raise asked.wrong(
+            f"images={asked.images!r}: expected one column, whose images the messages of pass_messages= show."
+        )
     if asked.api in SCORES:
         return _scored(asked)
     made = _conversation(asked) if asked.api in _CONVERSATIONS else _text_completion(asked)
@@ -116,12 +119,13 @@ def _conversation(asked: Question) -> dict[str, Any]:
     if asked.api == "chat":
         return {"messages": [*system, *_conversation_before(asked), *_shown(asked, messages), *end]}
     named = {"system" if asked.api == "anthropic" else "instructions": each["content"] for each in system}
+    whole = [*_conversation_before(asked), *_shown(asked, messages), *end]
     if asked.api == "responses":
         # The provider would keep requests and answers otherwise.
-        return {**named, "input": [*messages, *end], "store": False}
+        return {**named, "input": whole, "store": False}
     if any(each["role"] not in ("user", "assistant") for each in messages):
         raise asked.wrong("api='anthropic' knows the roles 'user' and 'assistant': pass a system message as system=.")
-    return {**named, "messages": [*messages, *end]}
+    return {**named, **_apart(asked, named), "messages": whole}
 
 
 def _conversation_before(asked: Question) -> list[Messages]:
@@ -129,9 +133,32 @@ def _conversation_before(asked: Question) -> list[Messages]:
     if not asked.pass_messages:
         return []
     return [
-        Messages(Field("prompt", json=True, form="messages", images=str(asked.images or ""))),
-        Messages(Field("completion", json=True, form="messages")),
+        Messages(Field("prompt", json=True, form="messages", images="".join(_images(asked)), api=asked.api)),
+        Messages(Field("completion", json=True, form="messages", api=asked.api)),
     ]
+
+
+def _apart(asked: Question, named: dict[str, Any]) -> dict[str, Any]:
+    """What Anthropic's API wants beside the sample's own messages: their system messages, and the
+    tools that they call."""
+    if not asked.pass_messages:
+        return {}
+
+    def field(form: str) -> Field:
+        return Field("prompt", json=True, form=form, also="completion", api=asked.api)
+
+    text = named.get("system")
+    system = OptionalPair(field("system")) if text is None else Parts(text, [field("more system")])
+    return {"system": system, "tools": OptionalPair(field("tools"))}
+
+
+def _images(asked: Question) -> list[str]:
+    """The columns of images."""
+    given: Any = asked.images
+    names = [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
+    if not all(isinstance(name, str) and name for name in names) or (given is not None and not names):
+        raise asked.wrong(f"images={given!r}: expected the name of a column, or a list of names.")
+    return names
 
 
 def _shown(asked: Question, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -139,8 +166,9 @@ def _shown(asked: Question, messages: list[dict[str, Any]]) -> list[dict[str, An
     if asked.images is None or asked.pass_messages:
         return messages
     last = messages[-1]
-    field = Field(str(asked.images), json=True, form="images")
-    return [*messages[:-1], {**last, "content": ImageParts(last["content"], field)}]
+    fields = [Field(name, json=True, form="images", api=asked.api) for name in _images(asked)]
+    kind = "input_text" if asked.api == "responses" else "text"
+    return [*messages[:-1], {**last, "content": Parts(last["content"], fields, kind)}]
 
 
 def _messages(asked: Question) -> list[dict[str, Any]]:

@@ -1,20 +1,18 @@
 """Conversations for judges: as text with roles and tool calls, or as messages of a request.
 
-- No turn, tool call or result is dropped; what can't be sent is refused with its place.
-- An image goes as a data URL and is encoded once a batch, however many samples share it.
+No turn, tool call or result is dropped; what can't be sent is refused with its place.
 """
 
 from __future__ import annotations
 
 import base64
-import io
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["Images", "as_messages", "is_messages", "transcript", "turns"]
+from guerdon._http.images import Images, image_part, listed
 
-_SIGNATURES = ((b"\x89PNG", "png"), (b"\xff\xd8", "jpeg"), (b"GIF8", "gif"), (b"BM", "bmp"))
+__all__ = ["as_call", "as_messages", "called", "is_messages", "text_of", "transcript", "turns", "with_calls"]
 
 
 def is_messages(value: object) -> bool:
@@ -51,70 +49,25 @@ def as_messages(value: object, role: str, images: Images, given: object = None) 
     """
     messages = value if is_messages(value) else [{"role": role, "content": value}]
     assert isinstance(messages, Sequence)
-    waiting = list(_listed(given))
+    waiting = list(listed(given))
     made = [_sendable(message, images, waiting) for message in messages]
-    if waiting and len(waiting) == len(_listed(given)):
-        _show_first(made, [images.part(image) for image in waiting])
+    if waiting and len(waiting) == len(listed(given)):
+        _show_first(made, [_shown(images, image) for image in waiting])
     elif waiting:
         raise ValueError(f"{len(waiting)} of its images have no place in the messages: no {{'type': 'image'}} is left")
     return made
 
 
-class Images:
-    """Images of a batch as data URLs."""
+def with_calls(value: object, role: str) -> list[dict[str, Any]]:
+    """The messages with their tool calls in one form; their content is left as it is.
 
-    def __init__(self) -> None:
-        # By identity: the samples of a group share their images. Each is kept alive with its URL.
-        self._known: dict[int, tuple[object, str]] = {}
-
-    def part(self, image: object) -> dict[str, Any]:
-        """The part of a message that shows an image."""
-        return {"type": "image_url", "image_url": {"url": self.url(image)}}
-
-    def url(self, image: object) -> str:
-        """The address of an image: given, or the image itself.
-
-        Raises:
-            TypeError: It is no image.
-        """
-        if isinstance(image, str):
-            if image.startswith(("data:", "http://", "https://")):
-                return image
-            raise TypeError("an image given as a string must be a data: or http(s): URL; files are not read")
-        known = self._known.get(id(image))
-        if known is None:
-            kind, data = _encoded(image)
-            known = self._known[id(image)] = image, f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-        return known[1]
-
-    def parts(self, given: object) -> str:
-        """The images of a sample as JSON, each with a comma before it."""
-        return "".join(f",{json.dumps(self.part(image))}" for image in _listed(given))
-
-
-def _listed(given: object) -> Sequence[object]:
-    if given is None:
-        return ()
-    return given if isinstance(given, (list, tuple)) else [given]
-
-
-def _encoded(image: Any) -> tuple[str, bytes]:
-    """What kind of image it is, and its bytes."""
-    if isinstance(image, Mapping) and image.get("bytes") is not None:
-        image = image["bytes"]  # as datasets hold images that are not decoded
-    if isinstance(image, (bytes, bytearray, memoryview)):
-        data = bytes(image)
-        if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-            return "webp", data
-        kind = next((kind for start, kind in _SIGNATURES if data.startswith(start)), None)
-        if kind is None:
-            raise TypeError("these bytes are no PNG, JPEG, GIF, BMP or WebP")
-        return kind, data
-    if not (hasattr(image, "save") and hasattr(image, "mode")):
-        raise TypeError(f"a {type(image).__name__} is not an image: give a PIL image, bytes or a URL")
-    out = io.BytesIO()
-    image.save(out, format="PNG")
-    return "png", out.getvalue()
+    Raises:
+        TypeError: A tool call is none.
+    """
+    messages = value if is_messages(value) else [{"role": role, "content": value}]
+    assert isinstance(messages, Sequence)
+    calls = ([as_call(call, index) for index, call in enumerate(_calls(message))] for message in messages)
+    return [{**message, "tool_calls": each} for message, each in zip(messages, calls, strict=True)]
 
 
 def _speaker(message: Mapping[str, Any]) -> str:
@@ -124,12 +77,13 @@ def _speaker(message: Mapping[str, Any]) -> str:
 
 def _content(message: Mapping[str, Any]) -> str:
     """What a message says, with its tool calls below."""
-    texts = [_text(message.get("content"))]
-    texts += [_called(call) for call in _calls(message)]
+    texts = [text_of(message.get("content"))]
+    texts += [called(call) for call in _calls(message)]
     return "\n".join(text for text in texts if text)
 
 
-def _text(content: object) -> str:
+def text_of(content: object) -> str:
+    """What the content of a message says, with a word for each part that is no text."""
     if isinstance(content, str):
         return content
     if isinstance(content, Mapping):  # a tool's result that is no text
@@ -155,7 +109,7 @@ def _calls(message: Mapping[str, Any]) -> Sequence[Any]:
     return [] if single is None else [single]
 
 
-def _called(call: Any) -> str:
+def called(call: Any) -> str:
     """A tool call: its name and arguments."""
     function = call.get("function", call) if isinstance(call, Mapping) else {}
     if not isinstance(function, Mapping):
@@ -173,9 +127,9 @@ def _sendable(message: Mapping[str, Any], images: Images, waiting: list[object])
     if isinstance(content, (list, tuple)):
         sent["content"] = [_part(part, images, waiting) for part in content]
     elif content is not None and not isinstance(content, str):
-        sent["content"] = _text(content)
+        sent["content"] = text_of(content)
     if isinstance(sent.get("tool_calls"), (list, tuple)):
-        sent["tool_calls"] = [_call(call, index) for index, call in enumerate(sent["tool_calls"])]
+        sent["tool_calls"] = [as_call(call, index) for index, call in enumerate(sent["tool_calls"])]
     return sent
 
 
@@ -203,14 +157,18 @@ def _part(part: Any, images: Images, waiting: list[object]) -> Any:
             if not waiting:
                 raise ValueError("an {'type': 'image'} part has no image: pass images= with the column that has them")
             image = waiting.pop(0)
-        return images.part(image)
+        return _shown(images, image)
     if kind == "image_url" and isinstance(part.get("image_url"), str):
-        return images.part(part["image_url"])
+        return _shown(images, part["image_url"])
     # Arrow fills the fields that other parts have with None.
     return {name: value for name, value in part.items() if value is not None}
 
 
-def _call(call: Any, index: int) -> Any:
+def _shown(images: Images, image: object) -> dict[str, Any]:
+    return image_part(images.url(image), "chat")
+
+
+def as_call(call: Any, index: int) -> Any:
     """A tool call as chat completions have it: arguments as JSON text, with an id and a type."""
     if not isinstance(call, Mapping):
         raise TypeError(f"tool call {index} is a {type(call).__name__}, not a dict")

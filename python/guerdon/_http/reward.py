@@ -35,7 +35,7 @@ class HttpReward:
         self._made = made
         name = str(options.name)
         plan.config(name, key=False)
-        columns = (name for field in plan.fields for name in (field.column, field.images) if name)
+        columns = (name for field in plan.fields for name in field.columns)
         required = tuple(dict.fromkeys(columns))
         for live in ("environment", "trainer_state"):
             if live in required:

@@ -26,9 +26,13 @@ class Field:
         rest: What stands behind the name: ``[0]``, ``.real``, ``!r``, ``:.2f``.
         json: It goes as JSON, not as text within a text.
         form: How a conversation goes: as its text (""), as turns with roles ("turns"), as messages
-            of the request ("messages"), or, of a column of images, as parts of a message
-            ("images").
+            of the request ("messages"), its system messages alone ("system", or "more system"
+            behind others), the tools that it calls ("tools"), or, of a column of images, as parts
+            of a message ("images").
         images: Name of the column with the sample's images, for ``form="messages"``.
+        also: Name of the column with the rest of the conversation, for its system messages and
+            tools.
+        api: Whose form messages and images have.
     """
 
     column: str
@@ -36,6 +40,13 @@ class Field:
     json: bool = False
     form: str = ""
     images: str = ""
+    also: str = ""
+    api: str = "chat"
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns that it takes."""
+        return [name for name in (self.column, self.images, self.also) if name]
 
     def __str__(self) -> str:
         return f"{{{self.column}{self.rest}}}"

@@ -104,8 +104,8 @@ class _BatchColumns:
         known = self._filled.get((source, field))
         if known is None:
             values = self._given(source)
-            images = self._given(available[field.images]) if field.images else None
-            made = texts_of(values, field, self._data.samples, function, images=images, always=self._is_open)
+            others = [self._given(available[name]) for name in field.columns[1:]]
+            made = texts_of(values, field, self._data.samples, function, others=others, always=self._is_open)
             if made is None:
                 known = PLAIN, self._index(source)
             else:
