@@ -159,6 +159,22 @@ def test_calls_beyond_the_cap_fail_at_once_and_the_policy_says_what_happens() ->
             assert len(again.failures()) == 4, "it is the run's cap"
 
 
+@pytest.mark.fault(
+    "a judge under `max_cost` hangs, or its answers name no tokens",
+    sees="what such requests cost counts by estimate: the cap is reached, and says so",
+)
+def test_requests_whose_cost_nobody_knows_count_toward_the_cap() -> None:
+    with serving(Billing()) as server:
+        one = {"input": 1e4, "output": 0.0}  # 1.01 a call
+        asked = asks(server.url, price=one, max_cost=4.0, limit=Limit(concurrency=1), timeout=0.3, retries=0)
+        with Dispatcher([asked], max_failure_rate=1.0) as dispatcher:
+            result = dispatcher.score(completions=["1", *[f"{number} hang" for number in range(2, 6)]])
+    reasons = [failure.reason for failure in result.failures()]
+    assert sum("no answer within" in reason for reason in reasons) == 2
+    assert "1.010000 spent on 1 requests and about 2.020000 on 2 of unknown cost, about 1.010000 each" in reasons[-1]
+    assert result.usage["judge"]["cost"] == pytest.approx(1.01)
+
+
 def test_the_cap_is_passed_by_no_more_than_what_is_in_flight_costs_beyond_the_mean() -> None:
     def answer(path: str, body: dict[str, Any]) -> Any:
         tokens = 1 + len(body["messages"][0]["content"]) % 7

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use guerdon_core::spending::{Admitted, Cap, SharedCap, Spending};
+use guerdon_core::spending::{Admitted, Cap, Cost, SharedCap, Spending};
 use proptest::prelude::*;
 
 /// A folder that goes with the test.
@@ -46,7 +46,7 @@ fn calls_of_one_price_stop_at_the_cap() {
     let spending = own(1.0);
     let mut calls = 0;
     while admitted(&spending) {
-        spending.complete(1, Some(0.25));
+        spending.complete(1, Cost::Known(0.25));
         calls += 1;
         assert!(calls <= 4);
     }
@@ -60,13 +60,13 @@ fn calls_of_one_price_stop_at_the_cap() {
 fn what_is_in_flight_is_reserved_and_room_that_it_leaves_is_used() {
     let spending = own(1.0);
     assert!(admitted(&spending));
-    spending.complete(1, Some(0.25));
+    spending.complete(1, Cost::Known(0.25));
     assert!((0..3).all(|_| admitted(&spending)));
     assert!(refused(&spending).contains("0.250000 spent on 1 requests, 3 more in flight, about 0.250000 each"));
     assert_eq!(spending.exhausted(1), None, "it is not spent yet");
-    (0..2).for_each(|_| spending.complete(1, None));
-    assert!(admitted(&spending), "two of them cost nothing that is known");
-    (0..2).for_each(|_| spending.complete(1, Some(0.25)));
+    (0..2).for_each(|_| spending.complete(1, Cost::Free));
+    assert!(admitted(&spending), "two of them cost nothing");
+    (0..2).for_each(|_| spending.complete(1, Cost::Known(0.25)));
 }
 
 #[test]
@@ -78,12 +78,24 @@ fn the_least_that_a_request_costs_counts_before_any_is_known() {
 }
 
 #[test]
+fn a_request_whose_cost_nobody_knows_counts_as_others_do() {
+    let spending = own(1.0);
+    (0..2).for_each(|_| assert_eq!(spending.admit(1, 0.1), Admitted::Yes));
+    spending.complete(1, Cost::Unknown { least: 0.1 });
+    spending.complete(1, Cost::Known(0.4));
+    assert!(admitted(&spending));
+    spending.complete(1, Cost::Unknown { least: 0.1 });
+    let reason = refused(&spending);
+    assert!(reason.contains("0.400000 spent on 1 requests and about 0.500000 on 2 of unknown cost"), "{reason}");
+}
+
+#[test]
 fn a_shared_cap_ends_with_the_last_engine_that_shares_it_unless_it_is_kept() {
     for kept in [false, true] {
         let folder = Folder::new();
         let (one, two) = (shared(1.0, &folder.0, kept), shared(1.0, &folder.0, kept));
         assert!(admitted(&one));
-        one.complete(1, Some(0.75));
+        one.complete(1, Cost::Known(0.75));
         assert!(!admitted(&two), "the other's request counts");
         drop(one);
         assert!(!admitted(&two), "and goes on counting");
@@ -105,7 +117,7 @@ fn a_damaged_file_starts_anew() {
     let folder = Folder::new();
     let first = shared(1.0, &folder.0, true);
     assert!(admitted(&first));
-    first.complete(1, Some(1.0));
+    first.complete(1, Cost::Known(1.0));
     drop(first);
     let path = &folder.0.join("cap");
     let mut bytes = std::fs::read(path).unwrap();
@@ -114,10 +126,11 @@ fn a_damaged_file_starts_anew() {
     assert!(admitted(&shared(1.0, &folder.0, true)));
 }
 
-/// What engines do: ask, or end the oldest request of theirs, with a cost or without.
+/// What engines do: ask, or end the oldest request of theirs.
 #[derive(Clone, Debug)]
 enum Step {
     Ask(usize),
+    /// With its cost, with 0 where it was free, or with none that anybody knows.
     End(usize, Option<u32>),
     Restart(usize),
 }
@@ -126,7 +139,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let engine = 0..3_usize;
     let step = prop_oneof![
         4 => engine.clone().prop_map(Step::Ask),
-        3 => (engine.clone(), proptest::option::weighted(0.8, 1..200_u32)).prop_map(|(one, cost)| Step::End(one, cost)),
+        3 => (engine.clone(), proptest::option::weighted(0.8, 0..200_u32)).prop_map(|(one, cost)| Step::End(one, cost)),
         1 => engine.prop_map(Step::Restart),
     ];
     proptest::collection::vec(step, 1..120)
@@ -144,7 +157,7 @@ proptest! {
         let make = || shared(max_cost, &folder.0, true);
         let mut engines: Vec<Spending> = (0..3).map(|_| make()).collect();
         let mut in_flight = [0_u64; 3];
-        let (mut spent, mut known) = (0.0, 0_u64);
+        let (mut spent, mut known, mut guessed) = (0.0, 0_u64, 0.0);
         // What requests in flight may cost beyond the mean, at the last one that was let go.
         let mut bound = max_cost;
         for step in steps {
@@ -152,7 +165,8 @@ proptest! {
                 Step::Ask(one) => {
                     let all = in_flight.iter().sum::<u64>();
                     let mean = if known == 0 { 0.0 } else { spent / known as f64 };
-                    let expected = spent < max_cost && spent + mean * (all as f64 + 1.0) <= max_cost;
+                    let counted = spent + guessed;
+                    let expected = counted < max_cost && counted + mean * (all as f64 + 1.0) <= max_cost;
                     prop_assert_eq!(admitted(&engines[one]), expected);
                     if expected {
                         in_flight[one] += 1;
@@ -162,10 +176,17 @@ proptest! {
                 Step::End(one, cost) => {
                     if in_flight[one] > 0 {
                         in_flight[one] -= 1;
-                        let cost = cost.map(f64::from);
+                        let cost = match cost.map(f64::from) {
+                            None => Cost::Unknown { least: 0.0 },
+                            Some(cost) if cost > 0.0 => Cost::Known(cost),
+                            Some(_) => Cost::Free,
+                        };
                         engines[one].complete(1, cost);
-                        spent += cost.unwrap_or(0.0);
-                        known += u64::from(cost.is_some());
+                        match cost {
+                            Cost::Known(cost) => (spent, known) = (spent + cost, known + 1),
+                            Cost::Unknown { .. } if known > 0 => guessed += spent / known as f64,
+                            Cost::Unknown { .. } | Cost::Free => {}
+                        }
                     }
                 }
                 Step::Restart(one) => {

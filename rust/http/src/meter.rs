@@ -3,14 +3,15 @@
 //! - A request counts once it may have been sent; one whose answer never came, or does not say,
 //!   counts as unknown, also when it is dropped in mid-flight.
 //! - Answers that are no success cost nothing. Nothing is counted twice.
-//! - Under a cap each request asks first, and is refused once the cap is reached.
+//! - Under a cap each request asks first, and is refused once the cap is reached; what is unknown
+//!   counts there by estimate.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use guerdon_core::clock::Clock;
 use guerdon_core::report::{Report, Usage};
-use guerdon_core::spending::{Admitted, Price, Spending};
+use guerdon_core::spending::{Admitted, Cost, Price, Spending};
 use hyper::header::HeaderMap;
 use parking_lot::Mutex;
 
@@ -67,10 +68,12 @@ impl<'a> Meter<'a> {
     /// Starts a request whose body has so many bytes; `Err` says why it may not go. Dropped before
     /// it has `progress`ed to a connection, it is none.
     pub async fn begin<'b>(&'b self, bytes: usize, progress: &'b Progress) -> Result<MeteredRequest<'b>, String> {
-        let mut request = MeteredRequest { meter: self, progress: Some(progress), caps: 0, open: true, id: None };
+        let mut request =
+            MeteredRequest { meter: self, progress: Some(progress), caps: 0, least: 0.0, open: true, id: None };
         #[expect(clippy::cast_precision_loss, reason = "bytes of a request")]
         let least = |price: &Price| bytes as f64 / BYTES_OF_A_TOKEN * price.input.min(price.cached) / 1e6;
         let least = self.tariff.price.as_ref().map_or(0.0, least);
+        request.least = least;
         for cap in &self.tariff.caps {
             loop {
                 match cap.admit(self.clock.now_ns(), least) {
@@ -90,7 +93,7 @@ impl<'a> Meter<'a> {
     /// A request that asks no cap.
     #[cfg(test)]
     pub fn uncapped(&self) -> MeteredRequest<'_> {
-        MeteredRequest { meter: self, progress: None, caps: 0, open: true, id: None }
+        MeteredRequest { meter: self, progress: None, caps: 0, least: 0.0, open: true, id: None }
     }
 
     /// Takes over what another one counted.
@@ -127,6 +130,8 @@ pub struct MeteredRequest<'a> {
     progress: Option<&'a Progress>,
     /// How many caps have admitted it.
     caps: usize,
+    /// What it costs at least.
+    least: f64,
     open: bool,
     /// As the response's headers name it.
     id: Option<String>,
@@ -140,12 +145,12 @@ impl MeteredRequest<'_> {
 
     /// It found no server: it is none.
     pub fn unsent(&mut self) {
-        self.end(Usage::default(), None);
+        self.end(Usage::default(), Cost::Free);
     }
 
     /// The server refused or failed it, at no cost.
     pub fn refused(&mut self) {
-        self.end(Usage { requests: 1, ..Usage::default() }, None);
+        self.end(Usage { requests: 1, ..Usage::default() }, Cost::Free);
     }
 
     /// It was answered, and used so much, if the server says.
@@ -162,7 +167,7 @@ impl MeteredRequest<'_> {
         };
         let cost = self.meter.tariff.price.map(|price| price.of(&usage));
         usage.cost = cost.unwrap_or(0.0);
-        self.end(usage, cost);
+        self.end(usage, cost.map_or(Cost::Free, Cost::Known));
         *self.meter.counted.lock().tokens.get_or_insert(0.0) += tokens.total as f64;
     }
 
@@ -183,10 +188,11 @@ impl MeteredRequest<'_> {
     }
 
     fn unknown(&mut self) {
-        self.end(Usage { requests: 1, unknown: 1, ..Usage::default() }, None);
+        let cost = Cost::Unknown { least: self.least };
+        self.end(Usage { requests: 1, unknown: 1, ..Usage::default() }, cost);
     }
 
-    fn end(&mut self, usage: Usage, cost: Option<f64>) {
+    fn end(&mut self, usage: Usage, cost: Cost) {
         if !std::mem::take(&mut self.open) {
             return;
         }

@@ -1,5 +1,5 @@
 //! What was spent under a cap, in a file, for all processes of a host that share it, used under a
-//! lock. Layout: `u64` magic, boot, checksum, 2 of the ledger, number of leases, 6 per lease.
+//! lock. Layout: `u64` magic, boot, checksum, 4 of the ledger, number of leases, 8 per lease.
 //!
 //! - The lock is the kernel's, ends with its process, and is held for microseconds.
 //! - Requests in flight of a dead process are forgotten; what it had spent counts.
@@ -18,8 +18,8 @@ use crate::limits::lease::{self, Lease};
 use crate::limits::shared_file::{boot, checksum, lock, open, words};
 
 /// "GUERCOS" and the version of the layout.
-const MAGIC: u64 = 0x4755_4552_434F_5301;
-const HEAD: usize = 6;
+const MAGIC: u64 = 0x4755_4552_434F_5302;
+const HEAD: usize = 8;
 /// Engines that can share a cap.
 const MOST_ENGINES: usize = 1024;
 /// Between two looks which leases are alive.
@@ -106,10 +106,10 @@ impl SpendingFile {
         if !lease.is_empty() {
             lease.seen_ns = now_ns;
         }
-        let Ledger { spent, known } = locked.ledger;
+        let Ledger { spent, known, guessed, unknown } = locked.ledger;
         let leases = locked.leases.iter().flat_map(|lease| lease.to_words());
-        let numbers: Vec<u64> =
-            [spent.to_bits(), known, locked.leases.len() as u64].into_iter().chain(leases).collect();
+        let ledger = [spent.to_bits(), known, guessed.to_bits(), unknown, locked.leases.len() as u64];
+        let numbers: Vec<u64> = ledger.into_iter().chain(leases).collect();
         let head = [MAGIC, self.boot, checksum(&numbers)];
         let bytes: Vec<u8> = head.into_iter().chain(numbers).flat_map(u64::to_le_bytes).collect();
         file.write_all_at(&bytes, 0)?;
@@ -141,15 +141,16 @@ impl SpendingFile {
     /// a whole.
     fn stored(&self, all: &[u64]) -> (Ledger, Vec<Lease>) {
         let Some(([MAGIC, boot, wanted], rest)) = all.split_first_chunk::<3>() else { return Default::default() };
-        let Some(count) = rest.get(2).and_then(|count| usize::try_from(*count).ok()) else { return Default::default() };
-        let Some(numbers) = count.checked_mul(lease::WORDS).and_then(|words| rest.get(..words.checked_add(3)?)) else {
+        let Some(count) = rest.get(4).and_then(|count| usize::try_from(*count).ok()) else { return Default::default() };
+        let Some(numbers) = count.checked_mul(lease::WORDS).and_then(|words| rest.get(..words.checked_add(5)?)) else {
             return Default::default();
         };
-        let ledger = Ledger { spent: f64::from_bits(numbers[0]), known: numbers[1] };
+        let [spent, known, guessed, unknown] = [numbers[0], numbers[1], numbers[2], numbers[3]];
+        let ledger = Ledger { spent: f64::from_bits(spent), known, guessed: f64::from_bits(guessed), unknown };
         if *wanted != checksum(numbers) || !ledger.is_plausible() || (*boot != self.boot && !self.kept) {
             return Default::default();
         }
-        let (leases, _) = numbers[3..].as_chunks::<{ lease::WORDS }>();
+        let (leases, _) = numbers[5..].as_chunks::<{ lease::WORDS }>();
         let leases = leases.iter().map(|words| Lease::from_words(*words));
         (ledger, if *boot == self.boot { leases.collect() } else { Vec::new() })
     }

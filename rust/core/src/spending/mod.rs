@@ -8,4 +8,4 @@ mod price;
 mod spender;
 
 pub use price::Price;
-pub use spender::{Admitted, Cap, SharedCap, Spending};
+pub use spender::{Admitted, Cap, Cost, SharedCap, Spending};

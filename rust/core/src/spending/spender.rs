@@ -9,7 +9,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::file::SpendingFile;
-use super::ledger::Ledger;
+use super::ledger::{EndedCosts, Ledger};
 use crate::sync::{AtomicU32, Mutex, Ordering};
 
 /// A cap as it was set.
@@ -28,6 +28,18 @@ pub struct SharedCap {
     pub path: PathBuf,
     /// What was spent counts even when no process lives that shares it.
     pub kept: bool,
+}
+
+/// What a request cost that has ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cost {
+    Known(f64),
+    /// It was not made, or refused: nothing.
+    Free,
+    /// Nobody knows, but it was so much at least.
+    Unknown {
+        least: f64,
+    },
 }
 
 /// Whether a request may go.
@@ -56,7 +68,7 @@ struct SpendingState {
     /// Requests of this engine.
     in_flight: u64,
     /// Completed and not written yet.
-    unwritten: Ledger,
+    unwritten: EndedCosts,
     /// The clock at the last use.
     used_ns: u64,
 }
@@ -74,7 +86,7 @@ impl Spending {
             Some(SharedCap { path, kept }) => SpendingStore::Shared(Box::new(SpendingFile::new(path, *kept))),
             None => SpendingStore::Own(Ledger::default()),
         };
-        let state = SpendingState { store, in_flight: 0, unwritten: Ledger::default(), used_ns: 0 };
+        let state = SpendingState { store, in_flight: 0, unwritten: EndedCosts::default(), used_ns: 0 };
         Self { cap, exhausted: AtomicU32::new(0), state: Mutex::new(state) }
     }
 
@@ -97,12 +109,18 @@ impl Spending {
         }
     }
 
-    /// A request has ended, and cost so much; `None` where it cost nothing, or nobody knows.
-    pub fn complete(&self, now_ns: u64, cost: Option<f64>) {
+    /// A request has ended.
+    pub fn complete(&self, now_ns: u64, cost: Cost) {
         let mut state = self.state.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
-        if let Some(spent) = cost.filter(|cost| cost.is_finite() && *cost >= 0.0) {
-            state.unwritten.add(Ledger { spent, known: 1 });
+        let ended = &mut state.unwritten;
+        match cost {
+            Cost::Free => {}
+            Cost::Known(cost) if cost.is_finite() && cost >= 0.0 => {
+                (ended.spent, ended.known) = (ended.spent + cost, ended.known + 1);
+            }
+            Cost::Known(_) => ended.unknown += 1,
+            Cost::Unknown { least } => (ended.least, ended.unknown) = (ended.least + least, ended.unknown + 1),
         }
         // A file that can't be used is reported when a request asks.
         if let Ok(Some(ledger)) = state.with(now_ns, |ledger, _, _| *ledger) {
@@ -128,10 +146,14 @@ impl Spending {
 
     fn reason(&self, ledger: &Ledger, in_flight: u64, least: f64) -> String {
         let Cap { max_cost, whose, .. } = &self.cap;
-        let (Ledger { spent, known }, estimate) = (ledger, ledger.estimate(least));
+        let (Ledger { spent, known, guessed, unknown }, estimate) = (ledger, ledger.estimate(least));
+        let about = match unknown {
+            0 => String::new(),
+            _ => format!(" and about {guessed:.6} on {unknown} of unknown cost"),
+        };
         let more = if in_flight == 0 { String::new() } else { format!(", {in_flight} more in flight") };
         format!(
-            "max_cost={max_cost} {whose} is reached: {spent:.6} spent on {known} requests{more}, about {estimate:.6} each"
+            "max_cost={max_cost} {whose} is reached: {spent:.6} spent on {known} requests{about}{more}, about {estimate:.6} each"
         )
     }
 
