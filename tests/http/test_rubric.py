@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import threading
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from guerdon import Dispatcher, RegistrationError, Status, rubric
 from tests.http.server import Server, chat_completion, question, serving
 from tests.http.test_streaming import Streamer, delta
 from tests.http.wire import wired
+from tests.lanes.lane_helpers import eventually
 
 CRITERIA = {"correct": "The answer is right.", "clear": "Use no {jargon}."}
 NOWHERE: dict[str, Any] = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
@@ -109,6 +111,28 @@ def test_the_example_of_the_form_is_no_answer() -> None:
         Dispatcher([made(server)], max_failure_rate=1.0) as dispatcher,
     ):
         assert (dispatcher.score(prompts=["p"], completions=["a"]).status == Status.ERROR).all()
+
+
+def test_a_request_that_is_given_up_counts_for_its_criterion() -> None:
+    let_go = threading.Event()
+
+    def hanging(path: str, body: dict[str, Any]) -> Any:
+        if "clear: " in question(body).split("Rate the answer")[1]:
+            let_go.wait(30)
+        return answer(path, body)
+
+    with serving(hanging) as server:
+        try:
+            with Dispatcher([made(server, per_call="one", total_timeout=1)], max_failure_rate=1.0) as dispatcher:
+                dispatcher.score(prompts=["p"], completions=["a"])
+                eventually(lambda: dispatcher.stats()["usage"]["rubric/clear"]["requests"])
+                used = dispatcher.stats()["usage"]
+        finally:
+            let_go.set()
+    assert {name: (one["requests"], one["unknown"]) for name, one in used.items()} == {
+        "rubric/correct": (1, 0),
+        "rubric/clear": (1, 1),
+    }
 
 
 def test_weights_are_those_of_the_criteria() -> None:

@@ -177,8 +177,14 @@ impl RequestQueue {
         };
         for task in begun {
             let spawned = self.runtime.spawn(run_requests(TaskGuard { queue: self.clone(), task }));
-            if let Some(task) = self.state.lock().tasks.get_mut(&task) {
+            let mut state = self.state.lock();
+            if let Some(task) = state.tasks.get_mut(&task) {
                 task.abort = Some(spawned.abort_handle());
+            }
+            let closed = state.fleet.is_none();
+            drop(state);
+            if closed {
+                spawned.abort(); // `close` did not know of it
             }
         }
     }

@@ -165,10 +165,11 @@ impl Limiter {
 
     /// Asks for one call that takes `tokens`.
     pub fn acquire(self: &Arc<Self>, now_ns: u64, tokens: Tokens) -> Acquired {
-        self.acquire_by(&self.rules, now_ns, tokens)
+        self.acquire_by(&self.rules, now_ns, tokens, true)
     }
 
-    fn acquire_by(self: &Arc<Self>, rules: &Rules, now_ns: u64, tokens: Tokens) -> Acquired {
+    /// `waits`: who gets none waits for one, which other engines are told.
+    fn acquire_by(self: &Arc<Self>, rules: &Rules, now_ns: u64, tokens: Tokens, waits: bool) -> Acquired {
         let mut state = self.state.lock();
         let in_flight = state.in_flight;
         let shared = matches!(state.store, Store::Shared(_));
@@ -177,7 +178,9 @@ impl Limiter {
             if matches!(decision, Decision::Wait { on_release: true, .. }) && view.free_expired(now_ns) {
                 decision = view.ask(rules, now_ns, tokens, in_flight);
             }
-            view.asked(&decision, now_ns);
+            if waits || matches!(decision, Decision::Go(_)) {
+                view.asked(&decision, now_ns);
+            }
             if matches!(decision, Decision::Go(_)) {
                 view.set_in_flight(in_flight + 1);
             }
@@ -407,7 +410,7 @@ impl Permit {
     #[must_use]
     pub fn another(&self, now_ns: u64) -> Option<Self> {
         let rates = Rules { concurrency: None, ..self.limiter.rules.clone() };
-        match self.limiter.acquire_by(&rates, now_ns, Tokens::Counted(self.grant.tokens)) {
+        match self.limiter.acquire_by(&rates, now_ns, Tokens::Counted(self.grant.tokens), false) {
             Acquired::Permit(permit) => Some(permit),
             Acquired::Wait { .. } | Acquired::Refused(_) => None,
         }

@@ -57,9 +57,11 @@ impl Drop for AttemptMeter<'_> {
 impl Drop for Asker<'_> {
     fn drop(&mut self) {
         // What was used for a unit that is given up.
-        let (frame_ref, call) = &self.unit.call;
-        for meter in &self.meters {
-            frame_ref.report(*call, Report { extra: Vec::new(), ..meter.report() });
+        for (member, meter) in self.meters.iter().enumerate() {
+            let report = Report { extra: Vec::new(), ..meter.report() };
+            if !report.is_empty() {
+                self.queue.report(self.unit, member, report);
+            }
         }
     }
 }

@@ -198,8 +198,14 @@ impl CompoundQueue {
         };
         for task in begun {
             let spawned = self.runtime.spawn(run_units(UnitGuard { queue: self.clone(), task }));
-            if let Some(task) = self.state.lock().tasks.get_mut(&task) {
+            let mut state = self.state.lock();
+            if let Some(task) = state.tasks.get_mut(&task) {
                 task.abort = Some(spawned.abort_handle());
+            }
+            let closed = state.fleets.is_none();
+            drop(state);
+            if closed {
+                spawned.abort(); // `close` did not know of it
             }
         }
     }
@@ -291,6 +297,14 @@ impl CompoundQueue {
         if let Some((call, answered)) = completed {
             complete(&call, answered);
         }
+    }
+
+    /// Takes what a member's requests used for a unit that is given up: it counts for the member's
+    /// column, or for another that still waits.
+    pub fn report(&self, unit: &TakenUnit, member: usize, report: Report) {
+        let call = self.state.lock().units.get(&unit.key).and_then(|known| known.waiting(member).cloned());
+        let (frame_ref, call) = call.as_ref().unwrap_or(&unit.call);
+        frame_ref.report(*call, report);
     }
 
     /// Drops units whose calls were completed meanwhile; whether any unit is here.

@@ -89,6 +89,13 @@ impl Unit {
         self.columns.iter().filter_map(|state| if let State::Waiting(call) = state { Some(call) } else { None })
     }
 
+    /// The call of a column that waits for its answer, or else of any.
+    pub fn waiting(&self, column: usize) -> Option<&UnitCall> {
+        let own = self.columns.get(column);
+        let own = own.and_then(|state| if let State::Waiting(call) = state { Some(call) } else { None });
+        own.or_else(|| self.calls().next())
+    }
+
     pub fn is_done(&self) -> bool {
         self.columns.iter().all(|state| matches!(state, State::Done))
     }
