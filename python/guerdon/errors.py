@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from guerdon.results import RewardBatch
@@ -29,6 +29,9 @@ __all__ = [
 ]
 
 
+_LONGEST: Final = 4000
+
+
 class GuerdonError(Exception):
     """Base of all errors of Guerdon."""
 
@@ -36,6 +39,17 @@ class GuerdonError(Exception):
 class RegistrationError(GuerdonError, ValueError):
     """A reward function, an option of it or the list of functions can't work; raised before
     anything runs."""
+
+    def __init__(self, *args: object) -> None:
+        # A message shows the option that is wrong, which may be a prompt of megabytes.
+        super().__init__(*(_shortened(arg) if isinstance(arg, str) else arg for arg in args))
+
+
+def _shortened(message: str) -> str:
+    """A message with its beginning and its end, which says what to do."""
+    if len(message) <= _LONGEST:
+        return message
+    return f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 :]}"
 
 
 class SerializationError(RegistrationError):

@@ -6,6 +6,7 @@ is tried again by itself, and is cancelled once it can't matter any more.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from guerdon._http.options import name_of, non_empty_text
 from guerdon._http.reward import HttpReward, is_given
 from guerdon._http.rubric import Rubric
 from guerdon._registration.conditions import RunIf, checked_run_if
-from guerdon._registration.options import Options
+from guerdon._registration.options import Options, flag
 from guerdon._registration.spec import checked_policy
 from guerdon._units import integer, number
 from guerdon.errors import RegistrationError
@@ -171,8 +172,7 @@ def pairwise(
         raise RegistrationError(f"{wrong}schedule={schedule!r}: expected 'circular', 'all' or 'swiss'.")
     if score not in ("bradley_terry", "win_rate"):
         raise RegistrationError(f"{wrong}score={score!r}: expected 'bradley_terry' or 'win_rate'.")
-    if both_orders not in (True, False):
-        raise RegistrationError(f"{wrong}both_orders={both_orders!r}: expected True or False.")
+    both_orders = flag(name, "both_orders", both_orders)
     if rounds is not None:
         if schedule != "swiss":
             raise RegistrationError(f"{wrong}rounds={rounds!r} is for schedule='swiss' alone.")
@@ -267,15 +267,17 @@ def rubric(
         raise RegistrationError(
             f"{wrong}parse= is for guerdon.judge alone: a rubric reads the answers that it asks for."
         )
-    ends: object = scale
-    if not isinstance(ends, (tuple, list)) or len(ends) != 2:
+    ends = [number(end) for end in scale] if isinstance(scale, (list, tuple)) else []
+    if len(ends) != 2 or not -math.inf < ends[0] < ends[1] < math.inf:
         raise RegistrationError(f"{wrong}scale={scale!r}: expected the lowest and the highest score, (0, 10).")
-    low, high = scale
+    low, high = ends
 
     def judge_of(asked: Mapping[str, str]) -> HttpReward:
         lines = "".join(f"{'- ' if per_call == 'all' else ''}{key}: {text}\n" for key, text in asked.items())
         which = "each criterion" if per_call == "all" else "this criterion"
-        form = ", ".join(f'"{key}": {{"reason": "<one sentence>", "score": <number>}}' for key in asked)
+        form = ", ".join(
+            f'{json.dumps(key, ensure_ascii=False)}: {{"reason": "<one sentence>", "score": <number>}}' for key in asked
+        )
         rate = f"Rate the answer from {low:g} to {high:g} by {which}.\n{lines}Reply with JSON alone: {{{form}}}"
         question = f"{prompt}\n\n{rate.replace('{', '{{').replace('}', '}}')}"
         parse = parsers.rubric(list(asked), range=scale)
@@ -289,8 +291,8 @@ def rubric(
         plan = CompoundPlan.of("criteria", list(zip(texts, judges, strict=True)), shared=True)
     spec = judges[0].spec
     columns = [column for each in judges for column in each.spec.wants.required]
-    weighted = {key: found[key] for key in texts}
-    return Rubric((rubric, given), name, plan, spec.policy, weighted, columns, spec.run_if)
+    in_order = {key: found[key] for key in texts}
+    return Rubric((rubric, given), name, plan, spec.policy, in_order, columns, spec.run_if)
 
 
 def _criteria(name: str, given: object) -> dict[str, str]:

@@ -278,8 +278,10 @@ def rubric(
         7.0
     """
     if isinstance(criteria, Sequence) and not isinstance(criteria, str):
-        if len(set(map(str, criteria))) < len(criteria):
-            raise RegistrationError(f"parse.rubric(criteria={criteria!r}): each criterion must be given once.")
+        if not all(isinstance(each, str) for each in criteria) or len(set(criteria)) < len(criteria):
+            raise RegistrationError(
+                f"parse.rubric(criteria={criteria!r}): expected a list of names, each once, or a dict of names and weights."
+            )
         criteria = dict.fromkeys(criteria, 1.0)
     weights = _labels("rubric", "criteria", criteria)
     if not all(weight > 0 for _, weight in weights):

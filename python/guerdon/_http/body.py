@@ -102,7 +102,7 @@ class Pieces:
         if isinstance(value, Parts):
             text = self._walk({"type": value.kind, "text": value.text})
             return [b"[", *text, *(("value", self._column(field)) for field in value.more), b"]"]
-        if isinstance(value, Sequence) and not isinstance(value, str):
+        if isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray, memoryview)):
             return [b"[", *self._list(list(value)), b"]"]
         return [_json(value)]
 

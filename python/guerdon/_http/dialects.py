@@ -229,11 +229,11 @@ def _filled(asked: Question, value: object) -> Any:
 def _text(asked: Question, option: str, value: object) -> TemplateText:
     if not isinstance(value, str) or not value.strip():
         raise asked.wrong(f"{option}={value!r}: expected a non-empty string.")
-    return _template(asked, value)
+    return _template(asked, value, option)
 
 
-def _template(asked: Question, text: str) -> TemplateText:
-    return TemplateText(template(text, asked.function, "prompt"))
+def _template(asked: Question, text: str, option: str = "prompt") -> TemplateText:
+    return TemplateText(template(text, asked.function, option))
 
 
 def _tokens(asked: Question) -> dict[str, Any]:

@@ -79,8 +79,11 @@ def checked_endpoints(function: str, option: str, path: str, value: object) -> t
         pairs = [(value, 1.0)]
     elif isinstance(value, Mapping):
         pairs = list(value.items())
-    elif isinstance(value, Iterable):
-        each = list(value)
+    elif isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray)):
+        try:
+            each = list(value)
+        except TypeError:  # an array without a dimension
+            each = []
         pairs = [(one[0], one[1]) if isinstance(one, tuple) and len(one) == 2 else (one, 1.0) for one in each]
     else:
         raise RegistrationError(f"reward function {function!r}: {option}={value!r}: {_WANTED}.")

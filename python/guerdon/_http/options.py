@@ -8,6 +8,7 @@ function.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -159,7 +160,9 @@ def _secret(function: str, env: object, file: object) -> ApiKey:
             f"reward function {function!r}: api_key_env= names the environment variable that holds the key, as in "
             "api_key_env='OPENAI_API_KEY'; the given value can't be such a name."
         )
-    return ApiKey(env, None if file is None else str(file))
+    if file is not None and not isinstance(file, (str, os.PathLike)):
+        raise RegistrationError(f"reward function {function!r}: api_key_file=: expected the name of a file.")
+    return ApiKey(env, None if file is None else os.fspath(file))
 
 
 def _refuse_keys(function: str, value: object, name: str = "") -> None:

@@ -6,6 +6,7 @@ Keys of certificates are read when the engine starts, like API keys: a plan has 
 from __future__ import annotations
 
 import ipaddress
+import os
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -24,12 +25,14 @@ def tls_options(function: str, url: str, given: Mapping[str, Any]) -> dict[str, 
     Raises:
         RegistrationError: They don't go together.
     """
-    files = {
-        option: None if given[option] is None else str(given[option])
-        for option in ("ca_file", "client_cert", "client_key")
-    }
-    only = flag(function, "ca_only", given["ca_only"])
     wrong = f"reward function {function!r}: "
+    files: dict[str, str | None] = {}
+    for option in ("ca_file", "client_cert", "client_key"):
+        file = given[option]
+        if file is not None and not isinstance(file, (str, os.PathLike)):
+            raise RegistrationError(f"{wrong}{option}={type(file).__name__}(…): expected the name of a file.")
+        files[option] = None if file is None else os.fspath(file)
+    only = flag(function, "ca_only", given["ca_only"])
     if only and files["ca_file"] is None:
         raise RegistrationError(f"{wrong}ca_only=True needs ca_file=, the authorities to trust.")
     if files["client_key"] is not None and files["client_cert"] is None:

@@ -30,6 +30,8 @@ pub struct AnswerStream {
     next_look: usize,
 }
 
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Why a stream was not read on.
 pub enum StreamEnd {
     /// The server said that this is all.
@@ -82,20 +84,29 @@ impl AnswerStream {
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), String> {
         let mut rest = bytes;
-        while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+        // What follows the end is not of this answer.
+        while !self.ended
+            && let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'))
+        {
             self.line.extend_from_slice(&rest[..end]);
             rest = &rest[end + 1..];
             let line = std::mem::take(&mut self.line);
             self.event(&line)?;
         }
-        self.line.extend_from_slice(rest);
+        if !self.ended {
+            self.line.extend_from_slice(rest);
+        }
         Ok(())
     }
 
     /// A line of the stream; each event of these APIs has its JSON on one.
     fn event(&mut self, line: &[u8]) -> Result<(), String> {
+        let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
         let Some(data) = line.strip_prefix(b"data:") else { return Ok(()) };
         let data = data.trim_ascii();
+        if data.is_empty() {
+            return Ok(()); // keeps the connection alive
+        }
         if data == b"[DONE]" {
             self.ended = true;
             return Ok(());
@@ -173,6 +184,28 @@ mod tests {
             looks += usize::from(stream.next_look > before);
         }
         assert!((50..400).contains(&looks), "{looks}");
+    }
+
+    #[test]
+    fn only_what_this_answer_says_counts() {
+        let delta = |index: u32, text: &str| {
+            format!(r#"data: {{"choices": [{{"index": {index}, "delta": {{"content": "{text}"}}}}]}}"#)
+        };
+        let (one, other, nothing) = (delta(0, "1"), delta(1, "3"), delta(0, ""));
+        let half = delta(0, "\\ud83d 1");
+        for (lines, said) in [
+            (vec!["\u{feff}data: {}", &one], "1"),
+            (vec![&format!("\u{feff}{one}"), &delta(0, "0")], "10"),
+            (vec![&other, &one, &other], "1"),
+            (vec![&one, "data: [DONE]", &one], "1"),
+            (vec![&one, "data:", &nothing, &one], "11"),
+            (vec![&half, &one], "\u{fffd}\u{fffd}\u{fffd} 11"),
+        ] {
+            for bytes in [1, 10_000] {
+                let (stream, _) = taken(Api::Chat, &lines, bytes);
+                assert_eq!(stream.answer.text.as_deref(), Some(said), "{lines:?}");
+            }
+        }
     }
 
     #[test]

@@ -12,16 +12,38 @@ use serde_json::value::RawValue;
 /// A field that may be missing, null, or of another type than expected.
 pub type Raw<'a> = Option<&'a RawValue>;
 
-/// A string.
+/// The largest count that is believed: a thousand times the longest context there is.
+const MOST_COUNTED: f64 = 1e10;
+
+/// A string; half a surrogate pair in it is shown as U+FFFD, so that nothing beside it is lost.
 pub fn text(given: Raw<'_>) -> Option<String> {
+    struct Lossy;
+
+    impl Visitor<'_> for Lossy {
+        type Value = String;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("a string")
+        }
+
+        fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<String, E> {
+            Ok(String::from_utf8_lossy(bytes).into_owned())
+        }
+    }
+
     let given = given?.get();
-    if given.starts_with('"') { serde_json::from_str(given).ok() } else { None }
+    if !given.starts_with('"') {
+        return None;
+    }
+    let whole = serde_json::from_str(given).ok();
+    whole.or_else(|| serde_json::Deserializer::from_str(given).deserialize_bytes(Lossy).ok())
 }
 
-/// A count: a number of at least 0.
+/// A count: a number of at least 0. One that no server can mean (1e30) is none: it would use up
+/// caps and rates for ever.
 pub fn count(given: Raw<'_>) -> Option<u64> {
     let number = number(given);
-    (number >= 0.0).then_some(number as u64)
+    (0.0..=MOST_COUNTED).contains(&number).then_some(number as u64)
 }
 
 /// A number; NaN for anything else.

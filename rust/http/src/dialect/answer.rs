@@ -3,6 +3,9 @@
 use crate::dialect::usage::Usage;
 use crate::quote::quoted;
 
+/// Why an answer of OpenAI's chat and completions, or of a router before one, ends before its end.
+pub(super) const CUT: &[&str] = &["length", "content_filter", "error"];
+
 /// What a judge answered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JudgeAnswer {
@@ -14,8 +17,8 @@ pub struct JudgeAnswer {
     pub refusal: Option<String>,
     /// Why the answer ends, in the API's own word.
     pub finish_reason: Option<String>,
-    /// It would have gone on: its tokens were used up. An answer of one token was meant to end
-    /// there.
+    /// It would have gone on: its tokens were used up, or something stopped it. An answer of one
+    /// token was meant to end there.
     pub cut: bool,
     /// The most likely first tokens, each with its log-probability: NaN for what is no number.
     pub first_token: Option<Vec<(String, f64)>>,
@@ -42,10 +45,10 @@ impl JudgeAnswer {
         self.request_id = request_id.or(self.request_id.take());
     }
 
-    /// Sets `cut`, for a finish reason that says so.
-    pub(super) fn cut_at(&mut self, reason: &str) {
+    /// Sets `cut`, for finish reasons that say so.
+    pub(super) fn cut_at(&mut self, reasons: &[&str]) {
         let single = self.usage.is_some_and(|usage| usage.completion == 1);
-        self.cut = self.finish_reason.as_deref() == Some(reason) && !single;
+        self.cut = self.finish_reason.as_deref().is_some_and(|reason| reasons.contains(&reason)) && !single;
     }
 }
 

@@ -103,7 +103,7 @@ pub(super) fn stopped(answer: &mut JudgeAnswer) {
     match answer.finish_reason.as_deref() {
         Some("model_context_window_exceeded") => answer.cut = true,
         Some("refusal") => answer.refusal = Some(answer.text.take().unwrap_or_default()),
-        _ => answer.cut_at("max_tokens"),
+        _ => answer.cut_at(&["max_tokens"]),
     }
 }
 

@@ -3,7 +3,8 @@
 
 use serde::Deserialize;
 
-use crate::dialect::answer::{JudgeAnswer, NotAnAnswer};
+use crate::dialect::answer::{CUT, JudgeAnswer, NotAnAnswer};
+use crate::dialect::choices::{Choice, Chosen};
 use crate::dialect::usage::Usage;
 use crate::quote::quoted;
 use crate::raw_json::{First, Raw, each_as, number, push, text};
@@ -15,7 +16,7 @@ struct ChatCompletion<'a> {
     #[serde(borrow, default)]
     model: Raw<'a>,
     #[serde(borrow, default)]
-    choices: First<ChatChoice<'a>>,
+    choices: Chosen<ChatChoice<'a>>,
     #[serde(borrow, default)]
     error: Raw<'a>,
     #[serde(borrow, default)]
@@ -24,6 +25,8 @@ struct ChatCompletion<'a> {
 
 #[derive(Deserialize)]
 struct ChatChoice<'a> {
+    #[serde(borrow, default)]
+    index: Raw<'a>,
     #[serde(borrow, default)]
     message: Option<Message<'a>>,
     /// What an event adds to it.
@@ -50,6 +53,8 @@ struct Message<'a> {
 /// A piece of a content that is a list.
 #[derive(Deserialize)]
 struct ContentPart<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Raw<'a>,
     #[serde(borrow, default)]
     text: Raw<'a>,
     /// A list of such pieces.
@@ -78,10 +83,19 @@ struct ChatLogprobs<'a> {
     content: First<FirstToken<'a>>,
 }
 
+impl Choice for ChatChoice<'_> {
+    fn index(&self) -> Raw<'_> {
+        self.index
+    }
+}
+
 pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
     let found: ChatCompletion<'_> =
         serde_json::from_slice(body).map_err(|error| NotAnAnswer::unreadable(error, body))?;
     let choice = found.choices.0.ok_or_else(|| NotAnAnswer::missing("choices", body))?;
+    if let Some(error) = found.error {
+        return Err(NotAnAnswer::Failed(quoted(error.get())));
+    }
     let mut answer = JudgeAnswer {
         finish_reason: text(choice.finish_reason),
         first_token: first_token(choice.logprobs),
@@ -91,7 +105,7 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
         ..JudgeAnswer::default()
     };
     say(&mut answer, choice.message.unwrap_or_default());
-    answer.cut_at("length");
+    answer.cut_at(CUT);
     Ok(answer)
 }
 
@@ -119,7 +133,10 @@ fn say(answer: &mut JudgeAnswer, message: Message<'_>) {
     match text(message.content) {
         Some(written) => push(&mut answer.text, Some(written)),
         None => each_as(message.content, |part: ContentPart<'_>| {
-            push(&mut answer.text, text(part.text));
+            // What other parts hold, the model did not say: the text of a citation, or in an image.
+            if text(part.kind).is_none_or(|kind| matches!(kind.as_str(), "text" | "output_text")) {
+                push(&mut answer.text, text(part.text));
+            }
             each_as(part.thinking, |thought: ContentPart<'_>| push(&mut answer.reasoning, text(thought.text)));
         }),
     }
@@ -166,9 +183,22 @@ mod tests {
     #[test]
     fn contents_in_parts() {
         let body = r#"{"choices": [{"message": {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]},
-            {"type": "text", "text": "Score: "}, {"type": "image_url"}, 7, {"type": "text", "text": "8"}]}}]}"#;
+            {"type": "text", "text": "Score: "}, {"type": "image_url", "text": "3"}, 7, {"type": "text", "text": "8"}]}}]}"#;
         let answer = read(body.as_bytes()).unwrap();
         assert_eq!((answer.text.as_deref(), answer.reasoning.as_deref()), (Some("Score: 8"), Some("Hm")));
+    }
+
+    #[test]
+    fn one_of_several_choices() {
+        let said = |choices: &str| {
+            let answer = read(format!(r#"{{"error": null, "choices": [{choices}]}}"#).as_bytes());
+            answer.map_or_else(|error| error.to_string(), |answer| answer.text.unwrap_or_default())
+        };
+        let one = r#"{"index": 0, "message": {"content": "7"}}"#;
+        let other = r#"{"index": 1, "message": {"content": "3"}}"#;
+        assert_eq!(said(&format!("{other}, {one}")), "7");
+        assert_eq!(said(r#"{"message": {"content": "7"}}, {"message": {"content": "3"}}"#), "7");
+        assert!(said(other).starts_with("no choices"));
     }
 
     #[test]
@@ -181,6 +211,10 @@ mod tests {
         };
         assert!(cut(5));
         assert!(!cut(1), "one token was asked for");
+        for reason in ["content_filter", "error"] {
+            let body = format!(r#"{{"choices": [{{"message": {{"content": "1"}}, "finish_reason": "{reason}"}}]}}"#);
+            assert!(read(body.as_bytes()).unwrap().cut, "{reason}");
+        }
     }
 
     #[test]
@@ -191,6 +225,8 @@ mod tests {
         let error = |body: &str| read(body.as_bytes()).unwrap_err().to_string();
         assert!(error(r#"{"error": "x"}"#).starts_with("no choices in the answer \"{"));
         assert!(error(r#"{"choices": []}"#).starts_with("no choices"));
+        let failed = r#"{"choices": [{"message": {"content": "7"}}], "error": {"code": 502}}"#;
+        assert_eq!(error(failed), r#"an error: "{\"code\": 502}""#);
         assert!(error(r#"{"choices": ["#).starts_with("invalid JSON (EOF"));
         assert!(error(r#"{"choices": "x"}"#).contains("expected a list"));
         let empty = read(br#"{"choices": [{}]}"#).unwrap();

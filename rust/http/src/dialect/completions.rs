@@ -6,7 +6,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::dialect::answer::{JudgeAnswer, NotAnAnswer};
+use crate::dialect::answer::{CUT, JudgeAnswer, NotAnAnswer};
+use crate::dialect::choices::{Choice, Chosen};
 use crate::dialect::usage::Usage;
 use crate::quote::quoted;
 use crate::raw_json::{First, Raw, number, push, text};
@@ -18,7 +19,7 @@ struct TextCompletion<'a> {
     #[serde(borrow, default)]
     model: Raw<'a>,
     #[serde(borrow, default)]
-    choices: First<TextChoice<'a>>,
+    choices: Chosen<TextChoice<'a>>,
     #[serde(borrow, default)]
     usage: Raw<'a>,
     #[serde(borrow, default)]
@@ -27,6 +28,8 @@ struct TextCompletion<'a> {
 
 #[derive(Deserialize)]
 struct TextChoice<'a> {
+    #[serde(borrow, default)]
+    index: Raw<'a>,
     #[serde(borrow, default)]
     text: Raw<'a>,
     #[serde(borrow, default)]
@@ -68,10 +71,19 @@ impl<'de> Deserialize<'de> for TokenMap {
     }
 }
 
+impl Choice for TextChoice<'_> {
+    fn index(&self) -> Raw<'_> {
+        self.index
+    }
+}
+
 pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
     let found: TextCompletion<'_> =
         serde_json::from_slice(body).map_err(|error| NotAnAnswer::unreadable(error, body))?;
     let choice = found.choices.0.ok_or_else(|| NotAnAnswer::missing("choices", body))?;
+    if let Some(error) = found.error {
+        return Err(NotAnAnswer::Failed(quoted(error.get())));
+    }
     let mut answer = JudgeAnswer {
         text: text(choice.text),
         finish_reason: text(choice.finish_reason),
@@ -81,7 +93,7 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
         request_id: text(found.id),
         ..JudgeAnswer::default()
     };
-    answer.cut_at("length");
+    answer.cut_at(CUT);
     Ok(answer)
 }
 

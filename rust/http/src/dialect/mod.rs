@@ -8,12 +8,14 @@
 mod answer;
 mod anthropic;
 mod chat;
+mod choices;
 mod completions;
 mod responses;
 pub(crate) mod rewards;
 pub(crate) mod score;
 mod usage;
 
+use answer::CUT;
 pub use answer::{JudgeAnswer, NotAnAnswer};
 pub use usage::Usage;
 
@@ -54,8 +56,8 @@ impl Api {
     /// Completes a streamed answer.
     pub fn finish(self, answer: &mut JudgeAnswer) {
         match self {
-            Self::Chat | Self::Completions => answer.cut_at("length"),
-            Self::Responses => answer.cut_at("max_output_tokens"),
+            Self::Chat | Self::Completions => answer.cut_at(CUT),
+            Self::Responses => answer.cut_at(&["max_output_tokens", "content_filter"]),
             Self::Anthropic => anthropic::stopped(answer),
         }
     }

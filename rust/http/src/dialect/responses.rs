@@ -112,7 +112,7 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
         ..JudgeAnswer::default()
     };
     each_as(found.output, |item: OutputItem<'_>| take(&mut answer, &item));
-    answer.cut_at("max_output_tokens");
+    answer.cut_at(&["max_output_tokens", "content_filter"]);
     Ok(answer)
 }
 

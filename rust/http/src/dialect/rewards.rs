@@ -27,8 +27,7 @@ pub fn find<'a>(path: Option<&JsonPath>, answer: &'a RawValue, samples: usize) -
         Some(path) if path.walk(answer, &mut take) => {}
         Some(path) => return Err(format!("no field {path} in {}", quoted(answer.get()))),
         None if answer.get().starts_with('{') => {
-            let found = USUAL.iter().find_map(|name| field(answer, name));
-            take(found.ok_or_else(|| format!("none of {USUAL:?} in {}", quoted(answer.get())))?);
+            take(the_one(&USUAL, answer)?.ok_or_else(|| format!("none of {USUAL:?} in {}", quoted(answer.get())))?);
         }
         None => take(answer),
     }
@@ -56,6 +55,22 @@ fn of_a_sample(value: &RawValue) -> Result<&RawValue, String> {
     if !value.get().starts_with('{') {
         return Ok(value);
     }
-    let found = OF_A_SAMPLE.iter().find_map(|name| field(value, name));
-    found.ok_or_else(|| format!("no score in {}", quoted(value.get())))
+    the_one(&OF_A_SAMPLE, value)?.ok_or_else(|| format!("no score in {}", quoted(value.get())))
+}
+
+/// The field that is there; `Err` where two are, which do not say the same.
+fn the_one<'a>(names: &[&str], value: &'a RawValue) -> Result<Option<&'a RawValue>, String> {
+    let mut found: Option<(&str, &RawValue)> = None;
+    for name in names {
+        let Some(here) = field(value, name) else { continue };
+        match found {
+            None => found = Some((name, here)),
+            Some((_, other)) if other.get() == here.get() => {}
+            Some((first, _)) => {
+                let shown = quoted(value.get());
+                return Err(format!("{first:?} and {name:?} in {shown}: name the one that counts, as score={name:?}"));
+            }
+        }
+    }
+    Ok(found.map(|(_, value)| value))
 }

@@ -127,5 +127,6 @@ mod tests {
         let odd = r#"{"prompt_tokens": "many", "total_tokens": 7.0, "prompt_tokens_details": null}"#;
         assert_eq!(Usage::openai(Some(&raw(odd))), Some(Usage { total: 7, ..Usage::default() }));
         assert_eq!(Usage::anthropic(Some(&raw(r#"{"input_tokens": -1}"#))), None);
+        assert_eq!(Usage::openai(Some(&raw(r#"{"total_tokens": 1e30, "prompt_tokens": 1e999}"#))), None);
     }
 }

@@ -170,7 +170,7 @@ impl ScoreParser {
     }
 }
 
-const CUT: &str = "a score that may be cut off (max_tokens was reached)";
+const CUT: &str = "a score that may be cut off (max_tokens was reached, or a filter ended the answer)";
 
 fn has_text(text: Option<&str>) -> bool {
     text.is_some_and(|text| !text.trim().is_empty())
