@@ -267,7 +267,8 @@ def rubric(
         raise RegistrationError(
             f"{wrong}parse= is for guerdon.judge alone: a rubric reads the answers that it asks for."
         )
-    ends = [number(end) for end in scale] if isinstance(scale, (list, tuple)) else []
+    given_ends: object = scale
+    ends = [number(end) for end in given_ends] if isinstance(given_ends, (list, tuple)) else []
     if len(ends) != 2 or not -math.inf < ends[0] < ends[1] < math.inf:
         raise RegistrationError(f"{wrong}scale={scale!r}: expected the lowest and the highest score, (0, 10).")
     low, high = ends

@@ -149,8 +149,9 @@ def test_a_score_that_may_have_gone_on_is_none(api: Any) -> None:
             texts = ["Score: 1|stop", "Score: 1|length", "Score: 1|length|3", "7|length|1", "7 of 10, beca|length"]
             result = dispatcher.score(completions=texts)
     np.testing.assert_array_equal(result.rewards.ravel(), [1, np.nan, np.nan, 7, 7])
-    assert 'returned a score that may be cut off (max_tokens was reached, or a filter ended the answer) in the answer "Score: 1"' in (
-        result.failures()[0].reason
+    assert (
+        'returned a score that may be cut off (max_tokens was reached, or a filter ended the answer) in the answer "Score: 1"'
+        in (result.failures()[0].reason)
     )
 
 

@@ -193,7 +193,7 @@ mod tests {
         };
         let (one, other, nothing) = (delta(0, "1"), delta(1, "3"), delta(0, ""));
         let half = delta(0, "\\ud83d 1");
-        for (lines, said) in [
+        for (lines, text) in [
             (vec!["\u{feff}data: {}", &one], "1"),
             (vec![&format!("\u{feff}{one}"), &delta(0, "0")], "10"),
             (vec![&other, &one, &other], "1"),
@@ -203,7 +203,7 @@ mod tests {
         ] {
             for bytes in [1, 10_000] {
                 let (stream, _) = taken(Api::Chat, &lines, bytes);
-                assert_eq!(stream.answer.text.as_deref(), Some(said), "{lines:?}");
+                assert_eq!(stream.answer.text.as_deref(), Some(text), "{lines:?}");
             }
         }
     }

@@ -39,6 +39,11 @@ pub fn text(given: Raw<'_>) -> Option<String> {
     whole.or_else(|| serde_json::Deserializer::from_str(given).deserialize_bytes(Lossy).ok())
 }
 
+/// An object's fields. Lists are none: their places would be taken for the fields.
+pub fn object<'a, T: Deserialize<'a>>(given: Raw<'a>) -> Option<T> {
+    given.filter(|given| given.get().starts_with('{')).and_then(|given| serde_json::from_str(given.get()).ok())
+}
+
 /// A count: a number of at least 0. One that no server can mean (1e30) is none: it would use up
 /// caps and rates for ever.
 pub fn count(given: Raw<'_>) -> Option<u64> {

@@ -37,6 +37,8 @@ pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(120);
 /// The pause after a throttled call that does not say when to come again, and after the next ones.
 const FIRST_PAUSE_NS: u64 = 500_000_000;
 const LONGEST_PAUSE_NS: u64 = 8_000_000_000;
+/// Pauses in a row that a server may make shorter than the first of ours (`Retry-After: 0`).
+const BELIEVED: u64 = 2;
 /// Answers may take long, and refusals don't: a call after a pause that was not refused for so many
 /// times as long as refusals take was let through, between these bounds.
 const LET_THROUGH: u64 = 4;
@@ -315,7 +317,7 @@ impl RateLimiter {
                     }
                     self.lowered_ns = now_ns.max(grant.sent_ns) + 1;
                     self.pause(rules, now_ns, retry_after, random);
-                } else if let Some(after) = retry_after {
+                } else if let Some(after) = retry_after.filter(|after| !after.is_zero()) {
                     self.wait_until(now_ns.saturating_add(nanos(after.min(LONGEST_RETRY_AFTER))));
                 }
             }
@@ -330,7 +332,12 @@ impl RateLimiter {
     fn pause(&mut self, rules: &Rules, now_ns: u64, retry_after: Option<Duration>, random: f64) {
         let longest_ns = FIRST_PAUSE_NS.saturating_mul(1 << self.pauses.min(10)).min(LONGEST_PAUSE_NS);
         let own_ns = nanoseconds(real(longest_ns) * (0.5 + random / 2.0));
-        let pause_ns = retry_after.map_or(own_ns, |after| nanos(after.min(LONGEST_RETRY_AFTER)));
+        let pause_ns = match retry_after.map(|after| nanos(after.min(LONGEST_RETRY_AFTER))) {
+            None => own_ns,
+            // Its word was too short so often that calls would use up their attempts at once.
+            Some(after_ns) if self.pauses >= BELIEVED && after_ns < FIRST_PAUSE_NS => after_ns.max(own_ns),
+            Some(after_ns) => after_ns,
+        };
         self.throttled_since_ns = if self.pauses == 0 { now_ns } else { self.throttled_since_ns };
         self.pauses = self.pauses.saturating_add(1);
         self.wait_until(now_ns.saturating_add(pause_ns));

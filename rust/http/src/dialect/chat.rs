@@ -4,7 +4,7 @@
 use serde::Deserialize;
 
 use crate::dialect::answer::{CUT, JudgeAnswer, NotAnAnswer};
-use crate::dialect::choices::{Choice, Chosen};
+use crate::dialect::choices::{FirstChoice, Indexed};
 use crate::dialect::usage::Usage;
 use crate::quote::quoted;
 use crate::raw_json::{First, Raw, each_as, number, push, text};
@@ -16,7 +16,7 @@ struct ChatCompletion<'a> {
     #[serde(borrow, default)]
     model: Raw<'a>,
     #[serde(borrow, default)]
-    choices: Chosen<ChatChoice<'a>>,
+    choices: FirstChoice<ChatChoice<'a>>,
     #[serde(borrow, default)]
     error: Raw<'a>,
     #[serde(borrow, default)]
@@ -83,7 +83,7 @@ struct ChatLogprobs<'a> {
     content: First<FirstToken<'a>>,
 }
 
-impl Choice for ChatChoice<'_> {
+impl Indexed for ChatChoice<'_> {
     fn index(&self) -> Raw<'_> {
         self.index
     }
@@ -190,15 +190,15 @@ mod tests {
 
     #[test]
     fn one_of_several_choices() {
-        let said = |choices: &str| {
+        let text_of = |choices: &str| {
             let answer = read(format!(r#"{{"error": null, "choices": [{choices}]}}"#).as_bytes());
             answer.map_or_else(|error| error.to_string(), |answer| answer.text.unwrap_or_default())
         };
         let one = r#"{"index": 0, "message": {"content": "7"}}"#;
         let other = r#"{"index": 1, "message": {"content": "3"}}"#;
-        assert_eq!(said(&format!("{other}, {one}")), "7");
-        assert_eq!(said(r#"{"message": {"content": "7"}}, {"message": {"content": "3"}}"#), "7");
-        assert!(said(other).starts_with("no choices"));
+        assert_eq!(text_of(&format!("{other}, {one}")), "7");
+        assert_eq!(text_of(r#"{"message": {"content": "7"}}, {"message": {"content": "3"}}"#), "7");
+        assert!(text_of(other).starts_with("no choices"));
     }
 
     #[test]

@@ -12,26 +12,26 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use crate::raw_json::{Raw, number};
 
 /// One of several choices.
-pub(super) trait Choice {
+pub(super) trait Indexed {
     /// Its place among them, where the server says.
     fn index(&self) -> Raw<'_>;
 }
 
 /// The choice that counts, if it is there.
 #[derive(Debug)]
-pub(super) struct Chosen<T>(pub Option<T>);
+pub(super) struct FirstChoice<T>(pub Option<T>);
 
-impl<T> Default for Chosen<T> {
+impl<T> Default for FirstChoice<T> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<'de, T: Choice + Deserialize<'de>> Deserialize<'de> for Chosen<T> {
+impl<'de, T: Indexed + Deserialize<'de>> Deserialize<'de> for FirstChoice<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Choices<T>(PhantomData<T>);
 
-        impl<'de, T: Choice + Deserialize<'de>> Visitor<'de> for Choices<T> {
+        impl<'de, T: Indexed + Deserialize<'de>> Visitor<'de> for Choices<T> {
             type Value = Option<T>;
 
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

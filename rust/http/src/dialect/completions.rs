@@ -7,7 +7,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::dialect::answer::{CUT, JudgeAnswer, NotAnAnswer};
-use crate::dialect::choices::{Choice, Chosen};
+use crate::dialect::choices::{FirstChoice, Indexed};
 use crate::dialect::usage::Usage;
 use crate::quote::quoted;
 use crate::raw_json::{First, Raw, number, push, text};
@@ -19,7 +19,7 @@ struct TextCompletion<'a> {
     #[serde(borrow, default)]
     model: Raw<'a>,
     #[serde(borrow, default)]
-    choices: Chosen<TextChoice<'a>>,
+    choices: FirstChoice<TextChoice<'a>>,
     #[serde(borrow, default)]
     usage: Raw<'a>,
     #[serde(borrow, default)]
@@ -71,7 +71,7 @@ impl<'de> Deserialize<'de> for TokenMap {
     }
 }
 
-impl Choice for TextChoice<'_> {
+impl Indexed for TextChoice<'_> {
     fn index(&self) -> Raw<'_> {
         self.index
     }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::raw_json::{Raw, count};
+use crate::raw_json::{Raw, count, object};
 
 /// Tokens of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,16 +33,16 @@ struct OpenAi<'a> {
     #[serde(borrow, default)]
     total_tokens: Raw<'a>,
     #[serde(borrow, default)]
-    prompt_tokens_details: Option<Details<'a>>,
+    prompt_tokens_details: Raw<'a>,
     #[serde(borrow, default)]
-    input_tokens_details: Option<Details<'a>>,
+    input_tokens_details: Raw<'a>,
     #[serde(borrow, default)]
-    completion_tokens_details: Option<Details<'a>>,
+    completion_tokens_details: Raw<'a>,
     #[serde(borrow, default)]
-    output_tokens_details: Option<Details<'a>>,
+    output_tokens_details: Raw<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Details<'a> {
     #[serde(borrow, default)]
     cached_tokens: Raw<'a>,
@@ -66,26 +66,27 @@ struct Anthropic<'a> {
 impl Usage {
     /// Of OpenAI's APIs.
     pub fn openai(given: Raw<'_>) -> Option<Self> {
-        let given: OpenAi<'_> = serde_json::from_str(given?.get()).ok()?;
+        let given: OpenAi<'_> = object(given)?;
         let prompt = count(given.prompt_tokens).or_else(|| count(given.input_tokens));
         let completion = count(given.completion_tokens).or_else(|| count(given.output_tokens));
         let total = count(given.total_tokens);
         prompt.or(completion).or(total)?;
         let (prompt, completion) = (prompt.unwrap_or(0), completion.unwrap_or(0));
-        let of_prompt = given.prompt_tokens_details.or(given.input_tokens_details);
-        let of_completion = given.completion_tokens_details.or(given.output_tokens_details);
+        let details = |given| object::<Details<'_>>(given).unwrap_or_default();
+        let of_prompt = details(given.prompt_tokens_details.or(given.input_tokens_details));
+        let of_completion = details(given.completion_tokens_details.or(given.output_tokens_details));
         Some(Self {
             prompt,
-            cached: of_prompt.and_then(|details| count(details.cached_tokens)).unwrap_or(0),
+            cached: count(of_prompt.cached_tokens).unwrap_or(0).min(prompt),
             completion,
-            reasoning: of_completion.and_then(|details| count(details.reasoning_tokens)).unwrap_or(0),
+            reasoning: count(of_completion.reasoning_tokens).unwrap_or(0).min(completion),
             total: total.unwrap_or(prompt.saturating_add(completion)),
         })
     }
 
     /// Of Anthropic's messages.
     pub fn anthropic(given: Raw<'_>) -> Option<Self> {
-        let given: Anthropic<'_> = serde_json::from_str(given?.get()).ok()?;
+        let given: Anthropic<'_> = object(given)?;
         let (input, output) = (count(given.input_tokens), count(given.output_tokens));
         input.or(output)?;
         let cached = count(given.cache_read_input_tokens).unwrap_or(0);
@@ -127,6 +128,11 @@ mod tests {
         let odd = r#"{"prompt_tokens": "many", "total_tokens": 7.0, "prompt_tokens_details": null}"#;
         assert_eq!(Usage::openai(Some(&raw(odd))), Some(Usage { total: 7, ..Usage::default() }));
         assert_eq!(Usage::anthropic(Some(&raw(r#"{"input_tokens": -1}"#))), None);
+        let more = r#"{"prompt_tokens": 3, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 9},
+            "completion_tokens_details": [9]}"#;
+        let part = Usage { prompt: 3, cached: 3, completion: 2, reasoning: 0, total: 5 };
+        assert_eq!(Usage::openai(Some(&raw(more))), Some(part), "no part is more than the whole");
+        assert_eq!(Usage::openai(Some(&raw("[1, 2, 3]"))), None);
         assert_eq!(Usage::openai(Some(&raw(r#"{"total_tokens": 1e30, "prompt_tokens": 1e999}"#))), None);
     }
 }

@@ -213,6 +213,50 @@ fn pauses_grow_are_bounded_and_end_with_an_answer() {
     assert!(matches!(asked, Decision::Throttled(for_ns) if for_ns >= 299 * S), "{asked:?}");
 }
 
+/// `Retry-After: 0`, or a date that is past: believed twice, or the attempts of all calls would be
+/// gone within milliseconds.
+#[test]
+fn a_server_that_always_says_at_once_is_paused_for() {
+    let rules = Rules { concurrency: Some(10), ..Rules::default() };
+    for (asked_ms, pauses) in [(0, [0, 0, 2000, 4000, 8000]), (20, [20, 20, 2000, 4000, 8000]), (600, [600; 5])] {
+        let (mut limiter, mut now_ns) = (RateLimiter::default(), S);
+        for pause_ms in pauses {
+            let Decision::Go(grant) = limiter.ask(&rules, now_ns, Tokens::Estimated(None), 0) else { panic!() };
+            let feedback = Feedback::Throttled(Some(Duration::from_millis(asked_ms)));
+            now_ns += MS;
+            limiter.record(&rules, now_ns, grant, ended(feedback, None), 0, 1.0);
+            let until_ns = match limiter.ask(&rules, now_ns, Tokens::Estimated(None), 0) {
+                Decision::Wait { until_ns, .. } => until_ns,
+                Decision::Go(grant) => {
+                    limiter.refund(&rules, grant);
+                    now_ns
+                }
+                decision => panic!("{decision:?}"),
+            };
+            assert_eq!((until_ns - now_ns) / MS, pause_ms, "{asked_ms}");
+            now_ns = until_ns + MS;
+        }
+    }
+}
+
+/// Late refusals with `Retry-After: 0` must not take the call after the pause for one before it.
+#[test]
+fn a_late_refusal_that_asks_for_no_wait_moves_no_pause() {
+    let rules = Rules { concurrency: Some(10), ..Rules::default() };
+    let mut limiter = RateLimiter::default();
+    let mut go = |limiter: &mut RateLimiter, now_ns| match limiter.ask(&rules, now_ns, Tokens::Estimated(None), 2) {
+        Decision::Go(grant) => Some(grant),
+        _ => None,
+    };
+    let at_once = || ended(Feedback::Throttled(Some(Duration::ZERO)), None);
+    let (first, late) = (go(&mut limiter, S).unwrap(), go(&mut limiter, S).unwrap());
+    limiter.record(&rules, S + MS, first, at_once(), 2, 0.5);
+    let next = go(&mut limiter, S + 2 * MS).unwrap();
+    limiter.record(&rules, S + 3 * MS, late, at_once(), 2, 0.5);
+    limiter.record(&rules, S + 4 * MS, next, ended(Feedback::Ok, None), 2, 0.5);
+    assert!(go(&mut limiter, S + 4 * MS).is_some() && go(&mut limiter, S + 4 * MS).is_some(), "two after an answer");
+}
+
 #[test]
 fn a_pause_counts_no_call_that_was_sent_before_it() {
     let rules = Rules { concurrency: Some(10), ..Rules::default() };
