@@ -198,6 +198,8 @@ def test_the_failure_rate_is_that_of_the_calls_that_were_made() -> None:
         ({"run_if": {"correct": "1"}}, "no condition"),
         ({"run_if": {"correct": "< one"}}, "no condition"),
         ({"run_if": {"correct": "< nan"}}, "no condition"),
+        ({"run_if": {"correct": "< 1_0"}}, "no condition"),
+        ({"run_if": {"correct": "< \u0661"}}, "no condition"),
         ({"run_if": {"correct": 1}}, "no condition"),
         ({"run_if": {"correct": ["< 1", "and"]}}, "no condition"),
         ({"otherwise": 1.0}, "only run_if= skips"),

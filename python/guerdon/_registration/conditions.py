@@ -93,6 +93,8 @@ def checked_run_if(function: str, run_if: object, otherwise: object) -> Conditio
 
 
 def _bound(text: str) -> float | None:
+    if not text.isascii() or "_" in text:  # Python's own spellings of numbers
+        return None
     try:
         found = float(text)
     except ValueError:

@@ -244,7 +244,7 @@ fn a_server_that_always_says_at_once_is_paused_for() {
 fn a_late_refusal_that_asks_for_no_wait_moves_no_pause() {
     let rules = Rules { concurrency: Some(10), ..Rules::default() };
     let mut limiter = RateLimiter::default();
-    let mut go = |limiter: &mut RateLimiter, now_ns| match limiter.ask(&rules, now_ns, Tokens::Estimated(None), 2) {
+    let go = |limiter: &mut RateLimiter, now_ns| match limiter.ask(&rules, now_ns, Tokens::Estimated(None), 2) {
         Decision::Go(grant) => Some(grant),
         _ => None,
     };
