@@ -105,6 +105,18 @@ fn a_shared_cap_ends_with_the_last_engine_that_shares_it_unless_it_is_kept() {
 }
 
 #[test]
+fn room_that_another_engine_leaves_is_seen_without_a_request_of_ones_own() {
+    let folder = Folder::new();
+    let (one, two) = (shared(1.0, &folder.0, false), shared(1.0, &folder.0, false));
+    assert!(admitted(&one) && admitted(&two));
+    one.complete(1, Cost::Known(0.55));
+    assert!(one.exhausted(1).is_some(), "another as dear would not fit");
+    two.complete(1, Cost::Known(0.05));
+    assert_eq!(one.exhausted(1), None, "at a mean of 0.3 another fits");
+    assert!(admitted(&one));
+}
+
+#[test]
 fn a_file_that_can_not_be_used_refuses() {
     let folder = Folder::new();
     std::fs::create_dir_all(folder.0.join("cap")).unwrap();

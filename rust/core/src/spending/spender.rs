@@ -136,8 +136,10 @@ impl Spending {
             return None;
         }
         let mut state = self.state.lock();
-        let found = state.with(now_ns, |ledger, in_flight, _| (*ledger, in_flight)).ok().flatten();
-        found.map(|(ledger, in_flight)| self.reason(&ledger, in_flight, 0.0))
+        let (ledger, in_flight) = state.with(now_ns, |ledger, in_flight, _| (*ledger, in_flight)).ok().flatten()?;
+        // What other processes completed since may have left room.
+        self.note(&ledger);
+        ledger.is_exhausted(self.cap.max_cost).then(|| self.reason(&ledger, in_flight, 0.0))
     }
 
     fn note(&self, ledger: &Ledger) {
