@@ -172,6 +172,10 @@ def judge(
         raise RegistrationError(
             f"reward function {name!r}: parse={parse!r}: api={api!r} answers with numbers; parse=parse.json(path) says which."
         )
+    if scored and keep_answers is True:
+        raise RegistrationError(
+            f"reward function {name!r}: keep_answers=True: api={api!r} answers with numbers, not words."
+        )
     path = parse.value if scored and parse is not None else ""
     parse = parsers.number() if parse is None else parse
     if not isinstance(parse, Parse):

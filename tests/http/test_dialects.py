@@ -236,6 +236,7 @@ def test_azure(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"api": "score", "prompt": ("a",)}, "takes two texts"),
         ({"api": "classify", "prompt": []}, "expected a string or a list of messages"),
         ({"api": "classify", "parse": parse.number()}, "parse=parse.json(path) says which"),
+        ({"api": "classify", "keep_answers": True}, "answers with numbers, not words"),
         ({"api": "pooling", "system": "x"}, "has no system="),
         ({"api": "pooling", "temperature": 0.5}, "neither temperature= nor stream="),
     ],

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from guerdon import Dispatcher, Limit, RegistrationError, Status, http_reward, judge
+from guerdon import Dispatcher, GuerdonWarning, Limit, RegistrationError, Status, http_reward, judge
 from tests.http.server import Server, chat_completion, free_port, question, serving
 
 ROOT = Path(__file__).parents[2]
@@ -253,6 +253,11 @@ def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> Non
     with pytest.raises(RegistrationError, match=message) as refused:
         judge(**{"base_url": "http://a", "model": "m", "prompt": "{completion}", **options})
     assert "reward function 'judge'" in str(refused.value)
+
+
+def test_hedging_without_another_endpoint_warns() -> None:
+    with pytest.warns(GuerdonWarning, match=r"hedge_after='p95' .* it does nothing until"):
+        judge(base_url="http://a", model="m", prompt="{completion}", hedge_after="p95")
 
 
 def test_only_functions_with_endpoints_have_them() -> None:

@@ -4,13 +4,14 @@ them."""
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from guerdon._http.address import address, endpoint
 from guerdon._units import number
-from guerdon.errors import RegistrationError
+from guerdon.errors import GuerdonWarning, RegistrationError
 
 __all__ = ["Addresses", "Fleet", "checked_endpoints", "fleet_of"]
 
@@ -65,7 +66,15 @@ def fleet_of(function: str, option: str, path: str, given: Mapping[str, Any]) ->
         raise RegistrationError(
             f"reward function {function!r}: hedge_share={share!r}: expected a share of all calls, like 0.05."
         )
-    return Fleet(option, path, endpoints, resolve == "all", _hedge_after(function, given["hedge_after"]), of_calls)
+    fleet = Fleet(option, path, endpoints, resolve == "all", _hedge_after(function, given["hedge_after"]), of_calls)
+    if fleet.hedge_after is not None and fleet.is_one:
+        warnings.warn(
+            f"reward function {function!r}: hedge_after={given['hedge_after']!r} sends a request again to another endpoint, and "
+            f"{option}= has one: it does nothing until Dispatcher.endpoints({function!r}).set adds others.",
+            GuerdonWarning,
+            stacklevel=4,
+        )
+    return fleet
 
 
 def checked_endpoints(function: str, option: str, path: str, value: object) -> tuple[tuple[str, float], ...]:
