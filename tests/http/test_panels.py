@@ -81,6 +81,10 @@ def test_votes_stop_when_they_are_decided(vote: Any, answers: list[str], expecte
         assert result.extra["judge/agreement"] == [pytest.approx(share)] * 2
 
 
+@pytest.mark.fault(
+    "one of several votes is answered with 500",
+    sees="nothing: that vote is asked again, by itself, and counts",
+)
 def test_votes_that_can_not_matter_are_cancelled() -> None:
     """Three disagree while two hang: no five can agree to 90 %, and nobody waits for the two."""
     let_go = threading.Event()
@@ -103,6 +107,10 @@ def test_votes_that_can_not_matter_are_cancelled() -> None:
         assert sorted(result.extra["judge/votes"][0]) == [0.0, 1.0, 2.0]
 
 
+@pytest.mark.fault(
+    "most votes of a sample fail",
+    sees="an `error` with how many failed, how many are needed and the last reason; votes that could not help are not sent",
+)
 def test_a_vote_has_its_own_retries() -> None:
     broken = (500, {"error": "no"})
     with serving(Sequence(broken, "1", "1", broken, "1")) as server:
@@ -157,6 +165,10 @@ def member(server: Server, name: str, **options: Any) -> Any:
     return judge(base_url=server.url, name=name, **{**ASK, **options})
 
 
+@pytest.mark.fault(
+    "a member of a panel is down",
+    sees="its samples are an `error` that names the member, or, with `min_members=`, have the score of the others",
+)
 @pytest.mark.parametrize(
     ("reduce", "weights", "expected"),
     [
@@ -191,6 +203,10 @@ def test_a_panel_reduces_its_members(reduce: Any, weights: Any, expected: float)
         assert sorted(body["completion"] for body in three.bodies) == ["a", "b"]
 
 
+@pytest.mark.fault(
+    "a member of a panel never answers",
+    sees="with `min_members=` the others give the score, after that member's own timeout",
+)
 def test_a_member_that_fails_is_named() -> None:
     gone = free_port()
     with serving(lambda *_: chat_completion("4")) as server:
@@ -295,6 +311,21 @@ def test_win_rates_are_shares() -> None:
         assert result.extra["pairwise/ties"] == [1.0, 0.0, 1.0]
 
 
+@pytest.mark.fault(
+    "a judge takes the completion that it sees first, whatever it says",
+    sees="each pair is a tie, counted in `pairwise/flips`",
+)
+def test_another_parser_reads_answers_without_brackets() -> None:
+    def worded(path: str, body: dict[str, Any]) -> Any:
+        one, other = numbers(body)
+        return chat_completion(f"A is long.\nVerdict: {'A' if one > other else 'B'}")
+
+    with serving(worded) as server:
+        function = comparing(server, schedule="all", parse=parse.choice(["A", "C", "B"]))
+        result = score(function, ["3", "1", "2"], prompts=["p"] * 3, num_generations=3)
+        assert np.argsort(result.rewards.ravel()).tolist() == [1, 2, 0]
+
+
 def test_a_group_of_one_abstains() -> None:
     with serving(fair) as server:
         result = score(comparing(server), ["3", "1"], prompts=["p", "q"], num_generations=1)
@@ -318,6 +349,10 @@ def _spearman(one: Any, other: Any) -> float:
     return float(np.corrcoef(*ranks)[0, 1])
 
 
+@pytest.mark.fault(
+    "all comparisons of one sample fail",
+    sees="that sample is an `error` with the number of its comparisons and the last reason; the others are scored",
+)
 def test_position_bias_is_removed() -> None:
     """A judge that takes the first of two that are close: the figures of docs/panels.md."""
 
@@ -362,6 +397,10 @@ def test_members_without_half_of_their_comparisons_fail() -> None:
         assert result.extra["pairwise/comparisons"] == [2.0, 0.0, 2.0, 2.0]
 
 
+@pytest.mark.fault(
+    "comparisons of a group hang until its time is up",
+    sees="samples with half of theirs are scored, just before the end",
+)
 @pytest.mark.parametrize("bound", ["total_timeout", "batch_timeout", "group_timeout"])
 def test_a_group_that_runs_out_of_time_has_the_scores_that_there_are(bound: str) -> None:
     let_go = threading.Event()

@@ -75,6 +75,10 @@ def test_an_answer_that_can_not_be_read_is_repaired(per_call: Any, asked: int) -
     assert "no JSON" in advice["content"]
 
 
+@pytest.mark.fault(
+    "an answer to a rubric lacks a criterion",
+    sees="an `error` of all its criteria; with `per_call='one'` of that criterion alone",
+)
 def test_requests_of_a_sample_begin_with_the_same_text() -> None:
     with serving(answer) as server, Dispatcher([made(server, per_call="one")]) as dispatcher:
         dispatcher.score(prompts=["why"], completions=["because"])
@@ -95,6 +99,10 @@ def test_a_malformed_answer_fails_all_of_its_criteria() -> None:
                 assert all(failure.status == Status.ERROR for failure in result.failures())
 
 
+@pytest.mark.fault(
+    "a judge repeats the form of a rubric's answer instead of filling it in",
+    sees="an `error`: the form holds no scores",
+)
 @pytest.mark.parametrize("beyond", ['{"correct": 11, "clear": 5}', '{"correct": "high", "clear": 5}', "7 and 5", ""])
 def test_what_is_no_score_is_an_error(beyond: str) -> None:
     with (
@@ -175,3 +183,61 @@ def test_a_column_alone_is_refused() -> None:
         Dispatcher([rubric(CRITERIA, **NOWHERE).columns[1]]) as dispatcher,
     ):
         dispatcher.score(prompts=["p"], completions=["a"])
+
+
+@pytest.mark.parametrize("per_call", ["all", "one"])
+def test_groups_of_a_stream_are_delivered_early(per_call: Any) -> None:
+    """The first group has all of its columns while the second one's requests hang."""
+    let_go = threading.Event()
+
+    def slow(path: str, body: dict[str, Any]) -> Any:
+        if "hangs" in question(body):
+            let_go.wait(30)
+        return answer(path, body)
+
+    with serving(slow) as server, Dispatcher([made(server, per_call=per_call)]) as dispatcher:
+        stream = dispatcher.stream(num_generations=2)
+        try:
+            assert stream.add(prompts=["p"] * 2, completions=["a", "b"]) == [0, 1]
+            stream.add(prompts=["q"] * 2, completions=["hangs", "c"])
+            groups = stream.groups()
+            first = next(groups)
+            assert (first.index, first.rewards.tolist()) == (0, [[7.0, 5.0]] * 2)
+            assert not let_go.is_set()
+            stream.add(prompts=["r"] * 2, completions=["d", "e"])
+            stream.finish()
+        finally:
+            let_go.set()
+        assert sorted(group.index for group in groups) == [1, 2]
+        result = stream.result()
+        assert result.rewards.reshape(6, 2).tolist() == [[7.0, 5.0]] * 6
+        assert result.extra["rubric/clear/reason"] == ["clear!"] * 6
+
+
+@pytest.mark.fault(
+    "a judge never answers a rubric about one sample of a group",
+    sees="`group_quorum=` or `group_timeout=` delivers the group with all columns of the others",
+)
+@pytest.mark.parametrize("bound", ["group_quorum", "group_timeout"])
+def test_a_group_delivered_without_a_straggler_has_the_others_columns(bound: str) -> None:
+    let_go = threading.Event()
+
+    def slow(path: str, body: dict[str, Any]) -> Any:
+        if "hangs" in question(body):
+            let_go.wait(30)
+        return answer(path, body)
+
+    options: dict[str, Any] = {"group_quorum": 2} if bound == "group_quorum" else {"group_timeout": 1.0}
+    with serving(slow) as server, Dispatcher([made(server)], max_failure_rate=1.0) as dispatcher:
+        stream = dispatcher.stream(num_generations=3, **options)
+        try:
+            stream.add(prompts=["p"] * 3, completions=["a", "hangs", "b"])
+            stream.finish()
+            result = stream.result()
+        finally:
+            let_go.set()
+    found = result.rewards.reshape(3, 2)
+    assert found[[0, 2]].tolist() == [[7.0, 5.0]] * 2
+    assert np.isnan(found[1]).all()
+    late = Status.CANCELLED if bound == "group_quorum" else Status.TIMEOUT
+    assert result.status.reshape(3, 2)[1].tolist() == [late] * 2
