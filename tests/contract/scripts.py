@@ -68,23 +68,23 @@ def value_of(text: str, sample: int) -> float:
 
 def play(text: str, cell: Cell) -> object:
     """One attempt of a per-sample call."""
-    _do(cell, time.sleep)
+    act(cell, time.sleep)
     return _given(text, cell)
 
 
 def play_all(texts: Sequence[str], cells: Sequence[Cell]) -> list[object]:
     """One attempt of a group or batch call."""
-    _do(cells[0], time.sleep)
+    act(cells[0], time.sleep)
     return [_given(text, cell) for text, cell in zip(texts, cells)]  # noqa: B905 - as reward functions are written
 
 
 async def aplay(text: str, cell: Cell) -> object:
-    await _ado(cell)
+    await aact(cell)
     return _given(text, cell)
 
 
 async def aplay_all(texts: Sequence[str], cells: Sequence[Cell]) -> list[object]:
-    await _ado(cells[0])
+    await aact(cells[0])
     return [_given(text, cell) for text, cell in zip(texts, cells)]  # noqa: B905
 
 
@@ -115,7 +115,7 @@ def _given(text: str, cell: Cell) -> object:
     return {"number": value_of(text, cell.sample), "none": None, "text": "a text"}[cell.gives]
 
 
-def _do(cell: Cell, sleep: Any) -> None:
+def act(cell: Cell, sleep: Any) -> None:
     move = _begin(cell)
     if cell.delay:
         sleep(cell.delay)
@@ -125,7 +125,7 @@ def _do(cell: Cell, sleep: Any) -> None:
         _fail(move)
 
 
-async def _ado(cell: Cell) -> None:
+async def aact(cell: Cell) -> None:
     move = _begin(cell)
     if cell.delay:
         await asyncio.sleep(cell.delay)

@@ -2,7 +2,7 @@
 
 - The output is complete and in the order of the data, whatever failed; a chunk is written once it
   and all before it are done, while the next one is scored.
-- Failures are judged over the whole file: more than ``max_failure_rate`` of a function's samples
+- Failures are judged over the whole file: more than ``max_failure_rate`` of a function's calls
   (of at least 8), or any with ``on_failure="raise"``, make the exit code 1.
 - After Ctrl-C the finished samples are written.
 """
@@ -34,7 +34,7 @@ __all__ = ["add_to", "run"]
 
 CHUNK: Final = 4096
 _IN_FLIGHT: Final = 2
-_MIN_JUDGED: Final = 8  # samples of a file
+_MIN_JUDGED: Final = 8  # samples of a file for which a function was called
 
 _DESCRIPTION: Final = """\
 Score completions with reward functions.
@@ -193,10 +193,10 @@ class ScoreRun:
         for spec, row in zip(self._dispatcher._specs, self._report.rows(), strict=True):
             own = spec.policy.max_failure_rate
             limit = default if own is None else own
-            found = f"too many failures: {spec.name!r} failed on {row.failed} of {row.samples} samples"
+            found = f"too many failures: {spec.name!r} failed on {row.failed} of {row.called} samples"
             if row.failed and spec.policy.on_failure == "raise":
                 messages.append(f'{found}, and has on_failure="raise".')
-            elif row.samples >= _MIN_JUDGED and row.failed > limit * row.samples:
+            elif row.called >= _MIN_JUDGED and row.failed > limit * row.called:
                 messages.append(f"{found}, more than the {100 * limit:.3g} % allowed (max_failure_rate).")
         return messages
 
