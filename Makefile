@@ -198,7 +198,7 @@ test-rust: $(VENV)/.dependencies ## unit and property tests of the crates
 	cargo test --workspace --locked --quiet
 
 .PHONY: model-check
-model-check: $(VENV)/.dependencies ## every interleaving of the grid, the groups and the sweeps, with loom
+model-check: $(VENV)/.dependencies ## every interleaving of the grid, the groups, the sweeps, gates, sharing and limits, with loom
 	echo '== loom'
 	# The whole workspace, though only two crates have models: so the dependencies are those that cargo
 	# test built. Optimised a little: loom's threads have small stacks, and values that are not moved

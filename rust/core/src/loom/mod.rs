@@ -2,26 +2,36 @@
 //!
 //! `grid`: one outcome a cell, one announcement a group. `batch`: no news of a group is lost.
 //! `scheduler`: no call is lost between a failed attempt and a sweep, no work waits while there is
-//! room. `limits`: no limit is exceeded, and each permit comes back. `gathering`: no sample of a
-//! call on several batches is lost or ends with another's batch. `open_batch`: additions, the end
-//! of additions and early deliveries beside outcomes and a consumer.
+//! room. `limits`, `engines`: no limit is exceeded, each permit comes back. `gathering`: no sample
+//! of a call on several batches is lost. `open_batch`: additions and early deliveries beside
+//! outcomes and a consumer. `dependents`: a gated call is made, skipped or swept, once. `sharing`:
+//! who waits for an identical call gets one outcome.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "what is missing has failed the model")]
 
 mod batch;
+mod dependents;
+mod engines;
 mod gathering;
 mod grid;
 mod limits;
 mod open_batch;
 mod scheduler;
+mod sharing;
 
 use loom::thread;
 
 /// Explores a model. Unbounded, a model of three threads over locks takes hours; three preemptions
 /// find what there is to find.
 fn explore(model: impl Fn() + Sync + Send + 'static) {
+    explore_within(3, model);
+}
+
+/// For models of three threads that take many locks, of which each preemption makes twenty times as
+/// many interleavings.
+fn explore_within(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(3));
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.check(model);
 }
 

@@ -24,7 +24,7 @@ impl Stream {
         let world = SchedulerModel::new(8, function(retries, false));
         let spec = BatchSpec { streamed: true, delivery, ..spec(0, group_size) };
         let batch = world.scheduler.submit(spec).unwrap();
-        Arc::new(Self { world, batch, handed_out: [const { () }; 3].map(|()| AtomicU64::new(0)) })
+        Arc::new(Self { world, batch, handed_out: std::array::from_fn(|_| AtomicU64::new(0)) })
     }
 
     fn add(&self, count: usize) -> bool {

@@ -39,6 +39,13 @@ impl Holding {
         self.held.lock().pop()
     }
 
+    /// A frame of this function.
+    pub(super) fn take_of(&self, function: FunctionId) -> Option<Frame> {
+        let mut held = self.held.lock();
+        let place = held.iter().position(|frame| frame.function_id() == function)?;
+        Some(held.swap_remove(place))
+    }
+
     pub(super) fn started(&self) -> usize {
         self.started.load(Ordering::Relaxed)
     }
@@ -101,10 +108,14 @@ impl SchedulerModel {
 
     /// The lane has so many places, for frames of so many calls.
     fn with_frames(places: usize, calls: usize, function: Function) -> Arc<Self> {
-        Self::with_lane(places, calls, false, function)
+        Self::with_lane(places, calls, false, vec![function])
     }
 
-    fn with_lane(places: usize, calls: usize, shares_threads: bool, function: Function) -> Arc<Self> {
+    pub(super) fn with_functions(places: usize, functions: Vec<Function>) -> Arc<Self> {
+        Self::with_lane(places, 1, false, functions)
+    }
+
+    fn with_lane(places: usize, calls: usize, shares_threads: bool, functions: Vec<Function>) -> Arc<Self> {
         let lane = Arc::new(Holding {
             places,
             calls,
@@ -116,7 +127,7 @@ impl SchedulerModel {
         });
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone()];
-        let scheduler = Scheduler::start(runtime.handle(), Clock::start(), vec![function], lanes);
+        let scheduler = Scheduler::start(runtime.handle(), Clock::start(), functions, lanes);
         Arc::new(Self { lane, scheduler, _runtime: runtime })
     }
 
@@ -127,7 +138,7 @@ impl SchedulerModel {
     }
 }
 
-fn failure(kind: FailureKind) -> Failure {
+pub(super) fn failure(kind: FailureKind) -> Failure {
     Failure { kind, reason: "failed".to_owned(), traceback: None, retryable: true, retry_after: None, answer: None }
 }
 
@@ -338,7 +349,7 @@ fn no_work_waits_while_a_lane_has_room() {
 #[test]
 fn what_a_shared_thread_leaves_is_reported() {
     explore(|| {
-        let world = SchedulerModel::with_lane(2, 1, true, function(0, false));
+        let world = SchedulerModel::with_lane(2, 1, true, vec![function(0, false)]);
         let batch = world.scheduler.submit(spec(5, 1)).unwrap();
         let complete = || {
             let world = world.clone();
