@@ -139,6 +139,16 @@ def test_images_are_parts_of_each_api(image: Any) -> None:
 
 
 @pytest.mark.parametrize("api", ["anthropic", "responses"])
+def test_long_conversations_are_written_while_they_are_sent(api: str) -> None:
+    for prompt, completion in (
+        (ASKED, "word " * 20_000),
+        ("Why?", [*ANSWERED, {"role": "user", "content": "x" * 99_999}]),
+    ):
+        (body,) = bodies(api, {"prompts": [prompt], "completions": [completion]}, pass_messages=True)
+        assert len(json.dumps(body)) > 90_000
+
+
+@pytest.mark.parametrize("api", ["anthropic", "responses"])
 def test_what_an_api_has_no_place_for_is_refused(api: str) -> None:
     spoken = [{"role": "assistant", "content": [{"type": "image", "image": PNG}]}]
     sound = [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]
