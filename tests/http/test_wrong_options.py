@@ -24,6 +24,11 @@ MAKERS: dict[str, Callable[..., object]] = {
 
 WRONG: list[tuple[str, str, list[object]]] = [
     ("judge", "base_url", [np.array(0.5), b"http://x", [b"http://x"], [], {}, {"http://x": float("nan")}, LONG]),
+    (
+        "judge",
+        "base_url",
+        [["http://x", "HTTP://X"], ["http://x/v1", "http://x:80/v1/"], ["https://x:443", "https://x"]],
+    ),
     ("judge", "api_key_file", [7, True, b"key", ["key"], {}]),
     ("judge", "ca_file", [7, True, b"ca.pem", ["ca.pem"]]),
     ("judge", "client_cert", [7, b"cert.pem"]),

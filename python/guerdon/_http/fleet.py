@@ -99,9 +99,11 @@ def checked_endpoints(function: str, option: str, path: str, value: object) -> t
     if not pairs:
         raise RegistrationError(f"reward function {function!r}: {option}= is empty: {_WANTED}.")
     found: dict[str, float] = {}
+    places: set[str] = set()
     for base, weight in pairs:
         url = endpoint(address(function, option, base), path)
-        if url in found:
+        place = _place(url)
+        if place in places:
             raise RegistrationError(
                 f"reward function {function!r}: {option}= has {base!r} twice. Give it once, with a larger weight if it is "
                 "to get more."
@@ -112,7 +114,17 @@ def checked_endpoints(function: str, option: str, path: str, value: object) -> t
                 f"reward function {function!r}: {option}=: the weight of {base!r} is {weight!r}: expected a number above 0."
             )
         found[url] = share
+        places.add(place)
     return tuple(found.items())
+
+
+def _place(url: str) -> str:
+    """An address in its shortest spelling: scheme and host in lower case, without the usual
+    port."""
+    scheme, _, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    usual = ":443" if scheme.lower() == "https" else ":80"
+    return f"{scheme.lower()}://{host.lower().removesuffix(usual)}{slash}{path}"
 
 
 def _hedge_after(function: str, value: object) -> tuple[str, float] | None:

@@ -115,7 +115,7 @@ pub fn each<'a>(given: &'a RawValue, take: impl FnMut(&'a RawValue)) -> bool {
     serde_json::Deserializer::from_str(given.get()).deserialize_seq(Each(take)).is_ok()
 }
 
-/// The value of a name in an object, the last one where there are several.
+/// The value of a name in an object; none where it is there twice and not the same.
 pub fn field<'a>(given: &'a RawValue, name: &str) -> Option<&'a RawValue> {
     struct Find<'n>(&'n str);
 
@@ -130,7 +130,11 @@ pub fn field<'a>(given: &'a RawValue, name: &str) -> Option<&'a RawValue> {
             let mut found = None;
             while let Some(name) = fields.next_key::<Cow<'de, str>>()? {
                 if name == self.0 {
-                    found = Some(fields.next_value()?);
+                    let value: &RawValue = fields.next_value()?;
+                    if found.is_some_and(|other: &RawValue| other.get() != value.get()) {
+                        return Err(de::Error::custom("a name twice"));
+                    }
+                    found = Some(value);
                 } else {
                     fields.next_value::<IgnoredAny>()?;
                 }

@@ -183,6 +183,7 @@ mod tests {
         assert_eq!(values(&usual, r#"{"score": 1, "reward": 1}"#, 1), Ok(vec![1.0]));
         let error = values(&usual, r#"{"score": 0.9, "reward": 0.1}"#, 1).unwrap_err();
         assert!(error.starts_with(r#""reward" and "score" in "#), "{error}");
+        assert!(values(&usual, r#"{"score": 1, "score": 0}"#, 1).is_err());
         let error = values(&usual, r#"{"rewards": ["high"]}"#, 1).unwrap_err();
         assert!(error.contains("\"high\", which is not a number"), "{error}");
         let scores = read(&usual, br#"{"rewards": [1, "high", null]}"#, 3).0.unwrap();

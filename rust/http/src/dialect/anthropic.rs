@@ -23,6 +23,8 @@ struct MessagesAnswer<'a> {
 
 #[derive(Deserialize)]
 struct ContentBlock<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Raw<'a>,
     #[serde(borrow, default)]
     text: Raw<'a>,
     #[serde(borrow, default)]
@@ -91,7 +93,9 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
         ..JudgeAnswer::default()
     };
     each_as(found.content, |block: ContentBlock<'_>| {
-        push(&mut answer.text, text(block.text));
+        if text(block.kind).is_none_or(|kind| kind == "text") {
+            push(&mut answer.text, text(block.text));
+        }
         push(&mut answer.reasoning, text(block.thinking));
     });
     stopped(&mut answer);
@@ -103,7 +107,7 @@ pub(super) fn stopped(answer: &mut JudgeAnswer) {
     match answer.finish_reason.as_deref() {
         Some("model_context_window_exceeded") => answer.cut = true,
         Some("refusal") => answer.refusal = Some(answer.text.take().unwrap_or_default()),
-        _ => answer.cut_at(&["max_tokens"]),
+        _ => answer.cut_at(&["max_tokens", "pause_turn"]),
     }
 }
 
@@ -128,6 +132,9 @@ mod tests {
             let body = format!(r#"{{"content": [{{"type": "text", "text": "1"}}], "stop_reason": "{reason}"}}"#);
             read(body.as_bytes()).unwrap()
         };
+        let other = r#"{"content": [{"type": "text", "text": "1"}, {"type": "tool_result", "text": "0"}]}"#;
+        assert_eq!(read(other.as_bytes()).unwrap().text.as_deref(), Some("1"));
+        assert!(of("pause_turn").cut);
         assert!(of("max_tokens").cut && of("model_context_window_exceeded").cut && !of("stop_sequence").cut);
         assert_eq!((of("refusal").text, of("refusal").refusal), (None, Some("1".to_owned())));
         assert!(read(br#"{"type": "error"}"#).unwrap_err().to_string().starts_with("no content in"));

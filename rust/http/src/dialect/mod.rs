@@ -57,7 +57,7 @@ impl Api {
     pub fn finish(self, answer: &mut JudgeAnswer) {
         match self {
             Self::Chat | Self::Completions => answer.cut_at(CUT),
-            Self::Responses => answer.cut_at(&["max_output_tokens", "content_filter"]),
+            Self::Responses => answer.cut_at(responses::UNFINISHED),
             Self::Anthropic => anthropic::stopped(answer),
         }
     }

@@ -35,6 +35,8 @@ struct Incomplete<'a> {
 /// A message, or reasoning, or the call of a tool.
 #[derive(Deserialize)]
 struct OutputItem<'a> {
+    #[serde(borrow, default)]
+    role: Raw<'a>,
     #[serde(borrow, default, rename = "type")]
     kind: Raw<'a>,
     #[serde(borrow, default)]
@@ -68,6 +70,10 @@ struct ResponseEvent<'a> {
     response: Raw<'a>,
 }
 
+/// Why a response ends, or has the status, before its end.
+pub(super) const UNFINISHED: &[&str] =
+    &["max_output_tokens", "content_filter", "incomplete", "cancelled", "in_progress", "queued"];
+
 /// Adds an event of a stream; the last one has the whole answer.
 pub fn event(answer: &mut JudgeAnswer, data: &[u8]) -> Result<bool, NotAnAnswer> {
     let found: ResponseEvent<'_> =
@@ -96,7 +102,7 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
     let found: ModelResponse<'_> =
         serde_json::from_slice(body).map_err(|error| NotAnAnswer::unreadable(error, body))?;
     let status = text(found.status);
-    if status.as_deref() == Some("failed") {
+    if status.as_deref() == Some("failed") || found.error.is_some() {
         return Err(NotAnAnswer::Failed(quoted(found.error.map_or("", |error| error.get()))));
     }
     if found.output.is_none() {
@@ -112,13 +118,17 @@ pub fn read(body: &[u8]) -> Result<JudgeAnswer, NotAnAnswer> {
         ..JudgeAnswer::default()
     };
     each_as(found.output, |item: OutputItem<'_>| take(&mut answer, &item));
-    answer.cut_at(&["max_output_tokens", "content_filter"]);
+    answer.cut_at(UNFINISHED);
     Ok(answer)
 }
 
 /// Adds what an item says.
 fn take(answer: &mut JudgeAnswer, item: &OutputItem<'_>) {
+    if let (Some("message"), Some(text)) = (text(item.kind).as_deref(), &mut answer.text) {
+        text.push('\n'); // the digits of two messages are no number of two digits
+    }
     match text(item.kind).as_deref() {
+        Some("message") if text(item.role).is_some_and(|role| role != "assistant") => {}
         Some("message") => each_as(item.content, |part: OutputPart<'_>| match text(part.kind).as_deref() {
             Some("refusal") => push(&mut answer.refusal, text(part.refusal)),
             Some("output_text") => {
@@ -174,6 +184,14 @@ mod tests {
         assert_eq!((answer.text, answer.refusal.as_deref()), (None, Some("No.")));
         let failed = br#"{"status": "failed", "error": {"code": "server_error", "message": "later"}, "output": []}"#;
         assert!(read(failed).unwrap_err().to_string().contains("server_error"));
+        let failed = br#"{"error": {"message": "later"}, "output": [{"type": "message", "content": []}]}"#;
+        assert!(read(failed).unwrap_err().to_string().contains("later"));
+        let body = r#"{"status": "incomplete", "output": [
+            {"type": "message", "role": "user", "content": [{"type": "output_text", "text": "3"}]},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "1"}]},
+            {"type": "message", "content": [{"type": "output_text", "text": "0"}]}]}"#;
+        let answer = read(body.as_bytes()).unwrap();
+        assert_eq!((answer.text.as_deref(), answer.cut), (Some("1\n0"), true));
         assert!(read(b"{}").unwrap_err().to_string().starts_with("no output in"));
     }
 }
