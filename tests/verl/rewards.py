@@ -84,3 +84,26 @@ trained = guerdon.Dispatcher([noted, picky, judge, Rank()])
 trained_apart = guerdon.Dispatcher([picky, length])
 noted_ranks = guerdon.Dispatcher([noted, Rank()], weights=[1.0, 1.0])
 with_budget = noted_ranks.replace(batch_timeout=60.0)
+
+
+def _first(text: str) -> float | None:
+    if text == "bad":
+        raise ValueError("a bad one")
+    return None if text == "mute" else float(text == "right")
+
+
+def _partial(text: str) -> float:
+    assert text == "wrong", "called for a right answer, or one that could not be judged"
+    return 0.25
+
+
+_judged = guerdon.reward(_first, name="judged", lane="thread")
+
+
+def _gated(otherwise: float | None) -> guerdon.Dispatcher:
+    partial = guerdon.reward(_partial, name="partial", lane="thread", run_if={"judged": "< 1"}, otherwise=otherwise)
+    return guerdon.Dispatcher([partial, _judged], max_failure_rate=0.5)
+
+
+gated = _gated(None)
+gated_with_a_number = _gated(0.5)

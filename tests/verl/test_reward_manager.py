@@ -178,6 +178,33 @@ def test_group_mean_leaves_the_mean_of_a_group_as_it_is(make: Any, tokenizer: An
     assert math.isclose(info["judge"], 0.01, rel_tol=1e-6)
 
 
+@pytest.mark.parametrize(("name", "skipped"), [("gated", None), ("gated_with_a_number", 0.5)])
+def test_a_function_that_is_skipped_adds_its_otherwise(
+    name: str, skipped: float | None, make: Any, tokenizer: Any, recwarn: pytest.WarningsRecorder
+) -> None:
+    """No failure: nothing is warned of, however many are skipped, and the keys stay the same."""
+    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:{name}", "+reward.reward_kwargs.failed_reward=raise")
+    answers = ask(manager, make_data(tokenizer, ["right", "wrong", *["right"] * 70]))
+    assert [answer["reward_score"] for answer in answers[:3]] == [1 + (skipped or 0), 0.25, 1 + (skipped or 0)]
+    first, second = (answer["reward_extra_info"] for answer in answers[:2])
+    assert (first["guerdon_status"], first["partial"]) == ("partial:skipped judged:ok", skipped)
+    assert (second["guerdon_status"], second["partial"]) == ("partial:ok judged:ok", 0.25)
+    assert first.keys() == second.keys()
+    assert not [one for one in recwarn if issubclass(one.category, GuerdonWarning)]
+
+
+def test_a_response_of_which_all_is_skipped_or_mute_has_no_reward(make: Any, tokenizer: Any) -> None:
+    manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:gated", "+reward.reward_kwargs.failed_reward=-1")
+    with pytest.warns(GuerdonWarning, match="all functions abstained or were skipped"):
+        answers = ask(manager, make_data(tokenizer, ["mute", "right", "bad"]))
+    assert [answer["reward_score"] for answer in answers] == [-1.0, 1.0, -1.0]
+    states = [answer["reward_extra_info"]["guerdon_status"] for answer in answers]
+    assert states == ["partial:skipped judged:abstained", "partial:skipped judged:ok", "partial:skipped judged:error"]
+    # Of all that are skipped none is a failure: those of the source alone are judged.
+    errors = ask(manager, make_data(tokenizer, ["bad"] * 64))
+    assert all("'judged' failed on" in str(error) and "partial" not in str(error) for error in errors)
+
+
 def test_too_many_failures_raise_whatever_a_failure_becomes(make: Any, tokenizer: Any) -> None:
     manager = make(f"+reward.reward_kwargs.dispatcher={REWARDS}:dispatcher", "+reward.reward_kwargs.failed_reward=0")
     answers = ask(manager, make_data(tokenizer, ["bad"] * 12))
