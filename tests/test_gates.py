@@ -162,6 +162,10 @@ def test_a_single_sample_that_is_skipped_is_no_failure() -> None:
     assert (single.status["on_thread"], single.reasons, single.total) == (Status.SKIPPED, {}, 1.0)
 
 
+@pytest.mark.fault(
+    "a function fails that another waits for (`run_if`)",
+    sees="`error` of the first, `skipped` of the other, which is not called; the sample is unscorable",
+)
 def test_a_source_that_failed_skips_and_the_sample_is_unscorable() -> None:
     @reward(lane="thread")
     def source(completion: str) -> float | None:
@@ -177,6 +181,10 @@ def test_a_source_that_failed_skips_and_the_sample_is_unscorable() -> None:
     assert [failure.function for failure in result.failures()] == ["source"]
 
 
+@pytest.mark.fault(
+    "a function that is called for few samples (`run_if`) fails on each of them",
+    sees="RewardFailureError: the rate is that of the calls that were made",
+)
 def test_the_failure_rate_is_that_of_the_calls_that_were_made() -> None:
     @reward(run_if={"picked": "== 1"}, lane="thread")
     def broken(completion: str) -> float:

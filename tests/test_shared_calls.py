@@ -67,6 +67,56 @@ def test_identical_calls_in_this_process_are_made_once(lane: str) -> None:
     assert sum(result.timings["slow"]["shared"] for result in results) == 5
 
 
+@pytest.mark.fault(
+    "a batch is cancelled whose call identical ones of other batches wait for (`pure=True`)",
+    sees="`cancelled` in that batch alone; one of the others makes the call, for all of them",
+)
+def test_who_waits_for_a_call_that_is_cancelled_makes_it() -> None:
+    calls, first_goes_on = [], threading.Event()
+
+    def slow(completion: str) -> float:
+        calls.append(completion)
+        if len(calls) == 1:
+            first_goes_on.wait(30)
+        return float(len(calls))
+
+    with Dispatcher([reward(slow, name="slow", lane="thread", pure=True)], max_failure_rate=1.0) as dispatcher:
+        first = dispatcher.submit(completions=["a"])
+        others = [dispatcher.submit(completions=["a"] * 2) for _ in range(2)]
+        deadline = time.monotonic() + 30
+        while not calls and time.monotonic() < deadline:
+            time.sleep(0.01)
+        first.cancel()
+        results = [pending.result(timeout=30) for pending in others]
+        first_goes_on.set()
+        cancelled = first.result(timeout=30)
+    assert cancelled.status.item() == Status.CANCELLED
+    assert [result.rewards.ravel().tolist() for result in results] == [[2.0, 2.0]] * 2
+    assert len(calls) == 2
+
+
+@pytest.mark.fault(
+    "the worker of a call dies that identical ones wait for (`pure=True`)",
+    sees="the value of one more try, alone, for all of them",
+)
+def test_a_call_that_others_wait_for_outlives_its_worker(tmp_path: Any) -> None:
+    @reward(pure=True)
+    def dies_once(completion: str, folder: str) -> float:
+        import os
+        import pathlib
+        import uuid
+
+        pathlib.Path(folder, uuid.uuid4().hex).touch()
+        if len(os.listdir(folder)) == 1:
+            os._exit(1)
+        return 1.0
+
+    with Dispatcher([dies_once], workers=1) as dispatcher:
+        result = dispatcher.score(completions=["a"] * 8, folder=[str(tmp_path)] * 8)
+    assert result.rewards.ravel().tolist() == [1.0] * 8
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_what_is_not_pure_is_called_for_each_sample() -> None:
     calls = []
     function = reward(lambda completion: float(calls.append(1) or 1), name="f", lane="thread")  # type: ignore[func-returns-value]

@@ -53,10 +53,11 @@ def wait_for(condition: Any, what: str) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.fault(
+    "of eight servers of a judge one is killed, one is stopped (SIGSTOP) and one is slow, in mid-batch",
+    sees="every sample's score; `dispatcher.endpoints()` and `dump()` show the endpoints' states",
+)
 def test_one_of_eight_dies_one_hangs_and_one_is_slow() -> None:
-    """Fault: of eight servers one is killed, one is stopped (SIGSTOP) and one is slow, in mid-batch
-    Sees: nothing: every sample has its score; the endpoints' states are in `dump()`
-    """
     completions = ["x" * (1 + index % 50) for index in range(800)]
     with replicas([0.02] * 7 + [0.4]) as (addresses, processes):
         made = asked(addresses, limit=Limit(concurrency=64), timeout=2.0, retries=5)
@@ -75,6 +76,10 @@ def test_one_of_eight_dies_one_hangs_and_one_is_slow() -> None:
             assert str(dispatcher.dump()).count("breaker") == 8
 
 
+@pytest.mark.fault(
+    "nothing listens at one of a judge's endpoints",
+    sees="every sample's score, by the others, without a retry; that endpoint's breaker is open",
+)
 def test_a_server_that_refuses_connections_is_left_out() -> None:
     nowhere = f"http://127.0.0.1:{free_port()}/v1"
     with serving(length) as server:
@@ -89,6 +94,9 @@ def test_a_server_that_refuses_connections_is_left_out() -> None:
         assert len(server.bodies) == 50
 
 
+@pytest.mark.fault(
+    "nothing listens at any endpoint of a judge", sees="`error`: can't connect, with one of the addresses"
+)
 def test_where_all_are_down_the_reason_names_one() -> None:
     nowhere = [f"http://127.0.0.1:{free_port()}/v1" for _ in range(2)]
     with Dispatcher([asked(nowhere, retries=0, total_timeout=20.0)], max_failure_rate=1.0) as dispatcher:
@@ -177,6 +185,10 @@ def two_of_which_the_first_asked_hangs() -> Iterator[tuple[Stuck, list[Server]]]
             stuck.go_on.set()
 
 
+@pytest.mark.fault(
+    "the endpoint of a request hangs (`hedge_after`)",
+    sees="the score, from a second request to another endpoint; `stats()` counts it",
+)
 def test_a_second_request_is_sent_to_another_endpoint() -> None:
     with two_of_which_the_first_asked_hangs() as (_, servers):
         made = asked(

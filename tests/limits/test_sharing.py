@@ -49,6 +49,10 @@ def test_row_19_four_processes_share_an_allowance_and_lose_nothing() -> None:
     assert refusals <= (answers + refusals) / 4
 
 
+@pytest.mark.fault(
+    "a process that has all calls in flight of a shared limit is killed",
+    sees="nothing: its places are free again",
+)
 def test_calls_at_a_time_are_free_again_when_their_process_is_killed() -> None:
     process = start("hold", "", 2, 0)
     try:

@@ -29,6 +29,10 @@ def second(model: Path, tmp_path: Path) -> Iterator[Server]:
         server.stop()
 
 
+@pytest.mark.fault(
+    "one of two vLLM servers of a judge is killed in mid-batch and started again",
+    sees="every sample's score; the server is asked again once it answers",
+)
 def test_one_of_two_servers_dies_in_mid_batch_and_comes_back(server: Server, second: Server, model: Path) -> None:
     """No sample is lost, each has the score that it has on a server that lives, and the one that
     was dead works again in the end."""
