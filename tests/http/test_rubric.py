@@ -143,6 +143,18 @@ def test_a_request_that_is_given_up_counts_for_its_criterion() -> None:
     }
 
 
+def test_the_requests_of_a_sample_go_to_one_endpoint() -> None:
+    with serving(answer) as one, serving(answer) as other:
+        asked = rubric(CRITERIA, base_url=[one.url, other.url], model="m", per_call="one", timeout=20)
+        with Dispatcher([asked]) as dispatcher:
+            for number in range(8):
+                dispatcher.score(prompts=["p"], completions=[f"sample {number}"])
+        at_one = {question(body).split("Rate the answer")[0] for body in one.bodies}
+        at_other = {question(body).split("Rate the answer")[0] for body in other.bodies}
+        assert len(one.bodies) + len(other.bodies) == 16
+    assert not at_one & at_other
+
+
 def test_weights_are_those_of_the_criteria() -> None:
     with serving(answer) as server:
         entry = made(server, weights={"clear": 1, "correct": 2})

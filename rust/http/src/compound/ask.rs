@@ -98,8 +98,7 @@ impl<'a> Asker<'a> {
             let ended = {
                 let in_flight = queue.request(self.unit, member, attempts.attempt());
                 permit.send();
-                let key = self.unit.call.0.key(self.unit.call.1, self.unit.waiting);
-                let key = RequestKey { attempt: attempts.attempt(), ..key };
+                let key = RequestKey { attempt: attempts.attempt(), ..self.unit.request_key };
                 let (parser, timeout) = (&asked.request.parser, rules.timeout);
                 let request = ScoreRequest {
                     second: &|| permit.second(),

@@ -5,6 +5,7 @@ use guerdon_core::function::{FunctionId, Policy};
 
 use crate::compound::reduce::Reduction;
 use crate::compound::schedule::Schedule;
+use crate::fleet::RequestKey;
 use crate::function::HttpFunction;
 
 /// See the module.
@@ -74,6 +75,13 @@ impl Compound {
     #[must_use]
     pub const fn scores(&self) -> usize {
         if let Self::Rubric(criteria) = self { *criteria } else { 1 }
+    }
+
+    /// The key of its requests: those with the same text go to one endpoint, as a group's do.
+    #[must_use]
+    pub fn request_key(&self, key: RequestKey) -> RequestKey {
+        let alike = matches!(self, Self::Votes(..) | Self::Criteria);
+        RequestKey { group_size: if alike { key.group_size.max(2) } else { key.group_size }, ..key }
     }
 
     /// How many columns of a result a call fills.

@@ -25,7 +25,7 @@ use crate::compound::function::CompoundFunction;
 use crate::compound::permits::PermitQueue;
 use crate::compound::unit::broken;
 use crate::compound::unit::{Answered, Cells, Unit, UnitCall, UnitKey};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, RequestKey};
 use crate::in_flight::InFlightFrame;
 
 /// Called with a function's index, what to warn of, and the reason.
@@ -86,8 +86,8 @@ pub struct TakenUnit {
     pub call: UnitCall,
     /// The samples of the call, each with its share of the frame.
     pub samples: Vec<(usize, u32)>,
-    /// Units that waited when it was taken.
-    pub waiting: usize,
+    /// Which call its requests belong to; those of one unit have a prefix in common.
+    pub request_key: RequestKey,
     pub batch: Arc<Batch>,
     pub fleets: Vec<Arc<Fleet>>,
     stop: Arc<Notify>,
@@ -233,7 +233,9 @@ impl CompoundQueue {
                 (task.unit, task.started_ns, task.stop) = (Some(key), 0, stop.clone());
             }
             let waiting = state.waiting.len();
-            return Some(TakenUnit { key, task, call, samples, waiting, batch, fleets, stop });
+            drop(state);
+            let request_key = self.spec.kind.request_key(call.0.key(call.1, waiting));
+            return Some(TakenUnit { key, task, call, samples, request_key, batch, fleets, stop });
         }
     }
 

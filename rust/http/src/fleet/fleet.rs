@@ -300,9 +300,12 @@ impl Fleet {
         if !self.balancer.lock().may_second(now_ns, tried, first) {
             return None;
         }
-        let permit = request.second()?;
-        let chosen = self.balancer.lock().second(now_ns, tried, first)?;
-        Some((chosen, permit))
+        let mut permit = request.second()?;
+        let chosen = self.balancer.lock().second(now_ns, tried, first);
+        if chosen.is_none() {
+            permit.permit = None; // refunded: there is no request
+        }
+        Some((chosen?, permit))
     }
 
     /// Waits until a request has waited for long enough to be sent a second time.
