@@ -78,6 +78,17 @@ fn status(batch: &Batch) -> Vec<Status> {
 use Status::{Cancelled, Error, Ok as Scored, Timeout};
 
 #[test]
+fn a_panic_while_identities_are_made_ends_their_calls() {
+    paused(async {
+        let (engine, _) = engine(vec![pure("f")], wide(), |_| after(1.0, 1.0));
+        let batch = engine.submit(alike(1, 4, 0)).unwrap(); // panics: there are no kinds
+        assert!(done(&batch).await);
+        assert_eq!(status(&batch), [Error; 4]);
+        assert_eq!(batch.note_of(0, 0).unwrap().reason, "looking for identical calls panicked");
+    });
+}
+
+#[test]
 fn identical_calls_are_made_once_within_a_batch_and_between_batches() {
     paused(async {
         let (engine, log) = engine(vec![pure("f")], wide(), |ask| after(5.0, ask.first as f64));

@@ -128,7 +128,7 @@ impl SchedulerCore {
         }
     }
 
-    fn end_broken(self: &Arc<Self>, batches: &[Arc<Batch>], function: FunctionId, why: &Note) {
+    pub(super) fn end_broken(self: &Arc<Self>, batches: &[Arc<Batch>], function: FunctionId, why: &Note) {
         let cause = Cause::Broken(why.clone());
         batches.iter().for_each(|batch| self.end_open(batch, Some(function), &cause));
     }

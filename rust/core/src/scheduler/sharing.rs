@@ -7,12 +7,13 @@
 //! - Identities are made on threads that may block, a few samples at a time, so that the first
 //!   calls need not wait for the last.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::batch::{Batch, Record};
 use crate::call::{Call, Cause};
 use crate::function::FunctionId;
-use crate::outcome::{Outcome, Times};
+use crate::outcome::{Note, Outcome, Times};
 use crate::scheduler::shared_calls::{CallKey, Waiter};
 use crate::scheduler::state::SchedulerCore;
 
@@ -28,8 +29,15 @@ impl SchedulerCore {
         let (core, batch) = (self.clone(), batch.clone());
         let identify = move || {
             let mut bytes = Vec::new();
-            for chunk in samples.chunks(CHUNK) {
-                core.share_chunk(&batch, function, chunk, &mut bytes);
+            let identified = catch_unwind(AssertUnwindSafe(|| {
+                for chunk in samples.chunks(CHUNK) {
+                    core.share_chunk(&batch, function, chunk, &mut bytes);
+                }
+            }));
+            if identified.is_err() {
+                // Nobody else would make these calls.
+                let why = Note { reason: "looking for identical calls panicked".to_owned(), traceback: None };
+                core.end_broken(&[batch], function, &why);
             }
         };
         // Models have no threads but their own.
