@@ -182,6 +182,36 @@ def test_a_source_that_failed_skips_and_the_sample_is_unscorable() -> None:
 
 
 @pytest.mark.fault(
+    "a function hangs on one sample that others wait for, each behind the one before it (`run_if`)",
+    sees="`timeout` of that one; the others are `skipped` there at once and called on all other samples",
+)
+@pytest.mark.parametrize("lane", ["process", "asyncio"])
+def test_a_source_that_times_out_skips_the_chain_behind_it(lane: str) -> None:
+    def hangs(completion: str) -> float:
+        while completion == "bad":
+            pass
+        return 0.0
+
+    async def hangs_async(completion: str) -> float:
+        import asyncio
+
+        await asyncio.sleep(60 if completion == "bad" else 0)
+        return 0.0
+
+    chain = [
+        reward(hangs if lane == "process" else hangs_async, name="source", timeout=0.5, grace=0.1),
+        reward(lambda completion: 1.0, name="second", lane="thread", run_if={"source": "< 1"}),
+        reward(lambda completion: 2.0, name="third", run_if={"second": ">= 1"}, otherwise=7.0),
+        reward(lambda completion: 3.0, name="fourth", lane="thread", run_if={"third": "== 7"}),
+    ]
+    with Dispatcher(chain, workers=2, max_failure_rate=1.0) as dispatcher:
+        result = dispatcher.score(completions=["good", "bad", "good"], num_generations=3)
+    assert result.status[0].tolist() == [[0, 0, 0, 6], [Status.TIMEOUT, 6, 6, 0], [0, 0, 0, 6]]
+    assert result.rewards[0, 1, 2:].tolist() == [7.0, 3.0]
+    assert result.unscorable.ravel().tolist() == [False, True, False]
+
+
+@pytest.mark.fault(
     "a function that is called for few samples (`run_if`) fails on each of them",
     sees="RewardFailureError: the rate is that of the calls that were made",
 )

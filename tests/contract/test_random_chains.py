@@ -186,9 +186,10 @@ def check_cut(plan: Plan, result: RewardBatch) -> None:
             assert not started.get((number, sample)) or has_opened, at
             assert got not in (Status.OK, Status.ABSTAINED) or has_opened, at
             assert started.get((number, sample), 0) <= max(1, attempts[name][sample]), at
-            cut |= here
-            # What finish_group adds depends on the whole group; a retry may have had no time.
-            if not cut and name not in ("shaped", "gathered") and not plan.cells[name][sample].moves:
+            # A failed attempt counts where there was no time for another.
+            cut |= here or (bool(plan.cells[name][sample].moves) and got != row[name].status)
+            # What finish_group adds depends on the whole group.
+            if not cut and name not in ("shaped", "gathered"):
                 assert got == row[name].status, at
                 np.testing.assert_array_equal(rewards[name][sample], np.float32(row[name].value), at)
     check_counts(result)
