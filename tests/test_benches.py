@@ -16,6 +16,7 @@ BENCHES = {
     "bench_batching": "batching and -32",
     "bench_batch_size": "",
     "bench_batching_across": "",
+    "bench_cache": "",
     "bench_idle_cpu": "",
     "bench_import": "",
     "bench_judge": "2048",

@@ -127,8 +127,14 @@ def test_what_is_not_pure_is_called_for_each_sample() -> None:
 
 def test_judges_and_services_have_the_option() -> None:
     asked = {"base_url": "http://localhost:1/v1", "model": "m", "prompt": "{completion}"}
-    assert not judge(**asked).spec.pure
-    assert judge(**asked, pure=True).spec.pure
+    assert judge(**asked).spec.pure, "at temperature 0"
+    assert not judge(**asked, pure=False).spec.pure
+    assert not judge(**asked, temperature=0.7).spec.pure
+    assert not judge(**asked, temperature=None).spec.pure
+    assert not judge(**asked, body={"temperature": 0.5}).spec.pure
+    assert judge(**asked, temperature=None, body={"temperature": 0}).spec.pure
+    assert judge(**asked, temperature=0.7, pure=True).spec.pure
+    assert not judge(**asked, votes=3, temperature=0.7).spec.pure
     assert not http_reward("http://localhost:1/").spec.pure
     assert http_reward("http://localhost:1/", pure=True).spec.pure
 

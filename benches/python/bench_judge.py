@@ -52,6 +52,7 @@ def guerdon_lane(server: MockJudge, texts: list[str], at_once: int) -> Iterator[
         prompt=PROMPT,
         ca_file=server.ca_file,
         limit=Limit(concurrency=at_once),
+        pure=False,  # the texts repeat
     )
     with Dispatcher([graded]) as dispatcher:
 

@@ -36,7 +36,9 @@ pytestmark = pytest.mark.timeout(600)
 def test_the_tail(benchmark: Any, tables: Any, name: str, slow: bool, options: dict[str, Any]) -> None:
     calls = 64 if benchmark.disabled else CALLS
     with replicas([USUAL] * 7 + [SLOW if slow else USUAL]) as (addresses, _):
-        made = judge(base_url=addresses, model="m", prompt="{completion}", limit=Limit(concurrency=64), **options)
+        made = judge(
+            base_url=addresses, model="m", prompt="{completion}", limit=Limit(concurrency=64), pure=False, **options
+        )
         with Dispatcher([made]) as dispatcher:
             result = benchmark.pedantic(
                 lambda: dispatcher.score(completions=["x"] * calls, num_generations=8), rounds=1

@@ -44,6 +44,7 @@ def test_memory_of_long_prompts(benchmark: Any) -> None:
             timeout=300,
             retries=0,
             limit=Limit(concurrency=CALLS),
+            pure=False,  # the texts repeat
         )
         with Dispatcher([graded], max_failure_rate=1.0) as dispatcher:
             before = resident()

@@ -22,7 +22,7 @@ from guerdon.errors import ClosedError, GuerdonError, MainGuardError, Registrati
 
 if TYPE_CHECKING:
     from guerdon._lanes import ThreadSupervisor
-    from guerdon._native import Engine, SpendingCap
+    from guerdon._native import Engine, OutcomeStore, SpendingCap
     from guerdon.dump import Dump
     from guerdon.recycling import Recycle
 
@@ -192,7 +192,12 @@ def _start(
 
     positions = {spec.name: position for position, spec in enumerate(specs)}
     cap = None if max_cost is None else _cap(specs, max_cost)
-    configs = [spec.config(positions, cap) for spec in specs]
+    caches: Mapping[str, tuple[OutcomeStore, bytes]] = {}
+    if any(spec.cache is not None for spec in specs):
+        from guerdon._cache.folders import open_caches
+
+        caches = open_caches(specs)
+    configs = [spec.config(positions, cap, caches.get(spec.name)) for spec in specs]
     setup = _worker_setup(specs, worker_env)
     try:
         engine = _native.Engine(

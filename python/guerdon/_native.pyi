@@ -49,6 +49,7 @@ class FunctionConfig:
         gather: tuple[int, float, bool] | None = None,
         run_if: tuple[Sequence[tuple[int, str, float]], float | None] | None = None,
         pure: bool = False,
+        cache: tuple[OutcomeStore, bytes] | None = None,
         compound: CompoundConfig | None = None,
         follows: tuple[int, int] | None = None,
     ) -> FunctionConfig: ...
@@ -127,6 +128,12 @@ class HttpConfig:
         Raises:
             ValueError: It can't work; the message says why.
         """
+
+@final
+class OutcomeStore:
+    """A cache folder, opened; what is wrong with it is warned of by the engine that uses it."""
+
+    def __new__(cls, folder: str, size: int) -> OutcomeStore: ...
 
 @final
 class SpendingCap:
@@ -243,8 +250,13 @@ class Engine:
         """Counters since start.
 
         ``workers``, ``worker_restarts``, ``worker_loads``, ``kills``, ``abandoned_threads``,
-        ``late_outcomes``, ``open_batches``.
+        ``late_outcomes``, ``open_batches``; with cache folders ``cache_bytes`` and
+        ``cache_dropped``.
         """
+
+    def call_counts(self) -> list[tuple[int, int, int]]:
+        """Per function since the start, in samples: got the outcome of an identical call, found in
+        a cache folder, looked up in vain."""
 
     def usage(self) -> list[dict[str, float]]:
         """What each function used since start, as `Batch.usage`."""
@@ -591,6 +603,15 @@ class LoopWasBlocked:
     def function(self) -> int: ...
 
 @final
+class CacheTrouble:
+    """Warn of a cache folder that can't be used, or only in part."""
+
+    @property
+    def folder(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+@final
 class EndpointWarning:
     """Warn of a function's endpoint: what of, and the last failure's reason."""
 
@@ -619,6 +640,7 @@ _SupervisorRequest: TypeAlias = (
     | LoopWasBlocked
     | EndpointWarning
     | TooFewDescriptors
+    | CacheTrouble
     | list[object]
 )
 

@@ -45,6 +45,10 @@ class ResultBuilder:
         return frozenset(spec.name for spec in self.specs if spec.pure)
 
     @cached_property
+    def _cached(self) -> frozenset[str]:
+        return frozenset(spec.name for spec in self.specs if spec.cache is not None)
+
+    @cached_property
     def _gated(self) -> frozenset[str]:
         return frozenset(spec.name for spec in self.specs if spec.run_if is not None)
 
@@ -66,7 +70,8 @@ class ResultBuilder:
         from guerdon.results import RewardBatch
 
         names, shapes = self._columns
-        return RewardBatch(batch, names, shapes, self.weights, self.incomplete, self.priced, self._gated, self._pure)
+        kinds = self._gated, self._pure, self._cached
+        return RewardBatch(batch, names, shapes, self.weights, self.incomplete, self.priced, *kinds)
 
     def count(self, result: RewardBatch) -> tuple[BatchFailures, str | None]:
         """The failures of a result, and the error message if the first one is too many."""

@@ -136,6 +136,10 @@ class Dispatcher:
             raise RegistrationError(
                 f"max_cost={max_cost!r}: none of the functions has a price=, by which it is counted."
             )
+        if any(spec.cache is not None for spec in self._specs):
+            from guerdon._cache.folders import check_folders  # not by `import guerdon`
+
+            check_folders(self._specs)
         for spec in self._specs:
             if spec.lane == "process":
                 check_serializable(spec)
@@ -441,20 +445,30 @@ class Dispatcher:
         """Counters of the engine since its start (worker restarts, kills, abandoned threads,
         requests that failed over or were hedged, …); empty before the first use.
 
+        With functions that are pure or have a ``cache=`` folder, ``"cache"`` holds of each, by
+        name, how many samples needed no call: ``"shared"`` got the outcome of an identical call,
+        ``"hits"`` were found in the folder, ``"misses"`` looked up in vain; ``"cache_bytes"`` is
+        what outcomes take in the folders, ``"cache_dropped"`` counts those that the disk did not
+        take (docs/cache.md).
+
         With judges or reward services ``"usage"`` holds what each of them used so far, by name, as
         `RewardBatch.usage` does for one batch.
         """
         engine = self._engine.started
         if engine is None:
             return {}
+        stats: dict[str, Any] = dict(engine.stats())
+        if any(spec.pure for spec in self._specs):
+            stats["cache"] = {
+                spec.name: dict(zip(("shared", "hits", "misses"), counts, strict=True))
+                for spec, counts in zip(self._specs, engine.call_counts(), strict=True)
+                if spec.pure
+            }
         priced = self._builder.priced
-        if not priced:
-            return dict(engine.stats())
-        used = zip(self.names, engine.usage(), strict=True)
-        return {
-            **engine.stats(),
-            "usage": {name: usage_of(usage, priced[name]) for name, usage in used if name in priced},
-        }
+        if priced:
+            used = zip(self.names, engine.usage(), strict=True)
+            stats["usage"] = {name: usage_of(usage, priced[name]) for name, usage in used if name in priced}
+        return stats
 
     def dump(self, timeout: float = 1.0) -> Dump:
         """What is in flight now, with its age, its worker and its Python stack:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable
+from os import PathLike
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, overload
 
+from guerdon._registration.cache_folder import CACHE_SIZE
 from guerdon._registration.callables import find_attribute
 from guerdon._registration.conditions import RunIf
 from guerdon._registration.options import BATCH_WAIT, Options
@@ -58,7 +60,10 @@ class _RewardOptions(_GroupOptions, total=False):
     rowwise: bool
     run_if: RunIf | None
     otherwise: float | None
-    pure: bool
+    pure: bool | None
+    cache: str | PathLike[str] | None
+    cache_size: int | str
+    cache_version: str | None
 
 
 class RewardFunction(Generic[P, R]):
@@ -154,7 +159,10 @@ def reward(
     rowwise: bool = False,
     run_if: RunIf | None = None,
     otherwise: float | None = None,
-    pure: bool = False,
+    pure: bool | None = None,
+    cache: str | PathLike[str] | None = None,
+    cache_size: int | str = CACHE_SIZE,
+    cache_version: str | None = None,
 ) -> Any:
     """Make a per-sample reward function: as a decorator, with or without options, or as a call.
 
@@ -222,6 +230,11 @@ def reward(
         otherwise: What a skipped sample gets: a number, or None, no reward from this function.
         pure: Equal values give equal outcomes, so identical calls in flight at the same time are
             made once and share the outcome (docs/cache.md).
+        cache: Folder in which its outcomes are kept, so that a call with equal values is not made
+            again, by a later run or another process either; it is pure then. Failures are not kept.
+        cache_size: Bytes that the folder may take; what was not used for longest goes first.
+        cache_version: A text that changes with the function, in place of a look at its code: where
+            what it uses can't be seen there, a model's file say.
 
     Returns: A `RewardFunction`, callable as the plain function; without ``function``, a decorator
         that makes one.
@@ -260,6 +273,9 @@ def reward(
         run_if=run_if,
         otherwise=otherwise,
         pure=pure,
+        cache=cache,
+        cache_size=cache_size,
+        cache_version=cache_version,
     )
     return _decorate(function, options, "sample")
 

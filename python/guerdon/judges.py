@@ -4,6 +4,7 @@ function whose requests need no Python."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any, Literal
 
 from guerdon import parse as parsers
@@ -13,6 +14,7 @@ from guerdon._http.options import build, extra_body, name_of, non_empty_text
 from guerdon._http.reward import HttpReward
 from guerdon._http.template import Field
 from guerdon._http.votes import check_votes, with_votes
+from guerdon._registration.cache_folder import CACHE_SIZE
 from guerdon._registration.conditions import RunIf
 from guerdon._registration.options import BATCH_WAIT, batching, flag
 from guerdon.errors import RegistrationError
@@ -67,7 +69,10 @@ def judge(
     max_failure_rate: float | None = None,
     run_if: RunIf | None = None,
     otherwise: float | None = None,
-    pure: bool = False,
+    pure: bool | None = None,
+    cache: str | PathLike[str] | None = None,
+    cache_size: int | str = CACHE_SIZE,
+    cache_version: str | None = None,
 ) -> HttpReward:
     """Make a reward function that asks a model behind a server, one request a sample: one that
     writes (OpenAI's APIs, Anthropic's), or a reward model.
@@ -149,7 +154,11 @@ def judge(
             While the circuit breaker is open, calls wait, for five minutes at most.
         run_if: Ask only about samples on which these conditions hold: ``{"correct": "< 1"}``.
         otherwise: What the others get, see docs/gates.md.
-        pure: Identical requests in flight are sent once and share the answer (docs/cache.md).
+        pure: Identical requests in flight are sent once and share the answer (docs/cache.md). By
+            default at temperature 0; votes of one call are never merged.
+        cache: Folder in which scores are kept, as for `guerdon.reward`: a model is known by its
+            name, whichever server answers. With ``cache_size``, and ``cache_version`` for what the
+            name does not say.
 
     Raises:
         RegistrationError: An option is wrong; the message names it.
@@ -201,10 +210,12 @@ def judge(
     added = extra_body(name, body)
     if added.get("stream"):
         raise RegistrationError(f"reward function {name!r}: body={{'stream': …}}: pass stream=True instead.")
+    # A field of `body` goes before the option.
     made = build(
         judge,
         given,
         {**asked, **added},
+        same_answers=added.get("temperature", temperature) == 0,
         address=("base_url", dialects.PATHS[api]),
         api="score" if scored else api,
         parse=parse,
@@ -244,7 +255,10 @@ def http_reward(
     max_failure_rate: float | None = None,
     run_if: RunIf | None = None,
     otherwise: float | None = None,
-    pure: bool = False,
+    pure: bool | None = None,
+    cache: str | PathLike[str] | None = None,
+    cache_size: int | str = CACHE_SIZE,
+    cache_version: str | None = None,
 ) -> HttpReward:
     """Make a reward function that POSTs samples as JSON to a reward service, one a request or up to
     ``batch_size``.
@@ -272,6 +286,8 @@ def http_reward(
         name: In metrics, files and messages; unique in a dispatcher.
         limit: Requests in flight (256 by default) and a minute; tokens are those of a whole
             request.
+        pure: Identical requests in flight are sent once; False by default.
+        cache: As for `guerdon.judge`; a service is known by its address, ``url``.
 
     Raises:
         RegistrationError: An option is wrong; the message names it.
@@ -291,6 +307,7 @@ def http_reward(
         http_reward,
         given,
         {**extra_body(name, body), **values},
+        same_answers=False,
         address=("url", ""),
         api="rewards",
         path="" if score is None else non_empty_text(name, "score", score),

@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import Any, Literal
 
 from guerdon import parse as parsers
@@ -17,6 +18,7 @@ from guerdon._http.compound import CompoundPlan, CompoundReward, plan_of
 from guerdon._http.options import name_of, non_empty_text
 from guerdon._http.reward import HttpReward, is_given
 from guerdon._http.rubric import Rubric
+from guerdon._registration.cache_folder import CACHE_SIZE, checked_cache
 from guerdon._registration.conditions import RunIf, checked_run_if
 from guerdon._registration.options import Options, flag
 from guerdon._registration.spec import checked_policy
@@ -45,6 +47,9 @@ def panel(
     max_failure_rate: float | None = None,
     run_if: RunIf | None = None,
     otherwise: float | None = None,
+    cache: str | PathLike[str] | None = None,
+    cache_size: int | str = CACHE_SIZE,
+    cache_version: str | None = None,
 ) -> HttpReward:
     """Make a reward function out of several judges, all of which are asked about each sample.
 
@@ -62,6 +67,7 @@ def panel(
             weighs them by their weights alone.
         name: In metrics, files and messages; unique in a dispatcher.
         total_timeout: As for `guerdon.reward`, like the options below; members have none of them.
+        cache: Of what the panel gave, with all its members' opinions.
 
     Raises:
         RegistrationError: An option is wrong; the message names it.
@@ -93,6 +99,7 @@ def panel(
         raise RegistrationError(
             f"{wrong}min_members={min_members!r}: expected a whole number from 1 to {len(members)}."
         )
+    folder, _ = checked_cache(name, cache, cache_size, cache_version, pure=None)
     plan = CompoundPlan.of(
         "panel",
         [(member.name, member) for member in judges],
@@ -108,6 +115,8 @@ def panel(
         checked_policy(name, options, "sample"),
         columns=[column for member in judges for column in member.spec.wants.required],
         run_if=checked_run_if(name, run_if, otherwise),
+        pure=folder is not None,
+        cache=folder,
     )
 
 
@@ -327,6 +336,8 @@ def _member(panel: str, member: object) -> HttpReward:
         )
     if is_given(member, "pure", True):
         raise RegistrationError(f"{wrong}the member {spec.name!r} has pure=True, which is for judges by themselves.")
+    if spec.cache is not None:
+        raise RegistrationError(f"{wrong}the member {spec.name!r} has a cache=. Give it to the panel instead.")
     if spec.batch_size is not None:
         raise RegistrationError(
             f"{wrong}the member {spec.name!r} has a batch_size: a panel asks about one sample at a time."
@@ -368,3 +379,7 @@ def _refuse_votes(name: str, options: Mapping[str, Any]) -> None:
             raise RegistrationError(f"reward function {name!r}: {option}= is for guerdon.judge alone.")
     if options.get("pure") is True:
         raise RegistrationError(f"reward function {name!r}: pure=True is for calls of a single request.")
+    if options.get("cache") is not None:
+        raise RegistrationError(
+            f"reward function {name!r}: cache= is for guerdon.judge, guerdon.http_reward and guerdon.panel."
+        )

@@ -127,12 +127,14 @@ class RewardBatch:
         priced: Mapping[str, bool] = MappingProxyType({}),
         gated: Collection[str] = (),
         pure: Collection[str] = (),
+        cached: Collection[str] = (),
     ) -> None:
         self._batch: Batch | None = batch
         self._priced = dict(priced)  # functions that make requests, and whether they have a price
         self._shapes = tuple(shapes)
         self._gated = frozenset(gated)
         self._pure = frozenset(pure)
+        self._cached = frozenset(cached)
         self.incomplete = incomplete
         self.functions = tuple(functions)
         self.weights: NDArray[np.float32] = np.asarray(weights, dtype=np.float32)
@@ -148,7 +150,7 @@ class RewardBatch:
 
     @cached_property
     def attempts(self) -> NDArray[np.uint16]:
-        """``[P, G, F]``: tries of each cell's call."""
+        """``[P, G, F]``: tries of each cell's call; 0 where a cache folder had its outcome."""
         return self._source.attempts()
 
     @cached_property
@@ -166,7 +168,8 @@ class RewardBatch:
         """By function: ``run_p50_s``, ``run_p90_s``, ``run_p99_s``, ``run_max_s``, ``run_total_s``,
         ``queue_p50_s``, ``queue_p99_s``, ``queue_max_s``; the numbers of ``retries``, of
         ``deferrals`` (429), and of attempts ``excused`` by an open circuit breaker; and of the
-        samples that got their outcome from an identical call, ``shared``."""
+        samples that got their outcome from an identical call, ``shared``, or from the function's
+        cache folder, ``cached``."""
         return {name: self._source.timings(index) for index, name in enumerate(self.functions)}
 
     @cached_property

@@ -249,6 +249,7 @@ def test_a_config_says_all_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> Non
         "follows": None,
         "run_if": None,
         "pure": False,
+        "cache": None,
     }
 
 

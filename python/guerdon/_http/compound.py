@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from guerdon._http.plan import Plan
 from guerdon._http.reward import HttpReward
 from guerdon._http.template import Field
+from guerdon._registration.cache_folder import CacheFolder
 from guerdon._registration.signature import Wants
 from guerdon._registration.spec import FunctionSpec, Policy, Shape
 from guerdon.errors import RegistrationError
@@ -162,6 +163,8 @@ class CompoundReward(HttpReward):
         columns: Sequence[str] = (),
         shape: Shape = "sample",
         run_if: Conditions | None = None,
+        pure: bool = False,
+        cache: CacheFolder | None = None,
     ) -> None:
         self._made = made
         if isinstance(plan, CompoundPlan):
@@ -178,6 +181,8 @@ class CompoundReward(HttpReward):
             decorated=True,
             http=plan.members[0].plan if isinstance(plan, CompoundPlan) else plan.requests,
             run_if=run_if,
+            pure=pure,
+            cache=cache,
             compound=plan,
         )
         self.__name__ = name

@@ -43,7 +43,18 @@ _OWN_HEADERS = frozenset(
 )
 
 
-_POLICY = ("timeout", "total_timeout", "retries", "on_failure", "max_failure_rate", "run_if", "otherwise", "pure")
+_POLICY = (
+    "timeout",
+    "total_timeout",
+    "retries",
+    "on_failure",
+    "max_failure_rate",
+    "run_if",
+    "otherwise",
+    "cache",
+    "cache_size",
+    "cache_version",
+)
 
 
 def build(
@@ -52,6 +63,7 @@ def build(
     request: Mapping[str, Any],
     *,
     address: tuple[str, str],
+    same_answers: bool,
     usual_headers: Mapping[str, str] | None = None,
     **own: Any,
 ) -> HttpReward:
@@ -61,6 +73,7 @@ def build(
         given: All arguments of `by`, as they came.
         request: The JSON of a request, with `TemplateText`, `ColumnValue` and `ColumnValues` in it.
         address: The argument that says where the server is, and the path that is added to it.
+        same_answers: The same request gets the same answer, as far as the options say.
         usual_headers: Those of the API, where no others are given.
         own: What the plan holds beside the options of both.
 
@@ -90,8 +103,9 @@ def build(
     )
     # The options of every reward function. There is always a limit: it has the circuit breaker.
     policy = {option: given[option] for option in _POLICY}
+    pure = same_answers if given["pure"] is None and given["cache"] is None else given["pure"]
     limit = DefaultLimit() if given["limit"] is None else given["limit"]
-    return HttpReward((by, given), plan, Options(name=name, limit=limit, **policy))
+    return HttpReward((by, given), plan, Options(name=name, limit=limit, pure=pure, **policy))
 
 
 def extra_body(function: str, body: object) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from guerdon._http.address import redacted_url
 from guerdon._http.plan import Plan
 from guerdon._registration import options as checked
+from guerdon._registration.cache_folder import checked_cache
 from guerdon._registration.conditions import checked_run_if
 from guerdon._registration.options import Options
 from guerdon._registration.signature import Wants
@@ -35,6 +36,8 @@ class HttpReward:
         self._made = made
         name = str(options.name)
         plan.config(name, key=False)
+        wished = checked.flag_or_none(name, "pure", options.pure)
+        cache, pure = checked_cache(name, options.cache, options.cache_size, options.cache_version, pure=wished)
         columns = (name for field in plan.fields for name in field.columns)
         required = tuple(dict.fromkeys(columns))
         for live in ("environment", "trainer_state"):
@@ -57,7 +60,8 @@ class HttpReward:
             batch_size=plan.batch_size,
             batch_wait=plan.batch_wait,
             run_if=checked_run_if(name, options.run_if, options.otherwise),
-            pure=checked.flag(name, "pure", options.pure),
+            pure=bool(pure),
+            cache=cache,
         )
         self.__name__ = name
 

@@ -72,4 +72,14 @@ def with_votes(
         min_agreement=min_agreement,
     )
     spec = judge.spec
-    return CompoundReward((made_by, given), name, plan, spec.policy, columns=spec.wants.required, run_if=spec.run_if)
+    return CompoundReward(
+        (made_by, given),
+        name,
+        plan,
+        spec.policy,
+        columns=spec.wants.required,
+        run_if=spec.run_if,
+        # With a folder samples share all votes of one call.
+        pure=spec.cache is not None,
+        cache=spec.cache,
+    )

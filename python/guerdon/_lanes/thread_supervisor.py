@@ -15,6 +15,7 @@ from guerdon._lanes.stacks import StackFrame, of_thread
 from guerdon._lanes.warn import warn
 from guerdon._lanes.worker_thread import WorkerThread
 from guerdon._native import (
+    CacheTrouble,
     EndpointWarning,
     LoopBlocked,
     LoopWasBlocked,
@@ -117,6 +118,11 @@ class ThreadSupervisor:
                 self._warn_of_endpoint(request)
             case TooFewDescriptors():
                 warn(f"since endpoints were added, {request.reason}. Until then calls wait for connections, or fail.")
+            case CacheTrouble():
+                warn(
+                    f"cache folder {request.folder!r}: {request.reason}. Outcomes that it can't take or give are computed: scores "
+                    "are right, but take longer."
+                )
             case list():
                 pass  # values that a late call was the last to hold: gone as we return
 

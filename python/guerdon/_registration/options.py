@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from guerdon._registration.cache_folder import CACHE_SIZE
 from guerdon._units import FLOAT32_MAX, LONGEST, number
 from guerdon.errors import RegistrationError
 from guerdon.limits import Limit
@@ -52,7 +53,10 @@ class Options:
     rowwise: bool = False
     run_if: object = None
     otherwise: object = None
-    pure: bool = False
+    pure: bool | None = None
+    cache: object = None
+    cache_size: object = CACHE_SIZE
+    cache_version: object = None
 
 
 def _wrong(function: str, option: str, value: object, expected: str) -> RegistrationError:
@@ -153,6 +157,13 @@ def flag(function: str, option: str, value: object) -> bool:
     if isinstance(value, bool):
         return value
     raise _wrong(function, option, value, "True or False")
+
+
+def flag_or_none(function: str, option: str, value: object) -> bool | None:
+    """A bool, or None for the default of the function's kind."""
+    if value is None or isinstance(value, bool):
+        return value
+    raise _wrong(function, option, value, "True or False, or None for the default")
 
 
 def label(function: str, option: str, value: object) -> str | None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guerdon._launcher import world_size
 from guerdon._registration import options, resource_limits
+from guerdon._registration.cache_folder import CacheFolder, checked_cache
 from guerdon._registration.callables import innermost, is_async, is_reward_model, name_of
 from guerdon._registration.conditions import Conditions, checked_run_if
 from guerdon._registration.options import Isolation, Lane, OnFailure, Options
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from guerdon._http.compound import CompoundPlan, Criterion
     from guerdon._http.plan import Plan
     from guerdon._http.template import Field
-    from guerdon._native import SpendingCap, Tariff
+    from guerdon._native import OutcomeStore, SpendingCap, Tariff
 
 __all__ = [
     "UNDECORATED_LOOP",
@@ -98,6 +99,7 @@ class FunctionSpec:
         http: How its calls become requests (http lane).
         run_if: When it is called, if that depends on other functions.
         pure: Identical calls in flight are made once.
+        cache: Where its outcomes are kept for later; it is pure then.
         compound: How its calls become several requests, or whose requests fill its cells.
     """
 
@@ -120,6 +122,7 @@ class FunctionSpec:
     http: Plan | None = None
     run_if: Conditions | None = None
     pure: bool = False
+    cache: CacheFolder | None = None
     compound: CompoundPlan | Criterion | None = None
 
     @property
@@ -165,13 +168,17 @@ class FunctionSpec:
         return None if limit is None else limit.concurrency
 
     def config(
-        self, positions: Mapping[str, int] | None = None, dispatchers_cap: SpendingCap | None = None
+        self,
+        positions: Mapping[str, int] | None = None,
+        dispatchers_cap: SpendingCap | None = None,
+        cache: tuple[OutcomeStore, bytes] | None = None,
     ) -> _native.FunctionConfig:
         """The function's configuration for the engine.
 
         Args:
             positions: Of the functions in their list, by name: for gates and rubrics.
             dispatchers_cap: What all functions of its dispatcher may spend together.
+            cache: Its cache folder, opened, and its version.
         """
         from guerdon._native import FunctionConfig
         from guerdon._worker_environment import given_to
@@ -208,8 +215,8 @@ class FunctionSpec:
             follows=follows,
             gather=None if self.batch_size is None else (self.batch_size, self.batch_wait, self._across),
             run_if=None if self.run_if is None else self.run_if.native(positions or {}),
-            # What is made of several requests is no one's but its sample's.
-            pure=self.pure and self.compound is None,
+            pure=self.pure,
+            cache=cache,
         )
 
     def tariff(self, dispatchers_cap: SpendingCap | None) -> Tariff | None:
@@ -281,11 +288,12 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
     wants = inspect_wants(called, name, contract)
     finish = inspect_finish(target.finish_group, name) if stateful and hasattr(target, "finish_group") else None
     returns_awaitable = is_async(called)
-    pure = options.flag(name, "pure", given.pure)
+    wished = options.flag_or_none(name, "pure", given.pure)
+    cache, pure = checked_cache(name, given.cache, given.cache_size, given.cache_version, pure=wished)
     if pure and finish is not None:
         raise RegistrationError(
-            f"reward function {name!r}: pure=True shares the outcome of identical calls, but this reward's depends on its "
-            "group, by finish_group. Leave pure out, or make the score a reward of its own."
+            f"reward function {name!r}: {'pure=True' if cache is None else 'cache='} shares the outcome of identical calls, but this reward's depends on its "
+            "group, by finish_group. Leave it out, or make the score a reward of its own."
         )
     lane = _lane(name, given, returns_awaitable, names_environments(called, wants, contract))
     return FunctionSpec(
@@ -306,7 +314,8 @@ def build(target: object, given: Options, shape: Shape, *, decorated: bool) -> F
         decorated=decorated,
         finish=finish,
         run_if=run_if,
-        pure=pure,
+        pure=bool(pure),
+        cache=cache,
     )
 
 

@@ -167,6 +167,8 @@ def metrics_of(result: RewardBatch) -> dict[str, float]:
         timings = result.timings[name]
         if name in result._pure:
             metrics[f"guerdon/{name}/shared_frac"] = timings["shared"] / samples
+        if name in result._cached:
+            metrics[f"guerdon/{name}/cached_frac"] = timings["cached"] / samples
         metrics.update((f"guerdon/{name}/{key}", timings[key]) for key in _TIMES if timings[key] == timings[key])
         # NaN: the cost of a function without a price.
         used = result.usage.get(name, {})

@@ -414,6 +414,7 @@ impl PyBatch {
         result.set_item("deferrals", f64::from(self.batch.deferrals_of(function)))?;
         result.set_item("excused", f64::from(self.batch.excused_of(function)))?;
         result.set_item("shared", f64::from(self.batch.shared_of(function)))?;
+        result.set_item("cached", f64::from(self.batch.cached_of(function)))?;
         Ok(result)
     }
 }

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use guerdon_cache::OutcomeStore;
 use guerdon_core::function::{Comparison, Condition, Function, Gather, OnFailure, Policy, RunIf, Shape};
+use guerdon_core::outcome_cache::CachePolicy;
 use guerdon_http::{CompoundSpec, HttpFunction};
 use guerdon_process::ResourceLimits;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::cache::PyOutcomeStore;
 use crate::compound::CompoundConfig;
 use crate::http::HttpConfig;
 use crate::limit::LimitArg;
@@ -41,6 +44,8 @@ impl LaneKind {
 pub struct FunctionConfig {
     pub lane: LaneKind,
     pub function: Function,
+    /// Where its outcomes are kept.
+    pub store: Option<Arc<OutcomeStore>>,
     pub resource_limits: ResourceLimits,
     /// Which event loop runs it; functions with the same name share one.
     pub event_loop: Option<String>,
@@ -57,7 +62,7 @@ impl FunctionConfig {
         name, *, lane, shape, timeout, grace = 0.5, setup_timeout = 300.0, total_timeout = None, retries = 0, concurrency = None,
         isolation = "worker", pinned = false, finish = false, r#loop = None, on_failure = OnFailureArg::Word("nan".to_owned()),
         memory_limit = None, max_output = None, env = Vec::new(), limit = None, http = None, gather = None,
-        run_if = None, pure = false, compound = None, follows = None
+        run_if = None, pure = false, cache = None, compound = None, follows = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python constructor")]
     fn new(
@@ -83,6 +88,7 @@ impl FunctionConfig {
         gather: Option<(usize, f64, bool)>,
         run_if: Option<RunIfArg>,
         pure: bool,
+        cache: Option<(PyRef<'_, PyOutcomeStore>, [u8; 32])>,
         compound: Option<PyRef<'_, CompoundConfig>>,
         follows: Option<(usize, usize)>,
     ) -> PyResult<Self> {
@@ -138,6 +144,8 @@ impl FunctionConfig {
         let run_if =
             run_if.map(|run_if| run_if.run_if().map_err(|operator| unknown("comparison", &operator))).transpose()?;
         let lane_index = lane.index();
+        let store = cache.as_ref().map(|(folder, _)| folder.store.clone());
+        let cache = cache.map(|(folder, version)| CachePolicy { store: folder.store.clone(), version });
         let function = Function {
             name: name.into(),
             shape,
@@ -145,6 +153,7 @@ impl FunctionConfig {
             finish,
             run_if,
             pure,
+            cache,
             pinned,
             isolated,
             lane: lane_index,
@@ -153,7 +162,7 @@ impl FunctionConfig {
         let http = http.map(|http| http.function.clone());
         let leads = compound.map(|compound| CompoundSpec::Leads(compound.function.clone()));
         let compound = leads.or(follows.map(|(leader, column)| CompoundSpec::Follows { leader, column }));
-        Ok(Self { lane, function, resource_limits, event_loop: r#loop, http, compound })
+        Ok(Self { lane, function, store, resource_limits, event_loop: r#loop, http, compound })
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use guerdon_cache::OutcomeStore;
 use guerdon_core::batch::BatchSpec;
 use guerdon_core::clock::{Clock, nanos};
 use guerdon_core::delivery::Delivery;
@@ -46,6 +47,8 @@ use crate::values::whole_batch::WholeBatchPayload;
 
 /// Looking at the workers has a bound, whatever was asked for.
 const LONGEST_INSPECTION: Duration = Duration::from_secs(60);
+/// The longest that `close` waits for what a cache folder has still to write.
+const CACHE_CLOSE: Duration = Duration::from_secs(5);
 
 #[pyclass(frozen, module = "guerdon._native", name = "Engine")]
 pub struct Engine {
@@ -69,6 +72,8 @@ struct Parts {
     loops: Arc<AsyncioLane>,
     http: Arc<HttpLane>,
     released: Arc<ReleasedValues>,
+    /// The cache folders of its functions.
+    stores: Vec<Arc<OutcomeStore>>,
 }
 
 impl Engine {
@@ -80,6 +85,17 @@ impl Engine {
             Err(PyRuntimeError::new_err("the engine was started in another process; a forked child needs its own"))
         }
     }
+}
+
+/// Each store once.
+fn distinct(stores: impl Iterator<Item = Arc<OutcomeStore>>) -> Vec<Arc<OutcomeStore>> {
+    let mut distinct: Vec<Arc<OutcomeStore>> = Vec::new();
+    for store in stores {
+        if !distinct.iter().any(|known| Arc::ptr_eq(known, &store)) {
+            distinct.push(store);
+        }
+    }
+    distinct
 }
 
 fn in_ns(seconds: Option<f64>) -> Option<u64> {
@@ -159,6 +175,14 @@ impl Engine {
             let reason = format!("{shortage}: {}", http::ALLOW_MORE);
             requests.push(SupervisorRequest::TooFewDescriptors { reason });
         });
+        let stores = distinct(functions.iter().filter_map(|config| config.store.clone()));
+        for store in &stores {
+            let (requests, folder) = (supervisor.clone(), store.folder().display().to_string());
+            store.on_trouble(move |reason| {
+                let (folder, reason) = (folder.clone(), reason.to_owned());
+                requests.push(SupervisorRequest::CacheTrouble { folder, reason });
+            });
+        }
         let released = Arc::new(ReleasedValues::new(supervisor.clone()));
         let kept = released.clone();
         scheduler.on_payload_release(move |values| kept.keep(values));
@@ -167,7 +191,7 @@ impl Engine {
             runtime,
             functions: lanes.into_iter().zip(one_by_one).collect(),
             pure,
-            parts: ManuallyDrop::new(Parts { scheduler, process, supervisor, threads, loops, http, released }),
+            parts: ManuallyDrop::new(Parts { scheduler, process, supervisor, threads, loops, http, released, stores }),
             closed: AtomicBool::new(false),
         })
     }
@@ -258,6 +282,7 @@ impl Engine {
         // background.
         let closing = async move { scheduler.close().await };
         let done = gil::finished(py, &self.runtime, timeout, closing)?.is_some();
+        gil::detached(py, || parts.stores.iter().for_each(|store| store.close(timeout.min(CACHE_CLOSE))));
         parts.released.let_go(py);
         Ok(done)
     }
@@ -267,11 +292,11 @@ impl Engine {
         self.closed.load(Ordering::Acquire)
     }
 
-    fn stats(&self) -> PyResult<BTreeMap<&'static str, u64>> {
+    fn stats(&self, py: Python<'_>) -> PyResult<BTreeMap<&'static str, u64>> {
         let parts = self.parts()?;
         let workers = parts.process.as_ref().map(|lane| lane.stats()).unwrap_or_default();
         let fleets = parts.http.fleet_counts();
-        Ok(BTreeMap::from([
+        let mut stats = BTreeMap::from([
             ("workers", workers.workers),
             ("worker_restarts", workers.restarts),
             ("worker_loads", workers.loads),
@@ -282,7 +307,21 @@ impl Engine {
             ("failovers", fleets.failovers),
             ("hedges", fleets.hedges),
             ("hedges_won", fleets.hedges_won),
-        ]))
+        ]);
+        if !parts.stores.is_empty() {
+            let counts: Vec<_> = gil::detached(py, || parts.stores.iter().map(|store| store.counts()).collect());
+            stats.insert("cache_bytes", counts.iter().map(|counts| counts.bytes).sum());
+            stats.insert("cache_dropped", counts.iter().map(|counts| counts.dropped).sum());
+        }
+        Ok(stats)
+    }
+
+    /// Samples whose calls need not be made since the start, one triple a function: those that got
+    /// the outcome of an identical call, those found in a cache folder, and those looked up in
+    /// vain.
+    fn call_counts(&self) -> PyResult<Vec<(u64, u64, u64)>> {
+        let counts = self.parts()?.scheduler.call_counts();
+        Ok(counts.into_iter().map(|one| (one.shared, one.hits, one.misses)).collect())
     }
 
     /// What each function used since the start, see `Batch.usage`.

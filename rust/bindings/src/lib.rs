@@ -2,6 +2,7 @@
 //! the GIL; no decisions.
 
 mod batch;
+mod cache;
 mod compound;
 mod config;
 mod engine;
@@ -25,6 +26,8 @@ mod _native {
     #[pymodule_export]
     use crate::batch::PyBatch;
     #[pymodule_export]
+    use crate::cache::PyOutcomeStore;
+    #[pymodule_export]
     use crate::compound::CompoundConfig;
     #[pymodule_export]
     use crate::config::FunctionConfig;
@@ -46,7 +49,7 @@ mod _native {
     use crate::lanes::loop_queue::{Beat, OverdueCall, OverdueCalls, PyLoopQueue};
     #[pymodule_export]
     use crate::lanes::supervisor::{
-        EndpointWarning, LoopBlocked, LoopWasBlocked, ReadStack, StartLoop, StartThread, ThreadAbandoned,
+        CacheTrouble, EndpointWarning, LoopBlocked, LoopWasBlocked, ReadStack, StartLoop, StartThread, ThreadAbandoned,
         TooFewDescriptors,
     };
     #[pymodule_export]

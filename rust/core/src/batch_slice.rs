@@ -153,6 +153,7 @@ mod tests {
             finish: false,
             run_if: None,
             pure: false,
+            cache: None,
             pinned: false,
             isolated: false,
             lane: 0,

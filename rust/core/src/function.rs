@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::limits::Limit;
+use crate::outcome_cache::CachePolicy;
 
 /// The index of a function among the dispatcher's.
 pub type FunctionId = usize;
@@ -137,6 +138,8 @@ pub struct Function {
     /// Whether identical calls, in flight at the same time, are made once: only for functions that
     /// take one sample and have no `finish`.
     pub pure: bool,
+    /// Where its outcomes are kept for later: only of a pure function.
+    pub cache: Option<CachePolicy>,
     /// Whether it has one worker of its own, so that module state behaves as in the trainer's
     /// process.
     pub pinned: bool,

@@ -156,6 +156,13 @@ impl Claim<'_> {
         self.attempt
     }
 
+    /// Of a call that is not made.
+    #[must_use]
+    pub const fn unattempted(mut self) -> Self {
+        self.attempt = 0;
+        self
+    }
+
     /// Fills the cells of the call, from its first sample on, and announces each group that this
     /// completes to `completed`.
     pub fn complete(mut self, outcomes: impl IntoIterator<Item = Outcome>, mut completed: impl FnMut(usize)) {

@@ -25,6 +25,7 @@ pub mod limits;
 mod loom;
 pub mod open_batch;
 pub mod outcome;
+pub mod outcome_cache;
 pub mod payload;
 pub mod report;
 pub mod scheduler;

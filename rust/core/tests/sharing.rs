@@ -11,6 +11,7 @@ use guerdon_core::delivery::Delivery;
 use guerdon_core::function::{Comparison, Condition, Function, FunctionId, Gather, Policy, RunIf, Shape};
 use guerdon_core::lane::Lane;
 use guerdon_core::outcome::{Cell, FailureKind, Status};
+use guerdon_core::outcome_cache::{CachePolicy, KeptOutcome, OutcomeCache, OutcomeKey};
 use guerdon_core::payload::Payload;
 use guerdon_core::scheduler::Scheduler;
 use guerdon_testkit::{Act, Ask, FakeLane, Log, Room, done, failure, function, paused};
@@ -277,4 +278,112 @@ async fn run(plan: Plan) {
     }
     assert_eq!(engine.open_batches(), 0);
     engine.close().await;
+}
+
+/// A store in memory that counts what it is asked.
+#[derive(Default)]
+struct Kept {
+    outcomes: std::sync::Mutex<std::collections::HashMap<OutcomeKey, Arc<KeptOutcome>>>,
+    asked: std::sync::atomic::AtomicUsize,
+}
+
+impl OutcomeCache for Kept {
+    fn find(&self, keys: &[OutcomeKey]) -> Vec<Option<Arc<KeptOutcome>>> {
+        self.asked.fetch_add(keys.len(), std::sync::atomic::Ordering::Relaxed);
+        let outcomes = self.outcomes.lock().unwrap();
+        keys.iter().map(|key| outcomes.get(key).cloned()).collect()
+    }
+
+    fn keep(&self, key: OutcomeKey, outcome: Arc<KeptOutcome>) {
+        self.outcomes.lock().unwrap().insert(key, outcome);
+    }
+}
+
+fn cached(store: &Arc<Kept>, version: u8) -> Function {
+    Function { cache: Some(CachePolicy { store: store.clone(), version: [version; 32] }), ..pure("f") }
+}
+
+#[test]
+fn outcomes_that_were_kept_need_no_call() {
+    paused(async {
+        let store = Arc::new(Kept::default());
+        let (first, log) = engine(vec![cached(&store, 1)], wide(), |ask| after(5.0, ask.first as f64));
+        let batch = first.submit(alike(2, 8, 4)).unwrap();
+        assert!(done(&batch).await);
+        let again = first.submit(alike(2, 8, 4)).unwrap();
+        assert!(done(&again).await);
+        assert_eq!(log.calls().len(), 4);
+        assert_eq!((batch.cached_of(0), batch.shared_of(0)), (0, 12));
+        assert_eq!((again.cached_of(0), again.shared_of(0), again.elapsed_ns()), (4, 12, 0));
+        assert!((0..16).all(|sample| batch.shown(sample, 0) == again.shown(sample, 0)));
+        assert_eq!((0..4).map(|sample| again.cell(sample, 0).unwrap().attempts).collect::<Vec<_>>(), [0; 4]);
+        let counts = first.call_counts()[0];
+        assert_eq!((counts.shared, counts.hits, counts.misses), (24, 4, 4));
+        // Another engine of the same version, and one of another.
+        for (version, made) in [(1, 0), (2, 4)] {
+            let (engine, log) = engine(vec![cached(&store, version)], wide(), |_| after(1.0, 9.0));
+            let batch = engine.submit(alike(1, 4, 4)).unwrap();
+            assert!(done(&batch).await);
+            assert_eq!(log.calls().len(), made);
+        }
+        assert_eq!(store.asked.load(std::sync::atomic::Ordering::Relaxed), 16, "leaders alone look");
+    });
+}
+
+#[test]
+fn failures_are_not_kept_and_abstentions_are() {
+    paused(async {
+        let store = Arc::new(Kept::default());
+        let (engine, log) = engine(vec![cached(&store, 1)], wide(), |ask| match ask.first % 2 {
+            0 => Act::Fail { after: Duration::from_secs(1), failure: failure(FailureKind::Error) },
+            _ => Act::Return { after: Duration::from_secs(1), cells: vec![Cell::Abstained] },
+        });
+        for calls in [2, 3] {
+            let batch = engine.submit(alike(1, 4, 2)).unwrap();
+            assert!(done(&batch).await);
+            assert_eq!(status(&batch), [Error, Status::Abstained, Error, Status::Abstained]);
+            assert_eq!(log.calls().len(), calls);
+        }
+        let cancelled = engine.submit(alike(1, 1, 1)).unwrap();
+        engine.cancel(&cancelled, "stop");
+        assert_eq!((status(&cancelled), store.outcomes.lock().unwrap().len()), (vec![Cancelled], 1));
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// With a store that forgets some, batches that come and are cancelled at any time: each cell
+    /// that has a score has that of its value.
+    #[test]
+    fn every_sample_gets_the_score_of_its_value(
+        batches in prop::collection::vec((0..3u64, 1..20usize, 1..5usize, prop::option::of(0..4u64)), 1..8),
+        forgets in 0..4u8,
+    ) {
+        paused(async move {
+            let store = Arc::new(Kept::default());
+            let (engine, _) = engine(vec![cached(&store, 1)], wide(), |ask| after(1.5, (ask.first % 4) as f64));
+            let mut all = Vec::new();
+            for (wait, samples, _, cancel) in batches {
+                tokio::time::sleep(Duration::from_secs(wait)).await;
+                store.outcomes.lock().unwrap().retain(|key, _| key[0] % 4 != forgets);
+                let batch = engine.submit(alike(1, samples, 4)).unwrap();
+                if let Some(after) = cancel {
+                    let (engine, batch) = (engine.clone(), batch.clone());
+                    tokio::spawn(async move {
+                        tokio::time::sleep(Duration::from_millis(after * 700)).await;
+                        engine.cancel(&batch, "stop");
+                    });
+                }
+                all.push((batch, cancel.is_some()));
+            }
+            for (batch, may_end) in all {
+                assert!(done(&batch).await);
+                for sample in 0..batch.samples() {
+                    let (value, status) = batch.shown(sample, 0);
+                    assert!((may_end && status == Cancelled) || (status, value) == (Scored, (sample % 4) as f32));
+                }
+            }
+        });
+    }
 }

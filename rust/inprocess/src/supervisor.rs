@@ -29,6 +29,8 @@ pub enum SupervisorRequest {
     EndpointWarning { function: usize, warning: LimitWarning, reason: String },
     /// Warn that endpoints came for whose connections there are too few descriptors.
     TooFewDescriptors { reason: String },
+    /// Warn of a cache folder.
+    CacheTrouble { folder: String, reason: String },
     /// Let values go that nobody holds any more.
     ReleaseValues,
 }

@@ -92,6 +92,7 @@ fn function(shape: Shape) -> Function {
         pinned: false,
         run_if: None,
         pure: false,
+        cache: None,
         isolated: false,
         lane: 0,
         policy,

@@ -66,6 +66,7 @@ pub fn function(name: &str, shape: Shape) -> Function {
         finish: false,
         run_if,
         pure: false,
+        cache: None,
         pinned: false,
         isolated: false,
         lane: 0,

@@ -73,6 +73,13 @@ pub struct TooFewDescriptors {
     reason: String,
 }
 
+/// Warn of a cache folder that can't be used, or only in part.
+#[pyclass(frozen, get_all, module = "guerdon._native")]
+pub struct CacheTrouble {
+    folder: String,
+    reason: String,
+}
+
 /// Any of them.
 #[derive(IntoPyObject)]
 pub enum PySupervisorRequest {
@@ -84,6 +91,7 @@ pub enum PySupervisorRequest {
     LoopWasBlocked(LoopWasBlocked),
     EndpointWarning(EndpointWarning),
     TooFewDescriptors(TooFewDescriptors),
+    CacheTrouble(CacheTrouble),
     /// Values to let go.
     Values(Py<PyList>),
 }
@@ -112,6 +120,7 @@ impl PySupervisorRequest {
             Request::LoopWasBlocked { index, generation, function } => {
                 Self::LoopWasBlocked(LoopWasBlocked { index, generation, function })
             }
+            Request::CacheTrouble { folder, reason } => Self::CacheTrouble(CacheTrouble { folder, reason }),
             Request::EndpointWarning { function, warning, reason } => {
                 let (kind, retry_after) = match warning {
                     LimitWarning::BreakerOpen => ("breaker_open", 0.0),

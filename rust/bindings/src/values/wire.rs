@@ -102,21 +102,23 @@ impl WireValues {
         if self.pickled.iter().any(|(_, pickled)| pickled.starts.len() != pickled.samples) {
             return false;
         }
-        let mut put = |position: usize, kind: u8, bytes: &[u8]| {
-            out.extend((position as u64).to_le_bytes());
+        // All positions: other batches may have their columns in another order.
+        let mut put = |positions: &[usize], kind: u8, bytes: &[u8]| {
+            out.extend((positions.len() as u64).to_le_bytes());
+            positions.iter().for_each(|position| out.extend((*position as u64).to_le_bytes()));
             out.push(kind);
             out.extend((bytes.len() as u64).to_le_bytes());
             out.extend(bytes);
         };
         for (position, texts) in &self.texts {
             let raw = texts.raw(sample);
-            put(*position, raw.kind as u8, raw.bytes);
+            put(&[*position], raw.kind as u8, raw.bytes);
         }
         for (positions, pickled) in &self.pickled {
-            put(positions[0], u8::MAX, &pickled.blobs[sample]);
+            put(positions, u8::MAX, &pickled.blobs[sample]);
         }
         if let Some((positions, pickle)) = &self.constants {
-            put(positions[0], u8::MAX, pickle);
+            put(positions, u8::MAX, pickle);
         }
         true
     }
@@ -148,6 +150,8 @@ pub struct WireCapture<'a, 'py> {
     constants: BTreeMap<Vec<usize>, Arc<[u8]>>,
     /// The most samples pickled together.
     block: usize,
+    /// Whether no columns are pickled together.
+    singly: bool,
 }
 
 /// A column among the values of a call: its index, and its position there.
@@ -168,12 +172,14 @@ impl<'a, 'py> WireCapture<'a, 'py> {
         }
         let texts = sources.iter().map(|_| None).collect();
         let (pickled, constants) = (BTreeMap::new(), BTreeMap::new());
-        Self { py, sources, samples, dumps, texts, users, pickled, constants, block: BLOCK_SAMPLES }
+        Self { py, sources, samples, dumps, texts, users, pickled, constants, block: BLOCK_SAMPLES, singly: false }
     }
 
-    /// Has each sample's values pickled by themselves, so that equal ones have equal bytes.
+    /// Has each value pickled by itself, so that equal ones have equal bytes, whatever other
+    /// functions and columns there are.
     pub const fn one_by_one(mut self) -> Self {
         self.block = 1;
+        self.singly = true;
         self
     }
 
@@ -186,7 +192,10 @@ impl<'a, 'py> WireCapture<'a, 'py> {
                 Column::Const(_) => constants.push((column, position)),
                 Column::List(list) => match self.text(column, list.bind(self.py))? {
                     Some(text) => texts.push((position, text)),
-                    None => lists.entry(self.users[column].clone()).or_default().push((column, position)),
+                    None => {
+                        let with = if self.singly { vec![column] } else { self.users[column].clone() };
+                        lists.entry(with).or_default().push((column, position));
+                    }
                 },
             }
         }

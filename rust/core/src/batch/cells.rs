@@ -188,6 +188,23 @@ impl Batch {
         self.shared[function].load(Ordering::Relaxed)
     }
 
+    pub(crate) fn count_cached(&self, function: FunctionId) {
+        self.cached[function].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Samples whose outcome was known from an earlier call.
+    #[must_use]
+    pub fn cached_of(&self, function: FunctionId) -> u32 {
+        self.cached[function].load(Ordering::Relaxed)
+    }
+
+    /// Whether a call on several samples recorded something for this one: whose it is can't be
+    /// told.
+    pub(crate) fn is_recorded_with_others(&self, sample: usize, function: FunctionId) -> bool {
+        let records = self.records.lock();
+        records[function].iter().any(|record| record.gathered.contains(&sample))
+    }
+
     /// What a function recorded, in sample order.
     #[must_use]
     pub fn records_of(&self, function: FunctionId) -> Vec<Record> {

@@ -139,6 +139,8 @@ pub struct Batch {
     excused: Box<[AtomicU32]>,
     /// Outcomes of identical calls, per function. Written by the scheduler.
     shared: Box<[AtomicU32]>,
+    /// Outcomes known from earlier calls, per function. Written by the scheduler.
+    cached: Box<[AtomicU32]>,
     /// Groups not complete yet, and one more while the batch is open. Written by `announce`, `add`
     /// and `end_additions`; the one that takes it to zero ends the batch.
     open_groups: AtomicU64,
@@ -201,6 +203,7 @@ impl Batch {
             deferrals: functions.iter().map(|_| AtomicU32::new(0)).collect(),
             excused: functions.iter().map(|_| AtomicU32::new(0)).collect(),
             shared: functions.iter().map(|_| AtomicU32::new(0)).collect(),
+            cached: functions.iter().map(|_| AtomicU32::new(0)).collect(),
             open_groups: AtomicU64::new(groups as u64 + u64::from(spec.streamed)),
             finished_ns: AtomicU64::new(0),
             ready: Mutex::new(Ready { groups: VecDeque::new(), handed_out: 0, news: None, end }),

@@ -51,6 +51,7 @@ pub(super) fn function(retries: u16, finish: bool) -> Function {
         finish,
         run_if: None,
         pure: false,
+        cache: None,
         pinned: false,
         isolated: false,
         lane: 0,

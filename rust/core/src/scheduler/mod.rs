@@ -10,6 +10,7 @@
 //!   nothing.
 
 mod adding;
+mod call_counts;
 mod completion;
 mod dependents;
 mod due;
@@ -51,6 +52,8 @@ use crate::report::Usage;
 use crate::sync::Ordering;
 use crate::task::spawn_restarted;
 use crate::wake::no_descriptor;
+use call_counts::CallCounters;
+pub use call_counts::CallCounts;
 use due::keep_time;
 use queue::Work;
 pub use retry::RequestAttempts;
@@ -215,6 +218,13 @@ impl Scheduler {
     #[must_use]
     pub fn usage(&self) -> Vec<Usage> {
         self.inner.usage.lock().clone()
+    }
+
+    /// Calls of pure functions that need not be made, and those that had to be, per function since
+    /// the start.
+    #[must_use]
+    pub fn call_counts(&self) -> Vec<CallCounts> {
+        self.inner.call_counts.iter().map(CallCounters::read).collect()
     }
 
     /// Outcomes that came too late and were dropped.

@@ -204,6 +204,18 @@ pub(crate) mod tests {
         };
         let (gather, finish, pinned, isolated) = (None, false, false, false);
         let (name, shape) = ("f".into(), Shape::Sample);
-        Function { name, shape, gather, finish, run_if: None, pure: false, pinned, isolated, lane: 0, policy }
+        Function {
+            name,
+            shape,
+            gather,
+            finish,
+            run_if: None,
+            pure: false,
+            cache: None,
+            pinned,
+            isolated,
+            lane: 0,
+            policy,
+        }
     }
 }

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::function::FunctionId;
+use crate::outcome_cache::OutcomeKey;
 
 /// What identifies a call among those of its function.
-pub(crate) type CallKey = (FunctionId, [u8; 32]);
+pub(crate) type CallKey = (FunctionId, OutcomeKey);
 /// Where a call stands: batch, function, sample.
 type CellIndex = (u64, FunctionId, usize);
 /// A sample that waits for an identical call.
@@ -32,6 +33,11 @@ impl SharedCalls {
         self.waiting.insert(key, Vec::new());
         self.leaders.insert((batch.id(), key.0, sample), key);
         true
+    }
+
+    /// What identifies the call, if it leads.
+    pub(crate) fn key_of(&self, batch: u64, function: FunctionId, sample: usize) -> Option<CallKey> {
+        self.leaders.get(&(batch, function, sample)).copied()
     }
 
     /// The cell has its outcome: who waits for it, if it led.

@@ -1,4 +1,5 @@
-//! Identical calls of pure functions in flight: made once, for all who ask.
+//! Identical calls of pure functions: made once, for all who ask, and not at all where the outcome
+//! of an earlier one was kept.
 //!
 //! - Every waiter gets an outcome once: that of the call that leads, a failure after its retries
 //!   too. Where the leader was ended from outside (a cancellation, a timeout of its batch or group,
@@ -13,7 +14,8 @@ use std::sync::Arc;
 use crate::batch::{Batch, Record};
 use crate::call::{Call, Cause};
 use crate::function::FunctionId;
-use crate::outcome::{Note, Outcome, Times};
+use crate::outcome::{Note, Outcome, Status, Times};
+use crate::outcome_cache::{KeptOutcome, OutcomeKey};
 use crate::scheduler::shared_calls::{CallKey, Waiter};
 use crate::scheduler::state::SchedulerCore;
 
@@ -49,25 +51,77 @@ impl SchedulerCore {
     }
 
     fn share_chunk(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, samples: &[usize], bytes: &mut Vec<u8>) {
-        let indexes: Vec<u32> = samples.iter().map(|sample| *sample as u32).collect();
-        let payload = batch.payload().map(|payload| payload.hold(function, false, &indexes));
-        let key = |sample: usize, bytes: &mut Vec<u8>| -> Option<CallKey> {
-            bytes.clear();
-            let known = payload.as_ref()?.identity(function, sample as u32, bytes);
-            known.then(|| (function, *blake3::hash(bytes).as_bytes()))
-        };
-        let keys: Vec<Option<CallKey>> = samples.iter().map(|sample| key(*sample, bytes)).collect();
-        let calls: Vec<Call> = {
+        let keys = self.keys(batch, function, samples, bytes);
+        let leaders: Vec<(usize, Option<CallKey>)> = {
             let mut sharing = self.sharing.lock();
-            let leads =
-                |(sample, key): &(&usize, Option<CallKey>)| key.is_none_or(|key| sharing.join(key, batch, **sample));
-            samples.iter().zip(keys).filter(leads).map(|(sample, _)| Call::fresh(*sample)).collect()
+            let all = samples.iter().copied().zip(keys);
+            all.filter(|(sample, key)| key.is_none_or(|key| sharing.join(key, batch, *sample))).collect()
         };
+        let calls = self.without_known(batch, function, leaders);
         self.queue_shared(batch, function, &calls, samples.len());
         // What a sweep ended before it led was not seen by anyone.
         let ended = samples.iter().filter(|sample| !is_open(batch, function, **sample));
         ended.for_each(|sample| self.pass_on_shared(batch, function, *sample));
         self.pump();
+    }
+
+    /// What identifies the calls of these samples; `None` where that can't be told.
+    fn keys(
+        &self,
+        batch: &Batch,
+        function: FunctionId,
+        samples: &[usize],
+        bytes: &mut Vec<u8>,
+    ) -> Vec<Option<CallKey>> {
+        let indexes: Vec<u32> = samples.iter().map(|sample| *sample as u32).collect();
+        let Some(payload) = batch.payload().map(|payload| payload.hold(function, false, &indexes)) else {
+            return vec![None; samples.len()];
+        };
+        let version = self.function(function).cache.as_ref().map_or([0; 32], |cache| cache.version);
+        let mut function_hash = blake3::Hasher::new_keyed(&version);
+        for name in payload.names(function, false).unwrap_or_default() {
+            function_hash.update(&(name.len() as u64).to_le_bytes()).update(name.as_bytes());
+        }
+        let key = |sample: &u32| {
+            bytes.clear();
+            let known = payload.identity(function, *sample, bytes);
+            known.then(|| (function, *function_hash.clone().update(bytes).finalize().as_bytes()))
+        };
+        indexes.iter().map(key).collect()
+    }
+
+    /// The calls that must be made; those whose outcomes were kept get them.
+    fn without_known(
+        self: &Arc<Self>,
+        batch: &Arc<Batch>,
+        function: FunctionId,
+        leaders: Vec<(usize, Option<CallKey>)>,
+    ) -> Vec<Call> {
+        let Some(cache) = &self.function(function).cache else {
+            return leaders.into_iter().map(|(sample, _)| Call::fresh(sample)).collect();
+        };
+        let keys: Vec<OutcomeKey> = leaders.iter().filter_map(|(_, key)| key.map(|(_, key)| key)).collect();
+        let mut found = cache.store.find(&keys).into_iter();
+        let (mut calls, mut hits) = (Vec::new(), 0);
+        for (sample, key) in leaders {
+            match key.and_then(|_| found.next().flatten()) {
+                Some(outcome) => {
+                    hits += 1;
+                    self.complete_known(batch, function, sample, &outcome);
+                }
+                None => calls.push(Call::fresh(sample)),
+            }
+        }
+        self.call_counts[function].count_lookups(hits, keys.len() as u64 - hits);
+        calls
+    }
+
+    /// Gives a sample, and those that wait for it, an outcome that was kept.
+    fn complete_known(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, sample: usize, known: &KeptOutcome) {
+        let waiters =
+            self.sharing.lock().leave(batch.id(), function, sample).map_or(Vec::new(), |(_, waiters)| waiters);
+        self.give(batch, function, sample, known, Source::EarlierCall);
+        self.give_all(function, waiters, known);
     }
 
     /// Puts calls into their queue, unless they are ended or about to be; `decided` were not
@@ -84,11 +138,22 @@ impl SchedulerCore {
         });
     }
 
-    /// A cell of a pure function has its outcome: those who wait for it get it, or one of them
-    /// leads.
+    /// A cell of a pure function has its outcome: it is kept, and those who wait for it get it, or
+    /// one of them leads.
     pub(super) fn pass_on_shared(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, sample: usize) {
-        let Some((key, waiters)) = self.sharing.lock().leave(batch.id(), function, sample) else { return };
         let (grid, column) = batch.place(function, false);
+        let cached = self.function(function).cache.as_ref();
+        if let Some(cache) = cached {
+            // Before it leaves: whoever asks later finds the outcome or waits for it.
+            let key = self.sharing.lock().key_of(batch.id(), function, sample);
+            let outcome = grid.read(sample, column).filter(|(outcome, _)| outcome.status.is_answer());
+            if let (Some((_, key)), Some((outcome, _))) = (key, outcome)
+                && !batch.is_recorded_with_others(sample, function)
+            {
+                cache.store.keep(key, Arc::new(kept(batch, function, sample, outcome)));
+            }
+        }
+        let Some((key, waiters)) = self.sharing.lock().leave(batch.id(), function, sample) else { return };
         let Some((outcome, _)) = grid.read(sample, column) else { return };
         let note = batch.note_of(sample, function).map(Arc::new);
         let reason = note.as_ref().map_or("", |note| &note.reason);
@@ -96,25 +161,67 @@ impl SchedulerCore {
             self.hand_over(key, waiters);
             return;
         }
+        if waiters.is_empty() {
+            return;
+        }
+        let Some(note) = note.filter(|_| outcome.status.is_failure()) else {
+            self.give_all(function, waiters, &kept(batch, function, sample, outcome));
+            return;
+        };
         for (other, place) in waiters {
             let (grid, column) = other.place(function, false);
             let Some(claim) = grid.claim_open(place, column) else { continue };
-            other.count_shared(function);
-            if let Some(note) = note.as_ref().filter(|_| outcome.status.is_failure()) {
-                self.fail(&other, function, false, place..place + 1, claim, outcome.status, note, Times::default());
-                continue;
-            }
-            if let Some(json) = batch.record_of(sample, function) {
-                other.record(function, Record { first: place, gathered: Vec::new(), json });
-            }
-            let extra = batch.extra_at(sample, function);
-            if !extra.is_empty() {
-                other.keep_extra(function, extra.into_iter().map(|extra| (place, extra)));
-            }
-            let outcome = Outcome { times: Times::default(), ..outcome };
-            let completed = other.fill(function, false, claim, [outcome]);
-            self.completed(&other, function, false, completed);
+            self.count_shared(&other, function);
+            self.fail(&other, function, false, place..place + 1, claim, outcome.status, &note, Times::default());
         }
+    }
+
+    /// Gives those who wait the outcome of a call that succeeded.
+    fn give_all(self: &Arc<Self>, function: FunctionId, waiters: Vec<Waiter>, known: &KeptOutcome) {
+        for (other, place) in waiters {
+            self.give(&other, function, place, known, Source::IdenticalCall);
+        }
+    }
+
+    /// Completes a cell, if it is open, with what an identical call gave.
+    fn give(
+        self: &Arc<Self>,
+        batch: &Arc<Batch>,
+        function: FunctionId,
+        sample: usize,
+        known: &KeptOutcome,
+        source: Source,
+    ) {
+        let (grid, column) = batch.place(function, false);
+        let Some(claim) = grid.claim_open(sample, column) else { return };
+        let claim = match source {
+            Source::EarlierCall => {
+                batch.count_cached(function);
+                claim.unattempted()
+            }
+            Source::IdenticalCall => {
+                self.count_shared(batch, function);
+                claim
+            }
+        };
+        if let Some(json) = known.record.clone() {
+            batch.record(function, Record { first: sample, gathered: Vec::new(), json });
+        }
+        if !known.extra.is_empty() {
+            batch.keep_extra(function, known.extra.iter().map(|extra| (sample, extra.clone())));
+        }
+        let times = Times::default();
+        let outcome = match known.value {
+            Some(value) => Outcome { status: Status::Ok, value, times },
+            None => Outcome::without_value(Status::Abstained, times),
+        };
+        let completed = batch.fill(function, false, claim, [outcome]);
+        self.completed(batch, function, false, completed);
+    }
+
+    fn count_shared(&self, batch: &Batch, function: FunctionId) {
+        batch.count_shared(function);
+        self.call_counts[function].count_shared();
     }
 
     /// The first waiter whose cell is open leads the others.
@@ -134,6 +241,22 @@ impl SchedulerCore {
             }
         }
         self.pump();
+    }
+}
+
+/// Where an outcome comes from that needs no call.
+#[derive(Clone, Copy)]
+enum Source {
+    IdenticalCall,
+    EarlierCall,
+}
+
+/// What the call of a sample gave; it is no failure.
+fn kept(batch: &Batch, function: FunctionId, sample: usize, outcome: Outcome) -> KeptOutcome {
+    KeptOutcome {
+        value: (outcome.status == Status::Ok).then_some(outcome.value),
+        record: batch.record_of(sample, function),
+        extra: batch.extra_at(sample, function),
     }
 }
 

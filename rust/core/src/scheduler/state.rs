@@ -15,6 +15,7 @@ use crate::lane::Lane;
 use crate::limits::{LimitWarning, Limiter};
 use crate::payload::PayloadRelease;
 use crate::report::Usage;
+use crate::scheduler::call_counts::CallCounters;
 use crate::scheduler::order::{ConcurrentCalls, Estimate, FrameSize};
 use crate::scheduler::shared_calls::SharedCalls;
 use crate::scheduler::throttled::Throttled;
@@ -33,6 +34,8 @@ pub(super) struct SchedulerCore {
     pub(super) clock: Clock,
     /// Calls of pure functions in flight, and who waits for them.
     pub(super) sharing: Mutex<SharedCalls>,
+    /// Per function, since the start.
+    pub(super) call_counts: Box<[CallCounters]>,
     pub(super) functions: Arc<[Function]>,
     pub(super) lanes: Vec<Arc<dyn Lane>>,
     /// Per function, how many others wait one after the other for its outcomes.
@@ -97,6 +100,7 @@ impl SchedulerCore {
         Self {
             runtime,
             sharing: Mutex::default(),
+            call_counts: functions.iter().map(|_| CallCounters::default()).collect(),
             clock,
             usage: Mutex::new(vec![Usage::default(); functions.len()]),
             heights: dependents::heights(&functions),

@@ -52,6 +52,7 @@ fn function(concurrency: usize) -> Function {
         pinned: false,
         run_if: None,
         pure: false,
+        cache: None,
         isolated: false,
         lane: 0,
         policy,

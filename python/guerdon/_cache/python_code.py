@@ -1,0 +1,225 @@
+"""What a Python function is made of, as a hash: its code, defaults, closure, and the globals that
+it names, with all that those are made of.
+
+- The same source gives the same hash in each process of one version of Python.
+- Of installed packages the version counts, not the code; what runs in C counts by its name.
+- What can't be told raises `UnknownPart`, with its place.
+"""
+
+from __future__ import annotations
+
+import builtins
+import copyreg
+import functools
+import hashlib
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, Final
+
+__all__ = ["PythonCode", "UnknownPart"]
+
+_ATOMS: Final = (type(None), bool, int, float, complex, str, bytes, type(...), range)
+# They say where a class stands, or follow from what else it has.
+_IGNORED: Final = frozenset(
+    (
+        "__abstractmethods__",
+        "__annotate__",
+        "__annotate_func__",
+        "__annotations__",
+        "__annotations_cache__",
+        "__dict__",
+        "__doc__",
+        "__firstlineno__",
+        "__module__",
+        "__static_attributes__",
+        "__weakref__",
+        "_abc_impl",
+    )
+)
+
+
+class UnknownPart(Exception):
+    """Something a function uses is neither code nor data; the text says what and where."""
+
+
+class PythonCode:
+    """Adds up one hash."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=32)
+        # What was seen, by id, with its number; it is held, so that no other gets its id.
+        self._seen: dict[int, tuple[int, object]] = {}
+
+    def digest(self) -> bytes:
+        """The hash of all that was added."""
+        return self._hash.digest()
+
+    def add(self, value: Any, place: str) -> None:
+        """Adds `value`; `place` says in messages where it stands.
+
+        Raises:
+            UnknownPart: There is no telling what it is.
+        """
+        if isinstance(value, _ATOMS) and type(value) in _ATOMS:
+            self._put(type(value).__name__, repr(value).encode("utf-8", "surrogatepass"))
+            return
+        if id(value) in self._seen:
+            self._put("again", str(self._seen[id(value)][0]).encode())
+            return
+        self._seen[id(value)] = len(self._seen), value
+        if len(self._seen) > _MOST_PARTS:
+            raise UnknownPart(f"{place} has more than {_MOST_PARTS} parts")
+        try:
+            self._add_composite(value, place)
+        except RecursionError:
+            raise UnknownPart(f"{place} is nested too deeply") from None
+
+    def _put(self, kind: str, content: bytes) -> None:
+        self._hash.update(f"{kind} {len(content)}:".encode())
+        self._hash.update(content)
+
+    def _add_all(self, kind: str, values: Iterator[tuple[str, Any]]) -> None:
+        self._put(kind, b"")
+        for place, value in values:
+            self.add(value, place)
+        self._put("end", b"")
+
+    def _add_composite(self, value: Any, place: str) -> None:
+        if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
+            self._add_all(type(value).__name__, ((f"{place}[{index}]", one) for index, one in enumerate(value)))
+        elif type(value) is dict:
+            self._add_all("dict", ((place, one) for pair in value.items() for one in pair))
+        elif type(value) in (set, frozenset):
+            self._put("set", b"".join(sorted(self._apart(one, place) for one in value)))
+        elif isinstance(value, CodeType):
+            self._add_code(value, place)
+        elif isinstance(value, FunctionType):
+            self._add_function(value, place)
+        elif isinstance(value, MethodType):
+            self._add_all("method", iter(((place, value.__func__), (place, value.__self__))))
+        elif isinstance(value, (staticmethod, classmethod)):
+            self._add_all(type(value).__name__, iter(((place, value.__func__),)))
+        elif isinstance(value, property):
+            self._add_all("property", ((place, one) for one in (value.fget, value.fset, value.fdel)))
+        elif isinstance(value, functools._lru_cache_wrapper):
+            self._add_all("lru_cache", iter(((place, value.__wrapped__),)))
+        elif isinstance(value, ModuleType):
+            self._put("module", _version_of(value.__name__).encode())
+        elif isinstance(value, type):
+            self._add_class(value, place)
+        elif hasattr(type(value), "__guerdon_target__"):
+            self._add_all("reward", iter(((place, value.__guerdon_target__),)))
+        elif isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, (ModuleType, type(None))):
+            self._put("builtin", f"{value.__module__}.{value.__qualname__}".encode())
+        else:
+            self._add_object(value, place)
+
+    def _apart(self, value: Any, place: str) -> bytes:
+        """The hash of a value by itself."""
+        alone = PythonCode()
+        alone.add(value, place)
+        return alone.digest()
+
+    def _add_code(self, code: CodeType, place: str) -> None:
+        numbers = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
+        names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+        handlers = getattr(code, "co_exceptiontable", b"")
+        parts = (code.co_code, handlers, *numbers, *names, code.co_consts)
+        self._add_all("code", ((place, part) for part in parts))
+
+    def _add_function(self, function: FunctionType, place: str) -> None:
+        if _is_installed(function.__module__):
+            self._put("function", f"{_version_of(function.__module__)} {function.__qualname__}".encode())
+            return
+        names = frozenset(_names(function.__code__))
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        self._put("function", function.__qualname__.encode())
+        self.add(function.__code__, place)
+        self.add(function.__defaults__, f"a default of {function.__qualname__}")
+        self.add(function.__kwdefaults__, f"a default of {function.__qualname__}")
+        for name, cell in cells:
+            try:
+                self.add(cell.cell_contents, f"the variable {name!r} of its closure")
+            except ValueError:  # empty: it is assigned later
+                self._put("empty", name.encode())
+        self._add_named(function.__globals__, names, place, "the global")
+
+    def _add_named(self, scope: Mapping[str, Any], names: frozenset[str], place: str, what: str) -> None:
+        """What `names` stand for in a module; of modules of the user's own what they name there."""
+        for name in sorted(names):
+            if name not in scope or (name == "__builtins__" or getattr(builtins, name, self) is scope[name]):
+                continue
+            value = scope[name]
+            self._put("name", name.encode())
+            if isinstance(value, ModuleType) and not _is_installed(value.__name__):
+                if id(value) not in self._seen:
+                    self._seen[id(value)] = len(self._seen), value
+                    self._put("own module", value.__name__.encode())
+                    self._add_named(vars(value), names, place, f"{value.__name__}'s")
+            else:
+                self.add(value, f"{what} {name!r}")
+
+    def _add_class(self, kind: type, place: str) -> None:
+        if _is_installed(kind.__module__):
+            self._put("class", f"{_version_of(kind.__module__)} {kind.__qualname__}".encode())
+            return
+        self._put("class", kind.__qualname__.encode())
+        self._add_all("bases", ((place, base) for base in kind.__bases__))
+        for name, value in sorted(vars(kind).items()):
+            if name in _IGNORED or type(value).__name__ in ("getset_descriptor", "member_descriptor"):
+                continue
+            self._put("attribute", name.encode())
+            self.add(value, f"{kind.__qualname__}.{name}")
+
+    def _add_object(self, value: Any, place: str) -> None:
+        """Any other object by what it would be pickled as."""
+        kind = type(value)
+        try:
+            reduce = copyreg.dispatch_table.get(kind)
+            reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
+        except Exception as error:
+            raise UnknownPart(f"{place}, a {kind.__qualname__}, is no plain value ({error})") from None
+        if isinstance(reduced, str):
+            self._put("global", f"{kind.__module__}.{reduced}".encode())
+            return
+        made, arguments, *rest = reduced
+        parts = (made, arguments, *(list(part) if isinstance(part, Iterator) else part for part in rest))
+        self._add_all("object", ((place, part) for part in parts))
+
+
+_MOST_PARTS: Final = 1_000_000
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """The names of globals and attributes in a code, those of inner functions too."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+@functools.cache
+def _installed_folders() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    return tuple({paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+def _is_installed(module: str | None) -> bool:
+    """Whether a module is a package's or Python's own, rather than the user's."""
+    top = (module or "").partition(".")[0]
+    if top in ("guerdon", "builtins") or top in sys.stdlib_module_names:
+        return True
+    loaded = sys.modules.get(module or "")
+    file = getattr(loaded, "__file__", None)
+    if loaded is None or module == "__main__":
+        return False
+    if not isinstance(file, str):
+        return not hasattr(loaded, "__path__") and getattr(loaded, "__spec__", None) is not None
+    return file.startswith(_installed_folders()) or not file.endswith(".py")
+
+
+def _version_of(module: str | None) -> str:
+    top = (module or "").partition(".")[0]
+    return f"{module} {getattr(sys.modules.get(top), '__version__', '')}"

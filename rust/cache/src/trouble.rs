@@ -1,0 +1,47 @@
+//! What is wrong with a folder: reported once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+type Listener = Box<dyn Fn(&str) + Send + Sync>;
+
+/// What is wrong with a folder.
+#[derive(Default)]
+pub(crate) struct Trouble {
+    reported: Mutex<(Option<String>, Option<Listener>)>,
+    /// The folder is not used any more.
+    over: AtomicBool,
+}
+
+impl Trouble {
+    /// Warns, the first time.
+    pub(crate) fn tell(&self, reason: &str) {
+        let mut reported = self.reported.lock();
+        if reported.0.is_none() {
+            reported.0 = Some(reason.to_owned());
+            if let Some(listener) = &reported.1 {
+                listener(reason);
+            }
+        }
+    }
+
+    /// Warns, and has the folder left alone.
+    pub(crate) fn end(&self, reason: &str) {
+        self.over.store(true, Ordering::Relaxed);
+        self.tell(reason);
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Calls `listener` with the reason, at once if there is one.
+    pub(crate) fn listen(&self, listener: Listener) {
+        let mut reported = self.reported.lock();
+        if let Some(reason) = &reported.0 {
+            listener(reason);
+        }
+        reported.1 = Some(listener);
+    }
+}
