@@ -120,7 +120,7 @@ impl SchedulerCore {
     fn complete_known(self: &Arc<Self>, batch: &Arc<Batch>, function: FunctionId, sample: usize, known: &KeptOutcome) {
         let waiters =
             self.sharing.lock().leave(batch.id(), function, sample).map_or(Vec::new(), |(_, waiters)| waiters);
-        self.give(batch, function, sample, known, Source::EarlierCall);
+        self.give(batch, function, sample, known, OutcomeOrigin::EarlierCall);
         self.give_all(function, waiters, known);
     }
 
@@ -179,7 +179,7 @@ impl SchedulerCore {
     /// Gives those who wait the outcome of a call that succeeded.
     fn give_all(self: &Arc<Self>, function: FunctionId, waiters: Vec<Waiter>, known: &KeptOutcome) {
         for (other, place) in waiters {
-            self.give(&other, function, place, known, Source::IdenticalCall);
+            self.give(&other, function, place, known, OutcomeOrigin::IdenticalCall);
         }
     }
 
@@ -190,16 +190,16 @@ impl SchedulerCore {
         function: FunctionId,
         sample: usize,
         known: &KeptOutcome,
-        source: Source,
+        origin: OutcomeOrigin,
     ) {
         let (grid, column) = batch.place(function, false);
         let Some(claim) = grid.claim_open(sample, column) else { return };
-        let claim = match source {
-            Source::EarlierCall => {
+        let claim = match origin {
+            OutcomeOrigin::EarlierCall => {
                 batch.count_cached(function);
                 claim.unattempted()
             }
-            Source::IdenticalCall => {
+            OutcomeOrigin::IdenticalCall => {
                 self.count_shared(batch, function);
                 claim
             }
@@ -246,7 +246,7 @@ impl SchedulerCore {
 
 /// Where an outcome comes from that needs no call.
 #[derive(Clone, Copy)]
-enum Source {
+enum OutcomeOrigin {
     IdenticalCall,
     EarlierCall,
 }
