@@ -157,7 +157,6 @@ impl Claim<'_> {
     }
 
     /// Of a call that is not made.
-    #[must_use]
     pub const fn unattempted(mut self) -> Self {
         self.attempt = 0;
         self
