@@ -21,6 +21,8 @@ BENCHES = {
     "bench_import": "",
     "bench_judge": "2048",
     "bench_judge_fleet": "p95",
+    "bench_judge_kinds": "",
+    "bench_long_prompts": "",
     "bench_timeout_kill": "",
     "bench_asyncio_backlog": "",
     "bench_asyncio_lane_lag": "",

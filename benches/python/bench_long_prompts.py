@@ -11,7 +11,10 @@ lost.
 
 from __future__ import annotations
 
+import re
 import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,7 @@ import pytest
 
 from benches.python.mock_judge import mock_judge
 from guerdon import Dispatcher, Limit, http_reward, judge
+from tests.http.server import chat_completion, question, serving
 
 CALLS = 20_000
 LENGTH = 64 << 10
@@ -33,32 +37,54 @@ def resident() -> int:
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
-def test_memory_of_long_prompts(benchmark: Any) -> None:
-    texts = [f"[[score {index % 11}]] ".ljust(LENGTH, "x") for index in range(CALLS)]
-    with mock_judge("--http2", "--latency", f"fixed:{LATENCY}") as server:
+@contextmanager
+def server(in_short: bool) -> Iterator[str]:
+    """Its address; for a run that measures nothing it is in this process, over HTTP/1.1."""
+    if not in_short:
+        with mock_judge("--http2", "--latency", f"fixed:{LATENCY}") as judging:
+            yield judging.url
+        return
+
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        return chat_completion("Score: " + re.findall(r"score (\d+)", question(body))[0])
+
+    with serving(answer) as short:
+        yield short.url
+
+
+def test_memory_of_long_prompts(benchmark: Any, tables: Any) -> None:
+    calls = 16 if benchmark.disabled else CALLS
+    texts = [f"[[score {index % 11}]] ".ljust(LENGTH, "x") for index in range(calls)]
+    with server(benchmark.disabled) as url:
         graded = judge(
-            base_url=f"{server.url}/v1",
+            base_url=f"{url}/v1",
             model="mock",
             prompt="Rate this: {completion}",
-            http2=True,
+            http2=not benchmark.disabled,
             timeout=300,
             retries=0,
-            limit=Limit(concurrency=CALLS),
+            limit=Limit(concurrency=calls),
             pure=False,  # the texts repeat
         )
         with Dispatcher([graded], max_failure_rate=1.0) as dispatcher:
             before = resident()
             result = benchmark.pedantic(dispatcher.score, kwargs={"completions": texts}, rounds=1, iterations=1)
+        assert not result.failures()
+        np.testing.assert_array_equal(result.rewards.ravel(), np.arange(calls) % 11)
+        if benchmark.disabled:
+            return
         # The server speaks HTTP/2 and nothing else.
-        seen = http_reward(f"{server.url}/seen", columns=["completion"], score="most_in_flight", http2=True)
+        seen = http_reward(f"{url}/seen", columns=["completion"], score="most_in_flight", http2=True)
         with Dispatcher([seen]) as dispatcher:
             in_flight = dispatcher.score(completions=["x"]).rewards.item()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    benchmark.extra_info.update(
-        peak_gb=peak / 1e9, before_gb=before / 1e9, prompts_gb=CALLS * LENGTH / 1e9, in_flight=in_flight
-    )
-    print(f"\n{peak / 1e9:.2f} GB, {before / 1e9:.2f} GB before; {in_flight:.0f} in flight at once")
-    assert not result.failures()
-    np.testing.assert_array_equal(result.rewards.ravel(), np.arange(CALLS) % 11)
+    cells = {
+        "peak GB": peak / 1e9,
+        "before GB": before / 1e9,
+        "prompts GB": CALLS * LENGTH / 1e9,
+        "in flight": in_flight,
+    }
+    tables.add(f"{CALLS} judge calls in flight, prompts of 64 KB", "http lane", cells, "peak < 2 GB")
+    benchmark.extra_info.update(cells)
     assert in_flight == CALLS
     assert peak < 2e9
