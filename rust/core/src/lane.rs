@@ -17,6 +17,20 @@ use crate::function::FunctionId;
 /// What `Lane::close` returns: done when nothing of the lane is left.
 pub type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// How the calls of a frame run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallsRun {
+    /// One after the other: a frame has as many as take a short time together.
+    InTurn,
+    /// Side by side, in a lane that takes by itself no more than it can start: a frame has as many
+    /// as `Lane::frame_calls` says, whatever they are expected to take.
+    SideBySide,
+    /// Side by side, so many of a function at a time, in a lane that takes whatever it gets. The
+    /// scheduler then gives it what it runs and what it starts next: what waits in a lane is out of
+    /// the scheduler's order.
+    AtMost(usize),
+}
+
 /// Where calls run.
 pub trait Lane: Send + Sync + 'static {
     /// Called once, before the first frame.
@@ -35,18 +49,9 @@ pub trait Lane: Send + Sync + 'static {
     /// The most calls in one frame.
     fn frame_calls(&self, function: FunctionId) -> usize;
 
-    /// Whether the calls of a frame run side by side in a lane that takes by itself no more than it
-    /// can start. Then a frame has as many as `frame_calls` says, whatever they are expected to
-    /// take.
-    fn runs_concurrently(&self) -> bool {
-        false
-    }
-
-    /// How many calls of a function run at a time, in a lane that runs those of a frame side by
-    /// side and takes whatever it gets. The scheduler then gives it what it runs and what it starts
-    /// next: what waits in a lane is out of the scheduler's order.
-    fn concurrent_calls(&self, _function: FunctionId) -> Option<usize> {
-        None
+    /// How the calls of a frame run.
+    fn calls_run(&self, _function: FunctionId) -> CallsRun {
+        CallsRun::InTurn
     }
 
     /// Why calls of a function are to fail now, though its limit might let them go later: those

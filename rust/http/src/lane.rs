@@ -8,7 +8,7 @@ use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
 use guerdon_core::in_flight::InFlightCall;
-use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CallsRun, Closing, Lane, LaneWaker};
 use guerdon_core::limits::LimitWarning;
 use guerdon_core::task::spawn_restarted;
 use parking_lot::Mutex;
@@ -153,6 +153,12 @@ impl HttpLane {
         })
     }
 
+    /// How many calls of a function run at a time.
+    fn width(&self, function: FunctionId) -> Option<usize> {
+        let single = self.queues[function].as_ref().map(|queue| queue.limit);
+        single.or_else(|| self.compounds.width(function))
+    }
+
     fn start_watchdog(&self) {
         if std::mem::replace(&mut *self.watchdog_runs.lock(), true) {
             return;
@@ -199,7 +205,7 @@ impl Lane for HttpLane {
     }
 
     fn parallelism(&self, function: FunctionId) -> usize {
-        self.concurrent_calls(function).unwrap_or(1)
+        self.width(function).unwrap_or(1)
     }
 
     fn pool(&self, function: FunctionId) -> usize {
@@ -210,9 +216,8 @@ impl Lane for HttpLane {
         usize::MAX
     }
 
-    fn concurrent_calls(&self, function: FunctionId) -> Option<usize> {
-        let single = self.queues[function].as_ref().map(|queue| queue.limit);
-        single.or_else(|| self.compounds.concurrent_calls(function))
+    fn calls_run(&self, function: FunctionId) -> CallsRun {
+        self.width(function).map_or(CallsRun::InTurn, CallsRun::AtMost)
     }
 
     fn refuses(&self, function: FunctionId) -> Option<String> {

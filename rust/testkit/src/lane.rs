@@ -13,7 +13,7 @@ use guerdon_core::call::CallKind;
 use guerdon_core::clock::nanos;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::FunctionId;
-use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CallsRun, Closing, Lane, LaneWaker};
 use guerdon_core::outcome::{Cell, FailureKind, Times};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -125,8 +125,8 @@ impl Lane for FakeLane {
         if self.room.at_once { usize::MAX } else { self.room.frame_calls }
     }
 
-    fn concurrent_calls(&self, _: FunctionId) -> Option<usize> {
-        self.room.width
+    fn calls_run(&self, _: FunctionId) -> CallsRun {
+        self.room.width.map_or(CallsRun::InTurn, CallsRun::AtMost)
     }
 
     fn frame_bytes(&self) -> usize {

@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use crate::batch::Batch;
 use crate::call::Call;
 use crate::function::{FunctionId, Shape};
-use crate::lane::Lane;
+use crate::lane::{CallsRun, Lane};
 use crate::scheduler::queue::{Queue, Work};
 
 /// Work that a frame should hold, in nanoseconds: long beside a round trip to a worker, short
@@ -149,11 +149,14 @@ pub(crate) fn choose<'a>(
             let lane = lane_of(function);
             let calls = match work.batch.functions()[function].gather {
                 Some(gather) => gather.max_size,
-                None if lane.runs_concurrently() => lane.frame_calls(function),
-                None => lane.concurrent_calls(function).unwrap_or_else(|| {
-                    let most = lane.frame_calls(function);
-                    FrameSize::InTurn { estimate: estimates[function], most, parallelism: 1 }.of(usize::MAX)
-                }),
+                None => match lane.calls_run(function) {
+                    CallsRun::SideBySide => lane.frame_calls(function),
+                    CallsRun::AtMost(width) => width,
+                    CallsRun::InTurn => {
+                        let most = lane.frame_calls(function);
+                        FrameSize::InTurn { estimate: estimates[function], most, parallelism: 1 }.of(usize::MAX)
+                    }
+                },
             };
             waiting.push(Candidate {
                 function,

@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::dependents;
 use crate::frame::InHand;
 use crate::function::{Function, FunctionId};
-use crate::lane::Lane;
+use crate::lane::{CallsRun, Lane};
 use crate::limits::{LimitWarning, Limiter};
 use crate::payload::PayloadRelease;
 use crate::report::Usage;
@@ -131,9 +131,10 @@ impl SchedulerCore {
     /// What the lane is to have of a function whose calls it runs side by side.
     pub(super) fn concurrent_calls(&self, function: FunctionId, estimate: Estimate) -> Option<ConcurrentCalls> {
         // With a limit a frame has one call, and there are no more than can go.
-        let limited = self.limiters[function].is_some();
-        let width = self.lane(function).concurrent_calls(function).filter(|_| !limited)?;
-        Some(ConcurrentCalls::new(width, estimate))
+        match self.lane(function).calls_run(function) {
+            CallsRun::AtMost(width) if self.limiters[function].is_none() => Some(ConcurrentCalls::new(width, estimate)),
+            _ => None,
+        }
     }
 
     /// How many calls the next frame of a function may have.
@@ -142,7 +143,7 @@ impl SchedulerCore {
         let most = if spec.isolated || spec.policy.limit.is_some() { 1 } else { lane.frame_calls(function) };
         match self.concurrent_calls(function, estimate) {
             Some(share) => FrameSize::AtMost(share.room(in_flight.calls).min(most)),
-            None if lane.runs_concurrently() => FrameSize::AtMost(most),
+            None if lane.calls_run(function) == CallsRun::SideBySide => FrameSize::AtMost(most),
             None => FrameSize::InTurn { estimate, most, parallelism: lane.parallelism(function) },
         }
     }

@@ -8,7 +8,7 @@ use guerdon_core::batch::{Batch, BatchSpec};
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId, Shape};
-use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CallsRun, Closing, Lane, LaneWaker};
 use guerdon_core::limits::{Limit, LimitWarning, Rules};
 use guerdon_core::outcome::{Answer, Cell, Failure, FailureKind, Status, Times};
 use guerdon_core::scheduler::Scheduler;
@@ -59,8 +59,8 @@ impl<E: Fn(usize, u16) -> Response + Send + Sync + 'static> Lane for Simulated<E
         usize::MAX
     }
 
-    fn concurrent_calls(&self, _: FunctionId) -> Option<usize> {
-        Some(1 << 16)
+    fn calls_run(&self, _: FunctionId) -> CallsRun {
+        CallsRun::AtMost(1 << 16)
     }
 
     fn run(&self, mut frame: Frame) {

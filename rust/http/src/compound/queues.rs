@@ -88,7 +88,7 @@ impl CompoundQueues {
     }
 
     /// How many calls of a function run at a time; `None` where its calls are single requests.
-    pub fn concurrent_calls(&self, function: FunctionId) -> Option<usize> {
+    pub fn width(&self, function: FunctionId) -> Option<usize> {
         self.of.get(function)?.as_ref().map(|(queue, _)| queue.limit)
     }
 

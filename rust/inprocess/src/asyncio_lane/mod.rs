@@ -17,7 +17,7 @@ use std::time::Duration;
 use guerdon_core::clock::Clock;
 use guerdon_core::frame::Frame;
 use guerdon_core::function::{Function, FunctionId};
-use guerdon_core::lane::{Closing, Lane, LaneWaker};
+use guerdon_core::lane::{CallsRun, Closing, Lane, LaneWaker};
 use guerdon_core::task::spawn_restarted;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -142,8 +142,8 @@ impl Lane for AsyncioLane {
         self.functions[function].slots.room().max(1)
     }
 
-    fn runs_concurrently(&self) -> bool {
-        true
+    fn calls_run(&self, _function: FunctionId) -> CallsRun {
+        CallsRun::SideBySide
     }
 
     fn shares_threads(&self) -> bool {
