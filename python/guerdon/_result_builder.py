@@ -83,7 +83,10 @@ class ResultBuilder:
     def judge(self, result: RewardBatch) -> str | None:
         """Counts a result that no trainer brought, once; the error message if failures are too
         many."""
-        if not (result.failures() or result.status.any()):  # all are OK
+        import numpy as np
+
+        # `any` takes twice as long on an array of a few cells.
+        if not result.failures() and not np.count_nonzero(result.status):  # all are OK
             self.failure_rate.add_whole(len(result))
             return None
         counted, message = self.count(result)

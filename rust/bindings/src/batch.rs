@@ -35,6 +35,10 @@ use crate::values::open_batch::OpenBatchValues;
 use crate::values::released::ReleasedValues;
 use crate::values::whole_batch::WholeBatchPayload;
 
+/// So many cells are read with the interpreter's lock held: to give it away and take it back costs
+/// more, the most where lane threads want it.
+const FEW_CELLS: usize = 256;
+
 /// (sample, function, status, reason, traceback, attempts, `queue_s`, `run_s`)
 type FailureRow = (usize, usize, u8, String, Option<String>, u16, f64, f64);
 
@@ -121,12 +125,14 @@ impl PyBatch {
             return Err(PyRuntimeError::new_err("the batch is not done; wait for it first"));
         }
         let functions = batch.functions().len();
-        let values: Vec<T> = gil::detached(py, || {
+        let values = || -> Vec<T> {
             (0..batch.samples())
                 .flat_map(|sample| (0..functions).map(move |function| (sample, function)))
                 .map(|(sample, function)| value(batch, sample, function))
                 .collect()
-        });
+        };
+        let few = batch.samples().saturating_mul(functions) <= FEW_CELLS;
+        let values = if few { values() } else { gil::detached(py, values) };
         PyArray1::from_vec(py, values).reshape([batch.groups(), batch.group_size(), functions])
     }
 }
