@@ -94,7 +94,7 @@ class EngineHandle:
 
         Raises:
             ClosedError: The dispatcher was closed.
-            MainGuardError: multiprocessing imports the program for a child.
+            MainGuardError: multiprocessing imports the program for a child, or a worker a module.
         """
         engine = self._engine
         if engine is not None and not self._closed:
@@ -166,10 +166,17 @@ def _end(handle: EngineHandle, pid: int) -> None:
 
 
 def _refuse_child_import() -> None:
-    """Refuses while multiprocessing imports a script without a guard.
+    """Refuses while multiprocessing or a worker imports a module that scores without a guard.
 
-    Each child would score all over again.
+    Each child would score all over again; the workers of a worker's dispatcher would too.
     """
+    loading = sys.modules.get("_guerdon_worker.loaded_functions")
+    if getattr(loading, "under_way", False):
+        raise MainGuardError(
+            "this module submits a batch while a worker imports it for a reward function, which would score "
+            "everything again. Move what the program does, unlike what it defines, under "
+            'if __name__ == "__main__": or into another file.'
+        )
     processes = sys.modules.get("multiprocessing.process")
     if processes is not None and getattr(processes.current_process(), "_inheriting", False):
         raise MainGuardError(

@@ -138,3 +138,28 @@ def test_a_program_without_a_guard_that_its_own_children_import(tmp_path: Path) 
     assert done.stdout.splitlines()[-1] == "1", done.stderr
     assert "MainGuardError" in done.stderr
     assert 'if __name__ == "__main__":' in done.stderr
+
+
+@pytest.mark.fault(
+    "the module of a reward function scores a batch when it is imported",
+    sees="`setup_failed`, with what to do; no worker's worker does the same",
+)
+def test_a_module_that_scores_when_a_worker_imports_it(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        scores="""
+from guerdon import Dispatcher, reward
+
+@reward(max_failure_rate=1.0, timeout=20)
+def length(completion):
+    return float(len(completion))
+
+with Dispatcher([length], workers=1) as dispatcher:
+    result = dispatcher.score(completions=["a"])
+    print([failure.reason for failure in result.failures()])
+""",
+        train="import scores",
+    )
+    done = attempt("train.py", cwd=tmp_path)
+    assert "MainGuardError" in done.stdout, done.stderr
+    assert 'if __name__ == "__main__":' in done.stdout

@@ -26,6 +26,9 @@ Buffer = bytes | mmap.mmap
 _MAINS = ("__main__", "__mp_main__")
 
 
+under_way = False  # whether a function is being loaded; guerdon, if the user's module imports it, asks
+
+
 class LoadFailure:
     """Why a function could not be loaded."""
 
@@ -82,6 +85,8 @@ class LoadedFunctions:
         entry = self._entries[index]
         if entry is None:
             return LoadFailure("not a function of the process lane", None)
+        global under_way
+        under_way = True
         try:
             return Call(self._target(entry["target"]), entry["recipe"])
         except CallInterrupted:
@@ -89,6 +94,8 @@ class LoadedFunctions:
         except BaseException as error:  # SystemExit at import too
             reason = reason_of(error) + missing_variable(error, self.hidden)
             return LoadFailure(f"could not be loaded in a worker: {reason}", traceback_of(error))
+        finally:
+            under_way = False
 
     def _target(self, target: tuple[Any, ...]) -> Any:
         if target[0] == "value":

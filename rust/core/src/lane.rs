@@ -24,7 +24,7 @@ pub enum CallsRun {
     InTurn,
     /// Side by side, in a lane that takes by itself no more than it can start: a frame has as many
     /// as `Lane::frame_calls` says, whatever they are expected to take.
-    SideBySide,
+    Concurrent,
     /// Side by side, so many of a function at a time, in a lane that takes whatever it gets. The
     /// scheduler then gives it what it runs and what it starts next: what waits in a lane is out of
     /// the scheduler's order.

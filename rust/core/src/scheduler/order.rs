@@ -150,7 +150,7 @@ pub(crate) fn choose<'a>(
             let calls = match work.batch.functions()[function].gather {
                 Some(gather) => gather.max_size,
                 None => match lane.calls_run(function) {
-                    CallsRun::SideBySide => lane.frame_calls(function),
+                    CallsRun::Concurrent => lane.frame_calls(function),
                     CallsRun::AtMost(width) => width,
                     CallsRun::InTurn => {
                         let most = lane.frame_calls(function);

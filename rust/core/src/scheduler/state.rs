@@ -143,7 +143,7 @@ impl SchedulerCore {
         let most = if spec.isolated || spec.policy.limit.is_some() { 1 } else { lane.frame_calls(function) };
         match self.concurrent_calls(function, estimate) {
             Some(share) => FrameSize::AtMost(share.room(in_flight.calls).min(most)),
-            None if lane.calls_run(function) == CallsRun::SideBySide => FrameSize::AtMost(most),
+            None if lane.calls_run(function) == CallsRun::Concurrent => FrameSize::AtMost(most),
             None => FrameSize::InTurn { estimate, most, parallelism: lane.parallelism(function) },
         }
     }

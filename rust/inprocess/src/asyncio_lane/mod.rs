@@ -143,7 +143,7 @@ impl Lane for AsyncioLane {
     }
 
     fn calls_run(&self, _function: FunctionId) -> CallsRun {
-        CallsRun::SideBySide
+        CallsRun::Concurrent
     }
 
     fn shares_threads(&self) -> bool {
