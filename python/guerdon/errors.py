@@ -67,8 +67,8 @@ class ClosedError(GuerdonError, RuntimeError):
 
 
 class MainGuardError(GuerdonError, RuntimeError):
-    """A batch was submitted while a child process imports the program (multiprocessing), or a worker
-    the module of a reward function."""
+    """A batch was submitted while a child process imports the program (multiprocessing), or a
+    worker the module of a reward function."""
 
 
 class VLLMServerError(GuerdonError, ConnectionError):

@@ -26,7 +26,8 @@ Buffer = bytes | mmap.mmap
 _MAINS = ("__main__", "__mp_main__")
 
 
-under_way = False  # whether a function is being loaded; guerdon, if the user's module imports it, asks
+# Whether a function is being loaded: guerdon asks, where the user's module imports it.
+under_way = False
 
 
 class LoadFailure:
