@@ -26,7 +26,7 @@ pub(super) const LATE: Duration = Duration::from_secs(1);
 /// these two, as a busy machine needs more than an idle one. With a grace that is shorter still it
 /// is asked at the kill.
 const LAST_WORDS: Duration = Duration::from_millis(20);
-pub(super) const MOST_WORDS: Duration = Duration::from_millis(250);
+pub(super) const MOST_WORDS: Duration = Duration::from_secs(1);
 /// How often a claim may be seen to go back in one frame: once by honest workers, where the claim
 /// was guessed from half a snapshot.
 const BACKS: u32 = 16;

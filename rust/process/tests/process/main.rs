@@ -68,7 +68,8 @@ fn what_a_function_does_ends_its_own_cell_only() {
 
 #[test]
 fn a_hang_is_reported_where_it_was_last_seen_and_costs_its_timeout_only() {
-    let rig = Rig::new(vec![spec("work")]);
+    // Time to answer in, also on a busy machine.
+    let rig = Rig::new(vec![spec("work").with(|function| function.policy.grace = Duration::from_secs(4))]);
     rig.warm();
     let mut texts = gives(200);
     texts[7] = "hang".to_owned();
@@ -86,7 +87,7 @@ fn a_hang_is_reported_where_it_was_last_seen_and_costs_its_timeout_only() {
 #[test]
 fn a_killed_call_tells_where_it_was_last_seen_also_in_c_that_holds_the_gil() {
     // Time to answer in, also on a busy machine.
-    let rig = Rig::new(vec![spec("work").with(|function| function.policy.grace = Duration::from_secs(2))]);
+    let rig = Rig::new(vec![spec("work").with(|function| function.policy.grace = Duration::from_secs(4))]);
     rig.warm();
     let batch = rig.score(&["gil", "deaf", "hang"]);
     for (sample, name) in [(0, "hold_gil"), (1, "hang_deaf"), (2, "hang")] {
