@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import socket
 import threading
+import time
 import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -131,21 +134,43 @@ def test_a_key_that_goes_without_tls_is_warned_of(url: str, key: str | None, war
         assert caught[0].filename == __file__
 
 
+@contextmanager
+def taking_no_connections() -> Iterator[str]:
+    """A server whose backlog is full: the kernel drops what comes now."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(3):
+            one = stack.enter_context(socket.socket())
+            one.settimeout(0.2)
+            if one.connect_ex(listener.getsockname()):
+                break
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
 @pytest.mark.fault(
     "a judge's server takes no more connections",
     sees="`timeout` or `error` after `retries`: the reason says that there was no connection",
 )
 def test_a_server_that_takes_no_connections() -> None:
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
-        full = []
-        for _ in range(3):  # the backlog is full: the kernel drops what comes now
-            one = socket.socket()
-            one.settimeout(0.2)
-            full.append(one)
-            if one.connect_ex(listener.getsockname()):
-                break
-        failure = only(score(f"http://127.0.0.1:{listener.getsockname()[1]}", ["x"], timeout=1, retries=0))
-        for one in full:
-            one.close()
+    with taking_no_connections() as url:
+        failure = only(score(url, ["x"], timeout=1, retries=0))
     assert failure.status is Status.TIMEOUT
+    assert failure.reason.startswith("can't connect within the timeout of 1 s; ")
     assert "had not taken the connection" in failure.reason
+
+
+@pytest.mark.parametrize("http2", [False, True])
+def test_a_server_without_connections_is_not_reported_to_hang(http2: bool) -> None:
+    """The circuit breaker opens; "the endpoint hangs" would have its user look at the judge."""
+    with taking_no_connections() as url, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = score(url, [str(number) for number in range(5)], timeout=0.5, total_timeout=2, retries=0, http2=http2)
+        until = time.monotonic() + 20
+        while not caught and time.monotonic() < until:
+            time.sleep(0.01)  # the warning comes from another thread
+    assert (result.status == Status.TIMEOUT).all()
+    (message,) = {str(one.message) for one in caught}
+    assert "circuit breaker open" in message
+    assert "hangs" not in message
+    usage = result.usage["judge"]
+    assert (usage["requests"], usage["unknown"]) == (0, 0), "nothing was sent that could cost"

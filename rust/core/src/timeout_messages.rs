@@ -11,6 +11,12 @@ pub fn no_answer(timeout: Duration) -> String {
     format!("no answer within the timeout of {} s", timeout.as_secs_f64())
 }
 
+/// The same where there was not even a connection.
+#[must_use]
+pub fn no_connection(timeout: Duration) -> String {
+    format!("can't connect within the timeout of {} s", timeout.as_secs_f64())
+}
+
 /// Of a function's `setup()`.
 #[must_use]
 pub fn no_setup(setup_timeout: Duration) -> String {

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use guerdon_core::outcome::Cell;
-use guerdon_core::timeout_messages::{no_answer, timed_out};
+use guerdon_core::outcome::{Answer, Cell, Failure};
+use guerdon_core::timeout_messages::{no_answer, no_connection, timed_out};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -82,8 +82,12 @@ async fn send(
                 pool.purge(begun);
             }
             let how_far = progress.describe(&endpoint.host());
-            let failure = timed_out(format!("{}; {how_far}", no_answer(timeout)), None);
-            Err(SendError { failure, unsent: false })
+            if progress.is_connected() {
+                let failure = timed_out(format!("{}; {how_far}", no_answer(timeout)), None);
+                return Err(SendError { failure, unsent: false });
+            }
+            let failure = timed_out(format!("{}; {how_far}", no_connection(timeout)), None);
+            Err(SendError { failure: Failure { answer: Some(Answer::Unreachable), ..failure }, unsent: true })
         }
     }
 }

@@ -86,6 +86,7 @@ impl Feedback {
     #[must_use]
     pub fn of(failure: &Failure) -> Self {
         match (failure.kind, failure.answer) {
+            (FailureKind::Timeout, Some(Answer::Unreachable)) => Self::NoConnection,
             (FailureKind::Timeout, _) => Self::TimedOut,
             (FailureKind::Error, Some(Answer::Status(429))) => Self::Throttled(failure.retry_after),
             // "Overloaded, come back": it is not down.
