@@ -167,6 +167,17 @@ def test_a_bad_sample_fails_alone(fault: Any) -> None:
     assert sorted(len(body["completions"]) for body in server.bodies) == [1, 1, 2, 2, 4, 4, 8, 8, 16]
 
 
+def test_halves_go_before_what_was_not_sent_yet() -> None:
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        return (500, {}) if "b" in body["completions"] else lengths(path, body)
+
+    with serving(answer) as server:
+        one = http_reward(server.url, batch_size=4, columns=["completion"], retries=0, limit=Limit(concurrency=1))
+        with Dispatcher([one], max_failure_rate=1) as dispatcher:
+            dispatcher.score(completions=list("abcdefghijkl"))
+    assert ["".join(body["completions"]) for body in server.bodies] == ["abcd", "ab", "a", "b", "cd", "efgh", "ijkl"]
+
+
 def test_a_value_that_is_no_number_fails_alone_at_once() -> None:
     def answer(path: str, body: dict[str, Any]) -> Any:
         return {"rewards": ["high" if text == "bad" else len(text) for text in body["completions"]]}
