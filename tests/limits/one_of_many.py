@@ -41,6 +41,26 @@ def hold(completion: str) -> float:
     return 1.0
 
 
+def work(places: int, seconds: float) -> None:
+    """Has more to do than it is given time for; tells when it asked and when its calls began."""
+    begun: list[float] = []
+
+    async def one(completion: str) -> float:
+        begun.append(time.monotonic())
+        await asyncio.sleep(seconds)
+        return 1.0
+
+    with Dispatcher([reward(one, limit=Limit(concurrency=places, key="workers"))]) as made:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        asked = time.monotonic()
+        pending = made.submit(completions=["c"] * 10_000)
+        print("working", flush=True)
+        sys.stdin.readline()
+        pending.cancel()
+    print(json.dumps({"asked": asked, "begun": begun}), flush=True)
+
+
 def alone(url: str, calls: int) -> list[int]:
     """Attempts of each call, without a limit: as many at a time as one would set, each waiting for
     itself."""
@@ -72,6 +92,9 @@ def main(what: str, url: str, calls: int, rpm: float) -> None:
     if what == "hold":
         with Dispatcher([reward(hold, lane="thread", timeout=600, limit=Limit(concurrency=2, key="holders"))]) as made:
             made.score(completions=["c"] * 2)
+        return
+    if what == "work":
+        work(calls, rpm)
         return
     if what == "alone":
         print("ready", flush=True)

@@ -10,7 +10,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,3 +73,79 @@ def test_calls_at_a_time_are_free_again_when_their_process_is_killed() -> None:
         process.kill()
         process.communicate()
     assert result.status.ravel().tolist() == [Status.OK] * 4
+
+
+class Worker:
+    """A process that always has more calls to make, once it was told to."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.process, self._input, self._output = process, process.stdin, process.stdout
+
+    def reads(self, line: str) -> None:
+        assert self._output.readline() == line + "\n"
+
+    def work(self) -> None:
+        self._input.write("work\n")
+        self._input.flush()
+        self.reads("working")
+
+    def report(self) -> dict[str, Any]:
+        report: dict[str, Any] = json.loads(self.process.communicate("stop\n", timeout=60)[0])
+        return report
+
+
+@contextmanager
+def workers(count: int, places: int, seconds: float) -> Iterator[list[Worker]]:
+    """So many, which share so many places for calls that take so long; each is ready."""
+    processes = [start("work", "", places, seconds) for _ in range(count)]
+    try:
+        every = [Worker(process) for process in processes]
+        for worker in every:
+            worker.reads("ready")
+        yield every
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def within(report: dict[str, Any], start: float, end: float) -> list[float]:
+    return [at for at in report["begun"] if start <= at < end]
+
+
+def test_a_process_that_comes_late_starts_soon_and_gets_its_share() -> None:
+    with workers(2, places=4, seconds=0.02) as (first, late):
+        first.work()
+        time.sleep(0.5)
+        late.work()
+        time.sleep(2.5)
+        reports = [worker.report() for worker in (late, first)]
+    asked = reports[0]["asked"]
+    assert reports[0]["begun"][0] - asked < 1, "of a hundred calls a second that the other one would make"
+    late_calls, first_calls = (len(within(report, asked + 0.5, asked + 2.5)) for report in reports)
+    assert late_calls > 0.75 * (late_calls + first_calls) / 2
+    assert first_calls > 0.75 * (late_calls + first_calls) / 2
+
+
+@pytest.mark.fault(
+    "a process is killed while it waits for a limit that others share",
+    sees="nothing: the others' calls go on, and nobody leaves a place to it",
+)
+def test_nobody_waits_for_a_process_that_was_killed_while_it_waited() -> None:
+    # One place: of three that want it, two wait.
+    with workers(3, places=1, seconds=0.05) as every:
+        for worker in every:
+            worker.work()
+        time.sleep(0.5)
+        every[0].process.kill()
+        every[0].process.wait()
+        killed = time.monotonic()
+        time.sleep(2)
+        reports = [worker.report() for worker in every[1:]]
+    begun = sorted(at for report in reports for at in within(report, killed, killed + 2))
+    gaps = [later - at for at, later in zip([killed, *begun], [*begun, killed + 2], strict=True)]
+    assert max(gaps) < 1
+    assert len(begun) > 20, "of forty that fit into two seconds"
+    assert all(len(within(report, killed, killed + 2)) > 0.75 * len(begun) / 2 for report in reports)

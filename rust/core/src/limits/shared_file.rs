@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
-use super::fairness::{SAY_AGAIN_NS, WAITS_NS, served_so_far, yields_place, yields_turn_until};
+use super::fairness::{SAY_AGAIN_NS, TURN_NS, WAITS_NS, least_served, served_so_far, yields_place, yields_turn_until};
 use super::lease::{self, Lease};
 use super::rate_limiter::{self, RateLimiter, Rules};
 
@@ -48,6 +48,8 @@ pub(super) struct SharedFile {
     file_checked_ns: u64,
     /// Leases in the file, at the last use.
     count: usize,
+    /// When its turn began, if it has one.
+    turn_ns: Option<u64>,
 }
 
 /// The contents of the file, under the lock.
@@ -56,6 +58,7 @@ pub(super) struct Locked {
     leases: Vec<Lease>,
     me: usize,
     namespace: u64,
+    turn_ns: Option<u64>,
     /// Leases are due for a check; they were checked.
     check_due: bool,
     checked: bool,
@@ -78,13 +81,28 @@ impl Locked {
 
     /// Whether this engine, with so many calls in flight, is to leave the next one to another;
     /// until when, if that is known.
-    pub(super) fn yields(&self, rules: &Rules, in_flight: usize, now_ns: u64) -> Option<Option<u64>> {
+    pub(super) fn yields(&mut self, rules: &Rules, in_flight: usize, now_ns: u64) -> Option<Option<u64>> {
         let most = rules.concurrency.map(|most| self.limiter.allowed_concurrency(rules, most));
         if most.is_some_and(|most| yields_place(&self.leases, self.me, in_flight, most, now_ns)) {
             return Some(None);
         }
+        if most.is_some_and(|most| self.is_turn_over(most, now_ns)) {
+            return Some(None);
+        }
         let due_ns = self.limiter.due_ns(rules)?;
         yields_turn_until(&self.leases, self.me, due_ns, now_ns).map(Some)
+    }
+
+    /// Whether this engine had its turn, where they take turns, and another one waits for its own.
+    fn is_turn_over(&mut self, most: usize, now_ns: u64) -> bool {
+        let Some(least) = least_served(&self.leases, self.me, most, now_ns) else { return false };
+        let lease = &mut self.leases[self.me];
+        lease.served = lease.served.min(least.saturating_add(1));
+        if lease.served <= least || self.turn_ns.is_some_and(|began_ns| now_ns < began_ns.saturating_add(TURN_NS)) {
+            return false;
+        }
+        self.turn_ns = None;
+        true
     }
 
     /// This engine waits for a permit.
@@ -98,6 +116,7 @@ impl Locked {
     /// This engine gets a permit.
     pub(super) fn serve(&mut self, now_ns: u64) {
         self.come(now_ns);
+        self.turn_ns.get_or_insert(now_ns);
         let lease = &mut self.leases[self.me];
         (lease.waits_until_ns, lease.served) = (0, lease.served.saturating_add(1));
     }
@@ -138,6 +157,7 @@ impl SharedFile {
             checked_ns: None,
             file_checked_ns: 0,
             count: 0,
+            turn_ns: None,
         }
     }
 
@@ -195,6 +215,7 @@ impl SharedFile {
         let mut locked = self.read(file, now_ns)?;
         let (limiter, leases) = (locked.limiter.clone(), locked.leases.clone());
         let done = work(&mut locked);
+        self.turn_ns = locked.turn_ns;
         if locked.checked {
             self.checked_ns = Some(now_ns);
         }
@@ -242,8 +263,8 @@ impl SharedFile {
             leases = stored.iter().map(|words| Lease::from_words(*words)).collect();
         }
         let check_due = self.checked_ns.is_none_or(|checked_ns| now_ns.saturating_sub(checked_ns) >= CHECK_LEASES_NS);
-        let (me, namespace) = (self.slot, self.me.namespace);
-        let mut locked = Locked { limiter, leases, me, namespace, check_due, checked: false, written: true };
+        let (me, namespace, turn_ns) = (self.slot, self.me.namespace, self.turn_ns);
+        let mut locked = Locked { limiter, leases, me, namespace, turn_ns, check_due, checked: false, written: true };
         if !locked.leases.get(self.slot).is_some_and(|lease| lease.is(&self.me)) {
             locked.me = self.claim_slot(&mut locked, now_ns)?;
             self.slot = locked.me;

@@ -54,6 +54,31 @@ fn a_late_engine_starts_within_a_second_and_gets_its_share() {
     }
 }
 
+/// More engines than calls that may be in flight: nobody keeps the places for itself.
+#[test]
+fn engines_that_are_more_than_the_places_take_turns() {
+    for (places, latency) in [(1, 10 * MS), (1, 50 * MS), (1, SECOND), (2, 50 * MS), (3, 200 * MS)] {
+        let calls = paused(async {
+            let key = Key::new();
+            let endpoint = Arc::new(move |_: usize, _: u16| scored(latency));
+            let engine = || Engine::of(limited(key.limit(at_once(places)), 3), endpoint.clone());
+            let engines: Vec<_> = (0..=places).map(|_| engine()).collect();
+            let batches: Vec<_> = engines.iter().map(|engine| engine.submit(20_000)).collect();
+            tokio::time::sleep(SECOND * 40).await;
+            for (engine, batch) in engines.iter().zip(&batches) {
+                engine.scheduler.cancel(batch, "seen");
+            }
+            engines.iter().map(|engine| engine.sent().len()).collect::<Vec<_>>()
+        });
+        let all: usize = calls.iter().sum();
+        let fair = all / calls.len();
+        assert!(calls.iter().all(|calls| calls.abs_diff(fair) * 10 <= fair + 10), "{calls:?} of {places}, {latency:?}");
+        // Whose turn it is sees that within 10 ms: once in a turn, which is one call at least.
+        let used = latency.mul_f64(all as f64 / places as f64);
+        assert!(used >= SECOND * 40 * 5 / 6, "{used:?} of 40 s used, {places}, {latency:?}");
+    }
+}
+
 /// Who waits and goes away, cancelled or killed, holds nobody up.
 #[test]
 fn a_waiter_that_is_gone_blocks_nobody() {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::breaker::History;
-use super::super::fairness::{served_so_far, yields_place, yields_turn_until};
+use super::super::fairness::{least_served, served_so_far, yields_place, yields_turn_until};
 use super::super::lease::Lease;
 use super::super::rate_limiter::{CallEnd, Decision, Feedback, Grant, RateLimiter, Rules, Tokens};
 
@@ -35,6 +35,10 @@ proptest! {
         }
         let waiting: Vec<usize> = live.iter().copied().filter(|me| leases[*me].waits(S)).collect();
         prop_assert!(waiting.is_empty() || waiting.iter().any(|me| !yields(*me)), "all leave it to others");
+        // Where they take turns, who was served least goes.
+        let owes = |me: usize| least_served(&leases, me, most, S).is_some_and(|least| leases[me].served > least);
+        let idle = waiting.iter().filter(|me| in_flight(**me) == 0).min_by_key(|me| leases[**me].served);
+        prop_assert!(idle.is_none_or(|me| !owes(*me) && !yields(*me)));
         let turn = |me: usize| yields_turn_until(&leases, me, S, S);
         prop_assert!(waiting.is_empty() || waiting.iter().any(|me| turn(*me).is_none()));
         // Whoever is left behind is waited for a few milliseconds only.
