@@ -280,7 +280,7 @@ def rubric(
     if isinstance(criteria, Sequence) and not isinstance(criteria, str):
         if not all(isinstance(each, str) for each in criteria) or len(set(criteria)) < len(criteria):
             raise RegistrationError(
-                f"parse.rubric(criteria={criteria!r}): expected a list of names, each once, or a dict of names and weights."
+                f"parse.rubric(criteria={criteria!r}): expected a list of names, each given once, or a dict of names and weights."
             )
         criteria = dict.fromkeys(criteria, 1.0)
     weights = _labels("rubric", "criteria", criteria)
