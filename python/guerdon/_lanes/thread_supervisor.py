@@ -25,6 +25,7 @@ from guerdon._native import (
     ThreadAbandoned,
     TooFewDescriptors,
 )
+from guerdon._worker.invoke import tracebacks
 from guerdon._worker.invoke.call import Call
 from guerdon._worker.invoke.reasons import reason_of
 from guerdon.limits import native
@@ -80,6 +81,10 @@ class ThreadSupervisor:
         self._loops: dict[tuple[int, int], LoopThread] = {}
 
     def run(self) -> None:
+        if self._calls:
+            # Python 3.15 imports for the first traceback. An exception from outside that meets a
+            # lane thread there leaves the lock of imports held: no import would ever end.
+            tracebacks.prepare()
         while self._serve():
             pass
 
