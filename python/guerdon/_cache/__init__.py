@@ -2,5 +2,5 @@
 folders of a dispatcher.
 
 `versions` hashes what decides a function's outcomes, `python_code` what a Python function is made
-of; `folders` opens what a dispatcher's functions name.
+of, `modules` which modules are the user's own; `folders` opens what a dispatcher's functions name.
 """

@@ -2,7 +2,8 @@
 it names, with all that those are made of.
 
 - The same source gives the same hash in each process of one version of Python.
-- Of installed packages the version counts, not the code; what runs in C counts by its name.
+- Of installed packages the version counts, not the code; what runs in C counts by its name. The
+  user's own modules that a function imports in its body are imported to look at them.
 - What can't be told raises `UnknownPart`, with its place.
 """
 
@@ -12,11 +13,11 @@ import builtins
 import copyreg
 import functools
 import hashlib
-import sys
-import sysconfig
 from collections.abc import Iterator, Mapping
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, Final
+
+from guerdon._cache.modules import UnknownPart, imported_in, is_installed, version_of_module
 
 __all__ = ["PythonCode", "UnknownPart"]
 
@@ -40,10 +41,6 @@ _IGNORED: Final = frozenset(
 )
 
 
-class UnknownPart(Exception):
-    """Something a function uses is neither code nor data; the text says what and where."""
-
-
 class PythonCode:
     """Adds up one hash."""
 
@@ -51,6 +48,8 @@ class PythonCode:
         self._hash = hashlib.blake2b(digest_size=32)
         # What was seen, by id, with its number; it is held, so that no other gets its id.
         self._seen: dict[int, tuple[int, object]] = {}
+        # Of the user's modules, by id, the names in them that were seen.
+        self._named: dict[int, set[str]] = {}
 
     def digest(self) -> bytes:
         """The hash of all that was added."""
@@ -103,10 +102,14 @@ class PythonCode:
             self._add_all(type(value).__name__, iter(((place, value.__func__),)))
         elif isinstance(value, property):
             self._add_all("property", ((place, one) for one in (value.fget, value.fset, value.fdel)))
+        elif isinstance(value, functools.cached_property):
+            self._add_all("cached_property", iter(((place, value.func),)))
+        elif isinstance(value, MappingProxyType):
+            self._add_all("mappingproxy", iter(((place, dict(value)),)))
         elif isinstance(value, functools._lru_cache_wrapper):
             self._add_all("lru_cache", iter(((place, value.__wrapped__),)))
         elif isinstance(value, ModuleType):
-            self._put("module", _version_of(value.__name__).encode())
+            self._add_module(value, place)
         elif isinstance(value, type):
             self._add_class(value, place)
         elif hasattr(type(value), "__guerdon_target__"):
@@ -130,21 +133,53 @@ class PythonCode:
         self._add_all("code", ((place, part) for part in parts))
 
     def _add_function(self, function: FunctionType, place: str) -> None:
-        if _is_installed(function.__module__):
-            self._put("function", f"{_version_of(function.__module__)} {function.__qualname__}".encode())
+        if is_installed(function.__module__):
+            self._put("function", f"{version_of_module(function.__module__)} {function.__qualname__}".encode())
+            # made by a decorator, say, around the user's code
+            if "<locals>" in function.__qualname__:
+                self._add_variables(function)
             return
-        names = frozenset(_names(function.__code__))
-        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        code = function.__code__
+        names = frozenset(_names(code))
         self._put("function", function.__qualname__.encode())
-        self.add(function.__code__, place)
+        self.add(code, place)
+        self._add_variables(function)
+        self._add_named(function.__globals__, names, place, "the global")
+        for module in imported_in(code, function.__globals__.get("__package__"), place):
+            if isinstance(module, ModuleType):
+                self._put("import", module.__name__.encode())
+                self._add_names_of(module, names, place)
+            else:
+                self._put("import", module.encode())
+
+    def _add_variables(self, function: FunctionType) -> None:
+        """What a function has beside its code: defaults, closure, attributes."""
         self.add(function.__defaults__, f"a default of {function.__qualname__}")
         self.add(function.__kwdefaults__, f"a default of {function.__qualname__}")
-        for name, cell in cells:
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             try:
                 self.add(cell.cell_contents, f"the variable {name!r} of its closure")
             except ValueError:  # empty: it is assigned later
                 self._put("empty", name.encode())
-        self._add_named(function.__globals__, names, place, "the global")
+        for name, value in sorted(vars(function).items()):
+            self._put("attribute", name.encode())
+            self.add(value, f"{function.__qualname__}.{name}")
+
+    def _add_module(self, module: ModuleType, place: str) -> None:
+        """A module as a value: of one of the user's own all that it has may be used."""
+        if is_installed(module.__name__):
+            self._put("module", version_of_module(module.__name__).encode())
+            return
+        names = frozenset(name for name in vars(module) if not (name.startswith("__") and name.endswith("__")))
+        self._put("own module", module.__name__.encode())
+        self._add_names_of(module, names, place)
+
+    def _add_names_of(self, module: ModuleType, names: frozenset[str], place: str) -> None:
+        """What `names` stand for in one of the user's modules, unless that was seen."""
+        seen = self._named.setdefault(id(module), set())
+        new = names - seen
+        seen |= new
+        self._add_named(vars(module), new, place, f"{module.__name__}'s")
 
     def _add_named(self, scope: Mapping[str, Any], names: frozenset[str], place: str, what: str) -> None:
         """What `names` stand for in a module; of modules of the user's own what they name there."""
@@ -152,20 +187,19 @@ class PythonCode:
             if name not in scope or (name == "__builtins__" or getattr(builtins, name, self) is scope[name]):
                 continue
             value = scope[name]
-            self._put("name", name.encode())
-            if isinstance(value, ModuleType) and not _is_installed(value.__name__):
-                if id(value) not in self._seen:
-                    self._seen[id(value)] = len(self._seen), value
-                    self._put("own module", value.__name__.encode())
-                    self._add_named(vars(value), names, place, f"{value.__name__}'s")
+            self._put("name", name.encode("utf-8", "surrogatepass"))
+            if isinstance(value, ModuleType) and not is_installed(value.__name__):
+                self._put("own module", value.__name__.encode())
+                self._add_names_of(value, names, place)
             else:
                 self.add(value, f"{what} {name!r}")
 
     def _add_class(self, kind: type, place: str) -> None:
-        if _is_installed(kind.__module__):
-            self._put("class", f"{_version_of(kind.__module__)} {kind.__qualname__}".encode())
+        if is_installed(kind.__module__):
+            self._put("class", f"{version_of_module(kind.__module__)} {kind.__qualname__}".encode())
             return
         self._put("class", kind.__qualname__.encode())
+        self.add(type(kind), f"the class of {kind.__qualname__}")
         self._add_all("bases", ((place, base) for base in kind.__bases__))
         for name, value in sorted(vars(kind).items()):
             if name in _IGNORED or type(value).__name__ in ("getset_descriptor", "member_descriptor"):
@@ -193,33 +227,11 @@ _MOST_PARTS: Final = 1_000_000
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """The names of globals and attributes in a code, those of inner functions too."""
+    """The names of globals and attributes in a code, those of inner functions too, and its texts:
+    `getattr` may take them."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant)
-
-
-@functools.cache
-def _installed_folders() -> tuple[str, ...]:
-    paths = sysconfig.get_paths()
-    return tuple({paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-
-
-def _is_installed(module: str | None) -> bool:
-    """Whether a module is a package's or Python's own, rather than the user's."""
-    top = (module or "").partition(".")[0]
-    if top in ("guerdon", "builtins") or top in sys.stdlib_module_names:
-        return True
-    loaded = sys.modules.get(module or "")
-    file = getattr(loaded, "__file__", None)
-    if loaded is None or module == "__main__":
-        return False
-    if not isinstance(file, str):
-        return not hasattr(loaded, "__path__") and getattr(loaded, "__spec__", None) is not None
-    return file.startswith(_installed_folders()) or not file.endswith(".py")
-
-
-def _version_of(module: str | None) -> str:
-    top = (module or "").partition(".")[0]
-    return f"{module} {getattr(sys.modules.get(top), '__version__', '')}"
+        elif isinstance(constant, str):
+            yield constant
