@@ -168,6 +168,32 @@ def test_votes_and_panels_are_kept_whole(tmp_path: Path) -> None:
         panel([judge(**ask, model="n", name="n", cache=tmp_path), judge(**ask, model="o", name="o")])
 
 
+@fault("a member of a panel with a cache folder fails", sees="the others' score is not kept for later runs")
+@pytest.mark.parametrize("votes", [False, True])
+def test_a_score_without_all_members_is_not_kept(tmp_path: Path, votes: bool) -> None:
+    is_down = True
+    asked = 0
+
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        nonlocal asked
+        asked += 1
+        if is_down and (asked == 1 if votes else body["model"] == "o"):
+            raise ConnectionError
+        return chat_completion("1" if body["model"] == "o" else "9")
+
+    with serving(answer) as server:
+        ask: dict[str, Any] = {"base_url": f"{server.url}/v1", "prompt": "{completion}", "retries": 0}
+        for cached in (0, 0, 1):
+            judges = [judge(**ask, model=name, name=name) for name in ("n", "o")]
+            both = panel(judges, reduce="mean", min_members=1, cache=tmp_path, name="graded")
+            one = judge(**ask, model="n", name="graded", votes=3, vote="mean", temperature=1, cache=tmp_path)
+            with Dispatcher([one if votes else both]) as dispatcher:
+                result = dispatcher.score(completions=["a"])
+            assert result.timings["graded"]["cached"] == cached
+            assert result.rewards.item() == (9 if votes or is_down else 5)
+            is_down = False
+
+
 def test_columns_in_another_order_are_other_values(tmp_path: Path) -> None:
     calls: list[Any] = []
 

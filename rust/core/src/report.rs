@@ -112,12 +112,15 @@ pub struct Report {
     pub usage: Usage,
     /// Each with its sample, as the call counts them, from 0.
     pub extra: Vec<(usize, NamedExtra)>,
+    /// Something that the call asked has failed, though it has an outcome: that is not kept for
+    /// later calls.
+    pub incomplete: bool,
 }
 
 impl Report {
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.extra.is_empty() && self.usage == Usage::default()
+        self.extra.is_empty() && self.usage == Usage::default() && !self.incomplete
     }
 
     /// Adds a value of a sample of the call, 0 being its first; the last one of a name counts.
@@ -129,5 +132,6 @@ impl Report {
     pub fn merge(&mut self, other: Self) {
         self.usage += other.usage;
         self.extra.extend(other.extra);
+        self.incomplete |= other.incomplete;
     }
 }

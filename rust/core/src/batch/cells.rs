@@ -63,6 +63,15 @@ impl Batch {
         self.reported.lock().entry(function).or_default().extra.extend(extra);
     }
 
+    /// A part of a sample's call has failed, though the call may succeed.
+    pub(crate) fn note_incomplete(&self, sample: usize, function: FunctionId) {
+        self.reported.lock().entry(function).or_default().incomplete.insert(sample);
+    }
+
+    pub(crate) fn is_incomplete(&self, sample: usize, function: FunctionId) -> bool {
+        self.reported.lock().get(&function).is_some_and(|reported| reported.incomplete.contains(&sample))
+    }
+
     /// What the calls of a function used, `None` where none of them said.
     #[must_use]
     pub fn usage_of(&self, function: FunctionId) -> Option<Usage> {

@@ -13,7 +13,7 @@ mod cells;
 mod completion;
 mod dependents;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 
@@ -73,6 +73,8 @@ struct Reported {
     usage: Usage,
     /// By sample, in the order in which attempts ended.
     extra: Vec<(usize, NamedExtra)>,
+    /// Samples of whose calls a part has failed.
+    incomplete: BTreeSet<usize>,
 }
 
 /// One cell of a finished group, with the function's `on_failure` not applied.

@@ -10,13 +10,16 @@ impl Frame {
     /// Takes what an attempt of a call reports, before the call is ended. Usage is counted now, its
     /// extra values are kept when the call ends and still counts.
     pub fn report(&mut self, call: usize, report: Report) {
-        let Report { usage, extra } = report;
+        let Report { usage, extra, incomplete } = report;
         if usage != Usage::default() {
             self.owner.count_usage(self.function, usage);
             self.share(usage).for_each(|(slice, part)| self.slices[slice].batch().count_usage(self.function, part));
         }
         if !extra.is_empty() {
             self.extra.entry(call).or_default().extend(extra);
+        }
+        if incomplete && let Some((slice, call)) = self.each().nth(call) {
+            slice.batch().note_incomplete(call.first, self.function);
         }
     }
 

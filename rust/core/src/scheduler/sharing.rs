@@ -149,6 +149,7 @@ impl SchedulerCore {
             let outcome = grid.read(sample, column).filter(|(outcome, _)| outcome.status.is_answer());
             if let (Some((_, key)), Some((outcome, _))) = (key, outcome)
                 && !batch.is_recorded_with_others(sample, function)
+                && !batch.is_incomplete(sample, function)
             {
                 cache.store.keep(key, Arc::new(kept(batch, function, sample, outcome)));
             }

@@ -31,7 +31,7 @@ pub async fn ask(asker: &Asker<'_>, rules: &Reduction) -> (Result<Cells, Failure
     }
     drop(under_way);
     let opinions: Vec<Opinion> = opinions.into_iter().map(|one| one.unwrap_or(Opinion::Failed)).collect();
-    let mut report = Report::default();
+    let mut report = Report { incomplete: !failures.is_empty(), ..Report::default() };
     for (place, (member, opinion)) in members.iter().zip(&opinions).enumerate() {
         report.add(0, member.name.clone(), shown(*opinion));
         let used = asker.used(place);

@@ -31,10 +31,10 @@ pub async fn ask(asker: &Asker<'_>, votes: usize, rules: &Reduction) -> (Result<
         opinions.push(opinion);
     }
     drop(under_way);
-    let mut report = Report::default();
+    let failed = opinions.iter().filter(|one| **one == Opinion::Failed).count();
+    let mut report = Report { incomplete: failed > 0, ..Report::default() };
     report.add(0, "votes", opinions.iter().copied().map(shown).collect::<Vec<_>>());
     report.add(0, "agreement", agreement_of(&opinions));
-    let failed = opinions.iter().filter(|one| **one == Opinion::Failed).count();
     let ended = cells(rules.reduced(&opinions), || {
         let why = last_error.unwrap_or_default();
         format!("{failed} of {votes} votes failed, and {} scores are needed; the last: {why}", rules.needed)
