@@ -114,6 +114,12 @@ impl PyBatch {
         }
     }
 
+    /// Reads cells, without the GIL where they are many.
+    fn read<T: Send>(&self, py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
+        let cells = self.batch.samples().saturating_mul(self.batch.functions().len());
+        if cells <= FEW_CELLS { work() } else { gil::detached(py, work) }
+    }
+
     /// One value a cell, shaped `[P, G, F]`.
     fn array<'py, T: Element>(
         &self,
@@ -131,8 +137,7 @@ impl PyBatch {
                 .map(|(sample, function)| value(batch, sample, function))
                 .collect()
         };
-        let few = batch.samples().saturating_mul(functions) <= FEW_CELLS;
-        let values = if few { values() } else { gil::detached(py, values) };
+        let values = self.read(py, values);
         PyArray1::from_vec(py, values).reshape([batch.groups(), batch.group_size(), functions])
     }
 }
@@ -376,7 +381,7 @@ impl PyBatch {
             let (reason, traceback) = location::described(note);
             (sample, function, outcome.status as u8, reason, traceback, attempts, queue_s, run_s)
         };
-        gil::detached(py, || batch.failed().into_iter().map(row).collect())
+        self.read(py, || batch.failed().into_iter().map(row).collect())
     }
 
     /// The first sample of each call that recorded something, all of them if they were gathered,
