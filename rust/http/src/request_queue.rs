@@ -189,28 +189,38 @@ impl RequestQueue {
         }
     }
 
-    /// The next request.
+    /// The next request. Its call is taken and counted under one lock: `start` relies on it.
     fn take(&self, task: u64) -> Option<NextRequest> {
         loop {
-            let (call, fleet) = {
+            let stop = Arc::new(Notify::new());
+            let (call, fleet, server, waiting) = {
                 let mut state = self.state.lock();
                 let fleet = state.fleet.clone()?;
-                (state.next()?, fleet)
+                let call = state.next()?;
+                let waiting = state.left;
+                let task = state.tasks.get_mut(&task)?;
+                (task.call, task.stop, task.started_ns) = (Some(call.clone()), stop.clone(), self.clock.now_ns());
+                let server = task.server.clone();
+                state.idle -= 1;
+                (call, fleet, server, waiting)
             };
             // Without the lock: completing a call may push another frame (see `in_flight`).
             let (frame_ref, index) = &call;
-            if !frame_ref.is_open(*index) {
-                frame_ref.end(|_| {});
-                continue;
+            if frame_ref.is_open(*index) {
+                let samples = frame_ref.samples(*index);
+                return Some(NextRequest { call, samples, stop, fleet, waiting, server });
             }
-            let (samples, stop) = (frame_ref.samples(*index), Arc::new(Notify::new()));
-            let mut state = self.state.lock();
-            let task = state.tasks.get_mut(&task)?;
-            (task.call, task.stop) = (Some(call.clone()), stop.clone());
-            task.started_ns = self.clock.now_ns();
-            let server = task.server.clone();
-            state.idle -= 1;
-            return Some(NextRequest { call, samples, stop, fleet, waiting: state.left, server });
+            self.is_idle(task);
+            frame_ref.end(|_| {});
+        }
+    }
+
+    /// A request has no call any more, and is about to take another.
+    fn is_idle(&self, task: u64) {
+        let mut state = self.state.lock();
+        if let Some(task) = state.tasks.get_mut(&task) {
+            task.call = None;
+            state.idle += 1;
         }
     }
 
@@ -223,13 +233,7 @@ impl RequestQueue {
         ended: Option<Result<Scores, Failed>>,
         meter: &Meter<'_>,
     ) {
-        {
-            let mut state = self.state.lock();
-            if let Some(task) = state.tasks.get_mut(&task) {
-                task.call = None;
-                state.idle += 1;
-            }
-        }
+        self.is_idle(task);
         let times = Times { started_ns, run_ns: self.clock.now_ns().saturating_sub(started_ns) };
         frame_ref.end(|frame| {
             if let Some(tokens) = meter.tokens() {
