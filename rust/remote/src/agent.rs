@@ -1,0 +1,87 @@
+//! An agent: lanes of this process, which drivers elsewhere give calls to.
+//!
+//! - Several drivers may share it; each has a session, and they take turns.
+//! - When a driver has gone, what it had here is ended.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use guerdon_core::clock::Clock;
+use guerdon_core::frame_runner::FrameRunner;
+use guerdon_core::function::Function;
+use guerdon_core::lane::Lane;
+use tokio::runtime::Handle;
+
+use crate::agent_output::AgentOutput;
+use crate::agent_session;
+use crate::agent_state::{AgentCall, AgentConfig, AgentState, Sessions};
+use crate::link::Link;
+use crate::wire::to_driver;
+
+/// See the module.
+pub struct Agent {
+    runtime: Handle,
+    state: Arc<AgentState>,
+    last_session: AtomicU64,
+}
+
+impl Agent {
+    /// Starts the lanes; `Function::lane` is an index into them.
+    #[must_use]
+    pub fn start(
+        runtime: &Handle,
+        clock: Clock,
+        functions: Vec<Function>,
+        lanes: Vec<Arc<dyn Lane>>,
+        config: AgentConfig,
+    ) -> Self {
+        let sessions = Arc::new(Sessions::new(config.slots));
+        let runner = FrameRunner::start(runtime, clock, functions, lanes, sessions.clone());
+        let (output, inspector) = (AgentOutput::default(), OnceLock::new());
+        let state = Arc::new(AgentState { clock, config, runner, sessions, output, inspector });
+        Self { runtime: runtime.clone(), state, last_session: AtomicU64::new(0) }
+    }
+
+    /// A driver has come: this end of the link to it.
+    #[must_use]
+    pub fn connect(&self, peer: &str) -> Arc<Link> {
+        let link = Link::new(peer);
+        let session = self.last_session.fetch_add(1, Ordering::Relaxed) + 1;
+        self.state.sessions.add(session, link.clone());
+        self.runtime.spawn(agent_session::serve(self.state.clone(), session, link.clone()));
+        link
+    }
+
+    /// Has drivers that ask told what is in hand. Counts once.
+    pub fn inspect_with(&self, inspector: impl Fn(Duration) -> Vec<AgentCall> + Send + Sync + 'static) {
+        let _ = self.state.inspector.set(Box::new(inspector));
+    }
+
+    /// Has a driver print what workers printed: the one that came first, of those that read.
+    pub fn print(&self, lines: &[u8]) {
+        self.state.output.print(&self.state.sessions.all(), lines);
+    }
+
+    /// Has a driver say what the lanes warn of: the one that came first.
+    pub fn warn(&self, what: &str) {
+        if let Some(link) = self.state.sessions.all().first() {
+            link.write(|out| to_driver::warning(what, out));
+        }
+    }
+
+    /// Frames that have not ended.
+    #[must_use]
+    pub fn frames(&self) -> usize {
+        self.state.runner.frames()
+    }
+
+    /// Ends the lanes and all sessions.
+    pub async fn close(&self) {
+        for link in self.state.sessions.all() {
+            link.write(|out| to_driver::refused("its agent was closed", out));
+            link.close();
+        }
+        self.state.runner.close().await;
+    }
+}

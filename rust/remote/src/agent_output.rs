@@ -1,0 +1,56 @@
+//! What workers of an agent print, on its way to a driver.
+//!
+//! - It goes to the driver that came first, of those that read what they are sent.
+//! - About 1 MB waits for a driver at most. What finds no room is dropped and counted, and the
+//!   count goes to a driver that reads, once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::link::Link;
+use crate::wire::to_driver;
+
+/// Lines are written while fewer bytes wait to be sent.
+const WAITING_BYTES: usize = 1 << 20;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct AgentOutput {
+    /// Lines that were dropped and not reported yet. Written by whoever prints or answers a driver.
+    dropped: AtomicU64,
+}
+
+impl AgentOutput {
+    /// Passes lines on to one of these drivers.
+    pub(crate) fn print(&self, links: &[Arc<Link>], lines: &[u8]) {
+        let written = links.iter().any(|link| self.write(link, lines));
+        if !links.is_empty() && !written {
+            let count = lines.iter().filter(|&&byte| byte == b'\n').count();
+            self.dropped.fetch_add(count as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Says how many lines were dropped, where no later line has.
+    pub(crate) fn report(&self, link: &Link) {
+        if self.dropped.load(Ordering::Relaxed) > 0 {
+            self.write(link, b"");
+        }
+    }
+
+    fn write(&self, link: &Link, lines: &[u8]) -> bool {
+        let dropped = self.dropped.swap(0, Ordering::Relaxed);
+        let written = link.write_below(WAITING_BYTES, |out| {
+            if dropped > 0 {
+                let report = format!("[guerdon] {dropped} lines of output were dropped (they were not read in time)\n");
+                to_driver::lines(report.as_bytes(), out);
+            }
+            if !lines.is_empty() {
+                to_driver::lines(lines, out);
+            }
+        });
+        if !written {
+            self.dropped.fetch_add(dropped, Ordering::Relaxed);
+        }
+        written
+    }
+}

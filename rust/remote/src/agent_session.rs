@@ -1,0 +1,82 @@
+//! Serves one driver: takes its frames, and what it says of them.
+
+use std::sync::Arc;
+
+use guerdon_core::frame_runner::HostedFrame;
+
+use crate::agent_state::AgentState;
+use crate::frame_values::FrameValues;
+use crate::inspection;
+use crate::link::Link;
+use crate::wire::{FrameHead, Items, PROTOCOL, ToAgent, to_driver};
+
+/// Serves a driver until it has gone.
+pub(crate) async fn serve(agent: Arc<AgentState>, session: u64, link: Arc<Link>) {
+    let mut greeted = false;
+    while let Ok(message) = link.receive().await {
+        match take(&agent, session, &link, &Arc::new(message), &mut greeted) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(reason) => {
+                link.write(|out| to_driver::refused(&reason, out));
+                break;
+            }
+        }
+    }
+    agent.runner.end_session(session);
+    agent.sessions.remove(session);
+    link.close();
+}
+
+/// Acts on a message; false when the driver takes its leave, and an error for what can't be.
+fn take(
+    agent: &Arc<AgentState>,
+    session: u64,
+    link: &Arc<Link>,
+    message: &Arc<Vec<u8>>,
+    greeted: &mut bool,
+) -> Result<bool, String> {
+    let mut items = Items::of(message);
+    while let Some(item) = ToAgent::next(&mut items, message) {
+        let item = item.map_err(|error| format!("the driver sent {error}"))?;
+        if !*greeted && !matches!(item, ToAgent::Hello { .. } | ToAgent::Close) {
+            return Err("the driver sent a frame before its greeting".to_owned());
+        }
+        match item {
+            ToAgent::Hello { protocol, digest, clock_ns } => {
+                if protocol != PROTOCOL {
+                    return Err(format!(
+                        "its agent speaks version {PROTOCOL} of the agents' protocol, and this process version \
+                         {protocol}; install the same version of guerdon on all nodes"
+                    ));
+                }
+                if digest != agent.config.digest {
+                    return Err("its agent has other reward functions than this process".to_owned());
+                }
+                *greeted = true;
+                link.write(|out| to_driver::ready(agent.config.slots, clock_ns, agent.clock.now_ns(), out));
+            }
+            ToAgent::Frame(head) => submit(agent, session, message, head)?,
+            ToAgent::TakeBack(frame) => agent.runner.take_back(session, frame),
+            ToAgent::Sweep(frame, calls) => agent.runner.sweep(session, frame, &calls),
+            ToAgent::Ping(clock_ns) => {
+                let stats = (agent.config.stats)();
+                link.write(|out| to_driver::pong(clock_ns, agent.clock.now_ns(), stats, out));
+                agent.output.report(link);
+            }
+            ToAgent::Inspect(within) => inspection::answer(agent, session, link, within),
+            ToAgent::Close => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+fn submit(agent: &AgentState, session: u64, message: &Arc<Vec<u8>>, head: FrameHead) -> Result<(), String> {
+    let FrameHead { id, function, kind, alone, suspect, calls, samples, names, scores, values } = head;
+    let rows = calls.checked_mul(samples).ok_or("the driver sent a frame of too many samples")?;
+    let values = FrameValues::new(message.clone(), values, rows, names);
+    let payload = Box::new(values.ok_or("the driver sent a frame with values that are not well formed")?);
+    let frame = HostedFrame { session, id, function, kind, calls, samples, alone, suspect, payload, scores };
+    agent.sessions.frame_came(session);
+    agent.runner.submit(frame).map_err(|why| format!("the driver sent {why}"))
+}

@@ -1,0 +1,131 @@
+//! What the sessions of an agent share.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use guerdon_core::clock::Clock;
+use guerdon_core::frame_runner::{FrameEvent, FrameListener, FrameRunner};
+use guerdon_core::in_flight::InFlightCall;
+use parking_lot::RwLock;
+
+use crate::agent_output::AgentOutput;
+use crate::link::Link;
+use crate::wire::{AgentStats, Digest, to_driver};
+
+/// How an agent is set up.
+pub struct AgentConfig {
+    /// What tells its functions from others'.
+    pub digest: Digest,
+    /// Its workers.
+    pub slots: usize,
+    /// What it counts.
+    pub stats: Box<dyn Fn() -> AgentStats + Send + Sync>,
+}
+
+/// A call that the lanes of an agent have in hand.
+pub struct AgentCall {
+    pub call: InFlightCall,
+    /// The worker, thread or loop that has it.
+    pub place: String,
+    /// Where it stands, or why that is not known.
+    pub stack: Result<String, String>,
+}
+
+/// Looks at what the lanes have in hand; may wait so long.
+pub type Inspector = Box<dyn Fn(Duration) -> Vec<AgentCall> + Send + Sync>;
+
+/// A driver's end, and what it has here.
+struct SessionLink {
+    link: Arc<Link>,
+    /// Frames that have not ended.
+    frames: AtomicUsize,
+}
+
+/// Where what becomes of frames is said: the links of the sessions.
+pub(crate) struct Sessions {
+    /// A driver that has fewer frames here than this is to know at once when one has ended.
+    few: usize,
+    /// Written as drivers come and go.
+    links: RwLock<BTreeMap<u64, SessionLink>>,
+}
+
+impl FrameListener for Sessions {
+    fn tell(&self, session: u64, frame: u64, event: FrameEvent) {
+        let links = self.links.read();
+        let Some(SessionLink { link, frames }) = links.get(&session) else { return };
+        let hurries = match event {
+            FrameEvent::Ended => frames.fetch_sub(1, Ordering::AcqRel) <= self.few,
+            // A worker elsewhere waits for them.
+            FrameEvent::GivenBack(_) => true,
+            _ => false,
+        };
+        let write = |out: &mut Vec<u8>| to_driver::event(frame, &event, out);
+        if hurries { link.write(write) } else { link.write_soon(write) }
+    }
+}
+
+impl Sessions {
+    /// Of an agent with so many workers.
+    pub(crate) fn new(slots: usize) -> Self {
+        // One in hand and one that waits for each: with fewer a worker may soon have nothing to do.
+        Self { few: slots.saturating_mul(2), links: RwLock::default() }
+    }
+
+    pub(crate) fn add(&self, session: u64, link: Arc<Link>) {
+        self.links.write().insert(session, SessionLink { link, frames: AtomicUsize::new(0) });
+    }
+
+    pub(crate) fn remove(&self, session: u64) {
+        self.links.write().remove(&session);
+    }
+
+    /// A frame has come, which is reported to have ended once.
+    pub(crate) fn frame_came(&self, session: u64) {
+        if let Some(one) = self.links.read().get(&session) {
+            one.frames.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Their links: the session that began first comes first.
+    pub(crate) fn all(&self) -> Vec<Arc<Link>> {
+        self.links.read().values().map(|one| one.link.clone()).collect()
+    }
+}
+
+pub(crate) struct AgentState {
+    pub clock: Clock,
+    pub config: AgentConfig,
+    pub runner: FrameRunner,
+    pub sessions: Arc<Sessions>,
+    pub output: AgentOutput,
+    /// Written once.
+    pub inspector: OnceLock<Inspector>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::{Pace, Taken};
+
+    #[test]
+    fn what_ends_is_reported_at_once_where_workers_may_run_dry() {
+        let (sessions, link) = (Sessions::new(1), Link::new("driver"));
+        sessions.add(1, link.clone());
+        (0..3).for_each(|_| sessions.frame_came(1));
+        let waits = || {
+            let never = Pace { linger: Duration::MAX, enough: usize::MAX };
+            link.take(Duration::ZERO, never) == Taken::Empty
+        };
+        sessions.tell(1, 1, FrameEvent::Begun);
+        sessions.tell(1, 1, FrameEvent::Ended);
+        assert!(waits());
+        sessions.tell(1, 2, FrameEvent::Ended);
+        assert!(!waits());
+        sessions.tell(1, 3, FrameEvent::GivenBack(vec![0]));
+        assert!(!waits());
+        sessions.tell(1, 3, FrameEvent::Ended);
+        assert!(!waits());
+    }
+}

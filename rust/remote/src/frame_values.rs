@@ -1,0 +1,64 @@
+//! The values of a frame's samples, in the message in which they came.
+
+use std::any::Any;
+use std::ops::Range;
+use std::sync::Arc;
+
+use guerdon_core::encoded_values::EncodedValues;
+use guerdon_core::function::FunctionId;
+use guerdon_core::payload::Payload;
+
+/// See the module.
+pub struct FrameValues {
+    message: Arc<Vec<u8>>,
+    /// Where in the message.
+    place: Range<usize>,
+    rows: usize,
+    names: Option<Vec<String>>,
+}
+
+impl FrameValues {
+    /// The values of `rows` samples; `None`: they are not well formed.
+    pub(crate) fn new(
+        message: Arc<Vec<u8>>,
+        place: Range<usize>,
+        rows: usize,
+        names: Option<Vec<String>>,
+    ) -> Option<Self> {
+        EncodedValues::read(message.get(place.clone())?, rows)?;
+        Some(Self { message, place, rows, names })
+    }
+
+    /// All of them, as they came.
+    #[must_use]
+    pub fn encoded(&self) -> &[u8] {
+        &self.message[self.place.clone()]
+    }
+
+    #[must_use]
+    pub const fn rows(&self) -> usize {
+        self.rows
+    }
+}
+
+impl Payload for FrameValues {
+    fn names(&self, _: FunctionId, _: bool) -> Option<&[String]> {
+        self.names.as_deref()
+    }
+
+    fn encode(&self, _: FunctionId, _: bool, samples: &[u32], out: &mut Vec<u8>) {
+        if samples.len() == self.rows && samples.iter().zip(0..).all(|(sample, row)| *sample == row) {
+            out.extend_from_slice(self.encoded());
+        } else if let Some(values) = EncodedValues::read(self.encoded(), self.rows) {
+            values.encode(samples, out);
+        }
+    }
+
+    fn bytes(&self, _: FunctionId, _: u32) -> usize {
+        self.place.len() / self.rows.max(1)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

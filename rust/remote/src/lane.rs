@@ -1,0 +1,182 @@
+//! The remote lane, as the scheduler sees it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use guerdon_core::clock::Clock;
+use guerdon_core::frame::Frame;
+use guerdon_core::function::{Function, FunctionId, Shape};
+use guerdon_core::lane::{CallsRun, Closing, Lane, LaneWaker};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+
+use crate::config::{RemoteConfig, RunsOn};
+use crate::lane_state::LaneState;
+use crate::link::Link;
+use crate::node::{Node, NodeInput, NodeSnapshot, NodeState, RemoteCall};
+use crate::session::Session;
+
+/// How late nodes may say that their agents did not answer in time.
+const AFTERWARDS: Duration = Duration::from_millis(100);
+/// The pool of functions whose calls have workers of their own. Functions that share no workers,
+/// pinned ones and those that run in agents, have one each, after it.
+const ALONE: usize = 1;
+/// Nodes that were lost are remembered, so many at most.
+const MOST_LOST: usize = 64;
+
+/// Runs calls on other nodes, and here when none is left.
+pub struct RemoteLane {
+    state: Arc<LaneState>,
+    /// The sessions. Taken by `close`.
+    sessions: Mutex<Option<JoinSet<()>>>,
+}
+
+impl RemoteLane {
+    /// A lane without nodes.
+    #[must_use]
+    pub fn new(runtime: Handle, clock: Clock, functions: &[Function], config: RemoteConfig) -> Arc<Self> {
+        let state = Arc::new(LaneState::new(runtime, clock, functions, config));
+        Arc::new(Self { state, sessions: Mutex::new(Some(JoinSet::new())) })
+    }
+
+    /// A node has come: the end of the link to its agent. `None` where a node has the name.
+    #[must_use]
+    pub fn add_node(&self, name: &str) -> Option<Arc<Link>> {
+        let state = &self.state;
+        let (node, inputs) = Node::new(name, &state.config.runs_on);
+        let link = node.link.clone();
+        // Held until its session is there: `close` tells all nodes that it has sessions of.
+        let mut sessions = self.sessions.lock();
+        let Some(sessions) = sessions.as_mut() else {
+            link.close();
+            return Some(link);
+        };
+        {
+            let mut nodes = state.nodes.write();
+            if nodes.iter().any(|node| &*node.name == name && node.state() != NodeState::Lost) {
+                return None;
+            }
+            let lost = nodes.iter().filter(|node| node.state() == NodeState::Lost).count();
+            let mut over = lost.saturating_sub(MOST_LOST);
+            nodes.retain(|node| {
+                let oldest = node.state() == NodeState::Lost && over > 0;
+                over -= usize::from(oldest);
+                &*node.name != name && !oldest
+            });
+            nodes.push(node.clone());
+        }
+        let state = state.clone();
+        sessions.spawn_on(async move { Session::new(state, node).serve(inputs).await }, &self.state.runtime);
+        while sessions.try_join_next().is_some() {}
+        Some(link)
+    }
+
+    /// Gives a node no more frames, and takes back what it has not begun; false: there is none of
+    /// this name.
+    pub fn drain(&self, name: &str) -> bool {
+        let nodes = self.state.nodes.read();
+        let node = nodes.iter().find(|node| &*node.name == name && node.state() != NodeState::Lost);
+        node.is_some_and(|node| {
+            node.tell(NodeInput::Drain);
+            true
+        })
+    }
+
+    /// All nodes; those that were lost, until one of their name comes.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<NodeSnapshot> {
+        self.state.nodes.read().iter().map(|node| node.snapshot()).collect()
+    }
+
+    /// How many nodes were lost.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.state.lost.load(Ordering::Relaxed)
+    }
+
+    /// The lane that runs calls here, once it was needed.
+    #[must_use]
+    pub fn local(&self) -> Option<Arc<dyn Lane>> {
+        self.state.local().cloned()
+    }
+
+    /// What the nodes have in hand; waits for it, up to `within`.
+    #[must_use]
+    pub fn inspect(&self, within: Duration) -> Vec<RemoteCall> {
+        let (answer, answers) = std::sync::mpsc::channel();
+        for node in &*self.state.nodes.read() {
+            node.tell(NodeInput::Inspect(answer.clone(), within));
+        }
+        drop(answer);
+        let end = Instant::now() + within + AFTERWARDS;
+        std::iter::from_fn(|| answers.recv_timeout(end.saturating_duration_since(Instant::now())).ok()).collect()
+    }
+}
+
+impl Lane for RemoteLane {
+    fn attach(&self, waker: LaneWaker) {
+        let _ = self.state.waker.set(waker);
+    }
+
+    fn room(&self, function: FunctionId) -> usize {
+        self.state.room(function)
+    }
+
+    fn parallelism(&self, function: FunctionId) -> usize {
+        self.state.parallelism(function)
+    }
+
+    fn pool(&self, id: FunctionId) -> usize {
+        match &self.state.functions[id] {
+            _ if self.state.config.runs_on[id] != RunsOn::Workers => ALONE + 1 + id,
+            function if function.isolated => ALONE,
+            function if function.pinned => ALONE + 1 + id,
+            _ => 0,
+        }
+    }
+
+    fn frame_calls(&self, id: FunctionId) -> usize {
+        let function = &self.state.functions[id];
+        if self.state.config.runs_on[id] != RunsOn::Workers {
+            return self.state.frame_calls_in_agents(id);
+        }
+        let alone = function.isolated || function.shape == Shape::Batch;
+        if alone { 1 } else { self.state.config.frame_calls.get(id).copied().unwrap_or(1) }
+    }
+
+    fn calls_run(&self, id: FunctionId) -> CallsRun {
+        if self.state.config.runs_on[id].is_loop() { CallsRun::Concurrent } else { CallsRun::InTurn }
+    }
+
+    fn frame_bytes(&self) -> usize {
+        self.state.config.frame_bytes
+    }
+
+    fn run(&self, frame: Frame) {
+        self.state.run(frame);
+    }
+
+    fn close(&self) -> Closing {
+        let local = self.state.end_local().map(|local| local.close());
+        self.state.place_apart();
+        let sessions = {
+            let mut sessions = self.sessions.lock();
+            for node in &*self.state.nodes.read() {
+                node.tell(NodeInput::Close);
+            }
+            sessions.take()
+        };
+        let state = self.state.clone();
+        Box::pin(async move {
+            if let Some(mut sessions) = sessions {
+                while sessions.join_next().await.is_some() {}
+            }
+            if let Some(local) = local {
+                local.await;
+            }
+            (state.config.last_words)().await;
+        })
+    }
+}

@@ -1,0 +1,38 @@
+//! The remote lane: calls on other nodes, whose agents run them on lanes of their own.
+//!
+//! `lane` is what the scheduler sees, `node` one agent as the driver knows it, `session` the task
+//! that serves it; `agent` is the other side. `link` carries bytes between the two, whatever the
+//! transport; `wire` says what they mean. `loss` and `apart` tell which call ended its node.
+//!
+//! - All scheduling stays in the driver: an agent retries nothing and knows no batch.
+//! - However a node ends, each of its calls ends once. Neither side trusts the other's bytes:
+//!   whatever comes, nothing here panics, waits for ever or grows without bound.
+
+#![forbid(unsafe_code)]
+
+mod agent;
+mod agent_output;
+mod agent_session;
+mod agent_state;
+mod apart;
+mod clock_offset;
+mod config;
+mod frame_values;
+mod inspection;
+mod lane;
+mod lane_state;
+mod link;
+mod loss;
+mod node;
+mod sent_frame;
+mod session;
+mod wire;
+
+pub use agent::Agent;
+pub use agent_state::{AgentCall, AgentConfig};
+pub use config::{LastWords, LocalLane, Print, RemoteConfig, RunsOn, Warn};
+pub use frame_values::FrameValues;
+pub use lane::RemoteLane;
+pub use link::{Link, LinkLoss, Pace, Taken};
+pub use node::{NodeSnapshot, NodeState, RemoteCall};
+pub use wire::{AgentStats, Digest};

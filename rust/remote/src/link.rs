@@ -1,0 +1,384 @@
+//! One end of a connection between a driver and an agent: messages out, messages in, and its loss.
+//!
+//! - What waits to be sent is put together as the transport asks for it: a slow one gets fewer,
+//!   larger messages, and one whose messages cost much may wait for what does not hurry. Items are
+//!   written where they are sent from, without a copy between.
+//! - `deliver` and `write` never wait. Who delivers more than the engine reads is lost.
+//! - After `close` what was written before is still taken.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use guerdon_core::condvar::Condvar;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// A message is closed once it has so many bytes.
+const MESSAGE_BYTES: usize = 1 << 20;
+/// Who waits for enough to send looks again as so much has come.
+const LOOK_BYTES: usize = 16 << 10;
+/// The most bytes that may wait to be read.
+const UNREAD_BYTES: usize = 256 << 20;
+
+/// What a transport finds to send.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Taken {
+    Message(Vec<u8>),
+    /// Nothing yet.
+    Empty,
+    /// There will be nothing any more: for this reason, where one was given.
+    Closed(Option<String>),
+}
+
+/// How long a transport lets what does not hurry wait for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// At most so long,
+    pub linger: Duration,
+    /// and until there are so many bytes.
+    pub enough: usize,
+}
+
+impl Pace {
+    /// Messages cost little.
+    pub const AT_ONCE: Self = Self { linger: Duration::ZERO, enough: 0 };
+}
+
+/// How a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkLoss {
+    pub reason: String,
+    /// Whether no call can be to blame: the node was preempted, or left.
+    pub innocent: bool,
+}
+
+#[derive(Default)]
+struct LinkState {
+    outgoing: VecDeque<Vec<u8>>,
+    /// Since when the first of it waits, `None` while there is nothing.
+    waits_since: Option<Instant>,
+    hurries: bool,
+    incoming: VecDeque<Vec<u8>>,
+    unread: usize,
+    loss: Option<LinkLoss>,
+    closed: bool,
+}
+
+/// See the module.
+pub struct Link {
+    name: Arc<str>,
+    state: Mutex<LinkState>,
+    /// Threads of a transport wait here for something to send.
+    sendable: Condvar,
+    /// A task of a transport does.
+    sendable_task: Notify,
+    /// The engine waits here for what comes.
+    arrived: Notify,
+}
+
+impl Link {
+    /// An end that leads to this node or driver.
+    #[must_use]
+    pub fn new(name: &str) -> Arc<Self> {
+        Arc::new(Self {
+            name: name.into(),
+            state: Mutex::default(),
+            sendable: Condvar::new(),
+            sendable_task: Notify::new(),
+            arrived: Notify::new(),
+        })
+    }
+
+    /// Who is at the other end.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// For a transport's thread: what to send next; waits for it.
+    #[must_use]
+    pub fn take(&self, timeout: Duration, pace: Pace) -> Taken {
+        let until = Instant::now().checked_add(timeout);
+        let mut state = self.state.lock();
+        loop {
+            match Self::next_of(&mut state, pace) {
+                Taken::Empty => {}
+                taken => return taken,
+            }
+            let due = state.waits_since.and_then(|since| since.checked_add(pace.linger));
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Taken::Empty;
+            }
+            match due.into_iter().chain(until).min() {
+                None => self.sendable.wait(&mut state),
+                Some(at) => {
+                    self.sendable.wait_until(&mut state, at);
+                }
+            }
+        }
+    }
+
+    /// For a transport's task: what to send next; `None` when there will be nothing any more.
+    pub async fn next(&self) -> Option<Vec<u8>> {
+        loop {
+            let notified = self.sendable_task.notified();
+            let taken = Self::next_of(&mut self.state.lock(), Pace::AT_ONCE);
+            match taken {
+                Taken::Message(message) => return Some(message),
+                Taken::Closed(_) => return None,
+                Taken::Empty => notified.await,
+            }
+        }
+    }
+
+    fn next_of(state: &mut LinkState, pace: Pace) -> Taken {
+        let waits = state.outgoing.front().is_some_and(|message| {
+            let lingered = state.waits_since.is_none_or(|since| since.elapsed() >= pace.linger);
+            !lingered && !state.hurries && !state.closed && state.loss.is_none() && message.len() < pace.enough
+        });
+        if waits {
+            return Taken::Empty;
+        }
+        let message = state.outgoing.pop_front();
+        if state.outgoing.is_empty() {
+            (state.waits_since, state.hurries) = (None, false);
+        }
+        match message {
+            Some(message) if state.loss.is_none() => Taken::Message(message),
+            _ if state.closed || state.loss.is_some() => {
+                Taken::Closed(state.loss.as_ref().map(|loss| loss.reason.clone()))
+            }
+            _ => Taken::Empty,
+        }
+    }
+
+    /// Takes a message of the other end.
+    pub fn deliver(&self, message: Vec<u8>) {
+        let flooded = {
+            let mut state = self.state.lock();
+            if state.closed || state.loss.is_some() {
+                return;
+            }
+            state.unread += message.len();
+            state.incoming.push_back(message);
+            state.unread > UNREAD_BYTES
+        };
+        if flooded {
+            self.lost(&format!("it sent more than {} MB that were not read yet", UNREAD_BYTES >> 20), false);
+        }
+        self.arrived.notify_one();
+    }
+
+    /// The connection is gone. Only the first time counts.
+    pub fn lost(&self, reason: &str, innocent: bool) {
+        {
+            let mut state = self.state.lock();
+            if state.loss.is_some() || state.closed {
+                return;
+            }
+            state.loss = Some(LinkLoss { reason: reason.to_owned(), innocent });
+            state.outgoing.clear();
+        }
+        self.wake_all();
+    }
+
+    /// Whether its engine is done with it, or it is lost.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        let state = self.state.lock();
+        state.closed || state.loss.is_some()
+    }
+
+    /// The engine is done with it.
+    pub(crate) fn close(&self) {
+        self.state.lock().closed = true;
+        self.wake_all();
+    }
+
+    /// Lets go of what came and is not read any more.
+    pub(crate) fn forget(&self) {
+        let mut state = self.state.lock();
+        (state.incoming, state.unread) = (VecDeque::new(), 0);
+    }
+
+    fn wake_all(&self) {
+        self.sendable.notify_all();
+        // To whoever waits, and to whoever is about to.
+        self.sendable_task.notify_waiters();
+        self.sendable_task.notify_one();
+        self.arrived.notify_one();
+    }
+
+    /// Writes something to send, and what waits before it goes with it.
+    pub(crate) fn write(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.put(usize::MAX, true, write);
+    }
+
+    /// Writes something to send that does not hurry.
+    pub(crate) fn write_soon(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.put(usize::MAX, false, write);
+    }
+
+    /// Writes something to send that does not hurry if fewer bytes wait to be sent; whether it was
+    /// written.
+    pub(crate) fn write_below(&self, waiting: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        self.put(waiting, false, write)
+    }
+
+    fn put(&self, most_waiting: usize, hurries: bool, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let news = {
+            let mut state = self.state.lock();
+            if state.closed || state.loss.is_some() {
+                return false;
+            }
+            // Messages of 1 MB: few are summed up before there is too much.
+            if most_waiting < usize::MAX && state.outgoing.iter().map(Vec::len).sum::<usize>() >= most_waiting {
+                return false;
+            }
+            let first = state.outgoing.is_empty();
+            if first {
+                state.waits_since = Some(Instant::now());
+            }
+            state.hurries |= hurries;
+            if state.outgoing.back().is_none_or(|last| last.len() >= MESSAGE_BYTES) {
+                state.outgoing.push_back(Vec::new());
+            }
+            let Some(message) = state.outgoing.back_mut() else { return false };
+            let before = message.len();
+            write(message);
+            // A thread that waits for more need not look at each item.
+            first || hurries || before / LOOK_BYTES != message.len() / LOOK_BYTES
+        };
+        if news {
+            self.sendable.notify_one();
+        }
+        self.sendable_task.notify_one();
+        true
+    }
+
+    /// The next message of the other end, or how the connection ended. What came before is read
+    /// first.
+    pub(crate) async fn receive(&self) -> Result<Vec<u8>, LinkLoss> {
+        loop {
+            {
+                let mut state = self.state.lock();
+                if let Some(message) = state.incoming.pop_front() {
+                    state.unread -= message.len();
+                    return Ok(message);
+                }
+                if let Some(loss) = &state.loss {
+                    return Err(loss.clone());
+                }
+                if state.closed {
+                    return Err(LinkLoss { reason: "it was closed".to_owned(), innocent: true });
+                }
+            }
+            self.arrived.notified().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_goes_together_up_to_a_bound() {
+        let link = Link::new("n");
+        assert_eq!(link.take(Duration::ZERO, Pace::AT_ONCE), Taken::Empty);
+        for byte in 0..3 {
+            link.write(|out| out.push(byte));
+        }
+        assert_eq!(link.take(Duration::ZERO, Pace::AT_ONCE), Taken::Message(vec![0, 1, 2]));
+        link.write(|out| out.resize(MESSAGE_BYTES, 1));
+        link.write(|out| out.push(2));
+        let Taken::Message(first) = link.take(Duration::ZERO, Pace::AT_ONCE) else { panic!() };
+        assert_eq!((first.len(), link.take(Duration::ZERO, Pace::AT_ONCE)), (MESSAGE_BYTES, Taken::Message(vec![2])));
+    }
+
+    #[test]
+    fn what_does_not_hurry_waits_for_more() {
+        let link = Link::new("n");
+        let (never, no_time) = (Pace { linger: Duration::MAX, enough: 4 }, Duration::ZERO);
+        link.write_soon(|out| out.push(1));
+        assert_eq!(link.take(no_time, never), Taken::Empty);
+        link.write_soon(|out| out.extend([2, 3, 4]));
+        assert_eq!(link.take(no_time, never), Taken::Message(vec![1, 2, 3, 4]));
+        link.write_soon(|out| out.push(5));
+        link.write(|out| out.push(6));
+        assert_eq!(link.take(no_time, never), Taken::Message(vec![5, 6]));
+        link.write_soon(|out| out.push(7));
+        let short = Pace { linger: Duration::from_millis(5), ..never };
+        let start = Instant::now();
+        assert_eq!(link.take(Duration::MAX, short), Taken::Message(vec![7]));
+        assert!(start.elapsed() >= Duration::from_millis(4));
+        link.write_soon(|out| out.push(8));
+        link.close();
+        assert_eq!(link.take(no_time, never), Taken::Message(vec![8]));
+        assert_eq!(link.take(no_time, never), Taken::Closed(None));
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_more_is_woken_by_what_hurries_and_by_enough() {
+        let link = Link::new("n");
+        let never = Pace { linger: Duration::MAX, enough: 3 * LOOK_BYTES };
+        for hurries in [true, false] {
+            link.write_soon(|out| out.push(7));
+            let waiting = link.clone();
+            let thread = std::thread::spawn(move || waiting.take(Duration::from_secs(60), never));
+            std::thread::sleep(Duration::from_millis(10));
+            if hurries {
+                link.write(|out| out.push(8));
+            } else {
+                (0..3).for_each(|_| link.write_soon(|out| out.resize(out.len() + LOOK_BYTES, 8)));
+            }
+            assert!(matches!(thread.join().unwrap(), Taken::Message(_)));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_written_and_delivered_before_the_end_is_not_lost() {
+        let link = Link::new("n");
+        link.write(|out| out.push(1));
+        link.deliver(vec![2]);
+        link.close();
+        link.write(|out| out.push(9));
+        link.deliver(vec![9]);
+        assert_eq!(link.next().await, Some(vec![1]));
+        assert_eq!((link.next().await, link.receive().await), (None, Ok(vec![2])));
+        assert!(link.receive().await.is_err() && link.is_closed());
+    }
+
+    #[tokio::test]
+    async fn a_loss_is_reported_once_with_its_first_reason() {
+        let link = Link::new("n");
+        link.deliver(vec![2]);
+        link.lost("cable", true);
+        link.lost("other", false);
+        assert_eq!(link.receive().await, Ok(vec![2]));
+        assert_eq!(link.receive().await, Err(LinkLoss { reason: "cable".to_owned(), innocent: true }));
+        assert_eq!(link.take(Duration::ZERO, Pace::AT_ONCE), Taken::Closed(Some("cable".to_owned())));
+    }
+
+    #[tokio::test]
+    async fn who_is_flooded_gives_up() {
+        let link = Link::new("n");
+        (0..257).for_each(|_| link.deliver(vec![0; 1 << 20]));
+        assert!(link.is_closed());
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_woken() {
+        let link = Link::new("n");
+        let waiting = link.clone();
+        let thread = std::thread::spawn(move || waiting.take(Duration::MAX, Pace::AT_ONCE));
+        std::thread::sleep(Duration::from_millis(10));
+        link.write(|out| out.push(7));
+        assert_eq!(thread.join().unwrap(), Taken::Message(vec![7]));
+        let waiting = link.clone();
+        let thread = std::thread::spawn(move || waiting.take(Duration::from_secs(60), Pace::AT_ONCE));
+        link.close();
+        assert_eq!(thread.join().unwrap(), Taken::Closed(None));
+    }
+}

@@ -1,0 +1,367 @@
+//! A node, as the lane sees it: what it can take, and what it has.
+//!
+//! - It has a frame in hand for each of its workers, one that waits beside each, and so many more
+//!   as it runs until an answer has come and gone. Functions that run in its agent have places of
+//!   their own: two frames for each thread, or as many calls as their loop runs at a time.
+//! - A place is free before its frame is dropped, so the scheduler finds it.
+//! - One that is kept for a call (`apart`) has no room.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use guerdon_core::frame::Frame;
+use guerdon_core::function::FunctionId;
+use guerdon_core::in_flight::InFlightCall;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use crate::config::RunsOn;
+use crate::link::Link;
+use crate::wire::AgentStats;
+
+/// Frames that wait at a node for each of its workers, beside the one in hand.
+const AHEAD: usize = 1;
+/// The most calls in a frame for an event loop: what is lost with a message is little.
+pub(crate) const LOOP_CALLS: usize = 16;
+/// The most frames that wait for each worker, however short they are.
+const MOST_AHEAD: usize = 64;
+/// What a transport takes at least, beside the round trip.
+const SLACK_NS: u64 = 2_000_000;
+
+/// How far a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum NodeState {
+    /// Its agent has not answered yet.
+    Connecting,
+    Ready,
+    /// It gets no more frames, and goes when it has none.
+    Draining,
+    Lost,
+}
+
+impl NodeState {
+    const fn of(number: u8) -> Self {
+        match number {
+            0 => Self::Connecting,
+            1 => Self::Ready,
+            2 => Self::Draining,
+            _ => Self::Lost,
+        }
+    }
+
+    /// As Python calls it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Ready => "ready",
+            Self::Draining => "draining",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// Whether a node is kept for a call that is to have it to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kept {
+    No,
+    /// It is, once it has nothing else.
+    Soon,
+    /// It has the call.
+    Now,
+}
+
+/// A node at one moment.
+#[derive(Clone, Debug)]
+pub struct NodeSnapshot {
+    pub name: Arc<str>,
+    pub state: NodeState,
+    /// Its workers.
+    pub slots: usize,
+    pub frames: usize,
+    pub calls: usize,
+    pub bytes: usize,
+    /// Calls that it has ended.
+    pub ended: u64,
+    /// Why it was lost.
+    pub reason: Option<String>,
+    pub stats: AgentStats,
+}
+
+/// A call that a node has in hand.
+#[derive(Clone, Debug)]
+pub struct RemoteCall {
+    pub node: Arc<str>,
+    pub call: InFlightCall,
+    /// The worker, thread or loop there that has it; empty where that is not known.
+    pub place: String,
+    /// Where it stands, or why that is not known.
+    pub stack: Result<String, String>,
+}
+
+/// What its session is to do.
+pub(crate) enum NodeInput {
+    Frame(Box<QueuedFrame>),
+    /// What it has not begun is taken back.
+    TakeBack,
+    Drain,
+    Close,
+    Inspect(std::sync::mpsc::Sender<RemoteCall>, Duration),
+}
+
+/// A frame and its place.
+pub(crate) struct QueuedFrame {
+    // In this order.
+    pub guard: NodeGuard,
+    pub frame: Frame,
+    /// It has the node to itself.
+    pub apart: bool,
+}
+
+/// A place at a node; free when dropped.
+pub(crate) struct NodeGuard {
+    node: Arc<Node>,
+    function: FunctionId,
+    /// Those that have not ended, as far as they were counted off.
+    calls: usize,
+    bytes: usize,
+}
+
+/// What it has of a function.
+#[derive(Clone, Copy, Debug, Default)]
+struct FunctionCounts {
+    frames: usize,
+    calls: usize,
+}
+
+pub(crate) struct Node {
+    pub name: Arc<str>,
+    pub link: Arc<Link>,
+    inbox: mpsc::UnboundedSender<NodeInput>,
+    /// Written by its session.
+    state: AtomicU8,
+    /// Written under the lock of `Apart`.
+    kept: AtomicU8,
+    slots: AtomicUsize,
+    /// What it has. Written by `NodeGuard`.
+    frames: AtomicUsize,
+    calls: AtomicUsize,
+    bytes: AtomicUsize,
+    /// Of these frames those that its workers are to run.
+    for_workers: AtomicUsize,
+    by_function: Mutex<Vec<FunctionCounts>>,
+    runs_on: Vec<RunsOn>,
+    /// About how long a frame runs, and a round trip takes. Written by its session.
+    frame_ns: AtomicU64,
+    round_trip_ns: AtomicU64,
+    pub ended: AtomicU64,
+    pub reason: Mutex<Option<String>>,
+    pub stats: Mutex<AgentStats>,
+}
+
+impl Node {
+    pub(crate) fn new(name: &str, runs_on: &[RunsOn]) -> (Arc<Self>, mpsc::UnboundedReceiver<NodeInput>) {
+        let (inbox, inputs) = mpsc::unbounded_channel();
+        let link = Link::new(name);
+        let node = Self {
+            name: link.name().clone(),
+            link,
+            inbox,
+            state: AtomicU8::new(NodeState::Connecting as u8),
+            kept: AtomicU8::new(Kept::No as u8),
+            slots: AtomicUsize::new(0),
+            frames: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            for_workers: AtomicUsize::new(0),
+            by_function: Mutex::new(vec![FunctionCounts::default(); runs_on.len()]),
+            runs_on: runs_on.to_vec(),
+            frame_ns: AtomicU64::new(0),
+            round_trip_ns: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            reason: Mutex::default(),
+            stats: Mutex::default(),
+        };
+        (Arc::new(node), inputs)
+    }
+
+    pub(crate) fn state(&self) -> NodeState {
+        NodeState::of(self.state.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set(&self, state: NodeState) {
+        self.state.store(state as u8, Ordering::Release);
+    }
+
+    pub(crate) fn kept(&self) -> Kept {
+        match self.kept.load(Ordering::Acquire) {
+            0 => Kept::No,
+            1 => Kept::Soon,
+            _ => Kept::Now,
+        }
+    }
+
+    pub(crate) fn keep(&self, kept: Kept) {
+        self.kept.store(kept as u8, Ordering::Release);
+    }
+
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn ready(&self, slots: usize) {
+        self.slots.store(slots, Ordering::Release);
+        self.set(NodeState::Ready);
+    }
+
+    /// Learns how long a frame ran.
+    pub(crate) fn frame_ran(&self, run_ns: u64) {
+        let known = self.frame_ns.load(Ordering::Relaxed);
+        let now = if known == 0 { run_ns } else { known / 8 * 7 + run_ns / 8 };
+        self.frame_ns.store(now.max(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_round_trip(&self, ns: u64) {
+        self.round_trip_ns.store(ns, Ordering::Relaxed);
+    }
+
+    /// The most frames that it is to have.
+    fn window(&self) -> usize {
+        let slots = self.slots();
+        let (run, trip) = (self.frame_ns.load(Ordering::Relaxed), self.round_trip_ns.load(Ordering::Relaxed));
+        let frames = trip.saturating_add(SLACK_NS).checked_div(run);
+        let ahead = frames.map_or(AHEAD, |ahead| usize::try_from(ahead).unwrap_or(MOST_AHEAD).clamp(AHEAD, MOST_AHEAD));
+        slots.saturating_mul(1 + AHEAD).saturating_add(slots.saturating_mul(ahead))
+    }
+
+    pub(crate) fn frames(&self) -> usize {
+        self.frames.load(Ordering::Acquire)
+    }
+
+    /// Workers that have nothing.
+    pub(crate) fn idle(&self) -> usize {
+        let frames = self.for_workers.load(Ordering::Acquire);
+        if self.state() == NodeState::Ready { self.slots().saturating_sub(frames) } else { 0 }
+    }
+
+    /// Whether it would take frames at all.
+    pub(crate) fn takes_frames(&self, most_bytes: usize) -> bool {
+        let full = self.bytes.load(Ordering::Acquire) >= most_bytes;
+        self.state() == NodeState::Ready && self.kept() == Kept::No && !full
+    }
+
+    /// Frames of a function that it would take now.
+    pub(crate) fn room(&self, function: FunctionId, most_bytes: usize) -> usize {
+        if !self.takes_frames(most_bytes) {
+            return 0;
+        }
+        match self.runs_on[function] {
+            RunsOn::Workers => self.window().saturating_sub(self.for_workers.load(Ordering::Acquire)),
+            RunsOn::Threads(width) => width.saturating_mul(1 + AHEAD).saturating_sub(self.frames_of(function)),
+            RunsOn::Loop(_) => self.free_on_loop(function).div_ceil(LOOP_CALLS),
+        }
+    }
+
+    /// Calls that the loop of a function could begin.
+    pub(crate) fn free_on_loop(&self, function: FunctionId) -> usize {
+        let RunsOn::Loop(width) = self.runs_on[function] else { return 0 };
+        if self.state() == NodeState::Ready { width.saturating_sub(self.calls_of(function)) } else { 0 }
+    }
+
+    /// How much it has of what runs a function, beside what that runs at a time.
+    pub(crate) fn load(&self, function: FunctionId) -> usize {
+        let (has, of) = match self.runs_on[function] {
+            RunsOn::Workers => (self.for_workers.load(Ordering::Acquire), self.slots()),
+            RunsOn::Threads(width) => (self.frames_of(function), width),
+            RunsOn::Loop(width) => (self.calls_of(function), width),
+        };
+        (has << 10) / of.max(1)
+    }
+
+    /// Frames of one function that it has.
+    pub(crate) fn frames_of(&self, function: FunctionId) -> usize {
+        self.by_function.lock()[function].frames
+    }
+
+    /// Calls of one function that it has.
+    pub(crate) fn calls_of(&self, function: FunctionId) -> usize {
+        self.by_function.lock()[function].calls
+    }
+
+    /// A place for a frame.
+    pub(crate) fn place(self: &Arc<Self>, frame: &Frame) -> NodeGuard {
+        let (function, calls) = (frame.function_id(), frame.len());
+        let bytes = frame.payload().map_or(0, |payload| {
+            let samples = (0..calls).flat_map(|call| frame.samples(call));
+            samples.map(|sample| payload.bytes(function, sample as u32)).sum()
+        });
+        self.frames.fetch_add(1, Ordering::AcqRel);
+        self.calls.fetch_add(calls, Ordering::AcqRel);
+        self.bytes.fetch_add(bytes, Ordering::AcqRel);
+        if self.runs_on[function] == RunsOn::Workers {
+            self.for_workers.fetch_add(1, Ordering::AcqRel);
+        }
+        let mut counts = self.by_function.lock();
+        counts[function].frames += 1;
+        counts[function].calls += calls;
+        drop(counts);
+        NodeGuard { node: self.clone(), function, calls, bytes }
+    }
+
+    /// Gives it a frame; one that has ended drops it, which gives it back.
+    pub(crate) fn put(&self, queued: QueuedFrame) {
+        self.tell(NodeInput::Frame(Box::new(queued)));
+    }
+
+    pub(crate) fn tell(&self, input: NodeInput) {
+        // A session that has ended takes nothing.
+        let _ = self.inbox.send(input);
+    }
+
+    pub(crate) fn snapshot(&self) -> NodeSnapshot {
+        NodeSnapshot {
+            name: self.name.clone(),
+            state: self.state(),
+            slots: self.slots(),
+            frames: self.frames(),
+            calls: self.calls.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            ended: self.ended.load(Ordering::Relaxed),
+            reason: self.reason.lock().clone(),
+            stats: *self.stats.lock(),
+        }
+    }
+}
+
+impl NodeGuard {
+    /// Calls of it have ended, or went back: on a loop others may take their places at once.
+    pub(crate) fn count_off(&mut self, calls: usize) {
+        if self.node.runs_on[self.function].is_loop() {
+            let calls = calls.min(self.calls);
+            self.calls -= calls;
+            self.node.by_function.lock()[self.function].calls -= calls;
+            self.node.calls.fetch_sub(calls, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Drop for NodeGuard {
+    fn drop(&mut self) {
+        if self.node.runs_on[self.function] == RunsOn::Workers {
+            self.node.for_workers.fetch_sub(1, Ordering::AcqRel);
+        }
+        let mut counts = self.node.by_function.lock();
+        counts[self.function].frames -= 1;
+        counts[self.function].calls -= self.calls;
+        drop(counts);
+        self.node.frames.fetch_sub(1, Ordering::AcqRel);
+        self.node.calls.fetch_sub(self.calls, Ordering::AcqRel);
+        self.node.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+/// How often a session looks at what it has.
+pub(crate) const TICK: Duration = Duration::from_millis(10);

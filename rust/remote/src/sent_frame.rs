@@ -1,0 +1,252 @@
+//! A frame at a node, and how its calls end.
+
+use std::sync::Arc;
+
+use guerdon_core::call::CallKind;
+use guerdon_core::frame::Frame;
+use guerdon_core::frame_runner::{EndedCell, FrameEvent};
+use guerdon_core::function::FunctionId;
+use guerdon_core::in_flight::{InFlightCall, Phase};
+use guerdon_core::outcome::{Cell, Failure, FailureKind, Times, Traceback};
+
+use crate::clock_offset::ClockOffset;
+use crate::link::LinkLoss;
+use crate::loss::{self, Charge, LossLedger, Standing};
+use crate::node::{NodeGuard, QueuedFrame, RemoteCall};
+use crate::wire::InHandCall;
+
+/// See the module. Dropping it frees its place and gives back what has not ended.
+pub(crate) struct SentFrame {
+    // The place first.
+    guard: NodeGuard,
+    frame: Frame,
+    /// It had the node to itself.
+    apart: bool,
+    sent_ns: u64,
+    /// When it began, or a call of it ended last.
+    heard_ns: Option<u64>,
+    pub begun: bool,
+    /// It was asked back, or will end by itself.
+    pub asked_back: bool,
+    /// Which calls the agent knows to be swept.
+    swept: Vec<bool>,
+    /// How long its calls ran.
+    pub run_ns: u64,
+}
+
+/// A message about a call that the frame does not have.
+#[derive(Debug)]
+pub(crate) struct Violation;
+
+impl SentFrame {
+    pub(crate) fn new(queued: QueuedFrame, sent_ns: u64) -> Self {
+        let QueuedFrame { guard, frame, apart } = queued;
+        let swept = vec![false; frame.len()];
+        Self { guard, frame, apart, sent_ns, heard_ns: None, begun: false, asked_back: false, swept, run_ns: 0 }
+    }
+
+    pub(crate) const fn function(&self) -> FunctionId {
+        self.frame.function_id()
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn is_apart(&self) -> bool {
+        self.apart
+    }
+
+    /// The first sample of its first call, if that has the node to itself and was not swept.
+    #[cfg(test)]
+    pub(crate) fn alone(&self) -> Option<usize> {
+        let open = self.frame.is_pending(0) && self.frame.is_open(0);
+        (self.apart && open).then(|| self.frame.first(0))
+    }
+
+    fn times(&mut self, times: Times, offset: ClockOffset, now_ns: u64) -> Times {
+        if times.started_ns == 0 {
+            return Times::default();
+        }
+        self.run_ns = self.run_ns.saturating_add(times.run_ns);
+        let latest_ns = now_ns.saturating_sub(times.run_ns);
+        Times { started_ns: offset.to_driver(times.started_ns, self.sent_ns, latest_ns), run_ns: times.run_ns }
+    }
+
+    const fn held(&self, call: usize) -> Result<(), Violation> {
+        if call < self.frame.len() { Ok(()) } else { Err(Violation) }
+    }
+
+    /// Takes in what the agent says of it; how many calls that ended.
+    pub(crate) fn take(
+        &mut self,
+        event: FrameEvent,
+        offset: ClockOffset,
+        node: &Arc<str>,
+        ledger: &LossLedger,
+    ) -> Result<u64, Violation> {
+        let back = if let FrameEvent::GivenBack(calls) = &event { calls.len() } else { 0 };
+        // Before the scheduler hears of it: it looks for places then.
+        self.guard.count_off(back);
+        let ended = self.complete(event, offset, node, ledger)?;
+        self.guard.count_off(usize::try_from(ended).unwrap_or(usize::MAX));
+        Ok(ended)
+    }
+
+    fn complete(
+        &mut self,
+        event: FrameEvent,
+        offset: ClockOffset,
+        node: &Arc<str>,
+        ledger: &LossLedger,
+    ) -> Result<u64, Violation> {
+        let now_ns = self.frame.clock().now_ns();
+        match event {
+            FrameEvent::Begun => {
+                self.begun = true;
+                self.heard_ns = Some(now_ns);
+            }
+            FrameEvent::Cells(cells) => {
+                self.heard_ns = Some(now_ns);
+                let ended = cells.len() as u64;
+                for EndedCell { call, cell, times } in cells {
+                    self.held(call)?;
+                    let times = self.times(times, offset, now_ns);
+                    match cell {
+                        Cell::Value(value) => self.frame.complete_soon(call, value, times),
+                        cell => self.frame.complete(call, cell, times),
+                    }
+                }
+                self.frame.complete_ended();
+                return Ok(ended);
+            }
+            FrameEvent::Call { call, cells, record, times } => {
+                self.held(call)?;
+                let times = self.times(times, offset, now_ns);
+                self.heard_ns = Some(now_ns);
+                self.record(call, record);
+                match <[Cell; 1]>::try_from(cells) {
+                    Ok([cell]) if self.frame.kind() == CallKind::Sample => self.frame.complete(call, cell, times),
+                    Ok(cell) => self.frame.complete_many(call, cell.into(), times),
+                    Err(cells) => self.frame.complete_many(call, cells, times),
+                }
+                return Ok(1);
+            }
+            FrameEvent::Failed { call, mut failure, record, times } => {
+                self.held(call)?;
+                let times = self.times(times, offset, now_ns);
+                self.heard_ns = Some(now_ns);
+                self.record(call, record);
+                if failure.kind == FailureKind::Crashed && self.frame.is_pending(call) {
+                    match ledger.died(&self.frame, call, node) {
+                        Charge::GoesBack => {
+                            self.frame.give_back(call..call + 1);
+                            return Ok(1);
+                        }
+                        Charge::Failed(before) | Charge::Guilty(before) => {
+                            failure.reason.push_str(&format!(" on node '{node}'{}", loss::before(&before)));
+                        }
+                    }
+                }
+                self.frame.fail(call, failure, times);
+                return Ok(1);
+            }
+            FrameEvent::Broken(note) => match note.traceback {
+                Some(Traceback::LastSeen(place)) => self.frame.time_out_setup(Some(place)),
+                traceback => {
+                    self.frame.fail_setup(note.reason, traceback.map(|stack| stack.text().to_owned()));
+                }
+            },
+            FrameEvent::Used(tokens) => self.frame.used(tokens),
+            FrameEvent::Observed(run_ns) => self.frame.observe(run_ns),
+            FrameEvent::GivenBack(calls) => {
+                calls.iter().try_for_each(|call| self.held(*call))?;
+                // Together: one by one each would be handed out as a frame of its own.
+                self.frame.give_back(calls);
+            }
+            FrameEvent::Ended => {}
+        }
+        Ok(0)
+    }
+
+    fn record(&mut self, call: usize, record: Option<Vec<u8>>) {
+        if let Some(json) = record.filter(|_| self.frame.is_pending(call)) {
+            self.frame.record(call, json);
+        }
+    }
+
+    /// Calls that nobody waits for any more and that the agent does not know to be swept.
+    pub(crate) fn newly_swept(&mut self) -> Vec<usize> {
+        let Self { frame, swept, .. } = self;
+        let new = |call: &usize| !swept[*call] && frame.is_pending(*call) && !frame.is_open(*call);
+        let calls: Vec<usize> = (0..frame.len()).filter(new).collect();
+        calls.iter().for_each(|call| swept[*call] = true);
+        calls
+    }
+
+    /// What its agent says of it, for `dump()`; `None`: that has ended.
+    pub(crate) fn inspected(&self, node: &Arc<str>, of: &InHandCall) -> Option<RemoteCall> {
+        let one = of.phase == Phase::Call && self.frame.kind() != CallKind::Gathered;
+        let pending = of.call < self.frame.len() && self.frame.is_pending(of.call);
+        let call = match () {
+            () if one && pending => InFlightCall::call(&self.frame, of.call, of.age_ns),
+            () if one => return None,
+            () => InFlightCall::before(&self.frame, of.phase, of.age_ns),
+        };
+        Some(RemoteCall { node: node.clone(), call, place: of.place.clone(), stack: of.stack.clone() })
+    }
+
+    /// What of it is in hand as far as is known here: its agent did not say.
+    pub(crate) fn in_hand(&self, node: &Arc<str>) -> Option<RemoteCall> {
+        let call = (0..self.frame.len()).find(|call| self.frame.is_pending(*call)).filter(|_| self.begun)?;
+        let age_ns = self.frame.clock().now_ns().saturating_sub(self.heard_ns.unwrap_or(self.sent_ns));
+        let call = match self.frame.kind() {
+            CallKind::Gathered => InFlightCall::before(&self.frame, Phase::Call, age_ns),
+            _ => InFlightCall::call(&self.frame, call, age_ns),
+        };
+        let stack = Err("its node did not answer in time".to_owned());
+        Some(RemoteCall { node: node.clone(), call, place: String::new(), stack })
+    }
+
+    /// Its node is lost, and said its last word at `last_ns`: what may have been in hand is charged
+    /// with it, the rest is given back.
+    /// `concurrent`: its calls run at the same time.
+    pub(crate) fn lose(
+        mut self,
+        loss: &LinkLoss,
+        node: &Arc<str>,
+        ledger: &LossLedger,
+        last_ns: u64,
+        concurrent: bool,
+    ) {
+        if loss.innocent {
+            return;
+        }
+        let counts = |call: &usize| self.frame.is_pending(*call) && self.frame.is_open(*call);
+        let pending: Vec<usize> = (0..self.frame.len()).filter(counts).collect();
+        for (position, call) in pending.into_iter().enumerate() {
+            let standing = match position {
+                0 if self.apart => Standing::Apart,
+                _ if self.begun && concurrent => Standing::Next,
+                // Its calls run one after the other: the first that has not ended may have begun.
+                0 if self.begun => Standing::Next,
+                _ if self.begun => Standing::Behind,
+                _ => Standing::Waited,
+            };
+            let (before, retryable) = match ledger.lost(&self.frame, call, node, standing) {
+                Charge::GoesBack => continue,
+                Charge::Failed(before) => (before, true),
+                Charge::Guilty(before) => (before, false),
+            };
+            let failure = Failure {
+                kind: FailureKind::Crashed,
+                reason: format!("node '{node}' was lost under it: {}{}", loss.reason, loss::before(&before)),
+                traceback: None,
+                retryable,
+                retry_after: None,
+                answer: None,
+            };
+            // Since it was heard of last: not since it was sent, which is no time that it ran.
+            let ran = |since| Times { started_ns: since, run_ns: last_ns.saturating_sub(since) };
+            let times = self.heard_ns.filter(|_| position == 0).map_or_else(Times::default, ran);
+            self.frame.fail(call, failure, times);
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! Serves one node: sends it frames, takes in what it says, and looks after what it has.
+//!
+//! - One task has all frames of the node, so nothing meets here: what comes from the scheduler, the
+//!   node and the clock is done one after the other.
+//! - What waits at a node that is behind is asked back when another has nothing to do.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use guerdon_core::clock::nanos;
+use guerdon_core::frame_runner::FrameEvent;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use crate::clock_offset::ClockOffset;
+use crate::config::RunsOn;
+use crate::inspection::Inspections;
+use crate::lane_state::LaneState;
+use crate::link::LinkLoss;
+use crate::node::{Kept, Node, NodeInput, NodeState, QueuedFrame, TICK};
+use crate::sent_frame::SentFrame;
+use crate::wire::{InHandCall, Items, PROTOCOL, ToDriver, to_agent};
+
+/// How often the clocks are compared while there is work.
+const PING: Duration = Duration::from_secs(1);
+const NONE_LEFT: &str = " No node is left: calls run in workers of this process until one comes.";
+/// The most warnings of an agent that are passed on.
+const MOST_WARNINGS: usize = 100;
+/// How long until a frame that has begun is asked for again.
+const ASK_AGAIN: u32 = 4;
+
+enum SessionEnd {
+    Lost(LinkLoss),
+    /// It has been drained, or the lane closes.
+    Gone,
+}
+
+/// A node whose session panics is lost: else frames would go to it and come back for ever.
+struct Served(Arc<Node>);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.set(NodeState::Lost);
+            self.0.link.lost("its session panicked", true);
+        }
+    }
+}
+
+pub(crate) struct Session {
+    lane: Arc<LaneState>,
+    node: Arc<Node>,
+    frames: BTreeMap<u64, SentFrame>,
+    last_id: u64,
+    offset: ClockOffset,
+    heard: Instant,
+    /// Ticks since then.
+    silent: u32,
+    pinged: Instant,
+    ticks: u32,
+    inspections: Inspections,
+    /// How many its agent gave.
+    warnings: usize,
+}
+
+impl Session {
+    pub(crate) fn new(lane: Arc<LaneState>, node: Arc<Node>) -> Self {
+        let (frames, offset, now) = (BTreeMap::new(), ClockOffset::default(), Instant::now());
+        Self {
+            lane,
+            node,
+            frames,
+            last_id: 0,
+            offset,
+            heard: now,
+            silent: 0,
+            pinged: now,
+            ticks: 0,
+            inspections: Inspections::default(),
+            warnings: 0,
+        }
+    }
+
+    /// Serves the node to its end.
+    pub(crate) async fn serve(mut self, mut inputs: mpsc::UnboundedReceiver<NodeInput>) {
+        let _served = Served(self.node.clone());
+        let (digest, clock_ns) = (self.lane.config.digest, self.lane.clock.now_ns());
+        self.node.link.write(|out| to_agent::hello(&digest, clock_ns, out));
+        let end = self.turns(&mut inputs).await;
+        self.end(end, inputs);
+    }
+
+    /// Ends what it has: the node is lost or gone.
+    fn end(mut self, end: SessionEnd, mut inputs: mpsc::UnboundedReceiver<NodeInput>) {
+        let was = self.node.state();
+        self.node.set(NodeState::Lost);
+        inputs.close();
+        match end {
+            SessionEnd::Gone => {
+                self.node.link.write(to_agent::close);
+                self.node.link.close();
+                self.lane.nodes.write().retain(|node| !Arc::ptr_eq(node, &self.node));
+                self.frames.clear();
+            }
+            SessionEnd::Lost(loss) => self.lose(&loss, was),
+        }
+        self.node.link.forget();
+        while let Ok(input) = inputs.try_recv() {
+            drop(input); // a frame that was never sent goes back
+        }
+        self.lane.place_apart();
+        self.lane.wake();
+    }
+
+    fn lose(&mut self, loss: &LinkLoss, was: NodeState) {
+        let Self { lane, node, frames, heard, .. } = self;
+        node.link.lost(&loss.reason, loss.innocent);
+        *node.reason.lock() = Some(loss.reason.clone());
+        warn!(node = &*node.name, frames = frames.len(), reason = loss.reason, "node lost");
+        if !lane.is_closed() && was != NodeState::Draining {
+            lane.lost.fetch_add(1, Ordering::Relaxed);
+            let what = if was == NodeState::Connecting { "can't be used" } else { "was lost" };
+            let last = !lane.has_others(node) && !lane.local_reported.swap(true, Ordering::AcqRel);
+            let then = if last { NONE_LEFT } else { "" };
+            (lane.config.warn)(format!("Node '{}' {what}: {}.{then}", node.name, loss.reason));
+        }
+        lane.ledger.tidy();
+        // What the agent said of what it began may be lost as well: its workers or threads may have
+        // had the oldest frames of each function, and a loop all of them.
+        let (slots, mut of_function) = (node.slots(), vec![0; lane.functions.len()]);
+        let last_ns = lane.clock.now_ns().saturating_sub(nanos(heard.elapsed()));
+        for (_, mut sent) in std::mem::take(frames) {
+            let older = &mut of_function[sent.function()];
+            let runs_on = lane.config.runs_on[sent.function()];
+            sent.begun |= *older < runs_on.parallelism(slots);
+            *older += 1;
+            sent.lose(loss, &node.name, &lane.ledger, last_ns, runs_on.is_loop());
+        }
+    }
+
+    async fn turns(&mut self, inputs: &mut mpsc::UnboundedReceiver<NodeInput>) -> SessionEnd {
+        let timer = tokio::time::sleep(TICK);
+        tokio::pin!(timer);
+        loop {
+            let drained = self.node.state() == NodeState::Draining && self.node.frames() == 0;
+            if drained {
+                return SessionEnd::Gone;
+            }
+            let waits = !self.frames.is_empty() || self.node.state() == NodeState::Connecting;
+            let end = tokio::select! {
+                input = inputs.recv() => match input {
+                    Some(NodeInput::Close) | None => Err(SessionEnd::Gone),
+                    Some(input) => {
+                        self.act_on(input);
+                        Ok(())
+                    }
+                },
+                message = self.node.link.receive() => match message {
+                    Ok(message) => self.receive(&message).map_err(SessionEnd::Lost),
+                    Err(loss) => Err(SessionEnd::Lost(loss)),
+                },
+                () = &mut timer, if waits => {
+                    timer.as_mut().reset(Instant::now() + TICK);
+                    self.tick().map_err(SessionEnd::Lost)
+                }
+            };
+            if let Err(end) = end {
+                return end;
+            }
+        }
+    }
+
+    fn act_on(&mut self, input: NodeInput) {
+        match input {
+            NodeInput::Frame(queued) => self.send(*queued),
+            NodeInput::TakeBack => self.ask_back(usize::MAX),
+            NodeInput::Drain => {
+                self.node.set(NodeState::Draining);
+                self.ask_back(usize::MAX);
+            }
+            NodeInput::Inspect(answer, within) => {
+                // Who asks waits no more once the sender is gone.
+                if !self.frames.is_empty()
+                    && let Some(within) = self.inspections.add(answer, within)
+                {
+                    self.node.link.write(|out| to_agent::inspect(within, out));
+                }
+            }
+            NodeInput::Close => {}
+        }
+    }
+
+    /// Sends a frame, unless nobody waits for any of it.
+    fn send(&mut self, queued: QueuedFrame) {
+        let open = (0..queued.frame.len()).any(|call| queued.frame.is_open(call));
+        if !open || self.node.state() != NodeState::Ready {
+            drop(queued);
+            self.lane.look_at(&self.node);
+            return;
+        }
+        if self.frames.is_empty() {
+            self.hear();
+        }
+        self.last_id += 1;
+        self.node.link.write_soon(|out| to_agent::frame(self.last_id, &queued.frame, out));
+        self.frames.insert(self.last_id, SentFrame::new(queued, self.lane.clock.now_ns()));
+    }
+
+    fn hear(&mut self) {
+        (self.heard, self.silent) = (Instant::now(), 0);
+    }
+
+    /// Takes in a message of the agent.
+    fn receive(&mut self, message: &[u8]) -> Result<(), LinkLoss> {
+        self.hear();
+        let mut items = Items::of(message);
+        let mut freed = false;
+        while let Some(item) = ToDriver::next(&mut items) {
+            let nonsense = |what: String| LinkLoss { reason: format!("it sent {what}"), innocent: false };
+            match item.map_err(|error| nonsense(error.to_string()))? {
+                ToDriver::Ready { protocol, slots, heard_ns, clock_ns } => {
+                    self.ready(protocol, slots)?;
+                    self.compare_clocks(heard_ns, clock_ns);
+                    self.lane.look_at(&self.node);
+                    self.lane.wake();
+                }
+                ToDriver::Refused(reason) => return Err(LinkLoss { reason, innocent: true }),
+                ToDriver::Pong { heard_ns, clock_ns, stats } => {
+                    *self.node.stats.lock() = stats;
+                    self.compare_clocks(heard_ns, clock_ns);
+                }
+                ToDriver::InHand(calls) => self.inspected(&calls),
+                ToDriver::Lines(lines) => (self.lane.config.print)(&self.node.name, &lines),
+                ToDriver::Warning(text) => self.warned(&text),
+                ToDriver::Frame(id, event) => {
+                    freed |= self
+                        .event(id, event)
+                        .ok_or_else(|| nonsense("a message about a call that it does not have".to_owned()))?;
+                }
+            }
+        }
+        if freed {
+            self.lane.wake();
+        }
+        Ok(())
+    }
+
+    fn ready(&self, protocol: u16, slots: usize) -> Result<(), LinkLoss> {
+        if protocol != PROTOCOL {
+            let reason = format!(
+                "it speaks version {protocol} of the agents' protocol, and this process version {PROTOCOL}; install \
+                 the same version of guerdon on all nodes"
+            );
+            return Err(LinkLoss { reason, innocent: true });
+        }
+        if self.node.state() == NodeState::Connecting {
+            debug!(node = &*self.node.name, slots, "node ready");
+            self.node.ready(slots.clamp(1, 1 << 16));
+            // When it is lost again, that is news.
+            self.lane.local_reported.store(false, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Passes on what the lanes of the agent warn of, so often at most.
+    fn warned(&mut self, text: &str) {
+        self.warnings += 1;
+        if self.warnings <= MOST_WARNINGS {
+            (self.lane.config.warn)(format!("Node '{}': {text}", self.node.name));
+        }
+    }
+
+    /// Passes on what the agent says it has in hand.
+    fn inspected(&mut self, calls: &[InHandCall]) {
+        let Self { node, frames, inspections, .. } = self;
+        let waiting = inspections.answered();
+        for one in calls {
+            let call = frames.get(&one.frame).and_then(|sent| sent.inspected(&node.name, one));
+            waiting.iter().zip(std::iter::repeat(call)).for_each(|(answer, call)| {
+                // Who asked may have gone.
+                call.into_iter().for_each(|call| drop(answer.send(call)));
+            });
+        }
+    }
+
+    fn compare_clocks(&mut self, asked_ns: u64, agent_ns: u64) {
+        self.offset.learn(asked_ns, self.lane.clock.now_ns(), agent_ns);
+        self.node.set_round_trip(self.offset.round_trip_ns());
+    }
+
+    /// Takes in what became of a frame, and whether others of its calls may go; `None` where that
+    /// can't be.
+    fn event(&mut self, id: u64, event: FrameEvent) -> Option<bool> {
+        let Some(sent) = self.frames.get_mut(&id) else { return Some(false) };
+        if event == FrameEvent::Ended {
+            let sent = self.frames.remove(&id)?;
+            if sent.run_ns > 0 && self.lane.config.runs_on[sent.function()] == RunsOn::Workers {
+                self.node.frame_ran(sent.run_ns);
+            }
+            drop(sent);
+            self.lane.look_at(&self.node);
+            return Some(false);
+        }
+        let ended = sent.take(event, self.offset, &self.node.name, &self.lane.ledger).ok()?;
+        self.node.ended.fetch_add(ended, Ordering::Relaxed);
+        Some(ended > 0 && self.lane.config.runs_on[sent.function()].is_loop())
+    }
+
+    /// What time brings.
+    fn tick(&mut self) -> Result<(), LinkLoss> {
+        self.ticks = self.ticks.wrapping_add(1);
+        // In ticks, which end where this process is stopped: then nobody could have been heard.
+        self.silent += 1;
+        let silence = self.lane.config.silence;
+        if TICK.saturating_mul(self.silent) >= silence {
+            return Err(LinkLoss {
+                reason: format!("it said nothing for {:.0} s", silence.as_secs_f64()),
+                innocent: false,
+            });
+        }
+        if self.pinged.elapsed() >= PING {
+            self.pinged = Instant::now();
+            let now_ns = self.lane.clock.now_ns();
+            self.node.link.write(|out| to_agent::ping(now_ns, out));
+        }
+        for answer in self.inspections.overdue() {
+            let in_hand = self.frames.values().filter_map(|sent| sent.in_hand(&self.node.name));
+            in_hand.for_each(|call| drop(answer.send(call)));
+        }
+        for (id, sent) in &mut self.frames {
+            let swept = sent.newly_swept();
+            if !swept.is_empty() {
+                self.node.link.write(|out| to_agent::sweep(*id, &swept, out));
+            }
+        }
+        self.lane.look_at(&self.node);
+        let emptied = self.node.kept() == Kept::Soon || self.node.state() == NodeState::Draining;
+        let back = if emptied { usize::MAX } else { self.idle_elsewhere() };
+        if back > 0 || self.lane.runs_in_agents {
+            self.ask_back(back);
+        }
+        Ok(())
+    }
+
+    /// Workers of other nodes that have nothing to do.
+    fn idle_elsewhere(&self) -> usize {
+        let nodes = self.lane.nodes.read();
+        let others = nodes.iter().filter(|node| !Arc::ptr_eq(node, &self.node));
+        others.filter(|node| node.takes_frames(self.lane.config.node_bytes)).map(|node| node.idle()).sum()
+    }
+
+    /// Asks for so many frames back that have not begun, and for what waits of others.
+    fn ask_back(&mut self, frames: usize) {
+        let Self { lane, node, frames: sent, ticks, .. } = self;
+        let again = ticks.is_multiple_of(ASK_AGAIN);
+        let draining = node.state() == NodeState::Draining;
+        let mut left = frames;
+        for (id, sent) in sent.iter_mut().rev() {
+            let function = sent.function();
+            let pinned = lane.functions[function].pinned && !draining;
+            let of_workers = lane.config.runs_on[function] == RunsOn::Workers;
+            // Where all are asked for, or another would run it now: else they would go to and fro.
+            let wanted =
+                if of_workers { left > 0 } else { frames == usize::MAX || lane.is_idle_elsewhere(node, function) };
+            let asks = !pinned && wanted && if sent.begun { again } else { !sent.asked_back };
+            if asks {
+                left = left.saturating_sub(usize::from(of_workers && !sent.begun));
+                sent.asked_back = true;
+                node.link.write(|out| to_agent::take_back(*id, out));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! How long a batch takes beside what its nodes could do at best.
+
+use std::time::Duration;
+
+use guerdon_core::function::Shape;
+use guerdon_core::outcome::Cell;
+use guerdon_testkit::{Act, Ask, done, function, paused};
+
+use crate::rig::{NodeSpec, Rig};
+
+/// Costs with a heavy tail: most are a few milliseconds, one in a hundred is fifty.
+fn cost(sample: usize) -> Duration {
+    let mut draws = fastrand::Rng::with_seed(sample as u64);
+    let seconds = 0.002 / draws.f64().max(0.0004).powf(0.7);
+    // tokio's timers count milliseconds.
+    Duration::from_millis((seconds.min(0.2) * 1e3) as u64)
+}
+
+fn makespan(nodes: &[(usize, Duration)], samples: usize) -> (f64, f64) {
+    let nodes = nodes.to_vec();
+    paused(async move {
+        let script = |ask: &Ask| Act::Return { after: cost(ask.first), cells: vec![Cell::Value(1.0)] };
+        let rig = Rig::new(vec![function("f", Shape::Sample)], script);
+        for (number, (workers, delay)) in nodes.iter().enumerate() {
+            rig.add(&format!("n{number}"), NodeSpec { delay: *delay, ..NodeSpec::new(*workers) });
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let start = tokio::time::Instant::now();
+        let batch = rig.submit(1, samples, 1);
+        assert!(done(&batch).await);
+        let took = start.elapsed().as_secs_f64();
+        let work: f64 = (0..samples).map(|sample| cost(sample).as_secs_f64()).sum();
+        let workers: usize = nodes.iter().map(|(workers, _)| workers).sum();
+        rig.close().await;
+        (took, work / workers as f64)
+    })
+}
+
+#[test]
+fn sixty_four_nodes_are_no_worse_than_one_queue() {
+    // A queue for all workers, longest calls not first: no worker idles while work waits.
+    let (nodes, samples) = (vec![(64, Duration::from_millis(1)); 64], 6_000);
+    let (took, bound) = makespan(&nodes, samples);
+    let longest = (0..samples).map(cost).max().unwrap_or_default().as_secs_f64();
+    let both_ways = 0.01;
+    assert!(took <= bound + longest + both_ways, "{took:.3} s, {bound:.3} s of work and {longest:.3} s");
+}
+
+#[test]
+fn unequal_nodes_end_together() {
+    let ms = Duration::from_millis(1);
+    for nodes in [vec![(2, ms), (8, ms)], vec![(1, ms), (4, 5 * ms), (16, 2 * ms)]] {
+        let (took, bound) = makespan(&nodes, 12_000);
+        assert!(took <= 1.05 * bound, "{nodes:?}: {took:.3} s, and {bound:.3} s at best");
+    }
+}

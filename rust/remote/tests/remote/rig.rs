@@ -1,0 +1,237 @@
+//! A driver and agents on fake lanes, with links that take their time.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use guerdon_core::batch::{Batch, BatchSpec};
+use guerdon_core::clock::Clock;
+use guerdon_core::function::Function;
+use guerdon_core::lane::Lane;
+use guerdon_core::scheduler::Scheduler;
+use guerdon_remote::{Agent, AgentConfig, AgentStats, Link, RemoteConfig, RemoteLane, RunsOn};
+use guerdon_testkit::{Act, Ask, FakeLane, Identified, Log, Room, Script};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+pub const DIGEST: [u8; 32] = [7; 32];
+
+/// How an agent is, and its way to the driver.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeSpec {
+    pub workers: usize,
+    pub frame_calls: usize,
+    /// What a message takes, each way.
+    pub delay: Duration,
+}
+
+impl NodeSpec {
+    pub fn new(workers: usize) -> Self {
+        Self { workers, frame_calls: 64, delay: Duration::from_micros(200) }
+    }
+}
+
+struct NodeRig {
+    agent: Arc<Agent>,
+    ours: Arc<Link>,
+    theirs: Arc<Link>,
+    lane: Arc<FakeLane>,
+    /// Its event loop.
+    at_once: Arc<FakeLane>,
+    pumps: Vec<JoinHandle<()>>,
+}
+
+/// See the module.
+pub struct Rig {
+    pub scheduler: Scheduler,
+    pub lane: Arc<RemoteLane>,
+    pub local: Arc<FakeLane>,
+    pub warnings: Arc<Mutex<Vec<String>>>,
+    /// Bytes of all messages, and how many there were.
+    pub bytes: Arc<AtomicU64>,
+    pub messages: Arc<AtomicU64>,
+    functions: Vec<Function>,
+    runs_on: Vec<RunsOn>,
+    script: Arc<dyn Script>,
+    /// Told of each call that a node begins; it may say what becomes of that one.
+    pub overrides: Arc<OnceLock<Override>>,
+    nodes: Mutex<BTreeMap<String, NodeRig>>,
+}
+
+/// Takes a node's name and what it begins.
+pub type Override = Box<dyn Fn(&str, &Ask) -> Option<Act> + Send + Sync>;
+
+struct Shared {
+    script: Arc<dyn Script>,
+    node: String,
+    overrides: Arc<OnceLock<Override>>,
+}
+
+impl Script for Shared {
+    fn act(&self, ask: &Ask) -> Act {
+        let overridden = self.overrides.get().and_then(|instead| instead(&self.node, ask));
+        overridden.unwrap_or_else(|| self.script.act(ask))
+    }
+}
+
+fn fake(script: Shared, workers: usize, frame_calls: usize) -> Arc<FakeLane> {
+    // As a worker of the process lane: one frame in hand, one in its socket.
+    let room = Room { places: workers, frame_calls, take_back: Duration::from_millis(40), ..Room::default() };
+    Arc::new(FakeLane::new(room, script))
+}
+
+/// The lane of functions that run on a loop: it takes what it gets.
+fn event_loop(script: Shared) -> Arc<FakeLane> {
+    let room = Room { places: 64, at_once: true, ..Room::default() };
+    Arc::new(FakeLane::new(room, script))
+}
+
+impl Rig {
+    pub fn new(functions: Vec<Function>, script: impl Script) -> Self {
+        Self::with(functions, script, |_| {})
+    }
+
+    pub fn with(functions: Vec<Function>, script: impl Script, change: impl FnOnce(&mut RemoteConfig)) -> Self {
+        let script: Arc<dyn Script> = Arc::new(script);
+        let runtime = Handle::current();
+        let clock = Clock::start();
+        let plain = Shared { script: script.clone(), node: String::new(), overrides: Arc::default() };
+        let (warnings, local) = (Arc::<Mutex<Vec<String>>>::default(), fake(plain, 1, 64));
+        let (of_local, heard) = (local.clone(), warnings.clone());
+        let mut config =
+            RemoteConfig::new(DIGEST, functions.len(), Box::new(move || of_local.clone() as Arc<dyn Lane>));
+        config.warn = Arc::new(move |warning| heard.lock().push(warning));
+        change(&mut config);
+        let runs_on = config.runs_on.clone();
+        let lane = RemoteLane::new(runtime.clone(), clock, &functions, config);
+        let scheduler = Scheduler::start(&runtime, clock, functions.clone(), vec![lane.clone()]);
+        Self {
+            scheduler,
+            lane,
+            local,
+            warnings,
+            bytes: Arc::default(),
+            messages: Arc::default(),
+            functions,
+            runs_on,
+            script,
+            overrides: Arc::default(),
+            nodes: Mutex::default(),
+        }
+    }
+
+    /// A node comes.
+    pub fn add(&self, name: &str, spec: NodeSpec) {
+        let script =
+            || Shared { script: self.script.clone(), node: name.to_owned(), overrides: self.overrides.clone() };
+        let (lane, at_once) = (fake(script(), spec.workers, spec.frame_calls), event_loop(script()));
+        let config = AgentConfig { digest: DIGEST, slots: spec.workers, stats: Box::new(AgentStats::default) };
+        let lanes: Vec<Arc<dyn Lane>> = vec![lane.clone(), at_once.clone()];
+        let functions = self
+            .functions
+            .iter()
+            .zip(&self.runs_on)
+            .map(|(function, on)| Function { lane: usize::from(matches!(on, RunsOn::Loop(_))), ..function.clone() });
+        let agent = Arc::new(Agent::start(&Handle::current(), Clock::start(), functions.collect(), lanes, config));
+        let node = self.link(name, spec, &agent, (&lane, &at_once));
+        self.nodes.lock().insert(name.to_owned(), node);
+    }
+
+    /// Another driver comes to an agent that this one has.
+    pub fn share(&self, name: &str, spec: NodeSpec, with: &Self) {
+        let node = {
+            let nodes = self.nodes.lock();
+            with.link(name, spec, &nodes[name].agent, (&nodes[name].lane, &nodes[name].at_once))
+        };
+        with.nodes.lock().insert(name.to_owned(), node);
+    }
+
+    fn link(
+        &self,
+        name: &str,
+        spec: NodeSpec,
+        agent: &Arc<Agent>,
+        (lane, at_once): (&Arc<FakeLane>, &Arc<FakeLane>),
+    ) -> NodeRig {
+        let (ours, theirs) = (self.lane.add_node(name).unwrap(), agent.connect("driver"));
+        let pump = |from: &Arc<Link>, to: &Arc<Link>| {
+            let (from, to, bytes, messages) = (from.clone(), to.clone(), self.bytes.clone(), self.messages.clone());
+            tokio::spawn(async move {
+                while let Some(message) = from.next().await {
+                    bytes.fetch_add(message.len() as u64, Ordering::Relaxed);
+                    messages.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(spec.delay).await;
+                    to.deliver(message);
+                }
+                to.lost("the connection was closed", false);
+            })
+        };
+        let pumps = vec![pump(&ours, &theirs), pump(&theirs, &ours)];
+        NodeRig { agent: agent.clone(), ours, theirs, lane: lane.clone(), at_once: at_once.clone(), pumps }
+    }
+
+    /// A node is gone, from one moment to the next; false: there is none.
+    pub fn kill(&self, name: &str, innocent: bool) -> bool {
+        let Some(node) = self.nodes.lock().remove(name) else { return false };
+        node.pumps.iter().for_each(JoinHandle::abort);
+        node.ours.lost("killed", innocent);
+        node.theirs.lost("killed", true);
+        tokio::spawn(async move { node.agent.close().await });
+        true
+    }
+
+    /// This driver has gone, from one moment to the next.
+    pub fn hang_up(&self, name: &str) {
+        if let Some(node) = self.nodes.lock().remove(name) {
+            node.pumps.iter().for_each(JoinHandle::abort);
+            node.theirs.lost("the driver has gone", false);
+        }
+    }
+
+    /// Its messages go no further from now on, either way.
+    pub fn stop(&self, name: &str) {
+        self.nodes.lock()[name].pumps.iter().for_each(JoinHandle::abort);
+    }
+
+    /// Its workers print something.
+    pub fn print(&self, name: &str, lines: &[u8]) {
+        self.nodes.lock()[name].agent.print(lines);
+    }
+
+    /// Frames that its agent has.
+    pub fn frames_at(&self, name: &str) -> usize {
+        self.nodes.lock()[name].agent.frames()
+    }
+
+    /// Its lanes warn of something.
+    pub fn warn(&self, name: &str, what: &str) {
+        self.nodes.lock()[name].agent.warn(what);
+    }
+
+    pub fn loop_log_of(&self, name: &str) -> Arc<Log> {
+        self.nodes.lock()[name].at_once.log()
+    }
+
+    pub fn log_of(&self, name: &str) -> Arc<Log> {
+        self.nodes.lock()[name].lane.log()
+    }
+
+    pub fn submit(&self, number: u64, groups: usize, group_size: usize) -> Arc<Batch> {
+        let payload = Box::new(Identified { batch: number, bytes: 40 });
+        self.scheduler.submit(BatchSpec::whole(groups * group_size, group_size, payload)).unwrap()
+    }
+
+    /// Ends all; nothing may be left at the agents.
+    pub async fn close(self) {
+        self.scheduler.close().await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let nodes = std::mem::take(&mut *self.nodes.lock());
+        for (name, node) in nodes {
+            assert_eq!(node.agent.frames(), 0, "frames are left at {name}");
+            node.agent.close().await;
+            assert!(node.ours.is_closed() && node.theirs.is_closed());
+        }
+    }
+}
