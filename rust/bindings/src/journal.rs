@@ -1,0 +1,148 @@
+//! `JournalConfig`: how a dispatcher's journal is written, as Python says it; the journal of an
+//! engine; and the streams that killed writers left.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use guerdon_core::clock::Clock;
+use guerdon_core::observer::BatchObserver;
+use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
+use guerdon_journal::{FunctionName, Journal, JournalConfig, Recovered, TextSource, recover};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+
+use crate::gil;
+use crate::location;
+use crate::values::journal_texts::JournalTexts;
+use crate::values::released::ReleasedValues;
+
+/// The longest that `close` waits for a journal's last part. What is not done then is on disk all
+/// the same, for the next reader to finish.
+const CLOSE: Duration = Duration::from_secs(10);
+/// The longest that it waits for values that the journal is reading.
+const CLOSE_TEXTS: Duration = Duration::from_secs(1);
+
+/// The journal of one dispatcher.
+#[pyclass(frozen, module = "guerdon._native", name = "JournalConfig")]
+pub struct PyJournalConfig {
+    folder: PathBuf,
+    run: String,
+    rank: i32,
+    functions: Vec<FunctionName>,
+    texts: Vec<String>,
+    dispatcher: String,
+    rotate: u64,
+    /// Makes JSON of the values of a column, called as `encode(values)`.
+    encode: Py<PyAny>,
+}
+
+#[pymethods]
+impl PyJournalConfig {
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    #[pyo3(signature = (folder, *, run, rank, functions, texts, dispatcher, rotate, encode))]
+    fn new(
+        folder: PathBuf,
+        run: String,
+        rank: i32,
+        functions: Vec<(String, String, f32)>,
+        texts: Vec<String>,
+        dispatcher: String,
+        rotate: u64,
+        encode: Py<PyAny>,
+    ) -> Self {
+        let name = |(name, version, weight)| FunctionName { name, version, weight };
+        let functions = functions.into_iter().map(name).collect();
+        Self { folder, run, rank, functions, texts, dispatcher, rotate, encode }
+    }
+}
+
+impl PyJournalConfig {
+    /// For an engine with this clock.
+    fn with_clock(&self, clock: Clock) -> JournalConfig {
+        JournalConfig {
+            folder: self.folder.clone(),
+            run: self.run.clone(),
+            rank: self.rank,
+            functions: self.functions.clone(),
+            texts: self.texts.clone(),
+            dispatcher: self.dispatcher.clone(),
+            rotate: self.rotate,
+            describe: location::described,
+            clock,
+        }
+    }
+}
+
+/// What went wrong once nobody serves the engine's requests.
+#[derive(Default)]
+struct LateTroubles {
+    /// Written by `close`.
+    closing: AtomicBool,
+    reasons: Mutex<Vec<String>>,
+}
+
+/// The journal of an engine, and what reads texts for it.
+pub struct EngineJournal {
+    journal: Arc<Journal>,
+    texts: Arc<JournalTexts>,
+    late: Arc<LateTroubles>,
+}
+
+impl EngineJournal {
+    pub fn start(
+        py: Python<'_>,
+        config: &PyJournalConfig,
+        clock: Clock,
+        requests: &Arc<SupervisorQueue>,
+        released: &Arc<ReleasedValues>,
+    ) -> std::io::Result<Self> {
+        let texts = Arc::new(JournalTexts::new(config.encode.clone_ref(py), released.clone()));
+        let source = (!config.texts.is_empty()).then(|| texts.clone() as Arc<dyn TextSource>);
+        let journal = Arc::new(Journal::start(config.with_clock(clock), source)?);
+        let late = Arc::<LateTroubles>::default();
+        let (kept, requests, folder) = (late.clone(), requests.clone(), config.folder.display().to_string());
+        journal.on_trouble(move |reason| {
+            let reason = reason.to_owned();
+            if kept.closing.load(Ordering::Acquire) {
+                kept.reasons.lock().push(reason);
+            } else {
+                requests.push(SupervisorRequest::JournalTrouble { folder: folder.clone(), reason });
+            }
+        });
+        Ok(Self { journal, texts, late })
+    }
+
+    pub fn observer(&self) -> Arc<dyn BatchObserver> {
+        self.journal.clone()
+    }
+
+    /// Ends it, and waits for its last part.
+    pub fn close(&self) {
+        self.late.closing.store(true, Ordering::Release);
+        self.journal.close(CLOSE);
+        self.texts.forbid(CLOSE_TEXTS);
+    }
+
+    /// What went wrong while it was closed.
+    pub fn troubles(&self) -> Vec<String> {
+        std::mem::take(&mut *self.late.reasons.lock())
+    }
+
+    /// What is written, to be counted.
+    pub const fn journal(&self) -> &Arc<Journal> {
+        &self.journal
+    }
+}
+
+/// (parts, rows, streams that broke off, bytes of those messages, [(path, why it stays)])
+type RecoveredRow = (u64, u64, u64, u64, Vec<(PathBuf, String)>);
+
+/// Makes Parquet files of the streams in a folder whose writers died.
+#[pyfunction]
+pub fn recover_journal(py: Python<'_>, folder: PathBuf) -> PyResult<RecoveredRow> {
+    let Recovered { parts, rows, cut, cut_bytes, left } = gil::detached(py, || recover(&folder))?;
+    Ok((parts, rows, cut, cut_bytes, left))
+}

@@ -1,0 +1,62 @@
+//! Where the messages of a stream end, by their heads alone: a stream that its writer died over is
+//! told from one that is damaged, or that can't be read now.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+
+use arrow_ipc::{MessageHeader, root_as_message};
+
+/// A mark, and the size of what follows.
+const HEAD: u64 = 8;
+const MARK: [u8; 4] = [0xff; 4];
+
+/// What a stream has at some place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ahead {
+    /// The message, and those before it, are whole; where it ends.
+    Whole(u64),
+    /// The stream ends, between two messages.
+    End,
+    /// It ends within a message.
+    BreaksOff,
+}
+
+/// What comes at `at`, up to the next message of a kind. An error of what is no stream.
+pub(crate) fn ahead(file: &File, mut at: u64, kind: MessageHeader) -> io::Result<Ahead> {
+    let length = file.metadata()?.len();
+    loop {
+        let left = length.saturating_sub(at);
+        if left < HEAD {
+            return Ok(if left == 0 { Ahead::End } else { Ahead::BreaksOff });
+        }
+        let mut head = [0; HEAD as usize];
+        file.read_exact_at(&mut head, at)?;
+        let [.., a, b, c, d] = head;
+        let size = u64::try_from(i32::from_le_bytes([a, b, c, d])).map_err(|_| damaged(at))?;
+        if head[..4] != MARK || (size == 0 && left > HEAD) {
+            return Err(damaged(at));
+        }
+        if size == 0 {
+            return Ok(Ahead::End);
+        }
+        if HEAD + size > left {
+            return Ok(Ahead::BreaksOff);
+        }
+        let mut message = vec![0; usize::try_from(size).map_err(|_| damaged(at))?];
+        file.read_exact_at(&mut message, at + HEAD)?;
+        let message = root_as_message(&message).map_err(|_| damaged(at))?;
+        let body = u64::try_from(message.bodyLength()).map_err(|_| damaged(at))?;
+        if body > left - HEAD - size {
+            return Ok(Ahead::BreaksOff);
+        }
+        at += HEAD + size + body;
+        if message.header_type() == kind {
+            return Ok(Ahead::Whole(at));
+        }
+    }
+}
+
+fn damaged(at: u64) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, format!("is damaged at its byte {at}"))
+}

@@ -1,0 +1,78 @@
+"""What each part has in its columns and metadata, as the engine writes it and as readers know
+it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from guerdon import Dispatcher, Journal, judge, panel, read_journal
+from guerdon._journal.dispatcher_facts import DispatcherFacts, facts_text
+from guerdon._journal.schema import COLUMNS, arrow_schema, plain_type, problem_of
+from tests.journal_files import row, table
+from tests.simple import length
+
+
+def test_the_columns_are_those_that_readers_know(tmp_path: Path) -> None:
+    """The list in Rust and the one in Python: names, order, types, what may be null, metadata."""
+    with Dispatcher([length], journal=Journal(tmp_path, texts=True, columns=["answer"])) as dispatcher:
+        dispatcher.score(prompts=["p"], completions=["abc"], answer=["x"])
+        facts = facts_text(dispatcher._specs, "drop")
+    (path,) = tmp_path.glob("*.parquet")
+    schema = pq.read_schema(path)
+    kinds = {"prompt": "text", "completion": "text", "answer": "text"}
+    expected = arrow_schema(kinds, facts)
+    assert schema.equals(expected), f"{schema}\n\n{expected}"
+    assert schema.names == [*COLUMNS, "prompt", "completion", "column_answer"]
+    metadata = {key: value for key, value in schema.metadata.items() if key.startswith(b"guerdon.")}
+    assert set(metadata) == {b"guerdon.schema", b"guerdon.kinds", b"guerdon.dispatcher"}
+    for key, value in expected.metadata.items():
+        assert json.loads(metadata[key]) == json.loads(value)
+    assert problem_of(schema, alone=False) is None
+    assert path.name.endswith("-00000.parquet")
+    assert f"-r0-{os.getpid()}-" in path.name
+
+
+def test_the_metadata_say_who_judges_and_what_becomes_of_failures(tmp_path: Path) -> None:
+    members = [judge(base_url="http://127.0.0.1:9", model="m", prompt="{completion}", name=name) for name in "ab"]
+    asked = judge(
+        base_url="http://127.0.0.1:9", model="m", prompt="{completion}", name="asked", votes=3, temperature=1.0
+    )
+    both = panel(members, name="both", reduce="mean")
+    with Dispatcher([length, both, asked], incomplete="sum") as dispatcher:
+        text = facts_text(dispatcher._specs, dispatcher.options["incomplete"])
+    facts = DispatcherFacts.of(pa.schema([], metadata={"guerdon.dispatcher": text}))
+    assert facts.incomplete == "sum"
+    assert facts.judges is not None
+    assert {name: (each.kind, list(each.members)) for name, each in facts.judges.items()} == {
+        "both": ("panel", ["a", "b"]),
+        "asked": ("votes", []),
+    }
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[1]", "3", '{"judges": [1], "incomplete": 3}'])
+def test_odd_facts_are_those_of_an_earlier_version(text: str | None) -> None:
+    metadata = {} if text is None else {"guerdon.dispatcher": text}
+    assert DispatcherFacts.of(pa.schema([], metadata=metadata)) == DispatcherFacts()
+
+
+def test_the_facts_outlive_a_stream_and_harm_no_reader(tmp_path: Path) -> None:
+    with Dispatcher([length], journal=Journal(tmp_path, run="one"), incomplete="sum") as dispatcher:
+        dispatcher.score(completions=["abc"])
+    (path,) = tmp_path.glob("*.parquet")
+    assert DispatcherFacts.of(pq.read_schema(path)).incomplete == "sum"
+    assert read_journal(tmp_path)["value"].to_pylist() == [3.0]
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_column_of_another_kind_is_a_problem(name: str) -> None:
+    whole = table([row()])
+    place = whole.schema.get_field_index(name)
+    other = pa.array([b"x"], pa.binary())
+    problem = problem_of(whole.set_column(place, name, other).schema, alone=False)
+    assert problem == f"is no part of a journal: its column {name!r} is binary, expected {plain_type(name)}"

@@ -1,0 +1,189 @@
+"""Journals of runs that are killed, and disks that are full."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import warnings
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from guerdon import Dispatcher, GuerdonWarning, Journal, read_journal
+from guerdon._journal.parts import find_parts
+from tests.simple import length
+
+ROOT = Path(__file__).parents[2]
+
+# Scores for ever; says after each batch which it was.
+RUN = textwrap.dedent(
+    """
+    import sys, time
+    from types import SimpleNamespace
+    from guerdon import Dispatcher, Journal
+    from tests.simple import length
+
+    if __name__ == "__main__":
+        journal = Journal(sys.argv[1], texts=True, rotate="64KiB", run=sys.argv[2])
+        dispatcher = Dispatcher([length], journal=journal, workers=1)
+        for step in range(1_000_000):
+            texts = [f"{step} {number} " + "x" * 200 for number in range(20)]
+            dispatcher.score(completions=texts, trainer_state=SimpleNamespace(global_step=step))
+            print(step, time.time(), flush=True)
+            time.sleep(0.01)
+    """
+)
+
+
+@pytest.mark.fault(
+    "the trainer is killed while its journal is written",
+    sees="what was complete a second before is read back, each row once; a warning where a message was cut",
+)
+def test_what_was_complete_a_second_before_a_kill_is_there(tmp_path: Path) -> None:
+    choose = random.Random(7)
+    known: dict[str, int] = {}
+    for number in range(4):
+        run = f"run-{number}"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-c", RUN, str(tmp_path), run]
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("0 ")
+        time.sleep(1.2 + choose.random())
+        killed = time.time()
+        process.send_signal(signal.SIGKILL)
+        printed = [line.split() for line in process.stdout.read().splitlines() if line.count(" ") == 1]
+        process.wait()
+        process.stdout.close()
+        # A second is the promise; on a machine that does much else at once a little more.
+        old = [int(step) for step, at in printed if float(at) < killed - 2.0]
+        known[run] = max(old, default=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuerdonWarning)  # a message that was cut
+        rows = read_journal(tmp_path, columns=["run", "step", "sample", "completion"]).to_pylist()
+    keys = [(row["run"], row["step"], row["sample"]) for row in rows]
+    assert len(set(keys)) == len(keys), "no row is there twice"
+    for run, last in known.items():
+        there = {key[1:] for key in keys if key[0] == run}
+        assert {(step, sample) for step in range(last + 1) for sample in range(20)} <= there, run
+    assert all(row["completion"].startswith(f"{row['step']} {row['sample']} ") for row in rows)
+    assert not [path for path in tmp_path.iterdir() if path.suffix != ".parquet"]
+
+
+FULL = textwrap.dedent(
+    """
+    import resource, sys, time, warnings
+    from guerdon import Dispatcher, Journal
+    from tests.simple import length
+
+    if __name__ == "__main__":
+        warnings.simplefilter("always")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+        with Dispatcher([length], journal=Journal(sys.argv[1], texts=True), workers=1) as dispatcher:
+            for step in range(12):
+                result = dispatcher.score(completions=[str(step) + "x" * 5000] * 20)
+                assert result.rewards.sum() > 0
+                time.sleep(0.25)
+            stats = dispatcher.stats()
+        print(stats["journal_rows"], stats["journal_dropped"])
+    """
+)
+
+
+@pytest.mark.fault(
+    "the disk takes no more of a journal",
+    sees="one warning, and `stats()` counts the rows that were dropped; what was written before is read, training goes on",
+)
+def test_a_full_disk_costs_rows_and_no_batch(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", FULL, str(tmp_path)]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    written, dropped = map(int, ran.stdout.split())
+    assert 0 < written < 240
+    assert dropped >= 20
+    assert ran.stderr.count("Rows that it can't take are dropped") == 1, ran.stderr
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuerdonWarning)
+        assert read_journal(tmp_path).num_rows >= written
+
+
+@pytest.mark.fault(
+    "the folder of a journal is gone, and a file has its name",
+    sees="one warning; rows are dropped and counted, and training goes on",
+)
+def test_a_folder_that_takes_no_files_costs_rows_and_no_batch(tmp_path: Path) -> None:
+    folder = tmp_path / "rewards"
+    with Dispatcher([length], journal=folder) as dispatcher:
+        folder.rmdir()
+        folder.write_text("")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert dispatcher.score(completions=["a"]).rewards.sum() == 1
+            deadline = time.monotonic() + 30
+            while not caught and time.monotonic() < deadline:
+                time.sleep(0.05)
+            dispatcher.close()
+            assert dispatcher.closed
+    (warning,) = caught
+    assert warning.category is GuerdonWarning
+    assert "Rows that it can't take are dropped" in str(warning.message)
+
+
+@pytest.mark.fault(
+    "a run is killed between the last two steps of a part: its Parquet file is there, and its stream still",
+    sees="each row once",
+)
+def test_a_stream_beside_its_finished_part_counts_once(tmp_path: Path) -> None:
+    with Dispatcher([length], journal=Journal(tmp_path, run="one")) as dispatcher:
+        dispatcher.score(completions=["a", "bb"])
+        deadline = time.monotonic() + 30
+        while dispatcher.stats()["journal_rows"] < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        (stream,) = tmp_path.glob("*.arrows")
+        kept = stream.read_bytes()
+    stream.write_bytes(kept)
+    assert read_journal(tmp_path).num_rows == 2
+    assert not stream.exists()
+    (path,) = tmp_path.iterdir()
+    assert pq.read_table(path).num_rows == 2
+
+
+@pytest.mark.fault(
+    "a stream that a killed run left is damaged on the disk",
+    sees="one warning that says where; rows before it are read, and the stream stays as it is",
+)
+def test_a_damaged_stream_is_read_as_far_as_it_goes_and_stays(tmp_path: Path) -> None:
+    sizes = []
+    with Dispatcher([length], journal=Journal(tmp_path / "one", run="one")) as dispatcher:
+        for texts in (["a", "bb"], ["ccc"]):
+            written = dispatcher.stats().get("journal_rows", 0)
+            dispatcher.score(completions=texts)
+            deadline = time.monotonic() + 30
+            while dispatcher.stats()["journal_rows"] == written and time.monotonic() < deadline:
+                time.sleep(0.05)
+            (stream,) = (tmp_path / "one").glob("*.arrows")
+            sizes.append(stream.stat().st_size)
+        kept = stream.read_bytes()
+    size = sizes[0]
+    folder = tmp_path / "two"
+    folder.mkdir()
+    damaged = folder / stream.name
+    damaged.write_bytes(kept[:size] + b"?" * 8 + kept[size + 8 :])
+    for _ in range(2):
+        with pytest.warns(
+            GuerdonWarning, match=f"for 2 rows only, and stays as it is: it is damaged at its byte {size}"
+        ):
+            # in the order in which they ended
+            assert sorted(read_journal(folder, columns=["value"])["value"].to_pylist()) == [1.0, 2.0]
+    assert damaged.stat().st_size == len(kept)
+    journal = find_parts(folder)
+    assert [batch.num_rows for part in journal.parts for _, batch in part.batches(["value"])] == [2]
+    (note,) = journal.notes
+    assert "stays as it is" in note
