@@ -1,0 +1,95 @@
+"""What the engine is told of its monitor, and what the user is told of what came of it."""
+
+from __future__ import annotations
+
+import platform
+import socket
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from guerdon import _launcher
+from guerdon._lanes.warn import warn
+from guerdon._monitor.address import resolved
+from guerdon._monitor.forks import close_in_children
+from guerdon._monitor.sockets import NoSocketError, new_socket
+from guerdon.endpoints import fleets_of
+
+if TYPE_CHECKING:
+    from guerdon._native import Engine, MonitorConfig
+    from guerdon._registration.spec import FunctionSpec
+
+_NOT_SERVED = (
+    "metrics_port={given!r}: metrics are not served: {problem}. Everything else works. Choose another port, or 0 for any "
+    "that is free."
+)
+
+
+class Monitor:
+    """Of one engine: its settings, and what can't be served."""
+
+    def __init__(self, specs: Sequence[FunctionSpec], metrics_port: int | str | None) -> None:
+        self._given = metrics_port
+        self._socket_problem: str | None = None
+        self._address_problem: str | None = None
+        path = address = None
+        try:
+            path = new_socket()
+        except NoSocketError as error:
+            self._socket_problem = str(error)
+        if metrics_port is not None:
+            try:
+                address = resolved(metrics_port, _launcher.local_rank())
+            except (OSError, UnicodeError) as error:  # a name that is none, to the resolver
+                self._address_problem = str(error)
+        close_in_children()
+        self.config = _config(specs, path, address)
+
+    def report(self, engine: Engine) -> None:
+        """Says once where the metrics are, or why they are not."""
+        if self._given is None:
+            return
+        address, problem = engine.metrics_address()
+        problem = problem or self._address_problem
+        if problem is not None:
+            warn(_NOT_SERVED.format(given=self._given, problem=problem))
+        else:
+            import logging  # not by `import guerdon`
+
+            logging.getLogger("guerdon").info("metrics at http://%s/metrics", address)
+
+    def stats(self, engine: Engine) -> dict[str, str]:
+        """Where it is served, for `Dispatcher.stats`."""
+        path, problem = engine.state_socket()
+        served = {"state_socket": path or f"none: {problem or self._socket_problem}"}
+        if self._given is not None:
+            address, problem = engine.metrics_address()
+            served["metrics_address"] = address or f"none: {problem or self._address_problem}"
+        return served
+
+
+def _config(specs: Sequence[FunctionSpec], path: str | None, address: str | None) -> MonitorConfig:
+    from guerdon._native import MonitorConfig
+
+    fleets = [
+        (f"{spec.name}/{member}" if member else spec.name, index, place, fleet.path)
+        for index, spec in enumerate(specs)
+        for member, (place, fleet) in fleets_of(spec).items()
+    ]
+    return MonitorConfig(
+        rank=_launcher.rank(),
+        host=socket.gethostname(),
+        python=platform.python_version(),
+        program=(sys.argv or [""])[0],
+        socket=path,
+        address=address,
+        fleets=fleets,
+        judges=[_requests(spec) for spec in specs],
+    )
+
+
+def _requests(spec: FunctionSpec) -> tuple[bool, bool, bool]:
+    """Whether a function sends requests, whether these use tokens, and whether they have a
+    price."""
+    plans = spec.plans
+    return bool(plans), spec.uses_tokens, all(plan.cost.price is not None for plan in plans)

@@ -1,0 +1,93 @@
+"""The sockets of running dispatchers: where they are, and what they answer.
+
+- Only folders that belong to this user, and that nobody else can write to, are looked at.
+- An answer has a bound, in bytes; nothing here blocks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Final
+
+from guerdon._socket_folders import folders
+
+__all__ = ["AnswerError", "SocketFinder", "ask"]
+
+_NAME: Final = re.compile(r"(\d{1,10})-(\d{1,10})\.sock")
+_REQUEST: Final = b"GET /state HTTP/1.0\r\nHost: guerdon\r\nConnection: close\r\n\r\n"
+_LARGEST: Final = 16 << 20
+
+
+class AnswerError(Exception):
+    """What answered is no dispatcher."""
+
+
+class SocketFinder:
+    """Finds sockets.
+
+    Args:
+        pid: Of the one process to show; None: of all.
+    """
+
+    def __init__(self, pid: int | None = None) -> None:
+        self.pid = pid
+
+    def sockets(self) -> dict[Path, int]:
+        """Sockets that are there, by path, with the process id that each names."""
+        found = {}
+        for folder in filter(_is_private, folders()):
+            try:
+                names = sorted(os.listdir(folder))
+            except OSError:
+                continue
+            for name in names:
+                match = _NAME.fullmatch(name)
+                if match and self.pid in (None, int(match[1])):
+                    found[folder / name] = int(match[1])
+        return found
+
+    def nothing_found(self) -> str:
+        """What to say where no process answers."""
+        who = "no running dispatcher" if self.pid is None else f"no running dispatcher in process {self.pid}"
+        places = " or ".join(str(folder) for folder in folders())
+        return (
+            f"{who} found. A trainer has its socket <pid>-<n>.sock in {places} from its first batch to its end; it must "
+            "run on this host, as this user, with the same XDG_RUNTIME_DIR and temporary folder, and without GUERDON_TOP=0."
+        )
+
+
+async def ask(path: Path) -> bytes:
+    """The state of a dispatcher, as JSON. It waits as long as the dispatcher does not answer.
+
+    Raises:
+        OSError: Nobody listens there any more.
+        AnswerError: What listens gives no state.
+    """
+    reader, writer = await asyncio.open_unix_connection(str(path))
+    try:
+        writer.write(_REQUEST)
+        await writer.drain()
+        answer = bytearray()
+        while piece := await reader.read(1 << 16):
+            answer += piece
+            if len(answer) > _LARGEST:
+                raise AnswerError(f"its state has more than {_LARGEST >> 20} MiB")
+    finally:
+        writer.close()
+    head, _, body = bytes(answer).partition(b"\r\n\r\n")
+    status = head.split(b" ", 2)[1:2]
+    if status != [b"200"]:
+        raise AnswerError("it gave no state" if head else "it hung up")
+    return body
+
+
+def _is_private(folder: Path) -> bool:
+    try:
+        found = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022

@@ -1,0 +1,292 @@
+"""What a dispatcher answers, read from JSON.
+
+- Whatever it says, reading ends: a missing or wrong part counts as not there.
+- All texts are free of control characters (`printable`): they come from user code.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from guerdon.cli import terminal_text
+from guerdon.cli.top.source_lines import with_source
+
+__all__ = ["CallRow", "DispatcherState", "EndpointRow", "FunctionRow", "WorkerRow", "parsed", "printable", "read"]
+
+FAILED: Final = ("timeout", "error", "crashed", "cancelled")
+_LONGEST: Final = 10_000
+
+
+@dataclass(frozen=True)
+class FunctionRow:
+    """A reward function: calls, outcomes by status, a second, seconds by percentile."""
+
+    name: str
+    lane: str
+    open_cells: int
+    in_flight: int
+    counts: Mapping[str, int]
+    rate: float
+    run_s: Mapping[str, float]
+    queue_s: Mapping[str, float]
+
+    @property
+    def ok(self) -> int:
+        return self.counts.get("ok", 0) + self.counts.get("abstained", 0)
+
+    @property
+    def failed(self) -> int:
+        return sum(self.counts.get(status, 0) for status in FAILED)
+
+
+@dataclass(frozen=True)
+class CallRow:
+    """A call in flight. `stack` has the outermost frame first."""
+
+    pid: int
+    function: str
+    batch: int
+    sample: str
+    attempt: int
+    phase: str
+    seconds: float
+    stack: tuple[str, ...]
+    where: str
+    no_stack: str
+
+    @property
+    def key(self) -> tuple[int, str, int, str]:
+        """What is the same as long as it goes on."""
+        return self.pid, self.function, self.batch, self.sample
+
+    @property
+    def place(self) -> str:
+        """The line that it stands in, in short."""
+        frames = [line.strip() for line in self.stack if line.startswith("  File ")]
+        return frames[-1].removeprefix("File ").replace('"', "") if frames else self.where
+
+
+@dataclass(frozen=True)
+class EndpointRow:
+    """An endpoint of a judge or reward service."""
+
+    function: str
+    url: str
+    breaker: str
+    in_flight: int
+    answered: int
+    failed: int
+    p50_s: float
+
+
+@dataclass(frozen=True)
+class NodeRow:
+    """A node that calls run on."""
+
+    name: str
+    state: str
+    slots: int
+    calls: int
+    ended: int
+
+
+@dataclass(frozen=True)
+class WorkerRow:
+    """A worker process, and what it runs."""
+
+    pid: int
+    function: str
+    rss_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class DispatcherState:
+    """One dispatcher of a process.
+
+    `program` is the name of its script or package; for `counted_s` it has counted outcomes.
+    """
+
+    pid: int
+    rank: int | None
+    host: str
+    version: str
+    program: str = ""
+    functions: tuple[FunctionRow, ...] = ()
+    calls: tuple[CallRow, ...] = ()
+    endpoints: tuple[EndpointRow, ...] = ()
+    nodes: tuple[NodeRow, ...] = ()
+    workers: tuple[WorkerRow, ...] = ()
+    counted_s: float | None = None
+    stats: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def open_cells(self) -> int:
+        return sum(function.open_cells for function in self.functions)
+
+    @property
+    def in_flight(self) -> int:
+        return sum(function.in_flight for function in self.functions)
+
+    @property
+    def rate(self) -> float:
+        return sum(function.rate for function in self.functions)
+
+    @property
+    def failed(self) -> int:
+        return sum(function.failed for function in self.functions)
+
+
+def printable(text: object) -> str:
+    """`text` without what a terminal could obey, and not endless."""
+    return terminal_text.printable(str(text)[:_LONGEST]) if isinstance(text, (str, int, float)) else ""
+
+
+def parsed(answer: bytes) -> Any:
+    """The answer's JSON; None stands for what is no finite number.
+
+    Raises:
+        ValueError: It is no JSON.
+    """
+
+    def finite(number: str) -> float | None:
+        value = float(number)
+        return value if math.isfinite(value) else None
+
+    return json.loads(answer, parse_float=finite, parse_constant=lambda _: None)
+
+
+def read(answer: bytes, pid: int) -> DispatcherState:
+    """A dispatcher's state; `pid` is its process's, should it not say so itself.
+
+    Raises:
+        ValueError: This is no state.
+    """
+    known = parsed(answer)
+    if not isinstance(known, dict):
+        raise ValueError("a state is an object")
+    pid = _count(known.get("pid")) or pid
+    rank = known.get("rank")
+    stats = known.get("stats")
+    return DispatcherState(
+        pid=pid,
+        rank=rank if isinstance(rank, int) else None,
+        host=printable(known.get("host", "")),
+        version=printable(known.get("version", "")),
+        program=printable(_program(known.get("program"))),
+        functions=tuple(map(_function, _objects(known.get("functions")))),
+        calls=tuple(_call(one, pid) for one in _objects(known.get("in_flight"))),
+        endpoints=tuple(map(_endpoint, _objects(known.get("endpoints")))),
+        nodes=tuple(map(_node, _objects(known.get("nodes")))),
+        workers=tuple(map(_worker, _list(known.get("workers")))),
+        counted_s=_counted(known.get("now"), known.get("counted_since")),
+        stats=_counts(stats),
+    )
+
+
+def _program(path: object) -> str:
+    """The name of a script, or of the package that ``python -m`` ran."""
+    if not isinstance(path, str):
+        return ""
+    *_, folder, name = ("", *path.split("/"))
+    return folder if name == "__main__.py" and folder else name
+
+
+def _counted(now: object, since: object) -> float | None:
+    known = isinstance(now, (int, float)) and (since is None or isinstance(since, (int, float)))
+    return max(0.0, _number(now) - _number(since, _number(now))) if known else None
+
+
+def _function(known: Mapping[str, Any]) -> FunctionRow:
+    return FunctionRow(
+        name=printable(known.get("name", "?")),
+        lane=printable(known.get("lane", "")),
+        open_cells=_count(known.get("open_cells")),
+        in_flight=_count(known.get("in_flight")),
+        counts=_counts(known.get("counts")),
+        rate=_number(known.get("rate")),
+        run_s=_numbers(known.get("run_s")),
+        queue_s=_numbers(known.get("queue_s")),
+    )
+
+
+def _call(known: Mapping[str, Any], pid: int) -> CallRow:
+    first, count = _count(known.get("sample")), max(1, _count(known.get("samples")))
+    stack = known.get("stack")
+    lines = stack.split("\n") if isinstance(stack, str) else []
+    lines = with_source([line for line in lines if line.startswith("  ")])
+    return CallRow(
+        pid=pid,
+        function=printable(known.get("function", "?")),
+        batch=_count(known.get("batch")),
+        sample=str(first) if count == 1 else f"{first}-{first + count - 1}",
+        attempt=max(1, _count(known.get("attempt"))),
+        phase=printable(known.get("phase") or "call"),
+        seconds=_number(known.get("seconds")),
+        stack=tuple(printable(line) for line in lines),
+        where=printable(known.get("place") or ""),
+        no_stack=printable(known.get("no_stack") or ""),
+    )
+
+
+def _endpoint(known: Mapping[str, Any]) -> EndpointRow:
+    return EndpointRow(
+        function=printable(known.get("function", "")),
+        url=printable(known.get("url", "?")),
+        breaker=printable(known.get("breaker", "")),
+        in_flight=_count(known.get("in_flight")),
+        answered=_count(known.get("answered")),
+        failed=_count(known.get("failed")),
+        p50_s=_number(known.get("p50_s"), math.nan),
+    )
+
+
+def _node(known: Mapping[str, Any]) -> NodeRow:
+    return NodeRow(
+        name=printable(known.get("name", "?")),
+        state=printable(known.get("state", "")),
+        slots=_count(known.get("slots")),
+        calls=_count(known.get("calls")),
+        ended=_count(known.get("ended")),
+    )
+
+
+def _worker(known: object) -> WorkerRow:
+    if isinstance(known, dict):
+        return WorkerRow(
+            _count(known.get("pid")), printable(known.get("function") or ""), _count(known.get("rss_bytes"))
+        )
+    return WorkerRow(_count(known), "")
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _objects(value: object) -> Iterable[Mapping[str, Any]]:
+    return (one for one in _list(value) if isinstance(one, dict))
+
+
+def _number(value: object, otherwise: float = 0.0) -> float:
+    try:
+        number = float(value) if isinstance(value, (int, float)) else math.nan
+    except OverflowError:  # an integer of hundreds of digits
+        return otherwise
+    return number if math.isfinite(number) else otherwise
+
+
+def _numbers(value: object) -> dict[str, float]:
+    items = value.items() if isinstance(value, dict) else ()
+    return {printable(name): _number(one, math.nan) for name, one in items}
+
+
+def _count(value: object) -> int:
+    return int(_number(value))
+
+
+def _counts(value: object) -> dict[str, int]:
+    items = value.items() if isinstance(value, dict) else ()
+    return {printable(name): _count(one) for name, one in items if isinstance(one, (int, float))}

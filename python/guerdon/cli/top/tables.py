@@ -1,0 +1,221 @@
+"""The tables of a frame, as wide as there is room: columns that fit in, by their importance.
+
+All cells are plain text; nothing in them is read as markup.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+from guerdon.cli.top.board import Seen
+from guerdon.cli.top.state import CallRow, EndpointRow, FunctionRow, NodeRow
+
+__all__ = [
+    "Column",
+    "calls_table",
+    "endpoints_table",
+    "functions_table",
+    "merged",
+    "nodes_table",
+    "processes_table",
+    "seconds",
+]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its head, cells, and how early it is left out where there is no room (0: never)."""
+
+    head: str
+    cells: Sequence[str]
+    leave: int = 0
+    left: bool = False
+
+    @property
+    def width(self) -> int:
+        # The first column gives way: it is cut before another one goes.
+        return max([cell_len(self.head), *map(cell_len, self.cells)])
+
+
+def table(columns: Sequence[Column], width: int, styles: Sequence[str] = (), selected: int | None = None) -> Table:
+    """Lines of the columns that fit; the first column takes what is left."""
+    first, rest = columns[0], list(columns[1:])
+    least = min(first.width, 16)
+    while rest and least + sum(column.width + 1 for column in rest) > width:
+        goes = max(rest, key=lambda column: column.leave)
+        if not goes.leave:
+            break
+        rest.remove(goes)
+    made = Table(
+        box=None, padding=(0, 1, 0, 0), pad_edge=False, expand=True, header_style="bold", collapse_padding=True
+    )
+    for column in (first, *rest):
+        made.add_column(
+            Text(column.head),
+            justify="left" if column.left or column is first else "right",
+            no_wrap=True,
+            overflow="ellipsis",
+            ratio=1 if column is first else None,
+            min_width=None if column is first else column.width,
+        )
+    for row in range(len(first.cells)):
+        style = "reverse" if row == selected else styles[row] if row < len(styles) else ""
+        made.add_row(*(Text(column.cells[row]) for column in (first, *rest)), style=style)
+    return made
+
+
+def functions_table(functions: Sequence[FunctionRow], width: int) -> Table:
+    """One line a function."""
+    return table(
+        [
+            Column("FUNCTION", [one.name for one in functions], left=True),
+            Column("LANE", [one.lane for one in functions], 5, left=True),
+            Column("RATE/S", [_rate(one.rate) for one in functions], 1),
+            Column("RUN", [str(one.in_flight) for one in functions]),
+            Column("OPEN", [_count(one.open_cells) for one in functions], 2),
+            Column("OK", [_count(one.ok) for one in functions], 3),
+            Column("FAILED", [_count(one.failed) for one in functions]),
+            Column("P50", [seconds(one.run_s.get("p50")) for one in functions], 6),
+            Column("P99", [seconds(one.run_s.get("p99")) for one in functions], 4),
+            Column("QUEUED", [seconds(one.queue_s.get("p50")) for one in functions], 7),
+        ],
+        width,
+        ["" if one.failed == 0 else "yellow" if one.failed <= one.ok else "red" for one in functions],
+    )
+
+
+def processes_table(seen: Sequence[Seen], width: int) -> Table:
+    """One line a dispatcher, and their sum."""
+    processes = [one.process for one in seen]
+    live = [one.process for one in seen if one.condition != "ended"]
+    return table(
+        [
+            Column("PROCESS", [*(str(one.pid) for one in processes), "all"], left=True),
+            Column("PROGRAM", [*(one.program for one in processes), ""], 5, left=True),
+            Column("RANK", [*("-" if one.rank is None else str(one.rank) for one in processes), ""], 2),
+            Column("RATE/S", [_rate(one.rate) for one in processes] + [_rate(sum(one.rate for one in live))], 1),
+            Column("RUN", [str(one.in_flight) for one in processes] + [str(sum(one.in_flight for one in live))]),
+            Column(
+                "OPEN", [_count(one.open_cells) for one in processes] + [_count(sum(one.open_cells for one in live))]
+            ),
+            Column("FAILED", [_count(one.failed) for one in processes] + [_count(sum(one.failed for one in live))], 3),
+            Column(
+                "WORKERS",
+                [_count(len(one.workers)) for one in processes] + [str(sum(len(one.workers) for one in live))],
+                4,
+            ),
+            Column("", [*(one.condition for one in seen), ""], left=True),
+        ],
+        width,
+        [*("red" if one.condition else "" for one in seen), "bold"],
+    )
+
+
+def calls_table(calls: Sequence[CallRow], several: bool, width: int, selected: int | None) -> Table:
+    """One line a call, and where it stands."""
+    columns = [
+        Column("CALL", [f"{one.function}[{one.sample}]" for one in calls], left=True),
+        Column("FOR", [seconds(one.seconds) for one in calls]),
+    ]
+    if several:
+        columns.append(Column("PROCESS", [str(one.pid) for one in calls], 1))
+    room = max(12, width * 3 // 5)
+    columns.append(Column("AT", [_tail(one.place, room) for one in calls], 2, left=True))
+    return table(columns, width, [], selected)
+
+
+def endpoints_table(endpoints: Sequence[EndpointRow], width: int) -> Table:
+    """One line an endpoint."""
+    return table(
+        [
+            Column("ENDPOINT", [one.url for one in endpoints], left=True),
+            Column("OF", [one.function for one in endpoints], 4, left=True),
+            Column("BREAKER", [one.breaker for one in endpoints]),
+            Column("RUN", [str(one.in_flight) for one in endpoints], 1),
+            Column("OK", [_count(one.answered) for one in endpoints], 2),
+            Column("FAILED", [_count(one.failed) for one in endpoints], 1),
+            Column("P50", [seconds(one.p50_s) for one in endpoints], 3),
+        ],
+        width,
+        ["" if one.breaker in ("", "closed") else "red" for one in endpoints],
+    )
+
+
+def nodes_table(nodes: Sequence[NodeRow], width: int) -> Table:
+    """One line a node."""
+    return table(
+        [
+            Column("NODE", [one.name for one in nodes], left=True),
+            Column("STATE", [one.state for one in nodes]),
+            Column("SLOTS", [str(one.slots) for one in nodes], 1),
+            Column("RUN", [str(one.calls) for one in nodes], 1),
+            Column("ENDED", [_count(one.ended) for one in nodes], 2),
+        ],
+        width,
+        ["red" if one.state == "lost" else "" for one in nodes],
+    )
+
+
+def merged(seen: Sequence[Seen]) -> list[FunctionRow]:
+    """The functions of all dispatchers that go on, those of one name and lane as one: counts added
+    up, of the percentiles the longest."""
+    found: dict[tuple[str, str], FunctionRow] = {}
+    for process in (one.process for one in seen if one.condition != "ended"):
+        for one in process.functions:
+            known = found.get((one.name, one.lane))
+            found[one.name, one.lane] = one if known is None else _sum(known, one)
+    return list(found.values())
+
+
+def _sum(one: FunctionRow, other: FunctionRow) -> FunctionRow:
+    statuses = [*one.counts, *(status for status in other.counts if status not in one.counts)]
+    return FunctionRow(
+        name=one.name,
+        lane=one.lane,
+        open_cells=one.open_cells + other.open_cells,
+        in_flight=one.in_flight + other.in_flight,
+        counts={status: one.counts.get(status, 0) + other.counts.get(status, 0) for status in statuses},
+        rate=one.rate + other.rate,
+        run_s={**other.run_s, **{name: _longer(time, other.run_s.get(name)) for name, time in one.run_s.items()}},
+        queue_s={
+            **other.queue_s,
+            **{name: _longer(time, other.queue_s.get(name)) for name, time in one.queue_s.items()},
+        },
+    )
+
+
+def _longer(one: float, other: float | None) -> float:
+    return one if other is None or not other > one else other
+
+
+def seconds(value: float | None) -> str:
+    """A time in few characters."""
+    if value is None or math.isnan(value):
+        return "-"
+    if value < 1e-3:
+        return f"{value * 1e6:.0f}us"
+    if value < 1:
+        return f"{value * 1e3:.0f}ms"
+    return f"{value:.1f}s" if value < 100 else f"{value:.0f}s" if value < 1e4 else f"{value / 3600:.1f}h"
+
+
+def _rate(value: float) -> str:
+    return f"{value:.1f}" if value < 100 else _count(round(value))
+
+
+def _count(value: int) -> str:
+    for limit, unit in ((10**9, "G"), (10**6, "M"), (10**4, "k")):
+        if value >= limit:
+            return f"{value / (1000 if unit == 'k' else limit):.1f}{unit}"
+    return str(value)
+
+
+def _tail(text: str, room: int) -> str:
+    """The end of a place: there stand the line and the function."""
+    return text if len(text) <= room else "…" + text[1 - room :]

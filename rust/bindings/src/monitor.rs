@@ -1,0 +1,398 @@
+//! The engine as its monitor sees it, and the server that shows it.
+//!
+//! - The monitor holds the engine weakly: one that is gone is shown no more.
+//! - Nothing here takes the GIL but to make the settings.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use guerdon_cache::OutcomeStore;
+use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::observer::BatchObserver;
+use guerdon_core::scheduler::Scheduler;
+use guerdon_http::HttpLane;
+use guerdon_inprocess::asyncio_lane::AsyncioLane;
+use guerdon_inprocess::supervisor::SupervisorQueue;
+use guerdon_inprocess::thread_lane::ThreadLane;
+use guerdon_journal::Journal;
+use guerdon_monitor::{
+    Cache, Call, Endpoint, FAMILIES, Function, Identity, Listen, Node, Sample, Server, Snapshot, Source, State,
+    Tallies, Worker, metrics, samples,
+};
+use guerdon_process::WorkerSnapshot;
+use guerdon_remote::{NodeSnapshot, RemoteLane};
+use guerdon_trace::Recorder;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use tokio::runtime::Handle;
+
+use crate::config::{FunctionConfig, LaneKind};
+use crate::gil;
+use crate::process::{EngineProcess, WeakProcess};
+use crate::stacks::StackReader;
+
+/// What the package says of a monitor.
+#[pyclass(frozen, module = "guerdon._native", name = "MonitorConfig")]
+#[derive(Clone)]
+pub struct MonitorConfig {
+    rank: u32,
+    host: String,
+    python: String,
+    program: String,
+    socket: Option<PathBuf>,
+    address: Option<SocketAddr>,
+    /// Of each function's member that sends requests: its name, the function, its place in it, and
+    /// what was added to its addresses.
+    fleets: Vec<(String, usize, usize, String)>,
+    /// Of each function: whether it sends requests, whether these use tokens, and whether they have
+    /// a price.
+    judges: Vec<(bool, bool, bool)>,
+}
+
+#[pymethods]
+impl MonitorConfig {
+    #[new]
+    #[pyo3(signature = (*, rank, host, python, program, socket, address, fleets, judges))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn new(
+        rank: u32,
+        host: String,
+        python: String,
+        program: String,
+        socket: Option<PathBuf>,
+        address: Option<String>,
+        fleets: Vec<(String, usize, usize, String)>,
+        judges: Vec<(bool, bool, bool)>,
+    ) -> PyResult<Self> {
+        let wrong = |text: &str| PyValueError::new_err(format!("{text:?} is no address with a port"));
+        let address = address.map(|text| text.parse().map_err(|_| wrong(&text))).transpose()?;
+        Ok(Self { rank, host, python, program, socket, address, fleets, judges })
+    }
+}
+
+/// Every metric: name, kind, labels, meaning.
+#[pyfunction]
+pub fn metric_families() -> Vec<(&'static str, &'static str, Vec<&'static str>, &'static str)> {
+    FAMILIES.iter().map(|one| (one.name, one.kind.word(), one.labels.to_vec(), one.help)).collect()
+}
+
+/// The parts of an engine that are shown.
+#[derive(Clone)]
+pub struct Shown<'a> {
+    pub scheduler: &'a Arc<Scheduler>,
+    pub supervisor: &'a Arc<SupervisorQueue>,
+    pub stacks: &'a Arc<StackReader>,
+    pub process: &'a EngineProcess,
+    pub threads: &'a Arc<ThreadLane>,
+    pub loops: &'a Arc<AsyncioLane>,
+    pub http: &'a Arc<HttpLane>,
+    pub stores: &'a [Arc<OutcomeStore>],
+    pub journal: Option<&'a Arc<Journal>>,
+    pub recorder: Option<&'a Arc<Recorder>>,
+    pub remote: Option<&'a Arc<RemoteLane>>,
+}
+
+impl Shown<'_> {
+    /// Counters since the start, by name.
+    pub fn stats(&self) -> BTreeMap<&'static str, u64> {
+        let workers = self.process.get().map(|lane| lane.stats()).unwrap_or_default();
+        let fleets = self.http.fleet_counts();
+        let mut stats = BTreeMap::from([
+            ("workers", workers.workers),
+            ("worker_restarts", workers.restarts),
+            ("worker_loads", workers.loads),
+            ("kills", workers.kills),
+            ("abandoned_threads", self.threads.pool().abandoned() as u64),
+            ("late_outcomes", self.scheduler.late_outcomes()),
+            ("open_batches", self.scheduler.open_batches() as u64),
+            ("failovers", fleets.failovers),
+            ("hedges", fleets.hedges),
+            ("hedges_won", fleets.hedges_won),
+        ]);
+        if !self.stores.is_empty() {
+            let counts: Vec<_> = self.stores.iter().map(|store| store.counts()).collect();
+            stats.insert("cache_bytes", counts.iter().map(|counts| counts.bytes).sum());
+            stats.insert("cache_dropped", counts.iter().map(|counts| counts.dropped).sum());
+        }
+        if let Some(journal) = self.journal {
+            let counts = journal.counts();
+            let named =
+                [("journal_rows", counts.rows), ("journal_dropped", counts.dropped), ("journal_bytes", counts.bytes)];
+            stats.extend(named);
+        }
+        stats.extend(self.remote.map(|remote| ("nodes_lost", remote.lost())));
+        stats.extend(self.recorder.map(|recorder| ("trace_dropped", recorder.dropped())));
+        stats
+    }
+}
+
+/// What is known of a function from its configuration.
+struct Known {
+    name: String,
+    lane: LaneKind,
+    pure: bool,
+    kept: bool,
+}
+
+/// See the module.
+struct EngineView {
+    scheduler: Weak<Scheduler>,
+    supervisor: Weak<SupervisorQueue>,
+    stacks: Arc<StackReader>,
+    process: WeakProcess,
+    threads: Weak<ThreadLane>,
+    loops: Weak<AsyncioLane>,
+    http: Weak<HttpLane>,
+    stores: Vec<Weak<OutcomeStore>>,
+    journal: Option<Weak<Journal>>,
+    recorder: Option<Weak<Recorder>>,
+    remote: Option<Weak<RemoteLane>>,
+    functions: Vec<Known>,
+    config: MonitorConfig,
+}
+
+impl EngineView {
+    fn snapshot_of(&self, shown: &Shown<'_>) -> Snapshot {
+        let scheduler = shown.scheduler;
+        let counts = scheduler.call_counts().into_iter().zip(scheduler.usage());
+        let now = scheduler.calls_in_flight().into_iter().zip(scheduler.open_breakers());
+        let functions = self.functions.iter().enumerate().zip(counts.zip(now));
+        let functions = functions.map(|((index, known), ((counts, usage), (in_flight, breaker_open)))| {
+            let (judge, tokens, priced) = self.config.judges.get(index).copied().unwrap_or_default();
+            let cache = Cache { shared: counts.shared, hits: counts.hits, misses: counts.misses, kept: known.kept };
+            Function {
+                name: known.name.clone(),
+                lane: known.lane.word(),
+                in_flight,
+                usage: judge.then_some(usage),
+                tokens,
+                priced,
+                cache: known.pure.then_some(cache),
+                breaker_open,
+            }
+        });
+        let endpoints = self.config.fleets.iter().flat_map(|(name, function, member, path)| {
+            shown.http.endpoints(*function, *member).into_iter().map(move |one| {
+                let (base, query) =
+                    one.url.split_once('?').map_or((&*one.url, None), |(base, query)| (base, Some(query)));
+                let base = base.strip_suffix(&**path).unwrap_or(base);
+                Endpoint {
+                    function: name.clone(),
+                    url: query.map_or_else(|| base.to_owned(), |query| format!("{base}?{query}")),
+                    address: one.address.map(|address| address.to_string()),
+                    weight: one.weight,
+                    breaker: one.breaker,
+                    in_flight: one.in_flight,
+                    answered: one.answered,
+                    failed: one.failed,
+                    p50_s: one.p50_ns.map(|time| Duration::from_nanos(time).as_secs_f64()),
+                }
+            })
+        });
+        let nodes = shown.remote.map(|remote| remote.nodes()).unwrap_or_default().into_iter().map(node);
+        Snapshot {
+            functions: functions.collect(),
+            endpoints: endpoints.collect(),
+            nodes: nodes.collect(),
+            stats: shown.stats(),
+        }
+    }
+
+    fn call(&self, call: &InFlightCall, place: String, stack: Result<String, String>) -> Call {
+        let known = &self.functions[call.function];
+        let others = call.others.iter().flat_map(|(_, samples)| samples);
+        let (stack, no_stack) = match stack {
+            Ok(stack) => (Some(stack), None),
+            Err(why) => (None, Some(why)),
+        };
+        Call {
+            function: known.name.clone(),
+            lane: known.lane.word(),
+            batch: call.batch,
+            sample: call.samples.first().map_or(0, |span| span.start),
+            samples: call.samples.iter().chain(others).map(ExactSizeIterator::len).sum(),
+            attempt: call.attempt,
+            phase: call.phase.word(),
+            seconds: Duration::from_nanos(call.age_ns).as_secs_f64(),
+            place,
+            stack,
+            no_stack,
+        }
+    }
+
+    /// With the engine's parts, if it is still there.
+    fn with<T>(&self, look: impl FnOnce(&Shown<'_>) -> T) -> Option<T> {
+        let process = self.process.upgrade();
+        let (scheduler, supervisor) = (self.scheduler.upgrade()?, self.supervisor.upgrade()?);
+        let threads = self.threads.upgrade()?;
+        let (loops, http) = (self.loops.upgrade()?, self.http.upgrade()?);
+        let journal = self.journal.as_ref().and_then(Weak::upgrade);
+        let recorder = self.recorder.as_ref().and_then(Weak::upgrade);
+        let remote = self.remote.as_ref().and_then(Weak::upgrade);
+        let stores: Vec<Arc<OutcomeStore>> = self.stores.iter().filter_map(Weak::upgrade).collect();
+        Some(look(&Shown {
+            scheduler: &scheduler,
+            supervisor: &supervisor,
+            stacks: &self.stacks,
+            process: &process,
+            threads: &threads,
+            loops: &loops,
+            http: &http,
+            stores: &stores,
+            journal: journal.as_ref(),
+            recorder: recorder.as_ref(),
+            remote: remote.as_ref(),
+        }))
+    }
+}
+
+impl Source for EngineView {
+    fn snapshot(&self) -> Option<Snapshot> {
+        self.with(|shown| self.snapshot_of(shown))
+    }
+
+    fn state(&self, stacks: bool, within: Duration) -> State {
+        self.with(|shown| {
+            let now_ns = shown.scheduler.clock().now_ns();
+            let lanes = (&**shown.threads, &**shown.loops);
+            let (threads, loops) = shown.stacks.look(shown.supervisor, lanes, now_ns, stacks.then_some(within / 2));
+            let mut calls = Vec::new();
+            for (one, stack) in threads {
+                calls.push(self.call(&one.call, format!("thread {}", one.thread), stack));
+            }
+            for (one, stack) in loops {
+                calls.push(self.call(&one.call, format!("loop {}", one.index), stack));
+            }
+            for (call, server) in shown.http.in_flight() {
+                calls.push(self.call(&call, server, Err("it waits for an answer".to_owned())));
+            }
+            let pids = shown.process.get().map(|lane| lane.worker_pids()).unwrap_or_default();
+            let mut workers: BTreeMap<i32, Worker> = pids.into_iter().map(|pid| (pid, idle_worker(pid))).collect();
+            let asked = shown.process.get().filter(|_| stacks).map(|lane| lane.inspect(within)).unwrap_or_default();
+            for WorkerSnapshot { call, worker: pid, stack } in asked {
+                let call = self.call(&call, pid.to_string(), stack.map_err(|why| why.to_string()));
+                let worker = workers.entry(pid).or_insert_with(|| idle_worker(pid));
+                worker.function = Some(call.function.clone());
+                (worker.sample, worker.seconds) = (Some(call.sample), Some(call.seconds));
+                calls.push(call);
+            }
+            let on_nodes = shown.remote.filter(|_| stacks).map(|remote| remote.inspect(within));
+            for one in on_nodes.unwrap_or_default() {
+                let place = format!("node {} {}", one.node, one.place);
+                calls.push(self.call(&one.call, place.trim_end().to_owned(), one.stack));
+            }
+            State { open_cells: shown.scheduler.open_cells(), calls, workers: workers.into_values().collect() }
+        })
+        .unwrap_or_default()
+    }
+}
+
+fn node(one: NodeSnapshot) -> Node {
+    let NodeSnapshot { name, state, slots, calls, bytes, ended, reason, stats, .. } = one;
+    let abandoned_threads = stats.abandoned_threads;
+    Node { name: name.to_string(), state: state.word(), slots, calls, bytes, ended, abandoned_threads, reason }
+}
+
+fn idle_worker(pid: i32) -> Worker {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
+    let rss_bytes = kib.map(|kib: u64| kib.saturating_mul(1024));
+    Worker { pid, rss_bytes, function: None, sample: None, seconds: None }
+}
+
+/// What counts, and what shows it.
+pub struct Monitor {
+    server: Server,
+    identity: Identity,
+    view: Arc<EngineView>,
+    tallies: Arc<Tallies>,
+    /// Why the metrics, and the live state, are not served where they should be.
+    pub metrics_problem: Option<String>,
+    pub socket_problem: Option<String>,
+}
+
+impl Monitor {
+    /// Starts it, and gives what must see the groups of the engine.
+    pub fn start(
+        py: Python<'_>,
+        runtime: &Handle,
+        config: &MonitorConfig,
+        functions: &[&FunctionConfig],
+        shown: &Shown<'_>,
+    ) -> (Self, Arc<dyn BatchObserver>) {
+        let tallies = Arc::new(Tallies::new(shown.scheduler.clock(), functions.len()));
+        if config.address.is_some() {
+            tallies.count();
+        }
+        let known = |one: &&FunctionConfig| Known {
+            name: one.function.name.to_string(),
+            lane: one.lane,
+            pure: one.function.pure,
+            kept: one.store.is_some(),
+        };
+        let view = EngineView {
+            scheduler: Arc::downgrade(shown.scheduler),
+            supervisor: Arc::downgrade(shown.supervisor),
+            stacks: shown.stacks.clone(),
+            process: shown.process.downgrade(),
+            threads: Arc::downgrade(shown.threads),
+            loops: Arc::downgrade(shown.loops),
+            http: Arc::downgrade(shown.http),
+            stores: shown.stores.iter().map(Arc::downgrade).collect(),
+            journal: shown.journal.map(Arc::downgrade),
+            recorder: shown.recorder.map(Arc::downgrade),
+            remote: shown.remote.map(Arc::downgrade),
+            functions: functions.iter().map(known).collect(),
+            config: config.clone(),
+        };
+        let identity = Identity {
+            version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
+            rank: config.rank,
+            host: config.host.clone(),
+            python: config.python.clone(),
+            program: config.program.clone(),
+            started: SystemTime::now(),
+        };
+        let listen = Listen { socket: config.socket.clone(), address: config.address };
+        let view = Arc::new(view);
+        // It waits for a thread that forks, which may want the GIL.
+        let (server, problems) =
+            gil::detached(py, || Server::start(runtime, &listen, identity.clone(), view.clone(), tallies.clone()));
+        let text = |problem: Option<std::io::Error>| problem.map(|error| error.to_string());
+        let (metrics_problem, socket_problem) = (text(problems.address), text(problems.socket));
+        (Self { server, identity, view, tallies: tallies.clone(), metrics_problem, socket_problem }, tallies)
+    }
+
+    /// The metrics now, counted from the first time that anybody asks.
+    pub fn samples(&self) -> Vec<Sample> {
+        self.tallies.count();
+        let snapshot = self.view.snapshot();
+        snapshot.map_or_else(Vec::new, |snapshot| samples(&self.identity, &snapshot, &self.tallies.read()))
+    }
+
+    /// The same as text, in OpenMetrics or in Prometheus' own format.
+    pub fn text(&self, open_metrics: bool) -> String {
+        self.tallies.count();
+        let snapshot = self.view.snapshot();
+        snapshot
+            .map_or_else(String::new, |snapshot| metrics(&self.identity, &snapshot, &self.tallies.read(), open_metrics))
+    }
+
+    pub fn address(&self) -> Option<String> {
+        self.server.address().map(|address| address.to_string())
+    }
+
+    pub fn socket(&self) -> Option<String> {
+        self.server.socket().map(|path| path.display().to_string())
+    }
+
+    /// Ends it; waits for some milliseconds at most.
+    pub fn stop(&self) {
+        self.server.stop();
+    }
+}

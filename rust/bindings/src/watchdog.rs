@@ -1,0 +1,147 @@
+//! What the watchdog does about a stall: the thread supervisor takes a dump and warns. Where Python
+//! does not answer, the report is written here, to stderr and to the file.
+//!
+//! - Nothing here takes the GIL or waits on a thread of the runtime.
+//! - What the lanes have in hand is shown by names and numbers, never by what the calls are made
+//!   of.
+
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use guerdon_core::clock::Clock;
+use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::scheduler::Scheduler;
+use guerdon_http::HttpLane;
+use guerdon_inprocess::asyncio_lane::AsyncioLane;
+use guerdon_inprocess::supervisor::SupervisorQueue;
+use guerdon_inprocess::thread_lane::ThreadLane;
+use tokio::runtime::Handle;
+
+use crate::process::WeakProcess;
+
+/// How long Python may take to answer before it counts as stuck.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long workers may take to say where they stand.
+const LOOK: Duration = Duration::from_secs(1);
+/// Threads of this process that are listed.
+const MOST_THREADS: usize = 32;
+
+/// When to report, and where beside the log.
+pub struct WatchdogOptions {
+    pub after: Duration,
+    pub file: Option<PathBuf>,
+}
+
+/// What a report looks at; it keeps nothing alive.
+pub struct Watched {
+    pub names: Vec<String>,
+    pub clock: Clock,
+    pub supervisor: Weak<SupervisorQueue>,
+    pub process: WeakProcess,
+    pub threads: Weak<ThreadLane>,
+    pub loops: Weak<AsyncioLane>,
+    pub http: Weak<HttpLane>,
+}
+
+/// Watches the scheduler from now on.
+pub fn start(runtime: &Handle, scheduler: &Scheduler, options: WatchdogOptions, watched: Watched) {
+    let (runtime, watched) = (runtime.clone(), Arc::new(watched));
+    let WatchdogOptions { after, file } = options;
+    let patience = PATIENCE.min(after);
+    scheduler.watch_stalls(after, move |stalled| {
+        let Some(supervisor) = watched.supervisor.upgrade() else { return };
+        let number = supervisor.push_stall(stalled);
+        let (watched, file) = (watched.clone(), file.clone());
+        runtime.spawn(async move {
+            tokio::time::sleep(patience).await;
+            if !supervisor.has_seen_stall(number) {
+                drop(supervisor);
+                let write = move || report(&watched.text(stalled, patience), file.as_ref());
+                // Looking at workers waits for them.
+                let _ = tokio::task::spawn_blocking(write).await;
+            }
+        });
+    });
+}
+
+fn report(text: &str, file: Option<&PathBuf>) {
+    // Neither may be there any more; there is nobody to tell.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+    if let Some(file) = file {
+        let opened = OpenOptions::new().append(true).create(true).open(file);
+        let _ = opened.and_then(|mut file| file.write_all(text.as_bytes()));
+    }
+}
+
+impl Watched {
+    fn text(&self, stalled: Duration, patience: Duration) -> String {
+        let mut text = format!(
+            "guerdon: watchdog: no call has ended for {} s, and Python in process {} did not answer for {} s: C code that \
+             does not let go of the interpreter's lock (GIL) keeps all its threads waiting, or the thread supervisor \
+             hangs. Calls in flight:\n",
+            stalled.as_secs_f64(),
+            std::process::id(),
+            patience.as_secs_f64(),
+        );
+        let now_ns = self.clock.now_ns();
+        if let Some(lane) = self.threads.upgrade() {
+            for one in lane.inspect(now_ns) {
+                self.line(&mut text, &one.call, &format!("thread {} of the function", one.thread));
+            }
+        }
+        if let Some(lane) = self.loops.upgrade() {
+            for one in lane.inspect(now_ns) {
+                self.line(&mut text, &one.call, &format!("event loop {}", lane.name_of(one.index)));
+            }
+        }
+        if let Some(lane) = self.http.upgrade() {
+            for (call, server) in lane.in_flight() {
+                self.line(&mut text, &call, &server);
+            }
+        }
+        if let Some(lane) = self.process.upgrade().get() {
+            for one in lane.inspect(LOOK) {
+                self.line(&mut text, &one.call, &format!("process {}", one.worker));
+                text.push_str(&one.stack.unwrap_or_else(|why| format!("  no stack: {why}")));
+                text.truncate(text.trim_end().len());
+                text.push('\n');
+            }
+        }
+        threads_of_this_process(&mut text);
+        text
+    }
+
+    fn line(&self, text: &mut String, call: &InFlightCall, place: &str) {
+        let name = self.names.get(call.function).map_or("?", String::as_str);
+        let first = call.samples.first().map_or(0, |span| span.start);
+        let count: usize = call.samples.iter().map(ExactSizeIterator::len).sum();
+        let samples = if count == 1 { format!("sample {first}") } else { format!("{count} samples from {first}") };
+        let age = Duration::from_nanos(call.age_ns).as_secs_f64();
+        let phase = call.phase.word();
+        // A String takes whatever is written.
+        let _ = writeln!(text, "{name:?} on {samples} of batch {}: {phase} for {age:.1} s in {place}", call.batch);
+    }
+}
+
+/// What the system knows of the threads: one that runs or waits in no lock is the one to look at.
+fn threads_of_this_process(text: &mut String) {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return };
+    text.push_str("Threads of this process, as the system sees them:\n");
+    for task in tasks.flatten().take(MOST_THREADS) {
+        let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let stat = read("stat");
+        let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next()).unwrap_or('?');
+        let state = match state {
+            'R' => "running",
+            'S' => "sleeping",
+            'D' => "in an uninterruptible wait",
+            'T' | 't' => "stopped",
+            _ => "ending",
+        };
+        let _ = writeln!(text, "  {} {}: {state} {}", task.file_name().display(), read("comm").trim(), read("wchan"));
+    }
+}

@@ -1,0 +1,206 @@
+//! A histogram of times: exact counts at the bounds that Prometheus sees, and between them fine
+//! enough for percentiles (an eighth of an octave).
+//!
+//! Counting finds the bucket by the highest bits of the time, and compares with one bound at most.
+
+/// The `le` of the buckets, in nanoseconds: 10 us to 1000 s.
+pub const BOUNDS: [u64; 25] = bounds();
+const PARTS_LOG2: u32 = 3;
+/// Below 2^10 ns and from 2^41 ns on all times are in one bucket each.
+const FIRST: u32 = 10;
+const LAST: u32 = 40;
+const RAW: usize = ((LAST - FIRST + 1) << PARTS_LOG2) as usize + 2;
+/// Each bound splits the raw bucket that it lies in.
+const BUCKETS: usize = RAW + BOUNDS.len();
+const TABLE: Table = Table::new();
+
+const fn bounds() -> [u64; 25] {
+    let mut bounds = [0; 25];
+    let (mut at, mut decade) = (0, 10_000);
+    while at < bounds.len() {
+        bounds[at] = decade * [1, 2, 5][at % 3];
+        at += 1;
+        if at % 3 == 0 {
+            decade *= 10;
+        }
+    }
+    bounds
+}
+
+/// The raw bucket of a time; a bucket's upper end belongs to it.
+const fn raw(ns: u64) -> usize {
+    let below = ns.saturating_sub(1);
+    if below < 1 << FIRST {
+        return 0;
+    }
+    let octave = 63 - below.leading_zeros();
+    if octave > LAST {
+        return RAW - 1;
+    }
+    let part = (below >> (octave - PARTS_LOG2)) & ((1 << PARTS_LOG2) - 1);
+    1 + (((octave - FIRST) << PARTS_LOG2) as usize) + part as usize
+}
+
+/// The upper end of a raw bucket.
+const fn raw_end(raw: usize) -> u64 {
+    if raw == 0 {
+        return 1 << FIRST;
+    }
+    if raw == RAW - 1 {
+        return u64::MAX;
+    }
+    let (octave, part) = ((raw - 1) >> PARTS_LOG2, (raw - 1) & ((1 << PARTS_LOG2) - 1));
+    let octave = octave as u32 + FIRST;
+    (1 << octave) + ((part as u64 + 1) << (octave - PARTS_LOG2))
+}
+
+struct Table {
+    /// Of each raw bucket: the first of its buckets, and the bound above which comes the second.
+    first: [u16; RAW],
+    split: [u64; RAW],
+    /// The upper end of each bucket.
+    ends: [u64; BUCKETS],
+}
+
+impl Table {
+    const fn new() -> Self {
+        let (mut first, mut split, mut ends) = ([0; RAW], [u64::MAX; RAW], [0; BUCKETS]);
+        let (mut at, mut bucket, mut bound) = (0, 0, 0);
+        while at < RAW {
+            first[at] = bucket as u16;
+            if bound < BOUNDS.len() && raw(BOUNDS[bound]) == at {
+                split[at] = BOUNDS[bound];
+                ends[bucket] = BOUNDS[bound];
+                bucket += 1;
+                bound += 1;
+            }
+            ends[bucket] = raw_end(at);
+            bucket += 1;
+            at += 1;
+        }
+        Self { first, split, ends }
+    }
+}
+
+static LOOKUP: Table = TABLE;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    buckets: Box<[u64]>,
+    count: u64,
+    sum_ns: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { buckets: vec![0; BUCKETS].into(), count: 0, sum_ns: 0 }
+    }
+}
+
+impl Histogram {
+    #[inline]
+    pub fn add(&mut self, ns: u64) {
+        let raw = raw(ns);
+        let bucket = usize::from(LOOKUP.first[raw]) + usize::from(ns > LOOKUP.split[raw]);
+        self.buckets[bucket] += 1;
+        self.count += 1;
+        self.sum_ns = self.sum_ns.saturating_add(ns);
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        self.buckets.iter_mut().zip(&other.buckets).for_each(|(mine, more)| *mine += more);
+        self.count += other.count;
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+    }
+
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    #[must_use]
+    pub const fn sum_ns(&self) -> u64 {
+        self.sum_ns
+    }
+
+    /// How many times were at most each of `BOUNDS`.
+    #[must_use]
+    pub fn cumulative(&self) -> [u64; BOUNDS.len()] {
+        let (mut counts, mut bound, mut seen) = ([0; BOUNDS.len()], 0, 0);
+        for (count, end) in self.buckets.iter().zip(&LOOKUP.ends) {
+            seen += count;
+            if bound < BOUNDS.len() && *end == BOUNDS[bound] {
+                counts[bound] = seen;
+                bound += 1;
+            }
+        }
+        counts
+    }
+
+    /// The time that so many percent are not above, to an eighth; `None` without any.
+    #[must_use]
+    pub fn percentile_ns(&self, percent: u64) -> Option<u64> {
+        let rank = (self.count * percent).div_ceil(100).max(1);
+        let (mut seen, mut start) = (0, 0);
+        for (count, end) in self.buckets.iter().zip(&LOOKUP.ends) {
+            if *count > 0 && seen + count >= rank {
+                // The last bucket has no end.
+                let width = if *end == u64::MAX { 0 } else { end - start };
+                let part = u128::from(width) * u128::from(rank - seen) / u128::from(*count);
+                return Some(start + u64::try_from(part).unwrap_or(0));
+            }
+            seen += count;
+            start = *end;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn counts_at_the_bounds_are_exact(times in proptest::collection::vec(0..u64::MAX >> 20, 0..200)) {
+            let mut histogram = Histogram::default();
+            times.iter().for_each(|ns| histogram.add(*ns));
+            let expected = BOUNDS.map(|bound| times.iter().filter(|ns| **ns <= bound).count() as u64);
+            prop_assert_eq!(histogram.cumulative(), expected);
+            prop_assert_eq!(histogram.count(), times.len() as u64);
+            prop_assert_eq!(histogram.sum_ns(), times.iter().sum::<u64>());
+        }
+
+        #[test]
+        fn percentiles_are_right_to_an_eighth(mut times in proptest::collection::vec(2_000..1_u64 << 40, 1..200)) {
+            let mut histogram = Histogram::default();
+            times.iter().for_each(|ns| histogram.add(*ns));
+            times.sort_unstable();
+            for percent in [1, 50, 90, 99, 100] {
+                let exact = times[(times.len() as u64 * percent).div_ceil(100).max(1) as usize - 1];
+                let found = histogram.percentile_ns(percent).unwrap();
+                prop_assert!(found.abs_diff(exact) <= exact / 8 + 1, "{} for {}", found, exact);
+            }
+        }
+    }
+
+    #[test]
+    fn a_time_at_a_bound_is_not_above_it() {
+        for (index, bound) in BOUNDS.into_iter().enumerate() {
+            let mut histogram = Histogram::default();
+            histogram.add(bound);
+            histogram.add(bound + 1);
+            assert_eq!(histogram.cumulative()[index], 1);
+        }
+        assert_eq!(BOUNDS[0], 10_000);
+        assert_eq!(BOUNDS[24], 1_000_000_000_000);
+    }
+
+    #[test]
+    fn the_ends_of_buckets_rise() {
+        assert!(LOOKUP.ends.windows(2).all(|pair| pair[0] <= pair[1]));
+        assert_eq!(Histogram::default().percentile_ns(50), None);
+    }
+}

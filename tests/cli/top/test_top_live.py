@@ -1,0 +1,88 @@
+"""`guerdon top` over a real trainer: its lanes, its hung call with its stack, its workers, its
+end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from guerdon.cli import main
+from tests.cli.top.terminal import Terminal
+
+TRAINER = """
+    import asyncio, threading, time
+    from guerdon import Dispatcher, reward
+
+    @reward(timeout=600)
+    def stuck(completion: str) -> float:
+        if completion == "hang":
+            time.sleep(600)  # here it hangs
+        return 1.0
+
+    @reward(lane="thread")
+    def quick(completion: str) -> float:
+        return 1.0
+
+    @reward
+    async def waits(completion: str) -> float:
+        await asyncio.sleep(0.01)
+        return 0.5
+
+    with Dispatcher([stuck, quick, waits], workers=2) as dispatcher:
+        hung = dispatcher.submit(completions=["hang"])
+        print("ready", flush=True)
+        while True:  # step after step
+            dispatcher.score(completions=["a", "b"] * 4)
+            time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def trainer(runtime: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    script = tmp_path / "trainer.py"
+    script.write_text(textwrap.dedent(TRAINER))
+    process = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_a_trainer_is_seen_at_work(
+    trainer: subprocess.Popen[str], terminal: Callable[..., Terminal], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = terminal(columns=120, rows=40)
+    shown.wait("stuck[0]", 60)
+    for text in (f"process {trainer.pid}", "quick", "waits", "asyncio", "2 workers"):
+        shown.wait(text)
+    shown.type("j")
+    shown.wait("time.sleep(600)")
+    assert main(["top", "--once", str(trainer.pid)]) == 0
+    out = capsys.readouterr().out
+    assert "stuck[0]" in out
+    assert "time.sleep(600)" in out
+    assert main(["top", "--json"]) == 0
+    (state,) = json.loads(capsys.readouterr().out)
+    assert state["pid"] == trainer.pid
+    counts = {one["name"]: one["counts"]["ok"] for one in state["functions"]}
+    assert counts["quick"] > 0
+    assert counts["waits"] > 0
+    trainer.send_signal(signal.SIGSTOP)
+    shown.wait("no answer for")
+    trainer.send_signal(signal.SIGCONT)
+    shown.wait(lambda: "no answer for" not in shown.text)
+    trainer.kill()
+    trainer.wait()
+    shown.wait("ended")
+    shown.type("q")
+    assert shown.end() == 0
+    assert shown.is_as_before()

@@ -1,0 +1,114 @@
+"""What a dispatcher answers: read whatever it is, and free of what a terminal could obey."""
+
+from __future__ import annotations
+
+import json
+import os
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from guerdon.cli.top.keys import Keys
+from guerdon.cli.top.state import parsed, printable, read
+from guerdon.cli.top.tables import merged, seconds
+from tests.cli.top.fake_dispatcher import state
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=20,
+)
+PARTS = st.sampled_from(sorted(state(1)))
+
+
+def test_a_state_is_read() -> None:
+    process = read(json.dumps(state(77, rank=3)).encode(), 77)
+    assert process.program == "train.py"
+    assert (process.pid, process.rank, process.in_flight, process.open_cells, process.failed) == (77, 3, 3, 320, 4)
+    call = process.calls[1]
+    assert call.key == (77, "correct", 7, "3")
+    assert process.calls[2].sample == "4-11"
+    assert call.place == "/home/user/rewards.py, line 17, in verify"
+    assert process.calls[0].place == "judge:8000"
+
+
+@given(st.dictionaries(PARTS, JSON, max_size=8))
+def test_any_object_is_read(changes: dict[str, object]) -> None:
+    process = read(json.dumps({**state(5), **changes}).encode(), 5)
+    assert process.pid >= 0 or "pid" in changes
+    for call in process.calls:
+        assert not any(unicodedata.category(char).startswith("C") for char in call.function + call.place)
+
+
+@pytest.mark.parametrize(
+    "number", ["1e999", "-1e999", "9" * 400, "-" + "9" * 400, "1e308", "NaN", "-Infinity", "true", "{}"]
+)
+def test_any_number_is_read(number: str) -> None:
+    def put(value: object) -> object:
+        if isinstance(value, dict):
+            return {name: put(one) for name, one in value.items()}
+        if isinstance(value, list):
+            return list(map(put, value))
+        return value if isinstance(value, str) or value is None else "NUMBER"
+
+    answer = json.dumps(put(state(5))).replace('"NUMBER"', number).encode()
+    assert [one.name for one in read(answer, 5).functions] == ["correct", "helpful"]
+    assert json.dumps(parsed(answer), allow_nan=False)
+
+
+@pytest.mark.parametrize("answer", [b"", b"[]", b"7", b'{"a"', b"\xff\xfe", b"null"])
+def test_what_is_no_state_is_a_value_error(answer: bytes) -> None:
+    with pytest.raises(ValueError):
+        read(answer, 5)
+
+
+@given(st.text())
+def test_nothing_printable_moves_the_cursor(text: str) -> None:
+    shown = printable(text)
+    assert not any(unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") for char in shown)
+    assert printable(shown) == shown
+
+
+def test_escapes_and_reversed_text_are_shown_as_what_they_are() -> None:
+    assert printable("a\x1b]0;owned\x07b") == "a\\x1b]0;owned\\x07b"
+    assert printable("a\u202eb\u200bc\x9b31m") == "a\\u202eb\\u200bc\\x9b31m"
+    assert printable("naïve 数学 🙂") == "naïve 数学 🙂"
+
+
+def test_functions_of_one_name_are_added_up() -> None:
+    from guerdon.cli.top.board import Seen
+
+    ranks = [read(json.dumps(state(pid, rank=pid)).encode(), pid) for pid in (1, 2, 3)]
+    live = [Seen(ranks[0], ""), Seen(ranks[1], "no answer for 9 s"), Seen(ranks[2], "ended")]
+    correct, helpful = merged(live)
+    assert (correct.name, correct.rate, correct.in_flight, correct.ok, correct.failed) == ("correct", 105.0, 4, 2000, 8)
+    assert helpful.run_s["p99"] == 2.5
+
+
+def test_stacks_get_their_source_lines_from_plain_files_alone(tmp_path: Path) -> None:
+    (tmp_path / "rewards.py").write_text("first\nthe_second_line()\n")
+    os.mkfifo(tmp_path / "pipe.py")  # reading it would hang
+    frames = [f'  File "{tmp_path / name}", line 2, in f' for name in ("rewards.py", "pipe.py", "absent.py")]
+    stack = "\n".join(["Stack (most recent call last):", *frames, '  File "x\x00y", line 1, in g', "    here it is"])
+    call = {"function": "f", "sample": 0, "seconds": 1.0, "stack": stack}
+    (row,) = read(json.dumps({"in_flight": [call]}).encode(), 5).calls
+    assert row.stack[:2] == (frames[0], "    the_second_line()")
+    assert row.stack[2:4] == tuple(frames[1:])
+    assert row.stack[4:] == ('  File "x\\x00y", line 1, in g', "    here it is")
+
+
+def test_times_are_short() -> None:
+    shown = [seconds(value) for value in (None, float("nan"), 2e-6, 0.0421, 3.14159, 250.0, 40000.0)]
+    assert shown == ["-", "-", "2us", "42ms", "3.1s", "250s", "11.1h"]
+
+
+def test_keys_may_come_in_pieces_and_unknown_ones_do_nothing() -> None:
+    keys = Keys()
+    assert keys.feed(b"j\x1b[A\x1b[B\r/") == ["j", "up", "down", "enter", "/"]
+    assert keys.feed(b"\x1b[1;5C\x1b[15~q") == ["q"]
+    assert keys.feed("é".encode()[:1]) == []
+    assert keys.feed("é".encode()[1:]) == ["é"]
+    assert keys.feed(b"\x1b") == ["escape"]

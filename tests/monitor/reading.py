@@ -1,0 +1,80 @@
+"""Clients of a dispatcher's monitor: its metrics over TCP, its live state over the Unix socket."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from prometheus_client import Metric
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from guerdon import Dispatcher
+
+Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=10)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def get(
+    connection: http.client.HTTPConnection, path: str, headers: Mapping[str, str] = {}, method: str = "GET"
+) -> tuple[int, str, str]:
+    """Status, content type and body."""
+    try:
+        connection.request(method, path, headers=dict(headers))
+        answer = connection.getresponse()
+        return answer.status, answer.getheader("Content-Type", ""), answer.read().decode()
+    finally:
+        connection.close()
+
+
+def address(dispatcher: Dispatcher) -> str:
+    return str(dispatcher.stats()["metrics_address"])
+
+
+def text(dispatcher: Dispatcher, **headers: str) -> str:
+    status, _, body = get(http.client.HTTPConnection(address(dispatcher), timeout=10), "/metrics", headers)
+    assert status == 200, body
+    return body
+
+
+def families(body: str) -> list[Metric]:
+    return list(text_string_to_metric_families(body))
+
+
+def open_families(body: str) -> list[Metric]:
+    return list(openmetrics.text_string_to_metric_families(body))
+
+
+def series(found: list[Metric]) -> Series:
+    """Every series with its value; no series comes twice."""
+    all_samples = [sample for family in found for sample in family.samples]
+    by_labels = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in all_samples}
+    assert len(by_labels) == len(all_samples)
+    return by_labels
+
+
+def value(found: Series, name: str, **labels: str) -> float:
+    return found[name, frozenset({"rank": "0", **labels}.items())]
+
+
+def state(dispatcher: Dispatcher, query: str = "") -> dict[str, Any]:
+    path = str(dispatcher.stats()["state_socket"])
+    status, kind, body = get(UnixConnection(path), f"/state{query}")
+    assert (status, kind) == (200, "application/json"), body
+    loaded: dict[str, Any] = json.loads(body)
+    return loaded

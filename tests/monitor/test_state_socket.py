@@ -1,0 +1,363 @@
+"""The live state on a Unix socket: what it says, who gets it, and what is left of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guerdon import Dispatcher, Limit, Status, _socket_folders, reward
+from tests.monitor import reading
+
+
+@reward(lane="thread")
+def length(text: str) -> float | None:
+    return None if text == "none" else float(len(text))
+
+
+@reward
+def sleeps(text: str) -> float:
+    time.sleep(float(text))
+    return 1.0
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of sockets, in a runtime folder of its own; its path is short enough for them."""
+    short = tempfile.mkdtemp(prefix="g", dir="/tmp")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+    yield Path(short) / "guerdon"
+    shutil.rmtree(short)
+
+
+def test_counts_begin_with_the_first_look_and_calls_in_flight_have_stacks() -> None:
+    with Dispatcher([length, sleeps], workers=1, metrics_port=None) as dispatcher:
+        dispatcher.score(completions=["0"] * 4)
+        first = reading.state(dispatcher)
+        # nobody had asked before
+        assert [one["counts"]["ok"] for one in first["functions"]] == [0, 0]
+        assert first["counted_since"] <= first["now"]
+        pending = dispatcher.submit(completions=["0", "30", "30"])
+        deadline = time.monotonic() + 20
+        while True:
+            now = reading.state(dispatcher)
+            if any(call["function"] == "sleeps" and call["sample"] == 1 and call["stack"] for call in now["in_flight"]):
+                break
+            assert time.monotonic() < deadline, now
+            time.sleep(0.05)
+        call = next(call for call in now["in_flight"] if call["function"] == "sleeps")
+        assert "in sleeps" in call["stack"]
+        assert call["lane"] == "process"
+        assert call["seconds"] > 0
+        worker = next(worker for worker in now["workers"] if worker["sample"] == 1)
+        assert worker["function"] == "sleeps"
+        assert worker["rss_bytes"] > 1 << 20
+        assert worker["pid"] in dispatcher.worker_pids()
+        names = {one["name"]: one for one in now["functions"]}
+        assert names["length"]["lane"] == "thread"
+        # the first one ends with its frame, or sooner
+        assert names["sleeps"]["open_cells"] in (2, 3)
+        assert now["stats"]["open_batches"] == 1
+        assert (now["pid"], now["rank"]) == (os.getpid(), 0)
+        assert not any(call["stack"] for call in reading.state(dispatcher, "?stacks=0")["in_flight"])
+        pending.cancel()
+        results = [pending.result(), dispatcher.score(completions=["0", "none"])]
+        after = reading.state(dispatcher)["functions"]
+    for place, function in enumerate(after):
+        found = Counter(Status(status).label for result in results for status in result.status[..., place].ravel())
+        assert {status: count for status, count in function["counts"].items() if count} == dict(found)
+
+
+def test_percentiles_and_rates_are_near_what_happened() -> None:
+    with Dispatcher([sleeps], workers=2) as dispatcher:
+        dispatcher.score(completions=["0"])
+        reading.state(dispatcher)
+        result = dispatcher.score(completions=["0.02"] * 40)
+        time.sleep(1.1)  # a rate is of whole seconds
+        function = reading.state(dispatcher)["functions"][0]
+    times = sorted(result.run_s.ravel().tolist())
+    assert function["counts"]["ok"] == 40
+    assert function["run_s"]["p50"] == pytest.approx(times[19], rel=0.15)
+    assert function["run_s"]["p99"] == pytest.approx(times[39], rel=0.15)
+    assert 0 < function["rate"] <= 4.0
+
+
+def test_stacks_of_threads_are_there_too() -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    @reward(lane="thread", name="waits")
+    def waits(text: str) -> float:
+        begun.set()
+        go.wait(30)
+        return 1.0
+
+    with Dispatcher([waits]) as dispatcher:
+        pending = dispatcher.submit(completions=["a"])
+        assert begun.wait(10)
+        call = shown_with_stack(dispatcher)
+        assert call["function"] == "waits"
+        assert call["stack"].splitlines()[0].endswith(", in waits")
+        assert f'File "{__file__}"' in call["stack"]
+        (unasked,) = reading.state(dispatcher, "?stacks=0")["in_flight"]
+        assert (unasked["stack"], unasked["no_stack"]) == (None, "not asked for")
+        go.set()
+        pending.result()
+
+
+def shown_with_stack(dispatcher: Dispatcher) -> dict[str, Any]:
+    """The one call in flight: the machine may be too busy for a stack at the first look."""
+    for _ in range(50):
+        (call,) = reading.state(dispatcher)["in_flight"]
+        if call["stack"]:
+            break
+        assert call["no_stack"] == "Python did not answer in time"
+        time.sleep(0.1)
+    found: dict[str, Any] = call
+    return found
+
+
+def test_stacks_of_calls_on_loops_are_there_too() -> None:
+    begun = threading.Event()
+
+    async def deep() -> None:
+        begun.set()
+        await asyncio.sleep(60)
+
+    @reward(name="awaits")
+    async def awaits(text: str) -> float:
+        await deep()
+        return 1.0
+
+    with Dispatcher([awaits]) as dispatcher:
+        pending = dispatcher.submit(completions=["a"])
+        assert begun.wait(10)
+        lines = shown_with_stack(dispatcher)["stack"].splitlines()
+        assert [line.rpartition(", in ")[2] for line in lines[:2]] == ["awaits", "deep"]
+        pending.cancel()
+
+
+def test_stacks_are_read_of_the_calls_that_take_longest() -> None:
+    go = threading.Event()
+
+    @reward(lane="thread", name="waits", limit=Limit(concurrency=30))
+    def waits(text: str) -> float:
+        go.wait(30)
+        return 1.0
+
+    with Dispatcher([waits]) as dispatcher:
+        pending = dispatcher.submit(completions=["a"] * 30)
+        until = time.monotonic() + 20
+        while reading.state(dispatcher, "?stacks=0")["calls_in_flight"] < 30 and time.monotonic() < until:
+            time.sleep(0.05)
+        for _ in range(50):
+            calls = reading.state(dispatcher)["in_flight"]
+            if any(call["stack"] for call in calls):
+                break
+        assert len(calls) == 20
+        assert all(", in waits" in call["stack"] for call in calls)
+        go.set()
+        pending.result()
+
+
+_STUCK = """
+import ctypes, sys, guerdon
+def stuck(text):
+    if text == "warm up":
+        return 1.0
+    print("begun", flush=True)
+    ctypes.PyDLL(None).sleep(60)  # keeps the interpreter's lock
+    return 1.0
+dispatcher = guerdon.Dispatcher([guerdon.reward(stuck, lane="thread")])
+dispatcher.score(completions=["warm up"])
+print(dispatcher.stats()["state_socket"], flush=True)
+dispatcher.score(completions=["a"])
+"""
+
+
+@pytest.mark.fault(
+    "C code keeps the interpreter's lock while somebody looks at the live state",
+    sees="the calls without the stacks of this process's, within half a second",
+)
+def test_a_stuck_interpreter_has_no_stacks_but_calls() -> None:
+    with subprocess.Popen([sys.executable, "-c", _STUCK], stdout=subprocess.PIPE, text=True) as program:
+        try:
+            assert program.stdout is not None
+            path = program.stdout.readline().strip()
+            assert program.stdout.readline() == "begun\n"
+            for _ in range(3):
+                status, _, body = reading.get(reading.UnixConnection(path), "/state")
+                assert status == 200
+                (call,) = json.loads(body)["in_flight"]
+                assert (call["function"], call["stack"]) == ("stuck", None)
+                assert call["no_stack"] == "Python did not answer in time"
+        finally:
+            program.kill()
+
+
+def test_the_folder_is_the_users_alone_and_the_socket_goes_with_the_dispatcher(runtime: Path) -> None:
+    with Dispatcher([length]) as dispatcher:
+        dispatcher.score(completions=["a"])
+        path = Path(dispatcher.stats()["state_socket"])
+        assert path.parent == runtime
+        assert path.name.startswith(f"{os.getpid()}-")
+        assert stat.S_IMODE(runtime.stat().st_mode) == 0o700
+        with Dispatcher([length]) as other:
+            other.score(completions=["a"])
+            assert other.stats()["state_socket"] != str(path)
+    assert list(runtime.iterdir()) == []
+
+
+@pytest.mark.fault(
+    "a trainer was killed and left its socket",
+    sees="the next process that looks removes it",
+)
+def test_sockets_of_dead_processes_are_removed(runtime: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", _TRAINER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    (left,) = runtime.iterdir()
+    with Dispatcher([length]) as dispatcher:
+        dispatcher.score(completions=["a"])
+        assert left.exists()  # its process lives
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    assert left.exists()
+    with Dispatcher([length]) as dispatcher:
+        dispatcher.score(completions=["a"])
+        assert not left.exists()
+
+
+_TRAINER = """
+import guerdon
+
+dispatcher = guerdon.Dispatcher([guerdon.reward(lambda text: 1.0, name="one", lane="thread")])
+dispatcher.score(completions=["a"])
+print(flush=True)
+input()
+"""
+
+
+@pytest.mark.parametrize("kind", ["file", "others may enter", "link"])
+@pytest.mark.fault(
+    "the folder for sockets is a file, a link, or open to others",
+    sees="another folder, or none: `stats()` says why; scores as ever",
+)
+def test_a_folder_that_will_not_do_is_passed_over(runtime: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    if kind == "file":
+        runtime.write_text("")
+    elif kind == "link":
+        elsewhere = runtime.parent / "elsewhere"
+        elsewhere.mkdir(mode=0o700)
+        runtime.symlink_to(elsewhere)
+    else:
+        runtime.mkdir()
+        runtime.chmod(0o755)
+    own = runtime.parent / "own"
+    monkeypatch.setattr(_socket_folders, "folders", lambda environ: [runtime, own])
+    with Dispatcher([length]) as dispatcher:
+        assert dispatcher.score(completions=["abc"]).rewards.item() == 3.0
+        assert Path(dispatcher.stats()["state_socket"]).parent == own
+    monkeypatch.setattr(_socket_folders, "folders", lambda environ: [runtime])
+    with Dispatcher([length]) as dispatcher:
+        assert dispatcher.score(completions=["abc"]).rewards.item() == 3.0
+        assert dispatcher.stats()["state_socket"].startswith("none: ")
+
+
+@pytest.mark.fault(
+    "the path of the user's runtime folder is too long for a socket",
+    sees="no socket: `stats()` says why; scores as ever",
+)
+def test_a_path_too_long_is_no_socket(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = runtime.parent / ("a" * 100)
+    monkeypatch.setattr(_socket_folders, "folders", lambda environ: [long])
+    with Dispatcher([length]) as dispatcher:
+        dispatcher.score(completions=["a"])
+        assert "too long" in dispatcher.stats()["state_socket"]
+
+
+def test_it_can_be_switched_off(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GUERDON_TOP", "0")
+    with Dispatcher([length]) as dispatcher:
+        dispatcher.score(completions=["a"])
+        assert dispatcher.stats()["state_socket"] == "none: switched off by GUERDON_TOP=0"
+    assert not runtime.exists()
+
+
+def test_the_metrics_are_on_the_socket_too() -> None:
+    with Dispatcher([length]) as dispatcher:
+        dispatcher.score(completions=["a"])
+        reading.state(dispatcher)
+        dispatcher.score(completions=["a"])
+        path = dispatcher.stats()["state_socket"]
+        status, _, body = reading.get(reading.UnixConnection(path), "/metrics")
+        assert status == 200
+        found = reading.series(reading.families(body))
+        assert reading.value(found, "guerdon_calls_total", function="length", status="ok") == 1
+
+
+@pytest.mark.fault(
+    "another user connects to the socket of the live state",
+    sees="no answer",
+)
+def test_another_user_is_turned_away(runtime: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("becoming another user needs root")
+    with Dispatcher([length]) as dispatcher:
+        dispatcher.score(completions=["a"])
+        path = dispatcher.stats()["state_socket"]
+        # As if the folder were open to all: the server itself asks who comes.
+        runtime.chmod(0o755)
+        runtime.parent.chmod(0o755)
+        os.chmod(path, 0o777)
+        child = subprocess.run([sys.executable, "-c", _STRANGER, path], capture_output=True, text=True, timeout=30)
+        assert child.stdout.strip() == "b''", child.stderr
+
+
+_STRANGER = """
+import os, socket, sys
+os.setuid(65534)
+client = socket.socket(socket.AF_UNIX)
+client.settimeout(10)
+client.connect(sys.argv[1])
+try:
+    client.sendall(b"GET /state HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
+    print(client.recv(100))
+except ConnectionError:
+    print(b"")
+"""
+
+
+def test_a_socket_whose_engine_hangs_is_answered() -> None:
+    """While Python runs nothing but one call of C."""
+    with Dispatcher([length]) as dispatcher:
+        dispatcher.score(completions=["a"])
+        path = dispatcher.stats()["state_socket"]
+        client = subprocess.Popen([sys.executable, "-c", _CLIENT, path], stdout=subprocess.PIPE, text=True)
+        held = time.monotonic() + 1.5
+        while time.monotonic() < held:
+            sorted(range(1_000_000, 0, -1))
+        assert client.communicate(timeout=20)[0].startswith("HTTP/1.1 200")
+
+
+_CLIENT = """
+import socket, sys
+client = socket.socket(socket.AF_UNIX)
+client.settimeout(10)
+client.connect(sys.argv[1])
+client.sendall(b"GET /state HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
+print(client.recv(100).decode())
+"""
