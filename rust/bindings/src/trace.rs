@@ -1,0 +1,175 @@
+//! The timeline of an engine, and cutting recorded ones.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use guerdon_core::clock::Clock;
+use guerdon_core::in_flight::InFlightCall;
+use guerdon_core::limits::LimitWarning;
+use guerdon_core::scheduler::Scheduler;
+use guerdon_core::tracer::{Executor, Moment, TraceEvent, Tracer};
+use guerdon_http::HttpLane;
+use guerdon_inprocess::asyncio_lane::AsyncioLane;
+use guerdon_inprocess::supervisor::{SupervisorQueue, SupervisorRequest};
+use guerdon_inprocess::thread_lane::ThreadLane;
+use guerdon_trace::{OpenCall, Recorder, RecorderSources, Recording, Selection, Summary, TraceConfig};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::config::FunctionConfig;
+use crate::gil;
+
+/// File, bytes, seconds of the shortest call that is told by itself, and the process's name.
+pub type TraceArg = (PathBuf, u64, f64, String);
+
+/// The lanes of this process, which are asked what runs. The recorder must not keep them alive.
+#[derive(Clone)]
+pub struct TracedLanes {
+    pub threads: Weak<ThreadLane>,
+    pub loops: Weak<AsyncioLane>,
+    pub http: Weak<HttpLane>,
+}
+
+impl TracedLanes {
+    fn open_calls(&self, clock: Clock) -> Vec<OpenCall> {
+        let now_ns = clock.now_ns();
+        let open = |executor: Executor, call: InFlightCall| OpenCall {
+            executor,
+            function: call.function,
+            batch: call.batch,
+            first: call.samples.first().map_or(0, |samples| samples.start),
+            attempt: call.attempt,
+            started_ns: now_ns.saturating_sub(call.age_ns),
+        };
+        let mut calls = Vec::new();
+        if let Some(threads) = self.threads.upgrade() {
+            calls.extend(threads.inspect(now_ns).into_iter().map(|one| open(Executor::Thread(one.thread), one.call)));
+        }
+        if let Some(loops) = self.loops.upgrade() {
+            calls.extend(loops.inspect(now_ns).into_iter().map(|one| open(Executor::Loop(one.index), one.call)));
+        }
+        if let Some(http) = self.http.upgrade() {
+            calls.extend(
+                http.in_flight().into_iter().map(|(call, server)| open(Executor::Endpoint(server.into()), call)),
+            );
+        }
+        calls
+    }
+}
+
+/// Makes the file of an engine's timeline. What is in the way is no reason not to score.
+pub fn recorder(
+    (path, bytes, shortest, process): TraceArg,
+    functions: &[&FunctionConfig],
+    clock: Clock,
+) -> io::Result<Arc<Recorder>> {
+    let functions = functions.iter().map(|one| (one.function.name.to_string(), one.lane.word().to_owned())).collect();
+    let shortest = Duration::try_from_secs_f64(shortest.max(0.0)).unwrap_or(Duration::MAX);
+    Recorder::new(TraceConfig { path, bytes, shortest, process, functions }, clock).map(Arc::new)
+}
+
+/// Begins to record an engine.
+pub fn start(
+    recorder: &Arc<Recorder>,
+    scheduler: &Scheduler,
+    lanes: TracedLanes,
+    supervisor: Arc<SupervisorQueue>,
+) -> io::Result<()> {
+    let (clock, path) = (scheduler.clock(), recorder.path().display().to_string());
+    recorder.start(RecorderSources {
+        loads: Box::new(scheduler.loads()),
+        open_calls: Box::new(move || lanes.open_calls(clock)),
+        on_trouble: Box::new(move |reason| {
+            supervisor.push(SupervisorRequest::TraceTrouble { path: path.clone(), reason: reason.to_owned() });
+        }),
+    })?;
+    scheduler.trace(recorder.clone());
+    Ok(())
+}
+
+/// Tells a timeline of what is to be warned of about an endpoint.
+pub fn endpoint_warning(recorder: &Recorder, clock: Clock, function: usize, warning: LimitWarning, why: &str) {
+    let what = match warning {
+        LimitWarning::BreakerOpen => Moment::BreakerOpened,
+        LimitWarning::Hangs => Moment::EndpointHangs,
+        LimitWarning::LongRetryAfter(_) => Moment::LongRetryAfter,
+    };
+    let (executor, at_ns, why) = (Executor::Elsewhere, clock.now_ns(), why.to_owned());
+    recorder.record(TraceEvent::Moment { what, executor, function: Some(function), at_ns, why });
+}
+
+/// One function of a trace: calls, failed, retries, running, seconds in all and of the longest.
+type FunctionRow = (u64, u64, u64, u64, f64, f64);
+
+/// What traces hold.
+#[pyclass(frozen, get_all, module = "guerdon._native")]
+pub struct TraceSummary {
+    processes: Vec<String>,
+    tracks: usize,
+    slices: usize,
+    instants: usize,
+    counters: usize,
+    batches: usize,
+    dropped: u64,
+    span_s: f64,
+    functions: BTreeMap<String, FunctionRow>,
+    moments: BTreeMap<String, u64>,
+}
+
+impl From<Summary> for TraceSummary {
+    fn from(summary: Summary) -> Self {
+        let seconds = |ns| Duration::from_nanos(ns).as_secs_f64();
+        let row = |(name, one): (String, guerdon_trace::FunctionSummary)| {
+            (name, (one.calls, one.failed, one.retries, one.running, seconds(one.busy_ns), seconds(one.longest_ns)))
+        };
+        Self {
+            processes: summary.processes,
+            tracks: summary.tracks,
+            slices: summary.slices,
+            instants: summary.instants,
+            counters: summary.counters,
+            batches: summary.batches,
+            dropped: summary.dropped,
+            span_s: seconds(summary.span_ns),
+            functions: summary.functions.into_iter().map(row).collect(),
+            moments: summary.moments,
+        }
+    }
+}
+
+/// Reads traces, leaves in them what is selected, and writes that as one.
+#[pyfunction]
+#[pyo3(signature = (paths, *, output = None, from_s = None, to_s = None, last_s = None, functions = Vec::new(), steps = Vec::new()))]
+#[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+pub fn select_trace(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    output: Option<PathBuf>,
+    from_s: Option<f64>,
+    to_s: Option<f64>,
+    last_s: Option<f64>,
+    functions: Vec<String>,
+    steps: Vec<u64>,
+) -> PyResult<TraceSummary> {
+    let selection = Selection { from_s, to_s, last_s, functions, steps };
+    gil::detached(py, || {
+        let read = |path: &PathBuf| {
+            guerdon_trace::read(path).map_err(|error| match error.kind() {
+                io::ErrorKind::InvalidData => PyValueError::new_err(format!("{}: {error}", path.display())),
+                _ => error.into(),
+            })
+        };
+        let mut recordings = paths.iter().map(read).collect::<PyResult<Vec<Recording>>>()?;
+        guerdon_trace::select(&mut recordings, &selection);
+        if let Some(output) = output {
+            let mut file = BufWriter::new(File::create(output)?);
+            guerdon_trace::write(&recordings, &mut file)?;
+            file.flush()?;
+        }
+        Ok(Summary::of(&recordings).into())
+    })
+}

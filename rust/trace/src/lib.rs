@@ -1,0 +1,32 @@
+//! A timeline of the engine in Perfetto's format, `TrackEvent` protobuf, written while it runs.
+//!
+//! - The file is a ring of slots of a fixed size, and a valid trace at any moment, whatever ends
+//!   the process (`ring`).
+//! - Who tells something never waits: events go into a bounded queue (`queue`), and what does not
+//!   fit is dropped and counted.
+//! - A slice is written when it ended, begin and end in one slot; what still runs stands open at
+//!   the end of the file and is replaced with each write (`timeline`, `recorder`).
+
+#![forbid(unsafe_code)]
+
+mod batches;
+mod encoder;
+mod item;
+mod open_calls;
+mod open_file;
+mod proto;
+mod queue;
+mod reader;
+mod recorder;
+mod ring;
+mod selection;
+mod summary;
+mod timeline;
+mod tracks;
+
+pub use item::{Details, Item, ItemKind, Value};
+pub use open_calls::OpenCall;
+pub use reader::{Recording, Slice, TrackInfo, read};
+pub use recorder::{Recorder, RecorderSources, TraceConfig};
+pub use selection::{Selection, select, write};
+pub use summary::{FunctionSummary, Summary};
